@@ -1,4 +1,29 @@
-//! The core of burtorch: gradients of scalar functions with the lowest latency and the least memory.
+//! The core of burtorch: gradients of scalar functions on a CPU, with the lowest latency and the least memory.
+//!
+//! A [`Graph`] keeps scalar nodes in columns, in the order they were built; [`Graph::backward`] is one pass over them in
+//! reverse. [`Parameters`] keeps what is trained apart from the tape. [`Graph::eager`] lends a graph to operators.
 #![feature(portable_simd)]
 
+#[macro_use]
+pub mod ops;
+
+pub mod error;
+pub mod scalar;
 pub mod simd;
+
+pub mod graph;
+
+pub mod backward;
+pub mod eager;
+pub mod kernels;
+pub mod params;
+
+mod sync;
+
+pub use backward::{Adjoints, Gradients, SweepOptions};
+pub use eager::{Eager, Value};
+pub use error::{Error, Result};
+pub use graph::{Capacity, Graph, Mark, NodeId, Operands, Range, Target, View, bytes_needed};
+pub use ops::Op;
+pub use params::{Init, Parameters, Shape, Slice, Tensor};
+pub use scalar::{DType, Float, Scalar};

@@ -1,0 +1,75 @@
+//! Building and differentiating the paper's tiny graph and micrograd's small one, every time anew, in FP64.
+//!
+//! Answers are checked before anything is timed.
+
+use std::hint::black_box;
+
+use burtorch_core::{Eager, Graph, Value};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+/// Figure 1 of the paper: 10 nodes.
+#[inline(always)]
+fn tiny<'t>(t: &'t Eager<'_, f64>, a: f64, b: f64) -> [Value<'t, f64>; 3] {
+    let (a, b) = (t.leaf(a), t.leaf(b));
+    let c = a + b;
+    let d = a * b + b.pow3();
+    let e = c - d;
+    let g = e.sqr() / 2.0;
+    [g, a, b]
+}
+
+/// The expression of micrograd's README: 32 nodes.
+#[inline(always)]
+fn small<'t>(t: &'t Eager<'_, f64>, a: f64, b: f64) -> [Value<'t, f64>; 3] {
+    let (a, b) = (t.leaf(a), t.leaf(b));
+    let mut c = a + b;
+    let mut d = a * b + b.pow3();
+    c = c + (c + 1.0);
+    c = c + ((c + 1.0) - a);
+    d = d + (d * 2.0 + (b + a).relu());
+    d = d + (d * 3.0 + (b - a).relu());
+    let e = c - d;
+    let f = e.sqr();
+    let mut g = f / 2.0;
+    g = g + 10.0 / f;
+    [g, a, b]
+}
+
+type Expression = for<'t, 'g> fn(&'t Eager<'g, f64>, f64, f64) -> [Value<'t, f64>; 3];
+
+fn check(name: &str, expression: Expression, at: (f64, f64), expected: [f64; 3]) {
+    let mut graph = Graph::new();
+    let t = graph.eager();
+    let [g, a, b] = expression(&t, at.0, at.1);
+    g.backward();
+    for (found, wanted) in [g.data(), a.grad(), b.grad()].into_iter().zip(expected) {
+        assert!((found - wanted).abs() <= 1e-12 * wanted.abs(), "{name}: {found} instead of {wanted}");
+    }
+}
+
+macro_rules! time {
+    ($c:expr, $name:literal, $expression:ident, $a:expr, $b:expr) => {
+        let mut graph = Graph::<f64>::with_capacity(1024).expect("memory for 1024 nodes");
+        let t = graph.eager();
+        let start = t.mark();
+        $c.bench_function($name, |bench| {
+            bench.iter(|| {
+                let [g, a, b] = $expression(&t, black_box($a), black_box($b));
+                g.backward();
+                let found = (g.data(), a.grad(), b.grad());
+                t.rewind(start).expect("a mark of this graph");
+                found
+            })
+        });
+    };
+}
+
+fn eager(c: &mut Criterion) {
+    check("tiny", tiny, (-41.0, 2.0), [612.5, -35.0, 1050.0]);
+    check("small", small, (-4.0, 2.0), [24.70408163265306, 138.83381924198252, 645.5772594752186]);
+    time!(c, "tiny: build and backward", tiny, -41.0, 2.0);
+    time!(c, "small: build and backward", small, -4.0, 2.0);
+}
+
+criterion_group!(benches, eager);
+criterion_main!(benches);

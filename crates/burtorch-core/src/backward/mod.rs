@@ -1,0 +1,222 @@
+//! The sweep in its variants: into the graph, into caller-given memory, interruptible.
+//!
+//! Promises: one pass in reverse building order, no recursion, no allocation; cost follows the span between the root
+//! and the lowest node it reaches; leaves and parameters accumulate, everything else is of this sweep alone.
+
+mod blocks;
+mod sweep;
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, MAX_STORES, NodeId};
+use crate::ops::{Arity, Op};
+use crate::params::Parameters;
+use crate::scalar::{Float, Scalar};
+use sweep::Sweep;
+
+/// Values of a `Parameters`, and where the sweep adds their gradients.
+#[derive(Debug)]
+pub struct Gradients<'a, E> {
+    pub(crate) store: u64,
+    pub(crate) values: &'a [E],
+    pub(crate) grads: &'a mut [E],
+    pub(crate) frozen: &'a [Range<u32>],
+}
+
+impl<E: Float> Gradients<'_, E> {
+    /// Whether no number of the range is frozen.
+    pub(crate) fn all_trainable(&self, range: Range<usize>) -> bool {
+        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+    }
+
+    pub(crate) fn is_trainable(&self, index: usize) -> bool {
+        !self.frozen.iter().any(|r| r.contains(&(index as u32)))
+    }
+}
+
+impl<E: Float> Parameters<'_, E> {
+    /// The parameters as a sweep takes them: gradients are added to their own.
+    #[inline(always)]
+    pub fn gradients(&mut self) -> Gradients<'_, E> {
+        let store = self.id();
+        let (values, grads, frozen) = self.split_for_sweep();
+        Gradients { store, values, grads, frozen }
+    }
+
+    /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
+    pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
+        if grads.len() != self.len() {
+            return Err(Error::BufferTooSmall { what: "a gradient of all parameters", need: self.len(), have: grads.len() });
+        }
+        Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen() })
+    }
+}
+
+/// How a sweep is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepOptions {
+    /// Pass over nodes whose adjoint is exactly zero, so that `0 * inf` below them never happens. Off by default.
+    pub skip_zero_adjoints: bool,
+}
+
+/// Adjoints in memory of the caller, as [`Graph::backward_with_scratch`] leaves them.
+#[derive(Debug)]
+pub struct Adjoints<'s, S> {
+    base: u32,
+    adjoints: &'s [S],
+}
+
+impl<S: Scalar> Adjoints<'_, S> {
+    /// The gradient of the root with respect to a node: 0 if no path joins them.
+    pub fn get(&self, node: NodeId) -> S {
+        let at = node.0.checked_sub(self.base).and_then(|k| self.adjoints.get(k as usize));
+        at.filter(|a| !a.is_unreached()).copied().unwrap_or(S::lit(0.0))
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Adds the gradient of `root` to its leaves. For graphs that read no parameters.
+    #[inline]
+    pub fn backward(&mut self, root: NodeId) -> Result<()> {
+        self.backward_with(root, S::lit(1.0), &mut [])
+    }
+
+    /// Adds `seed` times the gradient of `root` to its leaves and to the parameters it reads, which must be among
+    /// `params`. Intermediate nodes keep the adjoints of this sweep. On an error nothing has changed.
+    #[inline]
+    pub fn backward_with(&mut self, root: NodeId, seed: S, params: &mut [Gradients<'_, S::Elem>]) -> Result<()> {
+        self.backward_polled(root, seed, params, SweepOptions::default(), None)
+    }
+
+    /// As [`Graph::backward_with`], with options, and with a question asked now and then: when `interrupted` says
+    /// `true` the sweep ends with [`Error::Interrupted`] and no leaf has changed.
+    #[inline]
+    pub fn backward_polled(
+        &mut self,
+        root: NodeId,
+        seed: S,
+        params: &mut [Gradients<'_, S::Elem>],
+        options: SweepOptions,
+        interrupted: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<()> {
+        self.check_exists(root)?;
+        let places = self.place_stores(params)?;
+        self.reset_adjoints();
+        let (recorded, adjoints) = self.columns.split_for_sweep();
+        let mut sweep = Sweep {
+            recorded,
+            extra: self.extra.as_slice(),
+            adjoints,
+            base: 0,
+            low: root.0,
+            scratch: self.scratch.as_mut_slice(),
+            params,
+            places,
+        };
+        let finished = sweep.run(root.0, seed, options, interrupted);
+        let low = sweep.low;
+        self.dirty = (low, root.0 + 1);
+        if !finished {
+            return Err(Error::Interrupted);
+        }
+        self.commit_leaves(low, root.0);
+        Ok(())
+    }
+
+    /// Adds the adjoints of this sweep to the gradients of the leaves it reached.
+    #[inline(always)]
+    fn commit_leaves(&mut self, low: u32, root: u32) {
+        let leaves = self.leaf_nodes.as_slice();
+        let mut k = leaves.len();
+        if k > 0 && leaves[k - 1] > root {
+            k = leaves.partition_point(|&leaf| leaf <= root);
+        }
+        let adjoints = self.columns.adjoints();
+        let grads = self.leaf_grads.as_mut_slice();
+        for (&leaf, grad) in leaves[..k].iter().zip(&mut grads[..k]).rev() {
+            if leaf < low {
+                break;
+            }
+            let adjoint = adjoints[leaf as usize];
+            if !adjoint.is_unreached() {
+                *grad = *grad + adjoint;
+            }
+        }
+    }
+
+    /// For each slot of the graph, where its parameters are in `params`.
+    #[inline(always)]
+    fn place_stores(&self, params: &[Gradients<'_, S::Elem>]) -> Result<[u8; MAX_STORES]> {
+        let mut places = [0; MAX_STORES];
+        for (slot, &store) in self.stores().iter().enumerate() {
+            let place = params.iter().position(|p| p.store == store).ok_or(Error::MissingParameters)?;
+            places[slot] = place as u8;
+        }
+        Ok(places)
+    }
+
+    /// Scalars of scratch that [`Graph::backward_with_scratch`] needs for this root: one per node between the root and
+    /// the lowest node that it could reach, and the temporaries of block ops.
+    pub fn scratch_len(&self, root: NodeId) -> Result<usize> {
+        self.check_exists(root)?;
+        Ok((root.0 + 1 - self.lowest_below(root.0)) as usize + self.scratch.len())
+    }
+
+    /// A node at or below everything that `root` can reach, found without memory.
+    fn lowest_below(&self, root: u32) -> u32 {
+        let mut low = root;
+        let mut node = self.block_tail(root).unwrap_or(root) + 1;
+        while node > low {
+            node -= 1;
+            let op = self.columns.op(node);
+            // The last output of a block speaks for the other parts.
+            if op == Op::Part {
+                continue;
+            }
+            if op.info().arity == Arity::Block {
+                low = low.min(self.extra.as_slice()[self.columns.operands(node)[0] as usize]);
+            }
+            self.for_each_operand(NodeId(node), |run| {
+                if run.source == 0 {
+                    low = low.min(run.start);
+                }
+            });
+        }
+        low
+    }
+
+    /// Computes `seed` times the gradient of `root` without changing the graph: all adjoints and temporaries are in
+    /// `scratch` (see [`Graph::scratch_len`]). Several threads may do so at once on one graph, each with its own
+    /// scratch and gradients. The paper's `backwardWithScratchStorage`.
+    pub fn backward_with_scratch<'s>(
+        &self,
+        root: NodeId,
+        seed: S,
+        scratch: &'s mut [S],
+        params: &mut [Gradients<'_, S::Elem>],
+    ) -> Result<Adjoints<'s, S>> {
+        self.check_exists(root)?;
+        let base = self.lowest_below(root.0);
+        let n_nodes = (root.0 + 1 - base) as usize;
+        let need = n_nodes + self.scratch.len();
+        if scratch.len() < need {
+            return Err(Error::BufferTooSmall { what: "scratch for this root", need, have: scratch.len() });
+        }
+        let places = self.place_stores(params)?;
+        let (adjoints, temporaries) = scratch[..need].split_at_mut(n_nodes);
+        adjoints.fill(S::UNREACHED);
+        let mut sweep = Sweep {
+            recorded: self.columns.recorded(),
+            extra: self.extra.as_slice(),
+            adjoints: &mut *adjoints,
+            base,
+            low: root.0,
+            scratch: temporaries,
+            params,
+            places,
+        };
+        sweep.run(root.0, seed, SweepOptions::default(), None);
+        Ok(Adjoints { base, adjoints })
+    }
+}

@@ -1,0 +1,141 @@
+//! What can go wrong, as one enum: misuse and exhaustion, never arithmetic.
+//!
+//! Every message says what was expected, what was found and what to do. A call that returns an error
+//! has changed nothing.
+
+use thiserror::Error;
+
+/// The result of a fallible call of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Everything that can go wrong in the core.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The node was removed by a rewind or a clear.
+    #[error("node {index} was removed from its graph by a rewind or a clear; build it again after the rewind")]
+    Stale {
+        /// Index the handle had.
+        index: u32,
+    },
+    /// The mark lies beyond a rewind that came after it.
+    #[error("this mark at {len} nodes was undone by an earlier rewind to fewer nodes; take a new mark after the rewind")]
+    StaleMark {
+        /// Length of the graph when the mark was taken.
+        len: u32,
+    },
+    /// The handle, mark or tensor belongs to something else.
+    #[error("{what} belongs to another graph; use values of one graph in one expression, or copy it with `graph.leaf(other.data())`")]
+    GraphMismatch {
+        /// What was given: "a value", "a mark" ...
+        what: &'static str,
+    },
+    /// An id that the graph never had.
+    #[error("node {index} does not exist in a graph of {len} nodes; use the ids that building returned")]
+    NoSuchNode {
+        /// The id given.
+        index: u32,
+        /// Nodes in the graph.
+        len: u32,
+    },
+    /// A fixed graph has no room left.
+    #[error("a fixed graph is full: {column} needs {need}, has {have}; give it a larger capacity, rewind, or use a growing graph")]
+    GraphFull {
+        /// The column that is full.
+        column: &'static str,
+        /// Entries needed.
+        need: usize,
+        /// Entries there are.
+        have: usize,
+    },
+    /// Node ids are exhausted.
+    #[error("a graph holds at most {limit} nodes and this one is full; rewind or clear it, or use several graphs")]
+    IndexExhausted {
+        /// The largest number of nodes.
+        limit: u32,
+    },
+    /// The allocator refused.
+    #[error("out of memory: {bytes} bytes for {what} were refused; free memory or use a smaller graph")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What they were for.
+        what: &'static str,
+    },
+    /// A reduction over nothing.
+    #[error("{op} of no values is undefined; give at least one")]
+    EmptyReduction {
+        /// The op's name.
+        op: &'static str,
+    },
+    /// Operands of unequal length.
+    #[error("{op} expects operands of equal length, found {left} and {right}")]
+    LengthMismatch {
+        /// The op's name.
+        op: &'static str,
+        /// Length of the first operand.
+        left: usize,
+        /// Length of the second operand.
+        right: usize,
+    },
+    /// A buffer that the caller gave is too small.
+    #[error("{what} needs {need} entries, the buffer has {have}; give a larger buffer")]
+    BufferTooSmall {
+        /// What the buffer is for.
+        what: &'static str,
+        /// Entries needed.
+        need: usize,
+        /// Entries given.
+        have: usize,
+    },
+    /// An argument outside its range.
+    #[error("{what} must be {expected}, found {found}")]
+    BadArgument {
+        /// The argument.
+        what: &'static str,
+        /// What is allowed.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A class index or token outside the vocabulary.
+    #[error("{what} {found} is out of range: expected 0 to {max}")]
+    OutOfRange {
+        /// What the number is.
+        what: &'static str,
+        /// What was given.
+        found: u64,
+        /// The largest allowed.
+        max: u64,
+    },
+    /// The sweep needs Parameters that were not given.
+    #[error("the graph reads parameters that were not given to this call; pass the Parameters its tensors came from")]
+    MissingParameters,
+    /// More sets of parameters in one graph than it keeps track of.
+    #[error("a graph reads from at most {max} Parameters at once; put the tensors into fewer Parameters")]
+    TooManyParameters {
+        /// The largest number.
+        max: usize,
+    },
+    /// A name that is already taken.
+    #[error("the name {name:?} is already taken by another tensor of these Parameters; choose another")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// A name that does not exist.
+    #[error("no tensor of these Parameters is named {name:?}")]
+    NoSuchName {
+        /// The name.
+        name: String,
+    },
+    /// Memory that is exported cannot move.
+    #[error("Parameters of capacity {capacity} are full and their memory is in use by an array, so it cannot move; give a larger `capacity` when creating them")]
+    ParametersFull {
+        /// Scalars there is room for.
+        capacity: usize,
+    },
+    /// The sweep was interrupted from outside.
+    #[error("interrupted; no leaf gradient was changed")]
+    Interrupted,
+}

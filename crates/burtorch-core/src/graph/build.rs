@@ -1,0 +1,344 @@
+//! Appending scalar nodes: leaves, unary and binary ops, reductions and inner products.
+//!
+//! Promises: a node's value is computed when it is appended; an error appends nothing.
+
+use super::operands::{Encoded, InnerOperands, StoreValues, View};
+use super::{Graph, NodeId, Range};
+use crate::error::{Error, Result};
+use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
+use crate::ops::{AddConstant, DivByConstant, Pow3, Sqr};
+use crate::params::{Parameters, Slice};
+use crate::scalar::Scalar;
+
+/// The operands of an n-ary op.
+#[derive(Clone, Copy, Debug)]
+pub enum Operands<'a> {
+    /// Contiguous nodes; nothing is listed.
+    Run(Range),
+    /// The concatenation of views; nothing is copied.
+    Views(&'a [View]),
+    /// Any nodes, in this order.
+    List(&'a [NodeId]),
+}
+
+impl Operands<'_> {
+    /// How many scalars.
+    pub fn len(&self) -> usize {
+        match self {
+            Operands::Run(range) => range.len(),
+            Operands::Views(views) => views.iter().map(View::len).sum(),
+            Operands::List(nodes) => nodes.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Range> for Operands<'_> {
+    fn from(range: Range) -> Self {
+        Operands::Run(range)
+    }
+}
+
+impl<'a> From<&'a [View]> for Operands<'a> {
+    fn from(views: &'a [View]) -> Self {
+        Operands::Views(views)
+    }
+}
+
+impl<'a> From<&'a [NodeId]> for Operands<'a> {
+    fn from(nodes: &'a [NodeId]) -> Self {
+        Operands::List(nodes)
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// A leaf: a number of the caller's whose gradient accumulates. A constant under `no_grad`.
+    #[inline(always)]
+    pub fn leaf(&mut self, value: S) -> Result<NodeId> {
+        if self.no_grad {
+            return self.constant(value);
+        }
+        self.leaf_nodes.reserve(1)?;
+        self.leaf_grads.reserve(1)?;
+        let index = self.columns.push(Op::Leaf, self.leaf_nodes.len() as u32, 0, value)?;
+        self.leaf_nodes.push_reserved(index);
+        self.leaf_grads.push_reserved(S::lit(0.0));
+        Ok(NodeId(index))
+    }
+
+    /// A number that receives no gradient.
+    #[inline(always)]
+    pub fn constant(&mut self, value: S) -> Result<NodeId> {
+        self.columns.push(Op::Constant, 0, 0, value).map(NodeId)
+    }
+
+    /// Contiguous leaves (constants under `no_grad`), one per value.
+    pub fn vector(&mut self, values: &[S]) -> Result<Range> {
+        let n = self.room_for(values.len())?;
+        if !self.no_grad {
+            self.leaf_nodes.reserve(values.len())?;
+            self.leaf_grads.reserve(values.len())?;
+        }
+        let start = self.columns.len();
+        for &value in values {
+            self.leaf(value)?;
+        }
+        Ok(Range { start, len: n })
+    }
+
+    /// Contiguous constants, one per value.
+    pub fn constants(&mut self, values: &[S]) -> Result<Range> {
+        let n = self.room_for(values.len())?;
+        let start = self.columns.push_many_reserved(Op::Constant, n);
+        self.columns.values_mut()[start as usize..].copy_from_slice(values);
+        Ok(Range { start, len: n })
+    }
+
+    /// Room for `n` nodes, and `n` as a 32-bit number.
+    pub(crate) fn room_for(&mut self, n: usize) -> Result<u32> {
+        let n32 = u32::try_from(n).map_err(|_| Error::IndexExhausted { limit: u32::MAX })?;
+        self.columns.reserve(n32)?;
+        Ok(n32)
+    }
+
+    /// A node that reads number `index` of `slice`: its gradient goes to the parameters.
+    pub fn parameter(&mut self, params: &Parameters<'_, S::Elem>, slice: Slice, index: usize) -> Result<NodeId> {
+        if slice.store != params.id() {
+            return Err(Error::MissingParameters);
+        }
+        params.check_slice(slice)?;
+        if index >= slice.len() {
+            return Err(Error::OutOfRange {
+                what: "a parameter index",
+                found: index as u64,
+                max: (slice.len() as u64).saturating_sub(1),
+            });
+        }
+        let at = slice.start + index as u32;
+        self.columns.reserve(1)?;
+        let value = S::splat(params.values()[at as usize]);
+        if self.no_grad {
+            return self.constant(value);
+        }
+        let op = if params.is_trainable(at as usize) { Op::Param } else { Op::FrozenParam };
+        let slot = self.slot_of(slice.store)?;
+        self.columns.push(op, at, slot, value).map(NodeId)
+    }
+
+    /// A copy of the value of `x` through which no gradient flows.
+    pub fn detach(&mut self, x: NodeId) -> Result<NodeId> {
+        let value = self.value(x)?;
+        self.constant(value)
+    }
+
+    /// Appends `O(x)`.
+    #[inline(always)]
+    pub fn unary<O: UnaryOp>(&mut self, x: NodeId) -> Result<NodeId> {
+        let value = O::forward(self.value(x)?);
+        self.push_scalar(O::OP, x.0, 0, value)
+    }
+
+    /// Appends `O(x, y)`.
+    #[inline(always)]
+    pub fn binary<O: BinaryOp>(&mut self, x: NodeId, y: NodeId) -> Result<NodeId> {
+        let value = O::forward(self.value(x)?, self.value(y)?);
+        self.push_scalar(O::OP, x.0, y.0, value)
+    }
+
+    /// Appends `O(x, c)` with a constant `c`, for which a node of its own is appended first.
+    #[inline(always)]
+    pub fn with_constant<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
+        let value = O::forward(self.value(x)?, c);
+        self.columns.reserve(2)?;
+        let c = self.columns.push(Op::Constant, 0, 0, c)?;
+        self.push_scalar(O::OP, x.0, c, value)
+    }
+
+    /// Appends the binary `O(c, x)` with a constant on the left.
+    #[inline(always)]
+    pub fn constant_with<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
+        let value = O::forward(c, self.value(x)?);
+        self.columns.reserve(2)?;
+        let c = self.columns.push(Op::Constant, 0, 0, c)?;
+        self.push_scalar(O::OP, c, x.0, value)
+    }
+
+    #[inline(always)]
+    fn push_scalar(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<NodeId> {
+        if self.no_grad {
+            return self.constant(value);
+        }
+        self.columns.push(op, a, b, value).map(NodeId)
+    }
+
+    /// Appends `x^c` for a constant exponent: `sqr` for 2, `pow3` for 3, else the general power.
+    #[inline]
+    pub fn pow_constant(&mut self, x: NodeId, c: S) -> Result<NodeId> {
+        use crate::scalar::Float;
+        let first = c.lane(0);
+        let uniform = (1..S::LANES).all(|k| c.lane(k) == first);
+        match first.to_f64() {
+            2.0 if uniform => self.unary::<Sqr>(x),
+            3.0 if uniform => self.unary::<Pow3>(x),
+            _ => self.with_constant::<PowConstant>(x, c),
+        }
+    }
+
+    /// Appends `x/c` for a constant divisor; where `1/c` is exact, as a multiplication with the same bits.
+    #[inline(always)]
+    pub fn div_constant(&mut self, x: NodeId, c: S) -> Result<NodeId> {
+        if c.has_exact_inverse() {
+            self.with_constant::<MulByConstant>(x, S::lit(1.0) / c)
+        } else {
+            self.with_constant::<DivByConstant>(x, c)
+        }
+    }
+
+    /// Appends `x + c` for a constant.
+    #[inline(always)]
+    pub fn add_constant(&mut self, x: NodeId, c: S) -> Result<NodeId> {
+        self.with_constant::<AddConstant>(x, c)
+    }
+
+    /// Appends a unary op chosen at run time.
+    pub fn unary_op(&mut self, op: Op, x: NodeId) -> Result<NodeId> {
+        let value = forward_unary(op, self.value(x)?).ok_or_else(|| wrong_kind("a unary op", op))?;
+        self.push_scalar(op, x.0, 0, value)
+    }
+
+    /// Appends a binary op chosen at run time.
+    pub fn binary_op(&mut self, op: Op, x: NodeId, y: NodeId) -> Result<NodeId> {
+        let value = forward_binary(op, self.value(x)?, self.value(y)?).ok_or_else(|| wrong_kind("a binary op", op))?;
+        self.push_scalar(op, x.0, y.0, value)
+    }
+
+    /// Appends a reduction over at least one operand.
+    pub fn reduce(&mut self, op: Op, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
+        let reduction = Reduction::new(op).ok_or_else(|| wrong_kind("a reduction", op))?;
+        if operands.is_empty() {
+            return Err(Error::EmptyReduction { op: op.name() });
+        }
+        let before = self.extra.len();
+        let result = self.try_reduce(reduction, operands, params);
+        if result.is_err() {
+            self.extra.truncate(before);
+        }
+        result
+    }
+
+    fn try_reduce(&mut self, op: Reduction, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
+        self.columns.reserve(1)?;
+        self.reserve_scratch(2 * operands.len())?;
+        let encoded = self.encode(operands, params)?;
+        let stores = self.store_values(params);
+        let n = operands.len();
+        let value = if let Some(run) = encoded.contiguous() {
+            op.forward(&self.columns.values()[run.indices()])
+        } else {
+            let xs = &mut self.scratch.as_mut_slice()[..n];
+            encoded.gather(self.extra.as_slice(), self.columns.values(), &stores, xs);
+            op.forward(xs)
+        };
+        self.push_scalar(op.op(), encoded.0, encoded.1, value)
+    }
+
+    /// Appends `sum x_i w_i`, plus the node `bias` if there is one. `x` and `w` have the same length, at least one.
+    pub fn inner_product(
+        &mut self,
+        x: Operands<'_>,
+        w: Operands<'_>,
+        bias: Option<NodeId>,
+        params: &[&Parameters<'_, S::Elem>],
+    ) -> Result<NodeId> {
+        let op = if bias.is_some() { Op::InnerProductWithBias } else { Op::InnerProduct };
+        if x.len() != w.len() {
+            return Err(Error::LengthMismatch { op: op.name(), left: x.len(), right: w.len() });
+        }
+        if x.is_empty() {
+            return Err(Error::EmptyReduction { op: op.name() });
+        }
+        let bias_value = bias.map(|b| self.value(b)).transpose()?;
+        let before = self.extra.len();
+        let result = self.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params);
+        if result.is_err() {
+            self.extra.truncate(before);
+        }
+        result
+    }
+
+    fn try_inner_product(
+        &mut self,
+        op: Op,
+        x: Operands<'_>,
+        w: Operands<'_>,
+        bias: u32,
+        bias_value: Option<S>,
+        params: &[&Parameters<'_, S::Elem>],
+    ) -> Result<NodeId> {
+        let n = x.len();
+        self.columns.reserve(1)?;
+        self.reserve_scratch(2 * n)?;
+        let inner = InnerOperands { x: self.encode(x, params)?, w: self.encode(w, params)?, bias };
+        self.extra.reserve(5)?;
+        let stores = self.store_values(params);
+        let scratch = self.scratch.as_mut_slice();
+        let (xs, ws) = inner_values(inner, n, self.extra.as_slice(), self.columns.values(), &stores, scratch);
+        let product = S::dot(xs, ws);
+        let value = bias_value.map_or(product, |b| product + b);
+        let at = self.extra.len() as u32;
+        for number in inner.write() {
+            self.extra.push_reserved(number);
+        }
+        self.push_scalar(op, at, 0, value)
+    }
+
+    fn encode(&mut self, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
+        match operands {
+            Operands::Run(range) => self.encode_views(&[View::Nodes(range)], params),
+            Operands::Views(views) => self.encode_views(views, params),
+            Operands::List(nodes) => self.encode_list(nodes),
+        }
+    }
+
+    /// Makes the temporaries at least `n` scalars long.
+    pub(crate) fn reserve_scratch(&mut self, n: usize) -> Result<()> {
+        let have = self.scratch.len();
+        if have < n {
+            self.scratch.reserve(n - have)?;
+            for _ in have..n {
+                self.scratch.push_reserved(S::lit(0.0));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operands of an inner product as slices: in place where contiguous, else gathered into `scratch` (`2 n` long).
+#[inline]
+pub(crate) fn inner_values<'a, S: Scalar>(
+    inner: InnerOperands,
+    n: usize,
+    extra: &[u32],
+    nodes: &'a [S],
+    stores: &StoreValues<'_, S::Elem>,
+    scratch: &'a mut [S],
+) -> (&'a [S], &'a [S]) {
+    let (for_x, for_w) = scratch[..2 * n].split_at_mut(n);
+    let slice = |encoded: Encoded, room: &'a mut [S]| -> &'a [S] {
+        if let Some(run) = encoded.contiguous() {
+            &nodes[run.indices()]
+        } else {
+            encoded.gather(extra, nodes, stores, room);
+            room
+        }
+    };
+    (slice(inner.x, for_x), slice(inner.w, for_w))
+}
+
+fn wrong_kind(expected: &str, op: Op) -> Error {
+    Error::BadArgument { what: "the op", expected: expected.to_string(), found: op.name().to_string() }
+}

@@ -1,0 +1,160 @@
+//! Graphs whose memory is given once: fixed ones, and ones in buffers of the caller.
+//!
+//! Promises: such a graph never allocates after construction (in buffers: not even then) and says when it is full.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use super::Graph;
+use super::columns::Columns;
+use super::mark::{Rewind, RewindLog};
+use super::memory::{Column, Origin, Stack};
+use crate::error::{Error, Result};
+use crate::ops::Op;
+use crate::scalar::Scalar;
+
+/// How much a fixed graph can hold. `Capacity::nodes(n)` is enough for any `n` scalar nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Nodes, counting every output of a block op.
+    pub nodes: u32,
+    /// Leaves among them.
+    pub leaves: u32,
+    /// Numbers in operand lists and block records.
+    pub operand_lists: u32,
+    /// Scalars of temporaries: the longest reduction, or the largest input of a block op.
+    pub temporaries: u32,
+    /// Nested rewinds remembered for handles.
+    pub rewinds: u32,
+}
+
+impl Capacity {
+    /// Room for `n` scalar nodes of any kind, all of which may be leaves.
+    pub const fn nodes(n: u32) -> Self {
+        let rewinds = if n < 64 { n + 1 } else { 64 };
+        Capacity { nodes: n, leaves: n, operand_lists: n.saturating_mul(2).saturating_add(16), temporaries: n.saturating_add(16), rewinds }
+    }
+}
+
+impl From<u32> for Capacity {
+    fn from(n: u32) -> Self {
+        Capacity::nodes(n)
+    }
+}
+
+/// The layout of all columns one after another, and the offset of each.
+fn plan<S: Scalar>(c: Capacity) -> Result<(Layout, [usize; 9])> {
+    let too_large = |_| Error::OutOfMemory { bytes: usize::MAX, what: "a graph in buffers" };
+    let columns = [
+        Layout::array::<S>(c.nodes as usize),
+        Layout::array::<S>(c.nodes as usize),
+        Layout::array::<S>(c.leaves as usize),
+        Layout::array::<S>(c.temporaries as usize),
+        Layout::array::<Rewind>(c.rewinds as usize),
+        Layout::array::<[u32; 2]>(c.nodes as usize),
+        Layout::array::<u32>(c.operand_lists as usize),
+        Layout::array::<u32>(c.leaves as usize),
+        Layout::array::<Op>(c.nodes as usize),
+    ];
+    let mut whole = Layout::from_size_align(0, 64).map_err(too_large)?;
+    let mut offsets = [0; 9];
+    for (offset, column) in offsets.iter_mut().zip(columns) {
+        (whole, *offset) = whole.extend(column.map_err(too_large)?).map_err(too_large)?;
+    }
+    Ok((whole, offsets))
+}
+
+/// Bytes that [`Graph::in_buffers`] needs for this capacity, with room for aligning the buffer's start.
+pub fn bytes_needed<S: Scalar>(capacity: impl Into<Capacity>) -> Result<usize> {
+    let (layout, _) = plan::<S>(capacity.into())?;
+    Ok(layout.size() + layout.align() - 1)
+}
+
+impl<S: Scalar> Graph<'static, S> {
+    /// A graph of this capacity in memory allocated now, which never grows: [`Error::GraphFull`] instead.
+    pub fn fixed(capacity: impl Into<Capacity>) -> Result<Self> {
+        let c = capacity.into();
+        let mut columns = Columns::new(Origin::Fixed, u32::MAX);
+        columns.preallocate(c.nodes)?;
+        let mut graph = Self::assemble(
+            columns,
+            Stack::new("operand lists", Origin::Fixed),
+            Stack::new("leaves", Origin::Fixed),
+            Stack::new("leaf gradients", Origin::Fixed),
+            Stack::new("temporaries", Origin::Fixed),
+            RewindLog::new(allocated("rewinds", c.rewinds)?),
+        );
+        graph.extra.preallocate(c.operand_lists as usize)?;
+        graph.leaf_nodes.preallocate(c.leaves as usize)?;
+        graph.leaf_grads.preallocate(c.leaves as usize)?;
+        graph.scratch.preallocate(c.temporaries as usize)?;
+        Ok(graph)
+    }
+
+    /// As [`Graph::in_buffers`], for memory whose lifetime the compiler cannot see.
+    ///
+    /// # Safety
+    /// `start` is valid for reads and writes of `bytes` bytes, by nobody else, until the graph is dropped.
+    pub unsafe fn in_memory(start: NonNull<u8>, bytes: usize, capacity: impl Into<Capacity>) -> Result<Self> {
+        // SAFETY: by the contract of this function the bytes are ours alone while the graph lives.
+        unsafe { over(start, bytes, capacity.into()) }
+    }
+}
+
+impl<'m, S: Scalar> Graph<'m, S> {
+    /// A graph of this capacity in the caller's memory. Allocates nothing, ever; [`bytes_needed`] says how much it takes.
+    ///
+    /// ```
+    /// use burtorch_core::{Graph, bytes_needed};
+    /// let mut buffer = vec![std::mem::MaybeUninit::uninit(); bytes_needed::<f32>(100).unwrap()];
+    /// let mut graph = Graph::<f32>::in_buffers(&mut buffer, 100).unwrap();
+    /// let t = graph.eager();
+    /// let x = t.leaf(3.0);
+    /// (x * x).backward();
+    /// assert_eq!(x.grad(), 6.0);
+    /// ```
+    pub fn in_buffers(buffer: &'m mut [MaybeUninit<u8>], capacity: impl Into<Capacity>) -> Result<Self> {
+        let bytes = buffer.len();
+        let start = NonNull::from(buffer).cast::<u8>();
+        // SAFETY: the buffer is borrowed exclusively for 'm, which the graph's type carries.
+        unsafe { over(start, bytes, capacity.into()) }
+    }
+}
+
+/// # Safety
+/// `start` is valid for reads and writes of `bytes` bytes, by nobody else, while the graph lives.
+unsafe fn over<'m, S: Scalar>(start: NonNull<u8>, bytes: usize, c: Capacity) -> Result<Graph<'m, S>> {
+    let (layout, at) = plan::<S>(c)?;
+    let skip = start.as_ptr().align_offset(layout.align());
+    let need = layout.size().saturating_add(skip);
+    if need > bytes {
+        let need = layout.size() + layout.align() - 1;
+        return Err(Error::BufferTooSmall { what: "a graph in buffers (in bytes)", need, have: bytes });
+    }
+    // SAFETY: `plan` keeps every column inside `layout`, aligned relative to its start, which is aligned; the columns
+    // do not overlap, and the memory is ours by the contract of this function.
+    unsafe {
+        let base = start.add(skip);
+        Ok(Graph::assemble(
+            Columns::over(
+                Column::foreign(base.add(at[8]).cast(), c.nodes as usize),
+                Column::foreign(base.add(at[5]).cast(), c.nodes as usize),
+                Column::foreign(base.add(at[0]).cast(), c.nodes as usize),
+                Column::foreign(base.add(at[1]).cast(), c.nodes as usize),
+            ),
+            Stack::over(Column::foreign(base.add(at[6]).cast(), c.operand_lists as usize), "operand lists"),
+            Stack::over(Column::foreign(base.add(at[7]).cast(), c.leaves as usize), "leaves"),
+            Stack::over(Column::foreign(base.add(at[2]).cast(), c.leaves as usize), "leaf gradients"),
+            Stack::over(Column::foreign(base.add(at[3]).cast(), c.temporaries as usize), "temporaries"),
+            RewindLog::new(Stack::over(Column::foreign(base.add(at[4]).cast(), c.rewinds as usize), "rewinds")),
+        ))
+    }
+}
+
+fn allocated<T: Copy>(name: &'static str, cap: u32) -> Result<Stack<T>> {
+    let mut stack = Stack::new(name, Origin::Fixed);
+    stack.preallocate(cap as usize)?;
+    Ok(stack)
+}

@@ -1,0 +1,281 @@
+//! The node columns: opcode, two operands, value, adjoint, one entry per node.
+//!
+//! Promises: all columns have the same length and capacity; an appended node's adjoint is "not reached"; every stored
+//! operand is below its node (the graph checks ids before it pushes). Only the sweep reads without bounds checks.
+#![allow(unsafe_code)]
+
+use super::memory::{Column, Origin};
+use crate::error::{Error, Result};
+use crate::ops::Op;
+use crate::scalar::Scalar;
+
+/// Bytes of one node in the four columns.
+pub(crate) const fn bytes_per_node<S>() -> usize {
+    size_of::<Op>() + size_of::<[u32; 2]>() + 2 * size_of::<S>()
+}
+
+#[derive(Debug)]
+pub(crate) struct Columns<S: Scalar> {
+    ops: Column<Op>,
+    operands: Column<[u32; 2]>,
+    values: Column<S>,
+    adjoints: Column<S>,
+    /// Nodes there are: entries below are initialised in every column.
+    len: u32,
+    /// Nodes there is room for in every column.
+    cap: u32,
+    origin: Origin,
+    /// Never more nodes than this: ids are 32 bits wide (tests use less).
+    limit: u32,
+}
+
+impl<S: Scalar> Columns<S> {
+    pub(crate) const fn new(origin: Origin, limit: u32) -> Self {
+        Columns {
+            ops: Column::empty(),
+            operands: Column::empty(),
+            values: Column::empty(),
+            adjoints: Column::empty(),
+            len: 0,
+            cap: 0,
+            origin,
+            limit,
+        }
+    }
+
+    pub(crate) fn over(ops: Column<Op>, operands: Column<[u32; 2]>, values: Column<S>, adjoints: Column<S>) -> Self {
+        let cap = ops.capacity().min(operands.capacity()).min(values.capacity()).min(adjoints.capacity());
+        let cap = u32::try_from(cap).unwrap_or(u32::MAX);
+        Columns { ops, operands, values, adjoints, len: 0, cap, origin: Origin::Foreign, limit: u32::MAX }
+    }
+
+    /// Room for exactly `cap` nodes, for a graph that will not grow, or a first size for one that does.
+    pub(crate) fn preallocate(&mut self, cap: u32) -> Result<()> {
+        let n = cap as usize;
+        self.ops.grow(n, "opcodes")?;
+        self.operands.grow(n, "operands")?;
+        self.values.grow(n, "values")?;
+        self.adjoints.grow(n, "adjoints")?;
+        self.cap = self.cap.max(cap);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.cap
+    }
+
+    /// Whether the columns never move.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.origin != Origin::Growing
+    }
+
+    /// Room for `more` nodes, or an error.
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self, more: u32) -> Result<()> {
+        if self.cap - self.len >= more { Ok(()) } else { self.reserve_slow(more) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reserve_slow(&mut self, more: u32) -> Result<()> {
+        let need = u64::from(self.len) + u64::from(more);
+        if need > u64::from(self.limit) {
+            return Err(Error::IndexExhausted { limit: self.limit });
+        }
+        if self.origin != Origin::Growing {
+            return Err(Error::GraphFull { column: "nodes", need: need as usize, have: self.cap as usize });
+        }
+        let target = need.max(2 * u64::from(self.cap)).clamp(256.min(u64::from(self.limit)), u64::from(self.limit));
+        self.preallocate(target as u32)
+    }
+
+    /// Appends a node.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
+        self.reserve(1)?;
+        let index = self.len;
+        let at = index as usize;
+        // SAFETY: `reserve` made room, so `at` is below the capacity of every column.
+        unsafe {
+            self.ops.ptr().add(at).write(op);
+            self.operands.ptr().add(at).write([a, b]);
+            self.values.ptr().add(at).write(value);
+            self.adjoints.ptr().add(at).write(S::UNREACHED);
+        }
+        self.len = index + 1;
+        Ok(index)
+    }
+
+    /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved.
+    pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32) -> u32 {
+        debug_assert!(self.cap - self.len >= n);
+        let first = self.len;
+        let n = n.min(self.cap - self.len) as usize;
+        let at = first as usize;
+        // SAFETY: entries from `at` to `at + n` are below the capacity.
+        unsafe {
+            for k in at..at + n {
+                self.ops.ptr().add(k).write(op);
+                self.operands.ptr().add(k).write([0, 0]);
+                self.values.ptr().add(k).write(S::lit(0.0));
+                self.adjoints.ptr().add(k).write(S::UNREACHED);
+            }
+        }
+        self.len = first + n as u32;
+        first
+    }
+
+    #[inline(always)]
+    pub(crate) fn truncate(&mut self, len: u32) {
+        debug_assert!(len <= self.len);
+        self.len = self.len.min(len);
+    }
+
+    /// Gives node `at` an opcode and operands.
+    #[inline(always)]
+    pub(crate) fn set_node(&mut self, at: u32, op: Op, a: u32, b: u32) {
+        assert!(at < self.len);
+        // SAFETY: `at` is a node of this graph.
+        unsafe {
+            self.ops.ptr().add(at as usize).write(op);
+            self.operands.ptr().add(at as usize).write([a, b]);
+        }
+    }
+
+    /// Moves node `from` to the place of node `to`, with new operands.
+    #[inline(always)]
+    pub(crate) fn move_node(&mut self, from: u32, to: u32, operands: [u32; 2]) {
+        assert!(to <= from && from < self.len);
+        // SAFETY: both are nodes of this graph.
+        unsafe {
+            let (from, to) = (from as usize, to as usize);
+            *self.ops.ptr().add(to) = *self.ops.ptr().add(from);
+            *self.operands.ptr().add(to) = operands;
+            *self.values.ptr().add(to) = *self.values.ptr().add(from);
+            *self.adjoints.ptr().add(to) = *self.adjoints.ptr().add(from);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn op(&self, at: u32) -> Op {
+        self.ops()[at as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn operands(&self, at: u32) -> [u32; 2] {
+        self.all_operands()[at as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(&self, at: u32) -> S {
+        self.values()[at as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_value(&mut self, at: u32, value: S) {
+        self.values_mut()[at as usize] = value;
+    }
+
+    #[inline(always)]
+    pub(crate) fn adjoint(&self, at: u32) -> S {
+        self.adjoints()[at as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_adjoint(&mut self, at: u32, adjoint: S) {
+        self.split_for_sweep().1[at as usize] = adjoint;
+    }
+
+    pub(crate) fn ops(&self) -> &[Op] {
+        // SAFETY: entries below `len` are initialised.
+        unsafe { std::slice::from_raw_parts(self.ops.ptr(), self.len as usize) }
+    }
+
+    pub(crate) fn all_operands(&self) -> &[[u32; 2]] {
+        // SAFETY: entries below `len` are initialised.
+        unsafe { std::slice::from_raw_parts(self.operands.ptr(), self.len as usize) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn values(&self) -> &[S] {
+        // SAFETY: entries below `len` are initialised.
+        unsafe { std::slice::from_raw_parts(self.values.ptr(), self.len as usize) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn values_mut(&mut self) -> &mut [S] {
+        // SAFETY: entries below `len` are initialised; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.values.ptr(), self.len as usize) }
+    }
+
+    pub(crate) fn adjoints(&self) -> &[S] {
+        // SAFETY: entries below `len` are initialised.
+        unsafe { std::slice::from_raw_parts(self.adjoints.ptr(), self.len as usize) }
+    }
+
+    /// What a sweep reads, and the adjoints it writes.
+    #[inline(always)]
+    pub(crate) fn split_for_sweep(&mut self) -> (Recorded<'_, S>, &mut [S]) {
+        let len = self.len as usize;
+        // SAFETY: entries below `len` are initialised, and the adjoint column is memory of its own.
+        let adjoints = unsafe { std::slice::from_raw_parts_mut(self.adjoints.ptr(), len) };
+        (
+            // SAFETY: as above.
+            unsafe {
+                Recorded {
+                    ops: std::slice::from_raw_parts(self.ops.ptr(), len),
+                    operands: std::slice::from_raw_parts(self.operands.ptr(), len),
+                    values: std::slice::from_raw_parts(self.values.ptr(), len),
+                }
+            },
+            adjoints,
+        )
+    }
+
+    /// What a sweep reads.
+    pub(crate) fn recorded(&self) -> Recorded<'_, S> {
+        Recorded { ops: self.ops(), operands: self.all_operands(), values: self.values() }
+    }
+}
+
+/// The columns that a sweep only reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorded<'a, S> {
+    pub(crate) ops: &'a [Op],
+    pub(crate) operands: &'a [[u32; 2]],
+    pub(crate) values: &'a [S],
+}
+
+impl<S: Scalar> Recorded<'_, S> {
+    /// # Safety
+    /// `at` is a node of the graph.
+    #[inline(always)]
+    pub(crate) unsafe fn op(&self, at: u32) -> Op {
+        debug_assert!((at as usize) < self.ops.len());
+        // SAFETY: by the contract of this function.
+        unsafe { *self.ops.get_unchecked(at as usize) }
+    }
+
+    /// # Safety
+    /// `at` is a node of the graph.
+    #[inline(always)]
+    pub(crate) unsafe fn operands(&self, at: u32) -> [u32; 2] {
+        debug_assert!((at as usize) < self.operands.len());
+        // SAFETY: by the contract of this function.
+        unsafe { *self.operands.get_unchecked(at as usize) }
+    }
+
+    /// # Safety
+    /// `at` is a node of the graph.
+    #[inline(always)]
+    pub(crate) unsafe fn value(&self, at: u32) -> S {
+        debug_assert!((at as usize) < self.values.len());
+        // SAFETY: by the contract of this function.
+        unsafe { *self.values.get_unchecked(at as usize) }
+    }
+}

@@ -1,0 +1,195 @@
+//! Reclaim: nodes that nothing alive can reach are removed, the others slide down in order.
+//!
+//! Promises: no value, gradient or structure changes, only numbers of nodes; cost is linear in the nodes there are and
+//! nothing is allocated once the buffers have their size. The caller says what is alive and renames its handles.
+
+use super::operands::{Encoded, InnerOperands};
+use super::reach::NodeSet;
+use super::{BlockHeader, Graph, Mark, Range};
+use crate::error::Result;
+use crate::ops::{Arity, Op};
+use crate::scalar::Scalar;
+
+/// The new numbers of nodes after a compaction.
+#[derive(Debug)]
+pub struct Renumbering<'a> {
+    kept: &'a NodeSet,
+    epoch: u64,
+}
+
+impl Renumbering<'_> {
+    /// The new index of a node that was alive.
+    #[inline]
+    pub fn index(&self, old: u32) -> u32 {
+        self.kept.rank(old)
+    }
+
+    /// The epoch in which renamed handles are valid.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Removes every node that is not reachable from what `for_each_live` names and lies above none of the `marks`,
+    /// then calls `rename` so that the caller can renumber its handles; `marks` are renumbered here. Handles that are
+    /// not renamed are stale afterwards. Returns how many nodes are left.
+    pub fn compact(
+        &mut self,
+        for_each_live: impl FnOnce(&mut dyn FnMut(Range)),
+        marks: &mut [Mark],
+        rename: impl FnOnce(&Renumbering<'_>),
+    ) -> Result<usize> {
+        let mut kept = std::mem::take(&mut self.reached);
+        let prepared = kept.reset(self.columns.len() as usize);
+        if let Err(error) = prepared {
+            self.reached = kept;
+            return Err(error);
+        }
+        for_each_live(&mut |range| {
+            if self.check_range(range).is_ok() {
+                kept.insert_range(range.start, range.len);
+            }
+        });
+        self.mark_reachable(&mut kept);
+        let n_kept = kept.count();
+        self.slide(&kept, marks);
+        self.epoch += 1;
+        self.rewinds.forget();
+        for mark in marks.iter_mut() {
+            mark.epoch = self.epoch;
+        }
+        rename(&Renumbering { kept: &kept, epoch: self.epoch });
+        self.reached = kept;
+        Ok(n_kept as usize)
+    }
+
+    /// Moves what is kept down, in order, and renumbers operands, side arrays, marks and the dirty span.
+    fn slide(&mut self, kept: &NodeSet, marks: &mut [Mark]) {
+        let adjust_dirty = |at: u32| kept.rank(at);
+        self.dirty = (adjust_dirty(self.dirty.0), adjust_dirty(self.dirty.1));
+        let (mut n_leaves, mut n_extra, mut to) = (0, 0, 0);
+        // Marks in the order of their lengths would be passed one by one; there are few, so each is looked at per node.
+        let mut lowest_mark = marks.iter().map(|m| m.len).min();
+        kept.for_each(|node| {
+            if lowest_mark.is_some_and(|len| node >= len) {
+                lowest_mark = self.place_marks(marks, node, to, n_extra, n_leaves);
+            }
+            let op = self.columns.op(node);
+            let [a, b] = self.columns.operands(node);
+            let renamed = self.renumber_operands(kept, op, [a, b], &mut n_extra, &mut n_leaves, to);
+            self.columns.move_node(node, to, renamed);
+            to += 1;
+        });
+        let end = self.columns.len();
+        self.place_marks(marks, end, to, n_extra, n_leaves);
+        self.columns.truncate(to);
+        self.extra.truncate(n_extra as usize);
+        self.leaf_nodes.truncate(n_leaves as usize);
+        self.leaf_grads.truncate(n_leaves as usize);
+    }
+
+    /// Gives marks with lengths up to `node` their new lengths; returns the next smallest length among the others.
+    fn place_marks(&self, marks: &mut [Mark], node: u32, to: u32, n_extra: u32, n_leaves: u32) -> Option<u32> {
+        for mark in marks.iter_mut().filter(|m| m.epoch != u64::MAX && m.len <= node) {
+            // Placed marks are told apart by this epoch until the compaction is done.
+            *mark = Mark { len: to, extra: n_extra, leaves: n_leaves, epoch: u64::MAX, ..*mark };
+        }
+        marks.iter().filter(|m| m.epoch != u64::MAX).map(|m| m.len).min()
+    }
+
+    /// The operands of a node in new numbers. Lists and records slide down in the operand lists, leaves in theirs.
+    #[inline]
+    fn renumber_operands(
+        &mut self,
+        kept: &NodeSet,
+        op: Op,
+        [a, b]: [u32; 2],
+        n_extra: &mut u32,
+        n_leaves: &mut u32,
+        to: u32,
+    ) -> [u32; 2] {
+        match op.info().arity {
+            Arity::Nullary => {
+                if op != Op::Leaf {
+                    return [a, b];
+                }
+                let new = *n_leaves;
+                self.leaf_grads.as_mut_slice()[new as usize] = self.leaf_grads.as_slice()[a as usize];
+                self.leaf_nodes.as_mut_slice()[new as usize] = to;
+                *n_leaves += 1;
+                [new, 0]
+            }
+            Arity::Unary => [kept.rank(a), 0],
+            Arity::Binary | Arity::WithConstant => [kept.rank(a), kept.rank(b)],
+            Arity::Reduction => {
+                let moved = self.slide_encoded(kept, Encoded(a, b), n_extra);
+                [moved.0, moved.1]
+            }
+            Arity::InnerProduct => {
+                let inner = InnerOperands::read(self.extra.as_slice(), a);
+                let moved = InnerOperands {
+                    x: self.slide_encoded(kept, inner.x, n_extra),
+                    w: self.slide_encoded(kept, inner.w, n_extra),
+                    bias: if op == Op::InnerProductWithBias { kept.rank(inner.bias) } else { 0 },
+                };
+                [self.put_record(&moved.write(), n_extra), 0]
+            }
+            Arity::Block => [self.slide_block(kept, op, a, n_extra), 0],
+        }
+    }
+
+    /// Writes a record at the end of what has been kept of the operand lists. It never passes what is still to be read.
+    fn put_record(&mut self, record: &[u32], n_extra: &mut u32) -> u32 {
+        let at = *n_extra;
+        self.extra.as_mut_slice()[at as usize..at as usize + record.len()].copy_from_slice(record);
+        *n_extra += record.len() as u32;
+        at
+    }
+
+    fn slide_encoded(&mut self, kept: &NodeSet, operands: Encoded, n_extra: &mut u32) -> Encoded {
+        if let Some(run) = operands.contiguous() {
+            return Encoded(kept.rank(run.start), operands.1);
+        }
+        let (from, n) = (operands.0 as usize, operands.stored_len());
+        let at = *n_extra as usize;
+        let extra = self.extra.as_mut_slice();
+        extra.copy_within(from..from + n, at);
+        operands.renumber(&mut extra[at..at + n], |node| kept.rank(node));
+        *n_extra += n as u32;
+        Encoded(at as u32, operands.1)
+    }
+
+    fn slide_block(&mut self, kept: &NodeSet, op: Op, at: u32, n_extra: &mut u32) -> u32 {
+        let header = BlockHeader::read(self.extra.as_slice(), at);
+        // The record is copied out, as sliding its operand list may overwrite it.
+        let mut record = [0; 4 + MAX_LANES];
+        let len = match op {
+            Op::Affine => super::AffineRecord::LEN,
+            Op::CrossEntropy if self.extra.as_slice()[at as usize + 3] == 1 => 4 + S::LANES,
+            Op::CrossEntropy => 5,
+            _ => 4,
+        };
+        record[..len].copy_from_slice(&self.extra.as_slice()[at as usize..at as usize + len]);
+        record[0] = kept.rank(header.first);
+        match op {
+            Op::Affine => {
+                let x = self.slide_encoded(kept, Encoded(record[2], record[3]), n_extra);
+                (record[2], record[3]) = (x.0, x.1);
+            }
+            Op::Map => record[3] = kept.rank(record[3]),
+            Op::CrossEntropy => {
+                record[2] = kept.rank(record[2]);
+                if record[3] == 0 {
+                    record[4] = kept.rank(record[4]);
+                }
+            }
+            _ => record[2] = kept.rank(record[2]),
+        }
+        self.put_record(&record[..len], n_extra)
+    }
+}
+
+/// The widest scalar.
+const MAX_LANES: usize = 16;

@@ -1,0 +1,138 @@
+//! Marks, rewinds and the check that a handle's node is still there.
+//!
+//! Promises: mark and rewind cost the same at any size; a handle of a removed node is refused for ever, a handle of a
+//! living one is never refused.
+
+use super::memory::Stack;
+use super::{Graph, NodeId};
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// A place in a graph to rewind to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub(super) graph: u64,
+    pub(super) epoch: u64,
+    pub(super) len: u32,
+    pub(super) extra: u32,
+    pub(super) leaves: u32,
+    pub(super) stores: u8,
+}
+
+impl Mark {
+    /// Nodes the graph had when the mark was taken.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the graph was empty then.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// One rewind: from `epoch` on, nodes at `len` and above of earlier epochs are gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rewind {
+    epoch: u64,
+    len: u32,
+}
+
+/// The rewinds that still matter, with ascending epoch and ascending length: a later rewind to fewer nodes covers an
+/// earlier one to more. Never longer than the longest graph so far.
+#[derive(Debug)]
+pub(crate) struct RewindLog {
+    entries: Stack<Rewind>,
+}
+
+impl RewindLog {
+    pub(crate) fn new(entries: Stack<Rewind>) -> Self {
+        RewindLog { entries }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
+    /// No rewind matters any more: every handle there is has been renamed.
+    pub(super) fn forget(&mut self) {
+        self.entries.truncate(0);
+    }
+
+    #[inline]
+    fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
+        let kept = self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1);
+        if kept == self.entries.len() {
+            self.entries.reserve(1)?;
+        }
+        self.entries.truncate(kept);
+        self.entries.push_reserved(Rewind { epoch, len });
+        Ok(())
+    }
+
+    /// The smallest length of any rewind after `epoch`.
+    #[inline]
+    fn low_since(&self, epoch: u64) -> u32 {
+        let entries = self.entries.as_slice();
+        let k = entries.partition_point(|e| e.epoch <= epoch);
+        entries.get(k).map_or(u32::MAX, |e| e.len)
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Remembers the present length, to [`Graph::rewind`] to. O(1).
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            graph: self.id,
+            epoch: self.epoch,
+            len: self.columns.len(),
+            extra: self.extra.len() as u32,
+            leaves: self.leaf_nodes.len() as u32,
+            stores: self.n_stores,
+        }
+    }
+
+    /// Removes every node appended after the mark. O(1); handles of removed nodes become stale. A mark can be used
+    /// again until a rewind goes below it.
+    #[inline]
+    pub fn rewind(&mut self, mark: Mark) -> Result<()> {
+        if mark.graph != self.id {
+            return Err(Error::GraphMismatch { what: "the mark" });
+        }
+        if mark.epoch != self.epoch && self.rewinds.low_since(mark.epoch) < mark.len {
+            return Err(Error::StaleMark { len: mark.len });
+        }
+        if mark.len == self.columns.len() {
+            return Ok(());
+        }
+        self.rewinds.push(self.epoch + 1, mark.len)?;
+        self.epoch += 1;
+        self.columns.truncate(mark.len);
+        self.extra.truncate(mark.extra as usize);
+        self.leaf_nodes.truncate(mark.leaves as usize);
+        self.leaf_grads.truncate(mark.leaves as usize);
+        self.n_stores = mark.stores;
+        self.dirty = (self.dirty.0.min(mark.len), self.dirty.1.min(mark.len));
+        Ok(())
+    }
+
+    /// Removes every node. Memory is kept for what is built next.
+    pub fn clear(&mut self) -> Result<()> {
+        let start = Mark { graph: self.id, epoch: self.epoch, len: 0, extra: 0, leaves: 0, stores: 0 };
+        self.rewind(start)
+    }
+
+    /// Whether the node that had index `node` in `epoch` is still there, and if so the present epoch, in which the
+    /// next check is one comparison.
+    #[inline(always)]
+    pub fn check(&self, node: NodeId, epoch: u64) -> Result<u64> {
+        if epoch == self.epoch { Ok(epoch) } else { self.check_older(node, epoch) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_older(&self, node: NodeId, epoch: u64) -> Result<u64> {
+        if node.0 < self.rewinds.low_since(epoch) { Ok(self.epoch) } else { Err(Error::Stale { index: node.0 }) }
+    }
+}

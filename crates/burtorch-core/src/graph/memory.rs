@@ -1,0 +1,177 @@
+//! The memory of a graph: columns that grow together without ever aborting, or that lie in memory the caller gave.
+//!
+//! Holds raw storage only: `Column` is a pointer and a capacity. Promises: growth either succeeds or changes
+//! nothing; the last rewind freed nothing, so a steady state makes no heap call. Knows nothing of ops.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::error::{Error, Result};
+
+/// Where a column's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The global allocator; doubles when full.
+    Growing,
+    /// The global allocator, never grows.
+    Fixed,
+    /// The caller's memory, never grows, never freed here.
+    Foreign,
+}
+
+/// A typed block of memory without a length.
+#[derive(Debug)]
+pub(crate) struct Column<T: Copy> {
+    /// Start of `cap` entries, aligned for `T`; dangling while `cap` is 0.
+    start: NonNull<T>,
+    /// Entries there is room for.
+    cap: usize,
+    /// Whether `start` came from the global allocator.
+    owned: bool,
+    _entries: PhantomData<T>,
+}
+
+// SAFETY: a Column owns its memory (or, when foreign, has it exclusively by the contract of `foreign`), like a Vec.
+unsafe impl<T: Copy + Send> Send for Column<T> {}
+// SAFETY: shared access only reads, through methods that take `&self`.
+unsafe impl<T: Copy + Sync> Sync for Column<T> {}
+
+impl<T: Copy> Column<T> {
+    /// No memory yet.
+    pub(crate) const fn empty() -> Self {
+        Column { start: NonNull::dangling(), cap: 0, owned: true, _entries: PhantomData }
+    }
+
+    /// Memory of the caller.
+    ///
+    /// # Safety
+    /// `start` is aligned for `T` and valid for reads and writes of `cap` entries, by nobody else, while the column lives.
+    pub(crate) unsafe fn foreign(start: NonNull<T>, cap: usize) -> Self {
+        debug_assert!(start.as_ptr().is_aligned());
+        Column { start, cap, owned: false, _entries: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.cap
+    }
+
+    #[inline(always)]
+    pub(crate) fn ptr(&self) -> *mut T {
+        self.start.as_ptr()
+    }
+
+    /// Makes room for `cap` entries in all, keeping what is there.
+    pub(crate) fn grow(&mut self, cap: usize, what: &'static str) -> Result<()> {
+        debug_assert!(self.owned);
+        if cap <= self.cap {
+            return Ok(());
+        }
+        let refused = || Error::OutOfMemory { bytes: cap.saturating_mul(size_of::<T>()), what };
+        let wanted = Layout::array::<T>(cap).map_err(|_| refused())?;
+        let start = if self.cap == 0 {
+            // SAFETY: the layout has a size above zero, as cap > 0 and T is not zero-sized.
+            unsafe { std::alloc::alloc(wanted) }
+        } else {
+            // SAFETY: the block was allocated with this layout, and the new size is not zero and fits, as `wanted` exists.
+            unsafe { std::alloc::realloc(self.ptr().cast(), self.layout(), wanted.size()) }
+        };
+        self.start = NonNull::new(start.cast::<T>()).ok_or_else(refused)?;
+        self.cap = cap;
+        Ok(())
+    }
+
+    fn layout(&self) -> Layout {
+        // The same computation succeeded when the memory was allocated.
+        Layout::array::<T>(self.cap).unwrap_or(Layout::new::<T>())
+    }
+}
+
+impl<T: Copy> Drop for Column<T> {
+    fn drop(&mut self) {
+        if self.owned && self.cap > 0 {
+            // SAFETY: the block came from the global allocator with this layout.
+            unsafe { std::alloc::dealloc(self.ptr().cast(), self.layout()) }
+        }
+    }
+}
+
+/// A side array: a stack over a column, for what only some nodes need.
+#[derive(Debug)]
+pub(crate) struct Stack<T: Copy> {
+    column: Column<T>,
+    /// Entries in use, all initialised.
+    len: usize,
+    origin: Origin,
+    name: &'static str,
+}
+
+impl<T: Copy> Stack<T> {
+    pub(crate) const fn new(name: &'static str, origin: Origin) -> Self {
+        Stack { column: Column::empty(), len: 0, origin, name }
+    }
+
+    pub(crate) fn over(column: Column<T>, name: &'static str) -> Self {
+        Stack { column, len: 0, origin: Origin::Foreign, name }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.column.capacity()
+    }
+
+    /// Room for `more` entries beyond the length, whatever the origin, or an error.
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self, more: usize) -> Result<()> {
+        if self.column.capacity() - self.len >= more { Ok(()) } else { self.reserve_slow(more) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reserve_slow(&mut self, more: usize) -> Result<()> {
+        let need = self.len + more;
+        if self.origin != Origin::Growing {
+            return Err(Error::GraphFull { column: self.name, need, have: self.capacity() });
+        }
+        self.column.grow(need.max(2 * self.capacity()).max(64), self.name)
+    }
+
+    /// Room for exactly `cap` entries in all, for a stack that will not grow.
+    pub(crate) fn preallocate(&mut self, cap: usize) -> Result<()> {
+        self.column.grow(cap, self.name)
+    }
+
+    /// Appends without growing; call [`Stack::reserve`] first.
+    #[inline(always)]
+    pub(crate) fn push_reserved(&mut self, entry: T) {
+        debug_assert!(self.len < self.column.capacity());
+        if self.len < self.column.capacity() {
+            // SAFETY: the index is below the capacity.
+            unsafe { self.column.ptr().add(self.len).write(entry) }
+            self.len += 1;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_slice(&self) -> &[T] {
+        // SAFETY: the first `len` entries are initialised and owned by this stack.
+        unsafe { std::slice::from_raw_parts(self.column.ptr(), self.len) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: as above, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.column.ptr(), self.len) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}

@@ -1,0 +1,447 @@
+//! The graph: nodes in columns, in the order they were built, and what names them.
+//!
+//! Promises: every operand comes before its node; a handle whose node is gone is refused; an error changes nothing;
+//! after the first pass over the same work nothing is allocated. Knows values and structure, not derivatives.
+
+pub(crate) mod columns;
+pub(crate) mod memory;
+
+mod block;
+mod build;
+mod capacity;
+mod compact;
+mod mark;
+mod operands;
+mod reach;
+mod recompute;
+
+use std::marker::PhantomData;
+
+pub use block::{Target, has_kernels};
+pub use capacity::{Capacity, bytes_needed};
+pub use build::Operands;
+pub use compact::Renumbering;
+pub use mark::Mark;
+pub use operands::{OperandRun, View};
+
+pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord};
+pub(crate) use operands::{Encoded, InnerOperands};
+
+use columns::Columns;
+use mark::RewindLog;
+use memory::{Origin, Stack};
+
+use crate::error::{Error, Result};
+use crate::ops::Op;
+use crate::scalar::Scalar;
+use crate::sync::unique_id;
+
+/// How many sets of parameters one graph can read from.
+pub const MAX_STORES: usize = 8;
+
+/// The number of a node in its graph, in building order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(crate) u32);
+
+impl NodeId {
+    /// The plain number.
+    #[inline(always)]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+
+    /// The id with this number. Using it on a graph that has no such node is an error, not a mistake in memory.
+    #[inline(always)]
+    pub const fn from_index(index: u32) -> Self {
+        NodeId(index)
+    }
+}
+
+/// Contiguous nodes of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Range {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+impl Range {
+    /// The nodes from `first`, `len` of them.
+    pub const fn new(first: NodeId, len: u32) -> Self {
+        Range { start: first.0, len }
+    }
+
+    /// The first node.
+    pub const fn first(self) -> NodeId {
+        NodeId(self.start)
+    }
+
+    /// How many nodes.
+    pub const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Node `k` of the range, if it has one.
+    pub fn get(self, k: usize) -> Option<NodeId> {
+        (k < self.len as usize).then(|| NodeId(self.start + k as u32))
+    }
+
+    /// The nodes `from..to` of the range, if it has them.
+    pub fn slice(self, from: usize, to: usize) -> Option<Range> {
+        (from <= to && to <= self.len as usize).then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
+    }
+
+    pub(crate) fn indices(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
+/// A graph of scalar operations on numbers of type `S`, each evaluated when it is appended.
+///
+/// `'m` is the lifetime of memory that the caller lends ([`Graph::in_buffers`]); other graphs are `Graph<'static, S>`.
+/// A graph is `Send` and `Sync`: building and sweeping take `&mut self`, so the borrow checker keeps them apart.
+///
+/// ```
+/// use burtorch_core::Graph;
+/// let mut graph = Graph::<f64>::new();
+/// let t = graph.eager();
+/// let (a, b) = (t.leaf(-41.0), t.leaf(2.0));
+/// let c = a + b;
+/// let d = a * b + b.pow3();
+/// let g = (c - d).sqr() / 2.0;
+/// g.backward();
+/// assert_eq!((g.data(), a.grad(), b.grad()), (612.5, -35.0, 1050.0));
+/// ```
+#[derive(Debug)]
+pub struct Graph<'m, S: Scalar> {
+    /// Tells graphs apart, so that a handle of another graph is refused.
+    id: u64,
+    /// Grows by one at every rewind and every compaction.
+    epoch: u64,
+    pub(crate) columns: Columns<S>,
+    /// Operand lists and block records, as plain numbers.
+    pub(crate) extra: Stack<u32>,
+    /// The nodes that are leaves, ascending.
+    pub(crate) leaf_nodes: Stack<u32>,
+    /// The accumulated gradient of each of them.
+    pub(crate) leaf_grads: Stack<S>,
+    /// Temporaries of block ops and reductions; its length is the largest need so far.
+    pub(crate) scratch: Stack<S>,
+    /// Rewinds that a handle may still have to know about.
+    rewinds: RewindLog,
+    /// Identities of the parameters that nodes read, by slot.
+    stores: [u64; MAX_STORES],
+    n_stores: u8,
+    /// Adjoints outside this span are all "not reached".
+    pub(crate) dirty: (u32, u32),
+    /// Whether new nodes take no part in sweeps.
+    no_grad: bool,
+    /// Kept between compactions, so that they allocate nothing.
+    reached: reach::NodeSet,
+    memory: PhantomData<&'m mut [u8]>,
+}
+
+impl<S: Scalar> Graph<'static, S> {
+    /// An empty graph that grows as needed. Allocates nothing yet.
+    pub fn new() -> Self {
+        Self::with_index_limit(u32::MAX)
+    }
+
+    /// An empty graph that refuses to hold more than `limit` nodes, with [`Error::IndexExhausted`].
+    pub fn with_index_limit(limit: u32) -> Self {
+        Self::assemble(
+            Columns::new(Origin::Growing, limit),
+            Stack::new("operand lists", Origin::Growing),
+            Stack::new("leaves", Origin::Growing),
+            Stack::new("leaf gradients", Origin::Growing),
+            Stack::new("temporaries", Origin::Growing),
+            RewindLog::new(Stack::new("rewinds", Origin::Growing)),
+        )
+    }
+
+    /// A growing graph with room for `nodes` from the start.
+    pub fn with_capacity(nodes: u32) -> Result<Self> {
+        let mut graph = Self::new();
+        graph.columns.preallocate(nodes)?;
+        Ok(graph)
+    }
+}
+
+impl<S: Scalar> Default for Graph<'static, S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'m, S: Scalar> Graph<'m, S> {
+    pub(crate) fn assemble(
+        columns: Columns<S>,
+        extra: Stack<u32>,
+        leaf_nodes: Stack<u32>,
+        leaf_grads: Stack<S>,
+        scratch: Stack<S>,
+        rewinds: RewindLog,
+    ) -> Self {
+        Graph {
+            id: unique_id(),
+            epoch: 0,
+            columns,
+            extra,
+            leaf_nodes,
+            leaf_grads,
+            scratch,
+            rewinds,
+            stores: [0; MAX_STORES],
+            n_stores: 0,
+            dirty: (0, 0),
+            no_grad: false,
+            reached: reach::NodeSet::default(),
+            memory: PhantomData,
+        }
+    }
+
+    /// The graph's identity in this process.
+    #[inline(always)]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The current epoch. A handle made now stays valid without further checks while the epoch is this one.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Number of nodes.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.columns.len() as usize
+    }
+
+    /// Whether there are no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.columns.len() == 0
+    }
+
+    /// Nodes there is room for before the graph grows, or is full.
+    pub fn capacity(&self) -> usize {
+        self.columns.capacity() as usize
+    }
+
+    /// Whether the memory never moves and never grows.
+    pub fn is_fixed(&self) -> bool {
+        self.columns.is_fixed()
+    }
+
+    /// Bytes in use by column, and bytes reserved in all.
+    pub fn memory(&self) -> Memory {
+        let n = self.columns.len() as usize;
+        Memory {
+            nodes: n,
+            opcodes: n * size_of::<Op>(),
+            operands: n * size_of::<[u32; 2]>(),
+            values: n * size_of::<S>(),
+            adjoints: n * size_of::<S>(),
+            operand_lists: self.extra.len() * 4,
+            leaves: self.leaf_nodes.len() * (4 + size_of::<S>()),
+            temporaries: self.scratch.len() * size_of::<S>(),
+            reserved: self.columns.capacity() as usize * columns::bytes_per_node::<S>()
+                + self.extra.capacity() * 4
+                + self.leaf_nodes.capacity() * 4
+                + (self.leaf_grads.capacity() + self.scratch.capacity()) * size_of::<S>()
+                + self.rewinds.capacity() * 16,
+        }
+    }
+
+    /// The op of a node.
+    pub fn op(&self, node: NodeId) -> Result<Op> {
+        self.check_exists(node)?;
+        Ok(self.columns.op(node.0))
+    }
+
+    /// The value of a node.
+    #[inline(always)]
+    pub fn value(&self, node: NodeId) -> Result<S> {
+        self.check_exists(node)?;
+        Ok(self.columns.value(node.0))
+    }
+
+    /// Overwrites the value of one node. Nodes computed before keep theirs; a later sweep uses the new value where a
+    /// partial needs it. [`Graph::recompute`] re-evaluates.
+    pub fn set_value(&mut self, node: NodeId, value: S) -> Result<()> {
+        self.check_exists(node)?;
+        self.columns.set_value(node.0, value);
+        Ok(())
+    }
+
+    /// The gradient of a node: accumulated over sweeps for a leaf, of the last sweep for any other, 0 where not reached.
+    #[inline(always)]
+    pub fn grad(&self, node: NodeId) -> Result<S> {
+        self.check_exists(node)?;
+        let adjoint = if self.columns.op(node.0) == Op::Leaf {
+            self.leaf_grads.as_slice()[self.columns.operands(node.0)[0] as usize]
+        } else {
+            self.columns.adjoint(node.0)
+        };
+        Ok(if adjoint.is_unreached() { S::lit(0.0) } else { adjoint })
+    }
+
+    /// Overwrites the gradient of one node.
+    pub fn set_grad(&mut self, node: NodeId, grad: S) -> Result<()> {
+        self.check_exists(node)?;
+        if self.columns.op(node.0) == Op::Leaf {
+            let leaf = self.columns.operands(node.0)[0] as usize;
+            self.leaf_grads.as_mut_slice()[leaf] = grad;
+        } else {
+            self.columns.set_adjoint(node.0, grad + S::lit(0.0));
+            self.dirty = if self.dirty.0 == self.dirty.1 {
+                (node.0, node.0 + 1)
+            } else {
+                (self.dirty.0.min(node.0), self.dirty.1.max(node.0 + 1))
+            };
+        }
+        Ok(())
+    }
+
+    /// Sets the gradients of all leaves, and of everything else, to zero.
+    pub fn zero_grad(&mut self) {
+        self.leaf_grads.as_mut_slice().fill(S::lit(0.0));
+        self.reset_adjoints();
+    }
+
+    /// Makes every adjoint "not reached" again: only the span of the last sweep can hold another.
+    #[inline(always)]
+    pub(crate) fn reset_adjoints(&mut self) {
+        let (from, to) = self.dirty;
+        if from < to {
+            self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
+            self.dirty = (0, 0);
+        }
+    }
+
+    /// All values, by node index.
+    pub fn values(&self) -> &[S] {
+        self.columns.values()
+    }
+
+    /// All values, to be overwritten.
+    pub fn values_mut(&mut self) -> &mut [S] {
+        self.columns.values_mut()
+    }
+
+    /// Adjoints of the last sweep by node index, with -0.0 for "not reached". A leaf's entry is its share of that sweep.
+    pub fn adjoints(&self) -> &[S] {
+        self.columns.adjoints()
+    }
+
+    /// Whether new nodes take part in sweeps; `false` after [`Graph::set_no_grad`].
+    pub fn records_gradients(&self) -> bool {
+        !self.no_grad
+    }
+
+    /// While `on`, what is built are constants: no gradient, no gradient memory, no work in a sweep. Returns the
+    /// setting before.
+    pub fn set_no_grad(&mut self, on: bool) -> bool {
+        std::mem::replace(&mut self.no_grad, on)
+    }
+
+    /// The first node whose value, or adjoint of the last sweep, is infinite or NaN. Linear in the number of nodes.
+    pub fn find_nonfinite(&self) -> Option<NonFinite<S>> {
+        let adjoints = self.columns.adjoints();
+        let values = self.columns.values();
+        let found = (0..values.len()).find(|&k| !values[k].all_finite() || !adjoints[k].all_finite())?;
+        let node = NodeId(found as u32);
+        let mut inputs = Vec::new();
+        self.for_each_operand(node, |run| inputs.push(run));
+        Some(NonFinite {
+            node,
+            op: self.columns.op(node.0),
+            value: values[found],
+            adjoint: adjoints[found],
+            in_value: !values[found].all_finite(),
+            inputs,
+        })
+    }
+
+    /// Whether `node` is in the graph.
+    #[inline(always)]
+    pub(crate) fn check_exists(&self, node: NodeId) -> Result<()> {
+        if node.0 < self.columns.len() {
+            Ok(())
+        } else {
+            Err(Error::NoSuchNode { index: node.0, len: self.columns.len() })
+        }
+    }
+
+    pub(crate) fn check_range(&self, range: Range) -> Result<()> {
+        let end = u64::from(range.start) + u64::from(range.len);
+        if end <= u64::from(self.columns.len()) {
+            Ok(())
+        } else {
+            Err(Error::NoSuchNode { index: (end - 1).min(u64::from(u32::MAX)) as u32, len: self.columns.len() })
+        }
+    }
+
+    /// The slot by which nodes refer to parameters with identity `store`, new if need be.
+    pub(crate) fn slot_of(&mut self, store: u64) -> Result<u32> {
+        let n = self.n_stores as usize;
+        if let Some(slot) = self.stores[..n].iter().position(|&s| s == store) {
+            return Ok(slot as u32);
+        }
+        if n == MAX_STORES {
+            return Err(Error::TooManyParameters { max: MAX_STORES });
+        }
+        self.stores[n] = store;
+        self.n_stores += 1;
+        Ok(n as u32)
+    }
+
+    /// Identities of the parameters that nodes may read, by slot.
+    pub fn stores(&self) -> &[u64] {
+        &self.stores[..self.n_stores as usize]
+    }
+}
+
+/// Bytes that a graph uses, by column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Number of nodes.
+    pub nodes: usize,
+    /// One byte a node.
+    pub opcodes: usize,
+    /// Two ids a node.
+    pub operands: usize,
+    /// One scalar a node.
+    pub values: usize,
+    /// One scalar a node.
+    pub adjoints: usize,
+    /// Lists of operands and records of block ops.
+    pub operand_lists: usize,
+    /// Index and accumulated gradient of each leaf.
+    pub leaves: usize,
+    /// Temporaries of block ops.
+    pub temporaries: usize,
+    /// Everything reserved, in use or not.
+    pub reserved: usize,
+}
+
+/// What [`Graph::find_nonfinite`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NonFinite<S> {
+    /// The node.
+    pub node: NodeId,
+    /// Its op.
+    pub op: Op,
+    /// Its value.
+    pub value: S,
+    /// Its adjoint in the last sweep.
+    pub adjoint: S,
+    /// Whether it is the value that is not finite (else the adjoint).
+    pub in_value: bool,
+    /// What it was computed from.
+    pub inputs: Vec<OperandRun>,
+}

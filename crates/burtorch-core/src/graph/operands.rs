@@ -1,0 +1,298 @@
+//! How a node names many operands: one run, a list of views, or a list of ids, packed into two numbers.
+//!
+//! Promises: naming a contiguous run costs nothing; a list of views stands for their concatenation and copies nothing.
+
+use super::{Graph, NodeId, Range};
+use crate::error::{Error, Result};
+use crate::ops::{Arity, Op};
+use crate::params::{Parameters, Slice};
+use crate::scalar::Scalar;
+
+/// Contiguous scalars that an op may read: nodes of the graph, or numbers of a `Parameters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Nodes of the graph.
+    Nodes(Range),
+    /// Numbers of a `Parameters`.
+    Parameters(Slice),
+}
+
+impl View {
+    /// How many scalars.
+    pub fn len(&self) -> usize {
+        match self {
+            View::Nodes(range) => range.len(),
+            View::Parameters(slice) => slice.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Range> for View {
+    fn from(range: Range) -> Self {
+        View::Nodes(range)
+    }
+}
+
+impl From<NodeId> for View {
+    fn from(node: NodeId) -> Self {
+        View::Nodes(Range { start: node.0, len: 1 })
+    }
+}
+
+impl From<Slice> for View {
+    fn from(slice: Slice) -> Self {
+        View::Parameters(slice)
+    }
+}
+
+/// One run of operands as a node stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperandRun {
+    /// 0 for nodes of the graph, else one more than the slot of the parameters.
+    pub(crate) source: u32,
+    /// First node, or first number in the parameters.
+    pub(crate) start: u32,
+    /// How many.
+    pub(crate) len: u32,
+}
+
+impl OperandRun {
+    /// The nodes, if these are nodes of the graph.
+    pub fn nodes(self) -> Option<Range> {
+        (self.source == 0).then_some(Range { start: self.start, len: self.len })
+    }
+
+    /// Slot, first index and number of the parameters, if these are parameters.
+    pub fn parameters(self) -> Option<(usize, usize, usize)> {
+        (self.source > 0).then(|| (self.source as usize - 1, self.start as usize, self.len as usize))
+    }
+
+    #[inline(always)]
+    pub(crate) fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
+/// Operands in two numbers. The two top bits of the second say how to read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Encoded(pub(crate) u32, pub(crate) u32);
+
+const RUN: u32 = 0;
+const VIEWS: u32 = 1 << 30;
+const LIST: u32 = 2 << 30;
+const COUNT: u32 = VIEWS - 1;
+
+impl Encoded {
+    /// The contiguous nodes, if that is what these are.
+    #[inline(always)]
+    pub(crate) fn contiguous(self) -> Option<Range> {
+        (self.1 & !COUNT == RUN).then_some(Range { start: self.0, len: self.1 })
+    }
+
+    /// Calls `f` with each run, in order.
+    #[inline(always)]
+    pub(crate) fn for_each_run(self, extra: &[u32], mut f: impl FnMut(OperandRun)) {
+        let (at, count) = (self.0 as usize, (self.1 & COUNT) as usize);
+        match self.1 & !COUNT {
+            RUN => f(OperandRun { source: 0, start: self.0, len: self.1 }),
+            VIEWS => {
+                for view in extra[at..at + 3 * count].as_chunks::<3>().0 {
+                    f(OperandRun { source: view[0], start: view[1], len: view[2] });
+                }
+            }
+            _ => {
+                for &node in &extra[at..at + count] {
+                    f(OperandRun { source: 0, start: node, len: 1 });
+                }
+            }
+        }
+    }
+
+    /// How many numbers these operands take in the operand lists.
+    pub(crate) fn stored_len(self) -> usize {
+        let count = (self.1 & COUNT) as usize;
+        match self.1 & !COUNT {
+            RUN => 0,
+            VIEWS => 3 * count,
+            _ => count,
+        }
+    }
+
+    /// Renumbers the nodes in a copy of the stored numbers.
+    pub(crate) fn renumber(self, stored: &mut [u32], new: impl Fn(u32) -> u32) {
+        if self.1 & !COUNT == LIST {
+            stored.iter_mut().for_each(|node| *node = new(*node));
+        } else {
+            for view in stored.as_chunks_mut::<3>().0.iter_mut().filter(|view| view[0] == 0) {
+                view[1] = new(view[1]);
+            }
+        }
+    }
+
+    /// How many scalars.
+    #[inline(always)]
+    pub(crate) fn count(self, extra: &[u32]) -> usize {
+        match self.1 & !COUNT {
+            VIEWS => {
+                let mut n = 0;
+                self.for_each_run(extra, |run| n += run.len as usize);
+                n
+            }
+            _ => (self.1 & COUNT) as usize,
+        }
+    }
+
+    /// Copies the operands' values into `out`, whose length is their count.
+    #[inline(always)]
+    pub(crate) fn gather<S: Scalar>(self, extra: &[u32], nodes: &[S], stores: &[&[S::Elem]], out: &mut [S]) {
+        let mut at = 0;
+        self.for_each_run(extra, |run| {
+            let out = &mut out[at..at + run.len as usize];
+            if run.source == 0 {
+                out.copy_from_slice(&nodes[run.range()]);
+            } else {
+                let numbers = &stores[run.source as usize - 1][run.range()];
+                for (o, &x) in out.iter_mut().zip(numbers) {
+                    *o = S::splat(x);
+                }
+            }
+            at += run.len as usize;
+        });
+    }
+}
+
+/// The operands of an inner product, as a record in the operand lists: x, w and the bias node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InnerOperands {
+    pub(crate) x: Encoded,
+    pub(crate) w: Encoded,
+    pub(crate) bias: u32,
+}
+
+impl InnerOperands {
+    pub(crate) fn read(extra: &[u32], at: u32) -> Self {
+        let record = &extra[at as usize..at as usize + 5];
+        InnerOperands { x: Encoded(record[0], record[1]), w: Encoded(record[2], record[3]), bias: record[4] }
+    }
+
+    pub(crate) fn write(self) -> [u32; 5] {
+        [self.x.0, self.x.1, self.w.0, self.w.1, self.bias]
+    }
+}
+
+/// The values of the parameters that a graph reads, by slot.
+pub(crate) type StoreValues<'a, E> = [&'a [E]; super::MAX_STORES];
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Finds the parameters of each slot among `given`; a slot whose parameters are not given is empty, and reading
+    /// it was refused when the node was built or is refused by the sweep.
+    pub(crate) fn store_values<'p>(&self, given: &[&'p Parameters<'_, S::Elem>]) -> StoreValues<'p, S::Elem> {
+        let mut values: StoreValues<'p, S::Elem> = [&[]; super::MAX_STORES];
+        for (slot, &store) in self.stores().iter().enumerate() {
+            if let Some(found) = given.iter().find(|p| p.id() == store) {
+                values[slot] = found.values();
+            }
+        }
+        values
+    }
+
+    /// Checks views and appends them to the operand lists; nothing is appended on an error.
+    pub(crate) fn encode_views(&mut self, views: &[View], given: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
+        for view in views {
+            self.check_view(*view, given)?;
+        }
+        if let [View::Nodes(range)] = *views
+            && range.len <= COUNT
+        {
+            return Ok(Encoded(range.start, range.len));
+        }
+        self.extra.reserve(3 * views.len())?;
+        let at = self.extra.len() as u32;
+        for view in views {
+            let [source, start, len] = match *view {
+                View::Nodes(range) => [0, range.start, range.len],
+                View::Parameters(slice) => [self.slot_of(slice.store)? + 1, slice.start, slice.len],
+            };
+            self.extra.push_reserved(source);
+            self.extra.push_reserved(start);
+            self.extra.push_reserved(len);
+        }
+        Ok(Encoded(at, VIEWS | views.len() as u32))
+    }
+
+    /// Checks ids and appends them to the operand lists, unless they are contiguous.
+    pub(crate) fn encode_list(&mut self, nodes: &[NodeId]) -> Result<Encoded> {
+        for &node in nodes {
+            self.check_exists(node)?;
+        }
+        if nodes.len() > COUNT as usize {
+            return Err(Error::IndexExhausted { limit: COUNT });
+        }
+        if let Some(first) = nodes.first()
+            && nodes.iter().enumerate().all(|(k, n)| n.0 as usize == first.0 as usize + k)
+        {
+            return Ok(Encoded(first.0, nodes.len() as u32));
+        }
+        self.extra.reserve(nodes.len())?;
+        let at = self.extra.len() as u32;
+        for node in nodes {
+            self.extra.push_reserved(node.0);
+        }
+        Ok(Encoded(at, LIST | nodes.len() as u32))
+    }
+
+    /// Whether the nodes exist, or the parameters are given, agree with the slice, and fit the graph's slots.
+    pub(crate) fn check_view(&self, view: View, given: &[&Parameters<'_, S::Elem>]) -> Result<()> {
+        match view {
+            View::Nodes(range) => self.check_range(range),
+            View::Parameters(slice) => {
+                let params = given.iter().find(|p| p.id() == slice.store).ok_or(Error::MissingParameters)?;
+                params.check_slice(slice)
+            }
+        }
+    }
+
+    /// Calls `f` with every run of operands that `node` was computed from. For a part of a block, that is the block.
+    pub fn for_each_operand(&self, node: NodeId, mut f: impl FnMut(OperandRun)) {
+        let op = self.columns.op(node.0);
+        let [a, b] = self.columns.operands(node.0);
+        let one = |node| OperandRun { source: 0, start: node, len: 1 };
+        match op.info().arity {
+            Arity::Nullary => match op {
+                Op::Part => {
+                    if let Some(tail) = self.block_tail(node.0) {
+                        self.for_each_operand(NodeId(tail), f);
+                    }
+                }
+                Op::Param | Op::FrozenParam => f(OperandRun { source: b + 1, start: a, len: 1 }),
+                _ => {}
+            },
+            Arity::Unary => f(one(a)),
+            Arity::Binary | Arity::WithConstant => {
+                f(one(a));
+                f(one(b));
+            }
+            Arity::Reduction => Encoded(a, b).for_each_run(self.extra.as_slice(), f),
+            Arity::InnerProduct => {
+                let inner = InnerOperands::read(self.extra.as_slice(), a);
+                inner.x.for_each_run(self.extra.as_slice(), &mut f);
+                inner.w.for_each_run(self.extra.as_slice(), &mut f);
+                if op == Op::InnerProductWithBias {
+                    f(one(inner.bias));
+                }
+            }
+            Arity::Block => self.for_each_block_operand(op, a, f),
+        }
+    }
+
+    /// The last output of the block that `part` belongs to.
+    pub(crate) fn block_tail(&self, part: u32) -> Option<u32> {
+        let ops = self.columns.ops();
+        ops[part as usize..].iter().position(|&op| op != Op::Part).map(|k| part + k as u32)
+    }
+}

@@ -1,0 +1,122 @@
+//! Which nodes some roots were computed from, as one bit per node.
+
+use super::{BlockHeader, Graph, NodeId};
+use crate::error::{Error, Result};
+use crate::ops::{Arity, Op};
+use crate::scalar::Scalar;
+
+/// One bit per node, and on demand how many set bits lie below each.
+#[derive(Debug, Default)]
+pub(crate) struct NodeSet {
+    words: Vec<u64>,
+    /// Set bits below each word; filled by [`NodeSet::count`].
+    below: Vec<u32>,
+}
+
+impl NodeSet {
+    /// Empties the set and makes room for `n_nodes`. Allocates only when it grows.
+    pub(crate) fn reset(&mut self, n_nodes: usize) -> Result<()> {
+        let n_words = n_nodes.div_ceil(64);
+        self.words.clear();
+        self.below.clear();
+        let refused = |_| Error::OutOfMemory { bytes: n_words * 12, what: "a set of nodes" };
+        self.words.try_reserve(n_words).map_err(refused)?;
+        self.below.try_reserve(n_words).map_err(refused)?;
+        self.words.resize(n_words, 0);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn contains(&self, node: u32) -> bool {
+        self.words[node as usize / 64] >> (node % 64) & 1 == 1
+    }
+
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, node: u32) {
+        self.words[node as usize / 64] |= 1 << (node % 64);
+    }
+
+    #[inline]
+    pub(crate) fn insert_range(&mut self, start: u32, len: u32) {
+        for node in start..start + len {
+            self.insert(node);
+        }
+    }
+
+    /// Counts the set bits, so that [`NodeSet::rank`] can be asked. Returns how many there are.
+    pub(crate) fn count(&mut self) -> u32 {
+        let mut total = 0;
+        self.below.clear();
+        for word in &self.words {
+            self.below.push(total);
+            total += word.count_ones();
+        }
+        total
+    }
+
+    /// How many nodes of the set lie below `node`: its number once only the set is left.
+    #[inline(always)]
+    pub(crate) fn rank(&self, node: u32) -> u32 {
+        let word = node as usize / 64;
+        match self.words.get(word) {
+            Some(bits) => self.below[word] + (bits & ((1 << (node % 64)) - 1)).count_ones(),
+            // Right behind the last word.
+            None => self.words.last().map_or(0, |bits| bits.count_ones()) + self.below.last().copied().unwrap_or(0),
+        }
+    }
+
+    /// Calls `f` with each node of the set, ascending.
+    #[inline]
+    pub(crate) fn for_each(&self, mut f: impl FnMut(u32)) {
+        for (k, &word) in self.words.iter().enumerate() {
+            let mut bits = word;
+            while bits != 0 {
+                f(k as u32 * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Adds to `set`, which holds roots, everything they were computed from. One pass downwards, 64 nodes at a time
+    /// where there are none; blocks are taken whole.
+    pub(crate) fn mark_reachable(&self, set: &mut NodeSet) {
+        for k in (0..set.words.len()).rev() {
+            // Operands lie below their node, so only bits below the one in hand can still appear in this word.
+            let mut not_taken = u64::MAX;
+            loop {
+                let bits = set.words[k] & not_taken;
+                if bits == 0 {
+                    break;
+                }
+                let bit = 63 - bits.leading_zeros();
+                not_taken = (1 << bit) - 1;
+                self.mark_operands(k as u32 * 64 + bit, set);
+            }
+        }
+    }
+
+    #[inline]
+    fn mark_operands(&self, node: u32, set: &mut NodeSet) {
+        let mut tail = node;
+        let mut op = self.columns.op(node);
+        if op == Op::Part {
+            // Met from above: a part whose tail is in the set was taken with it.
+            tail = self.block_tail(node).unwrap_or(node);
+            if set.contains(tail) {
+                return;
+            }
+            op = self.columns.op(tail);
+        }
+        if op.info().arity == Arity::Block {
+            let header = BlockHeader::read(self.extra.as_slice(), self.columns.operands(tail)[0]);
+            set.insert_range(header.first, header.n_out);
+        }
+        self.for_each_operand(NodeId(tail), |run| {
+            if let Some(range) = run.nodes() {
+                set.insert_range(range.start, range.len);
+            }
+        });
+    }
+}

@@ -1,0 +1,91 @@
+//! Re-evaluating what a node depends on, after `set_value` changed something below it.
+
+use super::operands::{Encoded, InnerOperands, StoreValues};
+use super::reach::NodeSet;
+use super::{AffineRecord, CrossEntropyRecord, Graph, MapRecord, NodeId, Range};
+use crate::error::{Error, Result};
+use crate::graph::build::inner_values;
+use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary};
+use crate::params::Parameters;
+use crate::scalar::Scalar;
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Computes again, in building order, every node that `root` depends on, from the present values of leaves and
+    /// parameters. Linear in the number of nodes up to `root`; one bit of memory per node.
+    pub fn recompute(&mut self, root: NodeId, params: &[&Parameters<'_, S::Elem>]) -> Result<()> {
+        self.check_exists(root)?;
+        let end = self.block_tail(root.0).unwrap_or(root.0) + 1;
+        let mut needed = NodeSet::default();
+        needed.reset(end as usize)?;
+        needed.insert(root.0);
+        self.mark_reachable(&mut needed);
+        let stores = self.store_values(params);
+        for (slot, &store) in self.stores().iter().enumerate() {
+            if stores[slot].is_empty() && !params.iter().any(|p| p.id() == store) {
+                return Err(Error::MissingParameters);
+            }
+        }
+        for node in 0..end {
+            if needed.contains(node) {
+                self.evaluate(node, &stores);
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes one node from its operands. A block is computed at its last node.
+    fn evaluate(&mut self, node: u32, stores: &StoreValues<'_, S::Elem>) {
+        let op = self.columns.op(node);
+        let [a, b] = self.columns.operands(node);
+        let value = match op.info().arity {
+            Arity::Nullary => match op {
+                Op::Param | Op::FrozenParam => Some(S::splat(stores[b as usize][a as usize])),
+                _ => None,
+            },
+            Arity::Unary => forward_unary(op, self.columns.value(a)),
+            Arity::Binary | Arity::WithConstant => forward_binary(op, self.columns.value(a), self.columns.value(b)),
+            Arity::Reduction => Reduction::new(op).map(|r| self.reduced(r, Encoded(a, b), stores)),
+            Arity::InnerProduct => Some(self.inner(op, a, stores)),
+            Arity::Block => {
+                self.evaluate_block(op, a, stores);
+                None
+            }
+        };
+        if let Some(value) = value {
+            self.columns.set_value(node, value);
+        }
+    }
+
+    fn reduced(&mut self, op: Reduction, operands: Encoded, stores: &StoreValues<'_, S::Elem>) -> S {
+        if let Some(run) = operands.contiguous() {
+            return op.forward(&self.columns.values()[run.indices()]);
+        }
+        let n = operands.count(self.extra.as_slice());
+        let xs = &mut self.scratch.as_mut_slice()[..n];
+        operands.gather(self.extra.as_slice(), self.columns.values(), stores, xs);
+        op.forward(xs)
+    }
+
+    fn inner(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) -> S {
+        let operands = InnerOperands::read(self.extra.as_slice(), at);
+        let n = operands.x.count(self.extra.as_slice());
+        let scratch = self.scratch.as_mut_slice();
+        let (xs, ws) = inner_values(operands, n, self.extra.as_slice(), self.columns.values(), stores, scratch);
+        let product = S::dot(xs, ws);
+        if op == Op::InnerProductWithBias { product + self.columns.value(operands.bias) } else { product }
+    }
+
+    fn evaluate_block(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) {
+        let extra = self.extra.as_slice();
+        match op {
+            Op::Affine => self.evaluate_affine(AffineRecord::read(extra, at), stores),
+            Op::Map => self.evaluate_map(MapRecord::read(extra, at)),
+            Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
+            _ => {
+                let first = extra[at as usize];
+                let x = Range { start: extra[at as usize + 2], len: extra[at as usize + 3] };
+                self.evaluate_means(first, x);
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! THE op table: one row per op. A row says everything about its op; the enum, the sweep, the Python methods,
+//! the docs table and the tests unfold from here. To add an op, add a row.
+//!
+//! Grammar of a row: a doc line with the formula, the type name, the name in Rust and Python, the paper's name, then
+//! the value, the contribution of the output's adjoint `g` to each operand, whether that reads the output, the interval
+//! from which tests may sample, and the largest error of value and partials in ULP.
+//! Kinks take the minimum-norm subgradient; masked partials select and never multiply, so that an infinite adjoint
+//! cannot turn into a NaN on the side that is switched off.
+
+macro_rules! for_each_op {
+    ($consume:ident) => {
+        $consume! {
+            nullary {
+                #[doc = "a number that the caller gives; its gradient accumulates over sweeps"]
+                Leaf leaf "leaf"
+                #[doc = "a number that receives no gradient"]
+                Constant constant ""
+                #[doc = "a trainable number of a `Parameters`; its gradient accumulates there"]
+                Param parameter ""
+                #[doc = "a frozen number of a `Parameters`"]
+                FrozenParam frozen_parameter ""
+                #[doc = "an output of a block op other than the last"]
+                Part part ""
+            }
+            unary {
+                #[doc = "max(x, 0); dx = 1 if x > 0 else 0"]
+                Relu relu "relu" {
+                    y = |x| S::select(S::lit(0.0).less(x), x, S::select(x.nan_mask(), x, S::lit(0.0)));
+                    dx = |g, x, y| S::select(S::lit(0.0).less(x), g, S::select(x.nan_mask(), x, S::lit(0.0)));
+                    reads inputs; on -4.0, 4.0; ulp 0.5, 0.5;
+                }
+                #[doc = "tanh(x); dx = 1 - tanh(x)^2"]
+                Tanh tanh "tanh" {
+                    y = |x| x.tanh(); dx = |g, x, y| g * x.tanh_grad(y);
+                    reads output; on -20.0, 20.0; ulp 3.0, 6.0;
+                }
+                #[doc = "exp(x); dx = exp(x)"]
+                Exp exp "exp" {
+                    y = |x| x.exp(); dx = |g, x, y| g * y;
+                    reads output; on -30.0, 30.0; ulp 1.0, 2.0;
+                }
+                #[doc = "-log(x); dx = -1/x"]
+                NegLog neg_log "negativeLog" {
+                    y = |x| -x.log();
+                    dx = |g, x, y| g * S::select(x.less(S::lit(0.0)), S::lit(f64::NAN), S::lit(-1.0) / x);
+                    reads inputs; on 0.001, 50.0; ulp 1.0, 2.0;
+                }
+                #[doc = "1/(1 + exp(-x)); dx = e/(1 + e)^2 with e = exp(-|x|)"]
+                Sigmoid sigmoid "sigmoid" {
+                    y = |x| x.sigmoid(); dx = |g, x, y| g * x.sigmoid_grad();
+                    reads inputs; on -30.0, 30.0; ulp 3.0, 4.0;
+                }
+                #[doc = "1/x; dx = -1/x^2"]
+                Inv inv "inv" {
+                    y = |x| S::lit(1.0) / x; dx = |g, x, y| g * -(y * y);
+                    reads output; on 0.1, 10.0; ulp 0.5, 2.0;
+                }
+                #[doc = "x^2; dx = 2x"]
+                Sqr sqr "sqr" {
+                    y = |x| x * x; dx = |g, x, y| g * (x + x);
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 2.0;
+                }
+                #[doc = "x^3; dx = 3x^2"]
+                Pow3 pow3 "pow3" {
+                    y = |x| x * x * x; dx = |g, x, y| g * (S::lit(3.0) * (x * x));
+                    reads inputs; on -10.0, 10.0; ulp 1.5, 2.0;
+                }
+                #[doc = "log(x), natural; dx = 1/x"]
+                Log log "logarithm" {
+                    y = |x| x.log();
+                    dx = |g, x, y| g * S::select(x.less(S::lit(0.0)), S::lit(f64::NAN), S::lit(1.0) / x);
+                    reads inputs; on 0.001, 50.0; ulp 1.0, 2.0;
+                }
+                #[doc = "sqrt(x); dx = 1/(2 sqrt(x))"]
+                Sqrt sqrt "sqrt" {
+                    y = |x| x.sqrt(); dx = |g, x, y| g * (S::lit(0.5) / y);
+                    reads output; on 0.001, 50.0; ulp 0.5, 2.0;
+                }
+                #[doc = "1/sqrt(x); dx = -1/(2 x sqrt(x))"]
+                InvSqrt inv_sqrt "invSqrt" {
+                    y = |x| S::lit(1.0) / x.sqrt(); dx = |g, x, y| g * (S::lit(-0.5) * y / x);
+                    reads output; on 0.001, 50.0; ulp 2.0, 2.0;
+                }
+                #[doc = "-x; dx = -1"]
+                Neg neg "" {
+                    y = |x| -x; dx = |g, x, y| -g;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "|x|; dx = sign(x), 0 at 0"]
+                Abs abs "" {
+                    y = |x| x.abs();
+                    dx = |g, x, y| S::select(S::lit(0.0).less(x), g,
+                        S::select(x.less(S::lit(0.0)), -g, S::select(x.nan_mask(), x, S::lit(0.0))));
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "sin(x); dx = cos(x)"]
+                Sin sin "" {
+                    y = |x| x.sin(); dx = |g, x, y| g * x.cos();
+                    reads inputs; on -10.0, 10.0; ulp 1.0, 2.0;
+                }
+                #[doc = "cos(x); dx = -sin(x)"]
+                Cos cos "" {
+                    y = |x| x.cos(); dx = |g, x, y| g * -x.sin();
+                    reads inputs; on -10.0, 10.0; ulp 1.0, 2.0;
+                }
+                #[doc = "log(1 + x); dx = 1/(1 + x)"]
+                Log1p log1p "" {
+                    y = |x| x.log1p();
+                    dx = |g, x, y| g * S::select(x.less(S::lit(-1.0)), S::lit(f64::NAN), S::lit(1.0) / (S::lit(1.0) + x));
+                    reads inputs; on -0.9, 50.0; ulp 1.0, 2.0;
+                }
+                #[doc = "exp(x) - 1; dx = exp(x)"]
+                Expm1 expm1 "" {
+                    y = |x| x.expm1(); dx = |g, x, y| g * x.exp();
+                    reads inputs; on -20.0, 20.0; ulp 1.0, 2.0;
+                }
+                #[doc = "log(1 + exp(x)); dx = sigmoid(x)"]
+                Softplus softplus "" {
+                    y = |x| x.softplus(); dx = |g, x, y| g * x.sigmoid();
+                    reads inputs; on -30.0, 30.0; ulp 2.0, 2.0;
+                }
+            }
+            binary {
+                #[doc = "x + y; dx = 1, dy = 1"]
+                Add add "add" {
+                    z = |x, y| x + y; dx = |g, x, y, z| g; dy = |g, x, y, z| g;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "x - y; dx = 1, dy = -1"]
+                Sub sub "sub" {
+                    z = |x, y| x - y; dx = |g, x, y, z| g; dy = |g, x, y, z| -g;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "x y; dx = y, dy = x"]
+                Mul mul "mul" {
+                    z = |x, y| x * y; dx = |g, x, y, z| g * y; dy = |g, x, y, z| g * x;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "x/y; dx = 1/y, dy = -(x/y)/y"]
+                Div div "div" {
+                    z = |x, y| x / y; dx = |g, x, y, z| g / y; dy = |g, x, y, z| g * (-z / y);
+                    reads output; on 0.1, 10.0; ulp 0.5, 2.0;
+                }
+                #[doc = "(x + y)/2; dx = dy = 1/2"]
+                Mean mean "mean" {
+                    z = |x, y| S::lit(0.5) * (x + y); dx = |g, x, y, z| S::lit(0.5) * g; dy = |g, x, y, z| S::lit(0.5) * g;
+                    reads inputs; on -10.0, 10.0; ulp 1.0, 0.5;
+                }
+                #[doc = "x^2 + y^2; dx = 2x, dy = 2y"]
+                AddSquares add_squares "addSquares" {
+                    z = |x, y| x * x + y * y; dx = |g, x, y, z| g * (x + x); dy = |g, x, y, z| g * (y + y);
+                    reads inputs; on -10.0, 10.0; ulp 1.5, 2.0;
+                }
+                #[doc = "(x^2 + y^2)/2; dx = x, dy = y"]
+                MeanSquares mean_squares "meanSquares" {
+                    z = |x, y| S::lit(0.5) * (x * x + y * y); dx = |g, x, y, z| g * x; dy = |g, x, y, z| g * y;
+                    reads inputs; on -10.0, 10.0; ulp 1.5, 2.0;
+                }
+                #[doc = "-(x + y)/2; dx = dy = -1/2"]
+                NegativeMean negative_mean "negativeMean" {
+                    z = |x, y| S::lit(-0.5) * (x + y); dx = |g, x, y, z| S::lit(-0.5) * g; dy = |g, x, y, z| S::lit(-0.5) * g;
+                    reads inputs; on -10.0, 10.0; ulp 1.0, 0.5;
+                }
+                #[doc = "x^y; dx = y x^(y-1), dy = x^y log(x)"]
+                Pow pow "" {
+                    z = |x, y| x.pow(y);
+                    dx = |g, x, y, z| g * pow_dx(x, y);
+                    dy = |g, x, y, z| g * pow_dy(x, y, z);
+                    reads output; on 0.1, 5.0; ulp 1.0, 2.0;
+                }
+                #[doc = "the larger; dx = 1 if x > y, 1/2 if equal, else 0"]
+                Max max "" {
+                    z = |x, y| S::select(y.less(x), x, S::select(x.nan_mask(), x, y));
+                    dx = |g, x, y, z| larger_share(g, x, y);
+                    dy = |g, x, y, z| larger_share(g, y, x);
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "the smaller; dx = 1 if x < y, 1/2 if equal, else 0"]
+                Min min "" {
+                    z = |x, y| S::select(x.less(y), x, S::select(x.nan_mask(), x, y));
+                    dx = |g, x, y, z| larger_share(g, y, x);
+                    dy = |g, x, y, z| larger_share(g, x, y);
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+            }
+            with_constant {
+                #[doc = "x c with a constant c; dx = c"]
+                MulByConstant mul_by_constant "mulByConstant" {
+                    z = |x, c| x * c; dx = |g, x, c, z| g * c;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "x/c with a constant c; dx = 1/c"]
+                DivByConstant div_by_constant "" {
+                    z = |x, c| x / c; dx = |g, x, c, z| g / c;
+                    reads inputs; on 0.1, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "x + c with a constant c; dx = 1"]
+                AddConstant add_constant "" {
+                    z = |x, c| x + c; dx = |g, x, c, z| g;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                }
+                #[doc = "x^c with a constant c; dx = c x^(c-1)"]
+                PowConstant pow_constant "" {
+                    z = |x, c| x.pow(c); dx = |g, x, c, z| g * pow_dx(x, c);
+                    reads inputs; on 0.1, 5.0; ulp 1.0, 2.0;
+                }
+            }
+            reduction {
+                #[doc = "sum of x_i; dx_i = 1"]
+                ReduceSum reduce_sum "reduceSum" { reads inputs; on -10.0, 10.0; }
+                #[doc = "x_0 minus all the others; dx_0 = 1, dx_i = -1"]
+                ReduceSub reduce_sub "reduceSub" { reads inputs; on -10.0, 10.0; }
+                #[doc = "product of x_i; dx_i = product of the others, by prefix and suffix products"]
+                ReduceMul reduce_mul "reduceMul" { reads inputs; on -2.0, 2.0; }
+                #[doc = "mean of x_i; dx_i = 1/n"]
+                ReduceMean reduce_mean "reduceMean" { reads inputs; on -10.0, 10.0; }
+                #[doc = "sum of x_i^2; dx_i = 2 x_i"]
+                ReduceSumOfSquares reduce_sum_of_squares "reduceSumOfSquares" { reads inputs; on -10.0, 10.0; }
+                #[doc = "mean of x_i^2; dx_i = 2 x_i / n"]
+                ReduceMeanSquares reduce_mean_squares "reduceMeanSquares" { reads inputs; on -10.0, 10.0; }
+                #[doc = "minus the mean of x_i; dx_i = -1/n"]
+                ReduceNegativeMean reduce_negative_mean "reduceNegativeMean" { reads inputs; on -10.0, 10.0; }
+                #[doc = "sum of (x_i - m)^2 / n with m the mean, in two passes; dx_i = 2 (x_i - m)/n"]
+                VarianceBiased variance_biased "varianceBiased" { reads inputs; on -10.0, 10.0; }
+                #[doc = "sum of (x_i - m)^2 / (n-1) with m the mean, in two passes; dx_i = 2 (x_i - m)/(n-1)"]
+                Variance variance "variance" { reads inputs; on -10.0, 10.0; }
+            }
+            inner_product {
+                #[doc = "sum of x_i w_i; dx_i = w_i, dw_i = x_i"]
+                InnerProduct inner_product "innerProduct" { on -10.0, 10.0; }
+                #[doc = "sum of x_i w_i, plus b; dx_i = w_i, dw_i = x_i, db = 1"]
+                InnerProductWithBias inner_product_with_bias "innerProductWithBias" { on -10.0, 10.0; }
+            }
+            block {
+                #[doc = "W x + b: one output per row of W"]
+                Affine affine
+                #[doc = "a unary op over a range"]
+                Map map
+                #[doc = "softmax cross-entropy of a range of logits; the loss is the last output, the probabilities are the others"]
+                CrossEntropy softmax_cross_entropy
+                #[doc = "mean of x_i, and mean of x_i^2 as the last output"]
+                MeanAndMeanSquares reduce_mean_and_mean_squares
+            }
+        }
+    };
+}

@@ -1,0 +1,105 @@
+//! One flat array of parameters: pages that the system gives on first touch, or memory of the caller.
+//!
+//! Promises: what is never touched costs no memory; the address is stable unless `grow` is called. Fresh memory is 0.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use memmap2::{MmapMut, MmapOptions};
+
+use crate::error::{Error, Result};
+use crate::scalar::Float;
+
+#[derive(Debug)]
+pub(super) struct Block<E> {
+    start: NonNull<E>,
+    cap: usize,
+    /// The mapping that owns the memory; `None` for memory of the caller and for no memory.
+    mapping: Option<MmapMut>,
+    foreign: bool,
+}
+
+// SAFETY: a Block owns its memory or has it exclusively, by the contract of `foreign`, like a Vec.
+unsafe impl<E: Send> Send for Block<E> {}
+// SAFETY: shared access only reads.
+unsafe impl<E: Sync> Sync for Block<E> {}
+
+impl<E: Float> Block<E> {
+    pub(super) const fn empty() -> Self {
+        Block { start: NonNull::dangling(), cap: 0, mapping: None, foreign: false }
+    }
+
+    /// # Safety
+    /// The memory is initialised, aligned, and ours alone while the block lives.
+    pub(super) unsafe fn foreign(memory: NonNull<[E]>) -> Self {
+        Block { start: memory.cast(), cap: memory.len(), mapping: None, foreign: true }
+    }
+
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.cap
+    }
+
+    /// Moves to address space for `cap` numbers, keeping the first `n`.
+    pub(super) fn grow(&mut self, cap: usize, n: usize) -> Result<()> {
+        if cap <= self.cap {
+            return Ok(());
+        }
+        let bytes = cap.saturating_mul(size_of::<E>());
+        let refused = || Error::OutOfMemory { bytes, what: "parameters" };
+        if bytes > isize::MAX as usize {
+            return Err(refused());
+        }
+        let mut mapping = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(|_| refused())?;
+        let start = NonNull::new(mapping.as_mut_ptr().cast::<E>()).ok_or_else(refused)?;
+        // SAFETY: both blocks hold at least `n` numbers, and a fresh mapping overlaps nothing. It is page-aligned.
+        unsafe { start.copy_from_nonoverlapping(self.start, n.min(self.cap)) }
+        *self = Block { start, cap, mapping: Some(mapping), foreign: false };
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn slice(&self, n: usize) -> &[E] {
+        assert!(n <= self.cap);
+        // SAFETY: the first `cap` numbers are initialised (zero pages, or by the contract of `foreign`).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), n) }
+    }
+
+    #[inline(always)]
+    pub(super) fn slice_mut(&mut self, n: usize) -> &mut [E] {
+        assert!(n <= self.cap);
+        // SAFETY: as above, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), n) }
+    }
+
+    /// Sets a range of the first `n` numbers to zero and gives whole pages of it back to the system.
+    pub(super) fn discard(&mut self, range: Range<usize>, n: usize) {
+        #[cfg(target_os = "linux")]
+        if let Some(mapping) = &self.mapping {
+            const PAGE: usize = 4096;
+            let from = (range.start * size_of::<E>()).next_multiple_of(PAGE);
+            let to = range.end * size_of::<E>() / PAGE * PAGE;
+            if from < to {
+                // SAFETY: a private anonymous mapping reads as zero after this; no reference into it is alive, as
+                // `&mut self` shows. Arrays that others hold see zeros, which is what they are to see.
+                let advice = unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
+                if advice.is_ok() {
+                    let (head, tail) = (range.start..from / size_of::<E>(), to / size_of::<E>()..range.end);
+                    self.slice_mut(n)[head].fill(E::lit(0.0));
+                    self.slice_mut(n)[tail].fill(E::lit(0.0));
+                    return;
+                }
+            }
+        }
+        // Only what is not zero yet is written, so that untouched pages stay untouched.
+        for x in &mut self.slice_mut(n)[range] {
+            if !x.all_zero() {
+                *x = E::lit(0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Parameters: trainable numbers that outlive the tape, as two flat contiguous arrays, value and gradient.
+//!
+//! Promises: the arrays never move while somebody holds them; index k of the gradients belongs to index k of the
+//! values; a frozen range costs no gradient memory (its pages are given back) and no work; names cost nothing unused.
+//! Knows nothing of graphs.
+
+mod block;
+mod init;
+
+pub use init::Init;
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::{Error, Result};
+use crate::scalar::Float;
+use crate::sync::unique_id;
+use block::Block;
+
+/// Scalars that a `Parameters` reserves address space for unless told otherwise: 4 Mi.
+pub const DEFAULT_CAPACITY: usize = 1 << 22;
+
+/// Contiguous numbers of a `Parameters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    pub(crate) store: u64,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+impl Slice {
+    /// Identity of the parameters.
+    pub const fn store(self) -> u64 {
+        self.store
+    }
+
+    /// How many numbers.
+    pub const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Where they are in the flat arrays.
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+
+    /// Numbers `from..to` of this slice, if it has them.
+    pub fn slice(self, from: usize, to: usize) -> Option<Slice> {
+        (from <= to && to <= self.len()).then(|| Slice { start: self.start + from as u32, len: (to - from) as u32, ..self })
+    }
+}
+
+/// A shape of up to four dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    dims: [u32; 4],
+    n_dims: u8,
+}
+
+impl Shape {
+    /// A shape from its dimensions, at most four.
+    pub fn new(dims: &[usize]) -> Result<Self> {
+        let found = || format!("{dims:?}");
+        let bad = |expected: &str| Error::BadArgument { what: "a shape", expected: expected.into(), found: found() };
+        if dims.is_empty() || dims.len() > 4 {
+            return Err(bad("one to four dimensions"));
+        }
+        let mut shape = Shape { dims: [1; 4], n_dims: dims.len() as u8 };
+        for (to, &from) in shape.dims.iter_mut().zip(dims) {
+            *to = u32::try_from(from).map_err(|_| bad("dimensions below 2^32"))?;
+        }
+        match dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) {
+            Some(0) => Err(bad("dimensions of at least 1")),
+            Some(n) if n <= u32::MAX as usize => Ok(shape),
+            _ => Err(bad("fewer than 2^32 numbers in all")),
+        }
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> &[u32] {
+        &self.dims[..self.n_dims as usize]
+    }
+
+    /// How many numbers in all.
+    pub fn n(&self) -> usize {
+        self.dims().iter().map(|&d| d as usize).product()
+    }
+}
+
+/// A shaped slice of a `Parameters`, by rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    slice: Slice,
+    shape: Shape,
+}
+
+impl Tensor {
+    /// All its numbers.
+    pub fn slice(&self) -> Slice {
+        self.slice
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Row `k` along the first dimension, if it has one. No copy.
+    pub fn row(&self, k: usize) -> Option<Slice> {
+        let rows = self.shape.dims()[0] as usize;
+        let width = self.slice.len() / rows;
+        if k < rows { self.slice.slice(k * width, (k + 1) * width) } else { None }
+    }
+}
+
+/// Flat trainable numbers and their gradients.
+///
+/// ```
+/// use burtorch_core::{Graph, Init, Parameters, View};
+/// let mut params = Parameters::<f64>::new(0);
+/// let w = params.tensor(&[3], None, Init::Constant(2.0), true).unwrap();
+/// let mut graph = Graph::<f64>::new();
+/// let x = graph.vector(&[1.0, 2.0, 3.0]).unwrap();
+/// let y = graph.inner_product(x.into(), (&[View::from(w.slice())][..]).into(), None, &[&params]).unwrap();
+/// graph.backward_with(y, 1.0, &mut [params.gradients()]).unwrap();
+/// assert_eq!(graph.value(y), Ok(12.0));
+/// assert_eq!(params.grads(), &[1.0, 2.0, 3.0]);
+/// ```
+#[derive(Debug)]
+pub struct Parameters<'m, E: Float> {
+    id: u64,
+    values: Block<E>,
+    grads: Block<E>,
+    n: usize,
+    /// Frozen ranges: ascending, apart from each other.
+    frozen: Vec<Range<u32>>,
+    names: BTreeMap<String, Tensor>,
+    rng: ChaCha8Rng,
+    /// Arrays that others hold; while there are any the memory does not move.
+    n_exports: usize,
+    memory: PhantomData<&'m mut [E]>,
+}
+
+impl<E: Float> Parameters<'static, E> {
+    /// No parameters yet; `seed` decides all random initial values.
+    pub fn new(seed: u64) -> Self {
+        Self::over(Block::empty(), Block::empty(), seed)
+    }
+
+    /// As [`Parameters::new`], with address space for `capacity` numbers. Pages are used only when touched.
+    pub fn with_capacity(seed: u64, capacity: usize) -> Result<Self> {
+        let mut params = Self::new(seed);
+        params.values.grow(capacity, 0)?;
+        params.grads.grow(capacity, 0)?;
+        Ok(params)
+    }
+
+    /// Parameters in memory whose lifetime the compiler cannot see.
+    ///
+    /// # Safety
+    /// Both ranges are aligned for `E`, initialised, valid for reads and writes, apart, and used by nobody else while a
+    /// reference to them obtained from here lives, until the parameters are dropped.
+    #[allow(unsafe_code)]
+    pub unsafe fn in_memory(values: std::ptr::NonNull<[E]>, grads: std::ptr::NonNull<[E]>, seed: u64) -> Self {
+        // SAFETY: by the contract of this function.
+        unsafe { Self::over(Block::foreign(values), Block::foreign(grads), seed) }
+    }
+}
+
+impl<'m, E: Float> Parameters<'m, E> {
+    fn over(values: Block<E>, grads: Block<E>, seed: u64) -> Self {
+        Parameters {
+            id: unique_id(),
+            values,
+            grads,
+            n: 0,
+            frozen: Vec::new(),
+            names: BTreeMap::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            n_exports: 0,
+            memory: PhantomData,
+        }
+    }
+
+    /// Parameters in the caller's memory: as many as the shorter of the two slices. Tensors are laid out in it one
+    /// after another.
+    #[allow(unsafe_code)]
+    pub fn in_buffers(values: &'m mut [E], grads: &'m mut [E], seed: u64) -> Self {
+        // SAFETY: both slices are borrowed exclusively for 'm, which the type carries.
+        unsafe { Self::over(Block::foreign(values.into()), Block::foreign(grads.into()), seed) }
+    }
+
+    /// The identity in this process.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Numbers in all tensors.
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// Whether there are no tensors.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Numbers that are not frozen.
+    pub fn n_trainable(&self) -> usize {
+        self.n - self.frozen.iter().map(|r| r.len()).sum::<usize>()
+    }
+
+    /// All values.
+    #[inline(always)]
+    pub fn values(&self) -> &[E] {
+        self.values.slice(self.n)
+    }
+
+    /// All values, to be overwritten.
+    #[inline(always)]
+    pub fn values_mut(&mut self) -> &mut [E] {
+        self.values.slice_mut(self.n)
+    }
+
+    /// All gradients; those of frozen numbers are 0.
+    #[inline(always)]
+    pub fn grads(&self) -> &[E] {
+        self.grads.slice(self.n)
+    }
+
+    /// All gradients, to be overwritten.
+    #[inline(always)]
+    pub fn grads_mut(&mut self) -> &mut [E] {
+        self.grads.slice_mut(self.n)
+    }
+
+    /// Values to read and gradients to write.
+    #[inline(always)]
+    pub fn split(&mut self) -> (&[E], &mut [E]) {
+        (self.values.slice(self.n), self.grads.slice_mut(self.n))
+    }
+
+    #[inline(always)]
+    pub(crate) fn split_for_sweep(&mut self) -> (&[E], &mut [E], &[Range<u32>]) {
+        (self.values.slice(self.n), self.grads.slice_mut(self.n), &self.frozen)
+    }
+
+    /// Values to write and gradients to read: what an optimiser needs.
+    #[inline(always)]
+    pub fn split_for_step(&mut self) -> (&mut [E], &[E]) {
+        (self.values.slice_mut(self.n), self.grads.slice(self.n))
+    }
+
+    /// Appends a tensor. A name, where given, is unique.
+    pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
+        let shape = Shape::new(dims)?;
+        if let Some(name) = name
+            && self.names.contains_key(name)
+        {
+            return Err(Error::DuplicateName { name: name.to_string() });
+        }
+        init.check()?;
+        let end = self.n + shape.n();
+        if end > u32::MAX as usize {
+            return Err(Error::IndexExhausted { limit: u32::MAX });
+        }
+        self.make_room(end)?;
+        let tensor = Tensor { slice: Slice { store: self.id, start: self.n as u32, len: shape.n() as u32 }, shape };
+        self.n = end;
+        let range = tensor.slice.range();
+        init.fill(&mut self.values.slice_mut(end)[range.clone()], shape, &mut self.rng);
+        if trainable {
+            // Memory that the caller gave may hold anything; our own is zero, and stays untouched.
+            if self.grads.is_foreign() {
+                self.grads.slice_mut(end)[range].fill(E::lit(0.0));
+            }
+        } else {
+            self.freeze(tensor.slice)?;
+        }
+        if let Some(name) = name {
+            self.names.insert(name.to_string(), tensor);
+        }
+        Ok(tensor)
+    }
+
+    fn make_room(&mut self, end: usize) -> Result<()> {
+        let have = self.values.capacity().min(self.grads.capacity());
+        if end <= have {
+            return Ok(());
+        }
+        if self.values.is_foreign() || self.grads.is_foreign() {
+            return Err(Error::BufferTooSmall { what: "parameters in buffers", need: end, have });
+        }
+        if self.n_exports > 0 {
+            return Err(Error::ParametersFull { capacity: have });
+        }
+        let capacity = end.max(2 * have).max(DEFAULT_CAPACITY);
+        self.values.grow(capacity, self.n)?;
+        self.grads.grow(capacity, self.n)
+    }
+
+    /// The tensor called `name`.
+    pub fn named(&self, name: &str) -> Result<Tensor> {
+        self.names.get(name).copied().ok_or_else(|| Error::NoSuchName { name: name.to_string() })
+    }
+
+    /// Names and tensors, by name.
+    pub fn names(&self) -> impl Iterator<Item = (&str, Tensor)> {
+        self.names.iter().map(|(name, &tensor)| (name.as_str(), tensor))
+    }
+
+    /// The values of a slice.
+    pub fn values_of(&self, slice: Slice) -> Result<&[E]> {
+        self.check_slice(slice)?;
+        Ok(&self.values()[slice.range()])
+    }
+
+    /// The gradients of a slice.
+    pub fn grads_of(&self, slice: Slice) -> Result<&[E]> {
+        self.check_slice(slice)?;
+        Ok(&self.grads()[slice.range()])
+    }
+
+    /// Whether the slice belongs here.
+    pub fn check_slice(&self, slice: Slice) -> Result<()> {
+        if slice.store == self.id && slice.range().end <= self.n {
+            Ok(())
+        } else {
+            Err(Error::GraphMismatch { what: "the tensor" })
+        }
+    }
+
+    /// Sets all gradients to zero.
+    pub fn zero_grad(&mut self) {
+        let n = self.n;
+        for_each_gap(&self.frozen, n, |range| self.grads.slice_mut(n)[range].fill(E::lit(0.0)));
+    }
+
+    /// Calls `f` with each range of numbers that are not frozen, in order.
+    pub fn for_each_trainable(&self, f: impl FnMut(Range<usize>)) {
+        for_each_gap(&self.frozen, self.n, f);
+    }
+
+    /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
+    pub fn freeze(&mut self, slice: Slice) -> Result<()> {
+        self.check_slice(slice)?;
+        let new = slice.start..slice.start + slice.len;
+        let mut ranges = std::mem::take(&mut self.frozen);
+        ranges.push(new);
+        ranges.sort_by_key(|r| r.start);
+        for range in ranges {
+            match self.frozen.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => self.frozen.push(range),
+            }
+        }
+        self.grads.discard(slice.range(), self.n);
+        Ok(())
+    }
+
+    /// Makes numbers trainable again.
+    pub fn unfreeze(&mut self, slice: Slice) -> Result<()> {
+        self.check_slice(slice)?;
+        let (from, to) = (slice.start, slice.start + slice.len);
+        let pieces = |r: &Range<u32>| [r.start..r.end.min(from).max(r.start), r.start.max(to).min(r.end)..r.end];
+        self.frozen = self.frozen.iter().flat_map(pieces).filter(|r| !r.is_empty()).collect();
+        Ok(())
+    }
+
+    /// Frozen ranges, ascending.
+    pub fn frozen(&self) -> &[Range<u32>] {
+        &self.frozen
+    }
+
+    /// Whether the number at `index` is trainable.
+    #[inline]
+    pub fn is_trainable(&self, index: usize) -> bool {
+        self.frozen.is_empty() || !self.frozen.iter().any(|r| r.contains(&(index as u32)))
+    }
+
+    /// Whether any number of the range is trainable.
+    #[inline]
+    pub fn any_trainable(&self, range: Range<usize>) -> bool {
+        self.frozen.is_empty()
+            || !self.frozen.iter().any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
+    }
+
+    /// Whether all numbers of the range are trainable.
+    #[inline]
+    pub fn all_trainable(&self, range: Range<usize>) -> bool {
+        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+    }
+
+    /// Counts an array that somebody holds: until [`Parameters::release`] the memory does not move.
+    pub fn export(&mut self) {
+        self.n_exports += 1;
+    }
+
+    /// Forgets one array that was held.
+    pub fn release(&mut self) {
+        self.n_exports = self.n_exports.saturating_sub(1);
+    }
+
+    /// Bytes of values and of gradients that are in use.
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.n * size_of::<E>(), self.n_trainable() * size_of::<E>())
+    }
+}
+
+/// Calls `f` with what lies between the frozen ranges in `0..n`.
+fn for_each_gap(frozen: &[Range<u32>], n: usize, mut f: impl FnMut(Range<usize>)) {
+    let mut from = 0;
+    for range in frozen {
+        if from < range.start as usize {
+            f(from..range.start as usize);
+        }
+        from = range.end as usize;
+    }
+    if from < n {
+        f(from..n);
+    }
+}

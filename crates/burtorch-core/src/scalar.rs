@@ -1,0 +1,287 @@
+//! What a node may carry: the `Scalar` trait, for plain floats and for lanes of them.
+//!
+//! Promises: lane k of every operation equals the operation on lane k, bit for bit.
+//! Knows nothing of graphs.
+
+use std::fmt::Debug;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use crate::kernels::BlockMath;
+use crate::simd::{Elementary, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd, Mask, Select};
+
+/// The element types that burtorch names, with the names Python uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// IEEE 754 binary32, one per node.
+    Float32,
+    /// IEEE 754 binary64, one per node.
+    Float64,
+}
+
+impl DType {
+    /// The name as in `Graph(dtype=...)`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Float32 => "float32",
+            DType::Float64 => "float64",
+        }
+    }
+}
+
+/// A number or a fixed group of numbers (lanes) that one node carries.
+///
+/// Comparisons give a mask, and [`Scalar::select`] chooses by it: code without branches serves all lane counts.
+pub trait Scalar:
+    Copy
+    + Debug
+    + Default
+    + PartialEq
+    + Send
+    + Sync
+    + 'static
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + Elementary
+    + BlockMath
+{
+    /// The type of one lane.
+    type Elem: Float;
+    /// One truth value per lane.
+    type Mask: Copy;
+
+    /// Lanes per scalar; 1 for plain floats.
+    const LANES: usize;
+    /// The adjoint of a node that no path has reached: -0.0 in every lane.
+    const UNREACHED: Self;
+
+    /// The same number in every lane.
+    fn splat(elem: Self::Elem) -> Self;
+    /// A literal in every lane.
+    #[inline(always)]
+    fn lit(x: f64) -> Self {
+        Self::splat(Self::Elem::from_f64(x))
+    }
+    /// Lane `k`.
+    fn lane(self, k: usize) -> Self::Elem;
+    /// A copy with lane `k` replaced.
+    fn with_lane(self, k: usize, elem: Self::Elem) -> Self;
+    /// The sum over lanes, in one fixed order.
+    fn sum_lanes(self) -> Self::Elem;
+    /// Whether every lane is finite.
+    fn all_finite(self) -> bool;
+    /// Whether the adjoint is the "not reached" one. All lanes of a node are reached at once, so one lane tells.
+    fn is_unreached(&self) -> bool;
+    /// Whether every lane is zero of either sign.
+    fn all_zero(self) -> bool;
+
+    /// Whether `1/self` is exact and normal in every lane, so that dividing by `self` is multiplying by `1/self`.
+    fn has_exact_inverse(self) -> bool;
+
+    /// Square root, correctly rounded.
+    fn sqrt(self) -> Self;
+    /// Magnitude.
+    fn abs(self) -> Self;
+
+    /// Per lane `self < other`.
+    fn less(self, other: Self) -> Self::Mask;
+    /// Per lane `self <= other`.
+    fn less_equal(self, other: Self) -> Self::Mask;
+    /// Per lane `self == other`.
+    fn equal(self, other: Self) -> Self::Mask;
+    /// Per lane: is it a NaN?
+    fn nan_mask(self) -> Self::Mask;
+    /// Per lane `yes` where the mask holds, else `no`.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+}
+
+/// A plain float: one lane, which is itself.
+pub trait Float: Scalar<Elem = Self, Mask = bool> + PartialOrd {
+    /// The name of the type.
+    const DTYPE: DType;
+    /// Rounds to this type.
+    fn from_f64(x: f64) -> Self;
+    /// Widens or rounds to `f64`.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! plain_float {
+    ($t:ty, $dtype:ident) => {
+        impl Scalar for $t {
+            type Elem = $t;
+            type Mask = bool;
+            const LANES: usize = 1;
+            const UNREACHED: Self = -0.0;
+
+            #[inline(always)]
+            fn splat(elem: $t) -> Self {
+                elem
+            }
+            #[inline(always)]
+            fn lane(self, _k: usize) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn with_lane(self, _k: usize, elem: $t) -> Self {
+                elem
+            }
+            #[inline(always)]
+            fn sum_lanes(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn all_finite(self) -> bool {
+                self.is_finite()
+            }
+            #[inline(always)]
+            fn is_unreached(&self) -> bool {
+                self.to_bits() == (-0.0 as $t).to_bits()
+            }
+            #[inline(always)]
+            fn all_zero(self) -> bool {
+                self == 0.0
+            }
+            #[inline(always)]
+            fn has_exact_inverse(self) -> bool {
+                // A power of two (no bits in the fraction) that is normal and whose inverse is.
+                const FRACTION: u32 = <$t>::MANTISSA_DIGITS - 1;
+                let bits = self.to_bits();
+                bits & ((1 << FRACTION) - 1) == 0 && self.is_normal() && (1.0 / self).is_normal()
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                <$t>::sqrt(self)
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                <$t>::abs(self)
+            }
+            #[inline(always)]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline(always)]
+            fn less_equal(self, other: Self) -> bool {
+                self <= other
+            }
+            #[inline(always)]
+            fn equal(self, other: Self) -> bool {
+                self == other
+            }
+            #[inline(always)]
+            fn nan_mask(self) -> bool {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn select(mask: bool, yes: Self, no: Self) -> Self {
+                if mask { yes } else { no }
+            }
+        }
+
+        impl Float for $t {
+            const DTYPE: DType = DType::$dtype;
+            #[inline(always)]
+            fn from_f64(x: f64) -> Self {
+                x as $t
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+        }
+    };
+}
+
+plain_float!(f32, Float32);
+plain_float!(f64, Float64);
+
+macro_rules! lanes {
+    ($t:ty, $int:ty, $n:literal) => {
+        impl Scalar for Simd<$t, $n> {
+            type Elem = $t;
+            type Mask = Mask<$int, $n>;
+            const LANES: usize = $n;
+            const UNREACHED: Self = Simd::from_array([-0.0; $n]);
+
+            #[inline(always)]
+            fn splat(elem: $t) -> Self {
+                Simd::splat(elem)
+            }
+            #[inline(always)]
+            fn lane(self, k: usize) -> $t {
+                self[k]
+            }
+            #[inline(always)]
+            fn with_lane(mut self, k: usize, elem: $t) -> Self {
+                self[k] = elem;
+                self
+            }
+            #[inline(always)]
+            fn sum_lanes(self) -> $t {
+                // Halves are added until one lane is left: the same tree at every instruction level.
+                let mut lanes = self.to_array();
+                let mut width = $n;
+                while width > 1 {
+                    width /= 2;
+                    for k in 0..width {
+                        lanes[k] += lanes[k + width];
+                    }
+                }
+                lanes[0]
+            }
+            #[inline(always)]
+            fn all_finite(self) -> bool {
+                self.is_finite().all()
+            }
+            #[inline(always)]
+            fn is_unreached(&self) -> bool {
+                self[0].to_bits() == (-0.0 as $t).to_bits()
+            }
+            #[inline(always)]
+            fn all_zero(self) -> bool {
+                self.simd_eq(Simd::splat(0.0)).all()
+            }
+            #[inline(always)]
+            fn has_exact_inverse(self) -> bool {
+                self.to_array().iter().all(|x| x.has_exact_inverse())
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                crate::simd::StdFloat::sqrt(self)
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                SimdFloat::abs(self)
+            }
+            #[inline(always)]
+            fn less(self, other: Self) -> Self::Mask {
+                self.simd_lt(other)
+            }
+            #[inline(always)]
+            fn less_equal(self, other: Self) -> Self::Mask {
+                self.simd_le(other)
+            }
+            #[inline(always)]
+            fn equal(self, other: Self) -> Self::Mask {
+                self.simd_eq(other)
+            }
+            #[inline(always)]
+            fn nan_mask(self) -> Self::Mask {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+                mask.select(yes, no)
+            }
+        }
+    };
+}
+
+lanes!(f32, i32, 4);
+lanes!(f32, i32, 8);
+lanes!(f32, i32, 16);
+lanes!(f64, i64, 2);
+lanes!(f64, i64, 4);
+lanes!(f64, i64, 8);
