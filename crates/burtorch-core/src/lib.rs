@@ -2,3 +2,5 @@
 #![feature(portable_simd)]
 
 pub mod simd;
+
+pub mod kernels;

@@ -5,4 +5,5 @@
 mod level;
 
 pub use level::{Level, available_levels, force_level, level};
-pub use std::simd::{Simd, StdFloat};
+pub use std::simd::cmp::SimdPartialOrd;
+pub use std::simd::{Select, Simd, StdFloat};
