@@ -7,6 +7,8 @@
 
 #[path = "kernels/affine.rs"]
 mod affine;
+#[path = "kernels/affine_lanes.rs"]
+mod affine_lanes;
 #[path = "kernels/optim.rs"]
 mod optim;
 #[path = "kernels/reduce.rs"]

@@ -80,6 +80,8 @@ pub trait Pack:
     fn greater_of(self, other: Self) -> Self;
     /// Lane `i` takes the value of lane `(i + BY) % N`.
     fn rotate<const BY: usize>(self) -> Self;
+    /// The lanes of both in turn: `(a0, b0, a1, b1, ..)` as a first and a second half.
+    fn interleaved(self, other: Self) -> (Self, Self);
     /// The first lane.
     fn first(self) -> Self::Elem;
 
@@ -177,6 +179,11 @@ macro_rules! kernel_float {
             #[inline(always)]
             fn rotate<const BY: usize>(self) -> Self {
                 self.rotate_elements_left::<BY>()
+            }
+
+            #[inline(always)]
+            fn interleaved(self, other: Self) -> (Self, Self) {
+                self.interleave(other)
             }
 
             #[inline(always)]

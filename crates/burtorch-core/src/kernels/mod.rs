@@ -19,15 +19,21 @@ mod float;
 mod levels;
 
 mod affine;
+mod affine_lanes;
 mod optim;
 mod reduce;
+mod weight_grad_lanes;
 
 pub use affine::{
     affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad,
 };
+pub use affine_lanes::{
+    affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
+};
 pub use float::KernelFloat;
 pub use optim::sgd_update;
 pub use reduce::{axpy, dot, sum, sum_squares};
+pub use weight_grad_lanes::{affine_weight_grad_lanes, weight_grad_scratch_len};
 
 /// What a kernel does with the numbers already in its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
