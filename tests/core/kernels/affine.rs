@@ -54,7 +54,7 @@ fn forward<E: Float>() {
     } in layers::<E>()
     {
         let compute = |bias: Option<&[E]>| {
-            let mut y = vec![E::from_f64(9.0); n_out];
+            let mut y = vec![E::of(9.0); n_out];
             affine_forward(&w, bias, &x, &mut y);
             y
         };
@@ -96,7 +96,7 @@ fn input_grad<E: Float>() {
         let exact = |i: usize| Sum::of((0..n_out).map(|o| w[o * n_in + i].into() * dy[o].into()));
         on_every_level(
             || {
-                let mut dx = vec![E::from_f64(9.0); n_in];
+                let mut dx = vec![E::of(9.0); n_in];
                 affine_input_grad(&w, &dy, &mut dx);
                 dx
             },
@@ -150,7 +150,7 @@ fn weight_grad<E: Float>() {
 }
 
 fn fused_step<E: Float>() {
-    let lr = E::from_f64(0.37);
+    let lr = E::of(0.37);
     for Layer {
         n_out,
         n_in,

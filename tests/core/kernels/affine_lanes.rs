@@ -44,7 +44,7 @@ fn forward_and_input_grad<E: Float, const L: usize>() {
         for bias in [None, Some(&bias[..])] {
             on_every_level(
                 || {
-                    let mut y = vec![E::from_f64(9.0); n_out * L];
+                    let mut y = vec![E::of(9.0); n_out * L];
                     affine_forward_lanes::<E, L>(&w, bias, &x, &mut y);
                     y
                 },
@@ -59,7 +59,7 @@ fn forward_and_input_grad<E: Float, const L: usize>() {
         }
         on_every_level(
             || {
-                let (mut set, mut add) = (vec![E::from_f64(9.0); n_in * L], x.clone());
+                let (mut set, mut add) = (vec![E::of(9.0); n_in * L], x.clone());
                 affine_input_grad_lanes::<E, L>(&w, &dy, &mut set);
                 affine_input_grad_add_lanes::<E, L>(&w, &dy, &mut add);
                 set.extend(add);
@@ -89,7 +89,7 @@ fn weight_grad<E: Float, const L: usize>() {
                 let mut dw = before.clone();
                 let (w, b) = dw.split_at_mut(n_out * n_in);
                 let scratch_len = weight_grad_scratch_len(n_in, n_groups * L);
-                let mut scratch = vec![E::from_f64(7.0); scratch_len];
+                let mut scratch = vec![E::of(7.0); scratch_len];
                 let (dy, x) = (slices(&dy), slices(&x));
                 affine_weight_grad_lanes::<E, L>(&dy, &x, w, Some(b), mode, &mut scratch);
                 dw

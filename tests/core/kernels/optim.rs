@@ -6,7 +6,7 @@ use burtorch_core::kernels::sgd_update;
 fn sgd<E: Float>() {
     for n in LENGTHS {
         let mut numbers = Numbers::new(n as u64);
-        let (lr, g, x) = (E::from_f64(0.3), numbers.take::<E>(n), numbers.take::<E>(n));
+        let (lr, g, x) = (E::of(0.3), numbers.take::<E>(n), numbers.take::<E>(n));
         on_every_level(
             || {
                 let mut x = x.clone();

@@ -54,7 +54,7 @@ impl Numbers {
                 -E::default()
             };
         }
-        E::from_f64((bits >> 11) as f64 / (1_u64 << 51) as f64 - 2.0)
+        E::of((bits >> 11) as f64 / (1_u64 << 51) as f64 - 2.0)
     }
 
     pub fn take<E: Float>(&mut self, n: usize) -> Vec<E> {

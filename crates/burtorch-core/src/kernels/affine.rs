@@ -48,7 +48,7 @@ fn forward_at<E: KernelFloat, T: Target>(w: &[E], bias: Option<&[E]>, x: &[E], y
         );
     }
     let mut o = 0;
-    if T::fits::<E::Wide>(4 * 4) {
+    if T::fits::<E::Vector>(4 * 4) {
         o = forward_rows::<E, T, 4>(o, w, bias, x, y);
     }
     forward_rows::<E, T, 1>(o, w, bias, x, y);
@@ -106,7 +106,7 @@ fn input_grad_add_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], dx: &mut [E])
 }
 
 /// # Safety
-/// `j + V::N` is at most the length of `dx` and of every row.
+/// `j + V::LANES` is at most the length of `dx` and of every row.
 #[inline(always)]
 unsafe fn input_grad_step<V: Pack, T: Target, const R: usize>(
     j: usize,
@@ -116,11 +116,11 @@ unsafe fn input_grad_step<V: Pack, T: Target, const R: usize>(
 ) {
     // SAFETY: as the caller promises. Adding +0.0 turns a sum that is -0.0 into +0.0.
     unsafe {
-        let mut sum = V::load(dx, j);
+        let mut sum = V::read(dx, j);
         for r in 0..R {
-            sum = T::mul_add(V::load(rows[r], j), V::splat(factors[r]), sum);
+            sum = T::mul_add(V::read(rows[r], j), V::splat(factors[r]), sum);
         }
-        (sum + V::splat(V::Elem::default())).store(dx, j);
+        (sum + V::splat(V::Elem::default())).write(dx, j);
     }
 }
 
@@ -150,7 +150,7 @@ fn weight_grad_at<E: KernelFloat, T: Target>(
 }
 
 /// # Safety
-/// `j + V::N` is at most the length of both slices.
+/// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
 unsafe fn weight_grad_step<V: Pack, T: Target, const SET: bool>(
     j: usize,
@@ -163,9 +163,9 @@ unsafe fn weight_grad_step<V: Pack, T: Target, const SET: bool>(
         let before = if SET {
             V::splat(V::Elem::default())
         } else {
-            V::load(row, j)
+            V::read(row, j)
         };
-        T::mul_add(V::splat(factor), V::load(x, j), before).store(row, j);
+        T::mul_add(V::splat(factor), V::read(x, j), before).write(row, j);
     }
 }
 
@@ -194,7 +194,7 @@ fn sgd_update_at<E: KernelFloat, T: Target>(
 }
 
 /// # Safety
-/// `j + V::N` is at most the length of both slices.
+/// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
 unsafe fn sgd_update_step<V: Pack, T: Target>(
     j: usize,
@@ -206,7 +206,7 @@ unsafe fn sgd_update_step<V: Pack, T: Target>(
     // SAFETY: as the caller promises.
     unsafe {
         let zero = V::splat(V::Elem::default());
-        let grad = T::mul_add(V::splat(factor), V::load(x, j), zero);
-        T::mul_add(V::splat(-lr), grad, V::load(row, j)).store(row, j);
+        let grad = T::mul_add(V::splat(factor), V::read(x, j), zero);
+        T::mul_add(V::splat(-lr), grad, V::read(row, j)).write(row, j);
     }
 }

@@ -6,6 +6,7 @@
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
+use crate::simd::Real;
 
 leveled! {
     /// `y = W x + b` in every lane: `x` is `n_in x L`, `y` is `n_out x L`, `w` is `n_out x n_in`.
@@ -83,14 +84,14 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const R: usiz
             });
             let tile = w.get_unchecked(o * n_in..(o + R) * n_in);
             for i in 0..n_in {
-                let xs = E::V::load(x, i * L);
+                let xs = E::V::read(x, i * L);
                 for r in 0..R {
                     let weight = E::V::splat(*tile.get_unchecked(r * n_in + i));
                     sums[r] = T::mul_add(weight, xs, sums[r]);
                 }
             }
             for r in 0..R {
-                sums[r].store(y, (o + r) * L);
+                sums[r].write(y, (o + r) * L);
             }
         }
         o += R;
@@ -163,11 +164,11 @@ unsafe fn input_grad_tiles<
                 if SET {
                     zero
                 } else {
-                    E::V::load(dx, (i + r) * L)
+                    E::V::read(dx, (i + r) * L)
                 }
             });
             for o in 0..n_out {
-                let dys = E::V::load(dy, o * L);
+                let dys = E::V::read(dy, o * L);
                 let weights = w.get_unchecked(o * n_in + i..o * n_in + i + R);
                 for r in 0..R {
                     sums[r] = T::mul_add(E::V::splat(*weights.get_unchecked(r)), dys, sums[r]);
@@ -175,7 +176,7 @@ unsafe fn input_grad_tiles<
             }
             for r in 0..R {
                 // Adding +0.0 turns a sum that is -0.0, the mark of "not reached", into +0.0.
-                (sums[r] + zero).store(dx, (i + r) * L);
+                (sums[r] + zero).write(dx, (i + r) * L);
             }
         }
         i += R;

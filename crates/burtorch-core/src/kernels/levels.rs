@@ -16,7 +16,7 @@ pub(crate) trait Target: Copy + 'static {
     #[inline(always)]
     fn mul_add<V: Pack>(a: V, b: V, c: V) -> V {
         if Self::FUSED {
-            a.fused_mul_add(b, c)
+            a.mul_add(b, c)
         } else {
             a * b + c
         }
@@ -93,15 +93,16 @@ macro_rules! leveled {
 /// single numbers. For steps whose result at a position does not depend on the width.
 macro_rules! columns {
     ($e:ident, $n:expr, $step:ident[$($generic:tt)*]($($arg:expr),* $(,)?)) => {{
-        use $crate::kernels::float::{KernelFloat, Pack};
+        use $crate::kernels::float::KernelFloat;
+        use $crate::simd::{Real, slices::Element};
         let n: usize = $n;
         let mut j = 0;
-        // SAFETY: each step covers `j..j + V::N`, which ends at or before `n`; the caller of this macro guarantees that
+        // SAFETY: each step covers `j..j + V::LANES`, which ends at or before `n`; the caller of this macro guarantees that
         // every slice the step touches has at least `n` elements.
         unsafe {
-            while n - j >= <$e as KernelFloat>::Wide::N {
-                $step::<<$e as KernelFloat>::Wide, $($generic)*>(j, $($arg),*);
-                j += <$e as KernelFloat>::Wide::N;
+            while n - j >= <$e as Element>::Vector::LANES {
+                $step::<<$e as Element>::Vector, $($generic)*>(j, $($arg),*);
+                j += <$e as Element>::Vector::LANES;
             }
             while n - j >= 8 {
                 $step::<<$e as KernelFloat>::V<8>, $($generic)*>(j, $($arg),*);

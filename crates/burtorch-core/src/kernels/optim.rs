@@ -18,7 +18,7 @@ fn sgd_at<E: KernelFloat, T: Target>(lr: E, g: &[E], x: &mut [E]) {
 }
 
 /// # Safety
-/// `j + V::N` is at most the length of both slices.
+/// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
 pub(super) unsafe fn sgd_step<V: Pack, T: Target>(
     j: usize,
@@ -27,5 +27,5 @@ pub(super) unsafe fn sgd_step<V: Pack, T: Target>(
     x: &mut [V::Elem],
 ) {
     // SAFETY: as the caller promises.
-    unsafe { T::mul_add(V::splat(-lr), V::load(g, j), V::load(x, j)).store(x, j) }
+    unsafe { T::mul_add(V::splat(-lr), V::read(g, j), V::read(x, j)).write(x, j) }
 }

@@ -7,6 +7,7 @@
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, columns, leveled};
+use crate::simd::Real;
 
 leveled! {
     /// The inner product of `x` and `y`, within `(n-1) u sum |x_i y_i|`.
@@ -45,19 +46,20 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(
     x: &[E],
 ) -> [E; R] {
     let n = x.len();
-    let width = E::Wide::N;
+    let width = E::Vector::LANES;
     for row in rows {
         assert_eq!(row.len(), n, "kernel operands differ in length");
     }
-    let mut sums = [[E::Wide::splat(-E::default()); 4]; R];
+    let mut sums = [[E::Vector::splat(-E::default()); 4]; R];
     let mut k = 0;
     while n - k >= 4 * width {
         for a in 0..4 {
             // SAFETY: `k + 4 * width <= n`, the length of x and of every row.
             unsafe {
-                let xs = E::Wide::load(x, k + a * width);
+                let xs = E::Vector::read(x, k + a * width);
                 for r in 0..R {
-                    sums[r][a] = T::mul_add(E::Wide::load(rows[r], k + a * width), xs, sums[r][a]);
+                    sums[r][a] =
+                        T::mul_add(E::Vector::read(rows[r], k + a * width), xs, sums[r][a]);
                 }
             }
         }
@@ -67,14 +69,14 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(
         if n - k >= width {
             for r in 0..R {
                 // SAFETY: `k + width <= n`, the length of x and of every row.
-                let (ws, xs) = unsafe { (E::Wide::load(rows[r], k), E::Wide::load(x, k)) };
+                let (ws, xs) = unsafe { (E::Vector::read(rows[r], k), E::Vector::read(x, k)) };
                 sums[r][a] = T::mul_add(ws, xs, sums[r][a]);
             }
             k += width;
         } else if n > k {
-            let xs = E::Wide::load_or(&x[k..], E::default());
+            let xs = E::Vector::read_or(&x[k..], E::default());
             for r in 0..R {
-                let ws = E::Wide::load_or(&rows[r][k..], -E::default());
+                let ws = E::Vector::read_or(&rows[r][k..], -E::default());
                 sums[r][a] = T::mul_add(ws, xs, sums[r][a]);
             }
             k = n;
@@ -86,18 +88,18 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(
 #[inline(always)]
 fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     let n = x.len();
-    let width = E::Wide::N;
-    let mut sums = [E::Wide::splat(-E::default()); 4];
+    let width = E::Vector::LANES;
+    let mut sums = [E::Vector::splat(-E::default()); 4];
     let mut k = 0;
     while n - k >= 4 * width {
         for (a, sum) in sums.iter_mut().enumerate() {
             // SAFETY: `k + 4 * width <= n`.
-            *sum = *sum + unsafe { E::Wide::load(x, k + a * width) };
+            *sum = *sum + unsafe { E::Vector::read(x, k + a * width) };
         }
         k += 4 * width;
     }
     for sum in &mut sums {
-        *sum = *sum + E::Wide::load_or(&x[k.min(n)..], -E::default());
+        *sum = *sum + E::Vector::read_or(&x[k.min(n)..], -E::default());
         k += width;
     }
     let [a, b, c, d] = sums;
@@ -111,9 +113,9 @@ fn axpy_at<E: KernelFloat, T: Target>(a: E, x: &[E], y: &mut [E]) {
 }
 
 /// # Safety
-/// `j + V::N` is at most the length of both slices.
+/// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
 unsafe fn axpy_step<V: Pack, T: Target>(j: usize, a: V::Elem, x: &[V::Elem], y: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
-    unsafe { T::mul_add(V::splat(a), V::load(x, j), V::load(y, j)).store(y, j) }
+    unsafe { T::mul_add(V::splat(a), V::read(x, j), V::read(y, j)).write(y, j) }
 }

@@ -8,6 +8,7 @@ use super::Mode;
 use super::affine_lanes::features;
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
+use crate::simd::Real;
 
 /// How many numbers of scratch [`affine_weight_grad_lanes`] needs for `n_in` inputs and `samples` samples in all groups.
 pub const fn weight_grad_scratch_len(n_in: usize, samples: usize) -> usize {
@@ -32,6 +33,8 @@ leveled! {
 /// One call's operands, their lengths checked.
 struct Job<'a, E> {
     dy: &'a [&'a [E]],
+    /// L: a number here rather than a type, which leaves a third of the code and the same speed.
+    lanes: usize,
     /// Samples in all groups.
     samples: usize,
     n_in: usize,
@@ -84,16 +87,17 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     let scratch = &mut scratch[..weight_grad_scratch_len(n_in, samples)];
     let job = Job {
         dy,
+        lanes: L,
         samples,
         n_in,
         n_out,
         mode,
     };
 
-    let full = if T::fits::<E::Wide>(24) {
-        4 * E::Wide::N
+    let full = if T::fits::<E::Vector>(24) {
+        4 * E::Vector::LANES
     } else {
-        E::Wide::N
+        E::Vector::LANES
     };
     let mut start = 0;
     while start < n_in {
@@ -103,7 +107,7 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
             let inputs = &x[start * L..][..width * L];
             transpose::<E, L>(inputs, width, &mut packed[g * L * width..][..L * width]);
         }
-        panel_tiles::<E, T, L>(
+        panel_tiles::<E, T>(
             &job,
             &Panel {
                 start,
@@ -126,7 +130,7 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
 #[inline(always)]
 unsafe fn transposed_block<E: KernelFloat, const L: usize>(from: &[E], i: usize) -> [E::V<L>; L] {
     // SAFETY: `r < L`, as the caller promises.
-    let mut rows: [E::V<L>; L] = std::array::from_fn(|r| unsafe { E::V::load(from, (i + r) * L) });
+    let mut rows: [E::V<L>; L] = std::array::from_fn(|r| unsafe { E::V::read(from, (i + r) * L) });
     for _ in 0..L.ilog2() {
         let before = rows;
         for r in 0..L / 2 {
@@ -145,7 +149,7 @@ fn transpose<E: KernelFloat, const L: usize>(from: &[E], width: usize, to: &mut 
         // SAFETY: `i + L <= width` and `l < L`, within the lengths checked above.
         unsafe {
             for (l, row) in transposed_block::<E, L>(from, i).into_iter().enumerate() {
-                row.store(to, l * width + i);
+                row.write(to, l * width + i);
             }
         }
         i += L;
@@ -159,41 +163,37 @@ fn transpose<E: KernelFloat, const L: usize>(from: &[E], width: usize, to: &mut 
 
 /// All outputs over one panel: tiles of 4, 2 and 1 vectors, then of 8, 4 and 1 numbers.
 #[inline(always)]
-fn panel_tiles<E: KernelFloat, T: Target, const L: usize>(
-    job: &Job<'_, E>,
-    panel: &Panel<'_, E>,
-    dw: &mut [E],
-) {
+fn panel_tiles<E: KernelFloat, T: Target>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E]) {
     let mut c = 0;
-    if T::fits::<E::Wide>(24) {
-        c = column_tiles::<E::Wide, T, L, 4>(c, job, panel, dw);
-        c = column_tiles::<E::Wide, T, L, 2>(c, job, panel, dw);
+    if T::fits::<E::Vector>(24) {
+        c = column_tiles::<E::Vector, T, 4>(c, job, panel, dw);
+        c = column_tiles::<E::Vector, T, 2>(c, job, panel, dw);
     }
-    c = column_tiles::<E::Wide, T, L, 1>(c, job, panel, dw);
-    c = column_tiles::<E::V<8>, T, L, 1>(c, job, panel, dw);
-    c = column_tiles::<E::V<4>, T, L, 1>(c, job, panel, dw);
-    column_tiles::<E::V<1>, T, L, 1>(c, job, panel, dw);
+    c = column_tiles::<E::Vector, T, 1>(c, job, panel, dw);
+    c = column_tiles::<E::V<8>, T, 1>(c, job, panel, dw);
+    c = column_tiles::<E::V<4>, T, 1>(c, job, panel, dw);
+    column_tiles::<E::V<1>, T, 1>(c, job, panel, dw);
 }
 
 /// Columns of the panel from `c` on, `K` vectors at a time; returns the first column left over.
 #[inline(always)]
-fn column_tiles<V: Pack, T: Target, const L: usize, const K: usize>(
+fn column_tiles<V: Pack, T: Target, const K: usize>(
     mut c: usize,
     job: &Job<'_, V::Elem>,
     panel: &Panel<'_, V::Elem>,
     dw: &mut [V::Elem],
 ) -> usize {
-    while panel.width - c >= K * V::N {
-        // SAFETY: `weight_grad_at` checked all lengths, and columns `c..c + K * V::N` lie in the panel.
+    while panel.width - c >= K * V::LANES {
+        // SAFETY: `weight_grad_at` checked all lengths, and columns `c..c + K * V::LANES` lie in the panel.
         unsafe {
             let mut o = 0;
             if T::fits::<V>(6 * K) {
-                o = row_tiles::<V, T, L, K, 6>(o, c, job, panel, dw);
+                o = row_tiles::<V, T, K, 6>(o, c, job, panel, dw);
             }
-            o = row_tiles::<V, T, L, K, 3>(o, c, job, panel, dw);
-            row_tiles::<V, T, L, K, 1>(o, c, job, panel, dw);
+            o = row_tiles::<V, T, K, 3>(o, c, job, panel, dw);
+            row_tiles::<V, T, K, 1>(o, c, job, panel, dw);
         }
-        c += K * V::N;
+        c += K * V::LANES;
     }
     c
 }
@@ -201,17 +201,17 @@ fn column_tiles<V: Pack, T: Target, const L: usize, const K: usize>(
 /// Outputs `R` at a time from `o` on; returns the first output left over.
 ///
 /// # Safety
-/// Columns `c..c + K * V::N` lie in the panel; the panel holds `samples x width` numbers; `dw` holds `n_out x n_in`;
-/// every group of dy holds `n_out x L`, and all groups together `samples` lanes.
+/// Columns `c..c + K * V::LANES` lie in the panel; the panel holds `samples x width` numbers; `dw` holds `n_out x n_in`;
+/// every group of dy holds `n_out x lanes`, and all groups together `samples` lanes.
 #[inline(always)]
-unsafe fn row_tiles<V: Pack, T: Target, const L: usize, const K: usize, const R: usize>(
+unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
     mut o: usize,
     c: usize,
     job: &Job<'_, V::Elem>,
     panel: &Panel<'_, V::Elem>,
     dw: &mut [V::Elem],
 ) -> usize {
-    let at = |o: usize, k: usize| o * job.n_in + panel.start + c + k * V::N;
+    let at = |o: usize, k: usize| o * job.n_in + panel.start + c + k * V::LANES;
     debug_assert!(panel.x.len() >= job.samples * panel.width && dw.len() == job.n_out * job.n_in);
     while job.n_out - o >= R {
         let mut sums = [[V::splat(V::Elem::default()); K]; R];
@@ -220,17 +220,18 @@ unsafe fn row_tiles<V: Pack, T: Target, const L: usize, const K: usize, const R:
             if job.mode == Mode::Add {
                 for r in 0..R {
                     for k in 0..K {
-                        sums[r][k] = V::load(dw, at(o + r, k));
+                        sums[r][k] = V::read(dw, at(o + r, k));
                     }
                 }
             }
             let mut sample = c;
             for group in job.dy {
-                let dy = group.get_unchecked(o * L..(o + R) * L);
-                for l in 0..L {
-                    let xs: [V; K] = std::array::from_fn(|k| V::load(panel.x, sample + k * V::N));
+                let dy = group.get_unchecked(o * job.lanes..(o + R) * job.lanes);
+                for l in 0..job.lanes {
+                    let xs: [V; K] =
+                        std::array::from_fn(|k| V::read(panel.x, sample + k * V::LANES));
                     for r in 0..R {
-                        let dy = V::splat(*dy.get_unchecked(r * L + l));
+                        let dy = V::splat(*dy.get_unchecked(r * job.lanes + l));
                         for k in 0..K {
                             sums[r][k] = T::mul_add(dy, xs[k], sums[r][k]);
                         }
@@ -240,7 +241,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const L: usize, const K: usize, const R:
             }
             for r in 0..R {
                 for k in 0..K {
-                    sums[r][k].store(dw, at(o + r, k));
+                    sums[r][k].write(dw, at(o + r, k));
                 }
             }
         }
@@ -264,13 +265,13 @@ fn bias_grad_at<E: KernelFloat, const L: usize>(job: &Job<'_, E>, db: &mut [E]) 
     while job.n_out - o >= L {
         // SAFETY: `o + L <= n_out`, the length of db; groups of dy hold `n_out * L` numbers.
         unsafe {
-            let mut sum = E::V::<L>::load(db, o);
+            let mut sum = E::V::<L>::read(db, o);
             for group in job.dy {
                 for dy in transposed_block::<E, L>(group, o) {
                     sum = sum + dy;
                 }
             }
-            sum.store(db, o);
+            sum.write(db, o);
         }
         o += L;
     }
