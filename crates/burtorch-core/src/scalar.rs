@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::kernels::BlockMath;
-use crate::simd::{Elementary, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd, Mask, Select};
+use crate::simd::{Elementary, Mask, Provisional, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,6 @@ pub trait Scalar:
     + Mul<Output = Self>
     + Div<Output = Self>
     + Neg<Output = Self>
-    + Elementary
     + BlockMath
 {
     /// The type of one lane.
@@ -80,6 +79,31 @@ pub trait Scalar:
     /// Whether `1/self` is exact and normal in every lane, so that dividing by `self` is multiplying by `1/self`.
     fn has_exact_inverse(self) -> bool;
 
+    /// e^x.
+    fn exp(self) -> Self;
+    /// e^x - 1.
+    fn expm1(self) -> Self;
+    /// The natural logarithm.
+    fn log(self) -> Self;
+    /// log(1 + x).
+    fn log1p(self) -> Self;
+    /// Sine.
+    fn sin(self) -> Self;
+    /// Cosine.
+    fn cos(self) -> Self;
+    /// Hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// Its derivative, given `y = tanh(self)`.
+    fn tanh_grad(self, y: Self) -> Self;
+    /// 1/(1 + e^-x).
+    fn sigmoid(self) -> Self;
+    /// Its derivative.
+    fn sigmoid_grad(self) -> Self;
+    /// log(1 + e^x).
+    fn softplus(self) -> Self;
+    /// x^y.
+    fn pow(self, y: Self) -> Self;
+
     /// Square root, correctly rounded.
     fn sqrt(self) -> Self;
     /// Magnitude.
@@ -105,6 +129,30 @@ pub trait Float: Scalar<Elem = Self, Mask = bool> + PartialOrd {
     fn from_f64(x: f64) -> Self;
     /// Widens or rounds to `f64`.
     fn to_f64(self) -> f64;
+}
+
+/// The elementary functions of [`Scalar`], from the module that has one implementation for numbers and lanes.
+macro_rules! elementary {
+    () => {
+        elementary! {
+            Elementary { exp expm1 log tanh sigmoid sigmoid_grad; tanh_grad }
+            Provisional { log1p sin cos softplus; pow }
+        }
+    };
+    ($($from:ident { $($name:ident)* ; $($name2:ident)* })*) => { $(
+        $(
+            #[inline(always)]
+            fn $name(self) -> Self {
+                $from::$name(self)
+            }
+        )*
+        $(
+            #[inline(always)]
+            fn $name2(self, y: Self) -> Self {
+                $from::$name2(self, y)
+            }
+        )*
+    )* };
 }
 
 macro_rules! plain_float {
@@ -150,6 +198,7 @@ macro_rules! plain_float {
                 let bits = self.to_bits();
                 bits & ((1 << FRACTION) - 1) == 0 && self.is_normal() && (1.0 / self).is_normal()
             }
+            elementary!();
             #[inline(always)]
             fn sqrt(self) -> Self {
                 <$t>::sqrt(self)
@@ -247,6 +296,7 @@ macro_rules! lanes {
             fn has_exact_inverse(self) -> bool {
                 self.to_array().iter().all(|x| x.has_exact_inverse())
             }
+            elementary!();
             #[inline(always)]
             fn sqrt(self) -> Self {
                 crate::simd::StdFloat::sqrt(self)

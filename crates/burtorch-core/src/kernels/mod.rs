@@ -1,143 +1,48 @@
-//! Numeric kernels of block ops.
+//! Kernels: the arithmetic of block ops (dense layers, softmax, attention, optimiser steps) on plain slices.
+//!
+//! Holds one generic body per kernel, compiled for every CPU level and chosen by [`crate::simd::level`] at each call.
+//! Promises: no heap allocation; slice lengths are checked once, at entry (a mismatch is a bug of the caller and
+//! panics); the same bits on every level with fused multiply-add, and on every run. Gradients with respect to inputs
+//! are never `-0.0`, the mark of a node that no path reached.
+//! Knows nothing of graphs, nodes or ids.
+//!
+//! Layouts: a weight matrix is row-major, `n_out x n_in`. "Lanes" kernels take activations of `L` samples (or tokens) at
+//! once, `L` = 4, 8 or 16, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
 
-use crate::ops::{Op, forward_unary, pull_unary};
-use crate::scalar::Scalar;
+#![allow(unsafe_code)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "a tile is written as loops over the indices of its sums"
+)]
 
-/// What block ops compute, per scalar type. The default methods are the plain loops; types with kernels override them.
-pub trait BlockMath: Copy {
-    /// `sum x_i y_i` over slices of equal length, at least one, in one fixed order.
-    #[inline]
-    fn dot(x: &[Self], y: &[Self]) -> Self
-    where
-        Self: Scalar,
-    {
-        naive::dot(x, y)
-    }
+mod float;
+mod levels;
 
-    /// `y = W x + b`, with `w` by rows.
-    fn affine_forward(w: &[Self::Elem], bias: Option<&[Self::Elem]>, x: &[Self], y: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        naive::affine_forward(w, bias, x, y);
-    }
+mod affine;
+mod affine_lanes;
+mod optim;
+mod reduce;
+mod weight_grad_lanes;
 
-    /// `dx = W^T dy`, overwriting.
-    fn affine_input_grad(w: &[Self::Elem], dy: &[Self], dx: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        naive::affine_input_grad(w, dy, dx);
-    }
+mod blocks;
 
-    /// `dw += dy x^T`, summed over lanes.
-    fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [Self::Elem])
-    where
-        Self: Scalar,
-    {
-        naive::affine_weight_grad(dy, x, dw);
-    }
+pub use affine::{
+    affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad,
+};
+pub use blocks::{BlockMath, naive};
+pub use affine_lanes::{
+    affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
+};
+pub use float::KernelFloat;
+pub use optim::sgd_update;
+pub use reduce::{axpy, dot, sum, sum_squares};
+pub use weight_grad_lanes::{affine_weight_grad_lanes, weight_grad_scratch_len};
 
-    /// Softmax of `z` into `p`; returns `log(sum exp z)`.
-    fn softmax(z: &[Self], p: &mut [Self]) -> Self
-    where
-        Self: Scalar,
-    {
-        naive::softmax(z, p)
-    }
-
-    /// `y_i = op(x_i)`.
-    fn map_forward(op: Op, x: &[Self], y: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = forward_unary(op, x).unwrap_or(x);
-        }
-    }
-
-    /// Adds what each reached `g_i` contributes to `x_i` to `dx_i`.
-    fn map_pull(op: Op, g: &[Self], x: &[Self], y: &[Self], dx: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        for (k, dx) in dx.iter_mut().enumerate() {
-            if !g[k].is_unreached() {
-                let contribution = pull_unary(op, g[k], x[k], y[k]).unwrap_or(g[k]);
-                *dx = *dx + (contribution + Self::lit(0.0));
-            }
-        }
-    }
-}
-
-macro_rules! plain {
-    ($($t:ty)*) => { $( impl BlockMath for $t {} )* };
-}
-use crate::simd::Simd;
-plain!(f32 f64 Simd<f32, 4> Simd<f32, 8> Simd<f32, 16> Simd<f64, 2> Simd<f64, 4> Simd<f64, 8>);
-
-/// The plain loops.
-pub mod naive {
-    use crate::scalar::{Float, Scalar};
-
-    /// See [`super::BlockMath::dot`].
-    #[inline]
-    pub fn dot<S: Scalar>(x: &[S], y: &[S]) -> S {
-        let mut total = x[0] * y[0];
-        for (&x, &y) in x[1..].iter().zip(&y[1..]) {
-            total = total + x * y;
-        }
-        total
-    }
-
-    /// See [`super::BlockMath::affine_forward`].
-    pub fn affine_forward<S: Scalar>(w: &[S::Elem], bias: Option<&[S::Elem]>, x: &[S], y: &mut [S]) {
-        for (o, (y, row)) in y.iter_mut().zip(w.chunks_exact(x.len())).enumerate() {
-            let mut total = S::lit(0.0);
-            for (&w, &x) in row.iter().zip(x) {
-                total = total + S::splat(w) * x;
-            }
-            *y = bias.map_or(total, |b| total + S::splat(b[o]));
-        }
-    }
-
-    /// See [`super::BlockMath::affine_input_grad`].
-    pub fn affine_input_grad<S: Scalar>(w: &[S::Elem], dy: &[S], dx: &mut [S]) {
-        let n_in = dx.len();
-        dx.fill(S::lit(0.0));
-        for (&dy, row) in dy.iter().zip(w.chunks_exact(n_in)) {
-            for (dx, &w) in dx.iter_mut().zip(row) {
-                *dx = *dx + S::splat(w) * dy;
-            }
-        }
-    }
-
-    /// See [`super::BlockMath::affine_weight_grad`].
-    pub fn affine_weight_grad<S: Scalar>(dy: &[S], x: &[S], dw: &mut [S::Elem]) {
-        for (&dy, row) in dy.iter().zip(dw.chunks_exact_mut(x.len())) {
-            for (dw, &x) in row.iter_mut().zip(x) {
-                *dw = *dw + (dy * x).sum_lanes();
-            }
-        }
-    }
-
-    /// See [`super::BlockMath::softmax`].
-    pub fn softmax<S: Scalar>(z: &[S], p: &mut [S]) -> S {
-        let mut top = z[0];
-        for &z in &z[1..] {
-            top = S::select(top.less(z), z, S::select(z.nan_mask(), z, top));
-        }
-        // A maximum of +-inf would make inf - inf; without the shift the formula gives what the limit says.
-        let shift = S::select(top.abs().less(S::splat(S::Elem::from_f64(f64::INFINITY))), top, S::lit(0.0));
-        let mut total = S::lit(0.0);
-        for (p, &z) in p.iter_mut().zip(z) {
-            *p = (z - shift).exp();
-            total = total + *p;
-        }
-        let inverse = S::lit(1.0) / total;
-        for p in p.iter_mut() {
-            *p = *p * inverse;
-        }
-        shift + total.log()
-    }
+/// What a kernel does with the numbers already in its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Overwrites them. The same bits as filling with zeros and then adding.
+    Set,
+    /// Continues the sum they hold.
+    Add,
 }

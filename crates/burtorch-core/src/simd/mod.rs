@@ -1,12 +1,36 @@
 //! Lanes: the one module that names `std::simd`, the instruction level in use, and elementary functions.
 //!
-//! Everything else in the crate takes its vector types from here.
+//! Everything else in the crate takes its vector types from here. Inside a kernel compiled for a level call the bodies
+//! in [`math`]; elsewhere call [`Elementary`] or [`slices`], which choose the level themselves. All give the same bits.
 
 mod level;
+mod real;
 mod provisional;
 
+pub mod math;
+
+mod formulas;
+
+mod elementary;
+pub mod slices;
+
+pub use elementary::Elementary;
 pub use level::{Level, available_levels, force_level, level};
-pub use provisional::Elementary;
+pub use real::{Bits, Real, Truth};
+pub(crate) use provisional::Provisional;
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};
 pub use std::simd::num::SimdFloat;
 pub use std::simd::{Mask, Select, Simd, StdFloat};
+
+/// Four f32 lanes. The aliases also serve crates that do not enable portable SIMD themselves.
+pub type F32x4 = Simd<f32, 4>;
+/// Eight f32 lanes.
+pub type F32x8 = Simd<f32, 8>;
+/// Sixteen f32 lanes.
+pub type F32x16 = Simd<f32, 16>;
+/// Two f64 lanes.
+pub type F64x2 = Simd<f64, 2>;
+/// Four f64 lanes.
+pub type F64x4 = Simd<f64, 4>;
+/// Eight f64 lanes.
+pub type F64x8 = Simd<f64, 8>;

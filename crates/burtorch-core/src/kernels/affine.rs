@@ -1,0 +1,212 @@
+//! A dense layer on one sample: forward, both gradients, and the gradient step that needs no gradient memory.
+//!
+//! Promises: output `o` of [`affine_forward`] is `dot(w_o, x) + b_o` bit for bit; input gradients sum outputs in the
+//! order 0, 1, 2, ...; a step by [`affine_sgd_update`] has the bits of a weight gradient followed by a step.
+//! Knows nothing of lanes, batches or activations. Cost: `2 n_in n_out` operations, one pass over the weights.
+
+use super::Mode;
+use super::float::{KernelFloat, Pack};
+use super::levels::{Target, columns, leveled};
+use super::optim::sgd_step;
+use super::reduce::dot_rows;
+
+leveled! {
+    /// `y = W x + b`; `w` is `y.len()` rows of `x.len()`.
+    pub fn affine_forward<E>(w: &[E], bias: Option<&[E]>, x: &[E], y: &mut [E]) = forward_at;
+
+    /// `dx = W^T dy`.
+    pub fn affine_input_grad<E>(w: &[E], dy: &[E], dx: &mut [E]) = input_grad_set_at;
+
+    /// `dx += W^T dy`.
+    pub fn affine_input_grad_add<E>(w: &[E], dy: &[E], dx: &mut [E]) = input_grad_add_at;
+
+    /// `dW = dy x^T` and `db = dy`, or the same added to what `dw` and `bias_grad` hold.
+    pub fn affine_weight_grad<E>(dy: &[E], x: &[E], dw: &mut [E], bias_grad: Option<&mut [E]>, mode: Mode)
+        = weight_grad_at;
+
+    /// One step of gradient descent from one sample, `W -= lr dy x^T` and `b -= lr dy`, without storing the gradient.
+    pub fn affine_sgd_update<E>(lr: E, dy: &[E], x: &[E], w: &mut [E], bias: Option<&mut [E]>) = sgd_update_at;
+}
+
+#[inline(always)]
+fn check_shape<E>(w: &[E], n_out: usize, n_in: usize) {
+    assert_eq!(
+        w.len(),
+        n_out * n_in,
+        "a weight matrix must hold n_out x n_in numbers"
+    );
+}
+
+#[inline(always)]
+fn forward_at<E: KernelFloat, T: Target>(w: &[E], bias: Option<&[E]>, x: &[E], y: &mut [E]) {
+    check_shape(w, y.len(), x.len());
+    if let Some(bias) = bias {
+        assert_eq!(
+            bias.len(),
+            y.len(),
+            "a bias must hold one number per output"
+        );
+    }
+    let mut o = 0;
+    if T::fits::<E::Vector>(4 * 4) {
+        o = forward_rows::<E, T, 4>(o, w, bias, x, y);
+    }
+    forward_rows::<E, T, 1>(o, w, bias, x, y);
+}
+
+/// Outputs `R` at a time from `o` on; returns the first output left over.
+#[inline(always)]
+fn forward_rows<E: KernelFloat, T: Target, const R: usize>(
+    mut o: usize,
+    w: &[E],
+    bias: Option<&[E]>,
+    x: &[E],
+    y: &mut [E],
+) -> usize {
+    let n_in = x.len();
+    while y.len() - o >= R {
+        let rows = std::array::from_fn(|r| &w[(o + r) * n_in..][..n_in]);
+        let sums = dot_rows::<E, T, R>(rows, x);
+        for r in 0..R {
+            y[o + r] = match bias {
+                Some(bias) => sums[r] + bias[o + r],
+                None => sums[r],
+            };
+        }
+        o += R;
+    }
+    o
+}
+
+#[inline(always)]
+fn input_grad_set_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], dx: &mut [E]) {
+    check_shape(w, dy.len(), dx.len());
+    dx.fill(E::default());
+    input_grad_add_at::<E, T>(w, dy, dx);
+}
+
+/// Simply: for each output o, `dx += dy[o] * w_o`. Departure: four outputs in one pass over dx, so that dx is loaded and
+/// stored a quarter as often; each entry still adds its outputs in order.
+#[inline(always)]
+fn input_grad_add_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], dx: &mut [E]) {
+    check_shape(w, dy.len(), dx.len());
+    let n_in = dx.len();
+    let mut o = 0;
+    while dy.len() - o >= 4 {
+        let rows: [&[E]; 4] = std::array::from_fn(|r| &w[(o + r) * n_in..][..n_in]);
+        let factors: [E; 4] = std::array::from_fn(|r| dy[o + r]);
+        columns!(E, n_in, input_grad_step[T, 4](&rows, &factors, dx));
+        o += 4;
+    }
+    while dy.len() - o >= 1 {
+        let rows = [&w[o * n_in..][..n_in]];
+        columns!(E, n_in, input_grad_step[T, 1](&rows, &[dy[o]], dx));
+        o += 1;
+    }
+}
+
+/// # Safety
+/// `j + V::LANES` is at most the length of `dx` and of every row.
+#[inline(always)]
+unsafe fn input_grad_step<V: Pack, T: Target, const R: usize>(
+    j: usize,
+    rows: &[&[V::Elem]; R],
+    factors: &[V::Elem; R],
+    dx: &mut [V::Elem],
+) {
+    // SAFETY: as the caller promises. Adding +0.0 turns a sum that is -0.0 into +0.0.
+    unsafe {
+        let mut sum = V::read(dx, j);
+        for r in 0..R {
+            sum = T::mul_add(V::read(rows[r], j), V::splat(factors[r]), sum);
+        }
+        (sum + V::splat(V::Elem::default())).write(dx, j);
+    }
+}
+
+#[inline(always)]
+fn weight_grad_at<E: KernelFloat, T: Target>(
+    dy: &[E],
+    x: &[E],
+    dw: &mut [E],
+    bias_grad: Option<&mut [E]>,
+    mode: Mode,
+) {
+    check_shape(dw, dy.len(), x.len());
+    let n_in = x.len();
+    for (o, &factor) in dy.iter().enumerate() {
+        let row = &mut dw[o * n_in..][..n_in];
+        match mode {
+            Mode::Set => columns!(E, n_in, weight_grad_step[T, true](factor, x, row)),
+            Mode::Add => columns!(E, n_in, weight_grad_step[T, false](factor, x, row)),
+        }
+    }
+    if let Some(db) = bias_grad {
+        assert_eq!(db.len(), dy.len(), "a bias must hold one number per output");
+        for (db, &dy) in db.iter_mut().zip(dy) {
+            *db = if mode == Mode::Set { E::default() } else { *db } + dy;
+        }
+    }
+}
+
+/// # Safety
+/// `j + V::LANES` is at most the length of both slices.
+#[inline(always)]
+unsafe fn weight_grad_step<V: Pack, T: Target, const SET: bool>(
+    j: usize,
+    factor: V::Elem,
+    x: &[V::Elem],
+    row: &mut [V::Elem],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let before = if SET {
+            V::splat(V::Elem::default())
+        } else {
+            V::read(row, j)
+        };
+        T::mul_add(V::splat(factor), V::read(x, j), before).write(row, j);
+    }
+}
+
+#[inline(always)]
+fn sgd_update_at<E: KernelFloat, T: Target>(
+    lr: E,
+    dy: &[E],
+    x: &[E],
+    w: &mut [E],
+    bias: Option<&mut [E]>,
+) {
+    check_shape(w, dy.len(), x.len());
+    let n_in = x.len();
+    for (o, &factor) in dy.iter().enumerate() {
+        let row = &mut w[o * n_in..][..n_in];
+        columns!(E, n_in, sgd_update_step[T](lr, factor, x, row));
+    }
+    if let Some(bias) = bias {
+        assert_eq!(
+            bias.len(),
+            dy.len(),
+            "a bias must hold one number per output"
+        );
+        columns!(E, dy.len(), sgd_step[T](lr, dy, bias));
+    }
+}
+
+/// # Safety
+/// `j + V::LANES` is at most the length of both slices.
+#[inline(always)]
+unsafe fn sgd_update_step<V: Pack, T: Target>(
+    j: usize,
+    lr: V::Elem,
+    factor: V::Elem,
+    x: &[V::Elem],
+    row: &mut [V::Elem],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let zero = V::splat(V::Elem::default());
+        let grad = T::mul_add(V::splat(factor), V::read(x, j), zero);
+        T::mul_add(V::splat(-lr), grad, V::read(row, j)).write(row, j);
+    }
+}

@@ -1,0 +1,185 @@
+//! A dense layer on `L` samples or tokens at once: forward and the gradient of its input.
+//!
+//! Promises: output sums run over inputs, input-gradient sums over outputs, each in the order 0, 1, 2, ... whatever the
+//! tile, so lane `l` does not depend on the other lanes and levels with fused multiply-add agree bit for bit.
+//! Knows nothing of weight gradients (`weight_grad_lanes`) or of where lanes come from.
+
+use super::float::{KernelFloat, Pack};
+use super::levels::{Target, leveled};
+use crate::simd::Real;
+
+leveled! {
+    /// `y = W x + b` in every lane: `x` is `n_in x L`, `y` is `n_out x L`, `w` is `n_out x n_in`.
+    pub fn affine_forward_lanes<E, const L>(w: &[E], bias: Option<&[E]>, x: &[E], y: &mut [E]) = forward_at;
+
+    /// `dx = W^T dy` in every lane: `dy` is `n_out x L`, `dx` is `n_in x L`.
+    pub fn affine_input_grad_lanes<E, const L>(w: &[E], dy: &[E], dx: &mut [E]) = input_grad_set_at;
+
+    /// `dx += W^T dy` in every lane.
+    pub fn affine_input_grad_add_lanes<E, const L>(w: &[E], dy: &[E], dx: &mut [E]) = input_grad_add_at;
+}
+
+/// The number of elements in lane-major activations of `len` numbers.
+#[inline(always)]
+pub(super) fn features<const L: usize>(len: usize) -> usize {
+    const { assert!(L == 4 || L == 8 || L == 16, "lane groups hold 4, 8 or 16") };
+    assert!(
+        len.is_multiple_of(L),
+        "activations in lanes must hold L numbers per element"
+    );
+    len / L
+}
+
+/// Simply: for each output o, `y[o] = b[o] + sum over i of w[o][i] * x[i]`, where y[o] and x[i] are vectors of lanes.
+/// Departure: 8 outputs at once (4 where 8 sums do not fit the registers), so that one load of x[i] serves 8 products
+/// and no product waits for the one before it. At 1024 x 1024, 16 lanes of f32: 97 % of the core's peak.
+#[inline(always)]
+fn forward_at<E: KernelFloat, T: Target, const L: usize>(
+    w: &[E],
+    bias: Option<&[E]>,
+    x: &[E],
+    y: &mut [E],
+) {
+    let (n_in, n_out) = (features::<L>(x.len()), features::<L>(y.len()));
+    assert_eq!(
+        w.len(),
+        n_out * n_in,
+        "a weight matrix must hold n_out x n_in numbers"
+    );
+    if let Some(bias) = bias {
+        assert_eq!(bias.len(), n_out, "a bias must hold one number per output");
+    }
+    let mut o = 0;
+    // SAFETY: the lengths were checked above.
+    unsafe {
+        if T::fits::<E::V<L>>(8) {
+            o = forward_tiles::<E, T, L, 8>(o, w, bias, x, y);
+        }
+        o = forward_tiles::<E, T, L, 4>(o, w, bias, x, y);
+        o = forward_tiles::<E, T, L, 2>(o, w, bias, x, y);
+        forward_tiles::<E, T, L, 1>(o, w, bias, x, y);
+    }
+}
+
+/// Outputs `R` at a time from `o` on; returns the first output left over.
+///
+/// # Safety
+/// `w` holds `n_out x n_in` numbers and `bias` `n_out`, where x holds `n_in * L` and y `n_out * L`.
+#[inline(always)]
+unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const R: usize>(
+    mut o: usize,
+    w: &[E],
+    bias: Option<&[E]>,
+    x: &[E],
+    y: &mut [E],
+) -> usize {
+    let (n_in, n_out) = (x.len() / L, y.len() / L);
+    debug_assert_eq!(w.len(), n_out * n_in);
+    while n_out - o >= R {
+        // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
+        unsafe {
+            let mut sums: [E::V<L>; R] = std::array::from_fn(|r| match bias {
+                Some(bias) => E::V::splat(*bias.get_unchecked(o + r)),
+                None => E::V::splat(-E::default()),
+            });
+            let tile = w.get_unchecked(o * n_in..(o + R) * n_in);
+            for i in 0..n_in {
+                let xs = E::V::read(x, i * L);
+                for r in 0..R {
+                    let weight = E::V::splat(*tile.get_unchecked(r * n_in + i));
+                    sums[r] = T::mul_add(weight, xs, sums[r]);
+                }
+            }
+            for r in 0..R {
+                sums[r].write(y, (o + r) * L);
+            }
+        }
+        o += R;
+    }
+    o
+}
+
+#[inline(always)]
+fn input_grad_set_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], dy: &[E], dx: &mut [E]) {
+    input_grad::<E, T, L, true>(w, dy, dx);
+}
+
+#[inline(always)]
+fn input_grad_add_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], dy: &[E], dx: &mut [E]) {
+    input_grad::<E, T, L, false>(w, dy, dx);
+}
+
+/// Simply: for each input i, `dx[i] = sum over o of w[o][i] * dy[o]`, vectors of lanes. Departure: 16 inputs at once,
+/// which share the loads of dy[o] and read 16 neighbours of each row of W (one cache line of f32).
+#[inline(always)]
+fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(
+    w: &[E],
+    dy: &[E],
+    dx: &mut [E],
+) {
+    let (n_in, n_out) = (features::<L>(dx.len()), features::<L>(dy.len()));
+    assert_eq!(
+        w.len(),
+        n_out * n_in,
+        "a weight matrix must hold n_out x n_in numbers"
+    );
+    let mut i = 0;
+    // SAFETY: the lengths were checked above.
+    unsafe {
+        if T::fits::<E::V<L>>(16) {
+            i = input_grad_tiles::<E, T, L, SET, 16>(i, w, dy, dx);
+        }
+        if T::fits::<E::V<L>>(8) {
+            i = input_grad_tiles::<E, T, L, SET, 8>(i, w, dy, dx);
+        }
+        i = input_grad_tiles::<E, T, L, SET, 4>(i, w, dy, dx);
+        input_grad_tiles::<E, T, L, SET, 1>(i, w, dy, dx);
+    }
+}
+
+/// Inputs `R` at a time from `i` on; returns the first input left over.
+///
+/// # Safety
+/// `w` holds `n_out x n_in` numbers, where dy holds `n_out * L` and dx `n_in * L`.
+#[inline(always)]
+unsafe fn input_grad_tiles<
+    E: KernelFloat,
+    T: Target,
+    const L: usize,
+    const SET: bool,
+    const R: usize,
+>(
+    mut i: usize,
+    w: &[E],
+    dy: &[E],
+    dx: &mut [E],
+) -> usize {
+    let (n_in, n_out) = (dx.len() / L, dy.len() / L);
+    debug_assert_eq!(w.len(), n_out * n_in);
+    let zero = E::V::splat(E::default());
+    while n_in - i >= R {
+        // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
+        unsafe {
+            let mut sums: [E::V<L>; R] = std::array::from_fn(|r| {
+                if SET {
+                    zero
+                } else {
+                    E::V::read(dx, (i + r) * L)
+                }
+            });
+            for o in 0..n_out {
+                let dys = E::V::read(dy, o * L);
+                let weights = w.get_unchecked(o * n_in + i..o * n_in + i + R);
+                for r in 0..R {
+                    sums[r] = T::mul_add(E::V::splat(*weights.get_unchecked(r)), dys, sums[r]);
+                }
+            }
+            for r in 0..R {
+                // Adding +0.0 turns a sum that is -0.0, the mark of "not reached", into +0.0.
+                (sums[r] + zero).write(dx, (i + r) * L);
+            }
+        }
+        i += R;
+    }
+    i
+}

@@ -1,0 +1,121 @@
+//! The numbers kernels compute with: f32 and f64, one at a time or as a vector of any width.
+//!
+//! Holds what [`Real`] has not: reading and writing at a position of a slice, and movement between lanes. Promises that
+//! sums over the lanes of a vector follow one fixed tree, whatever the CPU level.
+//! Knows nothing of levels or kernels.
+
+use crate::simd::slices::Element;
+use crate::simd::{Real, Simd};
+
+/// A number type that kernels are compiled for: f32 or f64. Its [`Element::Vector`] is the fixed virtual width in which
+/// reductions are defined, 16 of f32 or 8 of f64.
+pub trait KernelFloat: Element<Vector: Pack<Elem = Self>> + PartialOrd {
+    /// A vector of `N` of these.
+    #[doc(hidden)]
+    type V<const N: usize>: Pack<Elem = Self>;
+}
+
+/// A vector that kernels are written in.
+#[doc(hidden)]
+pub trait Pack: Real {
+    /// Elements `at..at + LANES` of `from`.
+    ///
+    /// # Safety
+    /// `at + LANES <= from.len()`.
+    unsafe fn read(from: &[Self::Elem], at: usize) -> Self;
+    /// Writes elements `at..at + LANES` of `to`.
+    ///
+    /// # Safety
+    /// `at + LANES <= to.len()`.
+    unsafe fn write(self, to: &mut [Self::Elem], at: usize);
+    /// Up to `LANES` elements of `from`, the missing ones replaced by `fill`.
+    fn read_or(from: &[Self::Elem], fill: Self::Elem) -> Self;
+    /// Lane `i` takes the value of lane `(i + BY) % LANES`.
+    fn rotate<const BY: usize>(self) -> Self;
+    /// The lanes of both in turn: `(a0, b0, a1, b1, ..)` as a first and a second half.
+    fn interleaved(self, other: Self) -> (Self, Self);
+
+    /// `other` where it is greater, else `self`.
+    #[inline(always)]
+    fn greater_of(self, other: Self) -> Self {
+        Self::select(other.is_gt(self), other, self)
+    }
+
+    /// The sum of the lanes of a vector of 1, 2, 4, 8 or 16: halves are added until one lane is left.
+    #[inline(always)]
+    fn tree_sum(mut self) -> Self::Elem {
+        if Self::LANES >= 16 {
+            self = self + self.rotate::<8>();
+        }
+        if Self::LANES >= 8 {
+            self = self + self.rotate::<4>();
+        }
+        if Self::LANES >= 4 {
+            self = self + self.rotate::<2>();
+        }
+        if Self::LANES >= 2 {
+            self = self + self.rotate::<1>();
+        }
+        self.lane(0)
+    }
+
+    /// The greatest lane, by the same tree; unspecified if a lane is NaN.
+    #[inline(always)]
+    fn tree_max(mut self) -> Self::Elem {
+        if Self::LANES >= 16 {
+            self = self.greater_of(self.rotate::<8>());
+        }
+        if Self::LANES >= 8 {
+            self = self.greater_of(self.rotate::<4>());
+        }
+        if Self::LANES >= 4 {
+            self = self.greater_of(self.rotate::<2>());
+        }
+        if Self::LANES >= 2 {
+            self = self.greater_of(self.rotate::<1>());
+        }
+        self.lane(0)
+    }
+}
+
+macro_rules! kernel_float {
+    ($t:ty) => {
+        impl KernelFloat for $t {
+            type V<const N: usize> = Simd<$t, N>;
+        }
+
+        impl<const N: usize> Pack for Simd<$t, N> {
+            #[inline(always)]
+            unsafe fn read(from: &[$t], at: usize) -> Self {
+                debug_assert!(at + N <= from.len());
+                // SAFETY: the caller guarantees `at + N <= from.len()`; an array is aligned as its element.
+                Simd::from_array(unsafe { *from.as_ptr().add(at).cast::<[$t; N]>() })
+            }
+
+            #[inline(always)]
+            unsafe fn write(self, to: &mut [$t], at: usize) {
+                debug_assert!(at + N <= to.len());
+                // SAFETY: the caller guarantees `at + N <= to.len()`; an array is aligned as its element.
+                unsafe { *to.as_mut_ptr().add(at).cast::<[$t; N]>() = self.to_array() }
+            }
+
+            #[inline(always)]
+            fn read_or(from: &[$t], fill: $t) -> Self {
+                Simd::load_or(from, Simd::splat(fill))
+            }
+
+            #[inline(always)]
+            fn rotate<const BY: usize>(self) -> Self {
+                self.rotate_elements_left::<BY>()
+            }
+
+            #[inline(always)]
+            fn interleaved(self, other: Self) -> (Self, Self) {
+                self.interleave(other)
+            }
+        }
+    };
+}
+
+kernel_float!(f32);
+kernel_float!(f64);

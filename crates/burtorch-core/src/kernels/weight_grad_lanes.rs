@@ -1,0 +1,285 @@
+//! The weight gradient of a dense layer over up to 64 samples held in lane groups.
+//!
+//! Promises that every entry adds samples in the order of groups and of lanes within them, with one rounding each where
+//! the CPU fuses: four groups at once, or four calls that add, or 64 single samples, give the same bits.
+//! Knows nothing of how activations came about. Takes its working memory from the caller.
+
+use super::Mode;
+use super::affine_lanes::features;
+use super::float::{KernelFloat, Pack};
+use super::levels::{Target, leveled};
+use crate::simd::Real;
+
+/// How many numbers of scratch [`affine_weight_grad_lanes`] needs for `n_in` inputs and `samples` samples in all groups.
+pub const fn weight_grad_scratch_len(n_in: usize, samples: usize) -> usize {
+    n_in * samples
+}
+
+leveled! {
+    /// `dW = sum over samples of dy x^T` and `db = sum of dy`, or the same added to what `dw` and `bias_grad` hold.
+    ///
+    /// `dy` and `x` are lists of lane groups, in sample order: group g holds `n_out x L` and `n_in x L` numbers.
+    /// `scratch` holds at least [`weight_grad_scratch_len`] numbers; what is in it does not matter.
+    pub fn affine_weight_grad_lanes<E, const L>(
+        dy: &[&[E]],
+        x: &[&[E]],
+        dw: &mut [E],
+        bias_grad: Option<&mut [E]>,
+        mode: Mode,
+        scratch: &mut [E],
+    ) = weight_grad_at;
+}
+
+/// One call's operands, their lengths checked.
+struct Job<'a, E> {
+    dy: &'a [&'a [E]],
+    /// L: a number here rather than a type, which leaves a third of the code and the same speed.
+    lanes: usize,
+    /// Samples in all groups.
+    samples: usize,
+    n_in: usize,
+    n_out: usize,
+    mode: Mode,
+}
+
+/// Inputs `start..start + width` of all samples, as `samples x width` numbers.
+struct Panel<'a, E> {
+    start: usize,
+    width: usize,
+    x: &'a [E],
+}
+
+/// Simply: for each output o and input i, `dw[o][i] += sum over samples s of dy[s][o] * x[s][i]`. Departures:
+/// 1. x is transposed to samples x inputs first, so that a vector holds neighbours of one row of dW, and no sum over
+///    lanes is taken per weight.
+/// 2. It is transposed panel by panel, 4 vectors wide: a panel of 64 samples (16 KB) stays in the first-level cache
+///    while all outputs pass over it, and rows 4 KB apart do not fight for one cache set.
+/// 3. A tile of 6 outputs x 4 vectors keeps 24 sums in registers over all samples: 10 loads for 24 products. At
+///    1024 x 1024 and 64 samples of f32: 94 % of the core's peak when it sets, 86 % when it adds.
+#[inline(always)]
+fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
+    dy: &[&[E]],
+    x: &[&[E]],
+    dw: &mut [E],
+    bias_grad: Option<&mut [E]>,
+    mode: Mode,
+    scratch: &mut [E],
+) {
+    assert!(
+        dy.len() == x.len() && !x.is_empty(),
+        "dy and x must be equally many lane groups"
+    );
+    let (n_out, n_in) = (features::<L>(dy[0].len()), features::<L>(x[0].len()));
+    assert!(
+        dy.iter().all(|g| g.len() == n_out * L),
+        "lane groups must be equally long"
+    );
+    assert!(
+        x.iter().all(|g| g.len() == n_in * L),
+        "lane groups must be equally long"
+    );
+    assert_eq!(
+        dw.len(),
+        n_out * n_in,
+        "a weight matrix must hold n_out x n_in numbers"
+    );
+    let samples = dy.len() * L;
+    let scratch = &mut scratch[..weight_grad_scratch_len(n_in, samples)];
+    let job = Job {
+        dy,
+        lanes: L,
+        samples,
+        n_in,
+        n_out,
+        mode,
+    };
+
+    let full = if T::fits::<E::Vector>(24) {
+        4 * E::Vector::LANES
+    } else {
+        E::Vector::LANES
+    };
+    let mut start = 0;
+    while start < n_in {
+        let width = full.min(n_in - start);
+        let packed = &mut scratch[start * samples..][..width * samples];
+        for (g, x) in x.iter().enumerate() {
+            let inputs = &x[start * L..][..width * L];
+            transpose::<E, L>(inputs, width, &mut packed[g * L * width..][..L * width]);
+        }
+        panel_tiles::<E, T>(
+            &job,
+            &Panel {
+                start,
+                width,
+                x: packed,
+            },
+            dw,
+        );
+        start += width;
+    }
+    if let Some(db) = bias_grad {
+        bias_grad_at::<E, L>(&job, db);
+    }
+}
+
+/// Elements `i..i + L` of lane-major `from`, one vector of elements per lane: log2 L rounds of interleaving.
+///
+/// # Safety
+/// `from` holds `(i + L) * L` numbers or more.
+#[inline(always)]
+unsafe fn transposed_block<E: KernelFloat, const L: usize>(from: &[E], i: usize) -> [E::V<L>; L] {
+    // SAFETY: `r < L`, as the caller promises.
+    let mut rows: [E::V<L>; L] = std::array::from_fn(|r| unsafe { E::V::read(from, (i + r) * L) });
+    for _ in 0..L.ilog2() {
+        let before = rows;
+        for r in 0..L / 2 {
+            (rows[2 * r], rows[2 * r + 1]) = before[r].interleaved(before[r + L / 2]);
+        }
+    }
+    rows
+}
+
+/// `to[l][i] = from[i][l]` for `width` elements i of `L` lanes.
+#[inline(always)]
+fn transpose<E: KernelFloat, const L: usize>(from: &[E], width: usize, to: &mut [E]) {
+    assert!(from.len() == width * L && to.len() == width * L);
+    let mut i = 0;
+    while width - i >= L {
+        // SAFETY: `i + L <= width` and `l < L`, within the lengths checked above.
+        unsafe {
+            for (l, row) in transposed_block::<E, L>(from, i).into_iter().enumerate() {
+                row.write(to, l * width + i);
+            }
+        }
+        i += L;
+    }
+    for i in i..width {
+        for l in 0..L {
+            to[l * width + i] = from[i * L + l];
+        }
+    }
+}
+
+/// All outputs over one panel: tiles of 4, 2 and 1 vectors, then of 8, 4 and 1 numbers.
+#[inline(always)]
+fn panel_tiles<E: KernelFloat, T: Target>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E]) {
+    let mut c = 0;
+    if T::fits::<E::Vector>(24) {
+        c = column_tiles::<E::Vector, T, 4>(c, job, panel, dw);
+        c = column_tiles::<E::Vector, T, 2>(c, job, panel, dw);
+    }
+    c = column_tiles::<E::Vector, T, 1>(c, job, panel, dw);
+    c = column_tiles::<E::V<8>, T, 1>(c, job, panel, dw);
+    c = column_tiles::<E::V<4>, T, 1>(c, job, panel, dw);
+    column_tiles::<E::V<1>, T, 1>(c, job, panel, dw);
+}
+
+/// Columns of the panel from `c` on, `K` vectors at a time; returns the first column left over.
+#[inline(always)]
+fn column_tiles<V: Pack, T: Target, const K: usize>(
+    mut c: usize,
+    job: &Job<'_, V::Elem>,
+    panel: &Panel<'_, V::Elem>,
+    dw: &mut [V::Elem],
+) -> usize {
+    while panel.width - c >= K * V::LANES {
+        // SAFETY: `weight_grad_at` checked all lengths, and columns `c..c + K * V::LANES` lie in the panel.
+        unsafe {
+            let mut o = 0;
+            if T::fits::<V>(6 * K) {
+                o = row_tiles::<V, T, K, 6>(o, c, job, panel, dw);
+            }
+            o = row_tiles::<V, T, K, 3>(o, c, job, panel, dw);
+            row_tiles::<V, T, K, 1>(o, c, job, panel, dw);
+        }
+        c += K * V::LANES;
+    }
+    c
+}
+
+/// Outputs `R` at a time from `o` on; returns the first output left over.
+///
+/// # Safety
+/// Columns `c..c + K * V::LANES` lie in the panel; the panel holds `samples x width` numbers; `dw` holds `n_out x n_in`;
+/// every group of dy holds `n_out x lanes`, and all groups together `samples` lanes.
+#[inline(always)]
+unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
+    mut o: usize,
+    c: usize,
+    job: &Job<'_, V::Elem>,
+    panel: &Panel<'_, V::Elem>,
+    dw: &mut [V::Elem],
+) -> usize {
+    let at = |o: usize, k: usize| o * job.n_in + panel.start + c + k * V::LANES;
+    debug_assert!(panel.x.len() >= job.samples * panel.width && dw.len() == job.n_out * job.n_in);
+    while job.n_out - o >= R {
+        let mut sums = [[V::splat(V::Elem::default()); K]; R];
+        // SAFETY: `o + r < n_out`, and the caller vouches for the rest.
+        unsafe {
+            if job.mode == Mode::Add {
+                for r in 0..R {
+                    for k in 0..K {
+                        sums[r][k] = V::read(dw, at(o + r, k));
+                    }
+                }
+            }
+            let mut sample = c;
+            for group in job.dy {
+                let dy = group.get_unchecked(o * job.lanes..(o + R) * job.lanes);
+                for l in 0..job.lanes {
+                    let xs: [V; K] =
+                        std::array::from_fn(|k| V::read(panel.x, sample + k * V::LANES));
+                    for r in 0..R {
+                        let dy = V::splat(*dy.get_unchecked(r * job.lanes + l));
+                        for k in 0..K {
+                            sums[r][k] = T::mul_add(dy, xs[k], sums[r][k]);
+                        }
+                    }
+                    sample += panel.width;
+                }
+            }
+            for r in 0..R {
+                for k in 0..K {
+                    sums[r][k].write(dw, at(o + r, k));
+                }
+            }
+        }
+        o += R;
+    }
+    o
+}
+
+/// Sums dy over samples, in order. Departure: `L` outputs side by side, transposed so that one vector holds one sample.
+#[inline(always)]
+fn bias_grad_at<E: KernelFloat, const L: usize>(job: &Job<'_, E>, db: &mut [E]) {
+    assert_eq!(
+        db.len(),
+        job.n_out,
+        "a bias must hold one number per output"
+    );
+    if job.mode == Mode::Set {
+        db.fill(E::default());
+    }
+    let mut o = 0;
+    while job.n_out - o >= L {
+        // SAFETY: `o + L <= n_out`, the length of db; groups of dy hold `n_out * L` numbers.
+        unsafe {
+            let mut sum = E::V::<L>::read(db, o);
+            for group in job.dy {
+                for dy in transposed_block::<E, L>(group, o) {
+                    sum = sum + dy;
+                }
+            }
+            sum.write(db, o);
+        }
+        o += L;
+    }
+    for o in o..job.n_out {
+        for group in job.dy {
+            for &dy in &group[o * L..][..L] {
+                db[o] = db[o] + dy;
+            }
+        }
+    }
+}

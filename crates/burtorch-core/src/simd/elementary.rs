@@ -1,0 +1,127 @@
+//! Elementary functions at the CPU's best level: [`Elementary`], one method per function.
+//!
+//! Each method reads the level once and calls the body in [`math`] compiled for it. Vectors cross that call by
+//! reference, so their calling convention does not depend on the level. Knows nothing of the formulas themselves.
+#![allow(unsafe_code)]
+
+use super::formulas::formulas;
+use super::{Level, Real, level, math};
+
+/// A formula of one to two arguments that can be compiled for each level.
+pub(super) trait Formula<V, const N: usize> {
+    /// Evaluates it; inlined into a caller that has the level's features.
+    fn at(x: [V; N]) -> V;
+}
+
+macro_rules! levels {
+    ($($name:ident $by_reference:ident $features:literal)*) => {$(
+        #[target_feature(enable = $features)]
+        fn $name<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+            F::at(x)
+        }
+
+        #[target_feature(enable = $features)]
+        fn $by_reference<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
+            *y = F::at(*x);
+        }
+    )*};
+}
+
+#[cfg(target_arch = "x86_64")]
+levels! {
+    number_avx512 lanes_avx512 "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"
+    number_avx2 lanes_avx2 "avx2,fma"
+}
+
+#[inline(never)]
+fn number_plain<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+    F::at(x)
+}
+
+#[inline(never)]
+fn lanes_plain<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
+    *y = F::at(*x);
+}
+
+/// Evaluates a formula at the level in use.
+#[inline(always)]
+fn call<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+    if V::LANES == 1 {
+        return match level() {
+            // SAFETY: level() returns only levels whose features this CPU has.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { number_avx512::<F, V, N>(x) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { number_avx2::<F, V, N>(x) },
+            _ => number_plain::<F, V, N>(x),
+        };
+    }
+    let mut y = V::default();
+    match level() {
+        // SAFETY: level() returns only levels whose features this CPU has.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { lanes_avx512::<F, V, N>(&x, &mut y) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { lanes_avx2::<F, V, N>(&x, &mut y) },
+        _ => lanes_plain::<F, V, N>(&x, &mut y),
+    }
+    y
+}
+
+macro_rules! elementary {
+    (
+        unary { $($(#[$doc:meta])* $name:ident $formula:ident ($x:ident))* }
+        binary { $($(#[$doc2:meta])* $name2:ident $formula2:ident ($x2:ident, $y2:ident))* }
+    ) => {
+        $(
+            pub(super) struct $formula;
+
+            impl<V: Real> Formula<V, 1> for $formula {
+                #[inline(always)]
+                fn at([$x]: [V; 1]) -> V {
+                    math::$name($x)
+                }
+            }
+        )*
+        $(
+            struct $formula2;
+
+            impl<V: Real> Formula<V, 2> for $formula2 {
+                #[inline(always)]
+                fn at([$x2, $y2]: [V; 2]) -> V {
+                    math::$name2($x2, $y2)
+                }
+            }
+        )*
+
+        /// Elementary functions of a number or of each lane of a vector, at the CPU's best level.
+        ///
+        /// The same bits in a number, in each lane of any width and at every level. Bounds are in units in the last
+        /// place over the whole range; special values follow C99 Annex F. On plain `f64`, `f32` (and, where
+        /// `StdFloat` is imported, vectors) write `Elementary::exp(x)`: there the method `x.exp()` is the standard
+        /// library's.
+        pub trait Elementary: Real {
+            $($(#[$doc])* fn $name(self) -> Self;)*
+            $($(#[$doc2])* fn $name2(self, $y2: Self) -> Self;)*
+        }
+
+        impl<V: Real> Elementary for V {
+            $(
+                #[inline(always)]
+                fn $name(self) -> Self {
+                    call::<$formula, V, 1>([self])
+                }
+            )*
+            $(
+                #[inline(always)]
+                fn $name2(self, $y2: Self) -> Self {
+                    call::<$formula2, V, 2>([self, $y2])
+                }
+            )*
+        }
+    };
+}
+
+formulas!(elementary);

@@ -1,0 +1,103 @@
+//! log and log1p.
+//!
+//! x = 2^n m with m between 1/sqrt(2) and sqrt(2), f = m - 1 exact. log x = n ln 2 + f - (f^2/2 - tail), where the two
+//! leading terms n ln 2 + f are added exactly and everything after them is small.
+
+use super::poly::{fast_two_sum, poly};
+use crate::simd::{Bits, Real, Truth};
+
+/// (2 atanh s - 2 s) / (s z) in z = s^2, s = f / (2 + f); error 2^-59.5 relative.
+const ATANH: [f64; 7] = [
+    0.6666666666666735,
+    0.3999999999941039,
+    0.28571428743281085,
+    0.22222198484889175,
+    0.18183568826601407,
+    0.15313936241385087,
+    0.1479709457852216,
+];
+
+/// (log(1 + f) - f + f^2/2) / f^3 for f32, error 2^-30.4 relative to log(1 + f).
+const TAIL_F32: [f64; 9] = [
+    0.3333331048488617,
+    -0.24999986588954926,
+    0.20002223551273346,
+    -0.16669246554374695,
+    0.14218713343143463,
+    -0.12384483218193054,
+    0.11872739344835281,
+    -0.11788821220397949,
+    0.06914588063955307,
+];
+
+const LN2_HIGH: f64 = 0.6931471805598903;
+const LN2_LOW: f64 = 5.497923018708371e-14;
+const LN2_HIGH_F32: f64 = 0.693145751953125;
+const LN2_LOW_F32: f64 = 1.4286068203094173e-06;
+
+/// A positive, finite, normal x as n and m with x = 2^n m, m from 1/sqrt(2) to sqrt(2).
+#[inline(always)]
+pub(super) fn split<V: Real>(x: V) -> (V::Int, V) {
+    let root_half = V::of(std::f64::consts::FRAC_1_SQRT_2).to_bits();
+    // The bias keeps the shifted number positive, so that a logical shift will do.
+    let bias = V::Int::splat(V::BIAS).shift_left(V::STORED_BITS);
+    let bits = x.to_bits();
+    let n = bits
+        .minus(root_half)
+        .plus(bias)
+        .shift_right(V::STORED_BITS)
+        .minus(V::Int::splat(V::BIAS));
+    (n, V::from_bits(bits.minus(n.shift_left(V::STORED_BITS))))
+}
+
+/// log(2^n (1 + f)) + low, for `low` small beside f.
+#[inline(always)]
+pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
+    let (ln2_high, ln2_low) = if V::DOUBLE {
+        (LN2_HIGH, LN2_LOW)
+    } else {
+        (LN2_HIGH_F32, LN2_LOW_F32)
+    };
+    let half = V::of(0.5) * f;
+    // f^2/2 with what rounding takes from it would be finer than the final sum can show.
+    let half_square = half * f;
+    let tail = if V::DOUBLE {
+        let s = f / (V::of(2.0) + f);
+        let z = s * s;
+        s * z.mul_add(poly(z, &ATANH), half_square)
+    } else {
+        f * f * f * poly(f, &TAIL_F32)
+    };
+    let (high, rest) = fast_two_sum(n * V::of(ln2_high), f);
+    let rest = n.mul_add(V::of(ln2_low), rest + low);
+    high - (half_square - (tail + rest))
+}
+
+/// log x.
+#[inline(always)]
+pub fn log<V: Real>(x: V) -> V {
+    let least = V::of(if V::DOUBLE {
+        f64::MIN_POSITIVE
+    } else {
+        f32::MIN_POSITIVE as f64
+    });
+    let infinity = V::of(f64::INFINITY);
+    let zero = V::of(0.0);
+    let plain = (x.is_ge(least) & x.is_lt(infinity)).all();
+    let (mut scaled, mut lift) = (x, zero);
+    if !plain {
+        // A subnormal is brought into the normal range first.
+        let bits = V::STORED_BITS as i32 + 2;
+        let small = x.is_lt(least);
+        scaled = V::select(small, x * V::of(2f64.powi(bits)), x);
+        lift = V::select(small, V::of(bits as f64), zero);
+    }
+    let (n, m) = split(scaled);
+    let mut y = log_near_one(V::from_int(n) - lift, m - V::of(1.0), zero);
+    if !plain {
+        y = V::select(x.is_lt(infinity), y, x);
+        y = V::select(x.is_eq(zero), -infinity, y);
+        y = V::select(x.is_lt(zero), V::of(f64::NAN), y);
+    }
+    y
+}

@@ -1,0 +1,19 @@
+//! Elementary functions as formulas over [`Real`](super::Real): one body for a number and for every lane of a vector.
+//!
+//! Holds generic functions that are always inlined, one file per family, for use inside kernels that are compiled
+//! for an instruction level (`#[target_feature]`). Elsewhere call [`Elementary`](super::Elementary) or
+//! [`slices`](super::slices), which choose the level. Promises C99 Annex F results at special points, subnormals kept,
+//! the bounds of docs/math-accuracy.md, and the same bits for a number, in each lane and at every level: every fused
+//! multiply-add is explicit. Without the instruction it is emulated, with the same bits and several times slower.
+
+mod poly;
+
+mod exp;
+mod log;
+mod relu;
+mod tanh;
+
+pub use exp::{exp, expm1};
+pub use log::log;
+pub use relu::relu;
+pub use tanh::{sigmoid, sigmoid_grad, tanh, tanh_grad};

@@ -1,0 +1,31 @@
+//! Polynomials and exact sums, the pieces all families share.
+
+use crate::simd::Real;
+
+/// `c[0] + c[1] x + c[2] x^2 + ...`, even and odd powers as two independent chains, which halves the latency of one.
+#[inline(always)]
+pub(super) fn poly<V: Real, const N: usize>(x: V, c: &[f64; N]) -> V {
+    let square = x * x;
+    let last = N - 1;
+    let mut high = V::of(c[last]);
+    let mut low = V::of(c[last - 1]);
+    let mut i = last;
+    while i >= 3 {
+        high = high.mul_add(square, V::of(c[i - 2]));
+        low = low.mul_add(square, V::of(c[i - 3]));
+        i -= 2;
+    }
+    if i == 2 {
+        // `high` is the even chain and ends with c[0]; `low` is the odd one.
+        low.mul_add(x, high.mul_add(square, V::of(c[0])))
+    } else {
+        high.mul_add(x, low)
+    }
+}
+
+/// `a + b` as the rounded sum and its exact error, where `|a| >= |b|` or `a` is 0.
+#[inline(always)]
+pub(super) fn fast_two_sum<V: Real>(a: V, b: V) -> (V, V) {
+    let sum = a + b;
+    (sum, b - (sum - a))
+}

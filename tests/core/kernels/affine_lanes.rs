@@ -1,0 +1,162 @@
+//! A dense layer on groups of lanes: against plain loops, and against other ways of grouping the same samples.
+
+use crate::support::{Float, Numbers, Sum, on_every_level};
+use burtorch_core::kernels::{
+    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
+    affine_weight_grad, affine_weight_grad_lanes, weight_grad_scratch_len,
+};
+
+const SHAPES: [(usize, usize); 12] = [
+    (0, 3),
+    (3, 0),
+    (1, 1),
+    (2, 5),
+    (7, 4),
+    (5, 17),
+    (27, 16),
+    (6, 24),
+    (11, 33),
+    (9, 64),
+    (13, 71),
+    (19, 148),
+];
+
+/// `n` elements in every lane of every group.
+fn groups<E: Float, const L: usize>(numbers: &mut Numbers, n: usize, groups: usize) -> Vec<Vec<E>> {
+    (0..groups).map(|_| numbers.take(n * L)).collect()
+}
+
+fn slices<E>(groups: &[Vec<E>]) -> Vec<&[E]> {
+    groups.iter().map(Vec::as_slice).collect()
+}
+
+fn forward_and_input_grad<E: Float, const L: usize>() {
+    for (n_out, n_in) in SHAPES {
+        let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
+        let (w, bias) = (numbers.take::<E>(n_out * n_in), numbers.take::<E>(n_out));
+        let (x, dy) = (numbers.take::<E>(n_in * L), numbers.take::<E>(n_out * L));
+        let y_exact = |o: usize, l: usize| {
+            Sum::of((0..n_in).map(|i| w[o * n_in + i].into() * x[i * L + l].into()))
+        };
+        let dx_exact = |i: usize, l: usize| {
+            Sum::of((0..n_out).map(|o| w[o * n_in + i].into() * dy[o * L + l].into()))
+        };
+        for bias in [None, Some(&bias[..])] {
+            on_every_level(
+                || {
+                    let mut y = vec![E::of(9.0); n_out * L];
+                    affine_forward_lanes::<E, L>(&w, bias, &x, &mut y);
+                    y
+                },
+                |y| {
+                    for k in 0..n_out * L {
+                        let exact = y_exact(k / L, k % L);
+                        let bias = bias.map_or(0.0, |b| b[k / L].into());
+                        exact.plus(bias).check(y[k], "forward");
+                    }
+                },
+            );
+        }
+        on_every_level(
+            || {
+                let (mut set, mut add) = (vec![E::of(9.0); n_in * L], x.clone());
+                affine_input_grad_lanes::<E, L>(&w, &dy, &mut set);
+                affine_input_grad_add_lanes::<E, L>(&w, &dy, &mut add);
+                set.extend(add);
+                set
+            },
+            |dx| {
+                let (set, add) = dx.split_at(n_in * L);
+                for k in 0..n_in * L {
+                    let exact = dx_exact(k / L, k % L);
+                    exact.check(set[k], "dx =");
+                    exact.plus(x[k].into()).check(add[k], "dx +=");
+                    assert_ne!(set[k].bits(), (-E::default()).bits());
+                }
+            },
+        );
+    }
+}
+
+fn weight_grad<E: Float, const L: usize>() {
+    for (n_out, n_in) in SHAPES {
+        for n_groups in [1, 3] {
+            let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
+            let dy = groups::<E, L>(&mut numbers, n_out, n_groups);
+            let x = groups::<E, L>(&mut numbers, n_in, n_groups);
+            let before = numbers.take::<E>(n_out * n_in + n_out);
+            let compute = |mode: Mode| {
+                let mut dw = before.clone();
+                let (w, b) = dw.split_at_mut(n_out * n_in);
+                let scratch_len = weight_grad_scratch_len(n_in, n_groups * L);
+                let mut scratch = vec![E::of(7.0); scratch_len];
+                let (dy, x) = (slices(&dy), slices(&x));
+                affine_weight_grad_lanes::<E, L>(&dy, &x, w, Some(b), mode, &mut scratch);
+                dw
+            };
+            // The same samples one at a time, in order.
+            let one_by_one = |mode: Mode| {
+                let mut dw = before.clone();
+                if mode == Mode::Set {
+                    dw.fill(E::default());
+                }
+                let (w, b) = dw.split_at_mut(n_out * n_in);
+                for (dy, x) in dy.iter().zip(&x) {
+                    for l in 0..L {
+                        let dy: Vec<E> = dy.iter().skip(l).step_by(L).copied().collect();
+                        let x: Vec<E> = x.iter().skip(l).step_by(L).copied().collect();
+                        affine_weight_grad(&dy, &x, w, Some(b), Mode::Add);
+                    }
+                }
+                dw
+            };
+            let exact = |k: usize, keep: f64| {
+                let (o, i) = (k / n_in.max(1), k % n_in.max(1));
+                let sum = Sum::of([keep * before[k].into()]);
+                (0..n_groups * L).fold(sum, |sum, s| {
+                    let (g, l) = (s / L, s % L);
+                    sum.plus(dy[g][o * L + l].into() * x[g][i * L + l].into())
+                })
+            };
+            for (mode, keep) in [(Mode::Set, 0.0), (Mode::Add, 1.0)] {
+                on_every_level(
+                    || compute(mode),
+                    |dw| {
+                        for k in 0..n_out * n_in {
+                            exact(k, keep).check(dw[k], "weight gradient");
+                        }
+                        for (dw, single) in dw.iter().zip(one_by_one(mode)) {
+                            assert_eq!(dw.bits(), single.bits(), "grouping changes bits");
+                        }
+                    },
+                );
+            }
+        }
+    }
+}
+
+fn every_width<E: Float>() {
+    forward_and_input_grad::<E, 4>();
+    forward_and_input_grad::<E, 8>();
+    forward_and_input_grad::<E, 16>();
+    weight_grad::<E, 4>();
+    weight_grad::<E, 8>();
+    weight_grad::<E, 16>();
+}
+
+#[test]
+fn lanes_f32() {
+    every_width::<f32>();
+}
+
+#[test]
+fn lanes_f64() {
+    every_width::<f64>();
+}
+
+#[test]
+#[should_panic = "equally many lane groups"]
+fn unequal_groups_are_refused() {
+    let x = [0.0_f32; 4];
+    affine_weight_grad_lanes::<f32, 4>(&[&x], &[&x, &x], &mut [0.0], None, Mode::Set, &mut []);
+}
