@@ -1,0 +1,121 @@
+//! The exception table: one Python class per kind of misuse, and which core error becomes which.
+//!
+//! Promises: every core error arrives as exactly one exception, with the core's message. Knows no values or graphs.
+
+use burtorch_core::Error;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+create_exception!(burtorch, BurtorchError, PyException, "The base class of all errors that burtorch defines.");
+
+/// Classes that derive from a built-in exception as well as from `BurtorchError`, made when the module is loaded.
+const DERIVED: &[(&str, Builtin, &str)] = &[
+    ("StaleValueError", Builtin::Runtime, "The node of a Value, Vector or mark was removed by a rewind or a clear."),
+    ("GraphMismatchError", Builtin::Value, "Values, marks or tensors of different graphs or Parameters were mixed."),
+    ("GraphFullError", Builtin::Memory, "A fixed graph has no room left, or node ids are exhausted."),
+    ("BusyError", Builtin::Runtime, "The graph or the parameters are in use by another call."),
+    ("FormatError", Builtin::Value, "A file is not what it should be; nothing was loaded."),
+    ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
+];
+
+#[derive(Clone, Copy)]
+enum Builtin {
+    Runtime,
+    Value,
+    Memory,
+    Type,
+}
+
+impl Builtin {
+    fn class<'py>(self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self {
+            Builtin::Runtime => py.get_type::<pyo3::exceptions::PyRuntimeError>(),
+            Builtin::Value => py.get_type::<PyValueError>(),
+            Builtin::Memory => py.get_type::<PyMemoryError>(),
+            Builtin::Type => py.get_type::<PyTypeError>(),
+        }
+        .into_any()
+    }
+}
+
+/// The derived classes, in the order of `DERIVED`.
+static CLASSES: pyo3::sync::PyOnceLock<Vec<Py<PyAny>>> = pyo3::sync::PyOnceLock::new();
+
+fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyAny>>> {
+    CLASSES.get_or_try_init(py, || {
+        let type_ = py.get_type::<pyo3::types::PyType>();
+        DERIVED
+            .iter()
+            .map(|&(name, builtin, doc)| {
+                let bases = PyTuple::new(py, [py.get_type::<BurtorchError>().into_any(), builtin.class(py)])?;
+                let namespace = pyo3::types::PyDict::new(py);
+                namespace.set_item("__module__", "burtorch")?;
+                namespace.set_item("__doc__", doc)?;
+                Ok(type_.call1((name, bases, namespace))?.unbind())
+            })
+            .collect()
+    })
+}
+
+/// Adds the exception classes to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("BurtorchError", m.py().get_type::<BurtorchError>())?;
+    for (&(name, ..), class) in DERIVED.iter().zip(classes(m.py())?) {
+        m.add(name, class.bind(m.py()))?;
+    }
+    Ok(())
+}
+
+/// An exception of the derived class called `name`.
+pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
+    let class = classes(py).ok().and_then(|classes| {
+        DERIVED.iter().position(|d| d.0 == name).map(|k| classes[k].bind(py).clone())
+    });
+    match class.map(|class| class.call1((message.clone(),))) {
+        Some(Ok(exception)) => PyErr::from_value(exception),
+        _ => BurtorchError::new_err(message),
+    }
+}
+
+/// The graph or parameters are in use.
+pub fn busy(py: Python<'_>, what: &str) -> PyErr {
+    derived(py, "BusyError", format!("{what} are in use by another call; wait until it has returned"))
+}
+
+/// The Python exception for a core error.
+pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
+    let message = error.to_string();
+    match error {
+        Error::Stale { .. } | Error::StaleMark { .. } => derived(py, "StaleValueError", message),
+        Error::GraphMismatch { .. } => derived(py, "GraphMismatchError", message),
+        Error::GraphFull { .. } | Error::IndexExhausted { .. } => derived(py, "GraphFullError", message),
+        Error::OutOfMemory { .. } | Error::ParametersFull { .. } => PyMemoryError::new_err(message),
+        Error::NoSuchNode { .. } => PyIndexError::new_err(message),
+        Error::OutOfRange { .. } => PyIndexError::new_err(message),
+        Error::NoSuchName { .. } => PyKeyError::new_err(message),
+        Error::Interrupted => PyKeyboardInterrupt::new_err(message),
+        Error::EmptyReduction { .. }
+        | Error::LengthMismatch { .. }
+        | Error::BufferTooSmall { .. }
+        | Error::BadArgument { .. }
+        | Error::MissingParameters
+        | Error::TooManyParameters { .. }
+        | Error::DuplicateName { .. } => PyValueError::new_err(message),
+        _ => BurtorchError::new_err(message),
+    }
+}
+
+/// `?` on core results inside functions that return `PyResult`.
+pub trait IntoPython<T> {
+    /// The core's error as its Python exception.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> IntoPython<T> for burtorch_core::Result<T> {
+    #[inline(always)]
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| to_python(py, error))
+    }
+}
