@@ -108,6 +108,12 @@ pub enum Error {
         /// The largest allowed.
         max: u64,
     },
+    /// A symbol that the vocabulary lacks.
+    #[error("the vocabulary has no symbol {symbol:?}; use symbols of the words it was made from")]
+    NoSuchSymbol {
+        /// The symbol.
+        symbol: char,
+    },
     /// The sweep needs Parameters that were not given.
     #[error("the graph reads parameters that were not given to this call; pass the Parameters its tensors came from")]
     MissingParameters,

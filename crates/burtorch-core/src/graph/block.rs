@@ -143,11 +143,22 @@ impl<S: Scalar> Graph<'_, S> {
         w: Slice,
         bias: Option<Slice>,
     ) -> Result<Range> {
-        let n_in: usize = x.iter().map(View::len).sum();
+        self.affine_of(params, x.iter().copied(), w, bias)
+    }
+
+    /// As [`Graph::affine`], for views that need not be in one place.
+    pub fn affine_of(
+        &mut self,
+        params: &[&Parameters<'_, S::Elem>],
+        x: impl Iterator<Item = View> + Clone,
+        w: Slice,
+        bias: Option<Slice>,
+    ) -> Result<Range> {
+        let n_in: usize = x.clone().map(|view| view.len()).sum();
         if n_in == 0 || w.is_empty() {
             return Err(Error::EmptyReduction { op: Op::Affine.name() });
         }
-        if w.len() % n_in != 0 {
+        if !w.len().is_multiple_of(n_in) {
             return Err(Error::LengthMismatch { op: "affine (inputs and columns of the weights)", left: n_in, right: w.len() });
         }
         let n_out = w.len() / n_in;
@@ -166,7 +177,7 @@ impl<S: Scalar> Graph<'_, S> {
     fn push_affine(
         &mut self,
         params: &[&Parameters<'_, S::Elem>],
-        x: &[View],
+        x: impl Iterator<Item = View> + Clone,
         w: Slice,
         bias: Option<Slice>,
         n_in: usize,
@@ -174,7 +185,7 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> Result<Range> {
         let n_out32 = self.room_for(n_out)?;
         self.reserve_scratch(2 * n_in + n_out)?;
-        let encoded = self.encode_views(x, params)?;
+        let encoded = self.encode_views(x.clone(), params)?;
         let (bias_source, bias_start) = match bias {
             Some(b) => (self.slot_of(b.store)? + 1, b.start),
             None => (0, 0),
@@ -196,8 +207,8 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Whether some scalar of the views can receive a gradient.
-    fn any_differentiable(&self, views: &[View], params: &[&Parameters<'_, S::Elem>]) -> bool {
-        views.iter().any(|view| match *view {
+    fn any_differentiable(&self, mut views: impl Iterator<Item = View>, params: &[&Parameters<'_, S::Elem>]) -> bool {
+        views.any(|view| match view {
             View::Nodes(range) => {
                 self.columns.ops()[range.indices()].iter().any(|op| !matches!(op, Op::Constant | Op::FrozenParam))
             }

@@ -298,8 +298,8 @@ impl<S: Scalar> Graph<'_, S> {
 
     fn encode(&mut self, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
         match operands {
-            Operands::Run(range) => self.encode_views(&[View::Nodes(range)], params),
-            Operands::Views(views) => self.encode_views(views, params),
+            Operands::Run(range) => self.encode_views(std::iter::once(View::Nodes(range)), params),
+            Operands::Views(views) => self.encode_views(views.iter().copied(), params),
             Operands::List(nodes) => self.encode_list(nodes),
         }
     }

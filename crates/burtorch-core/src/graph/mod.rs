@@ -95,6 +95,11 @@ impl Range {
         (from <= to && to <= self.len as usize).then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
     }
 
+    /// The nodes, in order.
+    pub fn nodes(self) -> impl Iterator<Item = NodeId> {
+        (self.start..self.start + self.len).map(NodeId)
+    }
+
     pub(crate) fn indices(self) -> std::ops::Range<usize> {
         self.start as usize..self.start as usize + self.len as usize
     }

@@ -34,7 +34,7 @@ pub use affine_lanes::{
     affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
 };
 pub use float::KernelFloat;
-pub use optim::sgd_update;
+pub use optim::{Momentum, momentum_update, sgd_update};
 pub use reduce::{axpy, dot, sum, sum_squares};
 pub use weight_grad_lanes::{affine_weight_grad_lanes, weight_grad_scratch_len};
 
