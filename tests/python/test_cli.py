@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import time
 import pytest
 
 import burtorch
+from burtorch.cli import main
 
 COMMANDS = ["train", "generate", "bench", "info"]
 
@@ -192,22 +194,32 @@ def test_without_matplotlib_one_line_says_so(command, small, tmp_path):
 
 def test_words_may_hold_any_symbol(command, small, tmp_path):
     text = "\ufeffžluťoučký\r\n\r\n日本\r\nnew york\u200d\r\n" * 9
-    (tmp_path / "words.txt").write_text(text, encoding="utf-8", newline="")
+    (tmp_path / "words.txt").write_bytes(text.encode())
     done = command("train", "--data", "words.txt", "--out", "out", *small)
     assert done.returncode == 0, done.stderr
     assert command("generate", "out", "--prompt", "日").stdout.startswith("日")
 
 
-def test_a_training_that_diverges_says_so(command, small, tmp_path):
-    done = command("train", "--lr", "1e38", "--out", "out", *small)
-    assert done.returncode == 1
-    assert "diverged" in done.stderr
-    assert "--lr" in done.stderr
-    assert "Traceback" not in done.stderr
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    assert summary["diverged"]
-    assert summary["heldout_loss"] is None
-    assert not (tmp_path / "out" / "model.burtorch").exists()
+def test_a_training_that_diverges_says_so(monkeypatch, capsys, small, tmp_path):
+    class Exploding:
+        def __init__(self, model):
+            self.oracle = real_oracle(model)
+            self.n_calls = 0
+
+        def __call__(self, contexts, targets):
+            loss, grad = self.oracle(contexts, targets)
+            self.n_calls += 1
+            return (loss if self.n_calls <= 5 else math.nan), grad
+
+    real_oracle = burtorch.Oracle
+    monkeypatch.setattr(burtorch, "Oracle", Exploding)
+    assert main(["train", "--out", str(tmp_path), *map(str, small)]) == 1
+    err = capsys.readouterr().err
+    assert "diverged" in err
+    assert "--lr" in err
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert (summary["diverged"], summary["steps_taken"], summary["heldout_loss"]) == (True, 5, None)
+    assert not (tmp_path / "model.burtorch").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way on Windows")
