@@ -18,7 +18,7 @@ case $version:$minor in
 1.*:*[!0-9]* | 1.*: | [!1]*) minor=0 ;;
 esac
 [ "$minor" -ge 95 ] || need "rustc 1.95 or newer, and finds ${version:-none that runs}: run 'rustup update stable'"
-command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 ||
+command -v cc >/dev/null 2>&1 ||
     need "a linker, and finds no cc: install gcc or clang (Debian: apt install gcc libc6-dev; macOS: xcode-select --install)"
 
 command -v "$python" >/dev/null 2>&1 ||
