@@ -23,7 +23,7 @@ setup: $(VENV)/.tools ## Make .venv with the tools of requirements-dev.txt
 build: $(VENV)/.wheel ## Build the release wheel and install it into .venv
 
 demo: $(VENV)/.wheel ## Train a character model on names, print the summary, keep it in runs/demo
-	$(BIN)/burtorch train --model char-mlp --out runs/demo
+	$(BIN)/burtorch train --model char-mlp --steps 3000 --out runs/demo
 
 test: lint $(VENV)/.wheel ## Run every test: lint, the core, the stubs, the installed wheel, the README
 	cargo test --locked -p burtorch-core
