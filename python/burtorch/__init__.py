@@ -13,9 +13,15 @@ Numbers are computed in Rust (``burtorch._core``); this package arranges the cal
 
 from burtorch._core import (
     BurtorchError,
+    BusyError,
+    FormatError,
     Graph,
+    GraphFullError,
+    GraphMismatchError,
     Oracle,
     Parameters,
+    StaleValueError,
+    TraceError,
     Value,
     __version__,
     current_graph,
@@ -29,9 +35,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BurtorchError",
+    "BusyError",
+    "FormatError",
     "Graph",
+    "GraphFullError",
+    "GraphMismatchError",
     "Oracle",
     "Parameters",
+    "StaleValueError",
+    "TraceError",
     "Value",
     "__version__",
     "current_graph",

@@ -105,16 +105,14 @@ class Training:
             raise InputError(f"{self.source}: {reason(error)}") from None
         except ValueError as error:
             raise InputError(f"{self.source}: {error}") from None
-        self.parameters = burtorch.Parameters(dtype="float32", seed=args.seed)
-        self.model = burtorch.nn.CharMLP(
-            self.parameters,
-            vocab=len(self.data.vocabulary),
-            context=args.context,
-            embedding=args.embedding,
-            hidden=args.hidden,
-        )
-        self.oracle = burtorch.Oracle(self.model)
-        self.sgd = burtorch.optim.SGD(self.parameters, lr=args.lr)
+        try:
+            self.parameters = burtorch.Parameters(dtype="float32", seed=args.seed)
+            sizes = {name: getattr(args, name) for name in SIZES}
+            self.model = burtorch.nn.CharMLP(self.parameters, vocab=len(self.data.vocabulary), **sizes)
+            self.oracle = burtorch.Oracle(self.model)
+            self.sgd = burtorch.optim.SGD(self.parameters, lr=args.lr)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
     def headline(self) -> str:
         data = self.data
