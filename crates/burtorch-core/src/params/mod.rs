@@ -345,6 +345,18 @@ impl<'m, E: Float> Parameters<'m, E> {
         Ok(&self.grads()[slice.range()])
     }
 
+    /// The numbers of a range as a slice, if there are so many.
+    pub fn slice(&self, range: Range<usize>) -> Result<Slice> {
+        if range.start <= range.end && range.end <= self.n {
+            return Ok(Slice { store: self.id, start: range.start as u32, len: (range.end - range.start) as u32 });
+        }
+        Err(Error::BadArgument {
+            what: "a range of parameters",
+            expected: format!("start <= stop <= {}", self.n),
+            found: format!("{}..{}", range.start, range.end),
+        })
+    }
+
     /// Whether the slice belongs here.
     pub fn check_slice(&self, slice: Slice) -> Result<()> {
         if slice.store == self.id && slice.range().end <= self.n {
