@@ -14,7 +14,7 @@ use pyo3::buffer::{ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMemoryView, PySlice, PyString, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyList, PyMemoryView, PySlice, PyString, PyTuple};
 
 use crate::params::PyParameters;
 
@@ -440,49 +440,62 @@ pub fn read_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str) -
         out.extend_from_slice(&array.get().symbols);
         return Ok(array.get().dims());
     }
-    read_into(object, out, what)
+    read_into(object, out, what, 0)
 }
 
 /// Reads real numbers of one or two dimensions into `out`, replacing what it held.
 pub fn read_numbers(object: &Bound<'_, PyAny>, out: &mut Vec<f64>, what: &str) -> PyResult<Dims> {
     out.clear();
-    read_into(object, out, what)
+    read_into(object, out, what, 0)
 }
 
 /// Whether an array or a (nested) sequence holds integers, judged by its first number.
 pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if is_buffer(object) {
-        let kind = ElementType::from_format(PyUntypedBuffer::get(object)?.format());
-        return Ok(matches!(kind, ElementType::SignedInteger { .. } | ElementType::UnsignedInteger { .. }));
+    let mut object = object.clone();
+    for _ in 0..=MAX_DIMS {
+        if is_buffer(&object) && !is_number(&object) {
+            let kind = ElementType::from_format(PyUntypedBuffer::get(&object)?.format());
+            return Ok(matches!(kind, ElementType::SignedInteger { .. } | ElementType::UnsignedInteger { .. }));
+        }
+        if is_number(&object) {
+            break;
+        }
+        match object.try_iter()?.next() {
+            Some(first) => object = first?,
+            None => return Ok(true),
+        }
     }
-    match object.try_iter() {
-        Ok(mut entries) => match entries.next() {
-            Some(first) => holds_integers(&first?),
-            None => Ok(true),
-        },
-        Err(_) => Ok(object.is_instance_of::<PyInt>() || object.hasattr("__index__")?),
-    }
+    Ok(object.is_instance_of::<PyInt>() || object.hasattr("__index__")?)
 }
 
-fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str) -> PyResult<Dims> {
+/// Dimensions of a batch.
+const MAX_DIMS: usize = 2;
+
+/// Whether something that is not a buffer has entries; a string has none here.
+fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+    !object.is_instance_of::<PyString>() && object.try_iter().is_ok()
+}
+
+fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, depth: usize) -> PyResult<Dims> {
     if is_buffer(object) {
         return read_buffer(object, out, what);
     }
-    let Ok(entries) = object.try_iter() else {
+    if depth == MAX_DIMS {
+        return Err(PyValueError::new_err(format!("{what} have more than two dimensions")));
+    }
+    if !is_sequence(object) {
         return Err(PyTypeError::new_err(format!("{what} must be an array or a sequence, found {}", type_name(object))));
-    };
+    }
     let mut width = None;
     let mut n = 0;
-    for entry in entries {
+    for entry in object.try_iter()? {
         let entry = entry?;
-        let is_row = !entry.is_instance_of::<PyBool>()
-            && (entry.is_instance_of::<PyList>() || (is_buffer(&entry) && !is_number(&entry)) || entry.try_iter().is_ok());
-        let found = if is_row && !entry.is_instance_of::<PyString>() {
-            let row = read_into(&entry, out, what)?;
-            Some(row.row().ok_or_else(|| PyValueError::new_err(format!("{what} have more than two dimensions")))?)
-        } else {
+        let found = if is_number(&entry) || entry.is_instance_of::<PyString>() {
             out.push(T::from_object(&entry, what)?);
             None
+        } else {
+            let row = read_into(&entry, out, what, depth + 1)?;
+            Some(row.row().ok_or_else(|| PyValueError::new_err(format!("{what} have more than two dimensions")))?)
         };
         if n > 0 && width != found {
             return Err(PyValueError::new_err(format!("{what} have rows of unequal length")));
@@ -493,9 +506,15 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str) -
     Ok(width.map_or(Dims::one(n), |width| Dims { n: 2, dims: [n, width] }))
 }
 
-/// NumPy's scalars are buffers without dimensions.
+/// Whether an entry is a number. NumPy's scalars are buffers without dimensions.
 fn is_number(object: &Bound<'_, PyAny>) -> bool {
-    PyUntypedBuffer::get(object).is_ok_and(|buffer| buffer.dimensions() == 0) || object.extract::<f64>().is_ok()
+    if object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() {
+        return true;
+    }
+    if is_buffer(object) {
+        return PyUntypedBuffer::get(object).map_or(true, |buffer| buffer.dimensions() == 0);
+    }
+    !is_sequence(object)
 }
 
 fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str) -> PyResult<Dims> {
