@@ -13,25 +13,33 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The node was removed by a rewind or a clear.
-    #[error("node {index} was removed from its graph by a rewind or a clear; build it again after the rewind")]
+    #[error(
+        "node {index} was removed from its graph by a rewind or a clear; build it again after the rewind"
+    )]
     Stale {
         /// Index the handle had.
         index: u32,
     },
     /// The mark lies beyond a rewind that came after it.
-    #[error("this mark at {len} nodes was undone by an earlier rewind to fewer nodes; take a new mark after the rewind")]
+    #[error(
+        "this mark at {len} nodes was undone by an earlier rewind to fewer nodes; take a new mark after the rewind"
+    )]
     StaleMark {
         /// Length of the graph when the mark was taken.
         len: u32,
     },
     /// The handle, mark or tensor belongs to something else.
-    #[error("{what} belongs to another graph; use values of one graph in one expression, or copy it with `graph.leaf(other.data())`")]
+    #[error(
+        "{what} belongs to another graph; use values of one graph in one expression, or copy it with `graph.leaf(other.data())`"
+    )]
     GraphMismatch {
         /// What was given: "a value", "a mark" ...
         what: &'static str,
     },
     /// An id that the graph never had.
-    #[error("node {index} does not exist in a graph of {len} nodes; use the ids that building returned")]
+    #[error(
+        "node {index} does not exist in a graph of {len} nodes; use the ids that building returned"
+    )]
     NoSuchNode {
         /// The id given.
         index: u32,
@@ -39,7 +47,9 @@ pub enum Error {
         len: u32,
     },
     /// A fixed graph has no room left.
-    #[error("a fixed graph is full: {column} needs {need}, has {have}; give it a larger capacity, rewind, or use a growing graph")]
+    #[error(
+        "a fixed graph is full: {column} needs {need}, has {have}; give it a larger capacity, rewind, or use a growing graph"
+    )]
     GraphFull {
         /// The column that is full.
         column: &'static str,
@@ -49,13 +59,17 @@ pub enum Error {
         have: usize,
     },
     /// Node ids are exhausted.
-    #[error("a graph holds at most {limit} nodes and this one is full; rewind or clear it, or use several graphs")]
+    #[error(
+        "a graph holds at most {limit} nodes and this one is full; rewind or clear it, or use several graphs"
+    )]
     IndexExhausted {
         /// The largest number of nodes.
         limit: u32,
     },
     /// The allocator refused.
-    #[error("out of memory: {bytes} bytes for {what} were refused; free memory or use a smaller graph")]
+    #[error(
+        "out of memory: {bytes} bytes for {what} were refused; free memory or use a smaller graph"
+    )]
     OutOfMemory {
         /// Bytes asked for.
         bytes: usize,
@@ -109,16 +123,22 @@ pub enum Error {
         max: u64,
     },
     /// The sweep needs Parameters that were not given.
-    #[error("the graph reads parameters that were not given to this call; pass the Parameters its tensors came from")]
+    #[error(
+        "the graph reads parameters that were not given to this call; pass the Parameters its tensors came from"
+    )]
     MissingParameters,
     /// More sets of parameters in one graph than it keeps track of.
-    #[error("a graph reads from at most {max} Parameters at once; put the tensors into fewer Parameters")]
+    #[error(
+        "a graph reads from at most {max} Parameters at once; put the tensors into fewer Parameters"
+    )]
     TooManyParameters {
         /// The largest number.
         max: usize,
     },
     /// A name that is already taken.
-    #[error("the name {name:?} is already taken by another tensor of these Parameters; choose another")]
+    #[error(
+        "the name {name:?} is already taken by another tensor of these Parameters; choose another"
+    )]
     DuplicateName {
         /// The name.
         name: String,
@@ -130,7 +150,9 @@ pub enum Error {
         name: String,
     },
     /// Memory that is exported cannot move.
-    #[error("Parameters of capacity {capacity} are full and their memory is in use by an array, so it cannot move; give a larger `capacity` when creating them")]
+    #[error(
+        "Parameters of capacity {capacity} are full and their memory is in use by an array, so it cannot move; give a larger `capacity` when creating them"
+    )]
     ParametersFull {
         /// Scalars there is room for.
         capacity: usize,

@@ -23,7 +23,9 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         match self.recorded.ops[tail] {
             Op::Affine => self.affine(AffineRecord::read(self.extra, record), node),
             Op::Map => self.map(MapRecord::read(self.extra, record), node),
-            Op::CrossEntropy => self.cross_entropy(CrossEntropyRecord::read(self.extra, record), node),
+            Op::CrossEntropy => {
+                self.cross_entropy(CrossEntropyRecord::read(self.extra, record), node)
+            }
             _ => self.mean_and_mean_squares(record, node),
         }
         header.first
@@ -53,7 +55,11 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             let weights = &store.values[record.weights()];
             if dy.iter().any(S::is_unreached) {
                 dx.fill(S::lit(0.0));
-                for (&dy, row) in dy.iter().zip(weights.chunks_exact(n_in)).filter(|(dy, _)| !dy.is_unreached()) {
+                for (&dy, row) in dy
+                    .iter()
+                    .zip(weights.chunks_exact(n_in))
+                    .filter(|(dy, _)| !dy.is_unreached())
+                {
                     for (dx, &w) in dx.iter_mut().zip(row) {
                         *dx = *dx + S::splat(w) * dy;
                     }
@@ -112,7 +118,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         if loss_met {
             let g = self.adjoints[(top - self.base) as usize];
             if record.by_probabilities {
-                let targets = &self.recorded.values[record.target as usize..record.target as usize + n];
+                let targets =
+                    &self.recorded.values[record.target as usize..record.target as usize + n];
                 let total = targets[1..].iter().fold(targets[0], |sum, &t| sum + t);
                 for ((c, &p), &t) in contributions.iter_mut().zip(probabilities).zip(targets) {
                     *c = g * (p * total - t);
@@ -126,21 +133,35 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                     let p = probabilities[class as usize].lane(lane);
                     let one = S::splat(p) - S::lit(1.0);
                     let c = (g * one).lane(lane);
-                    contributions[class as usize] = contributions[class as usize].with_lane(lane, c);
+                    contributions[class as usize] =
+                        contributions[class as usize].with_lane(lane, c);
                 }
             }
         }
         let last = first + n as u32 - 1;
         let on_probabilities = &self.adjoints[self.place(first, last.min(top))];
         if on_probabilities.iter().any(|a| !a.is_unreached()) {
-            let reached = || on_probabilities.iter().zip(probabilities).filter(|(a, _)| !a.is_unreached());
+            let reached = || {
+                on_probabilities
+                    .iter()
+                    .zip(probabilities)
+                    .filter(|(a, _)| !a.is_unreached())
+            };
             let weighted = reached().fold(S::lit(0.0), |sum, (&a, &p)| sum + a * p);
             for (k, (c, &p)) in contributions.iter_mut().zip(probabilities).enumerate() {
-                let own = on_probabilities.get(k).filter(|a| !a.is_unreached()).copied().unwrap_or(S::lit(0.0));
+                let own = on_probabilities
+                    .get(k)
+                    .filter(|a| !a.is_unreached())
+                    .copied()
+                    .unwrap_or(S::lit(0.0));
                 *c = *c + p * (own - weighted);
             }
         }
-        let run = OperandRun { source: 0, start: record.logits.start, len: record.logits.len };
+        let run = OperandRun {
+            source: 0,
+            start: record.logits.start,
+            len: record.logits.len,
+        };
         self.add_run(run, contributions);
         self.scratch = scratch;
     }
@@ -149,7 +170,11 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let [first, _, start, len] = [0, 1, 2, 3].map(|k| self.extra[record as usize + k]);
         let n = S::lit(f64::from(len));
         let on_mean = self.adjoints[(first - self.base) as usize];
-        let on_squares = if top > first { self.adjoints[(top - self.base) as usize] } else { S::UNREACHED };
+        let on_squares = if top > first {
+            self.adjoints[(top - self.base) as usize]
+        } else {
+            S::UNREACHED
+        };
         for node in start..start + len {
             if !on_mean.is_unreached() {
                 self.add(node, on_mean / n);

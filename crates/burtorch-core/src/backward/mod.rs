@@ -27,7 +27,10 @@ pub struct Gradients<'a, E> {
 impl<E: Float> Gradients<'_, E> {
     /// Whether no number of the range is frozen.
     pub(crate) fn all_trainable(&self, range: Range<usize>) -> bool {
-        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+        !self
+            .frozen
+            .iter()
+            .any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
     }
 
     pub(crate) fn is_trainable(&self, index: usize) -> bool {
@@ -41,15 +44,29 @@ impl<E: Float> Parameters<'_, E> {
     pub fn gradients(&mut self) -> Gradients<'_, E> {
         let store = self.id();
         let (values, grads, frozen) = self.split_for_sweep();
-        Gradients { store, values, grads, frozen }
+        Gradients {
+            store,
+            values,
+            grads,
+            frozen,
+        }
     }
 
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
     pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
         if grads.len() != self.len() {
-            return Err(Error::BufferTooSmall { what: "a gradient of all parameters", need: self.len(), have: grads.len() });
+            return Err(Error::BufferTooSmall {
+                what: "a gradient of all parameters",
+                need: self.len(),
+                have: grads.len(),
+            });
         }
-        Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen() })
+        Ok(Gradients {
+            store: self.id(),
+            values: self.values(),
+            grads,
+            frozen: self.frozen(),
+        })
     }
 }
 
@@ -70,8 +87,13 @@ pub struct Adjoints<'s, S> {
 impl<S: Scalar> Adjoints<'_, S> {
     /// The gradient of the root with respect to a node: 0 if no path joins them.
     pub fn get(&self, node: NodeId) -> S {
-        let at = node.0.checked_sub(self.base).and_then(|k| self.adjoints.get(k as usize));
-        at.filter(|a| !a.is_unreached()).copied().unwrap_or(S::lit(0.0))
+        let at = node
+            .0
+            .checked_sub(self.base)
+            .and_then(|k| self.adjoints.get(k as usize));
+        at.filter(|a| !a.is_unreached())
+            .copied()
+            .unwrap_or(S::lit(0.0))
     }
 }
 
@@ -85,7 +107,12 @@ impl<S: Scalar> Graph<'_, S> {
     /// Adds `seed` times the gradient of `root` to its leaves and to the parameters it reads, which must be among
     /// `params`. Intermediate nodes keep the adjoints of this sweep. On an error nothing has changed.
     #[inline]
-    pub fn backward_with(&mut self, root: NodeId, seed: S, params: &mut [Gradients<'_, S::Elem>]) -> Result<()> {
+    pub fn backward_with(
+        &mut self,
+        root: NodeId,
+        seed: S,
+        params: &mut [Gradients<'_, S::Elem>],
+    ) -> Result<()> {
         self.backward_polled(root, seed, params, SweepOptions::default(), None)
     }
 
@@ -150,7 +177,10 @@ impl<S: Scalar> Graph<'_, S> {
     fn place_stores(&self, params: &[Gradients<'_, S::Elem>]) -> Result<[u8; MAX_STORES]> {
         let mut places = [0; MAX_STORES];
         for (slot, &store) in self.stores().iter().enumerate() {
-            let place = params.iter().position(|p| p.store == store).ok_or(Error::MissingParameters)?;
+            let place = params
+                .iter()
+                .position(|p| p.store == store)
+                .ok_or(Error::MissingParameters)?;
             places[slot] = place as u8;
         }
         Ok(places)
@@ -201,7 +231,11 @@ impl<S: Scalar> Graph<'_, S> {
         let n_nodes = (root.0 + 1 - base) as usize;
         let need = n_nodes + self.scratch.len();
         if scratch.len() < need {
-            return Err(Error::BufferTooSmall { what: "scratch for this root", need, have: scratch.len() });
+            return Err(Error::BufferTooSmall {
+                what: "scratch for this root",
+                need,
+                have: scratch.len(),
+            });
         }
         let places = self.place_stores(params)?;
         let (adjoints, temporaries) = scratch[..need].split_at_mut(n_nodes);

@@ -62,7 +62,11 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                 return false;
             }
             let floor = node.saturating_sub(POLL_EVERY);
-            node = if skip { self.descend::<true>(node - 1, floor) } else { self.descend::<false>(node - 1, floor) };
+            node = if skip {
+                self.descend::<true>(node - 1, floor)
+            } else {
+                self.descend::<false>(node - 1, floor)
+            };
         }
         true
     }
@@ -147,7 +151,9 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     }
 
     fn reduction(&mut self, op: Op, g: S, operands: Encoded) {
-        let Some(reduction) = Reduction::new(op) else { return };
+        let Some(reduction) = Reduction::new(op) else {
+            return;
+        };
         let n = operands.count(self.extra);
         let scratch = std::mem::take(&mut self.scratch);
         let (gathered, contributions) = scratch[..2 * n].split_at_mut(n);

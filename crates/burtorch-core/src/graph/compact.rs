@@ -66,7 +66,10 @@ impl<S: Scalar> Graph<'_, S> {
         for mark in marks.iter_mut() {
             mark.epoch = self.epoch;
         }
-        rename(&Renumbering { kept: &kept, epoch: self.epoch });
+        rename(&Renumbering {
+            kept: &kept,
+            epoch: self.epoch,
+        });
         self.reached = kept;
         Ok(n_kept as usize)
     }
@@ -97,12 +100,32 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Gives marks with lengths up to `node` their new lengths; returns the next smallest length among the others.
-    fn place_marks(&self, marks: &mut [Mark], node: u32, to: u32, n_extra: u32, n_leaves: u32) -> Option<u32> {
-        for mark in marks.iter_mut().filter(|m| m.epoch != u64::MAX && m.len <= node) {
+    fn place_marks(
+        &self,
+        marks: &mut [Mark],
+        node: u32,
+        to: u32,
+        n_extra: u32,
+        n_leaves: u32,
+    ) -> Option<u32> {
+        for mark in marks
+            .iter_mut()
+            .filter(|m| m.epoch != u64::MAX && m.len <= node)
+        {
             // Placed marks are told apart by this epoch until the compaction is done.
-            *mark = Mark { len: to, extra: n_extra, leaves: n_leaves, epoch: u64::MAX, ..*mark };
+            *mark = Mark {
+                len: to,
+                extra: n_extra,
+                leaves: n_leaves,
+                epoch: u64::MAX,
+                ..*mark
+            };
         }
-        marks.iter().filter(|m| m.epoch != u64::MAX).map(|m| m.len).min()
+        marks
+            .iter()
+            .filter(|m| m.epoch != u64::MAX)
+            .map(|m| m.len)
+            .min()
     }
 
     /// The operands of a node in new numbers. Lists and records slide down in the operand lists, leaves in theirs.
@@ -122,7 +145,8 @@ impl<S: Scalar> Graph<'_, S> {
                     return [a, b];
                 }
                 let new = *n_leaves;
-                self.leaf_grads.as_mut_slice()[new as usize] = self.leaf_grads.as_slice()[a as usize];
+                self.leaf_grads.as_mut_slice()[new as usize] =
+                    self.leaf_grads.as_slice()[a as usize];
                 self.leaf_nodes.as_mut_slice()[new as usize] = to;
                 *n_leaves += 1;
                 [new, 0]
@@ -138,7 +162,11 @@ impl<S: Scalar> Graph<'_, S> {
                 let moved = InnerOperands {
                     x: self.slide_encoded(kept, inner.x, n_extra),
                     w: self.slide_encoded(kept, inner.w, n_extra),
-                    bias: if op == Op::InnerProductWithBias { kept.rank(inner.bias) } else { 0 },
+                    bias: if op == Op::InnerProductWithBias {
+                        kept.rank(inner.bias)
+                    } else {
+                        0
+                    },
                 };
                 [self.put_record(&moved.write(), n_extra), 0]
             }

@@ -61,7 +61,12 @@ impl RewindLog {
 
     #[inline]
     fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
-        let kept = self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1);
+        let kept = self
+            .entries
+            .as_slice()
+            .iter()
+            .rposition(|e| e.len < len)
+            .map_or(0, |k| k + 1);
         if kept == self.entries.len() {
             self.entries.reserve(1)?;
         }
@@ -126,7 +131,14 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Removes every node. Memory is kept for what is built next.
     pub fn clear(&mut self) -> Result<()> {
-        let start = Mark { graph: self.id, epoch: self.epoch, len: 0, extra: 0, leaves: 0, stores: 0 };
+        let start = Mark {
+            graph: self.id,
+            epoch: self.epoch,
+            len: 0,
+            extra: 0,
+            leaves: 0,
+            stores: 0,
+        };
         self.rewind(start)
     }
 
@@ -134,12 +146,20 @@ impl<S: Scalar> Graph<'_, S> {
     /// next check is one comparison.
     #[inline(always)]
     pub fn check(&self, node: NodeId, epoch: u64) -> Result<u64> {
-        if epoch == self.epoch { Ok(epoch) } else { self.check_older(node, epoch) }
+        if epoch == self.epoch {
+            Ok(epoch)
+        } else {
+            self.check_older(node, epoch)
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn check_older(&self, node: NodeId, epoch: u64) -> Result<u64> {
-        if node.0 < self.rewinds.low_since(epoch) { Ok(self.epoch) } else { Err(Error::Stale { index: node.0 }) }
+        if node.0 < self.rewinds.low_since(epoch) {
+            Ok(self.epoch)
+        } else {
+            Err(Error::Stale { index: node.0 })
+        }
     }
 }

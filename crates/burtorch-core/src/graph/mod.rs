@@ -18,8 +18,8 @@ mod recompute;
 use std::marker::PhantomData;
 
 pub use block::{Target, has_kernels};
-pub use capacity::{Capacity, bytes_needed};
 pub use build::Operands;
+pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
 pub use mark::Mark;
 pub use operands::{OperandRun, View};
@@ -67,7 +67,10 @@ pub struct Range {
 impl Range {
     /// The nodes from `first`, `len` of them.
     pub const fn new(first: NodeId, len: u32) -> Self {
-        Range { start: first.0, len }
+        Range {
+            start: first.0,
+            len,
+        }
     }
 
     /// The first node.
@@ -92,7 +95,10 @@ impl Range {
 
     /// The nodes `from..to` of the range, if it has them.
     pub fn slice(self, from: usize, to: usize) -> Option<Range> {
-        (from <= to && to <= self.len as usize).then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
+        (from <= to && to <= self.len as usize).then(|| Range {
+            start: self.start + from as u32,
+            len: (to - from) as u32,
+        })
     }
 
     pub(crate) fn indices(self) -> std::ops::Range<usize> {
@@ -287,7 +293,11 @@ impl<'m, S: Scalar> Graph<'m, S> {
         } else {
             self.columns.adjoint(node.0)
         };
-        Ok(if adjoint.is_unreached() { S::lit(0.0) } else { adjoint })
+        Ok(if adjoint.is_unreached() {
+            S::lit(0.0)
+        } else {
+            adjoint
+        })
     }
 
     /// Overwrites the gradient of one node.
@@ -353,7 +363,8 @@ impl<'m, S: Scalar> Graph<'m, S> {
     pub fn find_nonfinite(&self) -> Option<NonFinite<S>> {
         let adjoints = self.columns.adjoints();
         let values = self.columns.values();
-        let found = (0..values.len()).find(|&k| !values[k].all_finite() || !adjoints[k].all_finite())?;
+        let found =
+            (0..values.len()).find(|&k| !values[k].all_finite() || !adjoints[k].all_finite())?;
         let node = NodeId(found as u32);
         let mut inputs = Vec::new();
         self.for_each_operand(node, |run| inputs.push(run));
@@ -373,7 +384,10 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if node.0 < self.columns.len() {
             Ok(())
         } else {
-            Err(Error::NoSuchNode { index: node.0, len: self.columns.len() })
+            Err(Error::NoSuchNode {
+                index: node.0,
+                len: self.columns.len(),
+            })
         }
     }
 
@@ -382,7 +396,10 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if end <= u64::from(self.columns.len()) {
             Ok(())
         } else {
-            Err(Error::NoSuchNode { index: (end - 1).min(u64::from(u32::MAX)) as u32, len: self.columns.len() })
+            Err(Error::NoSuchNode {
+                index: (end - 1).min(u64::from(u32::MAX)) as u32,
+                len: self.columns.len(),
+            })
         }
     }
 

@@ -135,7 +135,12 @@ pub mod naive {
     }
 
     /// See [`super::BlockMath::affine_forward`].
-    pub fn affine_forward<S: Scalar>(w: &[S::Elem], bias: Option<&[S::Elem]>, x: &[S], y: &mut [S]) {
+    pub fn affine_forward<S: Scalar>(
+        w: &[S::Elem],
+        bias: Option<&[S::Elem]>,
+        x: &[S],
+        y: &mut [S],
+    ) {
         for (o, (y, row)) in y.iter_mut().zip(w.chunks_exact(x.len())).enumerate() {
             let mut total = S::lit(0.0);
             for (&w, &x) in row.iter().zip(x) {
@@ -172,7 +177,11 @@ pub mod naive {
             top = S::select(top.less(z), z, S::select(z.nan_mask(), z, top));
         }
         // A maximum of +-inf would make inf - inf; without the shift the formula gives what the limit says.
-        let shift = S::select(top.abs().less(S::splat(S::Elem::from_f64(f64::INFINITY))), top, S::lit(0.0));
+        let shift = S::select(
+            top.abs().less(S::splat(S::Elem::from_f64(f64::INFINITY))),
+            top,
+            S::lit(0.0),
+        );
         let mut total = S::lit(0.0);
         for (p, &z) in p.iter_mut().zip(z) {
             *p = (z - shift).exp();

@@ -29,10 +29,10 @@ mod blocks;
 pub use affine::{
     affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad,
 };
-pub use blocks::{BlockMath, naive};
 pub use affine_lanes::{
     affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
 };
+pub use blocks::{BlockMath, naive};
 pub use float::KernelFloat;
 pub use optim::sgd_update;
 pub use reduce::{axpy, dot, sum, sum_squares};
