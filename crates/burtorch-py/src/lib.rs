@@ -3,6 +3,14 @@
 mod errors;
 mod guarded;
 
+mod cell;
+mod handle;
+
+mod graph;
+mod parameters;
+mod value;
+mod vector;
+
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -12,6 +20,9 @@ mod _core {
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        errors::register(m)
+        errors::register(m)?;
+        graph::register(m)?;
+        value::register(m)?;
+        vector::register(m)
     }
 }

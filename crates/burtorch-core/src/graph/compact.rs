@@ -24,6 +24,12 @@ impl Renumbering<'_> {
         self.kept.rank(old)
     }
 
+    /// The new index of a node, if it was kept.
+    #[inline]
+    pub fn kept(&self, old: u32) -> Option<u32> {
+        self.kept.contains(old).then(|| self.kept.rank(old))
+    }
+
     /// The epoch in which renamed handles are valid.
     #[inline]
     pub fn epoch(&self) -> u64 {

@@ -93,16 +93,23 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Removes every node appended after the mark. O(1); handles of removed nodes become stale. A mark can be used
-    /// again until a rewind goes below it.
+    /// Whether the graph can be rewound to the mark.
     #[inline]
-    pub fn rewind(&mut self, mark: Mark) -> Result<()> {
+    pub fn check_mark(&self, mark: Mark) -> Result<()> {
         if mark.graph != self.id {
             return Err(Error::GraphMismatch { what: "the mark" });
         }
         if mark.epoch != self.epoch && self.rewinds.low_since(mark.epoch) < mark.len {
             return Err(Error::StaleMark { len: mark.len });
         }
+        Ok(())
+    }
+
+    /// Removes every node appended after the mark. O(1); handles of removed nodes become stale. A mark can be used
+    /// again until a rewind goes below it.
+    #[inline]
+    pub fn rewind(&mut self, mark: Mark) -> Result<()> {
+        self.check_mark(mark)?;
         if mark.len == self.columns.len() {
             return Ok(());
         }

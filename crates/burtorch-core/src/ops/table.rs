@@ -7,6 +7,9 @@
 //! Kinks take the minimum-norm subgradient; masked partials select and never multiply, so that an infinite adjoint
 //! cannot turn into a NaN on the side that is switched off.
 
+/// Hands every row of the op table to the macro `$consume`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! for_each_op {
     ($consume:ident) => {
         $consume! {

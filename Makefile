@@ -1,0 +1,80 @@
+# Every target makes what it needs: `make demo` and `make test` each work alone on a fresh clone.
+# Needed: cargo (1.95 or newer), Python 3.9 or newer with venv, a C linker. Another Python: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PEERS := .venv-peers
+SOURCES := Cargo.toml Cargo.lock pyproject.toml README.md LICENSE-MIT LICENSE-APACHE .cargo/config.toml \
+	$(shell find crates python ! -name '*.pyc' ! -name __pycache__)
+
+# Cargo and maturin must agree on the interpreter; the package under test is the one in .venv.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+unexport PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test lint demo bench bench-peers docs fuzz safety clean .lint-tools
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.tools ## Make .venv with the tools of requirements-dev.txt
+
+build: $(VENV)/.wheel ## Build the release wheel and install it into .venv
+
+demo: $(VENV)/.wheel ## Train a character model on names, print the summary, keep it in runs/demo
+	$(BIN)/burtorch train --model char-mlp --steps 3000 --out runs/demo
+
+test: lint $(VENV)/.wheel ## Run every test: lint, the core, the stubs, the installed wheel, the README
+	cargo test --locked -p burtorch-core
+	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
+	$(BIN)/pytest
+
+lint: .lint-tools $(VENV)/.tools ## Check format, lints and types: rustfmt, clippy, ruff, mypy --strict
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+
+bench: $(VENV)/.wheel ## Time the core and the eager graphs from Python
+	cargo bench --locked -p burtorch-core
+	$(BIN)/burtorch bench eager
+
+bench-peers: $(VENV)/.wheel ## Time burtorch beside PyTorch, JAX and others, which go to .venv-peers
+	test -x $(PEERS)/bin/python || benches/python/make-peers-venv.sh $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --force-reinstall dist/burtorch-*.whl
+	set -e; for bench in benches/python/bench_*.py; do $(PEERS)/bin/python $$bench; done
+
+docs: ## Build the Rust documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p burtorch-core
+
+fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of make test
+	PROPTEST_CASES=25600 cargo test --locked --release -p burtorch-core
+	$(BIN)/pytest tests/python --hypothesis-profile=long
+
+safety: ## Run the tests of the unsafe modules under Miri (needs a nightly toolchain with miri)
+	@cargo +nightly miri --version >/dev/null 2>&1 || \
+		{ echo "safety needs Miri: run 'rustup toolchain install nightly --component miri rust-src'" >&2; exit 1; }
+	cargo +nightly miri test --locked -p burtorch-core --lib
+
+clean: ## Remove .venv and what was built; keep runs and .venv-peers
+	rm -rf $(VENV) dist target .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+.lint-tools: # before .venv is made
+	@scripts/check-tools.sh "$(PYTHON)" lint
+
+# The stamps are touched last: what was interrupted is made again from the start.
+$(VENV)/.tools: requirements-dev.txt
+	@scripts/check-tools.sh "$(PYTHON)"
+	rm -rf $(VENV)
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.tools $(SOURCES)
+	@scripts/check-tools.sh $(BIN)/python
+	rm -f dist/burtorch-*.whl
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/burtorch-*.whl
+	@touch $@

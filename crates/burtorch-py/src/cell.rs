@@ -1,0 +1,203 @@
+//! What a Python `Graph` holds: a core graph of some dtype, its live handles and marks, and when to reclaim.
+//!
+//! Promises: nodes that no handle can reach are removed now and then, at the entry of an operation, so a loop that never
+//! rewinds stays in constant memory; handles, marks and labels follow. Guarded by the interpreter lock; while a call
+//! has released the lock the cell is busy and refuses others.
+
+use std::collections::HashMap;
+
+use burtorch_core::{DType, Graph, Mark, NodeId, Range, Result, Scalar};
+
+use crate::handle::{Handle, LiveHandles};
+
+/// Below this many nodes a graph never reclaims.
+const RECLAIM_ABOVE: u32 = 512;
+
+/// A graph of one of the dtypes that Python can name.
+#[derive(Debug)]
+pub enum AnyGraph {
+    /// float64
+    F64(Graph<'static, f64>),
+    /// float32
+    F32(Graph<'static, f32>),
+}
+
+/// Runs an expression on the graph inside an [`AnyGraph`], whatever its dtype.
+macro_rules! with_graph {
+    ($any:expr, $graph:ident => $body:expr) => {
+        match $any {
+            $crate::cell::AnyGraph::F64($graph) => $body,
+            $crate::cell::AnyGraph::F32($graph) => $body,
+        }
+    };
+}
+pub(crate) use with_graph;
+
+impl AnyGraph {
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            AnyGraph::F64(_) => DType::Float64,
+            AnyGraph::F32(_) => DType::Float32,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Cell {
+    /// The graph.
+    pub graph: AnyGraph,
+    /// Values and Vectors that are alive.
+    pub handles: LiveHandles,
+    /// Marks that are alive, by their number.
+    pub marks: HashMap<u64, Mark>,
+    next_mark: u64,
+    /// Names of nodes.
+    pub labels: HashMap<u32, String>,
+    /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
+    serials: HashMap<u32, u64>,
+    next_serial: u64,
+    /// Reclaim when there are more nodes than this.
+    pub limit: u32,
+    /// Whether reclaim happens by itself.
+    reclaim: bool,
+    /// Whether a call has released the interpreter lock while it works on the graph.
+    pub busy: bool,
+    /// Nodes reclaimed so far.
+    pub n_reclaimed: u64,
+    /// The parameters that nodes read.
+    pub parameters: Vec<pyo3::Py<pyo3::PyAny>>,
+}
+
+impl Cell {
+    /// A cell around a new graph.
+    pub fn new(graph: AnyGraph, reclaim: bool) -> Self {
+        let reclaim = reclaim && !with_graph!(&graph, g => g.is_fixed());
+        Cell {
+            graph,
+            handles: LiveHandles::default(),
+            marks: HashMap::new(),
+            next_mark: 0,
+            labels: HashMap::new(),
+            serials: HashMap::new(),
+            next_serial: 0,
+            limit: if reclaim { RECLAIM_ABOVE } else { u32::MAX },
+            reclaim,
+            busy: false,
+            n_reclaimed: 0,
+            parameters: Vec::new(),
+        }
+    }
+
+    /// Whether reclaim happens by itself.
+    pub fn reclaims(&self) -> bool {
+        self.reclaim
+    }
+
+    /// Removes what no handle reaches and sets when to do so next. Returns how many nodes are gone.
+    #[cold]
+    #[inline(never)]
+    pub fn collect(&mut self) -> Result<usize> {
+        if with_graph!(&self.graph, g => g.is_fixed()) {
+            return Ok(0);
+        }
+        let before = with_graph!(&self.graph, g => g.len());
+        let left = with_graph!(&mut self.graph, g => {
+            let (handles, marks) = (&self.handles, &mut self.marks);
+            let (labels, serials) = (&mut self.labels, &mut self.serials);
+            compact(g, handles, marks, labels, serials)?
+        });
+        if self.reclaim {
+            self.limit = RECLAIM_ABOVE.max(u32::try_from(2 * left).unwrap_or(u32::MAX));
+        }
+        self.n_reclaimed += (before - left) as u64;
+        Ok(before - left)
+    }
+
+    /// Remembers a mark until it is forgotten.
+    pub fn add_mark(&mut self, mark: Mark) -> u64 {
+        self.next_mark += 1;
+        self.marks.insert(self.next_mark, mark);
+        self.next_mark
+    }
+
+    /// A number that is the same for all handles of a node and stays while the node lives.
+    pub fn serial(&mut self, node: u32) -> u64 {
+        *self.serials.entry(node).or_insert_with(|| {
+            self.next_serial += 1;
+            self.next_serial
+        })
+    }
+
+    /// Forgets names and identities of nodes that a rewind removed.
+    pub fn after_rewind(&mut self) {
+        let len = with_graph!(&self.graph, g => g.len()) as u32;
+        if !self.labels.is_empty() {
+            self.labels.retain(|&node, _| node < len);
+        }
+        if !self.serials.is_empty() {
+            self.serials.retain(|&node, _| node < len);
+        }
+    }
+}
+
+/// Compacts a graph and renames everything that names its nodes.
+fn compact<S: Scalar>(
+    graph: &mut Graph<'static, S>,
+    handles: &LiveHandles,
+    marks: &mut HashMap<u64, Mark>,
+    labels: &mut HashMap<u32, String>,
+    serials: &mut HashMap<u32, u64>,
+) -> Result<usize> {
+    handles.for_each(|handle| {
+        if graph.check(NodeId::from_index(last_node(handle)), handle.epoch).is_err() {
+            handle.kill();
+        }
+    });
+    let mut numbers: Vec<u64> = marks.keys().copied().collect();
+    numbers.retain(|number| {
+        let valid = graph.check_mark(marks[number]).is_ok();
+        if !valid {
+            marks.remove(number);
+        }
+        valid
+    });
+    let mut in_order: Vec<Mark> = numbers.iter().map(|number| marks[number]).collect();
+    let mut is_kept: HashMap<u32, u32> = HashMap::new();
+    let left = graph.compact(
+        |live| {
+            handles.for_each(|handle| {
+                if handle.start != u32::MAX {
+                    live(Range::new(NodeId::from_index(handle.start), handle.len));
+                }
+            });
+        },
+        &mut in_order,
+        |renumbering| {
+            handles.for_each(|handle| {
+                if handle.start != u32::MAX {
+                    handle.start = renumbering.index(handle.start);
+                    handle.epoch = renumbering.epoch();
+                }
+            });
+            for &node in labels.keys().chain(serials.keys()) {
+                if let Some(new) = renumbering.kept(node) {
+                    is_kept.insert(node, new);
+                }
+            }
+        },
+    )?;
+    for (number, mark) in numbers.into_iter().zip(in_order) {
+        marks.insert(number, mark);
+    }
+    *labels = labels.drain().filter_map(|(node, label)| Some((*is_kept.get(&node)?, label))).collect();
+    *serials = serials.drain().filter_map(|(node, serial)| Some((*is_kept.get(&node)?, serial))).collect();
+    Ok(left)
+}
+
+/// The last node of a handle: if it is still there, so are the others.
+#[inline(always)]
+pub fn last_node(handle: &Handle) -> u32 {
+    handle.start.saturating_add(handle.len.saturating_sub(1))
+}

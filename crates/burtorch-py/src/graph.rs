@@ -1,0 +1,525 @@
+//! `Graph` and `Mark` for Python, the current graph of each thread, and the sweep with its questions about Ctrl-C.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell as StdCell, RefCell, UnsafeCell};
+
+use burtorch_core::{Graph, NodeId, Scalar, SweepOptions};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::errors::{IntoPython, busy, derived, to_python};
+use crate::value;
+use crate::vector::{PyVector, numbers};
+
+/// Sweeps over more nodes than this ask now and then whether Ctrl-C was pressed.
+const POLLED_ABOVE: u32 = 1 << 16;
+
+/// A graph of scalar operations.
+///
+/// `Value` and `Vector` append to the current graph, which `with graph:` sets for this thread; operators append to
+/// the graph of their operands. Nodes that no Python object can reach are reclaimed by themselves, so a loop that never
+/// rewinds stays in constant memory.
+///
+/// Args:
+///     dtype: "float64" (default) or "float32".
+///     capacity: nodes to make room for at once. Required for a fixed graph.
+///     fixed: never grow; raise GraphFullError instead. Memory never moves.
+///     reclaim: remove unreachable nodes by itself. With False, indices are strictly sequential.
+///
+/// Raises:
+///     ValueError: unknown dtype, or a fixed graph without capacity.
+///     MemoryError: no memory for the capacity.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> with bt.Graph(dtype="float32") as graph:
+///     ...     x = bt.Value(3.0)
+///     ...     y = x * x
+///     >>> y.backward()
+///     >>> x.grad, len(graph)
+///     (6.0, 2)
+#[pyclass(frozen, name = "Graph", module = "burtorch", weakref)]
+pub struct PyGraph {
+    cell: UnsafeCell<Cell>,
+}
+
+// SAFETY: the cell is only touched under the interpreter lock, or by the one call that has marked it busy.
+unsafe impl Sync for PyGraph {}
+
+thread_local! {
+    /// The current graph of this thread, a borrowed pointer into `OWNED`; null until one is needed.
+    static CURRENT: StdCell<*mut ffi::PyObject> = const { StdCell::new(std::ptr::null_mut()) };
+    /// The default graph, then one per `with` that this thread is in.
+    static OWNED: RefCell<Vec<Py<PyGraph>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The current graph of this thread, borrowed; null with an error set if none could be made.
+#[inline(always)]
+pub fn current(py: Python<'_>) -> *mut ffi::PyObject {
+    let current = CURRENT.with(StdCell::get);
+    if current.is_null() { make_default(py) } else { current }
+}
+
+#[cold]
+#[inline(never)]
+fn make_default(py: Python<'_>) -> *mut ffi::PyObject {
+    match Py::new(py, PyGraph::around(AnyGraph::F64(Graph::new()), true)) {
+        Ok(graph) => {
+            let pointer = graph.as_ptr();
+            OWNED.with_borrow_mut(|owned| owned.push(graph));
+            CURRENT.with(|current| current.set(pointer));
+            pointer
+        }
+        Err(error) => value::raise_python(error),
+    }
+}
+
+/// A sweep that Python asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep {
+    /// Where it starts.
+    pub root: NodeId,
+    /// The root's adjoint.
+    pub seed: f64,
+    /// See the core's `SweepOptions`.
+    pub skip_zero_adjoints: bool,
+}
+
+/// Runs a sweep. Long ones poll for signals.
+#[inline]
+pub fn sweep(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
+    if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && sweep.root.index() < POLLED_ABOVE {
+        let swept = match &mut cell.graph {
+            AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []),
+            AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []),
+        };
+        return swept.or_raise(py);
+    }
+    sweep_carefully(py, cell, sweep)
+}
+
+#[inline(never)]
+fn sweep_carefully(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
+    let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints };
+    // Signal handlers are Python code and may touch this graph: while they run it is busy.
+    let busy_flag = &mut cell.busy;
+    let mut raised = None;
+    let mut interrupted = || {
+        *busy_flag = true;
+        raised = py.check_signals().err();
+        *busy_flag = false;
+        raised.is_some()
+    };
+    let parameters = &cell.parameters;
+    let swept = with_graph!(&mut cell.graph, g => {
+        crate::parameters::with_gradients(py, parameters, |gradients| {
+            g.backward_polled(sweep.root, Scalar::lit(sweep.seed), gradients, options, Some(&mut interrupted))
+        })
+    });
+    match (raised, swept?) {
+        (Some(error), _) => Err(error),
+        (None, result) => result.or_raise(py),
+    }
+}
+
+impl PyGraph {
+    /// A Python graph around a core one.
+    pub fn around(graph: AnyGraph, reclaim: bool) -> Self {
+        PyGraph { cell: UnsafeCell::new(Cell::new(graph, reclaim)) }
+    }
+
+    /// The cell of a graph object.
+    ///
+    /// # Safety
+    /// `object` is a living `Graph`; the interpreter lock is held; no other reference into the cell is in use.
+    #[inline(always)]
+    pub unsafe fn cell_of_object<'a>(object: *mut ffi::PyObject) -> &'a mut Cell {
+        // SAFETY: by the contract of this function; the object outlives the call that holds the reference.
+        unsafe {
+            let py = Python::assume_attached();
+            let object = pyo3::Borrowed::from_ptr(py, object);
+            &mut *object.cast_unchecked::<PyGraph>().get().cell.get()
+        }
+    }
+
+    /// Runs `f` on the cell, unless the graph is busy.
+    pub fn with<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+        // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
+        let cell = unsafe { &mut *self.cell.get() };
+        if cell.busy {
+            return Err(busy(py, "this graph's nodes"));
+        }
+        f(cell)
+    }
+}
+
+/// The node and its checked graph behind a Value argument.
+fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
+    // SAFETY: living objects under the interpreter lock.
+    unsafe {
+        if !value::is_value(value.as_ptr()) {
+            return Err(PyTypeError::new_err(format!("expected a Value, found {}", value.get_type().name()?)));
+        }
+        let object = value.as_ptr().cast::<value::ValueObject>();
+        if (*object).owner != graph.as_ptr() {
+            return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the value" }));
+        }
+        match value::checked(object) {
+            Some((_, node)) => Ok(node),
+            None => Err(PyErr::fetch(py)),
+        }
+    }
+}
+
+#[pymethods]
+impl PyGraph {
+    #[new]
+    #[pyo3(signature = (dtype="float64", capacity=None, fixed=false, *, reclaim=true))]
+    fn new(py: Python<'_>, dtype: &str, capacity: Option<u32>, fixed: bool, reclaim: bool) -> PyResult<Self> {
+        fn make<S: Scalar>(py: Python<'_>, capacity: Option<u32>, fixed: bool) -> PyResult<Graph<'static, S>> {
+            match (capacity, fixed) {
+                (None, true) => Err(PyValueError::new_err("a fixed graph needs a capacity: Graph(capacity=n, fixed=True)")),
+                (Some(n), true) => Graph::fixed(n).or_raise(py),
+                (Some(n), false) => Graph::with_capacity(n).or_raise(py),
+                (None, false) => Ok(Graph::new()),
+            }
+        }
+        let graph = match dtype {
+            "float64" => AnyGraph::F64(make(py, capacity, fixed)?),
+            "float32" => AnyGraph::F32(make(py, capacity, fixed)?),
+            other => {
+                return Err(PyValueError::new_err(format!("dtype must be \"float64\" or \"float32\", found {other:?}")));
+            }
+        };
+        Ok(Self::around(graph, reclaim))
+    }
+
+    /// Make this the current graph of the thread until the block ends.
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        current(slf.py());
+        OWNED.with_borrow_mut(|owned| owned.push(slf.clone().unbind()));
+        CURRENT.with(|current| current.set(slf.as_ptr()));
+        slf.clone()
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        let left = OWNED.with_borrow_mut(|owned| {
+            let innermost = owned.len() > 1 && owned.last().is_some_and(|graph| graph.as_ptr() == slf.as_ptr());
+            if !innermost {
+                return None;
+            }
+            let left = owned.pop();
+            CURRENT.with(|current| current.set(owned.last().map_or(std::ptr::null_mut(), Py::as_ptr)));
+            left
+        });
+        match left {
+            Some(_) => Ok(()),
+            None => Err(PyValueError::new_err("this graph is not the innermost `with graph:` of this thread")),
+        }
+    }
+
+    /// The element type, "float64" or "float32".
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |cell| Ok(cell.graph.dtype().name()))
+    }
+
+    /// Whether the graph never grows and its memory never moves.
+    #[getter]
+    fn fixed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.is_fixed())))
+    }
+
+    /// Nodes there is room for.
+    #[getter]
+    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.capacity())))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |cell| {
+            let n = with_graph!(&cell.graph, g => g.len());
+            Ok(format!("<Graph of {n} {} nodes>", cell.graph.dtype().name()))
+        })
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// A leaf on this graph: the same as Value(data, graph=self).
+    fn value<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let keywords = PyDict::new(slf.py());
+        keywords.set_item("graph", slf)?;
+        // SAFETY: the type object exists once the module is loaded.
+        let class = unsafe { Bound::from_borrowed_ptr(slf.py(), value::value_type().cast()) };
+        class.call((data,), Some(&keywords))
+    }
+
+    /// A number that receives no gradient, as a Value.
+    fn constant<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let before = slf.get().set_no_grad(slf.py(), true)?;
+        let value = Self::value(slf, data);
+        slf.get().set_no_grad(slf.py(), before)?;
+        value
+    }
+
+    /// Contiguous leaves from a sequence, buffer or array of numbers, flattened by rows.
+    ///
+    /// Raises TypeError for anything but real numbers, ValueError for an empty sequence.
+    fn vector(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<Py<PyVector>> {
+        let data = numbers(data)?;
+        PyVector::leaves(slf, &data)
+    }
+
+    /// Remember the present length, to rewind to. Costs the same at any size.
+    fn mark(slf: &Bound<'_, Self>) -> PyResult<PyMark> {
+        let number = slf.get().with(slf.py(), |cell| {
+            let mark = with_graph!(&cell.graph, g => g.mark());
+            Ok(cell.add_mark(mark))
+        })?;
+        Ok(PyMark { graph: slf.clone().unbind(), number })
+    }
+
+    /// Remove every node appended after the mark; their Values become stale. Costs the same at any size.
+    ///
+    /// Raises StaleValueError for a mark that an earlier rewind undid, GraphMismatchError for one of another graph.
+    fn rewind(slf: &Bound<'_, Self>, mark: &Bound<'_, PyMark>) -> PyResult<()> {
+        let py = slf.py();
+        let mark = mark.get();
+        if mark.graph.as_ptr() != slf.as_ptr() {
+            return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the mark" }));
+        }
+        slf.get().with(py, |cell| {
+            let Some(&place) = cell.marks.get(&mark.number) else {
+                return Err(derived(py, "StaleValueError", "this mark was undone by an earlier rewind; take a new one".into()));
+            };
+            with_graph!(&mut cell.graph, g => g.rewind(place)).or_raise(py)?;
+            cell.after_rewind();
+            Ok(())
+        })
+    }
+
+    /// Remove all nodes. Memory is kept for what is built next.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |cell| {
+            with_graph!(&mut cell.graph, g => g.clear()).or_raise(py)?;
+            cell.after_rewind();
+            Ok(())
+        })
+    }
+
+    /// A context manager that rewinds to where it was entered.
+    fn scope(slf: &Bound<'_, Self>) -> PyScope {
+        PyScope { graph: slf.clone().unbind(), mark: std::sync::Mutex::new(None) }
+    }
+
+    /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
+    ///
+    /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
+    #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
+    fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
+        let root = node_of(slf.py(), slf, root)?;
+        slf.get().with(slf.py(), |cell| sweep(slf.py(), cell, Sweep { root, seed, skip_zero_adjoints }))
+    }
+
+    /// Set the gradients of all nodes to 0.
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |cell| {
+            with_graph!(&mut cell.graph, g => g.zero_grad());
+            Ok(())
+        })
+    }
+
+    /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.
+    fn recompute(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>) -> PyResult<f64> {
+        let py = slf.py();
+        let root = node_of(py, slf, root)?;
+        slf.get().with(py, |cell| {
+            let parameters = &cell.parameters;
+            with_graph!(&mut cell.graph, g => {
+                crate::parameters::with_values(py, parameters, |given| g.recompute(root, given))?.or_raise(py)?;
+                g.value(root).map(f64::from).or_raise(py)
+            })
+        })
+    }
+
+    /// The first node whose data or gradient is infinite or NaN, as (op, index, inputs), or None.
+    ///
+    /// Linear in the number of nodes.
+    fn find_nonfinite(slf: &Bound<'_, Self>) -> PyResult<Option<(&'static str, u32, Vec<f64>)>> {
+        slf.get().with(slf.py(), |cell| {
+            Ok(with_graph!(&cell.graph, g => g.find_nonfinite().map(|found| {
+                let nodes = found.inputs.iter().filter_map(|run| run.nodes());
+                let nodes = nodes.flat_map(|range| (0..range.len()).filter_map(move |k| range.get(k)));
+                let inputs = nodes.filter_map(|node| g.value(node).ok()).map(f64::from).collect();
+                (found.op.name(), found.node.index(), inputs)
+            })))
+        })
+    }
+
+    /// Remove nodes that no Value, Vector or operand list can reach, now. Returns how many.
+    fn collect(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |cell| cell.collect().or_raise(py))
+    }
+
+    /// Bytes by column, nodes live and reclaimed, handles alive.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.with(py, |cell| {
+            let memory = with_graph!(&cell.graph, g => g.memory());
+            let table = PyDict::new(py);
+            for (name, n) in [
+                ("nodes", memory.nodes),
+                ("opcodes", memory.opcodes),
+                ("operands", memory.operands),
+                ("values", memory.values),
+                ("adjoints", memory.adjoints),
+                ("operand_lists", memory.operand_lists),
+                ("leaves", memory.leaves),
+                ("temporaries", memory.temporaries),
+                ("reserved", memory.reserved),
+                ("handles", cell.handles.len()),
+            ] {
+                table.set_item(name, n)?;
+            }
+            table.set_item("reclaimed", cell.n_reclaimed)?;
+            table.set_item("reclaims", cell.reclaims())?;
+            Ok(table)
+        })
+    }
+
+    /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
+    fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
+        self.with(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.set_no_grad(on))))
+    }
+}
+
+/// A place in a graph to rewind to; made by Graph.mark().
+#[pyclass(frozen, name = "Mark", module = "burtorch")]
+pub struct PyMark {
+    graph: Py<PyGraph>,
+    number: u64,
+}
+
+impl Drop for PyMark {
+    fn drop(&mut self) {
+        let number = self.number;
+        Python::try_attach(|py| {
+            // A busy graph keeps the entry of a dead mark, which costs a few bytes until the graph goes.
+            let _ = self.graph.get().with(py, |cell| {
+                cell.marks.remove(&number);
+                Ok(())
+            });
+        });
+    }
+}
+
+#[pymethods]
+impl PyMark {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.graph.get().with(py, |cell| {
+            Ok(match cell.marks.get(&self.number) {
+                Some(mark) => format!("<Mark at {} nodes>", mark.len()),
+                None => "<stale Mark>".to_string(),
+            })
+        })
+    }
+}
+
+/// `with graph.scope():` rewinds at the end of the block.
+#[pyclass(frozen, name = "Scope", module = "burtorch")]
+pub struct PyScope {
+    graph: Py<PyGraph>,
+    mark: std::sync::Mutex<Option<Py<PyMark>>>,
+}
+
+#[pymethods]
+impl PyScope {
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyGraph>> {
+        let mark = Py::new(py, PyGraph::mark(self.graph.bind(py))?)?;
+        if let Ok(mut place) = self.mark.lock() {
+            *place = Some(mark);
+        }
+        PyGraph::__enter__(self.graph.bind(py));
+        Ok(self.graph.bind(py).clone())
+    }
+
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        PyGraph::__exit__(self.graph.bind(py), exception)?;
+        let mark = self.mark.lock().ok().and_then(|mut place| place.take());
+        match mark {
+            Some(mark) => PyGraph::rewind(self.graph.bind(py), mark.bind(py)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The graph that new leaves of this thread are appended to.
+#[pyfunction]
+fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    // SAFETY: a borrowed pointer to a living graph, or null with an error set.
+    unsafe { Bound::from_borrowed_ptr_or_err(py, current(py)).map(Bound::unbind) }
+}
+
+/// `with no_grad():` builds constants only, on the current graph or the one given.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.Value(2.0)
+///     >>> with bt.no_grad():
+///     ...     y = x * x
+///     >>> y.op
+///     'constant'
+#[pyclass(frozen, name = "no_grad", module = "burtorch")]
+pub struct PyNoGrad {
+    graph: Option<Py<PyGraph>>,
+    entered: std::sync::Mutex<Vec<(Py<PyGraph>, bool)>>,
+}
+
+#[pymethods]
+impl PyNoGrad {
+    #[new]
+    #[pyo3(signature = (graph=None))]
+    fn new(graph: Option<Py<PyGraph>>) -> Self {
+        PyNoGrad { graph, entered: std::sync::Mutex::new(Vec::new()) }
+    }
+
+    fn __enter__(&self, py: Python<'_>) -> PyResult<()> {
+        let graph = match &self.graph {
+            Some(graph) => graph.clone_ref(py),
+            None => current_graph(py)?.extract(py)?,
+        };
+        let before = graph.get().set_no_grad(py, true)?;
+        if let Ok(mut entered) = self.entered.lock() {
+            entered.push((graph, before));
+        }
+        Ok(())
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        let left = self.entered.lock().ok().and_then(|mut entered| entered.pop());
+        if let Some((graph, before)) = left {
+            graph.get().set_no_grad(py, before)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds the classes and functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyGraph>()?;
+    m.add_class::<PyMark>()?;
+    m.add_class::<PyScope>()?;
+    m.add_class::<PyNoGrad>()?;
+    m.add_function(wrap_pyfunction!(current_graph, m)?)
+}

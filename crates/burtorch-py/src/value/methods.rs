@@ -1,0 +1,201 @@
+//! Op methods of `Value`, and the functions of the same names: one per row of the op table.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+
+use burtorch_core::ops::{self, BinaryOp, UnaryOp};
+use burtorch_core::{Graph, NodeId, Op, Result, Scalar};
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+
+use super::number::{Number, append_both, number};
+use super::object::{Build, ValueObject, append, is_value, raise_python};
+use crate::vector;
+
+struct Unary<O>(PhantomData<O>);
+
+impl<O: UnaryOp> Build<1> for Unary<O> {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
+        graph.unary::<O>(x)
+    }
+}
+
+struct Binary<O>(PhantomData<O>);
+
+impl<O: BinaryOp> Build<2> for Binary<O> {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
+        graph.binary::<O>(x, y)
+    }
+}
+
+/// A binary op whose second operand is a number, made a constant node.
+struct BinaryConstant<O>(f64, PhantomData<O>);
+
+impl<O: BinaryOp> Build<1> for BinaryConstant<O> {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
+        graph.with_constant::<O>(x, S::lit(self.0))
+    }
+}
+
+/// A binary op whose first operand is a number.
+struct ConstantBinary<O>(f64, PhantomData<O>);
+
+impl<O: BinaryOp> Build<1> for ConstantBinary<O> {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [y]: [NodeId; 1]) -> Result<NodeId> {
+        graph.constant_with::<O>(S::lit(self.0), y)
+    }
+}
+
+unsafe extern "C" fn unary_method<O: UnaryOp>(
+    x: *mut ffi::PyObject,
+    _no_arguments: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a living Value under its lock.
+    unsafe { append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData)) }
+}
+
+unsafe extern "C" fn unary_function<O: UnaryOp>(_module: *mut ffi::PyObject, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes living objects under its lock.
+    unsafe {
+        if is_value(x) {
+            return append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData));
+        }
+        vector::unary_function(O::OP, x)
+    }
+}
+
+/// Shared by methods and functions of two operands; at least one is a Value.
+unsafe fn binary_of<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: living objects under the interpreter lock.
+    unsafe {
+        match (is_value(x), is_value(y)) {
+            (true, true) => append_both(x.cast(), y.cast(), Binary::<O>(PhantomData)),
+            (true, false) => match number(y) {
+                Number::Is(c) => append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData)),
+                Number::IsNot => not_operands(O::OP, y),
+                Number::Failed => std::ptr::null_mut(),
+            },
+            (false, true) => match number(x) {
+                Number::Is(c) => append((*y.cast::<ValueObject>()).owner, [y.cast()], ConstantBinary::<O>(c, PhantomData)),
+                Number::IsNot => not_operands(O::OP, x),
+                Number::Failed => std::ptr::null_mut(),
+            },
+            (false, false) => not_operands(O::OP, x),
+        }
+    }
+}
+
+unsafe extern "C" fn binary_method<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a living Value and a living object under its lock.
+    unsafe { binary_of::<O>(x, y) }
+}
+
+unsafe extern "C" fn constant_method<O: BinaryOp>(x: *mut ffi::PyObject, c: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a living Value and a living object under its lock.
+    unsafe {
+        match number(c) {
+            Number::Is(c) => append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData)),
+            Number::IsNot => not_operands(O::OP, c),
+            Number::Failed => std::ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn constant_function<O: BinaryOp>(
+    _module: *mut ffi::PyObject,
+    arguments: *mut *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes `n` living objects under its lock.
+    unsafe {
+        if n != 2 || !is_value(*arguments) {
+            let message = format!("{}() takes a Value and a number", O::OP.name());
+            return raise_python(PyTypeError::new_err(message));
+        }
+        constant_method::<O>(*arguments, *arguments.add(1))
+    }
+}
+
+unsafe extern "C" fn binary_function<O: BinaryOp>(
+    _module: *mut ffi::PyObject,
+    arguments: *mut *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes `n` living objects under its lock.
+    unsafe {
+        if n == 2 && (is_value(*arguments) || is_value(*arguments.add(1))) {
+            return binary_of::<O>(*arguments, *arguments.add(1));
+        }
+        vector::binary_function(O::OP, std::slice::from_raw_parts(arguments, n.max(0) as usize))
+    }
+}
+
+#[cold]
+fn not_operands(op: Op, found: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: `found` is a living object under the interpreter lock, as all callers have it.
+    let type_name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(found)).tp_name) }.to_string_lossy();
+    let message = format!("{}() expects a Value or a real number, found {type_name}", op.name());
+    raise_python(PyTypeError::new_err(message))
+}
+
+/// A method or function as the interpreter wants it described.
+pub fn method(name: &'static CStr, doc: &'static CStr, flags: i32, call: ffi::PyMethodDefPointer) -> ffi::PyMethodDef {
+    ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: doc.as_ptr() }
+}
+
+macro_rules! c_str {
+    ($($text:expr),*) => {
+        // SAFETY-free: the concatenation ends with its only NUL.
+        match CStr::from_bytes_with_nul(concat!($($text,)* "\0").as_bytes()) {
+            Ok(text) => text,
+            Err(_) => c"",
+        }
+    };
+}
+
+macro_rules! define_methods {
+    (
+        nullary { $($nullary:tt)* }
+        unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
+        binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal { $($bbody:tt)* } )* }
+        with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
+        $($rest:tt)*
+    ) => {
+        /// The op methods of `Value`.
+        pub fn op_methods() -> Vec<ffi::PyMethodDef> {
+            vec![
+                $( method(c_str!(stringify!($uname)),
+                    c_str!(stringify!($uname), "($self, /)\n--\n\nA new Value: ", $udoc, "."),
+                    ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: unary_method::<ops::$U> }), )*
+                $( method(c_str!(stringify!($bname)),
+                    c_str!(stringify!($bname), "($self, y, /)\n--\n\nA new Value: ", $bdoc, ". y is a Value or a number."),
+                    ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: binary_method::<ops::$B> }), )*
+                $( method(c_str!(stringify!($kname)),
+                    c_str!(stringify!($kname), "($self, c, /)\n--\n\nA new Value: ", $kdoc, "."),
+                    ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: constant_method::<ops::$K> }), )*
+            ]
+        }
+
+        /// The op functions of the module.
+        pub fn op_functions() -> Vec<ffi::PyMethodDef> {
+            vec![
+                $( method(c_str!(stringify!($uname)),
+                    c_str!(stringify!($uname), "(x, /)\n--\n\n", $udoc, ". x is a Value, or a Vector for one output per element."),
+                    ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: unary_function::<ops::$U> }), )*
+                $( method(c_str!(stringify!($bname)),
+                    c_str!(stringify!($bname), "(x, y, /)\n--\n\n", $bdoc, ". x and y are Values or numbers, or Vectors for one output per element; mean, max and min also take one sequence."),
+                    ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: binary_function::<ops::$B> }), )*
+                $( method(c_str!(stringify!($kname)),
+                    c_str!(stringify!($kname), "(x, c, /)\n--\n\n", $kdoc, "."),
+                    ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: constant_function::<ops::$K> }), )*
+            ]
+        }
+    };
+}
+
+burtorch_core::for_each_op!(define_methods);

@@ -1,0 +1,127 @@
+//! `Value`, the Python scalar: a raw heap type, because a wrapped class would cost more than the arithmetic.
+//!
+//! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node is still there.
+//! This folder is the audited unsafe part of the binding: `object` (memory and identity), `number` (operators),
+//! `methods` (ops by name), `attributes` (the rest).
+#![allow(unsafe_code)]
+
+mod attributes;
+mod methods;
+mod number;
+mod object;
+
+use std::ffi::c_void;
+use std::mem::offset_of;
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+pub use number::{Number, number};
+pub use object::{ValueObject, cell_of, checked, is_value, new_object, raise_python, value_type};
+
+const DOC: &std::ffi::CStr = c"Value(data, label=None, *, graph=None)
+--
+
+A differentiable number: one node of a graph.
+
+Operators and op methods append nodes and compute their values at once; backward() fills in gradients.
+Costs about 30 bytes in the graph and one small Python object.
+
+Args:
+    data: a real number (Python or NumPy).
+    label: a name for drawings.
+    graph: the Graph to append to; the current one by default.
+
+Raises:
+    TypeError: data is not a real number.
+    GraphFullError: the graph is fixed and full.
+
+Example:
+    >>> import burtorch as bt
+    >>> a, b = bt.Value(-41.0), bt.Value(2.0)
+    >>> g = ((a + b) - (a * b + b**3)) ** 2 / 2
+    >>> g.backward()
+    >>> g.data, a.grad, b.grad
+    (612.5, -35.0, 1050.0)
+";
+
+/// Makes the type and adds it and the op functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    // SAFETY: called once, while the module is loaded, under the interpreter lock. The definitions are leaked, as the
+    // interpreter keeps pointers to them for ever.
+    unsafe {
+        let type_ = make_type(py)?;
+        object::set_value_type(type_);
+        let value = Bound::from_borrowed_ptr(py, type_.cast());
+        m.add("Value", value)?;
+        for definition in Vec::leak(methods::op_functions()) {
+            let function = ffi::PyCFunction_NewEx(definition, ptr::null_mut(), pyo3::intern!(py, "burtorch").as_ptr());
+            let function = Bound::from_owned_ptr_or_err(py, function)?;
+            m.add(function.getattr("__name__")?.extract::<String>()?.as_str(), function)?;
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The interpreter lock is held.
+unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
+    let mut all_methods = attributes::methods();
+    all_methods.extend(methods::op_methods());
+    all_methods.push(ffi::PyMethodDef::zeroed());
+    let mut all_attributes = attributes::attributes();
+    all_attributes.push(ffi::PyGetSetDef::default());
+    let members = vec![
+        ffi::PyMemberDef {
+            name: c"__weaklistoffset__".as_ptr(),
+            type_code: ffi::Py_T_PYSSIZET,
+            offset: offset_of!(ValueObject, weak_references) as ffi::Py_ssize_t,
+            flags: ffi::Py_READONLY,
+            doc: ptr::null(),
+        },
+        ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
+    ];
+    let slot = |slot: i32, function: *mut c_void| ffi::PyType_Slot { slot, pfunc: function };
+    let mut slots = [
+        slot(ffi::Py_tp_doc, DOC.as_ptr() as *mut c_void),
+        slot(ffi::Py_tp_new, attributes::new as *mut c_void),
+        slot(ffi::Py_tp_dealloc, object::dealloc as *mut c_void),
+        slot(ffi::Py_tp_repr, attributes::repr as *mut c_void),
+        slot(ffi::Py_tp_hash, attributes::hash as *mut c_void),
+        slot(ffi::Py_tp_richcompare, attributes::compare as *mut c_void),
+        slot(ffi::Py_tp_methods, Vec::leak(all_methods).as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, Vec::leak(all_attributes).as_mut_ptr().cast()),
+        slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),
+        slot(ffi::Py_nb_add, number::binary::<number::Plus> as *mut c_void),
+        slot(ffi::Py_nb_subtract, number::binary::<number::Minus> as *mut c_void),
+        slot(ffi::Py_nb_multiply, number::binary::<number::Times> as *mut c_void),
+        slot(ffi::Py_nb_true_divide, number::binary::<number::Over> as *mut c_void),
+        slot(ffi::Py_nb_power, number::power as *mut c_void),
+        slot(ffi::Py_nb_negative, number::negative as *mut c_void),
+        slot(ffi::Py_nb_positive, number::positive as *mut c_void),
+        slot(ffi::Py_nb_absolute, number::absolute as *mut c_void),
+        slot(ffi::Py_nb_bool, attributes::truth as *mut c_void),
+        slot(ffi::Py_nb_float, attributes::float as *mut c_void),
+        slot(ffi::Py_nb_int, attributes::int as *mut c_void),
+        slot(0, ptr::null_mut()),
+    ];
+    let mut spec = ffi::PyType_Spec {
+        name: c"burtorch.Value".as_ptr(),
+        basicsize: size_of::<ValueObject>() as i32,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE) as u32,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: every slot has the signature its name asks for, and what the slots point to is never freed.
+    unsafe {
+        let type_ = ffi::PyType_FromSpec(&raw mut spec).cast::<ffi::PyTypeObject>();
+        if type_.is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        // The fast constructor; it cannot be given as a slot before CPython 3.14.
+        (*type_).tp_vectorcall = Some(attributes::vectorcall);
+        Ok(type_)
+    }
+}

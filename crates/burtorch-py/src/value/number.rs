@@ -1,0 +1,233 @@
+//! Number slots of `Value`: operators with values, Python numbers and NumPy scalars on either side.
+//!
+//! Promises: no panic; wrong types return `NotImplemented`, so that the other operand gets its say and Python raises
+//! TypeError at last. Knows no op by heart: operators name rows of the op table.
+#![allow(unsafe_code)]
+
+use burtorch_core::ops::{self, BinaryOp};
+use burtorch_core::{Graph, NodeId, Result, Scalar};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::object::{Build, ValueObject, append, is_value, raise, raise_python};
+use crate::vector;
+
+/// A number from Python that is not a Value.
+pub enum Number {
+    /// It is this.
+    Is(f64),
+    /// It is not a number that can mix with values.
+    IsNot,
+    /// Asking failed; the Python error is set.
+    Failed,
+}
+
+/// Reads a Python int, float, bool or NumPy scalar.
+///
+/// # Safety
+/// `object` is a living object; the interpreter lock is held.
+#[inline(always)]
+pub unsafe fn number(object: *mut ffi::PyObject) -> Number {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        if ffi::PyFloat_CheckExact(object) != 0 {
+            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
+        }
+        number_slow(object)
+    }
+}
+
+#[inline(never)]
+unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
+    // SAFETY: by the contract of `number`.
+    unsafe {
+        if ffi::PyFloat_Check(object) != 0 {
+            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
+        }
+        if ffi::PyLong_Check(object) != 0 {
+            let x = ffi::PyLong_AsDouble(object);
+            return if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) };
+        }
+        if !is_numpy_scalar(object) {
+            return Number::IsNot;
+        }
+        let x = ffi::PyFloat_AsDouble(object);
+        if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) }
+    }
+}
+
+/// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
+unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: a living object under the interpreter lock, by the contract of `number`.
+    let (py, object) = unsafe {
+        let py = Python::assume_attached();
+        (py, Bound::from_borrowed_ptr(py, object))
+    };
+    let kind = || -> PyResult<bool> {
+        if !object.hasattr(pyo3::intern!(py, "dtype"))? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
+            return Ok(false);
+        }
+        let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
+        let kind: String = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "kind"))?.extract()?;
+        Ok(n_dims == 0 && matches!(kind.as_str(), "f" | "i" | "u" | "b"))
+    };
+    kind().unwrap_or(false)
+}
+
+/// An operator: a binary op, and what it is when one side is a constant.
+pub trait Operator {
+    /// The op for two values.
+    type Op: BinaryOp;
+    /// The operator's symbol, for Vector and array operands.
+    const SYMBOL: vector::Symbol;
+    /// `x op c`.
+    fn right<S: Scalar>(graph: &mut Graph<'static, S>, x: NodeId, c: S) -> Result<NodeId>;
+    /// `c op x`.
+    fn left<S: Scalar>(graph: &mut Graph<'static, S>, c: S, x: NodeId) -> Result<NodeId>;
+}
+
+macro_rules! operators {
+    ($($Name:ident $Op:ident |$graph:ident, $x:ident, $c:ident| $right:expr, $left:expr;)*) => { $(
+        /// The operator of the op with this name.
+        pub struct $Name;
+        impl Operator for $Name {
+            type Op = ops::$Op;
+            const SYMBOL: vector::Symbol = vector::Symbol::$Name;
+            #[inline(always)]
+            fn right<S: Scalar>($graph: &mut Graph<'static, S>, $x: NodeId, $c: S) -> Result<NodeId> { $right }
+            #[inline(always)]
+            fn left<S: Scalar>($graph: &mut Graph<'static, S>, $c: S, $x: NodeId) -> Result<NodeId> { $left }
+        }
+    )* };
+}
+
+operators! {
+    Plus Add |graph, x, c| graph.with_constant::<ops::AddConstant>(x, c), graph.with_constant::<ops::AddConstant>(x, c);
+    Minus Sub |graph, x, c| graph.with_constant::<ops::AddConstant>(x, -c), graph.constant_with::<ops::Sub>(c, x);
+    Times Mul |graph, x, c| graph.with_constant::<ops::MulByConstant>(x, c), graph.with_constant::<ops::MulByConstant>(x, c);
+    Over Div |graph, x, c| graph.div_constant(x, c), graph.constant_with::<ops::Div>(c, x);
+    Power Pow |graph, x, c| graph.pow_constant(x, c), graph.constant_with::<ops::Pow>(c, x);
+}
+
+struct Both<O>(std::marker::PhantomData<O>);
+
+impl<O: Operator> Build<2> for Both<O> {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
+        graph.binary::<O::Op>(x, y)
+    }
+}
+
+struct Right<O>(f64, std::marker::PhantomData<O>);
+
+impl<O: Operator> Build<1> for Right<O> {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
+        O::right(graph, x, S::lit(self.0))
+    }
+}
+
+struct Left<O>(f64, std::marker::PhantomData<O>);
+
+impl<O: Operator> Build<1> for Left<O> {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
+        O::left(graph, S::lit(self.0), x)
+    }
+}
+
+/// Two values of one graph, or null with `GraphMismatchError` set.
+///
+/// # Safety
+/// Both are living values; the interpreter lock is held.
+#[inline(always)]
+pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl Build<2>) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        if (*a).owner != (*b).owner {
+            return raise(burtorch_core::Error::GraphMismatch { what: "a value" });
+        }
+        append((*a).owner, [a, b], build)
+    }
+}
+
+/// A binary number slot.
+pub unsafe extern "C" fn binary<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    use std::marker::PhantomData;
+    // SAFETY: the interpreter passes living objects, at least one of them a Value, under its lock.
+    unsafe {
+        if is_value(a) {
+            let x = a.cast::<ValueObject>();
+            if is_value(b) {
+                return append_both(x, b.cast(), Both::<O>(PhantomData));
+            }
+            match number(b) {
+                Number::Is(c) => append((*x).owner, [x], Right::<O>(c, PhantomData)),
+                Number::IsNot => vector::binary_with_arrays(O::SYMBOL, a, b),
+                Number::Failed => std::ptr::null_mut(),
+            }
+        } else {
+            let x = b.cast::<ValueObject>();
+            match number(a) {
+                Number::Is(c) => append((*x).owner, [x], Left::<O>(c, PhantomData)),
+                Number::IsNot => vector::binary_with_arrays(O::SYMBOL, a, b),
+                Number::Failed => std::ptr::null_mut(),
+            }
+        }
+    }
+}
+
+/// `nb_power`; there is no modulus.
+pub unsafe extern "C" fn power(
+    a: *mut ffi::PyObject,
+    b: *mut ffi::PyObject,
+    modulus: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `binary`.
+    unsafe {
+        if modulus != ffi::Py_None() {
+            let message = "pow() of a Value takes no modulus; use pow(x, y)";
+            return raise_python(pyo3::exceptions::PyTypeError::new_err(message));
+        }
+        binary::<Power>(a, b)
+    }
+}
+
+struct Negate;
+
+impl Build<1> for Negate {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
+        graph.unary::<ops::Neg>(x)
+    }
+}
+
+struct Magnitude;
+
+impl Build<1> for Magnitude {
+    #[inline(always)]
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
+        graph.unary::<ops::Abs>(x)
+    }
+}
+
+/// `-v`
+pub unsafe extern "C" fn negative(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a living Value under its lock.
+    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Negate) }
+}
+
+/// `abs(v)`
+pub unsafe extern "C" fn absolute(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a living Value under its lock.
+    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Magnitude) }
+}
+
+/// `+v` is `v`.
+pub unsafe extern "C" fn positive(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a living object; the caller gets a reference of its own.
+    unsafe {
+        ffi::Py_INCREF(a);
+        a
+    }
+}

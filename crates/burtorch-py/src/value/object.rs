@@ -1,0 +1,310 @@
+//! The raw Python object behind `Value`: its memory, its free list, and how slots reach the graph behind it.
+//!
+//! Promises: an object is in the live-handle list of its graph from birth to death; nothing here panics or calls back
+//! into Python while a reference into the graph exists. Everything runs under the interpreter lock.
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use burtorch_core::{Graph, NodeId, Result, Scalar};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::cell::Cell;
+use crate::errors;
+use crate::graph::PyGraph;
+use crate::handle::Handle;
+
+/// A `Value` as the interpreter lays it out.
+#[repr(C)]
+pub struct ValueObject {
+    head: ffi::PyObject,
+    /// The `Graph`, owned.
+    pub owner: *mut ffi::PyObject,
+    /// The node.
+    pub handle: Handle,
+    /// Weak references, kept by the interpreter.
+    pub weak_references: *mut ffi::PyObject,
+}
+
+/// The type object, made once when the module is loaded and never freed.
+static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
+
+/// The `Value` type; null before the module is loaded.
+#[inline(always)]
+pub fn value_type() -> *mut ffi::PyTypeObject {
+    // SAFETY: written once, under the interpreter lock, before any value exists; only read afterwards.
+    unsafe { TYPE }
+}
+
+/// Stores the type.
+///
+/// # Safety
+/// Called once, under the interpreter lock, before any value is made.
+pub unsafe fn set_value_type(type_: *mut ffi::PyTypeObject) {
+    // SAFETY: by the contract of this function.
+    unsafe { TYPE = type_ }
+}
+
+/// Freed objects of the exact type, kept for the next ones: a list through their `owner` fields.
+#[cfg(not(Py_GIL_DISABLED))]
+mod free_list {
+    use super::ValueObject;
+
+    /// More than this are given back to the interpreter.
+    const MOST: usize = 1024;
+    static mut FIRST: *mut ValueObject = std::ptr::null_mut();
+    static mut COUNT: usize = 0;
+
+    /// # Safety
+    /// The interpreter lock is held.
+    #[inline(always)]
+    pub unsafe fn take() -> *mut ValueObject {
+        // SAFETY: the lock makes this thread the only one here; a listed object's memory is ours.
+        unsafe {
+            let first = FIRST;
+            if !first.is_null() {
+                FIRST = (*first).owner.cast();
+                COUNT -= 1;
+            }
+            first
+        }
+    }
+
+    /// Keeps the memory of a dead object; `false` if there is enough already.
+    ///
+    /// # Safety
+    /// The interpreter lock is held; `object` is dead and of the exact type.
+    #[inline(always)]
+    pub unsafe fn give(object: *mut ValueObject) -> bool {
+        // SAFETY: as in `take`.
+        unsafe {
+            if COUNT >= MOST {
+                return false;
+            }
+            (*object).owner = FIRST.cast();
+            FIRST = object;
+            COUNT += 1;
+            true
+        }
+    }
+}
+
+/// Without an interpreter lock nothing is kept.
+#[cfg(Py_GIL_DISABLED)]
+mod free_list {
+    use super::ValueObject;
+
+    pub unsafe fn take() -> *mut ValueObject {
+        std::ptr::null_mut()
+    }
+
+    pub unsafe fn give(_object: *mut ValueObject) -> bool {
+        false
+    }
+}
+
+/// Whether `object` is a `Value`.
+///
+/// # Safety
+/// `object` is a living object; the interpreter lock is held.
+#[inline(always)]
+pub unsafe fn is_value(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let type_ = ffi::Py_TYPE(object);
+        type_ == value_type() || ffi::PyType_IsSubtype(type_, value_type()) != 0
+    }
+}
+
+/// The cell of the graph that a `Graph` object holds.
+///
+/// # Safety
+/// `owner` is a living `Graph`; the interpreter lock is held; no other reference into the cell is in use.
+#[inline(always)]
+pub unsafe fn cell_of<'a>(owner: *mut ffi::PyObject) -> &'a mut Cell {
+    // SAFETY: by the contract of this function; `PyGraph` keeps the cell behind an UnsafeCell.
+    unsafe { PyGraph::cell_of_object(owner) }
+}
+
+/// Makes an object of `type_` for a node of `owner`, or returns null with an error set.
+///
+/// # Safety
+/// `owner` is a living `Graph`, `cell` is its cell; the interpreter lock is held.
+#[inline(always)]
+pub unsafe fn new_object(
+    type_: *mut ffi::PyTypeObject,
+    owner: *mut ffi::PyObject,
+    cell: &mut Cell,
+    node: u32,
+    epoch: u64,
+) -> *mut ffi::PyObject {
+    // SAFETY: fresh memory of the type's basic size is filled before anybody sees it.
+    unsafe {
+        let exact = type_ == value_type();
+        let mut object = if exact { free_list::take() } else { ptr::null_mut() };
+        if object.is_null() {
+            let alloc = if exact { ffi::PyType_GenericAlloc } else { (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc) };
+            object = alloc(type_, 0).cast();
+            if object.is_null() {
+                return ptr::null_mut();
+            }
+        } else {
+            ffi::PyObject_Init(object.cast(), type_);
+        }
+        ffi::Py_INCREF(owner);
+        (*object).owner = owner;
+        ptr::write(&raw mut (*object).handle, Handle::new(node, 1, epoch));
+        (*object).weak_references = ptr::null_mut();
+        if !cell.handles.add(&raw mut (*object).handle) {
+            ffi::Py_DECREF(object.cast());
+            ffi::PyErr_NoMemory();
+            return ptr::null_mut();
+        }
+        object.cast()
+    }
+}
+
+/// `tp_dealloc`.
+pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock.
+    unsafe {
+        let value = object.cast::<ValueObject>();
+        if !(*value).weak_references.is_null() {
+            ffi::PyObject_ClearWeakRefs(object);
+        }
+        let owner = (*value).owner;
+        if !owner.is_null() {
+            cell_of(owner).handles.remove(&raw mut (*value).handle);
+            ffi::Py_DECREF(owner);
+        }
+        let type_ = ffi::Py_TYPE(object);
+        if type_ != value_type() || !free_list::give(value) {
+            match (*type_).tp_free {
+                Some(free) => free(object.cast()),
+                None => ffi::PyObject_Free(object.cast()),
+            }
+        }
+        ffi::Py_DECREF(type_.cast());
+    }
+}
+
+/// What an operation on one graph does: reclaim if it is time, check operands, build, wrap.
+///
+/// The operands' handles are passed by pointer because reclaim may renumber them first.
+pub trait Build<const N: usize> {
+    /// Appends to the graph.
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, operands: [NodeId; N]) -> Result<NodeId>;
+}
+
+/// Runs `build` on the graph of `owner` and wraps the new node, or returns null with an error set.
+///
+/// # Safety
+/// `owner` is a living `Graph`, `operands` are values of it; the interpreter lock is held.
+#[inline(always)]
+pub unsafe fn append<const N: usize>(
+    owner: *mut ffi::PyObject,
+    operands: [*mut ValueObject; N],
+    build: impl Build<N>,
+) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function; `build` calls no Python code.
+    unsafe {
+        let cell = cell_of(owner);
+        if cell.busy {
+            return raise_busy();
+        }
+        let built = match &mut cell.graph {
+            crate::cell::AnyGraph::F64(graph) if graph.len() as u32 <= cell.limit => append_to(graph, operands, build),
+            _ => append_slow(cell, operands, build),
+        };
+        match built {
+            Ok((node, epoch)) => new_object(value_type(), owner, cell, node, epoch),
+            Err(error) => raise(error),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn append_to<S: Scalar, const N: usize>(
+    graph: &mut Graph<'static, S>,
+    operands: [*mut ValueObject; N],
+    build: impl Build<N>,
+) -> Result<(u32, u64)> {
+    let mut nodes = [NodeId::from_index(0); N];
+    for (node, &operand) in nodes.iter_mut().zip(&operands) {
+        // SAFETY: operands are living values, as the callers promise.
+        let handle = unsafe { &mut (*operand).handle };
+        *node = NodeId::from_index(handle.start);
+        handle.epoch = graph.check(*node, handle.epoch)?;
+    }
+    let node = build.build(graph, nodes)?;
+    Ok((node.index(), graph.epoch()))
+}
+
+#[inline(never)]
+unsafe fn append_slow<const N: usize>(
+    cell: &mut Cell,
+    operands: [*mut ValueObject; N],
+    build: impl Build<N>,
+) -> Result<(u32, u64)> {
+    if crate::cell::with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
+        cell.collect()?;
+    }
+    // SAFETY: the operands are living values of this cell's graph.
+    crate::cell::with_graph!(&mut cell.graph, g => unsafe { append_to(g, operands, build) })
+}
+
+/// Sets the Python error for a core error and returns null.
+#[cold]
+#[inline(never)]
+pub fn raise(error: burtorch_core::Error) -> *mut ffi::PyObject {
+    // SAFETY: slots run under the interpreter lock.
+    let py = unsafe { Python::assume_attached() };
+    errors::to_python(py, error).restore(py);
+    ptr::null_mut()
+}
+
+/// Sets a Python error and returns null.
+#[cold]
+#[inline(never)]
+pub fn raise_python(error: PyErr) -> *mut ffi::PyObject {
+    // SAFETY: slots run under the interpreter lock.
+    let py = unsafe { Python::assume_attached() };
+    error.restore(py);
+    ptr::null_mut()
+}
+
+/// Sets `BusyError` and returns null.
+#[cold]
+#[inline(never)]
+pub fn raise_busy() -> *mut ffi::PyObject {
+    // SAFETY: slots run under the interpreter lock.
+    let py = unsafe { Python::assume_attached() };
+    raise_python(errors::busy(py, "this graph's nodes"))
+}
+
+/// Reads a value's node after checking it: `None` with an error set if it is stale or its graph is busy.
+///
+/// # Safety
+/// `value` is a living value; the interpreter lock is held; no reference into its cell is in use.
+#[inline(always)]
+pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, NodeId)> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let cell = cell_of((*value).owner);
+        if cell.busy {
+            raise_busy();
+            return None;
+        }
+        let handle = &mut (*value).handle;
+        let node = NodeId::from_index(handle.start);
+        match crate::cell::with_graph!(&cell.graph, g => g.check(node, handle.epoch)) {
+            Ok(epoch) => handle.epoch = epoch,
+            Err(error) => {
+                raise(error);
+                return None;
+            }
+        }
+        Some((cell, node))
+    }
+}

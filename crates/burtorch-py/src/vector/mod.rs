@@ -1,0 +1,401 @@
+//! `Vector`: runs of nodes of one graph, and the functions that take many operands.
+//!
+//! Promises: one Python call per vector op; slices and concatenations are views and copy nothing; an error leaves the
+//! graph as it was. Numbers are computed in the core.
+#![allow(unsafe_code)]
+
+mod arguments;
+mod elementwise;
+mod functions;
+mod numpy;
+
+use std::cell::UnsafeCell;
+
+use burtorch_core::{NodeId, Range, Scalar, View};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PySlice;
+
+use crate::cell::{Cell, last_node, with_graph};
+use crate::errors::IntoPython;
+use crate::graph::PyGraph;
+use crate::handle::Handle;
+use crate::value;
+
+pub use arguments::numbers;
+pub use elementwise::{Symbol, binary_function, binary_with_arrays, unary_function};
+pub use functions::register_functions;
+pub use numpy::array_ufunc;
+
+/// Contiguous scalars of a graph, or a concatenation of such runs.
+///
+/// Made by Graph.vector(), by slicing, by operators and op functions, and by concat(). Indexing gives a Value, slicing
+/// a view; operators work element by element and broadcast a Value or number.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.current_graph().vector([1.0, 2.0, 3.0])
+///     >>> y = (x * x).sum()
+///     >>> y.backward()
+///     >>> y.data, list(x.grad)
+///     (14.0, [2.0, 4.0, 6.0])
+#[pyclass(frozen, name = "Vector", module = "burtorch", weakref, sequence)]
+pub struct PyVector {
+    owner: Py<PyGraph>,
+    /// In the list of live handles from construction to drop; their addresses are stable, as the box never moves.
+    runs: Box<[UnsafeCell<Handle>]>,
+}
+
+// SAFETY: the handles are only touched under the interpreter lock, like the graph they belong to.
+unsafe impl Sync for PyVector {}
+
+impl Drop for PyVector {
+    fn drop(&mut self) {
+        // SAFETY: a Python object dies under the interpreter lock; its graph is still alive, as it is owned.
+        let handles = unsafe { &mut value::cell_of(self.owner.as_ptr()).handles };
+        for run in &self.runs {
+            // SAFETY: the handle is valid until this box goes.
+            unsafe { handles.remove(run.get()) }
+        }
+    }
+}
+
+impl PyVector {
+    /// A vector of these runs of `owner`, which exist now.
+    pub fn of_runs(owner: &Bound<'_, PyGraph>, runs: &[Range]) -> PyResult<Py<PyVector>> {
+        let py = owner.py();
+        let vector = owner.get().with(py, |cell| {
+            let epoch = with_graph!(&cell.graph, g => g.epoch());
+            let handle = |r: &Range| UnsafeCell::new(Handle::new(r.first().index(), r.len() as u32, epoch));
+            let vector = PyVector { owner: owner.clone().unbind(), runs: runs.iter().map(handle).collect() };
+            for run in &vector.runs {
+                // SAFETY: the box keeps the handle in place until drop, which removes it.
+                if !unsafe { cell.handles.add(run.get()) } {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(vector))
+        })?;
+        match vector {
+            Some(vector) => Py::new(py, vector),
+            None => Err(pyo3::exceptions::PyMemoryError::new_err("no memory for a handle")),
+        }
+    }
+
+    /// New leaves with these values.
+    pub fn leaves(owner: &Bound<'_, PyGraph>, data: &[f64]) -> PyResult<Py<PyVector>> {
+        if data.is_empty() {
+            return Err(PyValueError::new_err("a Vector holds at least one number"));
+        }
+        let range = owner.get().with(owner.py(), |cell| {
+            reclaim_if_due(owner.py(), cell)?;
+            with_graph!(&mut cell.graph, g => {
+                let values: Vec<_> = data.iter().map(|&x| Scalar::lit(x)).collect();
+                g.vector(&values).or_raise(owner.py())
+            })
+        })?;
+        Self::of_runs(owner, &[range])
+    }
+
+    /// The graph.
+    pub fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, PyGraph> {
+        self.owner.bind(py)
+    }
+
+    /// Number of scalars.
+    pub fn n(&self) -> usize {
+        // SAFETY: under the interpreter lock nobody else touches the handles.
+        self.runs.iter().map(|run| unsafe { (*run.get()).len as usize }).sum()
+    }
+
+    /// The runs, checked.
+    pub fn ranges(&self, py: Python<'_>) -> PyResult<Vec<Range>> {
+        self.owner.get().with(py, |cell| self.ranges_in(py, cell))
+    }
+
+    /// The runs, checked against the cell of this vector's graph.
+    pub fn ranges_in(&self, py: Python<'_>, cell: &Cell) -> PyResult<Vec<Range>> {
+        let checked = |run: &UnsafeCell<Handle>| {
+            // SAFETY: under the interpreter lock nobody else touches the handles.
+            let handle = unsafe { &mut *run.get() };
+            let last = NodeId::from_index(last_node(handle));
+            handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
+            Ok(Range::new(NodeId::from_index(handle.start), handle.len))
+        };
+        self.runs.iter().map(checked).collect()
+    }
+
+    /// Node `k`, checked.
+    fn node(&self, py: Python<'_>, k: usize) -> PyResult<NodeId> {
+        let mut k = k;
+        for range in self.ranges(py)? {
+            match range.get(k) {
+                Some(node) => return Ok(node),
+                None => k -= range.len(),
+            }
+        }
+        Err(PyIndexError::new_err("Vector index out of range"))
+    }
+
+    /// Reads a number of each node.
+    fn read(&self, py: Python<'_>, grads: bool) -> PyResult<Vec<f64>> {
+        self.owner.get().with(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
+            with_graph!(&cell.graph, g => nodes
+                .map(|node| if grads { g.grad(node) } else { g.value(node) }.map(f64::from).or_raise(py))
+                .collect())
+        })
+    }
+
+    /// Writes a number to each node; a single number goes to all.
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, grads: bool) -> PyResult<()> {
+        let data = match arguments::number_of(data)? {
+            Some(x) => vec![x; self.n()],
+            None => numbers(data)?,
+        };
+        if data.len() != self.n() {
+            let message = format!("expected {} numbers, found {}", self.n(), data.len());
+            return Err(PyValueError::new_err(message));
+        }
+        self.owner.get().with(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
+            with_graph!(&mut cell.graph, g => {
+                for (node, &x) in nodes.zip(&data) {
+                    let x = Scalar::lit(x);
+                    if grads { g.set_grad(node, x) } else { g.set_value(node, x) }.or_raise(py)?;
+                }
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Removes unreachable nodes if there are enough nodes to look; before operands are read.
+pub fn reclaim_if_due(py: Python<'_>, cell: &mut Cell) -> PyResult<()> {
+    if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
+        cell.collect().or_raise(py)?;
+    }
+    Ok(())
+}
+
+/// A Value for a node of `owner`.
+pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
+    owner.get().with(owner.py(), |cell| {
+        let epoch = with_graph!(&cell.graph, g => g.epoch());
+        // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
+        unsafe {
+            let made = value::new_object(value::value_type(), owner.as_ptr(), cell, node.index(), epoch);
+            Bound::from_owned_ptr_or_err(owner.py(), made)
+        }
+    })
+}
+
+/// A copy as array.array("d"): iterable, indexable, and a buffer for NumPy.
+fn array<'py>(py: Python<'py>, data: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+    let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let class = py.import("array")?.getattr("array")?;
+    class.call1(("d", pyo3::types::PyBytes::new(py, &bytes)))
+}
+
+#[pymethods]
+impl PyVector {
+    fn __len__(&self) -> usize {
+        self.n()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let data = self.read(py, false)?;
+        let shown: Vec<String> = data.iter().take(8).map(|x| format!("{x}")).collect();
+        let rest = if data.len() > 8 { format!(", ... {} in all", data.len()) } else { String::new() };
+        Ok(format!("Vector([{}{rest}])", shown.join(", ")))
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, vector) = (slf.py(), slf.get());
+        let n = vector.n();
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let at = slice.indices(n as isize)?;
+            if at.step == 1 {
+                let ranges = cut(&vector.ranges(py)?, at.start as usize, at.slicelength);
+                return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
+            }
+            let places = (0..at.slicelength as isize).map(|k| (at.start + k * at.step) as usize);
+            let single = |k| Ok(Range::new(vector.node(py, k)?, 1));
+            let ranges = places.map(single).collect::<PyResult<Vec<_>>>()?;
+            return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
+        }
+        let k: isize = index.extract().map_err(|_| PyTypeError::new_err("Vector indices must be integers or slices"))?;
+        let k = if k < 0 { k + n as isize } else { k };
+        if k < 0 || k as usize >= n {
+            return Err(PyIndexError::new_err(format!("index {k} of a Vector of {n}")));
+        }
+        wrap(vector.owner(py), vector.node(py, k as usize)?)
+    }
+
+    /// The numbers these nodes hold, as a copy (array.array). Assigning writes them; a single number goes to all.
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        array(py, &self.read(py, false)?)
+    }
+
+    #[setter]
+    fn set_data(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.write(py, data, false)
+    }
+
+    /// Their gradients, as a copy. Assigning writes them.
+    #[getter]
+    fn grad<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        array(py, &self.read(py, true)?)
+    }
+
+    #[setter]
+    fn set_grad(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.write(py, data, true)
+    }
+
+    /// The Graph these nodes belong to.
+    #[getter]
+    fn graph(&self, py: Python<'_>) -> Py<PyGraph> {
+        self.owner.clone_ref(py)
+    }
+
+    /// The sum, as a Value.
+    fn sum<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reduce(burtorch_core::Op::ReduceSum, slf.as_any())
+    }
+
+    /// The mean, as a Value.
+    fn mean<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reduce(burtorch_core::Op::ReduceMean, slf.as_any())
+    }
+
+    /// The product, as a Value; its gradient is right where factors are 0.
+    fn prod<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reduce(burtorch_core::Op::ReduceMul, slf.as_any())
+    }
+
+    /// The inner product with another Vector or a sequence of numbers.
+    fn dot<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::inner_product(slf.as_any(), other, None)
+    }
+
+    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::inner_product(slf.as_any(), other, None)
+    }
+
+    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        functions::inner_product(other, slf.as_any(), None)
+    }
+
+    /// The Euclidean length, as a Value.
+    fn norm2<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        functions::reduce(burtorch_core::Op::ReduceSumOfSquares, slf.as_any())?.call_method0("sqrt")
+    }
+
+    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Plus, slf.as_any(), other)
+    }
+
+    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Plus, other, slf.as_any())
+    }
+
+    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Minus, slf.as_any(), other)
+    }
+
+    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Minus, other, slf.as_any())
+    }
+
+    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Times, slf.as_any(), other)
+    }
+
+    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Times, other, slf.as_any())
+    }
+
+    fn __truediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Over, slf.as_any(), other)
+    }
+
+    fn __rtruediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Over, other, slf.as_any())
+    }
+
+    fn __pow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        _modulus: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Power, slf.as_any(), other)
+    }
+
+    fn __rpow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        _modulus: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::operator(Symbol::Power, other, slf.as_any())
+    }
+
+    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::unary(burtorch_core::Op::Neg, slf)
+    }
+
+    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        elementwise::unary(burtorch_core::Op::Abs, slf)
+    }
+
+    fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    #[pyo3(signature = (*inputs, **keywords))]
+    fn __array_ufunc__<'py>(
+        slf: &Bound<'py, Self>,
+        inputs: &Bound<'py, pyo3::types::PyTuple>,
+        keywords: Option<&Bound<'py, pyo3::types::PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = keywords;
+        numpy::ufunc(slf.py(), inputs)
+    }
+}
+
+/// The part of a list of runs that begins after `skip` scalars and holds `len`.
+fn cut(ranges: &[Range], skip: usize, len: usize) -> Vec<Range> {
+    let (mut skip, mut len) = (skip, len);
+    let mut parts = Vec::new();
+    for range in ranges {
+        let from = skip.min(range.len());
+        let to = (from + len).min(range.len());
+        parts.extend(range.slice(from, to).filter(|part| !part.is_empty()));
+        skip -= from;
+        len -= to - from;
+    }
+    parts
+}
+
+/// The views that a vector stands for.
+fn views(ranges: Vec<Range>) -> Vec<View> {
+    ranges.into_iter().map(View::Nodes).collect()
+}
+
+/// Adds the class and the n-ary functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyVector>()?;
+    register_functions(m)
+}
+
+/// The pointer of a result, or null with the error set.
+fn finish(result: PyResult<Bound<'_, PyAny>>) -> *mut ffi::PyObject {
+    match result {
+        Ok(object) => object.into_ptr(),
+        Err(error) => value::raise_python(error),
+    }
+}

@@ -1,0 +1,7 @@
+"""``python -m burtorch`` is the command ``burtorch``."""
+
+import sys
+
+from burtorch.cli import main
+
+sys.exit(main())

@@ -1,0 +1,102 @@
+"""``burtorch bench eager``: what one small graph costs from Python, beside plain floats and micrograd.
+
+Every contender's answer is checked before anything is timed. Contenders take turns in short slices within one run, so
+that a busy machine slows them all alike; medians and minima are over the slices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from time import perf_counter
+from typing import Any
+
+import burtorch
+from burtorch.cli import bench_graphs
+from burtorch.cli.arguments import count
+
+SLICE_SECONDS = 0.01
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="time burtorch on this machine",
+        description="Time building and differentiating the tiny and the small graph, in nanoseconds per graph, "
+        "beside plain Python floats, a gradient written by hand, and micrograd where it is installed.",
+    )
+    parser.add_argument("what", choices=["eager"], help="eager: graphs built by operators, every time anew")
+    parser.add_argument(
+        "--rounds", type=count, default=25, metavar="N", help="slices per contender (default %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    record: dict[str, Any] = {
+        "burtorch": burtorch.__version__,
+        "cpu_level": burtorch.system.cpu_level(),
+        "bench": "eager",
+        "unit": "ns per graph",
+        "rounds": args.rounds,
+        "graphs": {},
+    }
+    for graph, contenders in bench_graphs.GRAPHS.items():
+        present = {name: loop for name, loop in contenders.items() if _works(loop)}
+        for name, loop in present.items():
+            wrong = _wrong_answer(loop(1), bench_graphs.ANSWERS[graph])
+            if wrong:
+                print(f"burtorch bench: {name} is wrong on the {graph} graph: {wrong}")
+                return 1
+        record["graphs"][graph] = _interleaved(present, args.rounds)
+    if args.json:
+        import json
+
+        print(json.dumps(record, indent=1))
+        return 0
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): ns per graph, {args.rounds} slices in turn")
+    for graph, rows in record["graphs"].items():
+        print(f"\n{graph + ' graph':<34}{'median':>10}{'minimum':>10}")
+        for name, row in rows.items():
+            print(f"{name:<34}{row['median']:>10,.0f}{row['minimum']:>10,.0f}")
+    return 0
+
+
+def _works(loop: bench_graphs.Loop) -> bool:
+    try:
+        loop(1)
+    except ImportError:
+        return False
+    return True
+
+
+def _wrong_answer(found: tuple[float, ...], expected: tuple[float, ...]) -> str | None:
+    """``None`` if what was computed (the value alone, or value and gradient) agrees with the answer to rounding."""
+    for number, answer in zip(found, expected):
+        if not math.isclose(number, answer, rel_tol=1e-13):
+            return f"found {found}, expected {expected[: len(found)]}"
+    return None
+
+
+def _interleaved(contenders: dict[str, bench_graphs.Loop], rounds: int) -> dict[str, dict[str, float]]:
+    repeats = {name: _repeats(loop) for name, loop in contenders.items()}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, loop in contenders.items():
+            start = perf_counter()
+            loop(repeats[name])
+            times[name].append(1e9 * (perf_counter() - start) / repeats[name])
+    return {name: {"median": sorted(slices)[rounds // 2], "minimum": min(slices)} for name, slices in times.items()}
+
+
+def _repeats(loop: bench_graphs.Loop) -> int:
+    """How often a contender runs in one slice."""
+    repeats = 1
+    while True:
+        start = perf_counter()
+        loop(repeats)
+        elapsed = perf_counter() - start
+        if elapsed >= SLICE_SECONDS / 4:
+            return max(1, round(repeats * SLICE_SECONDS / elapsed))
+        repeats *= 4

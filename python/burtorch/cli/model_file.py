@@ -1,0 +1,135 @@
+"""Trained character models on disk: a JSON header that says how to build the model, then its parameters.
+
+Layout: 8 bytes of magic, the length of the header as 4 bytes little-endian, the header in UTF-8, then every parameter
+as a little-endian float32, nothing after. ``load`` believes nothing it reads: a file that is not exactly what ``save``
+writes is an ``InputError``, and no model is built before the header has been checked against the length of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import burtorch
+from burtorch.cli.errors import InputError, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from burtorch.nn import CharMLP
+
+MODEL_NAME = "model.burtorch"
+MAGIC = b"BTMODEL1"
+MAX_HEADER_BYTES = 1 << 24  # every Unicode symbol there is fits
+SIZES = ("context", "embedding", "hidden")
+
+
+def save(path: str, parameters: burtorch.Parameters, vocabulary: str, sizes: dict[str, int]) -> None:
+    """Writes a float32 character model; the file appears under its name only when it is complete."""
+    import json
+
+    header = {
+        "model": "char-mlp",
+        "dtype": "float32",
+        "n_parameters": len(parameters),
+        "vocabulary": vocabulary,
+        **{name: sizes[name] for name in SIZES},
+    }
+    encoded = json.dumps(header, ensure_ascii=False).encode("utf-8")
+    with whole_file(path) as file:
+        file.write(MAGIC + len(encoded).to_bytes(4, "little") + encoded)
+        file.write(_little_endian(memoryview(parameters.values).cast("B")))
+
+
+def load(path: str) -> tuple[CharMLP, str]:
+    """The model in a file, or in the directory that ``burtorch train --out`` wrote, and its vocabulary."""
+    if os.path.isdir(path):
+        inside = os.path.join(path, MODEL_NAME)
+        if not os.path.exists(inside):
+            raise InputError(f"{path}: holds no {MODEL_NAME}: expected a directory that 'burtorch train --out' wrote")
+        path = inside
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(MAGIC) + 4)
+            if not start.startswith(MAGIC):
+                raise InputError(f"{path}: not a burtorch model: expected a file that 'burtorch train --out' wrote")
+            content = file.read()
+    except OSError as error:
+        raise InputError(f"{path}: {reason(error)}") from None
+    length = int.from_bytes(start[len(MAGIC) :], "little")
+    if len(start) < len(MAGIC) + 4 or len(content) < length:
+        raise InputError(f"{path}: the file is cut short: copy it again or train again")
+    header = _checked_header(path, content[:length], len(content) - length)
+    sizes = {name: header[name] for name in SIZES}
+    parameters = burtorch.Parameters(dtype="float32", seed=0)
+    model = burtorch.nn.CharMLP(parameters, vocab=len(header["vocabulary"]), **sizes)
+    memoryview(parameters.values).cast("B")[:] = _little_endian(memoryview(content)[length:])
+    return model, header["vocabulary"]
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A binary file to write in a ``with`` block; it replaces ``path`` at the end of the block, or not at all."""
+    partial = f"{path}.partial"
+    try:
+        with open(partial, "wb") as file:
+            yield file
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            os.remove(partial)
+        raise
+
+
+def _checked_header(path: str, encoded: bytes, n_value_bytes: int) -> dict[str, Any]:
+    import json
+
+    def refuse(why: str) -> InputError:
+        return InputError(f"{path}: {why}: the file is damaged, or another version of burtorch wrote it")
+
+    if len(encoded) > MAX_HEADER_BYTES:
+        raise refuse("the header is too long")
+    try:
+        header = json.loads(encoded.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise refuse("the header is not JSON") from None
+    if not isinstance(header, dict) or header.get("model") != "char-mlp" or header.get("dtype") != "float32":
+        raise refuse("the header does not describe a float32 char-mlp")
+    vocabulary = header.get("vocabulary")
+    if (
+        not isinstance(vocabulary, str)
+        or not vocabulary.startswith("\n")
+        or len(vocabulary) != len(set(vocabulary))
+        or any("\ud800" <= symbol <= "\udfff" for symbol in vocabulary)
+    ):
+        raise refuse("the header holds no vocabulary")
+    for name in SIZES:
+        size = header.get(name)
+        if type(size) is not int or not 1 <= size < 2**31:
+            raise refuse(f"{name} is {size!r}")
+    expected = n_parameters(len(vocabulary), **{name: header[name] for name in SIZES})
+    if header.get("n_parameters") != expected:
+        raise refuse(f"{header.get('n_parameters')!r} parameters where the sizes ask for {expected}")
+    if n_value_bytes != 4 * expected:
+        raise InputError(
+            f"{path}: {n_value_bytes} bytes of parameters, expected {4 * expected}: "
+            f"the file is {'cut short' if n_value_bytes < 4 * expected else 'too long'}, copy it again or train again"
+        )
+    return header
+
+
+def n_parameters(vocab: int, context: int, embedding: int, hidden: int) -> int:
+    """How many parameters a character MLP has: embedding table, hidden layer, output layer."""
+    return vocab * embedding + (context * embedding + 1) * hidden + (hidden + 1) * vocab
+
+
+def _little_endian(values: memoryview) -> memoryview | bytes:
+    if sys.byteorder == "little":
+        return values
+    from array import array
+
+    swapped = array("f", values.tobytes())
+    swapped.byteswap()
+    return swapped.tobytes()

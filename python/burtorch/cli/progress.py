@@ -1,0 +1,48 @@
+"""The progress bar of a training: tqdm's, told about ten times a second, imported only when it is shown."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from burtorch.cli.trainer import Course
+
+
+class Progress:
+    """A bar on stderr with the mean loss and the mean ms/step since it last moved; call it after every step."""
+
+    def __init__(self, n_steps: int, *, shown: bool) -> None:
+        self.shown = shown
+        if not shown:
+            return
+        import threading
+
+        from tqdm import tqdm
+
+        tqdm.set_lock(threading.RLock())  # the default lock would import multiprocessing
+        tqdm.monitor_interval = 0  # no second thread
+        self.pause = 0.1 if sys.stderr.isatty() else 5.0  # seconds; a log file gets few lines
+        self.bar = tqdm(total=n_steps, unit="step", mininterval=0, miniters=1, dynamic_ncols=True)
+        self.reported = 0
+        self.due = perf_counter() + self.pause
+
+    def __call__(self, course: Course) -> None:
+        if self.shown and perf_counter() >= self.due:
+            self._report(course)
+            self.due = perf_counter() + self.pause
+
+    def close(self, course: Course) -> None:
+        if self.shown:
+            self._report(course)
+            self.bar.close()
+
+    def _report(self, course: Course) -> None:
+        losses, seconds = course.losses[self.reported : course.n_steps], course.seconds[self.reported :]
+        if seconds:
+            mean_loss = sum(losses) / len(losses)
+            mean_ms = 1e3 * sum(seconds) / len(seconds)
+            self.bar.set_postfix_str(f"loss {mean_loss:.3f}, {mean_ms:.3f} ms/step", refresh=False)
+            self.bar.update(len(seconds))
+            self.reported = course.n_steps

@@ -1,0 +1,172 @@
+"""``burtorch train``: a character model from a list of words, in one command.
+
+Everything that can be wrong with the input is found before training starts. Training imports neither NumPy nor
+Matplotlib: the loss curve is drawn by a process of its own, after every figure has been taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from typing import Any
+
+import burtorch
+from burtorch.cli import results
+from burtorch.cli.arguments import count, positive, seed
+from burtorch.cli.errors import InputError, reason
+from burtorch.cli.progress import Progress
+from burtorch.cli.trainer import Course, mean_loss, train
+
+N_SAMPLES = 20
+SIZES = ("context", "embedding", "hidden")
+OPTIONS = (*SIZES, "batch", "steps", "lr", "final_lr_fraction", "seed")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="train a character model on a list of words",
+        description="Train a character model on a list of words with plain SGD, print a summary, and sample from it.",
+        epilog="example: burtorch train --data names.txt --hidden 64 --batch 32 --steps 10000 --out runs/names",
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--model", choices=["char-mlp"], default="char-mlp", help="the model (default %(default)s)")
+    parser.add_argument(
+        "--data", metavar="FILE", help="UTF-8 text, one word a line (default: the words of the package)"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="where summary, model and loss curve go (default: nothing is kept)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    model = parser.add_argument_group("model")
+    model.add_argument("--hidden", type=count, default=64, metavar="N", help="hidden units (default %(default)s)")
+    model.add_argument("--context", type=count, default=16, metavar="N", help="symbols seen (default %(default)s)")
+    model.add_argument(
+        "--embedding", type=count, default=64, metavar="N", help="numbers a symbol (default %(default)s)"
+    )
+    steps = parser.add_argument_group("training")
+    steps.add_argument("--batch", type=count, default=32, metavar="N", help="contexts per step (default %(default)s)")
+    steps.add_argument("--steps", type=count, default=10_000, metavar="N", help="SGD steps (default %(default)s)")
+    steps.add_argument("--lr", type=positive, default=0.1, metavar="X", help="learning rate (default %(default)s)")
+    steps.add_argument(
+        "--final-lr-fraction",
+        type=positive,
+        default=0.1,
+        metavar="X",
+        help="times the learning rate over the last 30 %% of the steps (default %(default)s)",
+    )
+    steps.add_argument(
+        "--seed", type=seed, default=0, help="of weights, hold-out, batches, samples (default %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    training = Training(args)
+    results.require_writable(args.out)
+    if not args.json:
+        print(training.headline(), flush=True)
+    progress = Progress(args.steps, shown=not args.quiet)
+    course = train(
+        training.oracle,
+        training.sgd,
+        training.data,
+        batch=args.batch,
+        steps=args.steps,
+        final_lr_fraction=args.final_lr_fraction,
+        watch=progress,
+    )
+    progress.close(course)
+    if course.interrupted:
+        print(f"interrupted after step {course.n_steps}: evaluating, Ctrl-C again to skip that", file=sys.stderr)
+    summary = training.summary(course)
+    results.show(summary, as_json=args.json)
+    if args.out is not None:
+        results.keep(args.out, summary, training.parameters, training.data.vocabulary)
+    if summary["diverged"]:
+        last = course.losses[-1]
+        print(f"burtorch train: error: training diverged (last loss {last}): try a smaller --lr", file=sys.stderr)
+        return 1
+    return 130 if summary["interrupted"] else 0
+
+
+class Training:
+    """The data, the model and the optimiser that the options ask for, and the summary of what came of them."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.source = args.data or "the words of the package"
+        try:
+            words = burtorch.data.read_words(args.data) if args.data else burtorch.data.default_words()
+            self.n_words = len(words)
+            self.data = burtorch.text.WordContexts(words, context=args.context, holdout=0.1, seed=args.seed)
+        except OSError as error:
+            raise InputError(f"{self.source}: {reason(error)}") from None
+        except ValueError as error:
+            raise InputError(f"{self.source}: {error}") from None
+        try:
+            self.parameters = burtorch.Parameters(dtype="float32", seed=args.seed)
+            sizes = {name: getattr(args, name) for name in SIZES}
+            self.model = burtorch.nn.CharMLP(self.parameters, vocab=len(self.data.vocabulary), **sizes)
+            self.oracle = burtorch.Oracle(self.model)
+            self.sgd = burtorch.optim.SGD(self.parameters, lr=args.lr)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    def headline(self) -> str:
+        data = self.data
+        return (
+            f"{self.args.model} on {self.source}: {self.n_words:,} words, {len(data.vocabulary)} symbols, "
+            f"{data.n_train:,} training and {data.n_heldout:,} held-out contexts"
+        )
+
+    def summary(self, course: Course) -> dict[str, Any]:
+        """Every figure of the run, ready for JSON; ``None`` stands for one that was not taken or is not finite."""
+        findings = self._findings(course)
+        data = self.data
+        return {
+            "burtorch": burtorch.__version__,
+            "cpu_level": burtorch.system.cpu_level(),
+            "model": self.args.model,
+            "data": {
+                "source": self.source,
+                "words": self.n_words,
+                "symbols": len(data.vocabulary),
+                "train_contexts": data.n_train,
+                "heldout_contexts": data.n_heldout,
+            },
+            "options": {name: getattr(self.args, name) for name in OPTIONS},
+            "parameters": len(self.parameters),
+            "steps_taken": course.n_steps,
+            **findings,
+            "median_ms_per_step": course.median_ms_per_step(),
+            "peak_resident_mb": results.peak_resident_mb(),
+            "history": course.history(),
+        }
+
+    def _findings(self, course: Course) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "interrupted": course.interrupted,
+            "diverged": course.diverged,
+            "train_loss": None,
+            "heldout_loss": None,
+            "samples": [],
+        }
+        if course.diverged:
+            return found
+        data = self.data
+        try:
+            for name, contexts, n in (
+                ("heldout_loss", data.heldout, data.n_heldout),
+                ("train_loss", data.train, data.n_train),
+            ):
+                loss = mean_loss(self.oracle, contexts, n)
+                if loss is not None and not math.isfinite(loss):
+                    found["diverged"] = True
+                    return found
+                found[name] = loss
+            found["samples"] = burtorch.text.sample(self.model, data.vocabulary, N_SAMPLES, self.args.seed, 1.0)
+        except KeyboardInterrupt:
+            found["interrupted"] = True
+        return found

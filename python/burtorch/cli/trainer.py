@@ -1,0 +1,94 @@
+"""The training loop, and what it measures: the loss and the time of every step.
+
+A step is the gradient and the update; drawing the batch is not timed. The loop ends early, without an exception, when
+the user interrupts it or the loss stops being finite. It knows nothing of files or of the terminal.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from time import perf_counter
+from typing import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    import burtorch
+    from burtorch._core import SymbolArray
+    from burtorch.optim import SGD
+    from burtorch.text import WordContexts
+
+    Contexts = Callable[[int, int], tuple[SymbolArray, SymbolArray]]
+
+EVALUATED_AT_ONCE = 4096  # contexts; bounds the memory of an evaluation
+
+
+class Course:
+    """What happened: ``losses`` and ``seconds`` of every finished step, and why training ended."""
+
+    def __init__(self) -> None:
+        self.losses = array("d")
+        self.seconds = array("d")
+        self.interrupted = False
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the last loss was not finite."""
+        return bool(self.losses) and not math.isfinite(self.losses[-1])
+
+    def median_ms_per_step(self) -> float | None:
+        ordered = sorted(self.seconds)
+        return 1e3 * ordered[len(ordered) // 2] if ordered else None
+
+    def history(self, n_points: int = 200) -> dict[str, list[float]]:
+        """About ``n_points`` points of the loss curve: each the mean over the steps since the point before."""
+        width = max(1, self.n_steps // n_points)
+        ends = range(width, self.n_steps + 1, width)
+        return {
+            "step": list(ends),
+            "loss": [sum(self.losses[end - width : end]) / width for end in ends],
+        }
+
+
+def train(
+    oracle: burtorch.Oracle,
+    sgd: SGD,
+    data: WordContexts,
+    *,
+    batch: int,
+    steps: int,
+    final_lr_fraction: float,
+    watch: Callable[[Course], None],
+) -> Course:
+    """Takes ``steps`` steps of SGD, the last 30 % at the final rate; calls ``watch`` after each."""
+    course = Course()
+    losses, seconds = course.losses.append, course.seconds.append
+    final_from = steps - steps * 3 // 10
+    try:
+        for step in range(steps):
+            if step == final_from:
+                sgd.lr *= final_lr_fraction
+            contexts, targets = data.batch(batch)
+            start = perf_counter()
+            loss, _ = oracle(contexts, targets)
+            losses(loss)
+            if course.diverged:
+                break
+            sgd.step()
+            seconds(perf_counter() - start)
+            watch(course)
+    except KeyboardInterrupt:
+        course.interrupted = True
+    return course
+
+
+def mean_loss(oracle: burtorch.Oracle, contexts: Contexts, n: int) -> float | None:
+    """The mean loss over all ``n`` contexts of ``data.train`` or ``data.heldout``, ``None`` where there are none."""
+    total = 0.0
+    for start in range(0, n, EVALUATED_AT_ONCE):
+        stop = min(start + EVALUATED_AT_ONCE, n)
+        total += oracle.loss(*contexts(start, stop)) * (stop - start)
+    return total / n if n else None

@@ -1,0 +1,78 @@
+"""Word lists: the one that comes with the package, and the reader for text files, one word a line.
+
+The reader promises that what it returns is clean: non-empty words of printable symbols, none longer than
+``MAX_WORD_LENGTH``. Anything else in a file is a ``ValueError`` that names the line. It knows nothing of models.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["MAX_WORD_LENGTH", "default_words", "read_words"]
+
+MAX_WORD_LENGTH = 1000
+"""The longest line that :func:`read_words` accepts, in characters."""
+
+_SNIFFED_BYTES = 1 << 16
+
+
+def default_words() -> list[str]:
+    """The words that come with the package: given names and names of places, lower-case ASCII.
+
+    >>> from burtorch.data import default_words
+    >>> words = default_words()
+    >>> len(words) >= 1200, words == sorted(set(words))
+    (True, True)
+    """
+    from importlib.resources import files
+
+    return files("burtorch.data").joinpath("words.txt").read_text(encoding="ascii").split()
+
+
+def read_words(path: str | os.PathLike[str]) -> list[str]:
+    """The words of a UTF-8 text file, one a line, in the order of the file. Blank lines are skipped.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is binary or not UTF-8, holds a control character or no word at all, or has a line
+            of more than ``MAX_WORD_LENGTH`` characters.
+    """
+    with open(path, "rb") as file:
+        content = file.read(_SNIFFED_BYTES)
+        if b"\0" not in content:  # a device such as /dev/zero never ends
+            content += file.read()
+    lines = [line.strip() for line in _decoded(content).split("\n")]
+    for number, line in enumerate(lines, start=1):
+        if len(line) > MAX_WORD_LENGTH or not line.isprintable():
+            _check(number, line)
+    words = [line for line in lines if line]
+    if not words:
+        raise ValueError("no words: expected UTF-8 text, one word a line")
+    return words
+
+
+def _decoded(content: bytes) -> str:
+    nul = content.find(b"\0")
+    if nul >= 0:
+        line = content.count(b"\n", 0, nul) + 1
+        raise ValueError(f"line {line} holds a NUL byte, so this is no text: expected one word a line")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = error.object[error.start]
+        raise ValueError(
+            f"line {line} is not UTF-8 (byte 0x{byte:02x}): expected UTF-8 text, one word a line"
+        ) from None
+
+
+def _check(number: int, line: str) -> None:
+    """Refuses a long line and control characters; other symbols that Python does not call printable pass."""
+    if len(line) > MAX_WORD_LENGTH:
+        raise ValueError(f"line {number} is {len(line)} characters long: expected at most {MAX_WORD_LENGTH}")
+    for symbol in line:
+        if symbol < " " or "\x7f" <= symbol < "\xa0":
+            code = f"U+{ord(symbol):04X}"
+            raise ValueError(f"line {number} holds the control character {code}: expected plain text, one word a line")

@@ -1,0 +1,92 @@
+"""Fixtures that several test files share, and the check that the package under test is the installed one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+import burtorch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=10_000)
+hypothesis.settings.load_profile("default")
+
+
+def pytest_sessionstart() -> None:
+    installed = Path(sysconfig.get_path("platlib")).resolve()
+    found = Path(burtorch.__file__).resolve()
+    if installed not in found.parents:
+        pytest.exit(f"the tests would run {found}, not the wheel in {installed}: run 'make test'", returncode=1)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The real list of names: ``names.txt`` in ``BURTORCH_DATA`` or in ``shared/data`` beside the repository."""
+    folder = os.environ.get("BURTORCH_DATA")
+    path = (Path(folder) if folder else ROOT.parent / "shared" / "data") / "names.txt"
+    if not path.is_file():
+        pytest.skip("names.txt is not here: name its folder in BURTORCH_DATA")
+    return path
+
+
+class Command:
+    """Runs ``python -m burtorch`` in a folder of its own, and never the source tree."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        self.env["PYTHONUTF8"] = "1"
+
+    def __call__(self, *args: object, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.line(*args),
+            cwd=self.folder,
+            env={**self.env, **env},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=300,
+        )
+
+    def line(self, *args: object) -> list[str]:
+        return [sys.executable, "-m", "burtorch", *map(str, args)]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+SMALL = (
+    *("--hidden", 4, "--context", 3, "--embedding", 3),
+    *("--batch", 4, "--steps", 200, "--quiet"),
+)
+
+
+@pytest.fixture(scope="session")
+def small() -> tuple[object, ...]:
+    """Options of a training that takes no time."""
+    return SMALL
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``--out`` of a small training on a few words; its vocabulary is ``ahn``."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "words.txt").write_text("anna\nhanna\nana\nnana\n" * 5, encoding="utf-8")
+    done = Command(folder)("train", "--data", "words.txt", "--out", "out", *SMALL)
+    assert done.returncode == 0, done.stderr
+    return folder / "out"

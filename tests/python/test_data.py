@@ -1,0 +1,40 @@
+"""Word lists: the one in the package, and the reader of text files."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burtorch import data
+
+
+def test_the_default_words_are_many_plain_and_distinct():
+    words = data.default_words()
+    assert len(words) >= 1200
+    assert words == sorted(set(words))
+    assert all(word.isascii() and word.isalpha() and word.islower() for word in words)
+
+
+def test_order_and_repetitions_are_kept(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("b\n\n a \nb", encoding="utf-8")
+    assert data.read_words(path) == ["b", "a", "b"]
+
+
+@given(content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_any_file_gives_clean_words_or_a_value_error(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "any.txt"
+    path.write_bytes(content)
+    try:
+        words = data.read_words(path)
+    except ValueError as error:
+        assert "expected" in str(error)  # noqa: PT017 (either outcome is right)
+    else:
+        assert words
+        assert all(word == word.strip() != "" and "\n" not in word for word in words)
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        data.read_words(tmp_path / "nowhere")

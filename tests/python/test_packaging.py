@@ -1,0 +1,106 @@
+"""What is installed: the files of the wheel and of the source distribution, and what importing the package costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from importlib import metadata
+
+import pytest
+
+import burtorch
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    """The names of the installed files."""
+    return {str(path) for path in metadata.files("burtorch")}
+
+
+def test_the_wheel_holds_code_types_and_data(wheel):
+    for name in ("__init__.py", "py.typed", "_core.pyi", "data/words.txt", "cli/__init__.py", "__main__.py"):
+        assert f"burtorch/{name}" in wheel
+    assert any(name.startswith("burtorch/_core.") and name.endswith((".so", ".pyd")) for name in wheel)
+
+
+def test_the_wheel_holds_both_licences(wheel):
+    for name in ("LICENSE-MIT", "LICENSE-APACHE"):
+        assert any(path.endswith(f".dist-info/licenses/{name}") for path in wheel)
+
+
+def test_the_wheel_holds_nothing_else(wheel):
+    strays = [
+        name
+        for name in wheel
+        if not name.startswith(("burtorch/", "burtorch-")) and not name.endswith(("bin/burtorch", "burtorch.exe"))
+    ]
+    assert strays == []
+
+
+def test_the_metadata():
+    facts = metadata.metadata("burtorch")
+    assert facts["Version"] == burtorch.__version__
+    assert facts["License-Expression"] == "MIT OR Apache-2.0"
+    assert facts["Requires-Python"] == ">=3.9"
+    assert "burtorch" in facts.get_payload() or "burtorch" in facts["Description"]
+
+
+def test_the_only_thing_it_needs_is_the_progress_bar():
+    needed = [line for line in metadata.requires("burtorch") if "extra ==" not in line]
+    assert [line.split(">")[0] for line in needed] == ["tqdm"]
+
+
+def test_the_source_distribution_builds_anywhere(root, tmp_path):
+    command = [sys.executable, "-m", "maturin", "sdist", "--out", str(tmp_path)]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    (archive,) = tmp_path.iterdir()
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    needed = {
+        *("Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "PKG-INFO"),
+        ".cargo/config.toml",
+        "crates/burtorch-core/src/lib.rs",
+        "crates/burtorch-py/src/lib.rs",
+        "python/burtorch/_core.pyi",
+        "python/burtorch/py.typed",
+        "python/burtorch/data/words.txt",
+    }
+    assert needed <= names
+
+
+def loaded_by(code):
+    """The modules that ``code`` imports in a fresh interpreter, beyond those it starts with."""
+    script = f"import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, encoding="utf-8", check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_imports_almost_nothing():
+    loaded = loaded_by("import burtorch")
+    assert len(loaded) <= 4, loaded
+    assert loaded >= {"burtorch", "burtorch._core"}
+
+
+@pytest.mark.parametrize("name", ["data", "nn", "optim", "system", "text"])
+def test_submodules_come_when_first_used(name):
+    assert f"burtorch.{name}" not in loaded_by("import burtorch")
+    loaded = loaded_by(f"import burtorch; burtorch.{name}")
+    assert f"burtorch.{name}" in loaded
+    assert not {module.partition(".")[0] for module in loaded} & {"numpy", "argparse", "tqdm", "matplotlib", "json"}
+
+
+def test_a_model_trains_without_numpy():
+    code = (
+        "import burtorch as bt; p = bt.Parameters(); m = bt.nn.CharMLP(p, vocab=3, context=2, embedding=2, hidden=2); "
+        "bt.Oracle(m)([[0, 1]], [2]); bt.optim.SGD(p, lr=0.1).step(); memoryview(p.values)[0]"
+    )
+    assert "numpy" not in loaded_by(code)
+
+
+def test_every_public_name_exists():
+    for name in burtorch.__all__:
+        assert getattr(burtorch, name) is not None
+        assert name in dir(burtorch)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = burtorch.nothing
