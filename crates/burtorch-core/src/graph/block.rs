@@ -440,18 +440,6 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns.set_value(first + 1, squares);
     }
 
-    /// Runs `build`; when it fails, forgets what it appended.
-    fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.n_stores);
-        let result = build(self);
-        if result.is_err() {
-            self.columns.truncate(nodes);
-            self.extra.truncate(extra);
-            self.n_stores = stores;
-        }
-        result
-    }
-
     /// Appends the nodes and the record of a block; values are still to be computed.
     fn push_block(&mut self, op: Op, n_out: u32, record: &[u32]) -> Result<Range> {
         self.extra.reserve(record.len())?;

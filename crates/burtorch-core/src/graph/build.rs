@@ -242,12 +242,7 @@ impl<S: Scalar> Graph<'_, S> {
         if operands.is_empty() {
             return Err(Error::EmptyReduction { op: op.name() });
         }
-        let before = self.extra.len();
-        let result = self.try_reduce(reduction, operands, params);
-        if result.is_err() {
-            self.extra.truncate(before);
-        }
-        result
+        self.atomically(|graph| graph.try_reduce(reduction, operands, params))
     }
 
     fn try_reduce(
@@ -295,12 +290,9 @@ impl<S: Scalar> Graph<'_, S> {
             return Err(Error::EmptyReduction { op: op.name() });
         }
         let bias_value = bias.map(|b| self.value(b)).transpose()?;
-        let before = self.extra.len();
-        let result = self.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params);
-        if result.is_err() {
-            self.extra.truncate(before);
-        }
-        result
+        self.atomically(|graph| {
+            graph.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params)
+        })
     }
 
     fn try_inner_product(

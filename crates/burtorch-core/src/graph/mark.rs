@@ -54,9 +54,19 @@ impl RewindLog {
         self.entries.capacity()
     }
 
-    /// No rewind matters any more: every handle there is has been renamed.
-    pub(super) fn forget(&mut self) {
+    /// Makes sure that there is room for one entry.
+    pub(super) fn make_room(&mut self) -> Result<()> {
+        if self.entries.len() == 0 {
+            self.entries.reserve(1)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses all handles of epochs before this one; call [`RewindLog::make_room`] first.
+    pub(super) fn restart(&mut self, epoch: u64) {
         self.entries.truncate(0);
+        self.entries.push_reserved(Rewind { epoch, len: 0 });
     }
 
     #[inline]

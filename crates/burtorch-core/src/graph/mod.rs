@@ -417,6 +417,25 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(n as u32)
     }
 
+    /// Runs `build`; when it fails, forgets what it appended. Under `no_grad`, when only values are wanted, forgets
+    /// operand lists and slots of parameters in any case.
+    #[inline(always)]
+    pub(crate) fn atomically<T>(
+        &mut self,
+        build: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.n_stores);
+        let result = build(self);
+        if result.is_err() {
+            self.columns.truncate(nodes);
+        }
+        if result.is_err() || self.no_grad {
+            self.extra.truncate(extra);
+            self.n_stores = stores;
+        }
+        result
+    }
+
     /// Identities of the parameters that nodes may read, by slot.
     pub fn stores(&self) -> &[u64] {
         &self.stores[..self.n_stores as usize]
