@@ -43,10 +43,7 @@ fn check(name: &str, expression: Expression, at: (f64, f64), expected: [f64; 3])
     let [g, a, b] = expression(&t, at.0, at.1);
     g.backward();
     for (found, wanted) in [g.data(), a.grad(), b.grad()].into_iter().zip(expected) {
-        assert!(
-            (found - wanted).abs() <= 1e-12 * wanted.abs(),
-            "{name}: {found} instead of {wanted}"
-        );
+        assert!((found - wanted).abs() <= 1e-12 * wanted.abs(), "{name}: {found} instead of {wanted}");
     }
 }
 
@@ -69,12 +66,7 @@ macro_rules! time {
 
 fn eager(c: &mut Criterion) {
     check("tiny", tiny, (-41.0, 2.0), [612.5, -35.0, 1050.0]);
-    check(
-        "small",
-        small,
-        (-4.0, 2.0),
-        [24.70408163265306, 138.83381924198252, 645.5772594752186],
-    );
+    check("small", small, (-4.0, 2.0), [24.70408163265306, 138.83381924198252, 645.5772594752186]);
     time!(c, "tiny: build and backward", tiny, -41.0, 2.0);
     time!(c, "small: build and backward", small, -4.0, 2.0);
 }

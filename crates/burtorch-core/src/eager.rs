@@ -47,28 +47,18 @@ impl<'m, S: Scalar> Graph<'m, S> {
         // SAFETY: an UnsafeCell has the layout of what it holds, and the exclusive borrow lasts for 'g. Shortening 'm
         // to 'g behind the cell is sound because an Eager never swaps the graph or lets a reference to it out.
         let graph = unsafe { &*std::ptr::from_mut(self).cast::<UnsafeCell<Graph<'g, S>>>() };
-        Eager {
-            graph,
-            params: None,
-        }
+        Eager { graph, params: None }
     }
 
     /// Lends the graph to operators that may also read `params` and send them gradients.
     #[inline(always)]
-    pub fn eager_with<'g, 'p: 'g>(
-        &'g mut self,
-        params: &'g mut Parameters<'p, S::Elem>,
-    ) -> Eager<'g, S>
+    pub fn eager_with<'g, 'p: 'g>(&'g mut self, params: &'g mut Parameters<'p, S::Elem>) -> Eager<'g, S>
     where
         'm: 'g,
     {
         // SAFETY: as in `eager`.
-        let params =
-            unsafe { &*std::ptr::from_mut(params).cast::<UnsafeCell<Parameters<'g, S::Elem>>>() };
-        Eager {
-            params: Some(params),
-            ..self.eager()
-        }
+        let params = unsafe { &*std::ptr::from_mut(params).cast::<UnsafeCell<Parameters<'g, S::Elem>>>() };
+        Eager { params: Some(params), ..self.eager() }
     }
 }
 
@@ -82,10 +72,7 @@ impl<'g, S: Scalar> Eager<'g, S> {
     }
 
     #[inline(always)]
-    fn with_params<T>(
-        &self,
-        f: impl FnOnce(&mut Graph<'g, S>, &[&Parameters<'g, S::Elem>]) -> T,
-    ) -> T {
+    fn with_params<T>(&self, f: impl FnOnce(&mut Graph<'g, S>, &[&Parameters<'g, S::Elem>]) -> T) -> T {
         self.with(|graph| match self.params {
             // SAFETY: as in `with`; the parameters are only read here.
             Some(params) => f(graph, &[unsafe { &*params.get() }]),
@@ -98,11 +85,7 @@ impl<'g, S: Scalar> Eager<'g, S> {
         // SAFETY: only the lifetime behind the cells is shortened, as in `Graph::eager`, and for the same reason.
         let eager = unsafe { &*std::ptr::from_ref(self).cast::<Eager<'t, S>>() };
         match node {
-            Ok(node) => Value {
-                eager,
-                node,
-                epoch: self.with(|graph| graph.epoch()),
-            },
+            Ok(node) => Value { eager, node, epoch: self.with(|graph| graph.epoch()) },
             Err(error) => fail(error),
         }
     }
@@ -129,8 +112,7 @@ impl<'g, S: Scalar> Eager<'g, S> {
 
     /// Contiguous leaves.
     pub fn vector(&self, values: &[S]) -> Range {
-        self.with(|graph| graph.vector(values))
-            .unwrap_or_else(|error| fail(error))
+        self.with(|graph| graph.vector(values)).unwrap_or_else(|error| fail(error))
     }
 
     /// The value with this id, if the graph has such a node.
@@ -144,20 +126,14 @@ impl<'g, S: Scalar> Eager<'g, S> {
     }
 
     /// Appends an inner product, with a bias if there is one.
-    pub fn inner_product(
-        &self,
-        x: Operands<'_>,
-        w: Operands<'_>,
-        bias: Option<Value<'_, S>>,
-    ) -> Value<'_, S> {
+    pub fn inner_product(&self, x: Operands<'_>, w: Operands<'_>, bias: Option<Value<'_, S>>) -> Value<'_, S> {
         let bias = bias.map(|b| self.own(&b).unwrap_or_else(|error| fail(error)));
         self.value(self.with_params(|graph, params| graph.inner_product(x, w, bias, params)))
     }
 
     /// Appends `W x + b` as one block.
     pub fn affine(&self, x: &[View], w: Slice, bias: Option<Slice>) -> Range {
-        self.with_params(|graph, params| graph.affine(params, x, w, bias))
-            .unwrap_or_else(|error| fail(error))
+        self.with_params(|graph, params| graph.affine(params, x, w, bias)).unwrap_or_else(|error| fail(error))
     }
 
     /// The present length, to rewind to.
@@ -193,8 +169,7 @@ impl<'g, S: Scalar> Eager<'g, S> {
         if !std::ptr::addr_eq(self.graph, value.eager.graph) {
             return Err(Error::GraphMismatch { what: "a value" });
         }
-        self.with(|graph| graph.check(value.node, value.epoch))
-            .map(|_| value.node)
+        self.with(|graph| graph.check(value.node, value.epoch)).map(|_| value.node)
     }
 }
 
@@ -225,19 +200,13 @@ impl<'t, S: Scalar> Value<'t, S> {
 
     #[inline(always)]
     fn read(self, f: impl FnOnce(&Graph<'t, S>, NodeId) -> Result<S>) -> S {
-        let read = self
-            .eager
-            .own(&self)
-            .and_then(|node| self.eager.with(|graph| f(graph, node)));
+        let read = self.eager.own(&self).and_then(|node| self.eager.with(|graph| f(graph, node)));
         read.unwrap_or_else(|error| fail(error))
     }
 
     /// Overwrites the value of this node only.
     pub fn set_data(self, value: S) {
-        let written = self
-            .eager
-            .own(&self)
-            .and_then(|node| self.eager.with(|graph| graph.set_value(node, value)));
+        let written = self.eager.own(&self).and_then(|node| self.eager.with(|graph| graph.set_value(node, value)));
         written.unwrap_or_else(|error| fail(error));
     }
 
@@ -253,11 +222,7 @@ impl<'t, S: Scalar> Value<'t, S> {
         let swept = self.eager.own(&self).and_then(|node| {
             self.eager.with(|graph| match self.eager.params {
                 // SAFETY: as in `Eager::with`; the graph holds no reference into the parameters.
-                Some(params) => graph.backward_with(
-                    node,
-                    seed,
-                    &mut [unsafe { &mut *params.get() }.gradients()],
-                ),
+                Some(params) => graph.backward_with(node, seed, &mut [unsafe { &mut *params.get() }.gradients()]),
                 None => graph.backward_with(node, seed, &mut []),
             })
         });
@@ -267,32 +232,25 @@ impl<'t, S: Scalar> Value<'t, S> {
     #[inline(always)]
     fn unary<O: UnaryOp>(self) -> Self {
         let node = self.eager.own(&self);
-        self.eager
-            .value(node.and_then(|x| self.eager.with(|graph| graph.unary::<O>(x))))
+        self.eager.value(node.and_then(|x| self.eager.with(|graph| graph.unary::<O>(x))))
     }
 
     #[inline(always)]
     fn binary<O: BinaryOp>(self, other: Self) -> Self {
-        let nodes = self
-            .eager
-            .own(&self)
-            .and_then(|x| self.eager.own(&other).map(|y| (x, y)));
-        self.eager
-            .value(nodes.and_then(|(x, y)| self.eager.with(|graph| graph.binary::<O>(x, y))))
+        let nodes = self.eager.own(&self).and_then(|x| self.eager.own(&other).map(|y| (x, y)));
+        self.eager.value(nodes.and_then(|(x, y)| self.eager.with(|graph| graph.binary::<O>(x, y))))
     }
 
     /// `self` raised to a constant.
     pub fn powc(self, exponent: S) -> Self {
         let node = self.eager.own(&self);
-        self.eager
-            .value(node.and_then(|x| self.eager.with(|graph| graph.pow_constant(x, exponent))))
+        self.eager.value(node.and_then(|x| self.eager.with(|graph| graph.pow_constant(x, exponent))))
     }
 
     /// A copy through which no gradient flows.
     pub fn detach(self) -> Self {
         let node = self.eager.own(&self);
-        self.eager
-            .value(node.and_then(|x| self.eager.with(|graph| graph.detach(x))))
+        self.eager.value(node.and_then(|x| self.eager.with(|graph| graph.detach(x))))
     }
 }
 

@@ -13,9 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The node was removed by a rewind or a clear.
-    #[error(
-        "node {index} was removed from its graph by a rewind or a clear; build it again after the rewind"
-    )]
+    #[error("node {index} was removed from its graph by a rewind or a clear; build it again after the rewind")]
     Stale {
         /// Index the handle had.
         index: u32,
@@ -37,9 +35,7 @@ pub enum Error {
         what: &'static str,
     },
     /// An id that the graph never had.
-    #[error(
-        "node {index} does not exist in a graph of {len} nodes; use the ids that building returned"
-    )]
+    #[error("node {index} does not exist in a graph of {len} nodes; use the ids that building returned")]
     NoSuchNode {
         /// The id given.
         index: u32,
@@ -59,17 +55,13 @@ pub enum Error {
         have: usize,
     },
     /// Node ids are exhausted.
-    #[error(
-        "a graph holds at most {limit} nodes and this one is full; rewind or clear it, or use several graphs"
-    )]
+    #[error("a graph holds at most {limit} nodes and this one is full; rewind or clear it, or use several graphs")]
     IndexExhausted {
         /// The largest number of nodes.
         limit: u32,
     },
     /// The allocator refused.
-    #[error(
-        "out of memory: {bytes} bytes for {what} were refused; free memory or use a smaller graph"
-    )]
+    #[error("out of memory: {bytes} bytes for {what} were refused; free memory or use a smaller graph")]
     OutOfMemory {
         /// Bytes asked for.
         bytes: usize,
@@ -122,23 +114,23 @@ pub enum Error {
         /// The largest allowed.
         max: u64,
     },
+    /// A symbol that the vocabulary lacks.
+    #[error("the vocabulary has no symbol {symbol:?}; use symbols of the words it was made from")]
+    NoSuchSymbol {
+        /// The symbol.
+        symbol: char,
+    },
     /// The sweep needs Parameters that were not given.
-    #[error(
-        "the graph reads parameters that were not given to this call; pass the Parameters its tensors came from"
-    )]
+    #[error("the graph reads parameters that were not given to this call; pass the Parameters its tensors came from")]
     MissingParameters,
     /// More sets of parameters in one graph than it keeps track of.
-    #[error(
-        "a graph reads from at most {max} Parameters at once; put the tensors into fewer Parameters"
-    )]
+    #[error("a graph reads from at most {max} Parameters at once; put the tensors into fewer Parameters")]
     TooManyParameters {
         /// The largest number.
         max: usize,
     },
     /// A name that is already taken.
-    #[error(
-        "the name {name:?} is already taken by another tensor of these Parameters; choose another"
-    )]
+    #[error("the name {name:?} is already taken by another tensor of these Parameters; choose another")]
     DuplicateName {
         /// The name.
         name: String,

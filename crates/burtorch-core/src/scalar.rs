@@ -7,9 +7,7 @@ use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::kernels::BlockMath;
-use crate::simd::{
-    Elementary, Mask, Provisional, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd,
-};
+use crate::simd::{Elementary, Mask, Provisional, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

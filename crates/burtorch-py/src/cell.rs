@@ -151,10 +151,7 @@ fn compact<S: Scalar>(
     serials: &mut HashMap<u32, u64>,
 ) -> Result<usize> {
     handles.for_each(|handle| {
-        if graph
-            .check(NodeId::from_index(last_node(handle)), handle.epoch)
-            .is_err()
-        {
+        if graph.check(NodeId::from_index(last_node(handle)), handle.epoch).is_err() {
             handle.kill();
         }
     });
@@ -194,14 +191,8 @@ fn compact<S: Scalar>(
     for (number, mark) in numbers.into_iter().zip(in_order) {
         marks.insert(number, mark);
     }
-    *labels = labels
-        .drain()
-        .filter_map(|(node, label)| Some((*is_kept.get(&node)?, label)))
-        .collect();
-    *serials = serials
-        .drain()
-        .filter_map(|(node, serial)| Some((*is_kept.get(&node)?, serial)))
-        .collect();
+    *labels = labels.drain().filter_map(|(node, label)| Some((*is_kept.get(&node)?, label))).collect();
+    *serials = serials.drain().filter_map(|(node, serial)| Some((*is_kept.get(&node)?, serial))).collect();
     Ok(left)
 }
 

@@ -5,51 +5,21 @@
 use burtorch_core::Error;
 use pyo3::create_exception;
 use pyo3::exceptions::{
-    PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyTypeError,
-    PyValueError,
+    PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-create_exception!(
-    burtorch,
-    BurtorchError,
-    PyException,
-    "The base class of all errors that burtorch defines."
-);
+create_exception!(burtorch, BurtorchError, PyException, "The base class of all errors that burtorch defines.");
 
 /// Classes that derive from a built-in exception as well as from `BurtorchError`, made when the module is loaded.
 const DERIVED: &[(&str, Builtin, &str)] = &[
-    (
-        "StaleValueError",
-        Builtin::Runtime,
-        "The node of a Value, Vector or mark was removed by a rewind or a clear.",
-    ),
-    (
-        "GraphMismatchError",
-        Builtin::Value,
-        "Values, marks or tensors of different graphs or Parameters were mixed.",
-    ),
-    (
-        "GraphFullError",
-        Builtin::Memory,
-        "A fixed graph has no room left, or node ids are exhausted.",
-    ),
-    (
-        "BusyError",
-        Builtin::Runtime,
-        "The graph or the parameters are in use by another call.",
-    ),
-    (
-        "FormatError",
-        Builtin::Value,
-        "A file is not what it should be; nothing was loaded.",
-    ),
-    (
-        "TraceError",
-        Builtin::Type,
-        "A function cannot be traced as it is written.",
-    ),
+    ("StaleValueError", Builtin::Runtime, "The node of a Value, Vector or mark was removed by a rewind or a clear."),
+    ("GraphMismatchError", Builtin::Value, "Values, marks or tensors of different graphs or Parameters were mixed."),
+    ("GraphFullError", Builtin::Memory, "A fixed graph has no room left, or node ids are exhausted."),
+    ("BusyError", Builtin::Runtime, "The graph or the parameters are in use by another call."),
+    ("FormatError", Builtin::Value, "A file is not what it should be; nothing was loaded."),
+    ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
 ];
 
 #[derive(Clone, Copy)]
@@ -81,10 +51,7 @@ fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyAny>>> {
         DERIVED
             .iter()
             .map(|&(name, builtin, doc)| {
-                let bases = PyTuple::new(
-                    py,
-                    [py.get_type::<BurtorchError>().into_any(), builtin.class(py)],
-                )?;
+                let bases = PyTuple::new(py, [py.get_type::<BurtorchError>().into_any(), builtin.class(py)])?;
                 let namespace = pyo3::types::PyDict::new(py);
                 namespace.set_item("__module__", "burtorch")?;
                 namespace.set_item("__doc__", doc)?;
@@ -105,12 +72,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// An exception of the derived class called `name`.
 pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
-    let class = classes(py).ok().and_then(|classes| {
-        DERIVED
-            .iter()
-            .position(|d| d.0 == name)
-            .map(|k| classes[k].bind(py).clone())
-    });
+    let class = classes(py)
+        .ok()
+        .and_then(|classes| DERIVED.iter().position(|d| d.0 == name).map(|k| classes[k].bind(py).clone()));
     match class.map(|class| class.call1((message.clone(),))) {
         Some(Ok(exception)) => PyErr::from_value(exception),
         _ => BurtorchError::new_err(message),
@@ -119,11 +83,7 @@ pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
 
 /// The graph or parameters are in use.
 pub fn busy(py: Python<'_>, what: &str) -> PyErr {
-    derived(
-        py,
-        "BusyError",
-        format!("{what} are in use by another call; wait until it has returned"),
-    )
+    derived(py, "BusyError", format!("{what} are in use by another call; wait until it has returned"))
 }
 
 /// The Python exception for a core error.
@@ -132,9 +92,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
     match error {
         Error::Stale { .. } | Error::StaleMark { .. } => derived(py, "StaleValueError", message),
         Error::GraphMismatch { .. } => derived(py, "GraphMismatchError", message),
-        Error::GraphFull { .. } | Error::IndexExhausted { .. } => {
-            derived(py, "GraphFullError", message)
-        }
+        Error::GraphFull { .. } | Error::IndexExhausted { .. } => derived(py, "GraphFullError", message),
         Error::OutOfMemory { .. } | Error::ParametersFull { .. } => PyMemoryError::new_err(message),
         Error::NoSuchNode { .. } => PyIndexError::new_err(message),
         Error::OutOfRange { .. } => PyIndexError::new_err(message),

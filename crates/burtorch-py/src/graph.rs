@@ -60,11 +60,7 @@ thread_local! {
 #[inline(always)]
 pub fn current(py: Python<'_>) -> *mut ffi::PyObject {
     let current = CURRENT.with(StdCell::get);
-    if current.is_null() {
-        make_default(py)
-    } else {
-        current
-    }
+    if current.is_null() { make_default(py) } else { current }
 }
 
 #[cold]
@@ -95,8 +91,7 @@ pub struct Sweep {
 /// Runs a sweep. Long ones poll for signals.
 #[inline]
 pub fn sweep(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
-    if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && sweep.root.index() < POLLED_ABOVE
-    {
+    if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && sweep.root.index() < POLLED_ABOVE {
         let swept = match &mut cell.graph {
             AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []),
             AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []),
@@ -108,9 +103,7 @@ pub fn sweep(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
 
 #[inline(never)]
 fn sweep_carefully(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
-    let options = SweepOptions {
-        skip_zero_adjoints: sweep.skip_zero_adjoints,
-    };
+    let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints };
     // Signal handlers are Python code and may touch this graph: while they run it is busy.
     let busy_flag = &mut cell.busy;
     let mut raised = None;
@@ -135,9 +128,7 @@ fn sweep_carefully(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()
 impl PyGraph {
     /// A Python graph around a core one.
     pub fn around(graph: AnyGraph, reclaim: bool) -> Self {
-        PyGraph {
-            cell: UnsafeCell::new(Cell::new(graph, reclaim)),
-        }
+        PyGraph { cell: UnsafeCell::new(Cell::new(graph, reclaim)) }
     }
 
     /// The cell of a graph object.
@@ -166,25 +157,15 @@ impl PyGraph {
 }
 
 /// The node and its checked graph behind a Value argument.
-fn node_of(
-    py: Python<'_>,
-    graph: &Bound<'_, PyGraph>,
-    value: &Bound<'_, PyAny>,
-) -> PyResult<NodeId> {
+fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
     // SAFETY: living objects under the interpreter lock.
     unsafe {
         if !value::is_value(value.as_ptr()) {
-            return Err(PyTypeError::new_err(format!(
-                "expected a Value, found {}",
-                value.get_type().name()?
-            )));
+            return Err(PyTypeError::new_err(format!("expected a Value, found {}", value.get_type().name()?)));
         }
         let object = value.as_ptr().cast::<value::ValueObject>();
         if (*object).owner != graph.as_ptr() {
-            return Err(to_python(
-                py,
-                burtorch_core::Error::GraphMismatch { what: "the value" },
-            ));
+            return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the value" }));
         }
         match value::checked(object) {
             Some((_, node)) => Ok(node),
@@ -197,22 +178,12 @@ fn node_of(
 impl PyGraph {
     #[new]
     #[pyo3(signature = (dtype="float64", capacity=None, fixed=false, *, reclaim=true))]
-    fn new(
-        py: Python<'_>,
-        dtype: &str,
-        capacity: Option<u32>,
-        fixed: bool,
-        reclaim: bool,
-    ) -> PyResult<Self> {
-        fn make<S: Scalar>(
-            py: Python<'_>,
-            capacity: Option<u32>,
-            fixed: bool,
-        ) -> PyResult<Graph<'static, S>> {
+    fn new(py: Python<'_>, dtype: &str, capacity: Option<u32>, fixed: bool, reclaim: bool) -> PyResult<Self> {
+        fn make<S: Scalar>(py: Python<'_>, capacity: Option<u32>, fixed: bool) -> PyResult<Graph<'static, S>> {
             match (capacity, fixed) {
-                (None, true) => Err(PyValueError::new_err(
-                    "a fixed graph needs a capacity: Graph(capacity=n, fixed=True)",
-                )),
+                (None, true) => {
+                    Err(PyValueError::new_err("a fixed graph needs a capacity: Graph(capacity=n, fixed=True)"))
+                }
                 (Some(n), true) => Graph::fixed(n).or_raise(py),
                 (Some(n), false) => Graph::with_capacity(n).or_raise(py),
                 (None, false) => Ok(Graph::new()),
@@ -241,23 +212,17 @@ impl PyGraph {
     #[pyo3(signature = (*_exception))]
     fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let left = OWNED.with_borrow_mut(|owned| {
-            let innermost = owned.len() > 1
-                && owned
-                    .last()
-                    .is_some_and(|graph| graph.as_ptr() == slf.as_ptr());
+            let innermost = owned.len() > 1 && owned.last().is_some_and(|graph| graph.as_ptr() == slf.as_ptr());
             if !innermost {
                 return None;
             }
             let left = owned.pop();
-            CURRENT
-                .with(|current| current.set(owned.last().map_or(std::ptr::null_mut(), Py::as_ptr)));
+            CURRENT.with(|current| current.set(owned.last().map_or(std::ptr::null_mut(), Py::as_ptr)));
             left
         });
         match left {
             Some(_) => Ok(()),
-            None => Err(PyValueError::new_err(
-                "this graph is not the innermost `with graph:` of this thread",
-            )),
+            None => Err(PyValueError::new_err("this graph is not the innermost `with graph:` of this thread")),
         }
     }
 
@@ -286,10 +251,7 @@ impl PyGraph {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |cell| {
             let n = with_graph!(&cell.graph, g => g.len());
-            Ok(format!(
-                "<Graph of {n} {} nodes>",
-                cell.graph.dtype().name()
-            ))
+            Ok(format!("<Graph of {n} {} nodes>", cell.graph.dtype().name()))
         })
     }
 
@@ -307,10 +269,7 @@ impl PyGraph {
     }
 
     /// A number that receives no gradient, as a Value.
-    fn constant<'py>(
-        slf: &Bound<'py, Self>,
-        data: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn constant<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let before = slf.get().set_no_grad(slf.py(), true)?;
         let value = Self::value(slf, data);
         slf.get().set_no_grad(slf.py(), before)?;
@@ -331,10 +290,7 @@ impl PyGraph {
             let mark = with_graph!(&cell.graph, g => g.mark());
             Ok(cell.add_mark(mark))
         })?;
-        Ok(PyMark {
-            graph: slf.clone().unbind(),
-            number,
-        })
+        Ok(PyMark { graph: slf.clone().unbind(), number })
     }
 
     /// Remove every node appended after the mark; their Values become stale. Costs the same at any size.
@@ -344,10 +300,7 @@ impl PyGraph {
         let py = slf.py();
         let mark = mark.get();
         if mark.graph.as_ptr() != slf.as_ptr() {
-            return Err(to_python(
-                py,
-                burtorch_core::Error::GraphMismatch { what: "the mark" },
-            ));
+            return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the mark" }));
         }
         slf.get().with(py, |cell| {
             let Some(&place) = cell.marks.get(&mark.number) else {
@@ -374,34 +327,16 @@ impl PyGraph {
 
     /// A context manager that rewinds to where it was entered.
     fn scope(slf: &Bound<'_, Self>) -> PyScope {
-        PyScope {
-            graph: slf.clone().unbind(),
-            mark: std::sync::Mutex::new(None),
-        }
+        PyScope { graph: slf.clone().unbind(), mark: std::sync::Mutex::new(None) }
     }
 
     /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
     ///
     /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
     #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
-    fn backward(
-        slf: &Bound<'_, Self>,
-        root: &Bound<'_, PyAny>,
-        seed: f64,
-        skip_zero_adjoints: bool,
-    ) -> PyResult<()> {
+    fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
         let root = node_of(slf.py(), slf, root)?;
-        slf.get().with(slf.py(), |cell| {
-            sweep(
-                slf.py(),
-                cell,
-                Sweep {
-                    root,
-                    seed,
-                    skip_zero_adjoints,
-                },
-            )
-        })
+        slf.get().with(slf.py(), |cell| sweep(slf.py(), cell, Sweep { root, seed, skip_zero_adjoints }))
     }
 
     /// Set the gradients of all nodes to 0.
@@ -471,9 +406,7 @@ impl PyGraph {
 
     /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
     fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
-        self.with(py, |cell| {
-            Ok(with_graph!(&mut cell.graph, g => g.set_no_grad(on)))
-        })
+        self.with(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.set_no_grad(on))))
     }
 }
 
@@ -565,10 +498,7 @@ impl PyNoGrad {
     #[new]
     #[pyo3(signature = (graph=None))]
     fn new(graph: Option<Py<PyGraph>>) -> Self {
-        PyNoGrad {
-            graph,
-            entered: std::sync::Mutex::new(Vec::new()),
-        }
+        PyNoGrad { graph, entered: std::sync::Mutex::new(Vec::new()) }
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<()> {
@@ -585,11 +515,7 @@ impl PyNoGrad {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        let left = self
-            .entered
-            .lock()
-            .ok()
-            .and_then(|mut entered| entered.pop());
+        let left = self.entered.lock().ok().and_then(|mut entered| entered.pop());
         if let Some((graph, before)) = left {
             graph.get().set_no_grad(py, before)?;
         }

@@ -36,11 +36,7 @@ impl Drop for InUse<'_> {
 impl<T> Guarded<T> {
     /// Guards `content`; `what` is its plural noun for messages: "these parameters".
     pub fn new(content: T, what: &'static str) -> Self {
-        Guarded {
-            in_use: AtomicBool::new(false),
-            content: UnsafeCell::new(content),
-            what,
-        }
+        Guarded { in_use: AtomicBool::new(false), content: UnsafeCell::new(content), what }
     }
 
     /// Runs `f` with exclusive access.

@@ -21,12 +21,7 @@ impl Handle {
     /// A handle that is in no list yet.
     #[inline(always)]
     pub const fn new(start: u32, len: u32, epoch: u64) -> Self {
-        Handle {
-            start,
-            len,
-            epoch,
-            slot: u32::MAX,
-        }
+        Handle { start, len, epoch, slot: u32::MAX }
     }
 
     /// Makes the handle stale for ever: no graph has a node with this index.

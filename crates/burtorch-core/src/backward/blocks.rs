@@ -23,9 +23,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         match self.recorded.ops[tail] {
             Op::Affine => self.affine(AffineRecord::read(self.extra, record), node),
             Op::Map => self.map(MapRecord::read(self.extra, record), node),
-            Op::CrossEntropy => {
-                self.cross_entropy(CrossEntropyRecord::read(self.extra, record), node)
-            }
+            Op::CrossEntropy => self.cross_entropy(CrossEntropyRecord::read(self.extra, record), node),
             _ => self.mean_and_mean_squares(record, node),
         }
         header.first
@@ -49,23 +47,20 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             Some(run) => &self.recorded.values[run.indices()],
             None => self.gather(record.x, gathered),
         };
-        self.affine_weights(record, dy, x);
+        let all_reached = n_met == n_out && dy.iter().fold(true, |all, dy| all & !dy.is_unreached());
+        self.affine_weights(record, dy, x, all_reached);
         if record.wants_input_grad {
             let store = &self.params[self.places[record.w_slot as usize] as usize];
             let weights = &store.values[record.weights()];
-            if dy.iter().any(S::is_unreached) {
+            if all_reached {
+                S::affine_input_grad(weights, dy, dx);
+            } else {
                 dx.fill(S::lit(0.0));
-                for (&dy, row) in dy
-                    .iter()
-                    .zip(weights.chunks_exact(n_in))
-                    .filter(|(dy, _)| !dy.is_unreached())
-                {
+                for (&dy, row) in dy.iter().zip(weights.chunks_exact(n_in)).filter(|(dy, _)| !dy.is_unreached()) {
                     for (dx, &w) in dx.iter_mut().zip(row) {
                         *dx = *dx + S::splat(w) * dy;
                     }
                 }
-            } else {
-                S::affine_input_grad(weights, dy, dx);
             }
             self.scatter(record.x, dx);
         }
@@ -73,25 +68,28 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     }
 
     /// Adds what weights and bias receive.
-    fn affine_weights(&mut self, record: AffineRecord, dy: &[S], x: &[S]) {
+    fn affine_weights(&mut self, record: AffineRecord, dy: &[S], x: &[S], all_reached: bool) {
         let weights = record.weights();
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
-        if store.all_trainable(weights.clone()) && !dy.iter().any(S::is_unreached) {
-            S::affine_weight_grad(dy, x, &mut store.grads[weights]);
+        if all_reached && store.all_trainable(weights.clone()) {
+            let mode = store.mode(weights.clone());
+            S::affine_weight_grad(dy, x, &mut store.grads[weights], mode);
         } else {
             for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
                 let row = weights.start + o * x.len();
                 for (k, &x) in x.iter().enumerate() {
-                    if store.is_trainable(row + k) {
-                        store.grads[row + k] = store.grads[row + k] + (dy * x).sum_lanes();
-                    }
+                    self.add_parameter(record.w_slot, row + k, dy * x);
                 }
             }
         }
-        if let Some((slot, at)) = record.bias() {
-            for (index, &dy) in at.zip(dy).filter(|(_, dy)| !dy.is_unreached()) {
-                self.add_parameter(slot as u32, index, dy);
+        match record.bias() {
+            Some((slot, at)) if all_reached => self.add_parameters(slot as u32, at.start, dy),
+            Some((slot, at)) => {
+                for (index, &dy) in at.zip(dy).filter(|(_, dy)| !dy.is_unreached()) {
+                    self.add_parameter(slot as u32, index, dy);
+                }
             }
+            None => {}
         }
     }
 
@@ -118,8 +116,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         if loss_met {
             let g = self.adjoints[(top - self.base) as usize];
             if record.by_probabilities {
-                let targets =
-                    &self.recorded.values[record.target as usize..record.target as usize + n];
+                let targets = &self.recorded.values[record.target as usize..record.target as usize + n];
                 let total = targets[1..].iter().fold(targets[0], |sum, &t| sum + t);
                 for ((c, &p), &t) in contributions.iter_mut().zip(probabilities).zip(targets) {
                     *c = g * (p * total - t);
@@ -133,35 +130,21 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                     let p = probabilities[class as usize].lane(lane);
                     let one = S::splat(p) - S::lit(1.0);
                     let c = (g * one).lane(lane);
-                    contributions[class as usize] =
-                        contributions[class as usize].with_lane(lane, c);
+                    contributions[class as usize] = contributions[class as usize].with_lane(lane, c);
                 }
             }
         }
         let last = first + n as u32 - 1;
         let on_probabilities = &self.adjoints[self.place(first, last.min(top))];
         if on_probabilities.iter().any(|a| !a.is_unreached()) {
-            let reached = || {
-                on_probabilities
-                    .iter()
-                    .zip(probabilities)
-                    .filter(|(a, _)| !a.is_unreached())
-            };
+            let reached = || on_probabilities.iter().zip(probabilities).filter(|(a, _)| !a.is_unreached());
             let weighted = reached().fold(S::lit(0.0), |sum, (&a, &p)| sum + a * p);
             for (k, (c, &p)) in contributions.iter_mut().zip(probabilities).enumerate() {
-                let own = on_probabilities
-                    .get(k)
-                    .filter(|a| !a.is_unreached())
-                    .copied()
-                    .unwrap_or(S::lit(0.0));
+                let own = on_probabilities.get(k).filter(|a| !a.is_unreached()).copied().unwrap_or(S::lit(0.0));
                 *c = *c + p * (own - weighted);
             }
         }
-        let run = OperandRun {
-            source: 0,
-            start: record.logits.start,
-            len: record.logits.len,
-        };
+        let run = OperandRun { source: 0, start: record.logits.start, len: record.logits.len };
         self.add_run(run, contributions);
         self.scratch = scratch;
     }
@@ -170,11 +153,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let [first, _, start, len] = [0, 1, 2, 3].map(|k| self.extra[record as usize + k]);
         let n = S::lit(f64::from(len));
         let on_mean = self.adjoints[(first - self.base) as usize];
-        let on_squares = if top > first {
-            self.adjoints[(top - self.base) as usize]
-        } else {
-            S::UNREACHED
-        };
+        let on_squares = if top > first { self.adjoints[(top - self.base) as usize] } else { S::UNREACHED };
         for node in start..start + len {
             if !on_mean.is_unreached() {
                 self.add(node, on_mean / n);

@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, MAX_STORES, NodeId};
+use crate::kernels::Mode;
 use crate::ops::{Arity, Op};
-use crate::params::Parameters;
+use crate::params::{Parameters, Written};
 use crate::scalar::{Float, Scalar};
 use sweep::Sweep;
 
@@ -22,19 +23,32 @@ pub struct Gradients<'a, E> {
     pub(crate) values: &'a [E],
     pub(crate) grads: &'a mut [E],
     pub(crate) frozen: &'a [Range<u32>],
+    /// What has been written so far, where gradients of an earlier pass are to be overwritten.
+    pub(crate) written: Option<&'a mut Written>,
 }
 
 impl<E: Float> Gradients<'_, E> {
     /// Whether no number of the range is frozen.
     pub(crate) fn all_trainable(&self, range: Range<usize>) -> bool {
-        !self
-            .frozen
-            .iter()
-            .any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
     }
 
     pub(crate) fn is_trainable(&self, index: usize) -> bool {
         !self.frozen.iter().any(|r| r.contains(&(index as u32)))
+    }
+
+    /// What to do with the gradients of a range that contributions to all of it are at hand for.
+    #[inline(always)]
+    pub(crate) fn mode(&mut self, range: Range<usize>) -> Mode {
+        let fresh = self.written.as_mut().is_some_and(|written| written.claim(range, self.grads));
+        if fresh { Mode::Set } else { Mode::Add }
+    }
+
+    /// Readies the gradients of a range for contributions to some of it.
+    pub(crate) fn prepare(&mut self, range: Range<usize>) {
+        if self.mode(range.clone()) == Mode::Set {
+            self.grads[range].fill(E::lit(0.0));
+        }
     }
 }
 
@@ -44,12 +58,12 @@ impl<E: Float> Parameters<'_, E> {
     pub fn gradients(&mut self) -> Gradients<'_, E> {
         let store = self.id();
         let (values, grads, frozen) = self.split_for_sweep();
-        Gradients {
-            store,
-            values,
-            grads,
-            frozen,
-        }
+        Gradients { store, values, grads, frozen, written: None }
+    }
+
+    /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as `written` has it.
+    pub(crate) fn gradients_anew<'a>(&'a mut self, written: &'a mut Written) -> Gradients<'a, E> {
+        Gradients { written: Some(written), ..self.gradients() }
     }
 
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
@@ -61,12 +75,7 @@ impl<E: Float> Parameters<'_, E> {
                 have: grads.len(),
             });
         }
-        Ok(Gradients {
-            store: self.id(),
-            values: self.values(),
-            grads,
-            frozen: self.frozen(),
-        })
+        Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen(), written: None })
     }
 }
 
@@ -87,13 +96,8 @@ pub struct Adjoints<'s, S> {
 impl<S: Scalar> Adjoints<'_, S> {
     /// The gradient of the root with respect to a node: 0 if no path joins them.
     pub fn get(&self, node: NodeId) -> S {
-        let at = node
-            .0
-            .checked_sub(self.base)
-            .and_then(|k| self.adjoints.get(k as usize));
-        at.filter(|a| !a.is_unreached())
-            .copied()
-            .unwrap_or(S::lit(0.0))
+        let at = node.0.checked_sub(self.base).and_then(|k| self.adjoints.get(k as usize));
+        at.filter(|a| !a.is_unreached()).copied().unwrap_or(S::lit(0.0))
     }
 }
 
@@ -107,12 +111,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// Adds `seed` times the gradient of `root` to its leaves and to the parameters it reads, which must be among
     /// `params`. Intermediate nodes keep the adjoints of this sweep. On an error nothing has changed.
     #[inline]
-    pub fn backward_with(
-        &mut self,
-        root: NodeId,
-        seed: S,
-        params: &mut [Gradients<'_, S::Elem>],
-    ) -> Result<()> {
+    pub fn backward_with(&mut self, root: NodeId, seed: S, params: &mut [Gradients<'_, S::Elem>]) -> Result<()> {
         self.backward_polled(root, seed, params, SweepOptions::default(), None)
     }
 
@@ -177,10 +176,7 @@ impl<S: Scalar> Graph<'_, S> {
     fn place_stores(&self, params: &[Gradients<'_, S::Elem>]) -> Result<[u8; MAX_STORES]> {
         let mut places = [0; MAX_STORES];
         for (slot, &store) in self.stores().iter().enumerate() {
-            let place = params
-                .iter()
-                .position(|p| p.store == store)
-                .ok_or(Error::MissingParameters)?;
+            let place = params.iter().position(|p| p.store == store).ok_or(Error::MissingParameters)?;
             places[slot] = place as u8;
         }
         Ok(places)
@@ -231,11 +227,7 @@ impl<S: Scalar> Graph<'_, S> {
         let n_nodes = (root.0 + 1 - base) as usize;
         let need = n_nodes + self.scratch.len();
         if scratch.len() < need {
-            return Err(Error::BufferTooSmall {
-                what: "scratch for this root",
-                need,
-                have: scratch.len(),
-            });
+            return Err(Error::BufferTooSmall { what: "scratch for this root", need, have: scratch.len() });
         }
         let places = self.place_stores(params)?;
         let (adjoints, temporaries) = scratch[..need].split_at_mut(n_nodes);

@@ -14,6 +14,7 @@ use super::{Gradients, SweepOptions};
 use crate::graph::MAX_STORES;
 use crate::graph::columns::Recorded;
 use crate::graph::{Encoded, InnerOperands, OperandRun};
+use crate::kernels::Mode;
 use crate::ops::{self, BinaryOp, Op, Reduction, UnaryOp};
 use crate::scalar::Scalar;
 
@@ -62,11 +63,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                 return false;
             }
             let floor = node.saturating_sub(POLL_EVERY);
-            node = if skip {
-                self.descend::<true>(node - 1, floor)
-            } else {
-                self.descend::<false>(node - 1, floor)
-            };
+            node = if skip { self.descend::<true>(node - 1, floor) } else { self.descend::<false>(node - 1, floor) };
         }
         true
     }
@@ -132,7 +129,26 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     pub(super) fn add_parameter(&mut self, slot: u32, index: usize, contribution: S) {
         let store = &mut self.params[self.places[slot as usize] as usize];
         if store.frozen.is_empty() || store.is_trainable(index) {
+            store.prepare(index..index + 1);
             store.grads[index] = store.grads[index] + contribution.sum_lanes();
+        }
+    }
+
+    /// Adds contributions to the gradients of consecutive parameters, those that are trainable.
+    pub(super) fn add_parameters(&mut self, slot: u32, first: usize, contributions: &[S]) {
+        let range = first..first + contributions.len();
+        let store = &mut self.params[self.places[slot as usize] as usize];
+        if !store.all_trainable(range.clone()) {
+            for (index, &c) in range.zip(contributions) {
+                self.add_parameter(slot, index, c);
+            }
+            return;
+        }
+        let mode = store.mode(range.clone());
+        let grads = &mut store.grads[range];
+        match mode {
+            Mode::Set => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = c.sum_lanes() + S::Elem::lit(0.0)),
+            Mode::Add => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = *g + c.sum_lanes()),
         }
     }
 
@@ -140,13 +156,13 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(always)]
     pub(super) fn add_run(&mut self, run: OperandRun, contributions: &[S]) {
         if run.source == 0 {
-            for (node, &c) in (run.start..).zip(contributions) {
-                self.add(node, c);
+            let at = (run.start - self.base) as usize;
+            for (adjoint, &c) in self.adjoints[at..at + contributions.len()].iter_mut().zip(contributions) {
+                *adjoint = *adjoint + (c + S::lit(0.0));
             }
+            self.low = self.low.min(run.start);
         } else {
-            for (index, &c) in (run.start as usize..).zip(contributions) {
-                self.add_parameter(run.source - 1, index, c);
-            }
+            self.add_parameters(run.source - 1, run.start as usize, contributions);
         }
     }
 

@@ -19,10 +19,7 @@ pub(crate) struct BlockHeader {
 
 impl BlockHeader {
     pub(crate) fn read(extra: &[u32], at: u32) -> Self {
-        BlockHeader {
-            first: extra[at as usize],
-            n_out: extra[at as usize + 1],
-        }
+        BlockHeader { first: extra[at as usize], n_out: extra[at as usize + 1] }
     }
 }
 
@@ -82,12 +79,7 @@ impl AffineRecord {
     /// Slot and place of the bias.
     pub(crate) fn bias(&self) -> Option<(usize, std::ops::Range<usize>)> {
         let start = self.bias_start as usize;
-        (self.bias_source > 0).then(|| {
-            (
-                self.bias_source as usize - 1,
-                start..start + self.header.n_out as usize,
-            )
-        })
+        (self.bias_source > 0).then(|| (self.bias_source as usize - 1, start..start + self.header.n_out as usize))
     }
 }
 
@@ -103,14 +95,7 @@ impl MapRecord {
     pub(crate) fn read(extra: &[u32], at: u32) -> Self {
         let header = BlockHeader::read(extra, at);
         let op = crate::ops::OP_INFO[extra[at as usize + 2] as usize].op;
-        MapRecord {
-            header,
-            op,
-            x: Range {
-                start: extra[at as usize + 3],
-                len: header.n_out,
-            },
-        }
+        MapRecord { header, op, x: Range { start: extra[at as usize + 3], len: header.n_out } }
     }
 }
 
@@ -137,17 +122,9 @@ impl CrossEntropyRecord {
     pub(crate) fn read(extra: &[u32], at: u32) -> Self {
         let r = &extra[at as usize..at as usize + 5];
         let header = BlockHeader::read(extra, at);
-        let logits = Range {
-            start: r[2],
-            len: header.n_out - 1,
-        };
+        let logits = Range { start: r[2], len: header.n_out - 1 };
         let by_probabilities = r[3] == 0;
-        CrossEntropyRecord {
-            header,
-            logits,
-            by_probabilities,
-            target: if by_probabilities { r[4] } else { at + 4 },
-        }
+        CrossEntropyRecord { header, logits, by_probabilities, target: if by_probabilities { r[4] } else { at + 4 } }
     }
 
     /// The class of each lane.
@@ -166,13 +143,22 @@ impl<S: Scalar> Graph<'_, S> {
         w: Slice,
         bias: Option<Slice>,
     ) -> Result<Range> {
-        let n_in: usize = x.iter().map(View::len).sum();
+        self.affine_of(params, x.iter().copied(), w, bias)
+    }
+
+    /// As [`Graph::affine`], for views that need not be in one place.
+    pub fn affine_of(
+        &mut self,
+        params: &[&Parameters<'_, S::Elem>],
+        x: impl Iterator<Item = View> + Clone,
+        w: Slice,
+        bias: Option<Slice>,
+    ) -> Result<Range> {
+        let n_in: usize = x.clone().map(|view| view.len()).sum();
         if n_in == 0 || w.is_empty() {
-            return Err(Error::EmptyReduction {
-                op: Op::Affine.name(),
-            });
+            return Err(Error::EmptyReduction { op: Op::Affine.name() });
         }
-        if w.len() % n_in != 0 {
+        if !w.len().is_multiple_of(n_in) {
             return Err(Error::LengthMismatch {
                 op: "affine (inputs and columns of the weights)",
                 left: n_in,
@@ -183,11 +169,7 @@ impl<S: Scalar> Graph<'_, S> {
         if let Some(b) = bias
             && b.len() != n_out
         {
-            return Err(Error::LengthMismatch {
-                op: "affine (outputs and biases)",
-                left: n_out,
-                right: b.len(),
-            });
+            return Err(Error::LengthMismatch { op: "affine (outputs and biases)", left: n_out, right: b.len() });
         }
         self.check_view(View::Parameters(w), params)?;
         if let Some(b) = bias {
@@ -199,7 +181,7 @@ impl<S: Scalar> Graph<'_, S> {
     fn push_affine(
         &mut self,
         params: &[&Parameters<'_, S::Elem>],
-        x: &[View],
+        x: impl Iterator<Item = View> + Clone,
         w: Slice,
         bias: Option<Slice>,
         n_in: usize,
@@ -207,16 +189,13 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> Result<Range> {
         let n_out32 = self.room_for(n_out)?;
         self.reserve_scratch(2 * n_in + n_out)?;
-        let encoded = self.encode_views(x, params)?;
+        let encoded = self.encode_views(x.clone(), params)?;
         let (bias_source, bias_start) = match bias {
             Some(b) => (self.slot_of(b.store)? + 1, b.start),
             None => (0, 0),
         };
         let record = AffineRecord {
-            header: BlockHeader {
-                first: self.columns.len(),
-                n_out: n_out32,
-            },
+            header: BlockHeader { first: self.columns.len(), n_out: n_out32 },
             x: encoded,
             n_in: n_in as u32,
             w_slot: self.slot_of(w.store)?,
@@ -232,85 +211,54 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Whether some scalar of the views can receive a gradient.
-    fn any_differentiable(&self, views: &[View], params: &[&Parameters<'_, S::Elem>]) -> bool {
-        views.iter().any(|view| match *view {
-            View::Nodes(range) => self.columns.ops()[range.indices()]
-                .iter()
-                .any(|op| !matches!(op, Op::Constant | Op::FrozenParam)),
-            View::Parameters(slice) => params
-                .iter()
-                .find(|p| p.id() == slice.store)
-                .is_some_and(|p| p.any_trainable(slice.range())),
+    fn any_differentiable(&self, mut views: impl Iterator<Item = View>, params: &[&Parameters<'_, S::Elem>]) -> bool {
+        views.any(|view| match view {
+            View::Nodes(range) => {
+                self.columns.ops()[range.indices()].iter().any(|op| !matches!(op, Op::Constant | Op::FrozenParam))
+            }
+            View::Parameters(slice) => {
+                params.iter().find(|p| p.id() == slice.store).is_some_and(|p| p.any_trainable(slice.range()))
+            }
         })
     }
 
-    pub(crate) fn evaluate_affine(
-        &mut self,
-        record: AffineRecord,
-        stores: &StoreValues<'_, S::Elem>,
-    ) {
+    pub(crate) fn evaluate_affine(&mut self, record: AffineRecord, stores: &StoreValues<'_, S::Elem>) {
         let first = record.header.first as usize;
         let (nodes, outputs) = self.columns.values_mut().split_at_mut(first);
         let gathered = &mut self.scratch.as_mut_slice()[..record.n_in as usize];
         let x = match record.x.contiguous() {
             Some(run) => &nodes[run.indices()],
             None => {
-                record
-                    .x
-                    .gather(self.extra.as_slice(), nodes, stores, gathered);
+                record.x.gather(self.extra.as_slice(), nodes, stores, gathered);
                 gathered
             }
         };
         let bias = record.bias().map(|(slot, at)| &stores[slot][at]);
         let weights = &stores[record.w_slot as usize][record.weights()];
-        S::affine_forward(
-            weights,
-            bias,
-            x,
-            &mut outputs[..record.header.n_out as usize],
-        );
+        S::affine_forward(weights, bias, x, &mut outputs[..record.header.n_out as usize]);
     }
 
     /// Appends the unary `op` over a range as one block. Same values and gradients as one node each.
     pub fn map(&mut self, op: Op, x: Range) -> Result<Range> {
         self.check_range(x)?;
         if forward_unary(op, S::lit(0.0)).is_none() {
-            return Err(Error::BadArgument {
-                what: "the op",
-                expected: "a unary op".into(),
-                found: op.name().into(),
-            });
+            return Err(Error::BadArgument { what: "the op", expected: "a unary op".into(), found: op.name().into() });
         }
         if x.is_empty() {
             return Err(Error::EmptyReduction { op: "map" });
         }
         self.atomically(|graph| {
             let n = graph.room_for(x.len())?;
-            let record = MapRecord {
-                header: BlockHeader {
-                    first: graph.columns.len(),
-                    n_out: n,
-                },
-                op,
-                x,
-            };
-            let outputs =
-                graph.push_block(Op::Map, n, &[record.header.first, n, op as u32, x.start])?;
+            let record = MapRecord { header: BlockHeader { first: graph.columns.len(), n_out: n }, op, x };
+            let outputs = graph.push_block(Op::Map, n, &[record.header.first, n, op as u32, x.start])?;
             graph.evaluate_map(record);
             Ok(graph.finish_block(outputs))
         })
     }
 
     pub(crate) fn evaluate_map(&mut self, record: MapRecord) {
-        let (nodes, outputs) = self
-            .columns
-            .values_mut()
-            .split_at_mut(record.header.first as usize);
-        S::map_forward(
-            record.op,
-            &nodes[record.x.indices()],
-            &mut outputs[..record.header.n_out as usize],
-        );
+        let (nodes, outputs) = self.columns.values_mut().split_at_mut(record.header.first as usize);
+        S::map_forward(record.op, &nodes[record.x.indices()], &mut outputs[..record.header.n_out as usize]);
     }
 
     /// Appends the softmax cross-entropy of `logits`: `log(sum exp z) - z[class]`, or
@@ -318,9 +266,7 @@ impl<S: Scalar> Graph<'_, S> {
     pub fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId> {
         self.check_range(logits)?;
         if logits.is_empty() {
-            return Err(Error::EmptyReduction {
-                op: Op::CrossEntropy.name(),
-            });
+            return Err(Error::EmptyReduction { op: Op::CrossEntropy.name() });
         }
         match target {
             Target::Classes(classes) => {
@@ -362,11 +308,9 @@ impl<S: Scalar> Graph<'_, S> {
         let first = self.columns.len();
         let at = self.extra.len() as u32;
         let outputs = match target {
-            Target::Probabilities(range) => self.push_block(
-                Op::CrossEntropy,
-                n,
-                &[first, n, logits.start, 0, range.start],
-            )?,
+            Target::Probabilities(range) => {
+                self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?
+            }
             Target::Classes(classes) => {
                 self.extra.reserve(4 + S::LANES)?;
                 let outputs = self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 1])?;
@@ -381,10 +325,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     pub(crate) fn evaluate_cross_entropy(&mut self, record: CrossEntropyRecord) {
-        let (nodes, outputs) = self
-            .columns
-            .values_mut()
-            .split_at_mut(record.header.first as usize);
+        let (nodes, outputs) = self.columns.values_mut().split_at_mut(record.header.first as usize);
         let n = record.logits.len();
         let logits = &nodes[record.logits.indices()];
         let (probabilities, loss) = outputs[..n + 1].split_at_mut(n);
@@ -398,11 +339,7 @@ impl<S: Scalar> Graph<'_, S> {
             total
         } else {
             let mut chosen = S::lit(0.0);
-            for (lane, &class) in record
-                .classes(self.extra.as_slice(), S::LANES)
-                .iter()
-                .enumerate()
-            {
+            for (lane, &class) in record.classes(self.extra.as_slice(), S::LANES).iter().enumerate() {
                 chosen = chosen.with_lane(lane, logits[class as usize].lane(lane));
             }
             log_sum - chosen
@@ -413,16 +350,13 @@ impl<S: Scalar> Graph<'_, S> {
     pub fn reduce_mean_and_mean_squares(&mut self, x: Range) -> Result<(NodeId, NodeId)> {
         self.check_range(x)?;
         if x.is_empty() {
-            return Err(Error::EmptyReduction {
-                op: Op::MeanAndMeanSquares.name(),
-            });
+            return Err(Error::EmptyReduction { op: Op::MeanAndMeanSquares.name() });
         }
         let outputs = self.atomically(|graph| {
             graph.room_for(2)?;
             graph.reserve_scratch(2 * x.len())?;
             let first = graph.columns.len();
-            let outputs =
-                graph.push_block(Op::MeanAndMeanSquares, 2, &[first, 2, x.start, x.len])?;
+            let outputs = graph.push_block(Op::MeanAndMeanSquares, 2, &[first, 2, x.start, x.len])?;
             graph.evaluate_means(first, x);
             Ok(graph.finish_block(outputs))
         })?;
@@ -432,10 +366,7 @@ impl<S: Scalar> Graph<'_, S> {
     pub(crate) fn evaluate_means(&mut self, first: u32, x: Range) {
         let forward = |op, xs: &[S]| Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs));
         let xs = &self.columns.values()[x.indices()];
-        let (mean, squares) = (
-            forward(Op::ReduceMean, xs),
-            forward(Op::ReduceMeanSquares, xs),
-        );
+        let (mean, squares) = (forward(Op::ReduceMean, xs), forward(Op::ReduceMeanSquares, xs));
         self.columns.set_value(first, mean);
         self.columns.set_value(first + 1, squares);
     }
@@ -464,27 +395,15 @@ impl<S: Scalar> Graph<'_, S> {
 
     pub(crate) fn for_each_block_operand(&self, op: Op, at: u32, mut f: impl FnMut(OperandRun)) {
         let extra = self.extra.as_slice();
-        let nodes = |range: Range| OperandRun {
-            source: 0,
-            start: range.start,
-            len: range.len,
-        };
+        let nodes = |range: Range| OperandRun { source: 0, start: range.start, len: range.len };
         match op {
             Op::Affine => {
                 let record = AffineRecord::read(extra, at);
                 record.x.for_each_run(extra, &mut f);
                 let weights = record.weights();
-                f(OperandRun {
-                    source: record.w_slot + 1,
-                    start: weights.start as u32,
-                    len: weights.len() as u32,
-                });
+                f(OperandRun { source: record.w_slot + 1, start: weights.start as u32, len: weights.len() as u32 });
                 if let Some((slot, range)) = record.bias() {
-                    f(OperandRun {
-                        source: slot as u32 + 1,
-                        start: range.start as u32,
-                        len: range.len() as u32,
-                    });
+                    f(OperandRun { source: slot as u32 + 1, start: range.start as u32, len: range.len() as u32 });
                 }
             }
             Op::Map => f(nodes(MapRecord::read(extra, at).x)),
@@ -492,24 +411,15 @@ impl<S: Scalar> Graph<'_, S> {
                 let record = CrossEntropyRecord::read(extra, at);
                 f(nodes(record.logits));
                 if record.by_probabilities {
-                    f(nodes(Range {
-                        start: record.target,
-                        len: record.logits.len,
-                    }));
+                    f(nodes(Range { start: record.target, len: record.logits.len }));
                 }
             }
-            _ => f(nodes(Range {
-                start: extra[at as usize + 2],
-                len: extra[at as usize + 3],
-            })),
+            _ => f(nodes(Range { start: extra[at as usize + 2], len: extra[at as usize + 3] })),
         }
     }
 }
 
 /// Block ops are for the element types that have kernels.
 pub const fn has_kernels<E: Float>() -> bool {
-    matches!(
-        E::DTYPE,
-        crate::scalar::DType::Float32 | crate::scalar::DType::Float64
-    )
+    matches!(E::DTYPE, crate::scalar::DType::Float32 | crate::scalar::DType::Float64)
 }

@@ -6,9 +6,7 @@ use super::operands::{Encoded, InnerOperands, StoreValues, View};
 use super::{Graph, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::ops::{AddConstant, DivByConstant, Pow3, Sqr};
-use crate::ops::{
-    BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary,
-};
+use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
 
@@ -66,9 +64,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
         self.leaf_nodes.reserve(1)?;
         self.leaf_grads.reserve(1)?;
-        let index = self
-            .columns
-            .push(Op::Leaf, self.leaf_nodes.len() as u32, 0, value)?;
+        let index = self.columns.push(Op::Leaf, self.leaf_nodes.len() as u32, 0, value)?;
         self.leaf_nodes.push_reserved(index);
         self.leaf_grads.push_reserved(S::lit(0.0));
         Ok(NodeId(index))
@@ -110,12 +106,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// A node that reads number `index` of `slice`: its gradient goes to the parameters.
-    pub fn parameter(
-        &mut self,
-        params: &Parameters<'_, S::Elem>,
-        slice: Slice,
-        index: usize,
-    ) -> Result<NodeId> {
+    pub fn parameter(&mut self, params: &Parameters<'_, S::Elem>, slice: Slice, index: usize) -> Result<NodeId> {
         if slice.store != params.id() {
             return Err(Error::MissingParameters);
         }
@@ -133,11 +124,7 @@ impl<S: Scalar> Graph<'_, S> {
         if self.no_grad {
             return self.constant(value);
         }
-        let op = if params.is_trainable(at as usize) {
-            Op::Param
-        } else {
-            Op::FrozenParam
-        };
+        let op = if params.is_trainable(at as usize) { Op::Param } else { Op::FrozenParam };
         let slot = self.slot_of(slice.store)?;
         self.columns.push(op, at, slot, value).map(NodeId)
     }
@@ -219,25 +206,18 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Appends a unary op chosen at run time.
     pub fn unary_op(&mut self, op: Op, x: NodeId) -> Result<NodeId> {
-        let value =
-            forward_unary(op, self.value(x)?).ok_or_else(|| wrong_kind("a unary op", op))?;
+        let value = forward_unary(op, self.value(x)?).ok_or_else(|| wrong_kind("a unary op", op))?;
         self.push_scalar(op, x.0, 0, value)
     }
 
     /// Appends a binary op chosen at run time.
     pub fn binary_op(&mut self, op: Op, x: NodeId, y: NodeId) -> Result<NodeId> {
-        let value = forward_binary(op, self.value(x)?, self.value(y)?)
-            .ok_or_else(|| wrong_kind("a binary op", op))?;
+        let value = forward_binary(op, self.value(x)?, self.value(y)?).ok_or_else(|| wrong_kind("a binary op", op))?;
         self.push_scalar(op, x.0, y.0, value)
     }
 
     /// Appends a reduction over at least one operand.
-    pub fn reduce(
-        &mut self,
-        op: Op,
-        operands: Operands<'_>,
-        params: &[&Parameters<'_, S::Elem>],
-    ) -> Result<NodeId> {
+    pub fn reduce(&mut self, op: Op, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
         let reduction = Reduction::new(op).ok_or_else(|| wrong_kind("a reduction", op))?;
         if operands.is_empty() {
             return Err(Error::EmptyReduction { op: op.name() });
@@ -274,25 +254,15 @@ impl<S: Scalar> Graph<'_, S> {
         bias: Option<NodeId>,
         params: &[&Parameters<'_, S::Elem>],
     ) -> Result<NodeId> {
-        let op = if bias.is_some() {
-            Op::InnerProductWithBias
-        } else {
-            Op::InnerProduct
-        };
+        let op = if bias.is_some() { Op::InnerProductWithBias } else { Op::InnerProduct };
         if x.len() != w.len() {
-            return Err(Error::LengthMismatch {
-                op: op.name(),
-                left: x.len(),
-                right: w.len(),
-            });
+            return Err(Error::LengthMismatch { op: op.name(), left: x.len(), right: w.len() });
         }
         if x.is_empty() {
             return Err(Error::EmptyReduction { op: op.name() });
         }
         let bias_value = bias.map(|b| self.value(b)).transpose()?;
-        self.atomically(|graph| {
-            graph.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params)
-        })
+        self.atomically(|graph| graph.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params))
     }
 
     fn try_inner_product(
@@ -307,22 +277,11 @@ impl<S: Scalar> Graph<'_, S> {
         let n = x.len();
         self.columns.reserve(1)?;
         self.reserve_scratch(2 * n)?;
-        let inner = InnerOperands {
-            x: self.encode(x, params)?,
-            w: self.encode(w, params)?,
-            bias,
-        };
+        let inner = InnerOperands { x: self.encode(x, params)?, w: self.encode(w, params)?, bias };
         self.extra.reserve(5)?;
         let stores = self.store_values(params);
         let scratch = self.scratch.as_mut_slice();
-        let (xs, ws) = inner_values(
-            inner,
-            n,
-            self.extra.as_slice(),
-            self.columns.values(),
-            &stores,
-            scratch,
-        );
+        let (xs, ws) = inner_values(inner, n, self.extra.as_slice(), self.columns.values(), &stores, scratch);
         let product = S::dot(xs, ws);
         let value = bias_value.map_or(product, |b| product + b);
         let at = self.extra.len() as u32;
@@ -332,14 +291,10 @@ impl<S: Scalar> Graph<'_, S> {
         self.push_scalar(op, at, 0, value)
     }
 
-    fn encode(
-        &mut self,
-        operands: Operands<'_>,
-        params: &[&Parameters<'_, S::Elem>],
-    ) -> Result<Encoded> {
+    fn encode(&mut self, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
         match operands {
-            Operands::Run(range) => self.encode_views(&[View::Nodes(range)], params),
-            Operands::Views(views) => self.encode_views(views, params),
+            Operands::Run(range) => self.encode_views(std::iter::once(View::Nodes(range)), params),
+            Operands::Views(views) => self.encode_views(views.iter().copied(), params),
             Operands::List(nodes) => self.encode_list(nodes),
         }
     }
@@ -380,9 +335,5 @@ pub(crate) fn inner_values<'a, S: Scalar>(
 }
 
 fn wrong_kind(expected: &str, op: Op) -> Error {
-    Error::BadArgument {
-        what: "the op",
-        expected: expected.to_string(),
-        found: op.name().to_string(),
-    }
+    Error::BadArgument { what: "the op", expected: expected.to_string(), found: op.name().to_string() }
 }

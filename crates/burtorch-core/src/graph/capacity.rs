@@ -52,10 +52,7 @@ impl From<u32> for Capacity {
 
 /// The layout of all columns one after another, and the offset of each.
 fn plan<S: Scalar>(c: Capacity) -> Result<(Layout, [usize; 9])> {
-    let too_large = |_| Error::OutOfMemory {
-        bytes: usize::MAX,
-        what: "a graph in buffers",
-    };
+    let too_large = |_| Error::OutOfMemory { bytes: usize::MAX, what: "a graph in buffers" };
     let columns = [
         Layout::array::<S>(c.nodes as usize),
         Layout::array::<S>(c.nodes as usize),
@@ -70,9 +67,7 @@ fn plan<S: Scalar>(c: Capacity) -> Result<(Layout, [usize; 9])> {
     let mut whole = Layout::from_size_align(0, 64).map_err(too_large)?;
     let mut offsets = [0; 9];
     for (offset, column) in offsets.iter_mut().zip(columns) {
-        (whole, *offset) = whole
-            .extend(column.map_err(too_large)?)
-            .map_err(too_large)?;
+        (whole, *offset) = whole.extend(column.map_err(too_large)?).map_err(too_large)?;
     }
     Ok((whole, offsets))
 }
@@ -108,11 +103,7 @@ impl<S: Scalar> Graph<'static, S> {
     ///
     /// # Safety
     /// `start` is valid for reads and writes of `bytes` bytes, by nobody else, until the graph is dropped.
-    pub unsafe fn in_memory(
-        start: NonNull<u8>,
-        bytes: usize,
-        capacity: impl Into<Capacity>,
-    ) -> Result<Self> {
+    pub unsafe fn in_memory(start: NonNull<u8>, bytes: usize, capacity: impl Into<Capacity>) -> Result<Self> {
         // SAFETY: by the contract of this function the bytes are ours alone while the graph lives.
         unsafe { over(start, bytes, capacity.into()) }
     }
@@ -130,10 +121,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
     /// (x * x).backward();
     /// assert_eq!(x.grad(), 6.0);
     /// ```
-    pub fn in_buffers(
-        buffer: &'m mut [MaybeUninit<u8>],
-        capacity: impl Into<Capacity>,
-    ) -> Result<Self> {
+    pub fn in_buffers(buffer: &'m mut [MaybeUninit<u8>], capacity: impl Into<Capacity>) -> Result<Self> {
         let bytes = buffer.len();
         let start = NonNull::from(buffer).cast::<u8>();
         // SAFETY: the buffer is borrowed exclusively for 'm, which the graph's type carries.
@@ -143,21 +131,13 @@ impl<'m, S: Scalar> Graph<'m, S> {
 
 /// # Safety
 /// `start` is valid for reads and writes of `bytes` bytes, by nobody else, while the graph lives.
-unsafe fn over<'m, S: Scalar>(
-    start: NonNull<u8>,
-    bytes: usize,
-    c: Capacity,
-) -> Result<Graph<'m, S>> {
+unsafe fn over<'m, S: Scalar>(start: NonNull<u8>, bytes: usize, c: Capacity) -> Result<Graph<'m, S>> {
     let (layout, at) = plan::<S>(c)?;
     let skip = start.as_ptr().align_offset(layout.align());
     let need = layout.size().saturating_add(skip);
     if need > bytes {
         let need = layout.size() + layout.align() - 1;
-        return Err(Error::BufferTooSmall {
-            what: "a graph in buffers (in bytes)",
-            need,
-            have: bytes,
-        });
+        return Err(Error::BufferTooSmall { what: "a graph in buffers (in bytes)", need, have: bytes });
     }
     // SAFETY: `plan` keeps every column inside `layout`, aligned relative to its start, which is aligned; the columns
     // do not overlap, and the memory is ours by the contract of this function.
@@ -170,26 +150,11 @@ unsafe fn over<'m, S: Scalar>(
                 Column::foreign(base.add(at[0]).cast(), c.nodes as usize),
                 Column::foreign(base.add(at[1]).cast(), c.nodes as usize),
             ),
-            Stack::over(
-                Column::foreign(base.add(at[6]).cast(), c.operand_lists as usize),
-                "operand lists",
-            ),
-            Stack::over(
-                Column::foreign(base.add(at[7]).cast(), c.leaves as usize),
-                "leaves",
-            ),
-            Stack::over(
-                Column::foreign(base.add(at[2]).cast(), c.leaves as usize),
-                "leaf gradients",
-            ),
-            Stack::over(
-                Column::foreign(base.add(at[3]).cast(), c.temporaries as usize),
-                "temporaries",
-            ),
-            RewindLog::new(Stack::over(
-                Column::foreign(base.add(at[4]).cast(), c.rewinds as usize),
-                "rewinds",
-            )),
+            Stack::over(Column::foreign(base.add(at[6]).cast(), c.operand_lists as usize), "operand lists"),
+            Stack::over(Column::foreign(base.add(at[7]).cast(), c.leaves as usize), "leaves"),
+            Stack::over(Column::foreign(base.add(at[2]).cast(), c.leaves as usize), "leaf gradients"),
+            Stack::over(Column::foreign(base.add(at[3]).cast(), c.temporaries as usize), "temporaries"),
+            RewindLog::new(Stack::over(Column::foreign(base.add(at[4]).cast(), c.rewinds as usize), "rewinds")),
         ))
     }
 }

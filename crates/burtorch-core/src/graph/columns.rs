@@ -43,28 +43,10 @@ impl<S: Scalar> Columns<S> {
         }
     }
 
-    pub(crate) fn over(
-        ops: Column<Op>,
-        operands: Column<[u32; 2]>,
-        values: Column<S>,
-        adjoints: Column<S>,
-    ) -> Self {
-        let cap = ops
-            .capacity()
-            .min(operands.capacity())
-            .min(values.capacity())
-            .min(adjoints.capacity());
+    pub(crate) fn over(ops: Column<Op>, operands: Column<[u32; 2]>, values: Column<S>, adjoints: Column<S>) -> Self {
+        let cap = ops.capacity().min(operands.capacity()).min(values.capacity()).min(adjoints.capacity());
         let cap = u32::try_from(cap).unwrap_or(u32::MAX);
-        Columns {
-            ops,
-            operands,
-            values,
-            adjoints,
-            len: 0,
-            cap,
-            origin: Origin::Foreign,
-            limit: u32::MAX,
-        }
+        Columns { ops, operands, values, adjoints, len: 0, cap, origin: Origin::Foreign, limit: u32::MAX }
     }
 
     /// Room for exactly `cap` nodes, for a graph that will not grow, or a first size for one that does.
@@ -95,11 +77,7 @@ impl<S: Scalar> Columns<S> {
     /// Room for `more` nodes, or an error.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, more: u32) -> Result<()> {
-        if self.cap - self.len >= more {
-            Ok(())
-        } else {
-            self.reserve_slow(more)
-        }
+        if self.cap - self.len >= more { Ok(()) } else { self.reserve_slow(more) }
     }
 
     #[cold]
@@ -110,15 +88,9 @@ impl<S: Scalar> Columns<S> {
             return Err(Error::IndexExhausted { limit: self.limit });
         }
         if self.origin != Origin::Growing {
-            return Err(Error::GraphFull {
-                column: "nodes",
-                need: need as usize,
-                have: self.cap as usize,
-            });
+            return Err(Error::GraphFull { column: "nodes", need: need as usize, have: self.cap as usize });
         }
-        let target = need
-            .max(2 * u64::from(self.cap))
-            .clamp(256.min(u64::from(self.limit)), u64::from(self.limit));
+        let target = need.max(2 * u64::from(self.cap)).clamp(256.min(u64::from(self.limit)), u64::from(self.limit));
         self.preallocate(target as u32)
     }
 
@@ -267,11 +239,7 @@ impl<S: Scalar> Columns<S> {
 
     /// What a sweep reads.
     pub(crate) fn recorded(&self) -> Recorded<'_, S> {
-        Recorded {
-            ops: self.ops(),
-            operands: self.all_operands(),
-            values: self.values(),
-        }
+        Recorded { ops: self.ops(), operands: self.all_operands(), values: self.values() }
     }
 }
 

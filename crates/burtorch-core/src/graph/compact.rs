@@ -48,9 +48,7 @@ impl<S: Scalar> Graph<'_, S> {
         rename: impl FnOnce(&Renumbering<'_>),
     ) -> Result<usize> {
         let mut kept = std::mem::take(&mut self.reached);
-        let prepared = kept
-            .reset(self.columns.len() as usize)
-            .and_then(|()| self.rewinds.make_room());
+        let prepared = kept.reset(self.columns.len() as usize).and_then(|()| self.rewinds.make_room());
         if let Err(error) = prepared {
             self.reached = kept;
             return Err(error);
@@ -70,10 +68,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.slide(&kept, marks);
         self.epoch += 1;
         self.rewinds.restart(self.epoch);
-        rename(&Renumbering {
-            kept: &kept,
-            epoch: self.epoch,
-        });
+        rename(&Renumbering { kept: &kept, epoch: self.epoch });
         self.reached = kept;
         Ok(n_kept as usize)
     }
@@ -103,25 +98,12 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Gives marks with lengths up to `node` their new lengths; returns the next smallest length among the others.
-    fn place_marks(
-        &self,
-        marks: &mut [Mark],
-        node: u32,
-        to: u32,
-        n_extra: u32,
-        n_leaves: u32,
-    ) -> Option<u32> {
+    fn place_marks(&self, marks: &mut [Mark], node: u32, to: u32, n_extra: u32, n_leaves: u32) -> Option<u32> {
         let (id, epoch) = (self.id, self.epoch);
         // A valid mark has the present epoch until it is placed, and the next one from then on.
         let waits = |m: &Mark| m.graph == id && m.epoch == epoch;
         for mark in marks.iter_mut().filter(|m| waits(m) && m.len <= node) {
-            *mark = Mark {
-                len: to,
-                extra: n_extra,
-                leaves: n_leaves,
-                epoch: epoch + 1,
-                ..*mark
-            };
+            *mark = Mark { len: to, extra: n_extra, leaves: n_leaves, epoch: epoch + 1, ..*mark };
         }
         marks.iter().filter(|m| waits(m)).map(|m| m.len).min()
     }
@@ -143,8 +125,7 @@ impl<S: Scalar> Graph<'_, S> {
                     return [a, b];
                 }
                 let new = *n_leaves;
-                self.leaf_grads.as_mut_slice()[new as usize] =
-                    self.leaf_grads.as_slice()[a as usize];
+                self.leaf_grads.as_mut_slice()[new as usize] = self.leaf_grads.as_slice()[a as usize];
                 self.leaf_nodes.as_mut_slice()[new as usize] = to;
                 *n_leaves += 1;
                 [new, 0]
@@ -160,11 +141,7 @@ impl<S: Scalar> Graph<'_, S> {
                 let moved = InnerOperands {
                     x: self.slide_encoded(kept, inner.x, n_extra),
                     w: self.slide_encoded(kept, inner.w, n_extra),
-                    bias: if op == Op::InnerProductWithBias {
-                        kept.rank(inner.bias)
-                    } else {
-                        0
-                    },
+                    bias: if op == Op::InnerProductWithBias { kept.rank(inner.bias) } else { 0 },
                 };
                 [self.put_record(&moved.write(), n_extra), 0]
             }

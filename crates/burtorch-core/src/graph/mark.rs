@@ -56,11 +56,7 @@ impl RewindLog {
 
     /// Makes sure that there is room for one entry.
     pub(super) fn make_room(&mut self) -> Result<()> {
-        if self.entries.len() == 0 {
-            self.entries.reserve(1)
-        } else {
-            Ok(())
-        }
+        if self.entries.len() == 0 { self.entries.reserve(1) } else { Ok(()) }
     }
 
     /// Refuses all handles of epochs before this one; call [`RewindLog::make_room`] first.
@@ -71,12 +67,7 @@ impl RewindLog {
 
     #[inline]
     fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
-        let kept = self
-            .entries
-            .as_slice()
-            .iter()
-            .rposition(|e| e.len < len)
-            .map_or(0, |k| k + 1);
+        let kept = self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1);
         if kept == self.entries.len() {
             self.entries.reserve(1)?;
         }
@@ -141,14 +132,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Removes every node. Memory is kept for what is built next.
     pub fn clear(&mut self) -> Result<()> {
-        let start = Mark {
-            graph: self.id,
-            epoch: self.epoch,
-            len: 0,
-            extra: 0,
-            leaves: 0,
-            stores: 0,
-        };
+        let start = Mark { graph: self.id, epoch: self.epoch, len: 0, extra: 0, leaves: 0, stores: 0 };
         self.rewind(start)
     }
 
@@ -156,20 +140,12 @@ impl<S: Scalar> Graph<'_, S> {
     /// next check is one comparison.
     #[inline(always)]
     pub fn check(&self, node: NodeId, epoch: u64) -> Result<u64> {
-        if epoch == self.epoch {
-            Ok(epoch)
-        } else {
-            self.check_older(node, epoch)
-        }
+        if epoch == self.epoch { Ok(epoch) } else { self.check_older(node, epoch) }
     }
 
     #[cold]
     #[inline(never)]
     fn check_older(&self, node: NodeId, epoch: u64) -> Result<u64> {
-        if node.0 < self.rewinds.low_since(epoch) {
-            Ok(self.epoch)
-        } else {
-            Err(Error::Stale { index: node.0 })
-        }
+        if node.0 < self.rewinds.low_since(epoch) { Ok(self.epoch) } else { Err(Error::Stale { index: node.0 }) }
     }
 }

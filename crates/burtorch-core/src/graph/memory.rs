@@ -41,12 +41,7 @@ unsafe impl<T: Copy + Sync> Sync for Column<T> {}
 impl<T: Copy> Column<T> {
     /// No memory yet.
     pub(crate) const fn empty() -> Self {
-        Column {
-            start: NonNull::dangling(),
-            cap: 0,
-            owned: true,
-            _entries: PhantomData,
-        }
+        Column { start: NonNull::dangling(), cap: 0, owned: true, _entries: PhantomData }
     }
 
     /// Memory of the caller.
@@ -55,12 +50,7 @@ impl<T: Copy> Column<T> {
     /// `start` is aligned for `T` and valid for reads and writes of `cap` entries, by nobody else, while the column lives.
     pub(crate) unsafe fn foreign(start: NonNull<T>, cap: usize) -> Self {
         debug_assert!(start.as_ptr().is_aligned());
-        Column {
-            start,
-            cap,
-            owned: false,
-            _entries: PhantomData,
-        }
+        Column { start, cap, owned: false, _entries: PhantomData }
     }
 
     #[inline(always)]
@@ -79,10 +69,7 @@ impl<T: Copy> Column<T> {
         if cap <= self.cap {
             return Ok(());
         }
-        let refused = || Error::OutOfMemory {
-            bytes: cap.saturating_mul(size_of::<T>()),
-            what,
-        };
+        let refused = || Error::OutOfMemory { bytes: cap.saturating_mul(size_of::<T>()), what };
         let wanted = Layout::array::<T>(cap).map_err(|_| refused())?;
         let start = if self.cap == 0 {
             // SAFETY: the layout has a size above zero, as cap > 0 and T is not zero-sized.
@@ -123,21 +110,11 @@ pub(crate) struct Stack<T: Copy> {
 
 impl<T: Copy> Stack<T> {
     pub(crate) const fn new(name: &'static str, origin: Origin) -> Self {
-        Stack {
-            column: Column::empty(),
-            len: 0,
-            origin,
-            name,
-        }
+        Stack { column: Column::empty(), len: 0, origin, name }
     }
 
     pub(crate) fn over(column: Column<T>, name: &'static str) -> Self {
-        Stack {
-            column,
-            len: 0,
-            origin: Origin::Foreign,
-            name,
-        }
+        Stack { column, len: 0, origin: Origin::Foreign, name }
     }
 
     #[inline(always)]
@@ -152,11 +129,7 @@ impl<T: Copy> Stack<T> {
     /// Room for `more` entries beyond the length, whatever the origin, or an error.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, more: usize) -> Result<()> {
-        if self.column.capacity() - self.len >= more {
-            Ok(())
-        } else {
-            self.reserve_slow(more)
-        }
+        if self.column.capacity() - self.len >= more { Ok(()) } else { self.reserve_slow(more) }
     }
 
     #[cold]
@@ -164,14 +137,9 @@ impl<T: Copy> Stack<T> {
     fn reserve_slow(&mut self, more: usize) -> Result<()> {
         let need = self.len + more;
         if self.origin != Origin::Growing {
-            return Err(Error::GraphFull {
-                column: self.name,
-                need,
-                have: self.capacity(),
-            });
+            return Err(Error::GraphFull { column: self.name, need, have: self.capacity() });
         }
-        self.column
-            .grow(need.max(2 * self.capacity()).max(64), self.name)
+        self.column.grow(need.max(2 * self.capacity()).max(64), self.name)
     }
 
     /// Room for exactly `cap` entries in all, for a stack that will not grow.

@@ -67,10 +67,7 @@ pub struct Range {
 impl Range {
     /// The nodes from `first`, `len` of them.
     pub const fn new(first: NodeId, len: u32) -> Self {
-        Range {
-            start: first.0,
-            len,
-        }
+        Range { start: first.0, len }
     }
 
     /// The first node.
@@ -95,10 +92,13 @@ impl Range {
 
     /// The nodes `from..to` of the range, if it has them.
     pub fn slice(self, from: usize, to: usize) -> Option<Range> {
-        (from <= to && to <= self.len as usize).then(|| Range {
-            start: self.start + from as u32,
-            len: (to - from) as u32,
-        })
+        (from <= to && to <= self.len as usize)
+            .then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
+    }
+
+    /// The nodes, in order.
+    pub fn nodes(self) -> impl Iterator<Item = NodeId> {
+        (self.start..self.start + self.len).map(NodeId)
     }
 
     pub(crate) fn indices(self) -> std::ops::Range<usize> {
@@ -293,11 +293,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         } else {
             self.columns.adjoint(node.0)
         };
-        Ok(if adjoint.is_unreached() {
-            S::lit(0.0)
-        } else {
-            adjoint
-        })
+        Ok(if adjoint.is_unreached() { S::lit(0.0) } else { adjoint })
     }
 
     /// Overwrites the gradient of one node.
@@ -363,8 +359,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
     pub fn find_nonfinite(&self) -> Option<NonFinite<S>> {
         let adjoints = self.columns.adjoints();
         let values = self.columns.values();
-        let found =
-            (0..values.len()).find(|&k| !values[k].all_finite() || !adjoints[k].all_finite())?;
+        let found = (0..values.len()).find(|&k| !values[k].all_finite() || !adjoints[k].all_finite())?;
         let node = NodeId(found as u32);
         let mut inputs = Vec::new();
         self.for_each_operand(node, |run| inputs.push(run));
@@ -384,10 +379,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if node.0 < self.columns.len() {
             Ok(())
         } else {
-            Err(Error::NoSuchNode {
-                index: node.0,
-                len: self.columns.len(),
-            })
+            Err(Error::NoSuchNode { index: node.0, len: self.columns.len() })
         }
     }
 
@@ -396,10 +388,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if end <= u64::from(self.columns.len()) {
             Ok(())
         } else {
-            Err(Error::NoSuchNode {
-                index: (end - 1).min(u64::from(u32::MAX)) as u32,
-                len: self.columns.len(),
-            })
+            Err(Error::NoSuchNode { index: (end - 1).min(u64::from(u32::MAX)) as u32, len: self.columns.len() })
         }
     }
 
@@ -420,10 +409,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
     /// Runs `build`; when it fails, forgets what it appended. Under `no_grad`, when only values are wanted, forgets
     /// operand lists and slots of parameters in any case.
     #[inline(always)]
-    pub(crate) fn atomically<T>(
-        &mut self,
-        build: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+    pub(crate) fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.n_stores);
         let result = build(self);
         if result.is_err() {

@@ -40,10 +40,7 @@ impl From<Range> for View {
 
 impl From<NodeId> for View {
     fn from(node: NodeId) -> Self {
-        View::Nodes(Range {
-            start: node.0,
-            len: 1,
-        })
+        View::Nodes(Range { start: node.0, len: 1 })
     }
 }
 
@@ -67,21 +64,12 @@ pub struct OperandRun {
 impl OperandRun {
     /// The nodes, if these are nodes of the graph.
     pub fn nodes(self) -> Option<Range> {
-        (self.source == 0).then_some(Range {
-            start: self.start,
-            len: self.len,
-        })
+        (self.source == 0).then_some(Range { start: self.start, len: self.len })
     }
 
     /// Slot, first index and number of the parameters, if these are parameters.
     pub fn parameters(self) -> Option<(usize, usize, usize)> {
-        (self.source > 0).then(|| {
-            (
-                self.source as usize - 1,
-                self.start as usize,
-                self.len as usize,
-            )
-        })
+        (self.source > 0).then(|| (self.source as usize - 1, self.start as usize, self.len as usize))
     }
 
     #[inline(always)]
@@ -103,10 +91,7 @@ impl Encoded {
     /// The contiguous nodes, if that is what these are.
     #[inline(always)]
     pub(crate) fn contiguous(self) -> Option<Range> {
-        (self.1 & !COUNT == RUN).then_some(Range {
-            start: self.0,
-            len: self.1,
-        })
+        (self.1 & !COUNT == RUN).then_some(Range { start: self.0, len: self.1 })
     }
 
     /// Calls `f` with each run, in order.
@@ -114,27 +99,15 @@ impl Encoded {
     pub(crate) fn for_each_run(self, extra: &[u32], mut f: impl FnMut(OperandRun)) {
         let (at, count) = (self.0 as usize, (self.1 & COUNT) as usize);
         match self.1 & !COUNT {
-            RUN => f(OperandRun {
-                source: 0,
-                start: self.0,
-                len: self.1,
-            }),
+            RUN => f(OperandRun { source: 0, start: self.0, len: self.1 }),
             VIEWS => {
                 for view in extra[at..at + 3 * count].as_chunks::<3>().0 {
-                    f(OperandRun {
-                        source: view[0],
-                        start: view[1],
-                        len: view[2],
-                    });
+                    f(OperandRun { source: view[0], start: view[1], len: view[2] });
                 }
             }
             _ => {
                 for &node in &extra[at..at + count] {
-                    f(OperandRun {
-                        source: 0,
-                        start: node,
-                        len: 1,
-                    });
+                    f(OperandRun { source: 0, start: node, len: 1 });
                 }
             }
         }
@@ -155,12 +128,7 @@ impl Encoded {
         if self.1 & !COUNT == LIST {
             stored.iter_mut().for_each(|node| *node = new(*node));
         } else {
-            for view in stored
-                .as_chunks_mut::<3>()
-                .0
-                .iter_mut()
-                .filter(|view| view[0] == 0)
-            {
+            for view in stored.as_chunks_mut::<3>().0.iter_mut().filter(|view| view[0] == 0) {
                 view[1] = new(view[1]);
             }
         }
@@ -181,13 +149,7 @@ impl Encoded {
 
     /// Copies the operands' values into `out`, whose length is their count.
     #[inline(always)]
-    pub(crate) fn gather<S: Scalar>(
-        self,
-        extra: &[u32],
-        nodes: &[S],
-        stores: &[&[S::Elem]],
-        out: &mut [S],
-    ) {
+    pub(crate) fn gather<S: Scalar>(self, extra: &[u32], nodes: &[S], stores: &[&[S::Elem]], out: &mut [S]) {
         let mut at = 0;
         self.for_each_run(extra, |run| {
             let out = &mut out[at..at + run.len as usize];
@@ -215,11 +177,7 @@ pub(crate) struct InnerOperands {
 impl InnerOperands {
     pub(crate) fn read(extra: &[u32], at: u32) -> Self {
         let record = &extra[at as usize..at as usize + 5];
-        InnerOperands {
-            x: Encoded(record[0], record[1]),
-            w: Encoded(record[2], record[3]),
-            bias: record[4],
-        }
+        InnerOperands { x: Encoded(record[0], record[1]), w: Encoded(record[2], record[3]), bias: record[4] }
     }
 
     pub(crate) fn write(self) -> [u32; 5] {
@@ -233,10 +191,7 @@ pub(crate) type StoreValues<'a, E> = [&'a [E]; super::MAX_STORES];
 impl<S: Scalar> Graph<'_, S> {
     /// Finds the parameters of each slot among `given`; a slot whose parameters are not given is empty, and reading
     /// it was refused when the node was built or is refused by the sweep.
-    pub(crate) fn store_values<'p>(
-        &self,
-        given: &[&'p Parameters<'_, S::Elem>],
-    ) -> StoreValues<'p, S::Elem> {
+    pub(crate) fn store_values<'p>(&self, given: &[&'p Parameters<'_, S::Elem>]) -> StoreValues<'p, S::Elem> {
         let mut values: StoreValues<'p, S::Elem> = [&[]; super::MAX_STORES];
         for (slot, &store) in self.stores().iter().enumerate() {
             if let Some(found) = given.iter().find(|p| p.id() == store) {
@@ -249,21 +204,24 @@ impl<S: Scalar> Graph<'_, S> {
     /// Checks views and appends them to the operand lists; nothing is appended on an error.
     pub(crate) fn encode_views(
         &mut self,
-        views: &[View],
+        views: impl Iterator<Item = View> + Clone,
         given: &[&Parameters<'_, S::Elem>],
     ) -> Result<Encoded> {
-        for view in views {
-            self.check_view(*view, given)?;
+        let mut n_views = 0;
+        for view in views.clone() {
+            self.check_view(view, given)?;
+            n_views += 1;
         }
-        if let [View::Nodes(range)] = *views
+        if n_views == 1
+            && let Some(View::Nodes(range)) = views.clone().next()
             && range.len <= COUNT
         {
             return Ok(Encoded(range.start, range.len));
         }
-        self.extra.reserve(3 * views.len())?;
+        self.extra.reserve(3 * n_views)?;
         let at = self.extra.len() as u32;
         for view in views {
-            let [source, start, len] = match *view {
+            let [source, start, len] = match view {
                 View::Nodes(range) => [0, range.start, range.len],
                 View::Parameters(slice) => [self.slot_of(slice.store)? + 1, slice.start, slice.len],
             };
@@ -271,7 +229,7 @@ impl<S: Scalar> Graph<'_, S> {
             self.extra.push_reserved(start);
             self.extra.push_reserved(len);
         }
-        Ok(Encoded(at, VIEWS | views.len() as u32))
+        Ok(Encoded(at, VIEWS | n_views as u32))
     }
 
     /// Checks ids and appends them to the operand lists, unless they are contiguous.
@@ -283,10 +241,7 @@ impl<S: Scalar> Graph<'_, S> {
             return Err(Error::IndexExhausted { limit: COUNT });
         }
         if let Some(first) = nodes.first()
-            && nodes
-                .iter()
-                .enumerate()
-                .all(|(k, n)| n.0 as usize == first.0 as usize + k)
+            && nodes.iter().enumerate().all(|(k, n)| n.0 as usize == first.0 as usize + k)
         {
             return Ok(Encoded(first.0, nodes.len() as u32));
         }
@@ -303,10 +258,7 @@ impl<S: Scalar> Graph<'_, S> {
         match view {
             View::Nodes(range) => self.check_range(range),
             View::Parameters(slice) => {
-                let params = given
-                    .iter()
-                    .find(|p| p.id() == slice.store)
-                    .ok_or(Error::MissingParameters)?;
+                let params = given.iter().find(|p| p.id() == slice.store).ok_or(Error::MissingParameters)?;
                 params.check_slice(slice)
             }
         }
@@ -316,11 +268,7 @@ impl<S: Scalar> Graph<'_, S> {
     pub fn for_each_operand(&self, node: NodeId, mut f: impl FnMut(OperandRun)) {
         let op = self.columns.op(node.0);
         let [a, b] = self.columns.operands(node.0);
-        let one = |node| OperandRun {
-            source: 0,
-            start: node,
-            len: 1,
-        };
+        let one = |node| OperandRun { source: 0, start: node, len: 1 };
         match op.info().arity {
             Arity::Nullary => match op {
                 Op::Part => {
@@ -328,11 +276,7 @@ impl<S: Scalar> Graph<'_, S> {
                         self.for_each_operand(NodeId(tail), f);
                     }
                 }
-                Op::Param | Op::FrozenParam => f(OperandRun {
-                    source: b + 1,
-                    start: a,
-                    len: 1,
-                }),
+                Op::Param | Op::FrozenParam => f(OperandRun { source: b + 1, start: a, len: 1 }),
                 _ => {}
             },
             Arity::Unary => f(one(a)),
@@ -356,9 +300,6 @@ impl<S: Scalar> Graph<'_, S> {
     /// The last output of the block that `part` belongs to.
     pub(crate) fn block_tail(&self, part: u32) -> Option<u32> {
         let ops = self.columns.ops();
-        ops[part as usize..]
-            .iter()
-            .position(|&op| op != Op::Part)
-            .map(|k| part + k as u32)
+        ops[part as usize..].iter().position(|&op| op != Op::Part).map(|k| part + k as u32)
     }
 }

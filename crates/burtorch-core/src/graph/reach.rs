@@ -19,10 +19,7 @@ impl NodeSet {
         let n_words = n_nodes.div_ceil(64);
         self.words.clear();
         self.below.clear();
-        let refused = |_| Error::OutOfMemory {
-            bytes: n_words * 12,
-            what: "a set of nodes",
-        };
+        let refused = |_| Error::OutOfMemory { bytes: n_words * 12, what: "a set of nodes" };
         self.words.try_reserve(n_words).map_err(refused)?;
         self.below.try_reserve(n_words).map_err(refused)?;
         self.words.resize(n_words, 0);
@@ -31,9 +28,7 @@ impl NodeSet {
 
     #[inline(always)]
     pub(crate) fn contains(&self, node: u32) -> bool {
-        self.words
-            .get(node as usize / 64)
-            .is_some_and(|word| word >> (node % 64) & 1 == 1)
+        self.words.get(node as usize / 64).is_some_and(|word| word >> (node % 64) & 1 == 1)
     }
 
     #[inline(always)]
@@ -66,10 +61,7 @@ impl NodeSet {
         match self.words.get(word) {
             Some(bits) => self.below[word] + (bits & ((1 << (node % 64)) - 1)).count_ones(),
             // Right behind the last word.
-            None => {
-                self.words.last().map_or(0, |bits| bits.count_ones())
-                    + self.below.last().copied().unwrap_or(0)
-            }
+            None => self.words.last().map_or(0, |bits| bits.count_ones()) + self.below.last().copied().unwrap_or(0),
         }
     }
 

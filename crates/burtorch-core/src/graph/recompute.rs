@@ -43,9 +43,7 @@ impl<S: Scalar> Graph<'_, S> {
                 _ => None,
             },
             Arity::Unary => forward_unary(op, self.columns.value(a)),
-            Arity::Binary | Arity::WithConstant => {
-                forward_binary(op, self.columns.value(a), self.columns.value(b))
-            }
+            Arity::Binary | Arity::WithConstant => forward_binary(op, self.columns.value(a), self.columns.value(b)),
             Arity::Reduction => Reduction::new(op).map(|r| self.reduced(r, Encoded(a, b), stores)),
             Arity::InnerProduct => Some(self.inner(op, a, stores)),
             Arity::Block => {
@@ -58,12 +56,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    fn reduced(
-        &mut self,
-        op: Reduction,
-        operands: Encoded,
-        stores: &StoreValues<'_, S::Elem>,
-    ) -> S {
+    fn reduced(&mut self, op: Reduction, operands: Encoded, stores: &StoreValues<'_, S::Elem>) -> S {
         if let Some(run) = operands.contiguous() {
             return op.forward(&self.columns.values()[run.indices()]);
         }
@@ -77,20 +70,9 @@ impl<S: Scalar> Graph<'_, S> {
         let operands = InnerOperands::read(self.extra.as_slice(), at);
         let n = operands.x.count(self.extra.as_slice());
         let scratch = self.scratch.as_mut_slice();
-        let (xs, ws) = inner_values(
-            operands,
-            n,
-            self.extra.as_slice(),
-            self.columns.values(),
-            stores,
-            scratch,
-        );
+        let (xs, ws) = inner_values(operands, n, self.extra.as_slice(), self.columns.values(), stores, scratch);
         let product = S::dot(xs, ws);
-        if op == Op::InnerProductWithBias {
-            product + self.columns.value(operands.bias)
-        } else {
-            product
-        }
+        if op == Op::InnerProductWithBias { product + self.columns.value(operands.bias) } else { product }
     }
 
     fn evaluate_block(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) {
@@ -101,10 +83,7 @@ impl<S: Scalar> Graph<'_, S> {
             Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
             _ => {
                 let first = extra[at as usize];
-                let x = Range {
-                    start: extra[at as usize + 2],
-                    len: extra[at as usize + 3],
-                };
+                let x = Range { start: extra[at as usize + 2], len: extra[at as usize + 3] };
                 self.evaluate_means(first, x);
             }
         }

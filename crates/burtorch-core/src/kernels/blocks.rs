@@ -2,6 +2,7 @@
 //!
 //! Promises: a type without kernels of its own still computes every block op, slowly. Knows opcodes of unary ops.
 
+use super::Mode;
 use crate::ops::{Op, pull_unary};
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
@@ -33,11 +34,14 @@ pub trait BlockMath: Copy {
         naive::affine_input_grad(w, dy, dx);
     }
 
-    /// `dw += dy x^T`, summed over lanes.
-    fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [Self::Elem])
+    /// `dw = dy x^T` or `dw += dy x^T`, summed over lanes.
+    fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [Self::Elem], mode: Mode)
     where
         Self: Scalar,
     {
+        if mode == Mode::Set {
+            dw.fill(Self::Elem::lit(0.0));
+        }
         naive::affine_weight_grad(dy, x, dw);
     }
 
@@ -94,8 +98,8 @@ macro_rules! one_sample {
                 super::affine_input_grad(w, dy, dx);
             }
 
-            fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [$t]) {
-                super::affine_weight_grad(dy, x, dw, None, super::Mode::Add);
+            fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [$t], mode: Mode) {
+                super::affine_weight_grad(dy, x, dw, None, mode);
             }
 
             fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
@@ -135,12 +139,7 @@ pub mod naive {
     }
 
     /// See [`super::BlockMath::affine_forward`].
-    pub fn affine_forward<S: Scalar>(
-        w: &[S::Elem],
-        bias: Option<&[S::Elem]>,
-        x: &[S],
-        y: &mut [S],
-    ) {
+    pub fn affine_forward<S: Scalar>(w: &[S::Elem], bias: Option<&[S::Elem]>, x: &[S], y: &mut [S]) {
         for (o, (y, row)) in y.iter_mut().zip(w.chunks_exact(x.len())).enumerate() {
             let mut total = S::lit(0.0);
             for (&w, &x) in row.iter().zip(x) {
@@ -177,11 +176,7 @@ pub mod naive {
             top = S::select(top.less(z), z, S::select(z.nan_mask(), z, top));
         }
         // A maximum of +-inf would make inf - inf; without the shift the formula gives what the limit says.
-        let shift = S::select(
-            top.abs().less(S::splat(S::Elem::from_f64(f64::INFINITY))),
-            top,
-            S::lit(0.0),
-        );
+        let shift = S::select(top.abs().less(S::splat(S::Elem::from_f64(f64::INFINITY))), top, S::lit(0.0));
         let mut total = S::lit(0.0);
         for (p, &z) in p.iter_mut().zip(z) {
             *p = (z - shift).exp();

@@ -182,10 +182,7 @@ impl Op {
 
     /// The op called `name`, if there is one.
     pub fn from_name(name: &str) -> Option<Op> {
-        OP_INFO
-            .iter()
-            .find(|row| row.name == name)
-            .map(|row| row.op)
+        OP_INFO.iter().find(|row| row.name == name).map(|row| row.op)
     }
 }
 
@@ -238,11 +235,7 @@ fn pow_dx<S: Scalar>(x: S, y: S) -> S {
 #[inline(always)]
 fn pow_dy<S: Scalar>(x: S, y: S, z: S) -> S {
     let zero = S::lit(0.0);
-    let at_zero = S::select(
-        y.less(zero),
-        S::lit(f64::NEG_INFINITY),
-        S::select(y.nan_mask(), y, zero),
-    );
+    let at_zero = S::select(y.less(zero), S::lit(f64::NEG_INFINITY), S::select(y.nan_mask(), y, zero));
     let inside = S::select(x.less(zero), S::lit(f64::NAN), z * x.log());
     S::select(x.equal(zero), at_zero, inside)
 }

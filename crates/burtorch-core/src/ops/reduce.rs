@@ -43,14 +43,7 @@ impl Reduction {
             Op::ReduceSum => sum(xs),
             Op::ReduceMean => sum(xs) / n(),
             Op::ReduceNegativeMean => -(sum(xs) / n()),
-            Op::ReduceSub => {
-                xs[0]
-                    - if xs.len() > 1 {
-                        sum(&xs[1..])
-                    } else {
-                        S::lit(0.0)
-                    }
-            }
+            Op::ReduceSub => xs[0] - if xs.len() > 1 { sum(&xs[1..]) } else { S::lit(0.0) },
             Op::ReduceMul => xs[1..].iter().fold(xs[0], |p, &x| p * x),
             Op::ReduceSumOfSquares => sum_by(xs, |x| x * x),
             Op::ReduceMeanSquares => sum_by(xs, |x| x * x) / n(),
@@ -132,11 +125,7 @@ pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S {
     let origin = xs[0];
     let first_guess = origin + sum_by(xs, |x| x - origin) / S::lit(xs.len() as f64);
     // For values of very different sign or size the shifted sum can overflow where the plain one does not.
-    if first_guess.all_finite() {
-        first_guess
-    } else {
-        sum(xs) / S::lit(xs.len() as f64)
-    }
+    if first_guess.all_finite() { first_guess } else { sum(xs) / S::lit(xs.len() as f64) }
 }
 
 /// The sum of squared deviations from the mean over `divisor`, in two passes.

@@ -27,23 +27,13 @@ unsafe impl<E: Sync> Sync for Block<E> {}
 
 impl<E: Float> Block<E> {
     pub(super) const fn empty() -> Self {
-        Block {
-            start: NonNull::dangling(),
-            cap: 0,
-            mapping: None,
-            foreign: false,
-        }
+        Block { start: NonNull::dangling(), cap: 0, mapping: None, foreign: false }
     }
 
     /// # Safety
     /// The memory is initialised, aligned, and ours alone while the block lives.
     pub(super) unsafe fn foreign(memory: NonNull<[E]>) -> Self {
-        Block {
-            start: memory.cast(),
-            cap: memory.len(),
-            mapping: None,
-            foreign: true,
-        }
+        Block { start: memory.cast(), cap: memory.len(), mapping: None, foreign: true }
     }
 
     pub(super) fn is_foreign(&self) -> bool {
@@ -60,27 +50,15 @@ impl<E: Float> Block<E> {
             return Ok(());
         }
         let bytes = cap.saturating_mul(size_of::<E>());
-        let refused = || Error::OutOfMemory {
-            bytes,
-            what: "parameters",
-        };
+        let refused = || Error::OutOfMemory { bytes, what: "parameters" };
         if bytes > isize::MAX as usize {
             return Err(refused());
         }
-        let mut mapping = MmapOptions::new()
-            .len(bytes)
-            .no_reserve_swap()
-            .map_anon()
-            .map_err(|_| refused())?;
+        let mut mapping = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(|_| refused())?;
         let start = NonNull::new(mapping.as_mut_ptr().cast::<E>()).ok_or_else(refused)?;
         // SAFETY: both blocks hold at least `n` numbers, and a fresh mapping overlaps nothing. It is page-aligned.
         unsafe { start.copy_from_nonoverlapping(self.start, n.min(self.cap)) }
-        *self = Block {
-            start,
-            cap,
-            mapping: Some(mapping),
-            foreign: false,
-        };
+        *self = Block { start, cap, mapping: Some(mapping), foreign: false };
         Ok(())
     }
 
@@ -108,18 +86,10 @@ impl<E: Float> Block<E> {
             if from < to {
                 // SAFETY: a private anonymous mapping reads as zero after this; no reference into it is alive, as
                 // `&mut self` shows. Arrays that others hold see zeros, which is what they are to see.
-                let advice = unsafe {
-                    mapping.unchecked_advise_range(
-                        memmap2::UncheckedAdvice::DontNeed,
-                        from,
-                        to - from,
-                    )
-                };
+                let advice =
+                    unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
                 if advice.is_ok() {
-                    let (head, tail) = (
-                        range.start..from / size_of::<E>(),
-                        to / size_of::<E>()..range.end,
-                    );
+                    let (head, tail) = (range.start..from / size_of::<E>(), to / size_of::<E>()..range.end);
                     self.slice_mut(n)[head].fill(E::lit(0.0));
                     self.slice_mut(n)[tail].fill(E::lit(0.0));
                     return;

@@ -52,21 +52,12 @@ impl Init {
             Init::Uniform(low, high) if !(low.is_finite() && high.is_finite() && low < high) => {
                 ("finite bounds, low < high", format!("{low}, {high}"))
             }
-            Init::Normal(mean, deviation)
-                if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) =>
-            {
-                (
-                    "a finite mean and a deviation of at least 0",
-                    format!("{mean}, {deviation}"),
-                )
+            Init::Normal(mean, deviation) if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) => {
+                ("a finite mean and a deviation of at least 0", format!("{mean}, {deviation}"))
             }
             _ => return Ok(()),
         };
-        Err(Error::BadArgument {
-            what: "an initialiser",
-            expected: expected.into(),
-            found,
-        })
+        Err(Error::BadArgument { what: "an initialiser", expected: expected.into(), found })
     }
 
     pub(super) fn fill<E: Float>(self, out: &mut [E], shape: Shape, rng: &mut ChaCha8Rng) {

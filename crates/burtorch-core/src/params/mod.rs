@@ -6,8 +6,10 @@
 
 mod block;
 mod init;
+mod written;
 
 pub use init::Init;
+pub(crate) use written::Written;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -74,18 +76,11 @@ impl Shape {
     /// A shape from its dimensions, at most four.
     pub fn new(dims: &[usize]) -> Result<Self> {
         let found = || format!("{dims:?}");
-        let bad = |expected: &str| Error::BadArgument {
-            what: "a shape",
-            expected: expected.into(),
-            found: found(),
-        };
+        let bad = |expected: &str| Error::BadArgument { what: "a shape", expected: expected.into(), found: found() };
         if dims.is_empty() || dims.len() > 4 {
             return Err(bad("one to four dimensions"));
         }
-        let mut shape = Shape {
-            dims: [1; 4],
-            n_dims: dims.len() as u8,
-        };
+        let mut shape = Shape { dims: [1; 4], n_dims: dims.len() as u8 };
         for (to, &from) in shape.dims.iter_mut().zip(dims) {
             *to = u32::try_from(from).map_err(|_| bad("dimensions below 2^32"))?;
         }
@@ -129,11 +124,7 @@ impl Tensor {
     pub fn row(&self, k: usize) -> Option<Slice> {
         let rows = self.shape.dims()[0] as usize;
         let width = self.slice.len() / rows;
-        if k < rows {
-            self.slice.slice(k * width, (k + 1) * width)
-        } else {
-            None
-        }
+        if k < rows { self.slice.slice(k * width, (k + 1) * width) } else { None }
     }
 }
 
@@ -185,11 +176,7 @@ impl<E: Float> Parameters<'static, E> {
     /// Both ranges are aligned for `E`, initialised, valid for reads and writes, apart, and used by nobody else while a
     /// reference to them obtained from here lives, until the parameters are dropped.
     #[allow(unsafe_code)]
-    pub unsafe fn in_memory(
-        values: std::ptr::NonNull<[E]>,
-        grads: std::ptr::NonNull<[E]>,
-        seed: u64,
-    ) -> Self {
+    pub unsafe fn in_memory(values: std::ptr::NonNull<[E]>, grads: std::ptr::NonNull<[E]>, seed: u64) -> Self {
         // SAFETY: by the contract of this function.
         unsafe { Self::over(Block::foreign(values), Block::foreign(grads), seed) }
     }
@@ -215,13 +202,7 @@ impl<'m, E: Float> Parameters<'m, E> {
     #[allow(unsafe_code)]
     pub fn in_buffers(values: &'m mut [E], grads: &'m mut [E], seed: u64) -> Self {
         // SAFETY: both slices are borrowed exclusively for 'm, which the type carries.
-        unsafe {
-            Self::over(
-                Block::foreign(values.into()),
-                Block::foreign(grads.into()),
-                seed,
-            )
-        }
+        unsafe { Self::over(Block::foreign(values.into()), Block::foreign(grads.into()), seed) }
     }
 
     /// The identity in this process.
@@ -276,11 +257,7 @@ impl<'m, E: Float> Parameters<'m, E> {
 
     #[inline(always)]
     pub(crate) fn split_for_sweep(&mut self) -> (&[E], &mut [E], &[Range<u32>]) {
-        (
-            self.values.slice(self.n),
-            self.grads.slice_mut(self.n),
-            &self.frozen,
-        )
+        (self.values.slice(self.n), self.grads.slice_mut(self.n), &self.frozen)
     }
 
     /// Values to write and gradients to read: what an optimiser needs.
@@ -289,21 +266,26 @@ impl<'m, E: Float> Parameters<'m, E> {
         (self.values.slice_mut(self.n), self.grads.slice(self.n))
     }
 
+    /// Runs `build`; when it fails, forgets the tensors it appended and the random numbers it drew.
+    pub fn all_or_nothing<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let (n, rng, frozen) = (self.n, self.rng.clone(), self.frozen.clone());
+        let result = build(self);
+        if result.is_err() {
+            self.n = n;
+            self.rng = rng;
+            self.frozen = frozen;
+            self.names.retain(|_, tensor| tensor.slice.range().end <= n);
+        }
+        result
+    }
+
     /// Appends a tensor. A name, where given, is unique.
-    pub fn tensor(
-        &mut self,
-        dims: &[usize],
-        name: Option<&str>,
-        init: Init,
-        trainable: bool,
-    ) -> Result<Tensor> {
+    pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
         if let Some(name) = name
             && self.names.contains_key(name)
         {
-            return Err(Error::DuplicateName {
-                name: name.to_string(),
-            });
+            return Err(Error::DuplicateName { name: name.to_string() });
         }
         init.check()?;
         let end = self.n + shape.n();
@@ -311,21 +293,10 @@ impl<'m, E: Float> Parameters<'m, E> {
             return Err(Error::IndexExhausted { limit: u32::MAX });
         }
         self.make_room(end)?;
-        let tensor = Tensor {
-            slice: Slice {
-                store: self.id,
-                start: self.n as u32,
-                len: shape.n() as u32,
-            },
-            shape,
-        };
+        let tensor = Tensor { slice: Slice { store: self.id, start: self.n as u32, len: shape.n() as u32 }, shape };
         self.n = end;
         let range = tensor.slice.range();
-        init.fill(
-            &mut self.values.slice_mut(end)[range.clone()],
-            shape,
-            &mut self.rng,
-        );
+        init.fill(&mut self.values.slice_mut(end)[range.clone()], shape, &mut self.rng);
         if trainable {
             // Memory that the caller gave may hold anything; our own is zero, and stays untouched.
             if self.grads.is_foreign() {
@@ -346,11 +317,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             return Ok(());
         }
         if self.values.is_foreign() || self.grads.is_foreign() {
-            return Err(Error::BufferTooSmall {
-                what: "parameters in buffers",
-                need: end,
-                have,
-            });
+            return Err(Error::BufferTooSmall { what: "parameters in buffers", need: end, have });
         }
         if self.n_exports > 0 {
             return Err(Error::ParametersFull { capacity: have });
@@ -362,19 +329,12 @@ impl<'m, E: Float> Parameters<'m, E> {
 
     /// The tensor called `name`.
     pub fn named(&self, name: &str) -> Result<Tensor> {
-        self.names
-            .get(name)
-            .copied()
-            .ok_or_else(|| Error::NoSuchName {
-                name: name.to_string(),
-            })
+        self.names.get(name).copied().ok_or_else(|| Error::NoSuchName { name: name.to_string() })
     }
 
     /// Names and tensors, by name.
     pub fn names(&self) -> impl Iterator<Item = (&str, Tensor)> {
-        self.names
-            .iter()
-            .map(|(name, &tensor)| (name.as_str(), tensor))
+        self.names.iter().map(|(name, &tensor)| (name.as_str(), tensor))
     }
 
     /// The values of a slice.
@@ -401,14 +361,18 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Sets all gradients to zero.
     pub fn zero_grad(&mut self) {
         let n = self.n;
-        for_each_gap(&self.frozen, n, |range| {
-            self.grads.slice_mut(n)[range].fill(E::lit(0.0))
-        });
+        for_each_gap(&self.frozen, n, |range| self.grads.slice_mut(n)[range].fill(E::lit(0.0)));
     }
 
     /// Calls `f` with each range of numbers that are not frozen, in order.
     pub fn for_each_trainable(&self, f: impl FnMut(Range<usize>)) {
         for_each_gap(&self.frozen, self.n, f);
+    }
+
+    /// Calls `f` with each range of numbers that are not frozen, their values, and their gradients, in order.
+    pub fn for_each_trainable_mut(&mut self, mut f: impl FnMut(Range<usize>, &mut [E], &[E])) {
+        let (values, grads) = (self.values.slice_mut(self.n), self.grads.slice(self.n));
+        for_each_gap(&self.frozen, self.n, |range| f(range.clone(), &mut values[range.clone()], &grads[range]));
     }
 
     /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
@@ -432,18 +396,8 @@ impl<'m, E: Float> Parameters<'m, E> {
     pub fn unfreeze(&mut self, slice: Slice) -> Result<()> {
         self.check_slice(slice)?;
         let (from, to) = (slice.start, slice.start + slice.len);
-        let pieces = |r: &Range<u32>| {
-            [
-                r.start..r.end.min(from).max(r.start),
-                r.start.max(to).min(r.end)..r.end,
-            ]
-        };
-        self.frozen = self
-            .frozen
-            .iter()
-            .flat_map(pieces)
-            .filter(|r| !r.is_empty())
-            .collect();
+        let pieces = |r: &Range<u32>| [r.start..r.end.min(from).max(r.start), r.start.max(to).min(r.end)..r.end];
+        self.frozen = self.frozen.iter().flat_map(pieces).filter(|r| !r.is_empty()).collect();
         Ok(())
     }
 
@@ -462,19 +416,13 @@ impl<'m, E: Float> Parameters<'m, E> {
     #[inline]
     pub fn any_trainable(&self, range: Range<usize>) -> bool {
         self.frozen.is_empty()
-            || !self
-                .frozen
-                .iter()
-                .any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
+            || !self.frozen.iter().any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
     }
 
     /// Whether all numbers of the range are trainable.
     #[inline]
     pub fn all_trainable(&self, range: Range<usize>) -> bool {
-        !self
-            .frozen
-            .iter()
-            .any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
     }
 
     /// Counts an array that somebody holds: until [`Parameters::release`] the memory does not move.

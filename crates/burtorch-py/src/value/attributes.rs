@@ -11,9 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::number::{Number, number};
-use super::object::{
-    ValueObject, cell_of, checked, is_value, new_object, raise, raise_python, value_type,
-};
+use super::object::{ValueObject, cell_of, checked, is_value, new_object, raise, raise_python, value_type};
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph, Sweep};
@@ -23,11 +21,7 @@ use crate::graph::{self, PyGraph, Sweep};
 /// # Safety
 /// `type_` is `Value` or a subclass; the interpreter lock is held.
 #[inline(always)]
-unsafe fn new_leaf(
-    type_: *mut ffi::PyTypeObject,
-    owner: *mut ffi::PyObject,
-    x: f64,
-) -> *mut ffi::PyObject {
+unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
     // SAFETY: `owner` is a living graph; no other reference into its cell is in use.
     unsafe {
         let cell = cell_of(owner);
@@ -35,9 +29,7 @@ unsafe fn new_leaf(
             return super::object::raise_busy();
         }
         let built = match &mut cell.graph {
-            AnyGraph::F64(g) if g.len() as u32 <= cell.limit => {
-                g.leaf(x).map(|node| (node, g.epoch()))
-            }
+            AnyGraph::F64(g) if g.len() as u32 <= cell.limit => g.leaf(x).map(|node| (node, g.epoch())),
             _ => new_leaf_slow(cell, x),
         };
         match built {
@@ -119,20 +111,14 @@ pub unsafe extern "C" fn new(
     // SAFETY: the interpreter passes a tuple and a dict or null under its lock.
     let (py, arguments, keywords) = unsafe {
         let py = Python::assume_attached();
-        (
-            py,
-            Bound::from_borrowed_ptr(py, arguments),
-            Bound::from_borrowed_ptr_or_opt(py, keywords),
-        )
+        (py, Bound::from_borrowed_ptr(py, arguments), Bound::from_borrowed_ptr_or_opt(py, keywords))
     };
     let made = || -> PyResult<*mut ffi::PyObject> {
         let arguments = arguments.cast_into::<PyTuple>()?;
         let exact = type_ == value_type();
         let n_most = if exact { 2 } else { usize::MAX };
         if arguments.is_empty() || arguments.len() > n_most {
-            return Err(PyTypeError::new_err(
-                "Value() takes a number, and optionally label= and graph=",
-            ));
+            return Err(PyTypeError::new_err("Value() takes a number, and optionally label= and graph="));
         }
         let (mut label, mut graph) = (arguments.get_item(1).ok().filter(|_| exact), None);
         if let Some(keywords) = keywords.filter(|_| exact) {
@@ -154,9 +140,7 @@ pub unsafe extern "C" fn new(
             Number::Is(x) => x,
             Number::IsNot => {
                 let found = data.get_type().name()?;
-                return Err(PyTypeError::new_err(format!(
-                    "Value() expects a real number, found {found}"
-                )));
+                return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
             }
             Number::Failed => return Ok(ptr::null_mut()),
         };
@@ -184,10 +168,7 @@ pub unsafe extern "C" fn new(
 unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock, as in every getter here.
     unsafe {
-        match read(
-            value,
-            |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from)),
-        ) {
+        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) {
             Some(x) => ffi::PyFloat_FromDouble(x),
             None => ptr::null_mut(),
         }
@@ -198,10 +179,7 @@ unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut
 unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
     unsafe {
-        match read(
-            value,
-            |cell, node| with_graph!(&cell.graph, g => g.grad(node).map(f64::from)),
-        ) {
+        match read(value, |cell, node| with_graph!(&cell.graph, g => g.grad(node).map(f64::from))) {
             Some(x) => ffi::PyFloat_FromDouble(x),
             None => ptr::null_mut(),
         }
@@ -228,56 +206,38 @@ unsafe fn read<T>(
 /// The number to assign, or `None` with an error set.
 unsafe fn assigned(name: &str, x: *mut ffi::PyObject) -> Option<f64> {
     if x.is_null() {
-        raise_python(PyTypeError::new_err(format!(
-            "cannot delete {name} of a Value"
-        )));
+        raise_python(PyTypeError::new_err(format!("cannot delete {name} of a Value")));
         return None;
     }
     // SAFETY: a living object under the interpreter lock.
     match unsafe { number(x) } {
         Number::Is(x) => Some(x),
         Number::IsNot => {
-            raise_python(PyTypeError::new_err(format!(
-                "{name} of a Value must be a real number"
-            )));
+            raise_python(PyTypeError::new_err(format!("{name} of a Value must be a real number")));
             None
         }
         Number::Failed => None,
     }
 }
 
-unsafe extern "C" fn set_data(
-    value: *mut ffi::PyObject,
-    x: *mut ffi::PyObject,
-    _: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
         let Some(x) = assigned("data", x) else {
             return -1;
         };
-        let set = read(
-            value,
-            |cell, node| with_graph!(&mut cell.graph, g => g.set_value(node, Scalar::lit(x))),
-        );
+        let set = read(value, |cell, node| with_graph!(&mut cell.graph, g => g.set_value(node, Scalar::lit(x))));
         if set.is_some() { 0 } else { -1 }
     }
 }
 
-unsafe extern "C" fn set_grad(
-    value: *mut ffi::PyObject,
-    x: *mut ffi::PyObject,
-    _: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
         let Some(x) = assigned("grad", x) else {
             return -1;
         };
-        let set = read(
-            value,
-            |cell, node| with_graph!(&mut cell.graph, g => g.set_grad(node, Scalar::lit(x))),
-        );
+        let set = read(value, |cell, node| with_graph!(&mut cell.graph, g => g.set_grad(node, Scalar::lit(x))));
         if set.is_some() { 0 } else { -1 }
     }
 }
@@ -302,11 +262,7 @@ unsafe fn getter(
 
 unsafe extern "C" fn get_index(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
-    unsafe {
-        getter(value, |py, _, _, node| {
-            Ok(node.index().into_pyobject(py)?.into_any().unbind())
-        })
-    }
+    unsafe { getter(value, |py, _, _, node| Ok(node.index().into_pyobject(py)?.into_any().unbind())) }
 }
 
 unsafe extern "C" fn get_op(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -333,26 +289,16 @@ unsafe extern "C" fn get_label(value: *mut ffi::PyObject, _: *mut c_void) -> *mu
     unsafe {
         getter(value, |py, _, cell, node| {
             let label = cell.labels.get(&node.index()).cloned();
-            Ok(label
-                .unwrap_or_default()
-                .into_pyobject(py)?
-                .into_any()
-                .unbind())
+            Ok(label.unwrap_or_default().into_pyobject(py)?.into_any().unbind())
         })
     }
 }
 
-unsafe extern "C" fn set_label(
-    value: *mut ffi::PyObject,
-    label: *mut ffi::PyObject,
-    _: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
         let py = Python::assume_attached();
-        let text = match Bound::from_borrowed_ptr_or_opt(py, label)
-            .map(|label| label.extract::<String>())
-        {
+        let text = match Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label.extract::<String>()) {
             None => String::new(),
             Some(Ok(text)) => text,
             Some(Err(_)) => {
@@ -409,20 +355,14 @@ unsafe extern "C" fn backward(
             let py = Python::assume_attached();
             let by_keyword = !keywords.is_null()
                 && ffi::PyTuple_GET_SIZE(keywords) == 1
-                && Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(keywords, 0))
-                    .eq("seed")
-                    .unwrap_or(false);
+                && Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(keywords, 0)).eq("seed").unwrap_or(false);
             if !(n == 1 && keywords.is_null() || n == 0 && by_keyword) {
-                return raise_python(PyTypeError::new_err(
-                    "backward() takes one argument: seed, a number",
-                ));
+                return raise_python(PyTypeError::new_err("backward() takes one argument: seed, a number"));
             }
             match number(*arguments) {
                 Number::Is(x) => seed = x,
                 Number::IsNot => {
-                    return raise_python(PyTypeError::new_err(
-                        "the seed of backward() must be a real number",
-                    ));
+                    return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
                 }
                 Number::Failed => return ptr::null_mut(),
             }
@@ -430,15 +370,7 @@ unsafe extern "C" fn backward(
         let Some((cell, node)) = checked(value.cast()) else {
             return ptr::null_mut();
         };
-        match graph::sweep(
-            Python::assume_attached(),
-            cell,
-            Sweep {
-                root: node,
-                seed,
-                skip_zero_adjoints: false,
-            },
-        ) {
+        match graph::sweep(Python::assume_attached(), cell, Sweep { root: node, seed, skip_zero_adjoints: false }) {
             Ok(()) => {
                 ffi::Py_INCREF(ffi::Py_None());
                 ffi::Py_None()
@@ -449,10 +381,7 @@ unsafe extern "C" fn backward(
 }
 
 /// `v.detach()`
-unsafe extern "C" fn detach(
-    value: *mut ffi::PyObject,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     struct Detach;
     impl super::object::Build<1> for Detach {
         fn build<S: Scalar>(
@@ -468,10 +397,7 @@ unsafe extern "C" fn detach(
 }
 
 /// `v.same_node(w)`
-unsafe extern "C" fn same_node(
-    value: *mut ffi::PyObject,
-    other: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value and a living object under the interpreter lock.
     unsafe {
         if !is_value(other) {
@@ -486,12 +412,8 @@ unsafe extern "C" fn same_node(
 }
 
 /// Lone values are not pickled: a graph is.
-unsafe extern "C" fn reduce(
-    _value: *mut ffi::PyObject,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    let message =
-        "a Value cannot be pickled or copied without its graph; use float(v), or save the graph";
+unsafe extern "C" fn reduce(_value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let message = "a Value cannot be pickled or copied without its graph; use float(v), or save the graph";
     raise_python(PyTypeError::new_err(message))
 }
 
@@ -503,23 +425,17 @@ unsafe extern "C" fn round(
     // SAFETY: `n` living objects under the interpreter lock.
     unsafe {
         let py = Python::assume_attached();
-        let arguments =
-            (0..n.max(0) as usize).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
+        let arguments = (0..n.max(0) as usize).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
         let x = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
         let Some(x) = x else { return ptr::null_mut() };
-        match PyTuple::new(py, arguments.collect::<Vec<_>>())
-            .and_then(|a| x.call_method1("__round__", a))
-        {
+        match PyTuple::new(py, arguments.collect::<Vec<_>>()).and_then(|a| x.call_method1("__round__", a)) {
             Ok(result) => result.into_ptr(),
             Err(error) => raise_python(error),
         }
     }
 }
 
-unsafe extern "C" fn format(
-    value: *mut ffi::PyObject,
-    spec: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value and a living object under the interpreter lock.
     unsafe {
         let length = ffi::PyObject_Length(spec);
@@ -548,9 +464,7 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
         let Some(data) = data else {
             // A stale value still has a text: repr must not fail while an error is being shown.
             ffi::PyErr_Clear();
-            return "<stale Value>"
-                .into_pyobject(py)
-                .map_or(ptr::null_mut(), |text| text.into_ptr());
+            return "<stale Value>".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
         };
         let grad = Bound::from_owned_ptr_or_opt(py, get_grad(value, ptr::null_mut()));
         let Some(grad) = grad else {
@@ -571,30 +485,17 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
             return -1;
         };
         let graph = with_graph!(&cell.graph, g => g.id());
-        let mixed = cell
-            .serial(node.index())
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            .rotate_left(17)
-            ^ graph;
+        let mixed = cell.serial(node.index()).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ graph;
         let hash = mixed as ffi::Py_hash_t;
         if hash == -1 { -2 } else { hash }
     }
 }
 
 /// Comparison by data, with values and numbers.
-pub unsafe extern "C" fn compare(
-    a: *mut ffi::PyObject,
-    b: *mut ffi::PyObject,
-    how: c_int,
-) -> *mut ffi::PyObject {
+pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
     // SAFETY: living objects under the interpreter lock, the first a Value.
     unsafe {
-        let data = |value| {
-            read(
-                value,
-                |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from)),
-            )
-        };
+        let data = |value| read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from)));
         let Some(x) = data(a) else {
             return ptr::null_mut();
         };
@@ -628,12 +529,7 @@ pub unsafe extern "C" fn compare(
 /// `bool(v)`
 pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
-    match unsafe {
-        read(
-            value,
-            |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from)),
-        )
-    } {
+    match unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) } {
         Some(x) => (x != 0.0).into(),
         None => -1,
     }
@@ -649,14 +545,9 @@ pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject 
 pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        match read(
-            value,
-            |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from)),
-        ) {
+        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) {
             Some(x) if x.is_finite() => ffi::PyLong_FromDouble(x),
-            Some(x) => raise_python(PyValueError::new_err(std::format!(
-                "cannot convert a Value of {x} to int"
-            ))),
+            Some(x) => raise_python(PyValueError::new_err(std::format!("cannot convert a Value of {x} to int"))),
             None => ptr::null_mut(),
         }
     }
@@ -668,21 +559,30 @@ const fn attribute(
     get: ffi::getter,
     set: Option<ffi::setter>,
 ) -> ffi::PyGetSetDef {
-    ffi::PyGetSetDef {
-        name: name.as_ptr(),
-        get: Some(get),
-        set,
-        doc: doc.as_ptr(),
-        closure: ptr::null_mut(),
-    }
+    ffi::PyGetSetDef { name: name.as_ptr(), get: Some(get), set, doc: doc.as_ptr(), closure: ptr::null_mut() }
 }
 
 /// The attributes of `Value`.
 pub fn attributes() -> Vec<ffi::PyGetSetDef> {
     vec![
-        attribute(c"data", c"The number this node holds. Assigning changes this node only; graph.recompute(root) re-evaluates.", get_data, Some(set_data)),
-        attribute(c"grad", c"The gradient: summed over sweeps for a leaf, of the last sweep for any other node; 0.0 before any.", get_grad, Some(set_grad)),
-        attribute(c"index", c"The node's present number in its graph. Reclaim may renumber; Graph(reclaim=False) never does.", get_index, None),
+        attribute(
+            c"data",
+            c"The number this node holds. Assigning changes this node only; graph.recompute(root) re-evaluates.",
+            get_data,
+            Some(set_data),
+        ),
+        attribute(
+            c"grad",
+            c"The gradient: summed over sweeps for a leaf, of the last sweep for any other node; 0.0 before any.",
+            get_grad,
+            Some(set_grad),
+        ),
+        attribute(
+            c"index",
+            c"The node's present number in its graph. Reclaim may renumber; Graph(reclaim=False) never does.",
+            get_index,
+            None,
+        ),
         attribute(c"op", c"The name of the op that made this node.", get_op, None),
         attribute(c"operands", c"The values this node was computed from, as a tuple.", get_operands, None),
         attribute(c"graph", c"The Graph this node belongs to.", get_graph, None),

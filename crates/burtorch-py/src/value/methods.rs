@@ -26,11 +26,7 @@ struct Binary<O>(PhantomData<O>);
 
 impl<O: BinaryOp> Build<2> for Binary<O> {
     #[inline(always)]
-    fn build<S: Scalar>(
-        self,
-        graph: &mut Graph<'static, S>,
-        [x, y]: [NodeId; 2],
-    ) -> Result<NodeId> {
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
         graph.binary::<O>(x, y)
     }
 }
@@ -60,13 +56,7 @@ unsafe extern "C" fn unary_method<O: UnaryOp>(
     _no_arguments: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a living Value under its lock.
-    unsafe {
-        append(
-            (*x.cast::<ValueObject>()).owner,
-            [x.cast()],
-            Unary::<O>(PhantomData),
-        )
-    }
+    unsafe { append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData)) }
 }
 
 unsafe extern "C" fn unary_function<O: UnaryOp>(
@@ -76,40 +66,29 @@ unsafe extern "C" fn unary_function<O: UnaryOp>(
     // SAFETY: the interpreter passes living objects under its lock.
     unsafe {
         if is_value(x) {
-            return append(
-                (*x.cast::<ValueObject>()).owner,
-                [x.cast()],
-                Unary::<O>(PhantomData),
-            );
+            return append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData));
         }
         vector::unary_function(O::OP, x)
     }
 }
 
 /// Shared by methods and functions of two operands; at least one is a Value.
-unsafe fn binary_of<O: BinaryOp>(
-    x: *mut ffi::PyObject,
-    y: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn binary_of<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: living objects under the interpreter lock.
     unsafe {
         match (is_value(x), is_value(y)) {
             (true, true) => append_both(x.cast(), y.cast(), Binary::<O>(PhantomData)),
             (true, false) => match number(y) {
-                Number::Is(c) => append(
-                    (*x.cast::<ValueObject>()).owner,
-                    [x.cast()],
-                    BinaryConstant::<O>(c, PhantomData),
-                ),
+                Number::Is(c) => {
+                    append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData))
+                }
                 Number::IsNot => not_operands(O::OP, y),
                 Number::Failed => std::ptr::null_mut(),
             },
             (false, true) => match number(x) {
-                Number::Is(c) => append(
-                    (*y.cast::<ValueObject>()).owner,
-                    [y.cast()],
-                    ConstantBinary::<O>(c, PhantomData),
-                ),
+                Number::Is(c) => {
+                    append((*y.cast::<ValueObject>()).owner, [y.cast()], ConstantBinary::<O>(c, PhantomData))
+                }
                 Number::IsNot => not_operands(O::OP, x),
                 Number::Failed => std::ptr::null_mut(),
             },
@@ -118,26 +97,16 @@ unsafe fn binary_of<O: BinaryOp>(
     }
 }
 
-unsafe extern "C" fn binary_method<O: BinaryOp>(
-    x: *mut ffi::PyObject,
-    y: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe extern "C" fn binary_method<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a living Value and a living object under its lock.
     unsafe { binary_of::<O>(x, y) }
 }
 
-unsafe extern "C" fn constant_method<O: BinaryOp>(
-    x: *mut ffi::PyObject,
-    c: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe extern "C" fn constant_method<O: BinaryOp>(x: *mut ffi::PyObject, c: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a living Value and a living object under its lock.
     unsafe {
         match number(c) {
-            Number::Is(c) => append(
-                (*x.cast::<ValueObject>()).owner,
-                [x.cast()],
-                BinaryConstant::<O>(c, PhantomData),
-            ),
+            Number::Is(c) => append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData)),
             Number::IsNot => not_operands(O::OP, c),
             Number::Failed => std::ptr::null_mut(),
         }
@@ -169,10 +138,7 @@ unsafe extern "C" fn binary_function<O: BinaryOp>(
         if n == 2 && (is_value(*arguments) || is_value(*arguments.add(1))) {
             return binary_of::<O>(*arguments, *arguments.add(1));
         }
-        vector::binary_function(
-            O::OP,
-            std::slice::from_raw_parts(arguments, n.max(0) as usize),
-        )
+        vector::binary_function(O::OP, std::slice::from_raw_parts(arguments, n.max(0) as usize))
     }
 }
 
@@ -180,26 +146,13 @@ unsafe extern "C" fn binary_function<O: BinaryOp>(
 fn not_operands(op: Op, found: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: `found` is a living object under the interpreter lock, as all callers have it.
     let type_name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(found)).tp_name) }.to_string_lossy();
-    let message = format!(
-        "{}() expects a Value or a real number, found {type_name}",
-        op.name()
-    );
+    let message = format!("{}() expects a Value or a real number, found {type_name}", op.name());
     raise_python(PyTypeError::new_err(message))
 }
 
 /// A method or function as the interpreter wants it described.
-pub fn method(
-    name: &'static CStr,
-    doc: &'static CStr,
-    flags: i32,
-    call: ffi::PyMethodDefPointer,
-) -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: call,
-        ml_flags: flags,
-        ml_doc: doc.as_ptr(),
-    }
+pub fn method(name: &'static CStr, doc: &'static CStr, flags: i32, call: ffi::PyMethodDefPointer) -> ffi::PyMethodDef {
+    ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
 macro_rules! c_str {

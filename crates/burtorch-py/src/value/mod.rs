@@ -57,16 +57,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         let value = Bound::from_borrowed_ptr(py, type_.cast());
         m.add("Value", value)?;
         for definition in Vec::leak(methods::op_functions()) {
-            let function = ffi::PyCFunction_NewEx(
-                definition,
-                ptr::null_mut(),
-                pyo3::intern!(py, "burtorch").as_ptr(),
-            );
+            let function = ffi::PyCFunction_NewEx(definition, ptr::null_mut(), pyo3::intern!(py, "burtorch").as_ptr());
             let function = Bound::from_owned_ptr_or_err(py, function)?;
-            m.add(
-                function.getattr("__name__")?.extract::<String>()?.as_str(),
-                function,
-            )?;
+            m.add(function.getattr("__name__")?.extract::<String>()?.as_str(), function)?;
         }
     }
     Ok(())
@@ -88,18 +81,9 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
             flags: ffi::Py_READONLY,
             doc: ptr::null(),
         },
-        ffi::PyMemberDef {
-            name: ptr::null(),
-            type_code: 0,
-            offset: 0,
-            flags: 0,
-            doc: ptr::null(),
-        },
+        ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
     ];
-    let slot = |slot: i32, function: *mut c_void| ffi::PyType_Slot {
-        slot,
-        pfunc: function,
-    };
+    let slot = |slot: i32, function: *mut c_void| ffi::PyType_Slot { slot, pfunc: function };
     let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr() as *mut c_void),
         slot(ffi::Py_tp_new, attributes::new as *mut c_void),
@@ -107,31 +91,13 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_tp_repr, attributes::repr as *mut c_void),
         slot(ffi::Py_tp_hash, attributes::hash as *mut c_void),
         slot(ffi::Py_tp_richcompare, attributes::compare as *mut c_void),
-        slot(
-            ffi::Py_tp_methods,
-            Vec::leak(all_methods).as_mut_ptr().cast(),
-        ),
-        slot(
-            ffi::Py_tp_getset,
-            Vec::leak(all_attributes).as_mut_ptr().cast(),
-        ),
+        slot(ffi::Py_tp_methods, Vec::leak(all_methods).as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, Vec::leak(all_attributes).as_mut_ptr().cast()),
         slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),
-        slot(
-            ffi::Py_nb_add,
-            number::binary::<number::Plus> as *mut c_void,
-        ),
-        slot(
-            ffi::Py_nb_subtract,
-            number::binary::<number::Minus> as *mut c_void,
-        ),
-        slot(
-            ffi::Py_nb_multiply,
-            number::binary::<number::Times> as *mut c_void,
-        ),
-        slot(
-            ffi::Py_nb_true_divide,
-            number::binary::<number::Over> as *mut c_void,
-        ),
+        slot(ffi::Py_nb_add, number::binary::<number::Plus> as *mut c_void),
+        slot(ffi::Py_nb_subtract, number::binary::<number::Minus> as *mut c_void),
+        slot(ffi::Py_nb_multiply, number::binary::<number::Times> as *mut c_void),
+        slot(ffi::Py_nb_true_divide, number::binary::<number::Over> as *mut c_void),
         slot(ffi::Py_nb_power, number::power as *mut c_void),
         slot(ffi::Py_nb_negative, number::negative as *mut c_void),
         slot(ffi::Py_nb_positive, number::positive as *mut c_void),

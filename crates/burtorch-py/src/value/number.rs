@@ -46,21 +46,13 @@ unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
         }
         if ffi::PyLong_Check(object) != 0 {
             let x = ffi::PyLong_AsDouble(object);
-            return if x == -1.0 && !ffi::PyErr_Occurred().is_null() {
-                Number::Failed
-            } else {
-                Number::Is(x)
-            };
+            return if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) };
         }
         if !is_numpy_scalar(object) {
             return Number::IsNot;
         }
         let x = ffi::PyFloat_AsDouble(object);
-        if x == -1.0 && !ffi::PyErr_Occurred().is_null() {
-            Number::Failed
-        } else {
-            Number::Is(x)
-        }
+        if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) }
     }
 }
 
@@ -72,16 +64,11 @@ unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
         (py, Bound::from_borrowed_ptr(py, object))
     };
     let kind = || -> PyResult<bool> {
-        if !object.hasattr(pyo3::intern!(py, "dtype"))?
-            || !object.hasattr(pyo3::intern!(py, "__array__"))?
-        {
+        if !object.hasattr(pyo3::intern!(py, "dtype"))? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
             return Ok(false);
         }
         let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
-        let kind: String = object
-            .getattr(pyo3::intern!(py, "dtype"))?
-            .getattr(pyo3::intern!(py, "kind"))?
-            .extract()?;
+        let kind: String = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "kind"))?.extract()?;
         Ok(n_dims == 0 && matches!(kind.as_str(), "f" | "i" | "u" | "b"))
     };
     kind().unwrap_or(false)
@@ -126,11 +113,7 @@ struct Both<O>(std::marker::PhantomData<O>);
 
 impl<O: Operator> Build<2> for Both<O> {
     #[inline(always)]
-    fn build<S: Scalar>(
-        self,
-        graph: &mut Graph<'static, S>,
-        [x, y]: [NodeId; 2],
-    ) -> Result<NodeId> {
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
         graph.binary::<O::Op>(x, y)
     }
 }
@@ -158,11 +141,7 @@ impl<O: Operator> Build<1> for Left<O> {
 /// # Safety
 /// Both are living values; the interpreter lock is held.
 #[inline(always)]
-pub unsafe fn append_both(
-    a: *mut ValueObject,
-    b: *mut ValueObject,
-    build: impl Build<2>,
-) -> *mut ffi::PyObject {
+pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl Build<2>) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
         if (*a).owner != (*b).owner {
@@ -173,10 +152,7 @@ pub unsafe fn append_both(
 }
 
 /// A binary number slot.
-pub unsafe extern "C" fn binary<O: Operator>(
-    a: *mut ffi::PyObject,
-    b: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+pub unsafe extern "C" fn binary<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
     use std::marker::PhantomData;
     // SAFETY: the interpreter passes living objects, at least one of them a Value, under its lock.
     unsafe {

@@ -142,17 +142,10 @@ pub unsafe fn new_object(
     // SAFETY: fresh memory of the type's basic size is filled before anybody sees it.
     unsafe {
         let exact = type_ == value_type();
-        let mut object = if exact {
-            free_list::take()
-        } else {
-            ptr::null_mut()
-        };
+        let mut object = if exact { free_list::take() } else { ptr::null_mut() };
         if object.is_null() {
-            let alloc = if exact {
-                ffi::PyType_GenericAlloc
-            } else {
-                (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)
-            };
+            let alloc =
+                if exact { ffi::PyType_GenericAlloc } else { (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc) };
             object = alloc(type_, 0).cast();
             if object.is_null() {
                 return ptr::null_mut();
@@ -202,11 +195,7 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 /// The operands' handles are passed by pointer because reclaim may renumber them first.
 pub trait Build<const N: usize> {
     /// Appends to the graph.
-    fn build<S: Scalar>(
-        self,
-        graph: &mut Graph<'static, S>,
-        operands: [NodeId; N],
-    ) -> Result<NodeId>;
+    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, operands: [NodeId; N]) -> Result<NodeId>;
 }
 
 /// Runs `build` on the graph of `owner` and wraps the new node, or returns null with an error set.
@@ -226,9 +215,7 @@ pub unsafe fn append<const N: usize>(
             return raise_busy();
         }
         let built = match &mut cell.graph {
-            crate::cell::AnyGraph::F64(graph) if graph.len() as u32 <= cell.limit => {
-                append_to(graph, operands, build)
-            }
+            crate::cell::AnyGraph::F64(graph) if graph.len() as u32 <= cell.limit => append_to(graph, operands, build),
             _ => append_slow(cell, operands, build),
         };
         match built {

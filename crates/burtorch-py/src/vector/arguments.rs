@@ -28,11 +28,7 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
         return buffer.to_vec(object.py());
     }
     if let Ok(buffer) = PyBuffer::<f32>::get(object) {
-        return Ok(buffer
-            .to_vec(object.py())?
-            .into_iter()
-            .map(f64::from)
-            .collect());
+        return Ok(buffer.to_vec(object.py())?.into_iter().map(f64::from).collect());
     }
     let mut all = Vec::new();
     collect_numbers(object, &mut all, 0)?;
@@ -41,9 +37,7 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
 
 fn collect_numbers(object: &Bound<'_, PyAny>, all: &mut Vec<f64>, depth: usize) -> PyResult<()> {
     if object.is_instance_of::<pyo3::types::PyString>() || depth > 32 {
-        return Err(PyTypeError::new_err(
-            "expected numbers, or a sequence of numbers",
-        ));
+        return Err(PyTypeError::new_err("expected numbers, or a sequence of numbers"));
     }
     for item in object.try_iter()? {
         let item = item?;
@@ -51,10 +45,7 @@ fn collect_numbers(object: &Bound<'_, PyAny>, all: &mut Vec<f64>, depth: usize) 
             Some(x) => all.push(x),
             None if item.try_iter().is_ok() => collect_numbers(&item, all, depth + 1)?,
             None => {
-                return Err(PyTypeError::new_err(format!(
-                    "expected a real number, found {}",
-                    item.get_type().name()?
-                )));
+                return Err(PyTypeError::new_err(format!("expected a real number, found {}", item.get_type().name()?)));
             }
         }
     }
@@ -92,10 +83,7 @@ impl Operand {
         if object.is_instance_of::<PyVector>() {
             return Ok(vec![Operand::read(object)?]);
         }
-        object
-            .try_iter()?
-            .map(|item| Operand::read(&item?))
-            .collect()
+        object.try_iter()?.map(|item| Operand::read(&item?)).collect()
     }
 
     /// How many scalars.
@@ -127,8 +115,7 @@ impl Operand {
                 // SAFETY: a living Value of this cell's graph, as `common_owner` has checked.
                 let handle = unsafe { &mut (*object.as_ptr().cast::<value::ValueObject>()).handle };
                 let node = NodeId::from_index(handle.start);
-                handle.epoch =
-                    with_graph!(&cell.graph, g => g.check(node, handle.epoch)).or_raise(py)?;
+                handle.epoch = with_graph!(&cell.graph, g => g.check(node, handle.epoch)).or_raise(py)?;
                 vec![View::from(node)]
             }
             Operand::Vector(vector) => views(vector.get().ranges_in(py, cell)?),
@@ -141,27 +128,21 @@ impl Operand {
 
     /// Its nodes, one by one.
     pub fn nodes(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<NodeId>> {
-        let ranges = self
-            .views(py, cell)?
-            .into_iter()
-            .filter_map(|view| match view {
-                View::Nodes(range) => Some(range),
-                View::Parameters(_) => None,
-            });
+        let ranges = self.views(py, cell)?.into_iter().filter_map(|view| match view {
+            View::Nodes(range) => Some(range),
+            View::Parameters(_) => None,
+        });
         let all: Vec<Range> = ranges.collect();
-        Ok(all
-            .iter()
-            .flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)))
-            .collect())
+        Ok(all.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k))).collect())
     }
 }
 
 /// The one graph of all operands. At least one must have a graph.
 pub fn common_owner<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyGraph>> {
     let mut owners = operands.iter().filter_map(|operand| operand.owner(py));
-    let first = owners.next().ok_or_else(|| {
-        PyTypeError::new_err("expected at least one Value or Vector among the operands")
-    })?;
+    let first = owners
+        .next()
+        .ok_or_else(|| PyTypeError::new_err("expected at least one Value or Vector among the operands"))?;
     if owners.any(|owner| !owner.is(&first)) {
         return Err(to_python(py, Error::GraphMismatch { what: "a value" }));
     }
@@ -169,10 +150,7 @@ pub fn common_owner<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Boun
 }
 
 /// Runs `build` on the graph; on an error the graph is as it was.
-pub fn atomically<T>(
-    owner: &Bound<'_, PyGraph>,
-    build: impl FnOnce(&mut Cell) -> PyResult<T>,
-) -> PyResult<T> {
+pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
     let py = owner.py();
     owner.get().with(py, |cell| {
         super::reclaim_if_due(py, cell)?;

@@ -40,11 +40,7 @@ impl Symbol {
 }
 
 /// `x op y` where at least one is a Vector, or an array beside a Value.
-pub fn operator<'py>(
-    symbol: Symbol,
-    x: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if let Some(result) = numpy::object_array(symbol, x, y)? {
         return Ok(result);
     }
@@ -71,21 +67,11 @@ fn binary<'py>(op: Op, x: Operand, y: Operand, py: Python<'py>) -> PyResult<Boun
         (true, false) => n_y,
         _ if n_x == n_y => n_x,
         _ => {
-            return Err(to_python(
-                py,
-                burtorch_core::Error::LengthMismatch {
-                    op: op.name(),
-                    left: n_x,
-                    right: n_y,
-                },
-            ));
+            return Err(to_python(py, burtorch_core::Error::LengthMismatch { op: op.name(), left: n_x, right: n_y }));
         }
     };
     if n == 0 {
-        return Err(PyValueError::new_err(format!(
-            "{} of no values is undefined; give at least one",
-            op.name()
-        )));
+        return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
     }
     let operands = [x, y];
     let owner = common_owner(py, &operands)?;
@@ -101,9 +87,7 @@ fn binary<'py>(op: Op, x: Operand, y: Operand, py: Python<'py>) -> PyResult<Boun
         })
     })?;
     let range = range.ok_or_else(|| PyValueError::new_err("no elements"))?;
-    Ok(PyVector::of_runs(&owner, &[range])?
-        .into_bound(py)
-        .into_any())
+    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
 }
 
 /// Element `k`, or the only one.
@@ -136,9 +120,7 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
         Err(_) => Err(PyTypeError::new_err(format!(
             "{}() expects a Value or a Vector, found {}",
             op.name(),
-            x.get_type()
-                .name()
-                .map_or_else(|_| "something else".into(), |name| name.to_string())
+            x.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string())
         ))),
     })
 }
@@ -149,18 +131,12 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    let arguments: Vec<Bound<'_, PyAny>> = arguments
-        .iter()
-        .map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) })
-        .collect();
+    let arguments: Vec<Bound<'_, PyAny>> =
+        arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) }).collect();
     finish(match &arguments[..] {
         [sequence] => functions::fold(op, sequence),
         [x, y] => Operand::read(x).and_then(|left| binary(op, left, Operand::read(y)?, x.py())),
-        _ => Err(PyTypeError::new_err(format!(
-            "{}() takes two operands, found {}",
-            op.name(),
-            arguments.len()
-        ))),
+        _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found {}", op.name(), arguments.len()))),
     })
 }
 
@@ -168,18 +144,11 @@ pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut 
 ///
 /// # Safety
 /// `a` and `b` are living objects; the interpreter lock is held.
-pub unsafe fn binary_with_arrays(
-    symbol: Symbol,
-    a: *mut ffi::PyObject,
-    b: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     let (a, b) = unsafe {
         let py = Python::assume_attached();
-        (
-            Bound::from_borrowed_ptr(py, a),
-            Bound::from_borrowed_ptr(py, b),
-        )
+        (Bound::from_borrowed_ptr(py, a), Bound::from_borrowed_ptr(py, b))
     };
     let takes = |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || numpy::is_array(x);
     if takes(&a) || takes(&b) {

@@ -15,10 +15,7 @@ pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     let py = x.py();
     let operands = Operand::read_all(x)?;
     if operands.is_empty() {
-        return Err(PyValueError::new_err(format!(
-            "{} of no values is undefined; give at least one",
-            op.name()
-        )));
+        return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
     }
     let owner = common_owner(py, &operands)?;
     let node = atomically(&owner, |cell| {
@@ -49,9 +46,7 @@ pub fn inner_product<'py>(
     let (xs, ws) = (operand_list(x)?, operand_list(w)?);
     let biases = bias.map(|b| Operand::read(b)).transpose()?;
     if biases.as_ref().is_some_and(|b| b.len() != 1) {
-        return Err(PyValueError::new_err(
-            "the bias of an inner product is one Value or number",
-        ));
+        return Err(PyValueError::new_err("the bias of an inner product is one Value or number"));
     }
     let (n_x, n_w) = (xs.len(), ws.len());
     let mut all: Vec<Operand> = xs.into_iter().chain(ws).collect();
@@ -89,19 +84,12 @@ pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
         Op::Max | Op::Min => {
             let name = op.name();
             let mut items = sequence.try_iter()?;
-            let empty = || {
-                PyValueError::new_err(format!(
-                    "{name} of no values is undefined; give at least one"
-                ))
-            };
+            let empty = || PyValueError::new_err(format!("{name} of no values is undefined; give at least one"));
             let first = items.next().ok_or_else(empty)??;
             let function = sequence.py().import("burtorch._core")?.getattr(name)?;
             items.try_fold(first, |so_far, item| function.call1((so_far, item?)))
         }
-        _ => Err(PyTypeError::new_err(format!(
-            "{}() takes two operands, found 1",
-            op.name()
-        ))),
+        _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found 1", op.name()))),
     }
 }
 
@@ -132,10 +120,7 @@ burtorch_core::for_each_op!(define_reductions);
 ///
 /// Raises ValueError for unequal or zero lengths.
 #[pyfunction(name = "inner_product")]
-fn inner_product_function<'py>(
-    x: &Bound<'py, PyAny>,
-    w: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn inner_product_function<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     inner_product(x, w, None)
 }
 
@@ -151,9 +136,7 @@ fn inner_product_with_bias<'py>(
 
 /// The mean and the mean of squares of a Vector or sequence, as two Values.
 #[pyfunction]
-fn reduce_mean_and_mean_squares<'py>(
-    x: &Bound<'py, PyAny>,
-) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = x.py();
     if let Ok(vector) = x.cast::<PyVector>() {
         let owner = vector.get().owner(py);
@@ -166,10 +149,7 @@ fn reduce_mean_and_mean_squares<'py>(
             return Ok((wrap(owner, mean)?, wrap(owner, squares)?));
         }
     }
-    Ok((
-        reduce(Op::ReduceMean, x)?,
-        reduce(Op::ReduceMeanSquares, x)?,
-    ))
+    Ok((reduce(Op::ReduceMean, x)?, reduce(Op::ReduceMeanSquares, x)?))
 }
 
 /// Join Vectors and Values, one after another, without copying: concat(x, y) or concat([x, y]).
@@ -177,31 +157,20 @@ fn reduce_mean_and_mean_squares<'py>(
 #[pyo3(signature = (*parts))]
 fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = parts.py();
-    let single = if parts.len() == 1 {
-        Some(parts.get_item(0)?)
-    } else {
-        None
-    };
+    let single = if parts.len() == 1 { Some(parts.get_item(0)?) } else { None };
     let operands = Operand::read_all(single.as_ref().unwrap_or(parts.as_any()))?;
     let owner = common_owner(py, &operands)?;
     let ranges = atomically(&owner, |cell| {
         let mut ranges: Vec<Range> = Vec::new();
         for operand in &operands {
-            ranges.extend(
-                operand
-                    .views(py, cell)?
-                    .into_iter()
-                    .filter_map(|view| match view {
-                        View::Nodes(range) => Some(range),
-                        View::Parameters(_) => None,
-                    }),
-            );
+            ranges.extend(operand.views(py, cell)?.into_iter().filter_map(|view| match view {
+                View::Nodes(range) => Some(range),
+                View::Parameters(_) => None,
+            }));
         }
         Ok(ranges)
     })?;
-    Ok(PyVector::of_runs(&owner, &ranges)?
-        .into_bound(py)
-        .into_any())
+    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
 }
 
 /// Adds the functions to the module.

@@ -67,12 +67,8 @@ impl PyVector {
         let py = owner.py();
         let vector = owner.get().with(py, |cell| {
             let epoch = with_graph!(&cell.graph, g => g.epoch());
-            let handle =
-                |r: &Range| UnsafeCell::new(Handle::new(r.first().index(), r.len() as u32, epoch));
-            let vector = PyVector {
-                owner: owner.clone().unbind(),
-                runs: runs.iter().map(handle).collect(),
-            };
+            let handle = |r: &Range| UnsafeCell::new(Handle::new(r.first().index(), r.len() as u32, epoch));
+            let vector = PyVector { owner: owner.clone().unbind(), runs: runs.iter().map(handle).collect() };
             for run in &vector.runs {
                 // SAFETY: the box keeps the handle in place until drop, which removes it.
                 if !unsafe { cell.handles.add(run.get()) } {
@@ -83,9 +79,7 @@ impl PyVector {
         })?;
         match vector {
             Some(vector) => Py::new(py, vector),
-            None => Err(pyo3::exceptions::PyMemoryError::new_err(
-                "no memory for a handle",
-            )),
+            None => Err(pyo3::exceptions::PyMemoryError::new_err("no memory for a handle")),
         }
     }
 
@@ -112,10 +106,7 @@ impl PyVector {
     /// Number of scalars.
     pub fn n(&self) -> usize {
         // SAFETY: under the interpreter lock nobody else touches the handles.
-        self.runs
-            .iter()
-            .map(|run| unsafe { (*run.get()).len as usize })
-            .sum()
+        self.runs.iter().map(|run| unsafe { (*run.get()).len as usize }).sum()
     }
 
     /// The runs, checked.
@@ -129,8 +120,7 @@ impl PyVector {
             // SAFETY: under the interpreter lock nobody else touches the handles.
             let handle = unsafe { &mut *run.get() };
             let last = NodeId::from_index(last_node(handle));
-            handle.epoch =
-                with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
+            handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
             Ok(Range::new(NodeId::from_index(handle.start), handle.len))
         };
         self.runs.iter().map(checked).collect()
@@ -171,9 +161,7 @@ impl PyVector {
         }
         self.owner.get().with(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
-            let nodes = ranges
-                .iter()
-                .flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
+            let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             with_graph!(&mut cell.graph, g => {
                 for (node, &x) in nodes.zip(&data) {
                     let x = Scalar::lit(x);
@@ -199,13 +187,7 @@ pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'p
         let epoch = with_graph!(&cell.graph, g => g.epoch());
         // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
         unsafe {
-            let made = value::new_object(
-                value::value_type(),
-                owner.as_ptr(),
-                cell,
-                node.index(),
-                epoch,
-            );
+            let made = value::new_object(value::value_type(), owner.as_ptr(), cell, node.index(), epoch);
             Bound::from_owned_ptr_or_err(owner.py(), made)
         }
     })
@@ -227,43 +209,29 @@ impl PyVector {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let data = self.read(py, false)?;
         let shown: Vec<String> = data.iter().take(8).map(|x| format!("{x}")).collect();
-        let rest = if data.len() > 8 {
-            format!(", ... {} in all", data.len())
-        } else {
-            String::new()
-        };
+        let rest = if data.len() > 8 { format!(", ... {} in all", data.len()) } else { String::new() };
         Ok(format!("Vector([{}{rest}])", shown.join(", ")))
     }
 
-    fn __getitem__<'py>(
-        slf: &Bound<'py, Self>,
-        index: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, vector) = (slf.py(), slf.get());
         let n = vector.n();
         if let Ok(slice) = index.cast::<PySlice>() {
             let at = slice.indices(n as isize)?;
             if at.step == 1 {
                 let ranges = cut(&vector.ranges(py)?, at.start as usize, at.slicelength);
-                return Ok(PyVector::of_runs(vector.owner(py), &ranges)?
-                    .into_bound(py)
-                    .into_any());
+                return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
             }
             let places = (0..at.slicelength as isize).map(|k| (at.start + k * at.step) as usize);
             let single = |k| Ok(Range::new(vector.node(py, k)?, 1));
             let ranges = places.map(single).collect::<PyResult<Vec<_>>>()?;
-            return Ok(PyVector::of_runs(vector.owner(py), &ranges)?
-                .into_bound(py)
-                .into_any());
+            return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
         }
-        let k: isize = index
-            .extract()
-            .map_err(|_| PyTypeError::new_err("Vector indices must be integers or slices"))?;
+        let k: isize =
+            index.extract().map_err(|_| PyTypeError::new_err("Vector indices must be integers or slices"))?;
         let k = if k < 0 { k + n as isize } else { k };
         if k < 0 || k as usize >= n {
-            return Err(PyIndexError::new_err(format!(
-                "index {k} of a Vector of {n}"
-            )));
+            return Err(PyIndexError::new_err(format!("index {k} of a Vector of {n}")));
         }
         wrap(vector.owner(py), vector.node(py, k as usize)?)
     }
@@ -316,17 +284,11 @@ impl PyVector {
         functions::inner_product(slf.as_any(), other, None)
     }
 
-    fn __matmul__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         functions::inner_product(slf.as_any(), other, None)
     }
 
-    fn __rmatmul__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         functions::inner_product(other, slf.as_any(), None)
     }
 
@@ -335,59 +297,35 @@ impl PyVector {
         functions::reduce(burtorch_core::Op::ReduceSumOfSquares, slf.as_any())?.call_method0("sqrt")
     }
 
-    fn __add__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Plus, slf.as_any(), other)
     }
 
-    fn __radd__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Plus, other, slf.as_any())
     }
 
-    fn __sub__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Minus, slf.as_any(), other)
     }
 
-    fn __rsub__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Minus, other, slf.as_any())
     }
 
-    fn __mul__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Times, slf.as_any(), other)
     }
 
-    fn __rmul__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Times, other, slf.as_any())
     }
 
-    fn __truediv__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __truediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Over, slf.as_any(), other)
     }
 
-    fn __rtruediv__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __rtruediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         elementwise::operator(Symbol::Over, other, slf.as_any())
     }
 

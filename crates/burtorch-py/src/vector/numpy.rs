@@ -43,17 +43,11 @@ pub fn object_array<'py>(
         Symbol::Over => "truediv",
         Symbol::Power => "pow",
     })?;
-    let results = py
-        .import("numpy")?
-        .call_method1("empty", (array.getattr("shape")?, "O"))?;
+    let results = py.import("numpy")?.call_method1("empty", (array.getattr("shape")?, "O"))?;
     let flat = results.getattr("flat")?;
     for (k, element) in array.getattr("flat")?.try_iter()?.enumerate() {
         let element = element?;
-        let result = if array.is(x) {
-            function.call1((element, y))
-        } else {
-            function.call1((x, element))
-        }?;
+        let result = if array.is(x) { function.call1((element, y)) } else { function.call1((x, element)) }?;
         flat.set_item(k, result)?;
     }
     Ok(Some(results))
@@ -94,22 +88,12 @@ pub fn ufunc<'py>(py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<
         other => other,
     };
     let has_op = burtorch_core::Op::from_name(ours).is_some();
-    let hint = if has_op {
-        format!("use bt.{ours}(...)")
-    } else {
-        "burtorch has no op of that name".to_string()
-    };
-    Err(PyTypeError::new_err(format!(
-        "numpy.{name} does not take Values; {hint}, or float(v) for the number alone"
-    )))
+    let hint = if has_op { format!("use bt.{ours}(...)") } else { "burtorch has no op of that name".to_string() };
+    Err(PyTypeError::new_err(format!("numpy.{name} does not take Values; {hint}, or float(v) for the number alone")))
 }
 
 /// Runs an operator with NumPy scalars turned into floats, so that NumPy is not asked again.
-fn by_operator<'py>(
-    py: Python<'py>,
-    operator: &str,
-    inputs: &Bound<'py, PyTuple>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let inputs: Vec<Bound<'py, PyAny>> = inputs
         .iter()
         .map(|input| match super::arguments::number_of(&input)? {
@@ -126,10 +110,7 @@ fn by_operator<'py>(
         _ => None,
     };
     if let (Some(symbol), [x, y]) = (symbol, &inputs[..])
-        && (is_array(x)
-            || is_array(y)
-            || x.is_instance_of::<PyVector>()
-            || y.is_instance_of::<PyVector>())
+        && (is_array(x) || is_array(y) || x.is_instance_of::<PyVector>() || y.is_instance_of::<PyVector>())
     {
         let result = super::elementwise::operator(symbol, x, y)?;
         if !result.is(py.NotImplemented()) {
@@ -137,13 +118,9 @@ fn by_operator<'py>(
         }
     }
     if inputs.iter().any(is_array) {
-        return Err(PyTypeError::new_err(format!(
-            "operator {operator} does not take an array and a Value"
-        )));
+        return Err(PyTypeError::new_err(format!("operator {operator} does not take an array and a Value")));
     }
-    py.import("operator")?
-        .getattr(operator)?
-        .call1(PyTuple::new(py, inputs)?)
+    py.import("operator")?.getattr(operator)?.call1(PyTuple::new(py, inputs)?)
 }
 
 /// `Value.__array_ufunc__`.
@@ -161,10 +138,5 @@ pub unsafe extern "C" fn array_ufunc(
         let py = Python::assume_attached();
         (py, Bound::from_borrowed_ptr(py, arguments))
     };
-    finish(
-        arguments
-            .cast_into::<PyTuple>()
-            .map_err(PyErr::from)
-            .and_then(|arguments| ufunc(py, &arguments)),
-    )
+    finish(arguments.cast_into::<PyTuple>().map_err(PyErr::from).and_then(|arguments| ufunc(py, &arguments)))
 }
