@@ -153,18 +153,22 @@ impl<S: Scalar> Graph<'_, S> {
     #[inline(always)]
     pub fn with_constant<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
         let value = O::forward(self.value(x)?, c);
-        self.columns.reserve(2)?;
-        let c = self.columns.push(Op::Constant, 0, 0, c)?;
-        self.push_scalar(O::OP, x.0, c, value)
+        self.push_with_constant(O::OP, c, value, |c| [x.0, c])
     }
 
     /// Appends the binary `O(c, x)` with a constant on the left.
     #[inline(always)]
     pub fn constant_with<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
         let value = O::forward(c, self.value(x)?);
-        self.columns.reserve(2)?;
-        let c = self.columns.push(Op::Constant, 0, 0, c)?;
-        self.push_scalar(O::OP, c, x.0, value)
+        self.push_with_constant(O::OP, c, value, |c| [c, x.0])
+    }
+
+    #[inline(always)]
+    fn push_with_constant(&mut self, op: Op, c: S, value: S, operands: impl FnOnce(u32) -> [u32; 2]) -> Result<NodeId> {
+        if self.no_grad {
+            return self.constant(value);
+        }
+        self.columns.push_with_constant(c, op, operands, value).map(NodeId)
     }
 
     #[inline(always)]
