@@ -5,6 +5,7 @@
 //! Knows nothing of weight gradients (`weight_grad_lanes`) or of where lanes come from.
 
 use super::float::{KernelFloat, Pack};
+use super::lanes::features;
 use super::levels::{Target, leveled};
 use crate::simd::Real;
 
@@ -17,17 +18,6 @@ leveled! {
 
     /// `dx += W^T dy` in every lane.
     pub fn affine_input_grad_add_lanes<E, const L>(w: &[E], dy: &[E], dx: &mut [E]) = input_grad_add_at;
-}
-
-/// The number of elements in lane-major activations of `len` numbers.
-#[inline(always)]
-pub(super) fn features<const L: usize>(len: usize) -> usize {
-    const { assert!(L == 4 || L == 8 || L == 16, "lane groups hold 4, 8 or 16") };
-    assert!(
-        len.is_multiple_of(L),
-        "activations in lanes must hold L numbers per element"
-    );
-    len / L
 }
 
 /// Simply: for each output o, `y[o] = b[o] + sum over i of w[o][i] * x[i]`, where y[o] and x[i] are vectors of lanes.
