@@ -9,8 +9,12 @@
 mod affine;
 #[path = "kernels/affine_lanes.rs"]
 mod affine_lanes;
+#[path = "kernels/attention.rs"]
+mod attention;
 #[path = "kernels/elementwise.rs"]
 mod elementwise;
+#[path = "kernels/layer_norm.rs"]
+mod layer_norm;
 #[path = "kernels/optim.rs"]
 mod optim;
 #[path = "kernels/reduce.rs"]

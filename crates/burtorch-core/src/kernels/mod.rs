@@ -25,7 +25,9 @@ mod affine;
 mod affine_lanes;
 mod weight_grad_lanes;
 
+mod attention;
 mod elementwise;
+mod layer_norm;
 mod rows;
 mod softmax;
 mod softmax_lanes;
@@ -41,9 +43,13 @@ pub use affine::{
 pub use affine_lanes::{
     affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
 };
+pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use float::KernelFloat;
-pub use optim::sgd_update;
+pub use layer_norm::{
+    layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes,
+};
+pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use reduce::{axpy, dot, sum, sum_squares};
 pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 pub use softmax::{
