@@ -187,7 +187,8 @@ unsafe fn accumulate<E: KernelFloat, T: Target, const L: usize>(
 /// Simply: for each head and query, scores against all keys up to it, their softmax, and that mixture of values.
 /// Departures:
 /// 1. A vector holds L queries and a row one key, so nothing is summed over lanes.
-/// 2. Scores of L keys at once stay in registers; the probabilities they become are kept for the backward pass.
+/// 2. The shifted scores of all heads stand in one range, whose exponentials are taken in the widest vectors; they become
+///    the probabilities the backward pass reads.
 #[inline(always)]
 fn forward_at<E: KernelFloat, T: Target, const L: usize>(
     heads: usize,
@@ -201,66 +202,112 @@ fn forward_at<E: KernelFloat, T: Target, const L: usize>(
     let shape = Shape::new::<E, L>(heads, width, &[q, k, v, out], probs);
     out.fill(-E::default());
     for g in 0..shape.groups {
-        for h in 0..heads {
-            // SAFETY: `Shape::new` checked all lengths against the numbers of groups and heads.
-            unsafe { head_forward::<E, T, L>(shape, g, h, q, k, v, probs, out) }
+        // SAFETY: `Shape::new` checked all lengths against the numbers of groups and heads.
+        unsafe {
+            for h in 0..heads {
+                shifted_scores::<E, T, L>(shape, g, h, q, k, probs);
+            }
+            let mut at = shape.block::<L>(g, 0);
+            while at < shape.block::<L>(g + 1, 0) {
+                exp_block::<E, L>(probs, at);
+                at += L * L;
+            }
+            for h in 0..heads {
+                mix_values::<E, T, L>(shape, g, h, v, probs, out);
+            }
         }
     }
 }
 
+/// Writes `q k^T / sqrt(d)` less its maximum over keys, and -inf where the key comes after the query.
+///
 /// # Safety
 /// `g` and `h` are a group and a head of `shape`, and all lengths fit it.
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "the operands of attention")]
-unsafe fn head_forward<E: KernelFloat, T: Target, const L: usize>(
+unsafe fn shifted_scores<E: KernelFloat, T: Target, const L: usize>(
     shape: Shape,
     g: usize,
     h: usize,
     q: &[E],
     k: &[E],
-    v: &[E],
     probs: &mut [E],
-    out: &mut [E],
 ) {
     let queries = shape.head::<L>(g, h);
     let block = shape.block::<L>(g, h);
     let lowest = E::V::<L>::of(f64::NEG_INFINITY);
-    let pairs = |key_group: usize| {
-        if key_group == g {
+    let mut max = lowest;
+    for key_group in 0..=g {
+        let keys = shape.head::<L>(key_group, h);
+        let pairs = if key_group == g {
             Pairs::KeyRows
         } else {
             Pairs::All
-        }
-    };
-    // SAFETY: key groups are at most `g`, so all blocks lie within the lengths the caller vouches for.
-    unsafe {
-        let mut max = lowest;
-        for key_group in 0..=g {
-            let keys = shape.head::<L>(key_group, h);
+        };
+        // SAFETY: key groups are at most `g`, so all blocks lie within the lengths the caller vouches for.
+        unsafe {
             let scores = products::<E, T, L>(shape.d, (k, keys), (q, queries));
             for r in 0..L {
-                let score = scores[r] * shape.scale();
-                let score = covered::<E, L>(pairs(key_group), r, score, lowest);
+                let score = covered::<E, L>(pairs, r, scores[r] * shape.scale(), lowest);
                 score.write(probs, block + (key_group * L + r) * L);
                 max = max.greater_of(score);
             }
         }
+    }
+    for row in 0..(g + 1) * L {
+        // SAFETY: the rows written above.
+        unsafe { (E::V::<L>::read(probs, block + row * L) - max).write(probs, block + row * L) }
+    }
+}
+
+/// Exponentials of `L * L` numbers in place.
+///
+/// # Safety
+/// `x` holds `L * L` numbers from `at` on.
+#[inline(always)]
+unsafe fn exp_block<E: KernelFloat, const L: usize>(x: &mut [E], at: usize) {
+    debug_assert!((L * L).is_multiple_of(E::Vector::LANES));
+    let mut j = at;
+    while j < at + L * L {
+        // SAFETY: a vector's width divides `L * L`, and the caller vouches for the block.
+        unsafe { math::exp(E::Vector::read(x, j)).write(x, j) }
+        j += E::Vector::LANES;
+    }
+}
+
+/// Turns exponentials into probabilities and adds up values by them.
+///
+/// # Safety
+/// As for [`shifted_scores`].
+#[inline(always)]
+unsafe fn mix_values<E: KernelFloat, T: Target, const L: usize>(
+    shape: Shape,
+    g: usize,
+    h: usize,
+    v: &[E],
+    probs: &mut [E],
+    out: &mut [E],
+) {
+    let block = shape.block::<L>(g, h);
+    // SAFETY: as in `shifted_scores`.
+    unsafe {
         let mut total = E::V::<L>::of(0.0);
-        for r in 0..(g + 1) * L {
-            let e = math::exp(E::V::<L>::read(probs, block + r * L) - max);
-            e.write(probs, block + r * L);
-            total = total + e;
+        for row in 0..(g + 1) * L {
+            total = total + E::V::read(probs, block + row * L);
         }
         let share = E::V::<L>::of(1.0) / total;
         for key_group in 0..=g {
-            let at = block + key_group * L * L;
             let mut rows = [share; L];
             for r in 0..L {
-                rows[r] = E::V::<L>::read(probs, at + r * L) * share;
-                rows[r].write(probs, at + r * L);
+                let at = block + (key_group * L + r) * L;
+                rows[r] = E::V::<L>::read(probs, at) * share;
+                rows[r].write(probs, at);
             }
-            let values = shape.head::<L>(key_group, h);
-            let pairs = pairs(key_group);
+            let pairs = if key_group == g {
+                Pairs::KeyRows
+            } else {
+                Pairs::All
+            };
+            let (values, queries) = (shape.head::<L>(key_group, h), shape.head::<L>(g, h));
             accumulate::<E, T, L>(shape.d, pairs, &rows, (v, values), (out, queries));
         }
     }

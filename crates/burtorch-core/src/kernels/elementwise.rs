@@ -28,13 +28,26 @@ macro_rules! backward {
         fn $name<E: KernelFloat, T: Target>($($arg: &[E],)* dx: &mut [E], mode: Mode) {
             $(assert_eq!($arg.len(), dx.len(), "kernel operands differ in length");)*
             let width = E::Vector::LANES;
-            for (block, dx) in dx.chunks_mut(width).enumerate() {
-                $(let $arg = E::Vector::read_or(&$arg[block * width..], E::default());)*
+            let whole = dx.len() / width * width;
+            let mut at = 0;
+            while at < whole {
+                // SAFETY: `at + width <= whole`, at most the length of every slice.
+                unsafe {
+                    $(let $arg = E::Vector::read($arg, at);)*
+                    match mode {
+                        Mode::Set => contribute::<E::Vector, true>(at, $change, dx),
+                        Mode::Add => contribute::<E::Vector, false>(at, $change, dx),
+                    }
+                }
+                at += width;
+            }
+            if at < dx.len() {
+                $(let $arg = E::Vector::read_or(&$arg[at..], E::default());)*
                 let before = match mode {
                     Mode::Set => -E::Vector::of(0.0),
-                    Mode::Add => E::Vector::read_or(dx, E::default()),
+                    Mode::Add => E::Vector::read_or(&dx[at..], E::default()),
                 };
-                plus_change(before, $change).write_some(dx);
+                plus_change(before, $change).write_some(&mut dx[at..]);
             }
         }
     )*};

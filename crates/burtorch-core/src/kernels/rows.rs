@@ -94,6 +94,8 @@ fn gather_lanes_at<E: KernelFloat, T: Target, const L: usize>(
     }
 }
 
+/// Departure from adding one number at a time: each position is turned on its own, so that rows of the scratch are
+/// `width` apart and not a whole sample, whose power-of-two length would make them fight for one cache set.
 #[inline(always)]
 fn scatter_lanes_at<E: KernelFloat, T: Target, const L: usize>(
     grad: &[E],
@@ -102,10 +104,19 @@ fn scatter_lanes_at<E: KernelFloat, T: Target, const L: usize>(
     scratch: &mut [E],
 ) {
     let positions = features::<L>(indices.len());
+    let width = row_len(features::<L>(grad.len()), positions);
     let scratch = &mut scratch[..grad.len()];
-    transpose::<E, L>(grad, scratch);
-    let samples = scratch.chunks_exact((grad.len() / L).max(1));
-    for (indices, grad) in indices.chunks_exact(positions.max(1)).zip(samples) {
-        scatter_at::<E, T>(grad, indices, table_grad);
+    for (grad, rows) in grad
+        .chunks_exact(width * L)
+        .zip(scratch.chunks_exact_mut(width * L))
+    {
+        transpose::<E, L>(grad, rows);
+    }
+    for l in 0..L {
+        for p in 0..positions {
+            let grad = &scratch[(p * L + l) * width..][..width];
+            let row = &mut table_grad[indices[l * positions + p] as usize * width..][..width];
+            columns!(E, width, add_step[](grad, row));
+        }
     }
 }
