@@ -7,12 +7,11 @@
 
 use burtorch_core::kernels::{
     Adam, KernelFloat, Mode, adam_update, affine_forward, affine_forward_lanes, affine_input_grad,
-    affine_input_grad_lanes, affine_sgd_update, affine_weight_grad, affine_weight_grad_lanes,
-    attention_probs_len, causal_attention_backward, causal_attention_forward, gather_rows_lanes,
-    layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes,
-    relu_backward, scatter_add_rows_lanes, sgd_update, softmax_cross_entropy_backward_lanes,
-    softmax_cross_entropy_forward, softmax_cross_entropy_forward_lanes, tanh_backward,
-    tanh_forward, weight_grad_scratch_len,
+    affine_input_grad_lanes, affine_sgd_update, affine_weight_grad, affine_weight_grad_lanes, attention_probs_len,
+    causal_attention_backward, causal_attention_forward, gather_rows_lanes, layer_norm_forward_lanes,
+    layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes, relu_backward, scatter_add_rows_lanes, sgd_update,
+    softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward, softmax_cross_entropy_forward_lanes,
+    tanh_backward, tanh_forward, weight_grad_scratch_len,
 };
 use burtorch_core::simd::level;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -24,9 +23,7 @@ const HIDDEN: [usize; 7] = [4, 16, 32, 64, 128, 512, 1024];
 const GPT: [(usize, usize); 5] = [(24, 72), (24, 24), (24, 96), (96, 24), (24, 65)];
 
 fn numbers<E: KernelFloat>(n: usize) -> Vec<E> {
-    (0..n)
-        .map(|i| E::of((i * 7919 % 1000) as f64 / 1000.0 - 0.5))
-        .collect()
+    (0..n).map(|i| E::of((i * 7919 % 1000) as f64 / 1000.0 - 0.5)).collect()
 }
 
 fn measure(c: &mut Criterion, group: &str, name: &str, amount: usize, mut run: impl FnMut()) {
@@ -37,16 +34,8 @@ fn measure(c: &mut Criterion, group: &str, name: &str, amount: usize, mut run: i
 }
 
 /// Forward, input gradient and weight gradient of `groups` lane groups.
-fn lanes<E: KernelFloat, const L: usize>(
-    c: &mut Criterion,
-    n_in: usize,
-    n_out: usize,
-    groups: usize,
-) {
-    let group = format!(
-        "affine {n_in}->{n_out}, {groups} x {L} lanes of {} bytes",
-        size_of::<E>()
-    );
+fn lanes<E: KernelFloat, const L: usize>(c: &mut Criterion, n_in: usize, n_out: usize, groups: usize) {
+    let group = format!("affine {n_in}->{n_out}, {groups} x {L} lanes of {} bytes", size_of::<E>());
     let (w, bias) = (numbers::<E>(n_in * n_out), numbers::<E>(n_out));
     let (x, dy) = (numbers::<E>(n_in * L), numbers::<E>(n_out * L));
     let (mut y, mut dx, mut dw) = (dy.clone(), x.clone(), w.clone());
@@ -115,20 +104,7 @@ fn transformer(c: &mut Criterion) {
     });
     measure(c, name, "backward", 8 * n * L, || {
         let (q, dout) = (black_box(&q), black_box(&dout));
-        causal_attention_backward::<f32, L>(
-            6,
-            24,
-            q,
-            &k,
-            &v,
-            &probs,
-            &out,
-            dout,
-            &mut dq,
-            &mut dk,
-            &mut dv,
-            Mode::Set,
-        );
+        causal_attention_backward::<f32, L>(6, 24, q, &k, &v, &probs, &out, dout, &mut dq, &mut dk, &mut dv, Mode::Set);
     });
     let (gain, bias, mut stats) = (numbers(24), numbers(24), numbers(2 * L));
     let (mut dg, mut db) = (gain.clone(), bias.clone());
@@ -152,18 +128,10 @@ fn softmax(c: &mut Criterion) {
         let (mut probs, mut dz) = (z.clone(), z.clone());
         let name = format!("softmax cross-entropy, {n} classes of f32");
         measure(c, &name, "one sample forward", n, || {
-            black_box(softmax_cross_entropy_forward(
-                black_box(&z[..n]),
-                3,
-                &mut probs[..n],
-            ));
+            black_box(softmax_cross_entropy_forward(black_box(&z[..n]), 3, &mut probs[..n]));
         });
         measure(c, &name, "16 lanes forward", n * 16, || {
-            black_box(softmax_cross_entropy_forward_lanes(
-                black_box(&z),
-                &[3; 16],
-                &mut probs,
-            ));
+            black_box(softmax_cross_entropy_forward_lanes(black_box(&z), &[3; 16], &mut probs));
         });
         measure(c, &name, "16 lanes backward", n * 16, || {
             let (g, probs) = (black_box(&[0.1; 16]), black_box(&probs));
@@ -176,9 +144,7 @@ fn ranges(c: &mut Criterion) {
     let n = 1024 * 16;
     let (x, dy) = (numbers::<f32>(n), numbers::<f32>(n));
     let (mut y, mut dx) = (x.clone(), x.clone());
-    measure(c, "elementwise f32", "tanh forward", n, || {
-        tanh_forward(black_box(&x), &mut y)
-    });
+    measure(c, "elementwise f32", "tanh forward", n, || tanh_forward(black_box(&x), &mut y));
     measure(c, "elementwise f32", "tanh backward", n, || {
         tanh_backward(black_box(&x), &y, black_box(&dy), &mut dx, Mode::Set);
     });
@@ -199,9 +165,7 @@ fn ranges(c: &mut Criterion) {
     let n = 1_079_003;
     let (g, mut x) = (numbers::<f32>(n), numbers::<f32>(n));
     let (mut m, mut v) = (vec![0.0; n], vec![0.0; n]);
-    measure(c, "optimiser step f32", "sgd", n, || {
-        sgd_update(1e-9, black_box(&g), &mut x)
-    });
+    measure(c, "optimiser step f32", "sgd", n, || sgd_update(1e-9, black_box(&g), &mut x));
     let step = Adam {
         lr: 1e-9,
         beta1: 0.9,

@@ -1,13 +1,10 @@
 //! Causal attention against plain loops, and what a later token may not touch.
 
 use crate::support::{Float, Numbers, near, on_every_level};
-use burtorch_core::kernels::{
-    Mode, attention_probs_len, causal_attention_backward, causal_attention_forward,
-};
+use burtorch_core::kernels::{Mode, attention_probs_len, causal_attention_backward, causal_attention_forward};
 
 /// (heads, width, groups)
-const SHAPES: [(usize, usize, usize); 5] =
-    [(6, 24, 1), (1, 3, 1), (2, 10, 2), (3, 3, 3), (4, 64, 1)];
+const SHAPES: [(usize, usize, usize); 5] = [(6, 24, 1), (1, 3, 1), (2, 10, 2), (3, 3, 3), (4, 64, 1)];
 
 /// Where feature f of token t stands.
 fn at<const L: usize>(width: usize, f: usize, t: usize) -> usize {
@@ -20,10 +17,7 @@ struct Exact {
     grads: [Vec<f64>; 3],
 }
 
-fn exact<E: Float, const L: usize>(
-    (heads, width, groups): (usize, usize, usize),
-    [q, k, v, dout]: [&[E]; 4],
-) -> Exact {
+fn exact<E: Float, const L: usize>((heads, width, groups): (usize, usize, usize), [q, k, v, dout]: [&[E]; 4]) -> Exact {
     let (tokens, d) = (groups * L, width / heads);
     let get = |x: &[E], f: usize, t: usize| -> f64 { x[at::<L>(width, f, t)].into() };
     let scale = 1.0 / (d as f64).sqrt();
@@ -32,24 +26,13 @@ fn exact<E: Float, const L: usize>(
     for h in 0..heads {
         let features = h * d..(h + 1) * d;
         for t in 0..tokens {
-            let score = |s: usize| -> f64 {
-                scale
-                    * features
-                        .clone()
-                        .map(|f| get(q, f, t) * get(k, f, s))
-                        .sum::<f64>()
-            };
+            let score =
+                |s: usize| -> f64 { scale * features.clone().map(|f| get(q, f, t) * get(k, f, s)).sum::<f64>() };
             let e: Vec<f64> = (0..=t).map(|s| score(s).exp()).collect();
             let total: f64 = e.iter().sum();
             let p: Vec<f64> = e.iter().map(|e| e / total).collect();
-            let dp: Vec<f64> = (0..=t)
-                .map(|s| {
-                    features
-                        .clone()
-                        .map(|f| get(dout, f, t) * get(v, f, s))
-                        .sum()
-                })
-                .collect();
+            let dp: Vec<f64> =
+                (0..=t).map(|s| features.clone().map(|f| get(dout, f, t) * get(v, f, s)).sum()).collect();
             let mean: f64 = (0..=t).map(|s| p[s] * dp[s]).sum();
             for s in 0..=t {
                 let ds = p[s] * (dp[s] - mean) * scale;
@@ -62,10 +45,7 @@ fn exact<E: Float, const L: usize>(
             }
         }
     }
-    Exact {
-        out,
-        grads: [dq, dk, dv],
-    }
+    Exact { out, grads: [dq, dk, dv] }
 }
 
 /// The output, then the gradients of q, k and v.
@@ -79,9 +59,7 @@ fn run<E: Float, const L: usize>(
     let mut out = vec![E::of(9.0); q.len()];
     causal_attention_forward::<E, L>(heads, width, q, k, v, &mut probs, &mut out);
     let (mut dq, mut dk, mut dv) = (before.to_vec(), before.to_vec(), before.to_vec());
-    causal_attention_backward::<E, L>(
-        heads, width, q, k, v, &probs, &out, dout, &mut dq, &mut dk, &mut dv, mode,
-    );
+    causal_attention_backward::<E, L>(heads, width, q, k, v, &probs, &out, dout, &mut dq, &mut dk, &mut dv, mode);
     [out, dq, dk, dv].concat()
 }
 

@@ -2,8 +2,7 @@
 
 use crate::support::{Float, LENGTHS, Numbers, near, on_every_level};
 use burtorch_core::kernels::{
-    Mode, relu_backward, relu_forward, sigmoid_backward, sigmoid_forward, tanh_backward,
-    tanh_forward,
+    Mode, relu_backward, relu_forward, sigmoid_backward, sigmoid_forward, tanh_backward, tanh_forward,
 };
 
 type Derivative = fn(f64) -> f64;
@@ -46,11 +45,7 @@ fn derivatives<E: Float>() {
     for (which, exact) in exact.into_iter().enumerate() {
         for n in LENGTHS {
             let mut numbers = Numbers::new(n as u64);
-            let x: Vec<E> = numbers
-                .take(n)
-                .into_iter()
-                .map(|x: E| x * E::of(4.0))
-                .collect();
+            let x: Vec<E> = numbers.take(n).into_iter().map(|x: E| x * E::of(4.0)).collect();
             let (dy, before) = (numbers.take::<E>(n), numbers.take::<E>(n));
             for (mode, keep) in [(Mode::Set, 0.0), (Mode::Add, 1.0)] {
                 on_every_level(
@@ -88,10 +83,7 @@ fn edges() {
         dx[0]
     };
     let exact = tanh_grad(20.0);
-    assert!(
-        (one(0, 20.0, 1.0) - exact).abs() < 1e-15 * exact,
-        "tanh' at 20 is 1.7e-17, not 0"
-    );
+    assert!((one(0, 20.0, 1.0) - exact).abs() < 1e-15 * exact, "tanh' at 20 is 1.7e-17, not 0");
     assert_eq!(one(1, -1000.0, 1.0), 0.0);
     for which in 0..3 {
         assert!(one(which, f64::NAN, 1.0).is_nan());

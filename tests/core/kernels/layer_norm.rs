@@ -43,9 +43,7 @@ fn layer_norm<E: Float, const L: usize>() {
             for l in 0..L {
                 let lane: Vec<f64> = (0..n).map(|i| x[i * L + l].into()).collect();
                 let (unit, scale) = normalised(&lane);
-                let a: Vec<f64> = (0..n)
-                    .map(|i| gain[i].into() * dy[i * L + l].into())
-                    .collect();
+                let a: Vec<f64> = (0..n).map(|i| gain[i].into() * dy[i * L + l].into()).collect();
                 let level = a.iter().sum::<f64>() / n as f64;
                 let slope = (0..n).map(|i| a[i] * unit[i]).sum::<f64>() / n as f64;
                 for i in 0..n {
@@ -53,41 +51,17 @@ fn layer_norm<E: Float, const L: usize>() {
                     let exact_y = unit[i] * gain[i].into() + bias[i].into();
                     near(y[k], exact_y, 4.0 + scale, 16.0 + n as f64, "layer norm");
                     let exact = (a[i] - level - unit[i] * slope) * scale;
-                    near(
-                        set[k],
-                        exact,
-                        20.0 * scale,
-                        16.0 + n as f64,
-                        "input gradient",
-                    );
+                    near(set[k], exact, 20.0 * scale, 16.0 + n as f64, "input gradient");
                     let exact = exact + before[k].into();
-                    near(
-                        dx[k],
-                        exact,
-                        20.0 * scale,
-                        16.0 + n as f64,
-                        "input gradient added",
-                    );
+                    near(dx[k], exact, 20.0 * scale, 16.0 + n as f64, "input gradient added");
                     exact_dg[i] += unit[i] * dy[k].into();
                     exact_db[i] += dy[k].into();
                 }
             }
             for i in 0..n {
                 let tolerance = 16.0 + (n * L) as f64;
-                near(
-                    dg[i],
-                    exact_dg[i],
-                    4.0 * L as f64,
-                    tolerance,
-                    "gain gradient",
-                );
-                near(
-                    db[i],
-                    exact_db[i],
-                    4.0 * L as f64,
-                    tolerance,
-                    "bias gradient",
-                );
+                near(dg[i], exact_dg[i], 4.0 * L as f64, tolerance, "gain gradient");
+                near(db[i], exact_db[i], 4.0 * L as f64, tolerance, "bias gradient");
             }
         });
     }

@@ -1,15 +1,10 @@
 //! Optimiser steps.
 
 use crate::support::{Float, LENGTHS, Numbers, Sum, near, on_every_level};
-use burtorch_core::kernels::{
-    Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update,
-};
+use burtorch_core::kernels::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 
 /// Runs a step on numbers of each length; `check` gets (g, m, v, x) before and (m, v, x) after it.
-fn steps<E: Float>(
-    step: impl Fn(&[E], &mut [E], &mut [E], &mut [E]),
-    check: impl Fn([f64; 4], [E; 3]),
-) {
+fn steps<E: Float>(step: impl Fn(&[E], &mut [E], &mut [E], &mut [E]), check: impl Fn([f64; 4], [E; 3])) {
     for n in LENGTHS {
         let mut numbers = Numbers::new(n as u64);
         let [g, m, v, x]: [Vec<E>; 4] = std::array::from_fn(|_| numbers.take(n));
@@ -43,11 +38,7 @@ fn sgd<E: Float>() {
             Sum::of([x, -lr_w * g, -lr_w * decay_w * x]).check(out, "sgd with decay");
         },
     );
-    let step = Momentum {
-        lr,
-        momentum,
-        weight_decay: decay,
-    };
+    let step = Momentum { lr, momentum, weight_decay: decay };
     steps::<E>(
         |g, m, _, x| sgd_momentum_update(&step, g, m, x),
         |[g, m, _, x], [speed, _, out]| {
@@ -84,13 +75,7 @@ fn adam<E: Float>(decoupled: bool) {
             let kept = if decoupled { x * (1.0 - lr * decay) } else { x };
             // The relative error of a small second moment is large, that of the step it divides is bounded by the step.
             let change = lr / c1 * m / ((v / c2).sqrt() + 1e-8);
-            near(
-                out,
-                kept - change,
-                x.abs() + change.abs() * 4.0,
-                200.0,
-                "adam",
-            );
+            near(out, kept - change, x.abs() + change.abs() * 4.0, 200.0, "adam");
         },
     );
 }

@@ -1,9 +1,7 @@
 //! Embedding rows: gathered, and gradients scattered back.
 
 use crate::support::{Float, Numbers, on_every_level};
-use burtorch_core::kernels::{
-    gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes,
-};
+use burtorch_core::kernels::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 
 const ROWS: usize = 7;
 
@@ -11,9 +9,7 @@ fn rows<E: Float, const L: usize>() {
     for (positions, width) in [(1, 24), (3, 5), (16, 64), (2, 1), (1, 16)] {
         let mut numbers = Numbers::new((positions * 100 + width) as u64);
         let (n, table) = (positions * width, numbers.take::<E>(ROWS * width));
-        let indices: Vec<u32> = (0..positions * L)
-            .map(|_| (numbers.next_bits() % ROWS as u64) as u32)
-            .collect();
+        let indices: Vec<u32> = (0..positions * L).map(|_| (numbers.next_bits() % ROWS as u64) as u32).collect();
         let grad = numbers.take::<E>(n * L);
         let gathered = || {
             let mut out = vec![E::of(9.0); n * L];

@@ -2,13 +2,11 @@
 
 use crate::support::{Float, Numbers, near, on_every_level, wide};
 use burtorch_core::kernels::{
-    Mode, softmax_cross_entropy_backward as backward,
-    softmax_cross_entropy_backward_lanes as backward_lanes,
+    Mode, softmax_cross_entropy_backward as backward, softmax_cross_entropy_backward_lanes as backward_lanes,
     softmax_cross_entropy_forward as forward, softmax_cross_entropy_forward_lanes as forward_lanes,
     softmax_cross_entropy_soft_backward as soft_backward,
     softmax_cross_entropy_soft_backward_lanes as soft_backward_lanes,
-    softmax_cross_entropy_soft_forward as soft_forward,
-    softmax_cross_entropy_soft_forward_lanes as soft_forward_lanes,
+    softmax_cross_entropy_soft_forward as soft_forward, softmax_cross_entropy_soft_forward_lanes as soft_forward_lanes,
 };
 
 const SIZES: [usize; 8] = [1, 2, 7, 16, 27, 33, 65, 100];
@@ -32,16 +30,9 @@ fn expected(z: &[f64], class: usize, t: &[f64], g: f64) -> Expected {
     let total: f64 = t.iter().sum();
     let hard = |k: usize| g * (probs[k] - f64::from(u8::from(k == class)));
     let soft = |k: usize| g * (probs[k] * total - t[k]);
-    let grads = [
-        (0..z.len()).map(hard).collect(),
-        (0..z.len()).map(soft).collect(),
-    ];
+    let grads = [(0..z.len()).map(hard).collect(), (0..z.len()).map(soft).collect()];
     let soft_loss = z.iter().zip(t).map(|(z, t)| t * (lse - z)).sum();
-    Expected {
-        loss: [lse - z[class], soft_loss],
-        probs,
-        grads,
-    }
+    Expected { loss: [lse - z[class], soft_loss], probs, grads }
 }
 
 impl Expected {
@@ -50,37 +41,13 @@ impl Expected {
         let n = self.probs.len();
         // Each step adds a rounding or two: sums of n terms, the shift, the exponential.
         let tolerance = n as f64 + 40.0;
-        near(
-            out[0],
-            self.loss[0],
-            10.0 + self.loss[0].abs(),
-            tolerance,
-            "loss",
-        );
-        near(
-            out[1],
-            self.loss[1],
-            n as f64 * 10.0,
-            tolerance,
-            "soft loss",
-        );
+        near(out[0], self.loss[0], 10.0 + self.loss[0].abs(), tolerance, "loss");
+        near(out[1], self.loss[1], n as f64 * 10.0, tolerance, "soft loss");
         for k in 0..n {
-            near(
-                out[2 + k],
-                self.probs[k],
-                self.probs[k],
-                tolerance,
-                "probability",
-            );
+            near(out[2 + k], self.probs[k], self.probs[k], tolerance, "probability");
             near(out[2 + n + k], self.grads[0][k], 2.0, tolerance, "gradient");
             let soft = before[k] + self.grads[1][k];
-            near(
-                out[2 + 2 * n + k],
-                soft,
-                4.0 + 2.0 * n as f64,
-                tolerance,
-                "soft gradient",
-            );
+            near(out[2 + 2 * n + k], soft, 4.0 + 2.0 * n as f64, tolerance, "soft gradient");
         }
     }
 }
@@ -88,11 +55,7 @@ impl Expected {
 fn one_sample<E: Float>() {
     for n in SIZES {
         let mut numbers = Numbers::new(n as u64);
-        let z: Vec<E> = numbers
-            .take(n)
-            .into_iter()
-            .map(|z: E| z * E::of(5.0))
-            .collect();
+        let z: Vec<E> = numbers.take(n).into_iter().map(|z: E| z * E::of(5.0)).collect();
         let (class, g) = ((n * 2 / 3) as u32, E::of(0.7));
         let (t, before) = (numbers.take::<E>(n), numbers.take::<E>(n));
         let exact = expected(&wide(&z), class as usize, &wide(&t), 0.7_f64);
@@ -100,10 +63,7 @@ fn one_sample<E: Float>() {
             || {
                 let mut probs = vec![E::of(9.0); n];
                 let (mut hard, mut soft) = (vec![E::of(9.0); n], before.clone());
-                let losses = [
-                    forward(&z, class, &mut probs),
-                    soft_forward(&z, &t, &mut probs),
-                ];
+                let losses = [forward(&z, class, &mut probs), soft_forward(&z, &t, &mut probs)];
                 backward(g, &probs, class, &mut hard, Mode::Set);
                 soft_backward(g, &probs, &t, &mut soft, Mode::Add);
                 [&losses[..], &probs, &hard, &soft].concat()
@@ -116,11 +76,7 @@ fn one_sample<E: Float>() {
 fn lanes<E: Float, const L: usize>() {
     for n in SIZES {
         let mut numbers = Numbers::new(n as u64);
-        let z: Vec<E> = numbers
-            .take(n * L)
-            .into_iter()
-            .map(|z: E| z * E::of(5.0))
-            .collect();
+        let z: Vec<E> = numbers.take(n * L).into_iter().map(|z: E| z * E::of(5.0)).collect();
         let classes: [u32; L] = std::array::from_fn(|l| ((l * 5 + 1) % n) as u32);
         let (t, before) = (numbers.take::<E>(n * L), numbers.take::<E>(n * L));
         let g: [E; L] = std::array::from_fn(|l| E::of(if l == 1 { 0.0 } else { 0.7 }));

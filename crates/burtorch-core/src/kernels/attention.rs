@@ -61,26 +61,14 @@ struct Shape {
 impl Shape {
     #[inline(always)]
     fn new<E, const L: usize>(heads: usize, width: usize, parts: &[&[E]], probs: &[E]) -> Self {
-        assert!(
-            heads > 0 && width.is_multiple_of(heads) && width > 0,
-            "heads must share the width"
-        );
+        assert!(heads > 0 && width.is_multiple_of(heads) && width > 0, "heads must share the width");
         let groups = parts[0].len() / (width * L);
         assert!(
             parts.iter().all(|part| part.len() == groups * width * L),
             "q, k, v and the output must be groups of width x L"
         );
-        assert_eq!(
-            probs.len(),
-            attention_probs_len::<L>(heads, groups),
-            "one probability per pair"
-        );
-        Self {
-            heads,
-            width,
-            groups,
-            d: width / heads,
-        }
+        assert_eq!(probs.len(), attention_probs_len::<L>(heads, groups), "one probability per pair");
+        Self { heads, width, groups, d: width / heads }
     }
 
     /// Where head `h` of group `g` begins in q, k, v or the output.
@@ -114,17 +102,9 @@ enum Pairs {
 
 /// `yes` in the lanes that row `r` covers, `no` elsewhere.
 #[inline(always)]
-fn covered<E: KernelFloat, const L: usize>(
-    pairs: Pairs,
-    r: usize,
-    yes: E::V<L>,
-    no: E::V<L>,
-) -> E::V<L> {
+fn covered<E: KernelFloat, const L: usize>(pairs: Pairs, r: usize, yes: E::V<L>, no: E::V<L>) -> E::V<L> {
     let lanes: [E; L] = std::array::from_fn(|l| E::of(l as f64));
-    let (lane, row) = (
-        E::V::<L>::read_or(&lanes, E::default()),
-        E::V::<L>::of(r as f64),
-    );
+    let (lane, row) = (E::V::<L>::read_or(&lanes, E::default()), E::V::<L>::of(r as f64));
     match pairs {
         Pairs::All => yes,
         Pairs::KeyRows => E::V::<L>::select(lane.is_ge(row), yes, no),
@@ -238,11 +218,7 @@ unsafe fn shifted_scores<E: KernelFloat, T: Target, const L: usize>(
     let mut max = lowest;
     for key_group in 0..=g {
         let keys = shape.head::<L>(key_group, h);
-        let pairs = if key_group == g {
-            Pairs::KeyRows
-        } else {
-            Pairs::All
-        };
+        let pairs = if key_group == g { Pairs::KeyRows } else { Pairs::All };
         // SAFETY: key groups are at most `g`, so all blocks lie within the lengths the caller vouches for.
         unsafe {
             let scores = products::<E, T, L>(shape.d, (k, keys), (q, queries));
@@ -302,11 +278,7 @@ unsafe fn mix_values<E: KernelFloat, T: Target, const L: usize>(
                 rows[r] = E::V::<L>::read(probs, at) * share;
                 rows[r].write(probs, at);
             }
-            let pairs = if key_group == g {
-                Pairs::KeyRows
-            } else {
-                Pairs::All
-            };
+            let pairs = if key_group == g { Pairs::KeyRows } else { Pairs::All };
             let (values, queries) = (shape.head::<L>(key_group, h), shape.head::<L>(g, h));
             accumulate::<E, T, L>(shape.d, pairs, &rows, (v, values), (out, queries));
         }
@@ -333,12 +305,7 @@ fn backward_at<E: KernelFloat, T: Target, const L: usize>(
     v_grad: &mut [E],
     mode: Mode,
 ) {
-    let shape = Shape::new::<E, L>(
-        heads,
-        width,
-        &[q, k, v, out, out_grad, q_grad, k_grad, v_grad],
-        probs,
-    );
+    let shape = Shape::new::<E, L>(heads, width, &[q, k, v, out, out_grad, q_grad, k_grad, v_grad], probs);
     if mode == Mode::Set {
         for grad in [&mut *q_grad, &mut *k_grad, &mut *v_grad] {
             grad.fill(E::default());
@@ -358,15 +325,11 @@ fn backward_at<E: KernelFloat, T: Target, const L: usize>(
                 for key_group in 0..=g {
                     let keys = shape.head::<L>(key_group, h);
                     let at = shape.block::<L>(g, h) + key_group * L * L;
-                    let (down, across) = if key_group == g {
-                        (Pairs::KeyRows, Pairs::QueryRows)
-                    } else {
-                        (Pairs::All, Pairs::All)
-                    };
+                    let (down, across) =
+                        if key_group == g { (Pairs::KeyRows, Pairs::QueryRows) } else { (Pairs::All, Pairs::All) };
                     let p: [E::V<L>; L] = std::array::from_fn(|r| E::V::read(probs, at + r * L));
                     let dp = products::<E, T, L>(d, (v, keys), (out_grad, queries));
-                    let ds: [E::V<L>; L] =
-                        std::array::from_fn(|r| p[r] * (dp[r] - mean) * shape.scale());
+                    let ds: [E::V<L>; L] = std::array::from_fn(|r| p[r] * (dp[r] - mean) * shape.scale());
                     accumulate::<E, T, L>(d, down, &ds, (k, keys), (q_grad, queries));
                     let ds = transposed(ds);
                     accumulate::<E, T, L>(d, across, &ds, (q, queries), (k_grad, keys));

@@ -8,10 +8,7 @@ use super::float::{KernelFloat, Pack};
 #[inline(always)]
 pub(super) fn features<const L: usize>(len: usize) -> usize {
     const { assert!(L == 4 || L == 8 || L == 16, "lane groups hold 4, 8 or 16") };
-    assert!(
-        len.is_multiple_of(L),
-        "activations in lanes must hold L numbers per element"
-    );
+    assert!(len.is_multiple_of(L), "activations in lanes must hold L numbers per element");
     len / L
 }
 
@@ -33,14 +30,9 @@ pub(super) fn transposed<V: Pack, const L: usize>(mut rows: [V; L]) -> [V; L] {
 /// # Safety
 /// `from` holds `(i + L) * L` numbers or more.
 #[inline(always)]
-pub(super) unsafe fn lanes_of<E: KernelFloat, const L: usize>(
-    from: &[E],
-    i: usize,
-) -> [E::V<L>; L] {
+pub(super) unsafe fn lanes_of<E: KernelFloat, const L: usize>(from: &[E], i: usize) -> [E::V<L>; L] {
     // SAFETY: `r < L`, as the caller promises.
-    transposed(std::array::from_fn(|r| unsafe {
-        E::V::read(from, (i + r) * L)
-    }))
+    transposed(std::array::from_fn(|r| unsafe { E::V::read(from, (i + r) * L) }))
 }
 
 /// `to[l][i] = from[i][l]` for all elements i of `L` lanes.

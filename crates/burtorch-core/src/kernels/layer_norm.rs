@@ -73,14 +73,8 @@ fn forward_at<E: KernelFloat, T: Target, const L: usize>(
     stats: &mut [E],
 ) {
     let n = features::<L>(x.len());
-    assert!(
-        y.len() == x.len() && stats.len() == 2 * L,
-        "kernel operands differ in length"
-    );
-    assert!(
-        gain.len() == n && bias.len() == n,
-        "gain and bias must hold one number per feature"
-    );
+    assert!(y.len() == x.len() && stats.len() == 2 * L, "kernel operands differ in length");
+    assert!(gain.len() == n && bias.len() == n, "gain and bias must hold one number per feature");
     let share = E::V::<L>::of(1.0) / E::V::<L>::of(n as f64);
     // SAFETY: `i < n`; x and y hold `n * L` numbers, gain and bias n, stats `2 * L`.
     unsafe {
@@ -112,23 +106,16 @@ fn input_grad_at<E: KernelFloat, T: Target, const L: usize>(
     mode: Mode,
 ) {
     let n = features::<L>(x.len());
-    assert!(
-        dx.len() == x.len() && dy.len() == x.len() && stats.len() == 2 * L,
-        "kernel operands differ in length"
-    );
-    assert!(
-        gain.len() == n,
-        "gain and bias must hold one number per feature"
-    );
+    assert!(dx.len() == x.len() && dy.len() == x.len() && stats.len() == 2 * L, "kernel operands differ in length");
+    assert!(gain.len() == n, "gain and bias must hold one number per feature");
     let share = E::V::<L>::of(1.0) / E::V::<L>::of(n as f64);
     // SAFETY: `i < n`; x, dy and dx hold `n * L` numbers, gain n, stats `2 * L`.
     unsafe {
         let (mean, scale) = (E::V::<L>::read(stats, 0), E::V::<L>::read(stats, L));
         let part = |i: usize| E::V::<L>::splat(*gain.get_unchecked(i)) * E::V::read(dy, i * L);
         let level = feature_sum!(n, |i, sum| sum + part(i)) * share;
-        let slope = feature_sum!(n, |i, sum| {
-            T::mul_add(part(i), (E::V::read(x, i * L) - mean) * scale, sum)
-        }) * share;
+        let slope =
+            feature_sum!(n, |i, sum| { T::mul_add(part(i), (E::V::read(x, i * L) - mean) * scale, sum) }) * share;
         for i in 0..n {
             let unit = (E::V::<L>::read(x, i * L) - mean) * scale;
             let change = T::mul_add(-unit, slope, part(i) - level) * scale;
@@ -152,14 +139,8 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     mode: Mode,
 ) {
     let n = features::<L>(x.len());
-    assert!(
-        dy.len() == x.len() && stats.len() == 2 * L,
-        "kernel operands differ in length"
-    );
-    assert!(
-        gain_grad.len() == n && bias_grad.len() == n,
-        "gain and bias must hold one number per feature"
-    );
+    assert!(dy.len() == x.len() && stats.len() == 2 * L, "kernel operands differ in length");
+    assert!(gain_grad.len() == n && bias_grad.len() == n, "gain and bias must hold one number per feature");
     if mode == Mode::Set {
         gain_grad.fill(E::default());
         bias_grad.fill(E::default());
@@ -172,8 +153,7 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
         while n - i >= L {
             let mut sums = (E::V::<L>::read(gain_grad, i), E::V::<L>::read(bias_grad, i));
             let gain_terms: [_; L] = transposed(std::array::from_fn(|r| term(i + r)));
-            let bias_terms: [_; L] =
-                transposed(std::array::from_fn(|r| E::V::read(dy, (i + r) * L)));
+            let bias_terms: [_; L] = transposed(std::array::from_fn(|r| E::V::read(dy, (i + r) * L)));
             for l in 0..L {
                 sums = (sums.0 + gain_terms[l], sums.1 + bias_terms[l]);
             }

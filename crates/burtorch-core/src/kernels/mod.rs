@@ -10,10 +10,7 @@
 //! once, `L` = 4, 8 or 16, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
 
 #![allow(unsafe_code)]
-#![allow(
-    clippy::needless_range_loop,
-    reason = "a tile is written as loops over the indices of its sums"
-)]
+#![allow(clippy::needless_range_loop, reason = "a tile is written as loops over the indices of its sums")]
 
 mod float;
 mod lanes;
@@ -34,27 +31,19 @@ mod softmax_lanes;
 
 mod optim;
 
-pub use crate::simd::slices::{
-    relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward,
-};
-pub use affine::{
-    affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad,
-};
-pub use affine_lanes::{
-    affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
-};
+pub use crate::simd::slices::{relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward};
+pub use affine::{affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad};
+pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
 pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use float::KernelFloat;
-pub use layer_norm::{
-    layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes,
-};
+pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use reduce::{axpy, dot, sum, sum_squares};
 pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 pub use softmax::{
-    softmax_cross_entropy_backward, softmax_cross_entropy_forward,
-    softmax_cross_entropy_soft_backward, softmax_cross_entropy_soft_forward,
+    softmax_cross_entropy_backward, softmax_cross_entropy_forward, softmax_cross_entropy_soft_backward,
+    softmax_cross_entropy_soft_forward,
 };
 pub use softmax_lanes::{
     softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes,

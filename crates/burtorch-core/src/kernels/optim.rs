@@ -63,12 +63,7 @@ fn sgd_at<E: KernelFloat, T: Target>(lr: E, g: &[E], x: &mut [E]) {
 /// # Safety
 /// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
-pub(super) unsafe fn sgd_step<V: Pack, T: Target>(
-    j: usize,
-    lr: V::Elem,
-    g: &[V::Elem],
-    x: &mut [V::Elem],
-) {
+pub(super) unsafe fn sgd_step<V: Pack, T: Target>(j: usize, lr: V::Elem, g: &[V::Elem], x: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
     unsafe { T::mul_add(V::splat(-lr), V::read(g, j), V::read(x, j)).write(x, j) }
 }
@@ -98,16 +93,8 @@ unsafe fn sgd_decay_step<V: Pack, T: Target>(
 }
 
 #[inline(always)]
-fn sgd_momentum_at<E: KernelFloat, T: Target>(
-    step: &Momentum<E>,
-    g: &[E],
-    velocity: &mut [E],
-    x: &mut [E],
-) {
-    assert!(
-        g.len() == x.len() && velocity.len() == x.len(),
-        "kernel operands differ in length"
-    );
+fn sgd_momentum_at<E: KernelFloat, T: Target>(step: &Momentum<E>, g: &[E], velocity: &mut [E], x: &mut [E]) {
+    assert!(g.len() == x.len() && velocity.len() == x.len(), "kernel operands differ in length");
     columns!(E, x.len(), sgd_momentum_step[T](step, g, velocity, x));
 }
 
@@ -132,17 +119,8 @@ unsafe fn sgd_momentum_step<V: Pack, T: Target>(
 }
 
 #[inline(always)]
-fn adam_at<E: KernelFloat, T: Target>(
-    step: &Adam<E>,
-    g: &[E],
-    m: &mut [E],
-    v: &mut [E],
-    x: &mut [E],
-) {
-    assert!(
-        g.len() == x.len() && m.len() == x.len() && v.len() == x.len(),
-        "kernel operands differ in length"
-    );
+fn adam_at<E: KernelFloat, T: Target>(step: &Adam<E>, g: &[E], m: &mut [E], v: &mut [E], x: &mut [E]) {
+    assert!(g.len() == x.len() && m.len() == x.len() && v.len() == x.len(), "kernel operands differ in length");
     columns!(E, x.len(), adam_step[T](step, g, m, v, x));
 }
 
@@ -158,20 +136,13 @@ unsafe fn adam_step<V: Pack, T: Target>(
     x: &mut [V::Elem],
 ) {
     let (one, zero) = (V::Elem::of(1.0), V::Elem::of(0.0));
-    let (added, kept) = if step.decoupled {
-        (zero, one - step.lr * step.weight_decay)
-    } else {
-        (step.weight_decay, one)
-    };
+    let (added, kept) =
+        if step.decoupled { (zero, one - step.lr * step.weight_decay) } else { (step.weight_decay, one) };
     // SAFETY: as the caller promises.
     unsafe {
         let before = V::read(x, j);
         let g = T::mul_add(V::splat(added), before, V::read(g, j));
-        let first = T::mul_add(
-            V::splat(step.beta1),
-            V::read(m, j),
-            V::splat(one - step.beta1) * g,
-        );
+        let first = T::mul_add(V::splat(step.beta1), V::read(m, j), V::splat(one - step.beta1) * g);
         let square = V::splat(one - step.beta2) * g * g;
         let second = T::mul_add(V::splat(step.beta2), V::read(v, j), square);
         first.write(m, j);

@@ -30,10 +30,7 @@ leveled! {
 /// Numbers in a row, where `indices` of them fill `total`.
 #[inline(always)]
 fn row_len(total: usize, indices: usize) -> usize {
-    assert!(
-        indices > 0 && total.is_multiple_of(indices),
-        "rows must fill the output evenly"
-    );
+    assert!(indices > 0 && total.is_multiple_of(indices), "rows must fill the output evenly");
     total / indices
 }
 
@@ -65,16 +62,11 @@ unsafe fn add_step<V: Pack>(j: usize, x: &[V::Elem], y: &mut [V::Elem]) {
 /// Simply: `out[p * width + f][l] = table[index of sample l at position p][f]`. Departure: L features of L samples are
 /// read as rows and turned in registers, instead of one number at a time.
 #[inline(always)]
-fn gather_lanes_at<E: KernelFloat, T: Target, const L: usize>(
-    table: &[E],
-    indices: &[u32],
-    out: &mut [E],
-) {
+fn gather_lanes_at<E: KernelFloat, T: Target, const L: usize>(table: &[E], indices: &[u32], out: &mut [E]) {
     let positions = features::<L>(indices.len());
     let width = row_len(features::<L>(out.len()), positions);
     for (p, out) in out.chunks_exact_mut(width * L).enumerate() {
-        let rows: [&[E]; L] =
-            std::array::from_fn(|l| &table[indices[l * positions + p] as usize * width..][..width]);
+        let rows: [&[E]; L] = std::array::from_fn(|l| &table[indices[l * positions + p] as usize * width..][..width]);
         let mut f = 0;
         while width - f >= L {
             // SAFETY: `f + L <= width`, the length of every row; `out` holds `width * L` numbers.
@@ -106,10 +98,7 @@ fn scatter_lanes_at<E: KernelFloat, T: Target, const L: usize>(
     let positions = features::<L>(indices.len());
     let width = row_len(features::<L>(grad.len()), positions);
     let scratch = &mut scratch[..grad.len()];
-    for (grad, rows) in grad
-        .chunks_exact(width * L)
-        .zip(scratch.chunks_exact_mut(width * L))
-    {
+    for (grad, rows) in grad.chunks_exact(width * L).zip(scratch.chunks_exact_mut(width * L)) {
         transpose::<E, L>(grad, rows);
     }
     for l in 0..L {

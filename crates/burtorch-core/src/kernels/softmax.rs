@@ -38,11 +38,7 @@ leveled! {
 /// -inf, whose exponentials are 0, because three scalar exponentials cost more than one of 16 lanes.
 #[inline(always)]
 fn softmax<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> (E, E) {
-    assert_eq!(
-        logits.len(),
-        probs.len(),
-        "kernel operands differ in length"
-    );
+    assert_eq!(logits.len(), probs.len(), "kernel operands differ in length");
     let lowest = E::of(f64::NEG_INFINITY);
     let width = E::Vector::LANES;
     let mut max = E::Vector::splat(lowest);
@@ -75,17 +71,10 @@ fn forward_at<E: KernelFloat, T: Target>(logits: &[E], class: u32, probs: &mut [
 
 #[inline(always)]
 fn soft_forward_at<E: KernelFloat, T: Target>(logits: &[E], target: &[E], probs: &mut [E]) -> E {
-    assert_eq!(
-        logits.len(),
-        target.len(),
-        "kernel operands differ in length"
-    );
+    assert_eq!(logits.len(), target.len(), "kernel operands differ in length");
     let (max, log_sum) = softmax::<E, T>(logits, probs);
     let mut loss = E::Vector::of(0.0);
-    for (z, t) in logits
-        .chunks(E::Vector::LANES)
-        .zip(target.chunks(E::Vector::LANES))
-    {
+    for (z, t) in logits.chunks(E::Vector::LANES).zip(target.chunks(E::Vector::LANES)) {
         let shifted = E::Vector::read_or(z, max) - E::Vector::splat(max);
         let t = E::Vector::read_or(t, E::default());
         loss = T::mul_add(t, E::Vector::splat(log_sum) - shifted, loss);
@@ -94,24 +83,10 @@ fn soft_forward_at<E: KernelFloat, T: Target>(logits: &[E], target: &[E], probs:
 }
 
 #[inline(always)]
-fn backward_at<E: KernelFloat, T: Target>(
-    g: E,
-    probs: &[E],
-    class: u32,
-    dlogits: &mut [E],
-    mode: Mode,
-) {
-    assert_eq!(
-        probs.len(),
-        dlogits.len(),
-        "kernel operands differ in length"
-    );
+fn backward_at<E: KernelFloat, T: Target>(g: E, probs: &[E], class: u32, dlogits: &mut [E], mode: Mode) {
+    assert_eq!(probs.len(), dlogits.len(), "kernel operands differ in length");
     let class = class as usize;
-    let before = if mode == Mode::Set {
-        E::default()
-    } else {
-        dlogits[class]
-    };
+    let before = if mode == Mode::Set { E::default() } else { dlogits[class] };
     match mode {
         Mode::Set => columns!(E, probs.len(), backward_step[true](g, probs, dlogits)),
         Mode::Add => columns!(E, probs.len(), backward_step[false](g, probs, dlogits)),
@@ -122,34 +97,15 @@ fn backward_at<E: KernelFloat, T: Target>(
 /// # Safety
 /// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
-unsafe fn backward_step<V: Pack, const SET: bool>(
-    j: usize,
-    g: V::Elem,
-    probs: &[V::Elem],
-    dlogits: &mut [V::Elem],
-) {
+unsafe fn backward_step<V: Pack, const SET: bool>(j: usize, g: V::Elem, probs: &[V::Elem], dlogits: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
     unsafe { contribute::<V, SET>(j, V::splat(g) * V::read(probs, j), dlogits) }
 }
 
 #[inline(always)]
-fn soft_backward_at<E: KernelFloat, T: Target>(
-    g: E,
-    probs: &[E],
-    target: &[E],
-    dlogits: &mut [E],
-    mode: Mode,
-) {
-    assert_eq!(
-        probs.len(),
-        dlogits.len(),
-        "kernel operands differ in length"
-    );
-    assert_eq!(
-        target.len(),
-        dlogits.len(),
-        "kernel operands differ in length"
-    );
+fn soft_backward_at<E: KernelFloat, T: Target>(g: E, probs: &[E], target: &[E], dlogits: &mut [E], mode: Mode) {
+    assert_eq!(probs.len(), dlogits.len(), "kernel operands differ in length");
+    assert_eq!(target.len(), dlogits.len(), "kernel operands differ in length");
     let total = sum_at::<E, T>(target);
     match mode {
         Mode::Set => columns!(E, probs.len(), soft_step[T, true](g, total, probs, target, dlogits)),

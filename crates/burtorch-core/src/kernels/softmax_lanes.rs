@@ -48,11 +48,7 @@ leveled! {
 #[inline(always)]
 fn softmax<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) -> (E::V<L>, E::V<L>) {
     let n = features::<L>(logits.len());
-    assert_eq!(
-        probs.len(),
-        logits.len(),
-        "kernel operands differ in length"
-    );
+    assert_eq!(probs.len(), logits.len(), "kernel operands differ in length");
     let mut max = E::V::<L>::of(f64::NEG_INFINITY);
     let mut total = E::V::<L>::of(0.0);
     // SAFETY: `c < n`, and both slices hold `n * L` numbers.
@@ -74,36 +70,19 @@ fn softmax<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) -> (E:
 }
 
 #[inline(always)]
-fn forward_at<E: KernelFloat, T: Target, const L: usize>(
-    logits: &[E],
-    classes: &[u32; L],
-    probs: &mut [E],
-) -> [E; L] {
+fn forward_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], classes: &[u32; L], probs: &mut [E]) -> [E; L] {
     let (max, log_sum) = softmax::<E, L>(logits, probs);
     std::array::from_fn(|l| log_sum.lane(l) - (logits[classes[l] as usize * L + l] - max.lane(l)))
 }
 
 #[inline(always)]
-fn soft_forward_at<E: KernelFloat, T: Target, const L: usize>(
-    logits: &[E],
-    targets: &[E],
-    probs: &mut [E],
-) -> [E; L] {
-    assert_eq!(
-        targets.len(),
-        logits.len(),
-        "kernel operands differ in length"
-    );
+fn soft_forward_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], targets: &[E], probs: &mut [E]) -> [E; L] {
+    assert_eq!(targets.len(), logits.len(), "kernel operands differ in length");
     let (max, log_sum) = softmax::<E, L>(logits, probs);
     let mut loss = E::V::<L>::of(0.0);
     for c in 0..logits.len() / L {
         // SAFETY: `c` is below the number of classes, and both slices hold L numbers for each.
-        let (z, t) = unsafe {
-            (
-                E::V::<L>::read(logits, c * L),
-                E::V::<L>::read(targets, c * L),
-            )
-        };
+        let (z, t) = unsafe { (E::V::<L>::read(logits, c * L), E::V::<L>::read(targets, c * L)) };
         loss = T::mul_add(t, log_sum - (z - max), loss);
     }
     std::array::from_fn(|l| loss.lane(l))
@@ -118,19 +97,9 @@ fn backward_at<E: KernelFloat, T: Target, const L: usize>(
     mode: Mode,
 ) {
     let n = features::<L>(probs.len());
-    assert_eq!(
-        dlogits.len(),
-        probs.len(),
-        "kernel operands differ in length"
-    );
+    assert_eq!(dlogits.len(), probs.len(), "kernel operands differ in length");
     let at: [usize; L] = std::array::from_fn(|l| classes[l] as usize * L + l);
-    let before: [E; L] = std::array::from_fn(|l| {
-        if mode == Mode::Set {
-            E::default()
-        } else {
-            dlogits[at[l]]
-        }
-    });
+    let before: [E; L] = std::array::from_fn(|l| if mode == Mode::Set { E::default() } else { dlogits[at[l]] });
     // SAFETY: `c < n`, both slices hold `n * L` numbers, and g holds L.
     unsafe {
         let g = E::V::<L>::read(g, 0);
@@ -156,16 +125,8 @@ fn soft_backward_at<E: KernelFloat, T: Target, const L: usize>(
     mode: Mode,
 ) {
     let n = features::<L>(probs.len());
-    assert_eq!(
-        dlogits.len(),
-        probs.len(),
-        "kernel operands differ in length"
-    );
-    assert_eq!(
-        targets.len(),
-        probs.len(),
-        "kernel operands differ in length"
-    );
+    assert_eq!(dlogits.len(), probs.len(), "kernel operands differ in length");
+    assert_eq!(targets.len(), probs.len(), "kernel operands differ in length");
     // SAFETY: `c < n`, all slices hold `n * L` numbers, and g holds L.
     unsafe {
         let g = E::V::<L>::read(g, 0);
@@ -174,10 +135,7 @@ fn soft_backward_at<E: KernelFloat, T: Target, const L: usize>(
             total = total + E::V::read(targets, c * L);
         }
         for c in 0..n {
-            let (p, t) = (
-                E::V::<L>::read(probs, c * L),
-                E::V::<L>::read(targets, c * L),
-            );
+            let (p, t) = (E::V::<L>::read(probs, c * L), E::V::<L>::read(targets, c * L));
             let change = g * T::mul_add(p, total, -t);
             match mode {
                 Mode::Set => contribute::<E::V<L>, true>(c * L, change, dlogits),

@@ -7,11 +7,7 @@ use super::poly::{fast_two_sum, two_sum};
 use crate::simd::{Real, Truth};
 
 /// pi/2 in three parts; n times the first is exact for n below 2^20.
-const PIO2: [f64; 3] = [
-    1.5707963267341256,
-    6.077100506506192e-11,
-    3.5215598651832e-27,
-];
+const PIO2: [f64; 3] = [1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27];
 
 /// pi/2 in two parts.
 const PIO2_PAIR: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17];
@@ -67,11 +63,7 @@ pub(super) fn reduce<W: Real<Elem = f64>>(x: W) -> Reduced<W> {
     let near = Reduced { quadrant, r, low };
 
     let is_near = x.abs().is_le(W::of(FAR));
-    if is_near.all() {
-        near
-    } else {
-        replace_far(x, near)
-    }
+    if is_near.all() { near } else { replace_far(x, near) }
 }
 
 /// `near` with the lanes beyond [`FAR`] reduced by the other method.
@@ -98,11 +90,7 @@ fn replace_far<W: Real<Elem = f64>>(x: W, mut near: Reduced<W>) -> Reduced<W> {
 #[inline(never)]
 fn reduce_far(x: f64) -> Reduced<f64> {
     if !x.is_finite() {
-        return Reduced {
-            quadrant: 0.0,
-            r: f64::NAN,
-            low: f64::NAN,
-        };
+        return Reduced { quadrant: 0.0, r: f64::NAN, low: f64::NAN };
     }
     let bits = x.to_bits();
     let significand = (bits & ((1 << 52) - 1)) | (1 << 52);
@@ -111,17 +99,11 @@ fn reduce_far(x: f64) -> Reduced<f64> {
     let [top, middle, bottom] = digits(exponent + 62 - 1075);
     let low = u128::from(significand) * u128::from(bottom);
     let mid = u128::from(significand) * u128::from(middle) + (low >> 64);
-    let high = significand
-        .wrapping_mul(top)
-        .wrapping_add((mid >> 64) as u64);
+    let high = significand.wrapping_mul(top).wrapping_add((mid >> 64) as u64);
 
     let quadrant = high >> 62;
     // The fraction as 2^-128 units (190 bits known, 64 of them dropped below once it is normalised).
-    let mut words = [
-        (high << 2) | ((mid as u64) >> 62),
-        ((mid as u64) << 2) | ((low as u64) >> 62),
-        (low as u64) << 2,
-    ];
+    let mut words = [(high << 2) | ((mid as u64) >> 62), ((mid as u64) << 2) | ((low as u64) >> 62), (low as u64) << 2];
     let above_half = words[0] >> 63 == 1;
     if above_half {
         negate(&mut words);
@@ -129,19 +111,14 @@ fn reduce_far(x: f64) -> Reduced<f64> {
     let (r, low) = times_half_pi(words);
     let sign = if (x < 0.0) != above_half { -1.0 } else { 1.0 };
     let turned = if above_half { quadrant + 1 } else { quadrant } as f64;
-    Reduced {
-        quadrant: if x < 0.0 { -turned } else { turned },
-        r: sign * r,
-        low: sign * low,
-    }
+    Reduced { quadrant: if x < 0.0 { -turned } else { turned }, r: sign * r, low: sign * low }
 }
 
 /// 192 digits of [`TWO_OVER_PI`] from place `start`, most significant word first.
 fn digits(start: usize) -> [u64; 3] {
     let (word, shift) = (start / 64, start % 64);
     std::array::from_fn(|i| {
-        let pair =
-            (u128::from(TWO_OVER_PI[word + i]) << 64) | u128::from(TWO_OVER_PI[word + i + 1]);
+        let pair = (u128::from(TWO_OVER_PI[word + i]) << 64) | u128::from(TWO_OVER_PI[word + i + 1]);
         ((pair << shift) >> 64) as u64
     })
 }
