@@ -135,8 +135,10 @@ macro_rules! one_result {
     };
 }
 
-one_result!(numbers_lanes_and_levels_agree_exp, exp(), expm1(), log(), tanh(), sigmoid(), relu());
-one_result!(numbers_lanes_and_levels_agree_grads, sigmoid_grad(), tanh_grad(y));
+one_result!(one_result_exponential, exp(), expm1(), log(), log1p(), softplus(), pow(y));
+one_result!(one_result_activations, tanh(), sigmoid(), relu(), gelu(), erf());
+one_result!(one_result_trigonometric, sin(), cos(), tan(), atan2(y));
+one_result!(one_result_derivatives, tanh_grad(y), sigmoid_grad(), tan_grad(), erf_grad(), gelu_grad(), normal_pdf());
 
 /// Slices of any length give what single numbers give, tail included.
 #[test]
@@ -155,7 +157,8 @@ fn slices_agree_with_numbers() {
                 same(stringify!($name), &x, &x, &in_lanes::<f64>(&x, &x, |x, _| Elementary::$name(x)), &y);
             )*};
         }
-        check!(exp expm1 log tanh sigmoid sigmoid_grad relu);
+        check!(exp expm1 log log1p softplus tanh sigmoid relu gelu erf sin cos tan
+            sigmoid_grad tan_grad erf_grad gelu_grad normal_pdf);
     }
 }
 

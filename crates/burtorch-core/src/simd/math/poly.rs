@@ -29,3 +29,11 @@ pub(super) fn fast_two_sum<V: Real>(a: V, b: V) -> (V, V) {
     let sum = a + b;
     (sum, b - (sum - a))
 }
+
+/// `a + b` as the rounded sum and its exact error, for any two finite numbers whose sum is finite.
+#[inline(always)]
+pub(super) fn two_sum<V: Real>(a: V, b: V) -> (V, V) {
+    let sum = a + b;
+    let back = sum - a;
+    (sum, (a - (sum - back)) + (b - back))
+}

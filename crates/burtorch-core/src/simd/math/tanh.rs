@@ -11,7 +11,7 @@ pub fn tanh<V: Real>(x: V) -> V {
     let most = V::of(if V::DOUBLE { 20.0 } else { 10.0 });
     let size = x.abs();
     let size = V::select(size.is_gt(most), most, size);
-    let half = half_expm1(size + size);
+    let half = half_expm1(size + size, false);
     (half / (half + V::of(1.0))).copysign(x)
 }
 
