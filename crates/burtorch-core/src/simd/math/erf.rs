@@ -242,7 +242,9 @@ fn gelu_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let size = size_up_to(x, 40.0);
     // x Phi(x) is -|x| Phi(-|x|) on the left and x - x Phi(-x) on the right.
     let small = tail::<W, SHORT>(size, size);
-    W::select(x.is_gt(W::of(0.0)), x, W::of(0.0)) - small
+    let y = W::select(x.is_gt(W::of(0.0)), x, W::of(0.0)) - small;
+    // The sign of x, also where the value is 0.
+    y.copysign(x)
 }
 
 #[inline(always)]

@@ -84,10 +84,11 @@ pub(super) fn scale<V: Real>(y: V, n: V::Int) -> V {
 /// x cut to where e^x is neither 0 nor infinite, and a little beyond; NaN stays.
 #[inline(always)]
 fn clamp<V: Real>(x: V) -> V {
+    // Far enough below the least subnormal for a factor of a thousand to leave 0.
     let (least, most) = if V::DOUBLE {
-        (-746.0, 710.0)
+        (-760.0, 710.0)
     } else {
-        (-104.0, 89.0)
+        (-120.0, 89.0)
     };
     let x = V::select(x.is_lt(V::of(least)), V::of(least), x);
     V::select(x.is_gt(V::of(most)), V::of(most), x)
