@@ -369,7 +369,10 @@ fn special_values_of_one_argument() {
     assert_eq!(Elementary::sin(1e22), -0.8522008497671888);
     assert_eq!(Elementary::gelu_grad(-INF), 0.0);
     let tail = Elementary::tanh_grad(20.0, Elementary::tanh(20.0));
-    assert!((tail / 1.6993417021166355e-17 - 1.0).abs() < 1e-15, "{tail}");
+    assert!(
+        (tail / 1.6993417021166355e-17 - 1.0).abs() < 1e-15,
+        "{tail}"
+    );
 }
 
 /// The least numbers pass through functions that are x near 0, and results below the least normal number are kept.

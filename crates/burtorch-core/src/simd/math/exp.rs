@@ -29,6 +29,17 @@ const TAIL_F32: [f64; 5] = [
     0.00019957698532380164,
 ];
 
+/// (e^r - 1 - r) / r^2 in f64, for results in f32; error 2^-37.4.
+const TAIL_SHORT: [f64; 7] = [
+    0.5,
+    0.16666666754699755,
+    0.041666666790396205,
+    0.008333288898026116,
+    0.0013888835430434703,
+    0.0001990500370850749,
+    2.4870503396112542e-05,
+];
+
 const LN2_HIGH: f64 = 0.6931471805598903;
 const LN2_LOW: f64 = 5.497923018708371e-14;
 const LN2_HIGH_F32: f64 = 0.693145751953125;
@@ -117,6 +128,17 @@ pub(super) fn exp_sum_split<V: Real>(x: V, low: V) -> (V, V, V::Int) {
 pub fn exp<V: Real>(x: V) -> V {
     let (high, low, n) = exp_split(x);
     scale(high + low, n)
+}
+
+/// e^x to 37 bits in f64, for results in f32: magnitudes end at e^200 and e^-200.
+#[inline(always)]
+pub(super) fn exp_short<W: Real>(x: W) -> W {
+    let most = W::of(200.0);
+    let x = W::select(x.is_gt(most), most, x);
+    let x = W::select(x.is_lt(-most), -most, x);
+    let (steps, n) = (x * W::of(std::f64::consts::LOG2_E)).round_to_int();
+    let r = (-steps).mul_add(W::of(std::f64::consts::LN_2), x);
+    (r * r).mul_add(poly(r, &TAIL_SHORT), W::of(1.0) + r) * W::exp2_int(n)
 }
 
 /// (e^x - 1) / 2 for |x| up to 710 (f32: 89); `fine` where half a place of the result matters.
