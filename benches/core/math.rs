@@ -99,13 +99,7 @@ fn row(name: &str, lanes: (f64, f64), single: (f64, f64), library: (f64, f64)) {
 /// Abramowitz and Stegun 7.1.26: a rival only so far as 1e-7 goes, for the check.
 fn rough_erf(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.3275911 * x.abs());
-    let c = [
-        0.254829592,
-        -0.284496736,
-        1.421413741,
-        -1.453152027,
-        1.061405429,
-    ];
+    let c = [0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429];
     let p = c.iter().rev().fold(0.0, |p, c| p * t + c) * t;
     (1.0 - p * (-x * x).exp()).copysign(x)
 }

@@ -8,9 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 static LEVELS: Mutex<()> = Mutex::new(());
 
 fn levels() -> MutexGuard<'static, ()> {
-    LEVELS
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    LEVELS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 struct Random(u64);
@@ -36,11 +34,7 @@ impl Random {
     }
 
     fn single(&mut self) -> f32 {
-        if self.next().is_multiple_of(4) {
-            f32::from_bits(self.next() as u32)
-        } else {
-            self.double() as f32
-        }
+        if self.next().is_multiple_of(4) { f32::from_bits(self.next() as u32) } else { self.double() as f32 }
     }
 }
 
@@ -75,21 +69,12 @@ const SPECIAL: [f64; 26] = [
 
 fn doubles(n: usize, seed: u64) -> Vec<f64> {
     let mut r = Random(seed);
-    SPECIAL
-        .into_iter()
-        .chain(std::iter::repeat_with(move || r.double()))
-        .take(n)
-        .collect()
+    SPECIAL.into_iter().chain(std::iter::repeat_with(move || r.double())).take(n).collect()
 }
 
 fn singles(n: usize, seed: u64) -> Vec<f32> {
     let mut r = Random(seed);
-    SPECIAL
-        .into_iter()
-        .map(|x| x as f32)
-        .chain(std::iter::repeat_with(move || r.single()))
-        .take(n)
-        .collect()
+    SPECIAL.into_iter().map(|x| x as f32).chain(std::iter::repeat_with(move || r.single())).take(n).collect()
 }
 
 /// The bits, with one pattern for every NaN.
@@ -110,12 +95,7 @@ fn in_lanes<V: Real>(x: &[V::Elem], y: &[V::Elem], f: impl Fn(V, V) -> V) -> Vec
 
 fn same<E: Real + Into<f64>>(what: &str, x: &[E], y: &[E], a: &[E], b: &[E]) {
     for (i, (&p, &q)) in a.iter().zip(b).enumerate() {
-        assert!(
-            bits(p) == bits(q),
-            "{what} at {:?}, {:?}: {p:?} and {q:?}",
-            x[i],
-            y[i]
-        );
+        assert!(bits(p) == bits(q), "{what} at {:?}, {:?}: {p:?} and {q:?}", x[i], y[i]);
     }
 }
 
@@ -155,33 +135,10 @@ macro_rules! one_result {
     };
 }
 
-one_result!(
-    one_result_exponential,
-    exp(),
-    expm1(),
-    log(),
-    log1p(),
-    softplus(),
-    pow(y)
-);
-one_result!(
-    one_result_activations,
-    tanh(),
-    sigmoid(),
-    relu(),
-    gelu(),
-    erf()
-);
+one_result!(one_result_exponential, exp(), expm1(), log(), log1p(), softplus(), pow(y));
+one_result!(one_result_activations, tanh(), sigmoid(), relu(), gelu(), erf());
 one_result!(one_result_trigonometric, sin(), cos(), tan(), atan2(y));
-one_result!(
-    one_result_derivatives,
-    tanh_grad(y),
-    sigmoid_grad(),
-    tan_grad(),
-    erf_grad(),
-    gelu_grad(),
-    normal_pdf()
-);
+one_result!(one_result_derivatives, tanh_grad(y), sigmoid_grad(), tan_grad(), erf_grad(), gelu_grad(), normal_pdf());
 
 /// Slices of any length give what single numbers give, tail included.
 #[test]
@@ -216,10 +173,7 @@ fn slices_of_unequal_length_are_refused() {
 fn forcing_a_level_the_cpu_lacks_changes_nothing() {
     let _turn = levels();
     let lacking = [Level::Baseline, Level::Neon, Level::Avx2, Level::Avx512];
-    for level in lacking
-        .into_iter()
-        .filter(|l| !available_levels().contains(l))
-    {
+    for level in lacking.into_iter().filter(|l| !available_levels().contains(l)) {
         assert!(!force_level(Some(level)));
     }
 }
@@ -250,13 +204,9 @@ fn f64_results_are_within_their_bounds() {
     let mut seen = 0;
     for line in include_str!("math_oracle.txt").lines() {
         let (name, numbers) = line.split_once(' ').unwrap();
-        let numbers: Vec<f64> = numbers
-            .split(' ')
-            .map(|s| f64::from_bits(u64::from_str_radix(s, 16).unwrap()))
-            .collect();
-        let [x, y, high, low] = numbers[..] else {
-            panic!("{line}")
-        };
+        let numbers: Vec<f64> =
+            numbers.split(' ').map(|s| f64::from_bits(u64::from_str_radix(s, 16).unwrap())).collect();
+        let [x, y, high, low] = numbers[..] else { panic!("{line}") };
         macro_rules! value {
             ($($f:ident $bound:literal),*) => {
                 match name {
@@ -269,10 +219,7 @@ fn f64_results_are_within_their_bounds() {
         }
         let (got, bound) = with_bounds!(value);
         let error = ulps(high, low, got);
-        assert!(
-            error < bound,
-            "{name}({x:e}, {y:e}) = {got:e}, not {high:e}: {error} ULP"
-        );
+        assert!(error < bound, "{name}({x:e}, {y:e}) = {got:e}, not {high:e}: {error} ULP");
         seen += 1;
     }
     assert!(seen > 1900);
@@ -281,26 +228,14 @@ fn f64_results_are_within_their_bounds() {
 /// The distance of `got` from `exact` in units in the last place of an f32; infinity stands for 2^128.
 fn ulps_f32(exact: f64, got: f32) -> f64 {
     if exact.is_nan() || got.is_nan() {
-        return if exact.is_nan() && got.is_nan() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if exact.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
     }
     let top = 2f64.powi(128);
     if got.is_infinite() && exact.abs() >= top {
-        return if exact.signum() == f64::from(got.signum()) {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if exact.signum() == f64::from(got.signum()) { 0.0 } else { f64::INFINITY };
     }
     let exponent = (((exact.to_bits() >> 52) & 0x7ff) as i32 - 1023).clamp(-126, 127);
-    let got = if got.is_infinite() {
-        top.copysign(got as f64)
-    } else {
-        got as f64
-    };
+    let got = if got.is_infinite() { top.copysign(got as f64) } else { got as f64 };
     (exact - got).abs() * 2f64.powi(23 - exponent)
 }
 
@@ -319,14 +254,8 @@ fn f32_results_are_within_their_bounds() {
         }
         with_bounds!(check);
         let (wide_x, wide_y) = (f64::from(x), f64::from(y));
-        assert!(
-            ulps_f32(Elementary::pow(wide_x, wide_y), Elementary::pow(x, y)) < 1.0,
-            "pow({x:e}, {y:e})"
-        );
-        assert!(
-            ulps_f32(Elementary::atan2(wide_x, wide_y), Elementary::atan2(x, y)) < 2.0,
-            "atan2({x:e}, {y:e})"
-        );
+        assert!(ulps_f32(Elementary::pow(wide_x, wide_y), Elementary::pow(x, y)) < 1.0, "pow({x:e}, {y:e})");
+        assert!(ulps_f32(Elementary::atan2(wide_x, wide_y), Elementary::atan2(x, y)) < 2.0, "atan2({x:e}, {y:e})");
         let exact = Elementary::tanh_grad(wide_x, Elementary::tanh(wide_x));
         let error = ulps_f32(exact, Elementary::tanh_grad(x, Elementary::tanh(x)));
         assert!(error < 6.0, "tanh_grad({x:e}): {error} ULP");
@@ -369,10 +298,7 @@ fn special_values_of_one_argument() {
     assert_eq!(Elementary::sin(1e22), -0.8522008497671888);
     assert_eq!(Elementary::gelu_grad(-INF), 0.0);
     let tail = Elementary::tanh_grad(20.0, Elementary::tanh(20.0));
-    assert!(
-        (tail / 1.6993417021166355e-17 - 1.0).abs() < 1e-15,
-        "{tail}"
-    );
+    assert!((tail / 1.6993417021166355e-17 - 1.0).abs() < 1e-15, "{tail}");
 }
 
 /// The least numbers pass through functions that are x near 0, and results below the least normal number are kept.
@@ -454,11 +380,7 @@ fn special_values_of_pow() {
     ];
     for (x, y, z) in rows {
         assert_eq!(bits(Elementary::pow(x, y)), bits(z), "pow({x:?}, {y:?})");
-        assert_eq!(
-            bits(Elementary::pow(x as f32, y as f32)),
-            bits(z as f32),
-            "pow({x:?}, {y:?}) in f32"
-        );
+        assert_eq!(bits(Elementary::pow(x as f32, y as f32)), bits(z as f32), "pow({x:?}, {y:?}) in f32");
     }
     assert_eq!(Elementary::pow(-1.0, 9007199254740991.0), -1.0);
     assert_eq!(Elementary::pow(-1.0, 9007199254740992.0), 1.0);
@@ -498,17 +420,9 @@ fn special_values_of_atan2() {
         (INF, NAN, NAN),
     ];
     for (y, x, angle) in rows {
-        assert_eq!(
-            bits(Elementary::atan2(y, x)),
-            bits(angle),
-            "atan2({y:?}, {x:?})"
-        );
+        assert_eq!(bits(Elementary::atan2(y, x)), bits(angle), "atan2({y:?}, {x:?})");
         let (y, x, angle) = (y as f32, x as f32, angle as f32);
-        assert_eq!(
-            bits(Elementary::atan2(y, x)),
-            bits(angle),
-            "atan2({y:?}, {x:?}) in f32"
-        );
+        assert_eq!(bits(Elementary::atan2(y, x)), bits(angle), "atan2({y:?}, {x:?}) in f32");
     }
 }
 

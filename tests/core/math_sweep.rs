@@ -48,10 +48,7 @@ impl Library {
         let name = CString::new("libmpfr.so.6").unwrap();
         // SAFETY: plain library loading; the name ends with 0.
         let handle = unsafe { dlopen(name.as_ptr(), 2) };
-        (!handle.is_null()).then(|| Library {
-            handle,
-            symbols: HashMap::new(),
-        })
+        (!handle.is_null()).then(|| Library { handle, symbols: HashMap::new() })
     }
 
     fn symbol(&mut self, name: &'static str) -> *mut c_void {
@@ -67,12 +64,7 @@ impl Library {
 
     fn big(&mut self, x: f64) -> Big {
         let mut limbs = Box::new([0u64; BITS / 64]);
-        let raw = mpfr {
-            prec: BITS as c_long,
-            sign: 1,
-            exp: 0,
-            limbs: limbs.as_mut_ptr(),
-        };
+        let raw = mpfr { prec: BITS as c_long, sign: 1, exp: 0, limbs: limbs.as_mut_ptr() };
         let mut big = Big { raw, _limbs: limbs };
         // SAFETY: the signature is MPFR's, and the struct is laid out as MPFR's custom interface does.
         unsafe {
@@ -180,11 +172,7 @@ impl Library {
                 if x < -45.0 || (x > 45.0 && name == "normal_pdf") {
                     return self.big(0.0);
                 }
-                let c = if x > 45.0 || name == "normal_pdf" {
-                    self.big(2.0)
-                } else {
-                    self.one("mpfr_erfc", &z)
-                };
+                let c = if x > 45.0 || name == "normal_pdf" { self.big(2.0) } else { self.one("mpfr_erfc", &z) };
                 let cdf = self.two("mpfr_mul", &c, &half);
                 let s = self.two("mpfr_mul", &z, &z);
                 let s = self.one("mpfr_neg", &s);
@@ -229,23 +217,12 @@ impl Library {
     /// The error of `got` in units in the last place of a format with `digits` significand bits; an infinite result
     /// stands for the power of two after the largest number.
     fn ulps(&mut self, exact: &Big, got: f64, digits: i64) -> f64 {
-        let (least, top) = if digits == 53 {
-            (-1022, 1024)
-        } else {
-            (-126, 128)
-        };
+        let (least, top) = if digits == 53 { (-1022, 1024) } else { (-126, 128) };
         let value = self.get(exact);
         if got.is_nan() || value.is_nan() {
-            return if got.is_nan() && value.is_nan() {
-                0.0
-            } else {
-                f64::INFINITY
-            };
+            return if got.is_nan() && value.is_nan() { 0.0 } else { f64::INFINITY };
         }
-        if got.is_infinite()
-            && got.signum() == value.signum()
-            && (value.is_infinite() || exact.raw.exp > top)
-        {
+        if got.is_infinite() && got.signum() == value.signum() && (value.is_infinite() || exact.raw.exp > top) {
             return 0.0;
         }
         // MPFR's exponent e means 2^(e-1) <= |x| < 2^e; 0 has one below all others.
@@ -374,17 +351,11 @@ fn sweep() {
         println!("libmpfr.so.6 is not here: nothing measured");
         return;
     };
-    let points: usize = std::env::var("SWEEP")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(100_000);
+    let points: usize = std::env::var("SWEEP").ok().and_then(|v| v.parse().ok()).unwrap_or(100_000);
     let only = std::env::var("ONLY").ok();
     println!("| function | f64 | at | f32 | at |\n|---|---|---|---|---|");
     for case in cases() {
-        if only
-            .as_ref()
-            .is_some_and(|o| !o.split(',').any(|n| n == case.name))
-        {
+        if only.as_ref().is_some_and(|o| !o.split(',').any(|n| n == case.name)) {
             continue;
         }
         let mut row = format!("| {} ", case.name);
@@ -394,11 +365,7 @@ fn sweep() {
             for i in 0..points {
                 let x = point(&mut r, i, &case, single);
                 let y = point(&mut r, i / 5, &case, single);
-                let got = if single {
-                    (case.single)(x as f32, y as f32) as f64
-                } else {
-                    (case.double)(x, y)
-                };
+                let got = if single { (case.single)(x as f32, y as f32) as f64 } else { (case.double)(x, y) };
                 let exact = lib.exact(case.name, x, y);
                 let e = lib.ulps(&exact, got, if single { 24 } else { 53 });
                 if e > worst {
@@ -417,10 +384,7 @@ fn sweep() {
 #[ignore = "long measurement, by hand"]
 fn exhaustive_f32() {
     use burtorch_core::simd::slices;
-    let stride: usize = std::env::var("STRIDE")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(1);
+    let stride: usize = std::env::var("STRIDE").ok().and_then(|v| v.parse().ok()).unwrap_or(1);
     let only = std::env::var("ONLY").ok();
     println!("| function | f32, all arguments | at |\n|---|---|---|");
     macro_rules! each {
@@ -434,19 +398,13 @@ fn exhaustive_f32() {
     each!(exp expm1 log log1p tanh sigmoid sigmoid_grad softplus sin cos tan tan_grad erf erf_grad normal_pdf gelu gelu_grad);
 }
 
-fn worst_f32(
-    stride: usize,
-    single: fn(&[f32], &mut [f32]),
-    double: fn(&[f64], &mut [f64]),
-) -> (f64, f32) {
+fn worst_f32(stride: usize, single: fn(&[f32], &mut [f32]), double: fn(&[f64], &mut [f64])) -> (f64, f32) {
     const CHUNK: u64 = 1 << 14;
     let (mut worst, mut at) = (0.0, 0.0);
     let (mut y, mut exact) = (vec![0.0; CHUNK as usize], vec![0.0; CHUNK as usize]);
     for start in (0..1u64 << 32).step_by(CHUNK as usize * stride) {
         // Scattered over the chunk's span, so that every stride sees every regime.
-        let x: Vec<f32> = (0..CHUNK)
-            .map(|i| f32::from_bits((start + i * stride as u64) as u32))
-            .collect();
+        let x: Vec<f32> = (0..CHUNK).map(|i| f32::from_bits((start + i * stride as u64) as u32)).collect();
         let wide: Vec<f64> = x.iter().map(|&x| x as f64).collect();
         single(&x, &mut y);
         double(&wide, &mut exact);
@@ -462,25 +420,13 @@ fn worst_f32(
 
 fn ulps_f32(exact: f64, got: f32) -> f64 {
     if exact.is_nan() || got.is_nan() {
-        return if exact.is_nan() && got.is_nan() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if exact.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
     }
     let top = 2f64.powi(128);
     if got.is_infinite() && exact.abs() >= top {
-        return if exact.signum() == got.signum() as f64 {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if exact.signum() == got.signum() as f64 { 0.0 } else { f64::INFINITY };
     }
     let exponent = (((exact.to_bits() >> 52) & 0x7ff) as i64 - 1023).clamp(-126, 127);
-    let got = if got.is_infinite() {
-        top.copysign(got as f64)
-    } else {
-        got as f64
-    };
+    let got = if got.is_infinite() { top.copysign(got as f64) } else { got as f64 };
     (exact - got).abs() * f64::from_bits(((1023 + 23 - exponent) as u64) << 52)
 }

@@ -96,9 +96,5 @@ fn angle<W: Real, const SHORT: bool>(y: W, x: W) -> W {
 #[inline(always)]
 pub fn atan2<V: Real>(y: V, x: V) -> V {
     let (y, x) = (y.widen(), x.widen());
-    V::narrow(if V::DOUBLE {
-        angle::<V::Wide, false>(y, x)
-    } else {
-        angle::<V::Wide, true>(y, x)
-    })
+    V::narrow(if V::DOUBLE { angle::<V::Wide, false>(y, x) } else { angle::<V::Wide, true>(y, x) })
 }

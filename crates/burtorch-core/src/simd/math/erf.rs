@@ -210,18 +210,10 @@ fn erf_wide<W: Real, const SHORT: bool>(x: W) -> W {
 
     let two = W::of(2.0);
     let t = (size - two) / (size + two);
-    let factor = if SHORT {
-        poly(t, &ERFC_SHORT)
-    } else {
-        poly(t, &ERFC)
-    };
+    let factor = if SHORT { poly(t, &ERFC_SHORT) } else { poly(t, &ERFC) };
     let ratio = factor / two.mul_add(size, W::of(1.0));
     let erfc = gauss::<W, SHORT>(size, 1.0, ratio, W::of(0.0));
-    W::select(
-        size.is_lt(W::of(1.0)),
-        small,
-        (W::of(1.0) - erfc).copysign(x),
-    )
+    W::select(size.is_lt(W::of(1.0)), small, (W::of(1.0) - erfc).copysign(x))
 }
 
 /// Phi(-size) times `weight`.
@@ -229,11 +221,7 @@ fn erf_wide<W: Real, const SHORT: bool>(x: W) -> W {
 fn tail<W: Real, const SHORT: bool>(size: W, weight: W) -> W {
     let centre = W::of(if SHORT { 4.0 } else { 5.0 });
     let t = (size - centre) / (size + centre);
-    let factor = if SHORT {
-        poly(t, &TAIL_SHORT)
-    } else {
-        poly(t, &TAIL)
-    };
+    let factor = if SHORT { poly(t, &TAIL_SHORT) } else { poly(t, &TAIL) };
     let ratio = (weight * factor) / W::of(1.5).mul_add(size, W::of(1.0));
     gauss::<W, SHORT>(size, 2.0, ratio, W::of(0.0))
 }
@@ -253,11 +241,7 @@ fn gelu_grad_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let size = size_up_to(x, 40.0);
     let centre = W::of(5.0);
     let t = (size - centre) / (size + centre);
-    let factor = if SHORT {
-        poly(t, &GRAD_SHORT)
-    } else {
-        poly(t, &GRAD)
-    };
+    let factor = if SHORT { poly(t, &GRAD_SHORT) } else { poly(t, &GRAD) };
     // The root is divided out, so that there is no cancellation near it.
     let factor = ((W::of(ROOT[0]) - size) + W::of(ROOT[1])) * factor;
     let left = gauss::<W, SHORT>(size, 2.0, factor, W::of(0.0));
@@ -280,11 +264,7 @@ fn bell<V: Real>(x: V, divisor: f64, c: [f64; 2]) -> V {
 #[inline(always)]
 pub fn erf<V: Real>(x: V) -> V {
     let wide = x.widen();
-    V::narrow(if V::DOUBLE {
-        erf_wide::<V::Wide, false>(wide)
-    } else {
-        erf_wide::<V::Wide, true>(wide)
-    })
+    V::narrow(if V::DOUBLE { erf_wide::<V::Wide, false>(wide) } else { erf_wide::<V::Wide, true>(wide) })
 }
 
 /// The derivative of erf: 2/sqrt(pi) e^(-x^2).
@@ -303,20 +283,12 @@ pub fn normal_pdf<V: Real>(x: V) -> V {
 #[inline(always)]
 pub fn gelu<V: Real>(x: V) -> V {
     let wide = x.widen();
-    V::narrow(if V::DOUBLE {
-        gelu_wide::<V::Wide, false>(wide)
-    } else {
-        gelu_wide::<V::Wide, true>(wide)
-    })
+    V::narrow(if V::DOUBLE { gelu_wide::<V::Wide, false>(wide) } else { gelu_wide::<V::Wide, true>(wide) })
 }
 
 /// The derivative of gelu: Phi(x) + x phi(x).
 #[inline(always)]
 pub fn gelu_grad<V: Real>(x: V) -> V {
     let wide = x.widen();
-    V::narrow(if V::DOUBLE {
-        gelu_grad_wide::<V::Wide, false>(wide)
-    } else {
-        gelu_grad_wide::<V::Wide, true>(wide)
-    })
+    V::narrow(if V::DOUBLE { gelu_grad_wide::<V::Wide, false>(wide) } else { gelu_grad_wide::<V::Wide, true>(wide) })
 }

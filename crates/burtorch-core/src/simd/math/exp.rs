@@ -21,13 +21,8 @@ const TAIL: [f64; 10] = [
 ];
 
 /// The same for f32, error 2^-31.1.
-const TAIL_F32: [f64; 5] = [
-    0.1666666716337204,
-    0.041666485369205475,
-    0.008333193138241768,
-    0.0013933012960478663,
-    0.00019957698532380164,
-];
+const TAIL_F32: [f64; 5] =
+    [0.1666666716337204, 0.041666485369205475, 0.008333193138241768, 0.0013933012960478663, 0.00019957698532380164];
 
 /// (e^r - 1 - r) / r^2 in f64, for results in f32; error 2^-37.4.
 const TAIL_SHORT: [f64; 7] = [
@@ -49,11 +44,7 @@ const LN2_LOW_F32: f64 = 1.4286068203094173e-06;
 #[inline(always)]
 fn reduce<V: Real>(x: V) -> (V::Int, V, V) {
     // The high part of ln 2 is short enough for n times it to be exact.
-    let (ln2_high, ln2_low) = if V::DOUBLE {
-        (LN2_HIGH, LN2_LOW)
-    } else {
-        (LN2_HIGH_F32, LN2_LOW_F32)
-    };
+    let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
     let (steps, n) = (x * V::of(std::f64::consts::LOG2_E)).round_to_int();
     let near = (-steps).mul_add(V::of(ln2_high), x);
     let r = (-steps).mul_add(V::of(ln2_low), near);
@@ -63,11 +54,7 @@ fn reduce<V: Real>(x: V) -> (V::Int, V, V) {
 /// e^(r + rest) - 1 - r - r^2/2, for `rest` below the last place of r and `square` = r^2.
 #[inline(always)]
 fn tail<V: Real>(r: V, rest: V, square: V) -> V {
-    let tail = if V::DOUBLE {
-        poly(r, &TAIL)
-    } else {
-        poly(r, &TAIL_F32)
-    };
+    let tail = if V::DOUBLE { poly(r, &TAIL) } else { poly(r, &TAIL_F32) };
     tail.mul_add(r * square, rest.mul_add(r, rest))
 }
 
@@ -76,10 +63,7 @@ fn tail<V: Real>(r: V, rest: V, square: V) -> V {
 fn exp_near_zero<V: Real>(r: V, rest: V) -> (V, V) {
     let square = r * r;
     let (high, low) = fast_two_sum(V::of(1.0), r);
-    (
-        high,
-        low + V::of(0.5).mul_add(square, tail(r, rest, square)),
-    )
+    (high, low + V::of(0.5).mul_add(square, tail(r, rest, square)))
 }
 
 /// 2^n y in two steps, so that neither factor leaves the range and a subnormal result is rounded once.
@@ -96,11 +80,7 @@ pub(super) fn scale<V: Real>(y: V, n: V::Int) -> V {
 #[inline(always)]
 fn clamp<V: Real>(x: V) -> V {
     // Far enough below the least subnormal for a factor of a thousand to leave 0.
-    let (least, most) = if V::DOUBLE {
-        (-760.0, 710.0)
-    } else {
-        (-120.0, 89.0)
-    };
+    let (least, most) = if V::DOUBLE { (-760.0, 710.0) } else { (-120.0, 89.0) };
     let x = V::select(x.is_lt(V::of(least)), V::of(least), x);
     V::select(x.is_gt(V::of(most)), V::of(most), x)
 }
@@ -165,11 +145,7 @@ pub(super) fn half_expm1<V: Real>(x: V, fine: bool) -> V {
 /// e^x - 1.
 #[inline(always)]
 pub fn expm1<V: Real>(x: V) -> V {
-    let (least, most, tiny) = if V::DOUBLE {
-        (-50.0, 710.0, 1e-17)
-    } else {
-        (-20.0, 89.0, 1e-9)
-    };
+    let (least, most, tiny) = if V::DOUBLE { (-50.0, 710.0, 1e-17) } else { (-20.0, 89.0, 1e-9) };
     let near = V::select(x.is_lt(V::of(least)), V::of(least), x);
     let near = V::select(near.is_gt(V::of(most)), V::of(most), near);
     let half = half_expm1(near, true);

@@ -24,13 +24,8 @@ const TWO_THIRDS: [f64; 2] = [0.6666666666666666, 3.700743415417188e-17];
 const TWO_FIFTHS: [f64; 2] = [0.4, -2.2204460492503132e-17];
 
 /// (2 atanh s - 2 s) / (s z) in z for results in f32; error 2^-44.9.
-const ATANH_SHORT: [f64; 5] = [
-    0.6666666667583525,
-    0.39999995610847705,
-    0.2857211029326162,
-    0.2217614144826479,
-    0.19584838545834135,
-];
+const ATANH_SHORT: [f64; 5] =
+    [0.6666666667583525, 0.39999995610847705, 0.2857211029326162, 0.2217614144826479, 0.19584838545834135];
 
 /// A number in two parts, the second below the last place of the first.
 type Pair<W> = (W, W);
@@ -76,10 +71,7 @@ fn log_short<W: Real>(n: W, m: W) -> W {
     let f = m - W::of(1.0);
     let s = f / (W::of(2.0) + f);
     let z = s * s;
-    n.mul_add(
-        W::of(std::f64::consts::LN_2),
-        s * z.mul_add(poly(z, &ATANH_SHORT), W::of(2.0)),
-    )
+    n.mul_add(W::of(std::f64::consts::LN_2), s * z.mul_add(poly(z, &ATANH_SHORT), W::of(2.0)))
 }
 
 /// Whether a number, at least 0, is an integer.
@@ -103,11 +95,7 @@ fn power<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     }
     let (n, m) = split(scaled);
     let n = W::from_int(n) - lift;
-    let mut log = if SHORT {
-        (log_short(n, m), zero)
-    } else {
-        log_pair(n, m)
-    };
+    let mut log = if SHORT { (log_short(n, m), zero) } else { log_pair(n, m) };
     if !plain {
         log.0 = W::select(size.is_eq(zero), -infinity, log.0);
         log.0 = W::select(size.is_eq(infinity), infinity, log.0);
@@ -145,9 +133,5 @@ fn with_sign<W: Real>(x: W, y: W, magnitude: W) -> W {
 #[inline(always)]
 pub fn pow<V: Real>(x: V, y: V) -> V {
     let (x, y) = (x.widen(), y.widen());
-    V::narrow(if V::DOUBLE {
-        power::<V::Wide, false>(x, y)
-    } else {
-        power::<V::Wide, true>(x, y)
-    })
+    V::narrow(if V::DOUBLE { power::<V::Wide, false>(x, y) } else { power::<V::Wide, true>(x, y) })
 }

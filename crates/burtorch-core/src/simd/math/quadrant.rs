@@ -7,11 +7,7 @@ use super::poly::{fast_two_sum, two_sum};
 use crate::simd::{Real, Truth};
 
 /// pi/2 in three parts; n times the first is exact for n below 2^20.
-const PIO2: [f64; 3] = [
-    1.5707963267341256,
-    6.077100506506192e-11,
-    3.5215598651832e-27,
-];
+const PIO2: [f64; 3] = [1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27];
 
 /// pi/2 in two parts.
 const PIO2_PAIR: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17];
@@ -60,11 +56,7 @@ pub(super) fn reduce<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Reduced<W>
     // x - n (P0 + P1 + P2): the first difference is exact, the second keeps both its errors.
     let first = (-quadrant).mul_add(W::of(PIO2[0]), x);
     let near = if SHORT {
-        Reduced {
-            quadrant,
-            r: (-quadrant).mul_add(W::of(PIO2[1]), first),
-            low: W::of(0.0),
-        }
+        Reduced { quadrant, r: (-quadrant).mul_add(W::of(PIO2[1]), first), low: W::of(0.0) }
     } else {
         let product = quadrant * W::of(PIO2[1]);
         let product_low = quadrant.mul_add(W::of(PIO2[1]), -product);
@@ -103,11 +95,7 @@ fn replace_far<W: Real<Elem = f64>>(x: &W, near: &mut Reduced<W>) {
 /// below 2^-63, so 70 bits of r are right.
 fn reduce_far(x: f64) -> Reduced<f64> {
     if !x.is_finite() {
-        return Reduced {
-            quadrant: 0.0,
-            r: f64::NAN,
-            low: f64::NAN,
-        };
+        return Reduced { quadrant: 0.0, r: f64::NAN, low: f64::NAN };
     }
     let bits = x.to_bits();
     let significand = (bits & ((1 << 52) - 1)) | (1 << 52);
@@ -116,17 +104,11 @@ fn reduce_far(x: f64) -> Reduced<f64> {
     let [top, middle, bottom] = digits(exponent + 62 - 1075);
     let low = u128::from(significand) * u128::from(bottom);
     let mid = u128::from(significand) * u128::from(middle) + (low >> 64);
-    let high = significand
-        .wrapping_mul(top)
-        .wrapping_add((mid >> 64) as u64);
+    let high = significand.wrapping_mul(top).wrapping_add((mid >> 64) as u64);
 
     let quadrant = high >> 62;
     // The fraction as 2^-128 units (190 bits known, 64 of them dropped below once it is normalised).
-    let mut words = [
-        (high << 2) | ((mid as u64) >> 62),
-        ((mid as u64) << 2) | ((low as u64) >> 62),
-        (low as u64) << 2,
-    ];
+    let mut words = [(high << 2) | ((mid as u64) >> 62), ((mid as u64) << 2) | ((low as u64) >> 62), (low as u64) << 2];
     let above_half = words[0] >> 63 == 1;
     if above_half {
         negate(&mut words);
@@ -134,19 +116,14 @@ fn reduce_far(x: f64) -> Reduced<f64> {
     let (r, low) = times_half_pi(words);
     let sign = if (x < 0.0) != above_half { -1.0 } else { 1.0 };
     let turned = if above_half { quadrant + 1 } else { quadrant } as f64;
-    Reduced {
-        quadrant: if x < 0.0 { -turned } else { turned },
-        r: sign * r,
-        low: sign * low,
-    }
+    Reduced { quadrant: if x < 0.0 { -turned } else { turned }, r: sign * r, low: sign * low }
 }
 
 /// 192 digits of [`TWO_OVER_PI`] from place `start`, most significant word first.
 fn digits(start: usize) -> [u64; 3] {
     let (word, shift) = (start / 64, start % 64);
     std::array::from_fn(|i| {
-        let pair =
-            (u128::from(TWO_OVER_PI[word + i]) << 64) | u128::from(TWO_OVER_PI[word + i + 1]);
+        let pair = (u128::from(TWO_OVER_PI[word + i]) << 64) | u128::from(TWO_OVER_PI[word + i + 1]);
         ((pair << shift) >> 64) as u64
     })
 }
@@ -187,11 +164,7 @@ mod tests {
                 let (near, far) = (reduce::<f64, false>(x), reduce_far(x));
                 assert_eq!((near.quadrant - far.quadrant).rem_euclid(4.0), 0.0, "{x}");
                 let difference = (near.r - far.r) + (near.low - far.low);
-                assert!(
-                    difference.abs() <= near.r.abs() * 2f64.powi(-60),
-                    "{x}: {difference:e} of {:e}",
-                    near.r
-                );
+                assert!(difference.abs() <= near.r.abs() * 2f64.powi(-60), "{x}: {difference:e} of {:e}", near.r);
             }
             x *= 1.0007;
         }

@@ -27,20 +27,12 @@ const COS: [f64; 6] = [
 ];
 
 /// As [`SIN`] for results in f32; error 2^-37.6.
-const SIN_SHORT: [f64; 4] = [
-    -0.16666666641500602,
-    0.008333329371412944,
-    -0.00019839330232392438,
-    2.7182680179014533e-06,
-];
+const SIN_SHORT: [f64; 4] =
+    [-0.16666666641500602, 0.008333329371412944, -0.00019839330232392438, 2.7182680179014533e-06];
 
 /// As [`COS`] for results in f32; error 2^-43.2.
-const COS_SHORT: [f64; 4] = [
-    0.041666666622589464,
-    -0.0013888883733326309,
-    2.4799514797020002e-05,
-    -2.720981228416471e-07,
-];
+const COS_SHORT: [f64; 4] =
+    [0.041666666622589464, -0.0013888883733326309, 2.4799514797020002e-05, -2.720981228416471e-07];
 
 /// A value and what its rounding left out.
 type Pair<W> = (W, W);
@@ -55,10 +47,7 @@ fn sin_cos<W: Real, const SHORT: bool>(r: W, low: W) -> (Pair<W>, Pair<W>) {
     if SHORT {
         let zero = W::of(0.0);
         let sin = (z * r).mul_add(poly(z, &SIN_SHORT), r);
-        return (
-            (sin, zero),
-            ((z * z).mul_add(poly(z, &COS_SHORT), head), zero),
-        );
+        return ((sin, zero), ((z * z).mul_add(poly(z, &COS_SHORT), head), zero));
     }
     let sin_rest = (z * r).mul_add(poly(z, &SIN), low * head);
     // What 1 - z/2 lost, and what z itself lost.
@@ -70,18 +59,13 @@ fn sin_cos<W: Real, const SHORT: bool>(r: W, low: W) -> (Pair<W>, Pair<W>) {
 /// Whether `n` is odd, as 2.0 or 0.0.
 #[inline(always)]
 fn odd<W: Real>(n: W::Int) -> W {
-    W::from_bits(
-        n.and(W::Int::splat(1))
-            .shift_left(if W::DOUBLE { 62 } else { 30 }),
-    )
+    W::from_bits(n.and(W::Int::splat(1)).shift_left(if W::DOUBLE { 62 } else { 30 }))
 }
 
 /// `y` with its sign flipped where bit 1 of `n` is set.
 #[inline(always)]
 fn flip<W: Real>(y: W, n: W::Int) -> W {
-    let sign = n
-        .and(W::Int::splat(2))
-        .shift_left(if W::DOUBLE { 62 } else { 30 });
+    let sign = n.and(W::Int::splat(2)).shift_left(if W::DOUBLE { 62 } else { 30 });
     W::from_bits(y.to_bits().xor(sign))
 }
 
@@ -105,21 +89,14 @@ fn slope<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> (W, W) {
     let under = (W::select(odd, sin.0, cos.0), W::select(odd, sin.1, cos.1));
     let y = over.0 / under.0;
     // One step of division with remainder: what the parts add to the rounded quotient, which f32 never sees.
-    let rest = if SHORT {
-        W::of(0.0)
-    } else {
-        ((-y).mul_add(under.0, over.0) + (-y).mul_add(under.1, over.1)) / under.0
-    };
+    let rest =
+        if SHORT { W::of(0.0) } else { ((-y).mul_add(under.0, over.0) + (-y).mul_add(under.1, over.1)) / under.0 };
     let square = y * y;
     let square_rest = y.mul_add(y, -square) + (y + y) * rest;
     // 1 + y^2, whichever is larger first.
     let one = W::of(1.0);
     let grad = one + square;
-    let lost = W::select(
-        square.is_gt(one),
-        one - (grad - square),
-        square - (grad - one),
-    );
+    let lost = W::select(square.is_gt(one), one - (grad - square), square - (grad - one));
     (y + rest, grad + (lost + square_rest))
 }
 
@@ -132,43 +109,27 @@ fn is_tiny<V: Real>(x: V) -> V::Mask {
 /// sin x for any x: beyond 2^20 with all the digits of pi it takes.
 #[inline(always)]
 pub fn sin<V: Real>(x: V) -> V {
-    let y = if V::DOUBLE {
-        wave::<V::Wide, false>(x.widen(), 0.0)
-    } else {
-        wave::<V::Wide, true>(x.widen(), 0.0)
-    };
+    let y = if V::DOUBLE { wave::<V::Wide, false>(x.widen(), 0.0) } else { wave::<V::Wide, true>(x.widen(), 0.0) };
     V::select(is_tiny(x), x, V::narrow(y))
 }
 
 /// cos x for any x.
 #[inline(always)]
 pub fn cos<V: Real>(x: V) -> V {
-    let y = if V::DOUBLE {
-        wave::<V::Wide, false>(x.widen(), 1.0)
-    } else {
-        wave::<V::Wide, true>(x.widen(), 1.0)
-    };
+    let y = if V::DOUBLE { wave::<V::Wide, false>(x.widen(), 1.0) } else { wave::<V::Wide, true>(x.widen(), 1.0) };
     V::narrow(y)
 }
 
 /// tan x for any x.
 #[inline(always)]
 pub fn tan<V: Real>(x: V) -> V {
-    let (y, _) = if V::DOUBLE {
-        slope::<V::Wide, false>(x.widen())
-    } else {
-        slope::<V::Wide, true>(x.widen())
-    };
+    let (y, _) = if V::DOUBLE { slope::<V::Wide, false>(x.widen()) } else { slope::<V::Wide, true>(x.widen()) };
     V::select(is_tiny(x), x, V::narrow(y))
 }
 
 /// The derivative of tan: 1 + tan(x)^2, from the tangent before it is rounded.
 #[inline(always)]
 pub fn tan_grad<V: Real>(x: V) -> V {
-    let (_, grad) = if V::DOUBLE {
-        slope::<V::Wide, false>(x.widen())
-    } else {
-        slope::<V::Wide, true>(x.widen())
-    };
+    let (_, grad) = if V::DOUBLE { slope::<V::Wide, false>(x.widen()) } else { slope::<V::Wide, true>(x.widen()) };
     V::narrow(grad)
 }
