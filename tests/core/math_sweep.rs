@@ -169,10 +169,10 @@ impl Library {
                 let z = self.two("mpfr_div", &bx, &root);
                 let z = self.one("mpfr_neg", &z);
                 // erfc of thousands is 0 in effect and takes MPFR minutes.
-                if x < -45.0 {
+                if x < -45.0 || (x > 45.0 && name == "normal_pdf") {
                     return self.big(0.0);
                 }
-                let c = if x > 45.0 { self.big(2.0) } else { self.one("mpfr_erfc", &z) };
+                let c = if x > 45.0 || name == "normal_pdf" { self.big(2.0) } else { self.one("mpfr_erfc", &z) };
                 let cdf = self.two("mpfr_mul", &c, &half);
                 let s = self.two("mpfr_mul", &z, &z);
                 let s = self.one("mpfr_neg", &s);

@@ -3,7 +3,7 @@
 //! Tails are e^(-x^2/2) times a slowly varying factor, a polynomial in t = (x - K) / (x + K), which maps 0..inf to
 //! -1..1. The exponential gets x^2 in two parts, and the power of 2 is applied last: subnormal results round once.
 
-use super::exp::{exp_sum_split, scale};
+use super::exp::{exp_short, exp_sum_split, scale};
 use super::poly::poly;
 use crate::simd::Real;
 
@@ -167,13 +167,16 @@ const ERF_SLOPE: [f64; 2] = [std::f64::consts::FRAC_2_SQRT_PI, 1.533545961316588
 /// 1 / sqrt(2 pi).
 const PDF_PEAK: [f64; 2] = [0.3989422804014327, -2.49232720227773e-17];
 
-/// factor e^(-x^2 / divisor) with the power of 2 applied last; `divisor` is 1 or 2, and x^2 must be finite.
+/// (factor + rest) e^(-x^2 / divisor) with the power of 2 applied last; `divisor` is 1 or 2, and x^2 must be finite.
 #[inline(always)]
-fn gauss<W: Real>(x: W, divisor: f64) -> (W, W, W::Int) {
+fn gauss<W: Real, const SHORT: bool>(x: W, divisor: f64, factor: W, rest: W) -> W {
     let square = x * x;
-    let low = x.mul_add(x, -square);
-    let factor = W::of(-1.0 / divisor);
-    exp_sum_split(factor * square, factor * low)
+    let sign = W::of(-1.0 / divisor);
+    if SHORT {
+        return factor * exp_short(sign * square);
+    }
+    let (high, low, n) = exp_sum_split(sign * square, sign * x.mul_add(x, -square));
+    scale(high.mul_add(factor, low.mul_add(factor, high * rest)), n)
 }
 
 /// |x|, at most `most`; NaN stays.
@@ -208,21 +211,19 @@ fn erf_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let two = W::of(2.0);
     let t = (size - two) / (size + two);
     let factor = if SHORT { poly(t, &ERFC_SHORT) } else { poly(t, &ERFC) };
-    let (high, low, n) = gauss(size, 1.0);
     let ratio = factor / two.mul_add(size, W::of(1.0));
-    let erfc = scale(high.mul_add(ratio, low * ratio), n);
+    let erfc = gauss::<W, SHORT>(size, 1.0, ratio, W::of(0.0));
     W::select(size.is_lt(W::of(1.0)), small, (W::of(1.0) - erfc).copysign(x))
 }
 
-/// Phi(-|x|) times `weight`, and |x| cut to where that is not 0.
+/// Phi(-size) times `weight`.
 #[inline(always)]
 fn tail<W: Real, const SHORT: bool>(size: W, weight: W) -> W {
     let centre = W::of(if SHORT { 4.0 } else { 5.0 });
     let t = (size - centre) / (size + centre);
     let factor = if SHORT { poly(t, &TAIL_SHORT) } else { poly(t, &TAIL) };
-    let (high, low, n) = gauss(size, 2.0);
     let ratio = (weight * factor) / W::of(1.5).mul_add(size, W::of(1.0));
-    scale(high.mul_add(ratio, low * ratio), n)
+    gauss::<W, SHORT>(size, 2.0, ratio, W::of(0.0))
 }
 
 #[inline(always)]
@@ -230,7 +231,9 @@ fn gelu_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let size = size_up_to(x, 40.0);
     // x Phi(x) is -|x| Phi(-|x|) on the left and x - x Phi(-x) on the right.
     let small = tail::<W, SHORT>(size, size);
-    W::select(x.is_gt(W::of(0.0)), x, W::of(0.0)) - small
+    let y = W::select(x.is_gt(W::of(0.0)), x, W::of(0.0)) - small;
+    // The sign of x, also where the value is 0.
+    y.copysign(x)
 }
 
 #[inline(always)]
@@ -239,19 +242,22 @@ fn gelu_grad_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let centre = W::of(5.0);
     let t = (size - centre) / (size + centre);
     let factor = if SHORT { poly(t, &GRAD_SHORT) } else { poly(t, &GRAD) };
-    let (high, low, n) = gauss(size, 2.0);
     // The root is divided out, so that there is no cancellation near it.
     let factor = ((W::of(ROOT[0]) - size) + W::of(ROOT[1])) * factor;
-    let left = scale(high.mul_add(factor, low * factor), n);
+    let left = gauss::<W, SHORT>(size, 2.0, factor, W::of(0.0));
     W::select(x.is_gt(W::of(0.0)), W::of(1.0) - left, left)
 }
 
 /// c e^(-x^2 / divisor), the constant in two parts.
 #[inline(always)]
-fn bell<W: Real>(x: W, divisor: f64, c: [f64; 2]) -> W {
-    let (high, low, n) = gauss(size_up_to(x, 40.0), divisor);
-    let top = W::of(c[0]);
-    scale(high.mul_add(top, low.mul_add(top, high * W::of(c[1]))), n)
+fn bell<V: Real>(x: V, divisor: f64, c: [f64; 2]) -> V {
+    let size = size_up_to(x.widen(), 40.0);
+    let (peak, rest) = (V::Wide::of(c[0]), V::Wide::of(c[1]));
+    V::narrow(if V::DOUBLE {
+        gauss::<V::Wide, false>(size, divisor, peak, rest)
+    } else {
+        gauss::<V::Wide, true>(size, divisor, peak, rest)
+    })
 }
 
 /// The error function, 2/sqrt(pi) times the integral of e^(-t^2) from 0 to x.
@@ -264,13 +270,13 @@ pub fn erf<V: Real>(x: V) -> V {
 /// The derivative of erf: 2/sqrt(pi) e^(-x^2).
 #[inline(always)]
 pub fn erf_grad<V: Real>(x: V) -> V {
-    V::narrow(bell(x.widen(), 1.0, ERF_SLOPE))
+    bell(x, 1.0, ERF_SLOPE)
 }
 
 /// The density of the normal distribution: e^(-x^2/2) / sqrt(2 pi).
 #[inline(always)]
 pub fn normal_pdf<V: Real>(x: V) -> V {
-    V::narrow(bell(x.widen(), 2.0, PDF_PEAK))
+    bell(x, 2.0, PDF_PEAK)
 }
 
 /// x Phi(x), where Phi is the normal distribution: not the tanh approximation.

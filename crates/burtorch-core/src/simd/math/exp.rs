@@ -24,6 +24,17 @@ const TAIL: [f64; 10] = [
 const TAIL_F32: [f64; 5] =
     [0.1666666716337204, 0.041666485369205475, 0.008333193138241768, 0.0013933012960478663, 0.00019957698532380164];
 
+/// (e^r - 1 - r) / r^2 in f64, for results in f32; error 2^-37.4.
+const TAIL_SHORT: [f64; 7] = [
+    0.5,
+    0.16666666754699755,
+    0.041666666790396205,
+    0.008333288898026116,
+    0.0013888835430434703,
+    0.0001990500370850749,
+    2.4870503396112542e-05,
+];
+
 const LN2_HIGH: f64 = 0.6931471805598903;
 const LN2_LOW: f64 = 5.497923018708371e-14;
 const LN2_HIGH_F32: f64 = 0.693145751953125;
@@ -68,7 +79,8 @@ pub(super) fn scale<V: Real>(y: V, n: V::Int) -> V {
 /// x cut to where e^x is neither 0 nor infinite, and a little beyond; NaN stays.
 #[inline(always)]
 fn clamp<V: Real>(x: V) -> V {
-    let (least, most) = if V::DOUBLE { (-746.0, 710.0) } else { (-104.0, 89.0) };
+    // Far enough below the least subnormal for a factor of a thousand to leave 0.
+    let (least, most) = if V::DOUBLE { (-760.0, 710.0) } else { (-120.0, 89.0) };
     let x = V::select(x.is_lt(V::of(least)), V::of(least), x);
     V::select(x.is_gt(V::of(most)), V::of(most), x)
 }
@@ -96,6 +108,17 @@ pub(super) fn exp_sum_split<V: Real>(x: V, low: V) -> (V, V, V::Int) {
 pub fn exp<V: Real>(x: V) -> V {
     let (high, low, n) = exp_split(x);
     scale(high + low, n)
+}
+
+/// e^x to 37 bits in f64, for results in f32: magnitudes end at e^200 and e^-200.
+#[inline(always)]
+pub(super) fn exp_short<W: Real>(x: W) -> W {
+    let most = W::of(200.0);
+    let x = W::select(x.is_gt(most), most, x);
+    let x = W::select(x.is_lt(-most), -most, x);
+    let (steps, n) = (x * W::of(std::f64::consts::LOG2_E)).round_to_int();
+    let r = (-steps).mul_add(W::of(std::f64::consts::LN_2), x);
+    (r * r).mul_add(poly(r, &TAIL_SHORT), W::of(1.0) + r) * W::exp2_int(n)
 }
 
 /// (e^x - 1) / 2 for |x| up to 710 (f32: 89); `fine` where half a place of the result matters.

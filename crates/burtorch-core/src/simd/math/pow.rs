@@ -4,7 +4,7 @@
 //! log m = 2s + 2/3 s z + 2/5 s z^2 + ..., s = f / (2 + f), z = s^2: the leading terms are carried in two parts, the
 //! rest is a polynomial. f32 goes through plain f64. Signs, zeros and infinities follow C99 F.10.4.4.
 
-use super::exp::{exp_sum_split, scale};
+use super::exp::{exp_short, exp_sum_split, scale};
 use super::log::{LN2_HIGH, LN2_LOW, split};
 use super::poly::{fast_two_sum, poly};
 use crate::simd::{Real, Truth};
@@ -26,17 +26,6 @@ const TWO_FIFTHS: [f64; 2] = [0.4, -2.2204460492503132e-17];
 /// (2 atanh s - 2 s) / (s z) in z for results in f32; error 2^-44.9.
 const ATANH_SHORT: [f64; 5] =
     [0.6666666667583525, 0.39999995610847705, 0.2857211029326162, 0.2217614144826479, 0.19584838545834135];
-
-/// (e^r - 1 - r) / r^2 for results in f32; error 2^-37.4.
-const EXP_SHORT: [f64; 7] = [
-    0.5,
-    0.16666666754699755,
-    0.041666666790396205,
-    0.008333288898026116,
-    0.0013888835430434703,
-    0.0001990500370850749,
-    2.4870503396112542e-05,
-];
 
 /// A number in two parts, the second below the last place of the first.
 type Pair<W> = (W, W);
@@ -83,17 +72,6 @@ fn log_short<W: Real>(n: W, m: W) -> W {
     let s = f / (W::of(2.0) + f);
     let z = s * s;
     n.mul_add(W::of(std::f64::consts::LN_2), s * z.mul_add(poly(z, &ATANH_SHORT), W::of(2.0)))
-}
-
-/// e^x to 37 bits for results in f32.
-#[inline(always)]
-fn exp_short<W: Real>(x: W) -> W {
-    let most = W::of(200.0);
-    let x = W::select(x.is_gt(most), most, x);
-    let x = W::select(x.is_lt(-most), -most, x);
-    let (steps, n) = (x * W::of(std::f64::consts::LOG2_E)).round_to_int();
-    let r = (-steps).mul_add(W::of(std::f64::consts::LN_2), x);
-    (r * r).mul_add(poly(r, &EXP_SHORT), W::of(1.0) + r) * W::exp2_int(n)
 }
 
 /// Whether a number, at least 0, is an integer.

@@ -49,26 +49,34 @@ pub(super) struct Reduced<W: Real> {
     pub(super) low: W,
 }
 
-/// Reduces any f64; infinities and NaN give NaN.
+/// Reduces any f64; infinities and NaN give NaN. `SHORT` is for results in f32: a low part of 0, r good to 2^-66.
 #[inline(always)]
-pub(super) fn reduce<W: Real<Elem = f64>>(x: W) -> Reduced<W> {
+pub(super) fn reduce<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Reduced<W> {
     let (quadrant, _) = (x * W::of(std::f64::consts::FRAC_2_PI)).round_to_int();
     // x - n (P0 + P1 + P2): the first difference is exact, the second keeps both its errors.
     let first = (-quadrant).mul_add(W::of(PIO2[0]), x);
-    let product = quadrant * W::of(PIO2[1]);
-    let product_low = quadrant.mul_add(W::of(PIO2[1]), -product);
-    let (second, second_low) = two_sum(first, -product);
-    let low = (-quadrant).mul_add(W::of(PIO2[2]), second_low - product_low);
-    let (r, low) = fast_two_sum(second, low);
-    let near = Reduced { quadrant, r, low };
-
-    let is_near = x.abs().is_le(W::of(FAR));
-    if is_near.all() { near } else { replace_far(x, near) }
+    let near = if SHORT {
+        Reduced { quadrant, r: (-quadrant).mul_add(W::of(PIO2[1]), first), low: W::of(0.0) }
+    } else {
+        let product = quadrant * W::of(PIO2[1]);
+        let product_low = quadrant.mul_add(W::of(PIO2[1]), -product);
+        let (second, second_low) = two_sum(first, -product);
+        let low = (-quadrant).mul_add(W::of(PIO2[2]), second_low - product_low);
+        let (r, low) = fast_two_sum(second, low);
+        Reduced { quadrant, r, low }
+    };
+    if x.abs().is_le(W::of(FAR)).all() {
+        return near;
+    }
+    let mut mixed = near;
+    replace_far(&x, &mut mixed);
+    mixed
 }
 
-/// `near` with the lanes beyond [`FAR`] reduced by the other method.
-#[inline(always)]
-fn replace_far<W: Real<Elem = f64>>(x: W, mut near: Reduced<W>) -> Reduced<W> {
+/// Reduces the lanes beyond [`FAR`] by the other method; by reference, as it is compiled once for all levels.
+#[cold]
+#[inline(never)]
+fn replace_far<W: Real<Elem = f64>>(x: &W, near: &mut Reduced<W>) {
     for i in 0..W::LANES {
         let x = x.lane(i);
         if x.abs() <= FAR {
@@ -79,15 +87,12 @@ fn replace_far<W: Real<Elem = f64>>(x: W, mut near: Reduced<W>) -> Reduced<W> {
         near.r = near.r.with_lane(i, far.r);
         near.low = near.low.with_lane(i, far.low);
     }
-    near
 }
 
 /// Payne and Hanek: multiplies the significand of x by the 192 digits of 2/pi that decide x 2/pi modulo 4.
 ///
 /// The product is exact modulo 4 but for the digits left out, which are worth less than 2^-136; the fraction is never
 /// below 2^-63, so 70 bits of r are right.
-#[cold]
-#[inline(never)]
 fn reduce_far(x: f64) -> Reduced<f64> {
     if !x.is_finite() {
         return Reduced { quadrant: 0.0, r: f64::NAN, low: f64::NAN };
@@ -144,4 +149,34 @@ fn times_half_pi(words: [u64; 3]) -> (f64, f64) {
     let rest = high.mul_add(PIO2_PAIR[0], -r);
     let rest = rest + high.mul_add(PIO2_PAIR[1], low * PIO2_PAIR[0]);
     fast_two_sum(r, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both methods give the same quadrant and the same r to the last place where both apply.
+    #[test]
+    fn near_and_far_reduction_agree() {
+        let mut x = 2.0f64;
+        while x < FAR {
+            for x in [x, -x] {
+                let (near, far) = (reduce::<f64, false>(x), reduce_far(x));
+                assert_eq!((near.quadrant - far.quadrant).rem_euclid(4.0), 0.0, "{x}");
+                let difference = (near.r - far.r) + (near.low - far.low);
+                assert!(difference.abs() <= near.r.abs() * 2f64.powi(-60), "{x}: {difference:e} of {:e}", near.r);
+            }
+            x *= 1.0007;
+        }
+    }
+
+    /// The double nearest to a multiple of pi/2 leaves a remainder 2^-60 of it, right to all places.
+    #[test]
+    fn the_worst_argument_keeps_its_digits() {
+        let x = 6381956970095103.0 * 2f64.powi(797);
+        let Reduced { quadrant, r, low } = reduce::<f64, false>(x);
+        assert_eq!(quadrant.rem_euclid(4.0), 1.0);
+        assert_eq!(r, 4.687_165_924_254_628e-19);
+        assert!(low.abs() <= r.abs() * 2f64.powi(-53));
+    }
 }

@@ -43,12 +43,16 @@ fn sin_cos<W: Real, const SHORT: bool>(r: W, low: W) -> (Pair<W>, Pair<W>) {
     let (one, half) = (W::of(1.0), W::of(0.5));
     let z = r * r;
     let half_z = half * z;
-    let (s, c) = if SHORT { (poly(z, &SIN_SHORT), poly(z, &COS_SHORT)) } else { (poly(z, &SIN), poly(z, &COS)) };
-    let sin_rest = (z * r).mul_add(s, low * (one - half_z));
     let head = one - half_z;
+    if SHORT {
+        let zero = W::of(0.0);
+        let sin = (z * r).mul_add(poly(z, &SIN_SHORT), r);
+        return ((sin, zero), ((z * z).mul_add(poly(z, &COS_SHORT), head), zero));
+    }
+    let sin_rest = (z * r).mul_add(poly(z, &SIN), low * head);
     // What 1 - z/2 lost, and what z itself lost.
     let lost = ((one - head) - half_z) - half * r.mul_add(r, -z);
-    let cos_rest = (z * z).mul_add(c, (-r).mul_add(low, lost));
+    let cos_rest = (z * z).mul_add(poly(z, &COS), (-r).mul_add(low, lost));
     (fast_two_sum(r, sin_rest), fast_two_sum(head, cos_rest))
 }
 
@@ -68,7 +72,7 @@ fn flip<W: Real>(y: W, n: W::Int) -> W {
 /// sin of x plus `turn` quarter turns, in f64.
 #[inline(always)]
 fn wave<W: Real<Elem = f64>, const SHORT: bool>(x: W, turn: f64) -> W {
-    let Reduced { quadrant, r, low } = reduce(x);
+    let Reduced { quadrant, r, low } = reduce::<W, SHORT>(x);
     let (sin, cos) = sin_cos::<W, SHORT>(r, low);
     let (_, n) = (quadrant + W::of(turn)).round_to_int();
     flip(W::select(odd::<W>(n).is_gt(W::of(0.0)), cos.0, sin.0), n)
@@ -77,7 +81,7 @@ fn wave<W: Real<Elem = f64>, const SHORT: bool>(x: W, turn: f64) -> W {
 /// tan x and its derivative, in f64.
 #[inline(always)]
 fn slope<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> (W, W) {
-    let Reduced { quadrant, r, low } = reduce(x);
+    let Reduced { quadrant, r, low } = reduce::<W, SHORT>(x);
     let (sin, cos) = sin_cos::<W, SHORT>(r, low);
     let (_, n) = quadrant.round_to_int();
     let odd = odd::<W>(n).is_gt(W::of(0.0));
