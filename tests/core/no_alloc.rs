@@ -44,23 +44,10 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn a_step_makes_no_heap_call_after_warm_up() {
     const BATCH: usize = 2;
-    let words = [
-        "emma",
-        "olivia",
-        "ava",
-        "isabella",
-        "sophia",
-        "charlotte",
-        "mia",
-        "amelia",
-    ];
+    let words = ["emma", "olivia", "ava", "isabella", "sophia", "charlotte", "mia", "amelia"];
     let mut contexts = WordContexts::new(words, 16, 0.1, 0).unwrap();
     let mut params = Parameters::<f32>::new(0);
-    let shape = CharMlpShape {
-        vocab: contexts.vocabulary().len(),
-        hidden: 4,
-        ..CharMlpShape::default()
-    };
+    let shape = CharMlpShape { vocab: contexts.vocabulary().len(), hidden: 4, ..CharMlpShape::default() };
     let model = CharMlp::new(&mut params, shape, None).unwrap();
     let mut oracle = Oracle::new();
     let mut plain = Sgd::new(0.01).unwrap();

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
-use crate::kernels::{KernelFloat, Momentum, momentum_update, sgd_update};
+use crate::kernels::{KernelFloat, Momentum, sgd_momentum_update, sgd_update};
 use crate::params::Parameters;
 use crate::scalar::Float;
 
@@ -34,12 +34,7 @@ impl<E: Float> Sgd<E> {
     }
 
     /// Descent with momentum and weight decay. All numbers are finite and not negative, momentum is below 1.
-    pub fn with_momentum(
-        lr: f64,
-        momentum: f64,
-        nesterov: bool,
-        weight_decay: f64,
-    ) -> Result<Self> {
+    pub fn with_momentum(lr: f64, momentum: f64, nesterov: bool, weight_decay: f64) -> Result<Self> {
         check_rate("the learning rate", lr)?;
         check_rate("the weight decay", weight_decay)?;
         if !(0.0..1.0).contains(&momentum) || (nesterov && momentum == 0.0) {
@@ -49,14 +44,7 @@ impl<E: Float> Sgd<E> {
                 found: format!("{momentum}"),
             });
         }
-        Ok(Sgd {
-            lr,
-            momentum,
-            nesterov,
-            weight_decay,
-            velocity: Vec::new(),
-            store: 0,
-        })
+        Ok(Sgd { lr, momentum, nesterov, weight_decay, velocity: Vec::new(), store: 0 })
     }
 
     /// The learning rate.
@@ -104,7 +92,7 @@ impl<E: Float> Sgd<E> {
             weight_decay: E::lit(self.weight_decay),
         };
         params.for_each_trainable_mut(|range, x, g| {
-            momentum_update(rule, g, &mut self.velocity[range], x);
+            sgd_momentum_update(&rule, g, &mut self.velocity[range], x);
         });
         Ok(())
     }
@@ -118,10 +106,7 @@ impl<E: Float> Sgd<E> {
         let more = params.len() - self.velocity.len();
         self.velocity
             .try_reserve_exact(more)
-            .map_err(|_| Error::OutOfMemory {
-                bytes: more * size_of::<E>(),
-                what: "the velocity of an optimiser",
-            })?;
+            .map_err(|_| Error::OutOfMemory { bytes: more * size_of::<E>(), what: "the velocity of an optimiser" })?;
         self.velocity.resize(params.len(), E::lit(0.0));
         Ok(())
     }
@@ -131,11 +116,7 @@ fn check_rate(what: &'static str, rate: f64) -> Result<()> {
     if rate.is_finite() && rate >= 0.0 {
         return Ok(());
     }
-    Err(Error::BadArgument {
-        what,
-        expected: "finite and at least 0".into(),
-        found: format!("{rate}"),
-    })
+    Err(Error::BadArgument { what, expected: "finite and at least 0".into(), found: format!("{rate}") })
 }
 
 /// The numbers `0..n` in a seeded random order, anew for each pass.
@@ -156,17 +137,13 @@ pub struct Shuffle {
 impl Shuffle {
     /// An order of `n` samples from this seed.
     pub fn new(n: u32, seed: u64) -> Self {
-        Shuffle {
-            order: (0..n).collect(),
-            rng: ChaCha8Rng::seed_from_u64(seed),
-        }
+        Shuffle { order: (0..n).collect(), rng: ChaCha8Rng::seed_from_u64(seed) }
     }
 
     /// The order of the next pass (Fisher and Yates).
     pub fn next_pass(&mut self) -> &[u32] {
         for k in (1..self.order.len()).rev() {
-            self.order
-                .swap(k, self.rng.random_range(0..=k as u32) as usize);
+            self.order.swap(k, self.rng.random_range(0..=k as u32) as usize);
         }
         &self.order
     }

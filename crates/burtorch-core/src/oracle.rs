@@ -39,11 +39,7 @@ impl<'a, E> Batch<'a, E> {
             ("a batch (samples and numbers of its labels)", y.len()),
         ] {
             if len == 0 || len % n != 0 {
-                return Err(Error::LengthMismatch {
-                    op: what,
-                    left: n,
-                    right: len,
-                });
+                return Err(Error::LengthMismatch { op: what, left: n, right: len });
             }
         }
         Ok(Batch { x, y, n })
@@ -62,10 +58,7 @@ impl<'a, E> Batch<'a, E> {
     /// Sample `k`, which is below the length.
     fn sample(&self, k: usize) -> (Input<'a, E>, Label<'a, E>) {
         let (n_x, n_y) = (self.x.len() / self.n, self.y.len() / self.n);
-        (
-            self.x.part(k * n_x..(k + 1) * n_x),
-            self.y.part(k * n_y..(k + 1) * n_y),
-        )
+        (self.x.part(k * n_x..(k + 1) * n_x), self.y.part(k * n_y..(k + 1) * n_y))
     }
 }
 
@@ -110,11 +103,7 @@ impl<E: Float> Oracle<E> {
 
     /// An oracle of the mean or the sum of losses.
     pub fn with_total(total: Total) -> Self {
-        Oracle {
-            graph: Graph::new(),
-            written: Written::new(),
-            total,
-        }
+        Oracle { graph: Graph::new(), written: Written::new(), total }
     }
 
     /// Whether losses are averaged or summed.
@@ -248,11 +237,7 @@ impl<E: Float> Oracle<E> {
 }
 
 /// Refuses a batch, or parameters, that the model does not take.
-fn check<E: Float, M: Model<E>>(
-    model: &M,
-    params: &Parameters<'_, E>,
-    batch: Batch<'_, E>,
-) -> Result<()> {
+fn check<E: Float, M: Model<E>>(model: &M, params: &Parameters<'_, E>, batch: Batch<'_, E>) -> Result<()> {
     if model.store() != params.id() {
         return Err(Error::MissingParameters);
     }

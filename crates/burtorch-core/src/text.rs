@@ -80,9 +80,7 @@ impl Vocabulary {
 
     /// The symbols of a text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        text.chars()
-            .map(|character| self.symbol(character))
-            .collect()
+        text.chars().map(|character| self.symbol(character)).collect()
     }
 
     /// The character of a symbol, if it is not the end mark and there is one.
@@ -144,13 +142,7 @@ impl WordContexts {
         let n = stream.len() as u32;
         let n_held_out = ((f64::from(n) * holdout).round() as u32).min(n - 1);
         let held_out = choose(n, n_held_out, &mut rng);
-        Ok(WordContexts {
-            vocabulary,
-            context,
-            stream,
-            held_out,
-            rng,
-        })
+        Ok(WordContexts { vocabulary, context, stream, held_out, rng })
     }
 
     /// The symbols.
@@ -280,12 +272,7 @@ pub struct Sampling<'a> {
 
 impl Default for Sampling<'_> {
     fn default() -> Self {
-        Sampling {
-            seed: 0,
-            temperature: 1.0,
-            prompt: "",
-            max_len: 100,
-        }
+        Sampling { seed: 0, temperature: 1.0, prompt: "", max_len: 100 }
     }
 }
 
@@ -326,9 +313,7 @@ pub fn sample<E: Float>(
     for _ in 0..n {
         let mut word = sampling.prompt.to_string();
         let mut context = vec![END; model.shape().context];
-        prompt
-            .iter()
-            .for_each(|&symbol| shift_in(&mut context, symbol));
+        prompt.iter().for_each(|&symbol| shift_in(&mut context, symbol));
         for _ in prompt.len()..sampling.max_len {
             if let Some(interrupted) = &mut interrupted
                 && interrupted()
@@ -363,22 +348,13 @@ struct Sampler<E: Float> {
 
 impl<E: Float> Sampler<E> {
     /// A symbol drawn with probability proportional to `exp(logit / temperature)`.
-    fn next(
-        &mut self,
-        model: &CharMlp,
-        params: &Parameters<'_, E>,
-        context: &[u32],
-    ) -> Result<u32> {
+    fn next(&mut self, model: &CharMlp, params: &Parameters<'_, E>, context: &[u32]) -> Result<u32> {
         self.graph.clear()?;
         let logits = model.logits(&mut self.graph, params, context)?;
         for (weight, node) in self.weights.iter_mut().zip(logits.nodes()) {
             *weight = self.graph.value(node)?.to_f64();
         }
-        let top = self
-            .weights
-            .iter()
-            .copied()
-            .fold(f64::NEG_INFINITY, f64::max);
+        let top = self.weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let likeliest = self.weights.iter().position(|&z| z == top).unwrap_or(0);
         if self.temperature == 0.0 {
             return Ok(likeliest as u32);

@@ -177,7 +177,12 @@ impl FlatArray {
         // SAFETY: all indices are below the length.
         let first = (0..(self.len as usize).min(4)).map(|k| unsafe { self.read(k) }.to_string());
         let dots = if self.len > 4 { ", ..." } else { "" };
-        format!("FlatArray([{}{dots}], n={}, dtype={})", first.collect::<Vec<_>>().join(", "), self.len, self.dtype.name())
+        format!(
+            "FlatArray([{}{dots}], n={}, dtype={})",
+            first.collect::<Vec<_>>().join(", "),
+            self.len,
+            self.dtype.name()
+        )
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
@@ -223,7 +228,8 @@ impl Exported<'_> {
             (*view).len = n * self.item_size;
             (*view).readonly = c_int::from(self.read_only);
             (*view).itemsize = self.item_size;
-            (*view).format = if wants(ffi::PyBUF_FORMAT) { self.format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+            (*view).format =
+                if wants(ffi::PyBUF_FORMAT) { self.format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
             (*view).ndim = self.shape.len() as c_int;
             (*view).shape = if wants(ffi::PyBUF_ND) { self.shape.as_ptr().cast_mut() } else { std::ptr::null_mut() };
             (*view).strides =
@@ -383,7 +389,9 @@ impl Read for u32 {
         let Some(number) = (unsafe { whole_number(kind, at) }) else {
             return Err(PyTypeError::new_err(format!("{what} must be integers")));
         };
-        number.try_into().map_err(|_| PyIndexError::new_err(format!("{what}: {number} is out of range: expected 0 or more")))
+        number
+            .try_into()
+            .map_err(|_| PyIndexError::new_err(format!("{what}: {number} is out of range: expected 0 or more")))
     }
 
     fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
@@ -394,7 +402,9 @@ impl Read for u32 {
                 PyTypeError::new_err(format!("{what} must be integers, found {}", type_name(object)))
             }
         })?;
-        number.try_into().map_err(|_| PyIndexError::new_err(format!("{what}: {number} is out of range: expected 0 or more")))
+        number
+            .try_into()
+            .map_err(|_| PyIndexError::new_err(format!("{what}: {number} is out of range: expected 0 or more")))
     }
 }
 
@@ -484,7 +494,10 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, d
         return Err(PyValueError::new_err(format!("{what} have more than two dimensions")));
     }
     if !is_sequence(object) {
-        return Err(PyTypeError::new_err(format!("{what} must be an array or a sequence, found {}", type_name(object))));
+        return Err(PyTypeError::new_err(format!(
+            "{what} must be an array or a sequence, found {}",
+            type_name(object)
+        )));
     }
     let mut width = None;
     let mut n = 0;
@@ -524,7 +537,10 @@ fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str)
         [n] => Dims::one(n),
         [n, width] => Dims { n: 2, dims: [n, width] },
         ref shape => {
-            return Err(PyValueError::new_err(format!("{what} must have one or two dimensions, found {}", shape.len())));
+            return Err(PyValueError::new_err(format!(
+                "{what} must have one or two dimensions, found {}",
+                shape.len()
+            )));
         }
     };
     let size = buffer.item_size();
@@ -566,7 +582,10 @@ impl CallerMemory {
     /// Memory of an object with the buffer protocol.
     pub fn of(object: &Bound<'_, PyAny>, dtype: DType, what: &str) -> PyResult<Self> {
         if !is_buffer(object) {
-            return Err(PyTypeError::new_err(format!("{what} must support the buffer protocol, found {}", type_name(object))));
+            return Err(PyTypeError::new_err(format!(
+                "{what} must support the buffer protocol, found {}",
+                type_name(object)
+            )));
         }
         let buffer = PyUntypedBuffer::get(object)?;
         let bytes = match dtype {

@@ -102,7 +102,8 @@ impl PyCharMlp {
         name: Option<String>,
     ) -> PyResult<Self> {
         let shape = CharMlpShape { vocab, context, embedding, hidden };
-        let model = params.get().append(params.py(), |p| with_params!(p, p => CharMlp::new(p, shape, name.as_deref())))?;
+        let model =
+            params.get().append(params.py(), |p| with_params!(p, p => CharMlp::new(p, shape, name.as_deref())))?;
         Ok(PyCharMlp { model, params: params.clone().unbind(), name })
     }
 
@@ -122,7 +123,10 @@ impl PyCharMlp {
         }
         self.params
             .get()
-            .with(py, |params| with_params!(params, p => evaluate(p, |graph, p| self.model.logits(graph, p, &symbols))))?
+            .with(
+                py,
+                |params| with_params!(params, p => evaluate(p, |graph, p| self.model.logits(graph, p, &symbols))),
+            )?
             .or_raise(py)
     }
 
@@ -213,9 +217,9 @@ impl PyLinear {
     ) -> PyResult<Self> {
         let py = params.py();
         let activation = activation_named(py, activation)?;
-        let layer = params.get().append(py, |p| {
-            with_params!(p, p => Linear::new(p, n_in, n_out, bias, activation, name.as_deref()))
-        })?;
+        let layer = params
+            .get()
+            .append(py, |p| with_params!(p, p => Linear::new(p, n_in, n_out, bias, activation, name.as_deref())))?;
         Ok(PyLinear { layer, params: params.clone().unbind(), name })
     }
 
@@ -315,9 +319,9 @@ impl PyMlp {
     ) -> PyResult<Self> {
         let py = params.py();
         let activation = activation_named(py, Some(activation))?;
-        let model = params.get().append(py, |p| {
-            with_params!(p, p => Mlp::new(p, &sizes, bias, activation, name.as_deref()))
-        })?;
+        let model = params
+            .get()
+            .append(py, |p| with_params!(p, p => Mlp::new(p, &sizes, bias, activation, name.as_deref())))?;
         Ok(PyMlp { model, params: params.clone().unbind(), name })
     }
 

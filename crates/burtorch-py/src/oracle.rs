@@ -120,14 +120,20 @@ impl PyOracle {
         let total = match reduction {
             "mean" => Total::Mean,
             "sum" => Total::Sum,
-            _ => return Err(PyValueError::new_err(format!("reduction must be \"mean\" or \"sum\", found {reduction:?}"))),
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "reduction must be \"mean\" or \"sum\", found {reduction:?}"
+                )));
+            }
         };
         let loss = match loss {
             None => None,
             Some("cross_entropy") => Some(Loss::CrossEntropy),
             Some("mse") => Some(Loss::Mse),
             Some(found) => {
-                return Err(PyValueError::new_err(format!("loss must be \"cross_entropy\" or \"mse\", found {found:?}")));
+                return Err(PyValueError::new_err(format!(
+                    "loss must be \"cross_entropy\" or \"mse\", found {found:?}"
+                )));
             }
         };
         let run = match params.get().dtype_of() {
@@ -207,9 +213,7 @@ impl PyOracle {
                 let shape = model.shape();
                 (shape.context, shape.vocab, read_symbols(x, &mut state.x, "contexts")?)
             }
-            AnyModel::Dense(model) => {
-                (model.n_in(), model.n_out(), read_numbers(x, &mut state.x_numbers, "contexts")?)
-            }
+            AnyModel::Dense(model) => (model.n_in(), model.n_out(), read_numbers(x, &mut state.x_numbers, "contexts")?),
         };
         let n = match x_dims.matrix() {
             Some((0, _)) => return Err(PyValueError::new_err("contexts are empty; give at least one sample")),

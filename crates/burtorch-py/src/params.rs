@@ -79,7 +79,11 @@ impl PyParameters {
     }
 
     /// Runs `f`, which may append tensors, with the memory held in place where arrays of it are alive.
-    pub fn append<R>(&self, py: Python<'_>, f: impl FnOnce(&mut AnyParameters) -> burtorch_core::Result<R>) -> PyResult<R> {
+    pub fn append<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut AnyParameters) -> burtorch_core::Result<R>,
+    ) -> PyResult<R> {
         let held = self.n_arrays.load(Ordering::Acquire) > 0;
         self.content
             .with(py, |params| {
@@ -307,7 +311,12 @@ impl PyParameters {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("Parameters(n={}, n_trainable={}, dtype={:?})", self.n(py)?, self.n_trainable(py)?, self.dtype.name()))
+        Ok(format!(
+            "Parameters(n={}, n_trainable={}, dtype={:?})",
+            self.n(py)?,
+            self.n_trainable(py)?,
+            self.dtype.name()
+        ))
     }
 }
 
@@ -330,9 +339,9 @@ fn init_of(init: &Bound<'_, PyAny>) -> PyResult<Init> {
             _ => Err(unknown()),
         };
     }
-    init.extract::<f64>().map(Init::Constant).map_err(|_| {
-        PyTypeError::new_err("init must be a number, a name, or a tuple such as (\"normal\", 0.0, 0.1)")
-    })
+    init.extract::<f64>()
+        .map(Init::Constant)
+        .map_err(|_| PyTypeError::new_err("init must be a number, a name, or a tuple such as (\"normal\", 0.0, 0.1)"))
 }
 
 /// A shaped part of Parameters, by rows. Made by `Parameters.tensor`.

@@ -4,16 +4,10 @@ use burtorch_core::ops::{self, Op};
 use burtorch_core::{Graph, NodeId, Operands, Parameters, Range, Slice, View};
 
 /// One node per scalar of a view.
-pub fn nodes_of(
-    graph: &mut Graph<'_, f64>,
-    params: &Parameters<'_, f64>,
-    view: View,
-) -> Vec<NodeId> {
+pub fn nodes_of(graph: &mut Graph<'_, f64>, params: &Parameters<'_, f64>, view: View) -> Vec<NodeId> {
     match view {
         View::Nodes(range) => range.nodes().collect(),
-        View::Parameters(slice) => (0..slice.len())
-            .map(|k| graph.parameter(params, slice, k).unwrap())
-            .collect(),
+        View::Parameters(slice) => (0..slice.len()).map(|k| graph.parameter(params, slice, k).unwrap()).collect(),
     }
 }
 
@@ -25,21 +19,15 @@ pub fn affine(
     w: Slice,
     bias: Option<Slice>,
 ) -> Range {
-    let x: Vec<NodeId> = x
-        .iter()
-        .flat_map(|&view| nodes_of(graph, params, view))
-        .collect();
+    let x: Vec<NodeId> = x.iter().flat_map(|&view| nodes_of(graph, params, view)).collect();
     let w = nodes_of(graph, params, w.into());
     let bias = bias.map(|b| nodes_of(graph, params, b.into()));
     let outputs: Vec<NodeId> = w
         .chunks(x.len())
         .enumerate()
         .map(|(o, row)| {
-            let products: Vec<NodeId> = x
-                .iter()
-                .zip(row)
-                .map(|(&x, &w)| graph.binary::<ops::Mul>(x, w).unwrap())
-                .collect();
+            let products: Vec<NodeId> =
+                x.iter().zip(row).map(|(&x, &w)| graph.binary::<ops::Mul>(x, w).unwrap()).collect();
             let mut total = products[0];
             for &product in &products[1..] {
                 total = graph.binary::<ops::Add>(total, product).unwrap();
@@ -56,10 +44,7 @@ pub fn affine(
 /// Copies of nodes in a row: `x + 0`.
 pub fn contiguous(graph: &mut Graph<'_, f64>, nodes: &[NodeId]) -> Range {
     let zero = graph.constant(0.0).unwrap();
-    let copies: Vec<NodeId> = nodes
-        .iter()
-        .map(|&x| graph.binary::<ops::Add>(x, zero).unwrap())
-        .collect();
+    let copies: Vec<NodeId> = nodes.iter().map(|&x| graph.binary::<ops::Add>(x, zero).unwrap()).collect();
     Range::new(copies[0], copies.len() as u32)
 }
 
@@ -72,16 +57,12 @@ pub fn map(graph: &mut Graph<'_, f64>, op: Op, x: Range) -> Range {
 /// `sum_k t_k (log(sum exp z) - z_k)` without any shift.
 pub fn cross_entropy(graph: &mut Graph<'_, f64>, logits: Range, targets: &[f64]) -> NodeId {
     let exps = map(graph, Op::Exp, logits);
-    let total = graph
-        .reduce(Op::ReduceSum, Operands::Run(exps), &[])
-        .unwrap();
+    let total = graph.reduce(Op::ReduceSum, Operands::Run(exps), &[]).unwrap();
     let log = graph.unary::<ops::Log>(total).unwrap();
     let mut loss = graph.constant(0.0).unwrap();
     for (z, &t) in logits.nodes().zip(targets) {
         let difference = graph.binary::<ops::Sub>(log, z).unwrap();
-        let term = graph
-            .with_constant::<ops::MulByConstant>(difference, t)
-            .unwrap();
+        let term = graph.with_constant::<ops::MulByConstant>(difference, t).unwrap();
         loss = graph.binary::<ops::Add>(loss, term).unwrap();
     }
     loss

@@ -8,9 +8,7 @@ use crate::expand::assert_close;
 /// Parameters of 37 numbers, 5..20 of them frozen, with some gradients.
 fn setting() -> Parameters<'static, f64> {
     let mut params = Parameters::new(1);
-    let t = params
-        .tensor(&[37], None, Init::Normal(0.0, 1.0), true)
-        .unwrap();
+    let t = params.tensor(&[37], None, Init::Normal(0.0, 1.0), true).unwrap();
     params.freeze(t.slice().slice(5, 20).unwrap()).unwrap();
     set_grads(&mut params, 0);
     params
@@ -19,11 +17,7 @@ fn setting() -> Parameters<'static, f64> {
 fn set_grads(params: &mut Parameters<'_, f64>, round: usize) {
     let frozen = 5..20;
     for (k, g) in params.grads_mut().iter_mut().enumerate() {
-        *g = if frozen.contains(&k) {
-            0.0
-        } else {
-            ((k * 7 + round * 3) % 11) as f64 - 5.0
-        };
+        *g = if frozen.contains(&k) { 0.0 } else { ((k * 7 + round * 3) % 11) as f64 - 5.0 };
     }
 }
 

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, MAX_STORES, NodeId};
-use crate::ops::{Arity, Op};
 use crate::kernels::Mode;
+use crate::ops::{Arity, Op};
 use crate::params::{Parameters, Written};
 use crate::scalar::{Float, Scalar};
 use sweep::Sweep;
@@ -69,7 +69,11 @@ impl<E: Float> Parameters<'_, E> {
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
     pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
         if grads.len() != self.len() {
-            return Err(Error::BufferTooSmall { what: "a gradient of all parameters", need: self.len(), have: grads.len() });
+            return Err(Error::BufferTooSmall {
+                what: "a gradient of all parameters",
+                need: self.len(),
+                have: grads.len(),
+            });
         }
         Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen(), written: None })
     }

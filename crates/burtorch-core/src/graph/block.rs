@@ -159,7 +159,11 @@ impl<S: Scalar> Graph<'_, S> {
             return Err(Error::EmptyReduction { op: Op::Affine.name() });
         }
         if !w.len().is_multiple_of(n_in) {
-            return Err(Error::LengthMismatch { op: "affine (inputs and columns of the weights)", left: n_in, right: w.len() });
+            return Err(Error::LengthMismatch {
+                op: "affine (inputs and columns of the weights)",
+                left: n_in,
+                right: w.len(),
+            });
         }
         let n_out = w.len() / n_in;
         if let Some(b) = bias
@@ -267,18 +271,30 @@ impl<S: Scalar> Graph<'_, S> {
         match target {
             Target::Classes(classes) => {
                 if classes.len() != 1 && classes.len() != S::LANES {
-                    return Err(Error::LengthMismatch { op: "softmax_cross_entropy (lanes and classes)", left: S::LANES, right: classes.len() });
+                    return Err(Error::LengthMismatch {
+                        op: "softmax_cross_entropy (lanes and classes)",
+                        left: S::LANES,
+                        right: classes.len(),
+                    });
                 }
                 for &class in classes {
                     if class >= logits.len {
-                        return Err(Error::OutOfRange { what: "class", found: u64::from(class), max: u64::from(logits.len) - 1 });
+                        return Err(Error::OutOfRange {
+                            what: "class",
+                            found: u64::from(class),
+                            max: u64::from(logits.len) - 1,
+                        });
                     }
                 }
             }
             Target::Probabilities(range) => {
                 self.check_range(range)?;
                 if range.len != logits.len {
-                    return Err(Error::LengthMismatch { op: "softmax_cross_entropy (logits and probabilities)", left: logits.len(), right: range.len() });
+                    return Err(Error::LengthMismatch {
+                        op: "softmax_cross_entropy (logits and probabilities)",
+                        left: logits.len(),
+                        right: range.len(),
+                    });
                 }
             }
         }
@@ -292,7 +308,9 @@ impl<S: Scalar> Graph<'_, S> {
         let first = self.columns.len();
         let at = self.extra.len() as u32;
         let outputs = match target {
-            Target::Probabilities(range) => self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?,
+            Target::Probabilities(range) => {
+                self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?
+            }
             Target::Classes(classes) => {
                 self.extra.reserve(4 + S::LANES)?;
                 let outputs = self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 1])?;
@@ -351,18 +369,6 @@ impl<S: Scalar> Graph<'_, S> {
         let (mean, squares) = (forward(Op::ReduceMean, xs), forward(Op::ReduceMeanSquares, xs));
         self.columns.set_value(first, mean);
         self.columns.set_value(first + 1, squares);
-    }
-
-    /// Runs `build`; when it fails, forgets what it appended.
-    fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.n_stores);
-        let result = build(self);
-        if result.is_err() {
-            self.columns.truncate(nodes);
-            self.extra.truncate(extra);
-            self.n_stores = stores;
-        }
-        result
     }
 
     /// Appends the nodes and the record of a block; values are still to be computed.

@@ -5,8 +5,8 @@
 use super::operands::{Encoded, InnerOperands, StoreValues, View};
 use super::{Graph, NodeId, Range};
 use crate::error::{Error, Result};
-use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::ops::{AddConstant, DivByConstant, Pow3, Sqr};
+use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
 
@@ -153,18 +153,22 @@ impl<S: Scalar> Graph<'_, S> {
     #[inline(always)]
     pub fn with_constant<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
         let value = O::forward(self.value(x)?, c);
-        self.columns.reserve(2)?;
-        let c = self.columns.push(Op::Constant, 0, 0, c)?;
-        self.push_scalar(O::OP, x.0, c, value)
+        self.push_with_constant(O::OP, c, value, |c| [x.0, c])
     }
 
     /// Appends the binary `O(c, x)` with a constant on the left.
     #[inline(always)]
     pub fn constant_with<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
         let value = O::forward(c, self.value(x)?);
-        self.columns.reserve(2)?;
-        let c = self.columns.push(Op::Constant, 0, 0, c)?;
-        self.push_scalar(O::OP, c, x.0, value)
+        self.push_with_constant(O::OP, c, value, |c| [c, x.0])
+    }
+
+    #[inline(always)]
+    fn push_with_constant(&mut self, op: Op, c: S, value: S, operands: impl FnOnce(u32) -> [u32; 2]) -> Result<NodeId> {
+        if self.no_grad {
+            return self.constant(value);
+        }
+        self.columns.push_with_constant(c, op, operands, value).map(NodeId)
     }
 
     #[inline(always)]
@@ -222,15 +226,15 @@ impl<S: Scalar> Graph<'_, S> {
         if operands.is_empty() {
             return Err(Error::EmptyReduction { op: op.name() });
         }
-        let before = self.extra.len();
-        let result = self.try_reduce(reduction, operands, params);
-        if result.is_err() {
-            self.extra.truncate(before);
-        }
-        result
+        self.atomically(|graph| graph.try_reduce(reduction, operands, params))
     }
 
-    fn try_reduce(&mut self, op: Reduction, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
+    fn try_reduce(
+        &mut self,
+        op: Reduction,
+        operands: Operands<'_>,
+        params: &[&Parameters<'_, S::Elem>],
+    ) -> Result<NodeId> {
         self.columns.reserve(1)?;
         self.reserve_scratch(2 * operands.len())?;
         let encoded = self.encode(operands, params)?;
@@ -262,12 +266,7 @@ impl<S: Scalar> Graph<'_, S> {
             return Err(Error::EmptyReduction { op: op.name() });
         }
         let bias_value = bias.map(|b| self.value(b)).transpose()?;
-        let before = self.extra.len();
-        let result = self.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params);
-        if result.is_err() {
-            self.extra.truncate(before);
-        }
-        result
+        self.atomically(|graph| graph.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params))
     }
 
     fn try_inner_product(

@@ -38,9 +38,9 @@ impl Renumbering<'_> {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Removes every node that is not reachable from what `for_each_live` names and lies above none of the `marks`,
-    /// then calls `rename` so that the caller can renumber its handles; `marks` are renumbered here. Handles that are
-    /// not renamed are stale afterwards. Returns how many nodes are left.
+    /// Removes every node that is not reachable from what `for_each_live` names, then calls `rename` so that the caller
+    /// can renumber its handles; `marks` are renumbered here, but for those that are stale or of another graph. Handles
+    /// and marks that are not renamed are stale afterwards. Returns how many nodes are left.
     pub fn compact(
         &mut self,
         for_each_live: impl FnOnce(&mut dyn FnMut(Range)),
@@ -48,7 +48,7 @@ impl<S: Scalar> Graph<'_, S> {
         rename: impl FnOnce(&Renumbering<'_>),
     ) -> Result<usize> {
         let mut kept = std::mem::take(&mut self.reached);
-        let prepared = kept.reset(self.columns.len() as usize);
+        let prepared = kept.reset(self.columns.len() as usize).and_then(|()| self.rewinds.make_room());
         if let Err(error) = prepared {
             self.reached = kept;
             return Err(error);
@@ -60,12 +60,14 @@ impl<S: Scalar> Graph<'_, S> {
         });
         self.mark_reachable(&mut kept);
         let n_kept = kept.count();
+        for mark in marks.iter_mut() {
+            if self.check_mark(*mark).is_ok() {
+                mark.epoch = self.epoch;
+            }
+        }
         self.slide(&kept, marks);
         self.epoch += 1;
-        self.rewinds.forget();
-        for mark in marks.iter_mut() {
-            mark.epoch = self.epoch;
-        }
+        self.rewinds.restart(self.epoch);
         rename(&Renumbering { kept: &kept, epoch: self.epoch });
         self.reached = kept;
         Ok(n_kept as usize)
@@ -76,8 +78,7 @@ impl<S: Scalar> Graph<'_, S> {
         let adjust_dirty = |at: u32| kept.rank(at);
         self.dirty = (adjust_dirty(self.dirty.0), adjust_dirty(self.dirty.1));
         let (mut n_leaves, mut n_extra, mut to) = (0, 0, 0);
-        // Marks in the order of their lengths would be passed one by one; there are few, so each is looked at per node.
-        let mut lowest_mark = marks.iter().map(|m| m.len).min();
+        let mut lowest_mark = self.place_marks(marks, 0, 0, 0, 0);
         kept.for_each(|node| {
             if lowest_mark.is_some_and(|len| node >= len) {
                 lowest_mark = self.place_marks(marks, node, to, n_extra, n_leaves);
@@ -98,11 +99,13 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Gives marks with lengths up to `node` their new lengths; returns the next smallest length among the others.
     fn place_marks(&self, marks: &mut [Mark], node: u32, to: u32, n_extra: u32, n_leaves: u32) -> Option<u32> {
-        for mark in marks.iter_mut().filter(|m| m.epoch != u64::MAX && m.len <= node) {
-            // Placed marks are told apart by this epoch until the compaction is done.
-            *mark = Mark { len: to, extra: n_extra, leaves: n_leaves, epoch: u64::MAX, ..*mark };
+        let (id, epoch) = (self.id, self.epoch);
+        // A valid mark has the present epoch until it is placed, and the next one from then on.
+        let waits = |m: &Mark| m.graph == id && m.epoch == epoch;
+        for mark in marks.iter_mut().filter(|m| waits(m) && m.len <= node) {
+            *mark = Mark { len: to, extra: n_extra, leaves: n_leaves, epoch: epoch + 1, ..*mark };
         }
-        marks.iter().filter(|m| m.epoch != u64::MAX).map(|m| m.len).min()
+        marks.iter().filter(|m| waits(m)).map(|m| m.len).min()
     }
 
     /// The operands of a node in new numbers. Lists and records slide down in the operand lists, leaves in theirs.

@@ -54,13 +54,26 @@ impl RewindLog {
         self.entries.capacity()
     }
 
-    /// No rewind matters any more: every handle there is has been renamed.
-    pub(super) fn forget(&mut self) {
+    /// Makes sure that there is room for one entry.
+    pub(super) fn make_room(&mut self) -> Result<()> {
+        if self.entries.len() == 0 { self.entries.reserve(1) } else { Ok(()) }
+    }
+
+    /// Refuses all handles of epochs before this one; call [`RewindLog::make_room`] first.
+    pub(super) fn restart(&mut self, epoch: u64) {
         self.entries.truncate(0);
+        self.entries.push_reserved(Rewind { epoch, len: 0 });
     }
 
     #[inline]
     fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
+        // The usual case, a loop that rewinds to the same place: the last entry covers what this one would.
+        if let Some(last) = self.entries.as_mut_slice().last_mut()
+            && last.len == len
+        {
+            last.epoch = epoch;
+            return Ok(());
+        }
         let kept = self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1);
         if kept == self.entries.len() {
             self.entries.reserve(1)?;

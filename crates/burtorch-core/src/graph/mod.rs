@@ -18,8 +18,8 @@ mod recompute;
 use std::marker::PhantomData;
 
 pub use block::{Target, has_kernels};
-pub use capacity::{Capacity, bytes_needed};
 pub use build::Operands;
+pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
 pub use mark::Mark;
 pub use operands::{OperandRun, View};
@@ -92,7 +92,8 @@ impl Range {
 
     /// The nodes `from..to` of the range, if it has them.
     pub fn slice(self, from: usize, to: usize) -> Option<Range> {
-        (from <= to && to <= self.len as usize).then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
+        (from <= to && to <= self.len as usize)
+            .then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
     }
 
     /// The nodes, in order.
@@ -403,6 +404,22 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.stores[n] = store;
         self.n_stores += 1;
         Ok(n as u32)
+    }
+
+    /// Runs `build`; when it fails, forgets what it appended. Under `no_grad`, when only values are wanted, forgets
+    /// operand lists and slots of parameters in any case.
+    #[inline(always)]
+    pub(crate) fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.n_stores);
+        let result = build(self);
+        if result.is_err() {
+            self.columns.truncate(nodes);
+        }
+        if result.is_err() || self.no_grad {
+            self.extra.truncate(extra);
+            self.n_stores = stores;
+        }
+        result
     }
 
     /// Identities of the parameters that nodes may read, by slot.

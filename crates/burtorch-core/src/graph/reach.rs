@@ -28,7 +28,7 @@ impl NodeSet {
 
     #[inline(always)]
     pub(crate) fn contains(&self, node: u32) -> bool {
-        self.words[node as usize / 64] >> (node % 64) & 1 == 1
+        self.words.get(node as usize / 64).is_some_and(|word| word >> (node % 64) & 1 == 1)
     }
 
     #[inline(always)]

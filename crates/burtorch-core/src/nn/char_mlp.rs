@@ -1,8 +1,6 @@
 //! The character model of the paper: embeddings of the last symbols, one hidden layer, logits of the next symbol.
 
-use super::{
-    Activation, Input, Label, Linear, Model, check_below, check_label, check_len, loss_of,
-};
+use super::{Activation, Input, Label, Linear, Model, check_below, check_label, check_len, loss_of};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
 use crate::params::{Init, Parameters, Tensor};
@@ -23,12 +21,7 @@ pub struct CharMlpShape {
 
 impl Default for CharMlpShape {
     fn default() -> Self {
-        CharMlpShape {
-            vocab: 27,
-            context: 16,
-            embedding: 64,
-            hidden: 64,
-        }
+        CharMlpShape { vocab: 27, context: 16, embedding: 64, hidden: 64 }
     }
 }
 
@@ -54,17 +47,8 @@ pub struct CharMlp {
 
 impl CharMlp {
     /// Appends the model's tensors, named `name.embedding`, `name.hidden.weight`, ... where a name is given.
-    pub fn new<E: Float>(
-        params: &mut Parameters<'_, E>,
-        shape: CharMlpShape,
-        name: Option<&str>,
-    ) -> Result<Self> {
-        let CharMlpShape {
-            vocab,
-            context,
-            embedding,
-            hidden,
-        } = shape;
+    pub fn new<E: Float>(params: &mut Parameters<'_, E>, shape: CharMlpShape, name: Option<&str>) -> Result<Self> {
+        let CharMlpShape { vocab, context, embedding, hidden } = shape;
         if [vocab, context, embedding, hidden].contains(&0) {
             return Err(Error::BadArgument {
                 what: "the shape of a CharMLP",
@@ -72,9 +56,7 @@ impl CharMlp {
                 found: format!("{shape:?}"),
             });
         }
-        let n_in = context
-            .checked_mul(embedding)
-            .ok_or(Error::IndexExhausted { limit: u32::MAX })?;
+        let n_in = context.checked_mul(embedding).ok_or(Error::IndexExhausted { limit: u32::MAX })?;
         let named = |part: &str| name.map(|name| format!("{name}.{part}"));
         params.all_or_nothing(|params| {
             Ok(CharMlp {
@@ -85,22 +67,8 @@ impl CharMlp {
                     Init::Normal(0.0, 1.0),
                     true,
                 )?,
-                hidden: Linear::new(
-                    params,
-                    n_in,
-                    hidden,
-                    true,
-                    Activation::Tanh,
-                    named("hidden").as_deref(),
-                )?,
-                output: Linear::new(
-                    params,
-                    hidden,
-                    vocab,
-                    true,
-                    Activation::Identity,
-                    named("output").as_deref(),
-                )?,
+                hidden: Linear::new(params, n_in, hidden, true, Activation::Tanh, named("hidden").as_deref())?,
+                output: Linear::new(params, hidden, vocab, true, Activation::Identity, named("output").as_deref())?,
             })
         })
     }
@@ -132,11 +100,7 @@ impl CharMlp {
 
     /// Refuses a context of another length, or with unknown symbols.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
-        check_len(
-            "a sample (symbols expected and given)",
-            self.shape.context,
-            tokens.len(),
-        )?;
+        check_len("a sample (symbols expected and given)", self.shape.context, tokens.len())?;
         check_below("token", tokens, self.shape.vocab)
     }
 
@@ -148,12 +112,9 @@ impl CharMlp {
         tokens: &[u32],
     ) -> Result<Range> {
         self.check_tokens(tokens)?;
-        let rows = tokens
-            .iter()
-            .filter_map(|&token| self.embedding.row(token as usize).map(View::from));
+        let rows = tokens.iter().filter_map(|&token| self.embedding.row(token as usize).map(View::from));
         let hidden = self.hidden.apply(graph, params, rows)?;
-        self.output
-            .apply(graph, params, std::iter::once(View::Nodes(hidden)))
+        self.output.apply(graph, params, std::iter::once(View::Nodes(hidden)))
     }
 }
 

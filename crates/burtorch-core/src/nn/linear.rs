@@ -22,12 +22,7 @@ pub enum Activation {
 
 impl Activation {
     /// All of them.
-    pub const ALL: [Activation; 4] = [
-        Activation::Identity,
-        Activation::Tanh,
-        Activation::Relu,
-        Activation::Sigmoid,
-    ];
+    pub const ALL: [Activation; 4] = [Activation::Identity, Activation::Tanh, Activation::Relu, Activation::Sigmoid];
 
     /// The name as Python uses it.
     pub const fn name(self) -> &'static str {
@@ -97,26 +92,12 @@ impl Linear {
     ) -> Result<Self> {
         let named = |part: &str| name.map(|name| format!("{name}.{part}"));
         params.all_or_nothing(|params| {
-            let weight = params.tensor(
-                &[n_out, n_in],
-                named("weight").as_deref(),
-                activation.init(),
-                true,
-            )?;
+            let weight = params.tensor(&[n_out, n_in], named("weight").as_deref(), activation.init(), true)?;
             let bias = match bias {
-                true => Some(params.tensor(
-                    &[n_out],
-                    named("bias").as_deref(),
-                    Init::Constant(0.0),
-                    true,
-                )?),
+                true => Some(params.tensor(&[n_out], named("bias").as_deref(), Init::Constant(0.0), true)?),
                 false => None,
             };
-            Ok(Linear {
-                weight,
-                bias,
-                activation,
-            })
+            Ok(Linear { weight, bias, activation })
         })
     }
 

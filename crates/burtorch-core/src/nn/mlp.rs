@@ -36,25 +36,11 @@ impl Mlp {
         params.all_or_nothing(|params| {
             let mut layers = Vec::with_capacity(last + 1);
             for (k, pair) in sizes.windows(2).enumerate() {
-                let activation = if k < last {
-                    activation
-                } else {
-                    Activation::Identity
-                };
+                let activation = if k < last { activation } else { Activation::Identity };
                 let name = name.map(|name| format!("{name}.{k}"));
-                layers.push(Linear::new(
-                    params,
-                    pair[0],
-                    pair[1],
-                    bias,
-                    activation,
-                    name.as_deref(),
-                )?);
+                layers.push(Linear::new(params, pair[0], pair[1], bias, activation, name.as_deref())?);
             }
-            Ok(Mlp {
-                layers,
-                store: params.id(),
-            })
+            Ok(Mlp { layers, store: params.id() })
         })
     }
 
@@ -94,17 +80,10 @@ impl Mlp {
     }
 
     /// Appends the outputs for inputs `x`.
-    pub fn outputs<E: Float>(
-        &self,
-        graph: &mut Graph<'_, E>,
-        params: &Parameters<'_, E>,
-        x: &[E],
-    ) -> Result<Range> {
+    pub fn outputs<E: Float>(&self, graph: &mut Graph<'_, E>, params: &Parameters<'_, E>, x: &[E]) -> Result<Range> {
         check_len("a sample (inputs expected and given)", self.n_in(), x.len())?;
         let x = graph.constants(x)?;
-        self.layers.iter().try_fold(x, |x, layer| {
-            layer.apply(graph, params, std::iter::once(View::Nodes(x)))
-        })
+        self.layers.iter().try_fold(x, |x, layer| layer.apply(graph, params, std::iter::once(View::Nodes(x))))
     }
 }
 
@@ -134,10 +113,8 @@ impl<E: Float> Model<E> for Mlp {
 fn numbers<E>(x: Input<'_, E>) -> Result<&[E]> {
     match x {
         Input::Numbers(numbers) => Ok(numbers),
-        Input::Tokens(_) => Err(Error::BadArgument {
-            what: "the input of an MLP",
-            expected: "numbers".into(),
-            found: "tokens".into(),
-        }),
+        Input::Tokens(_) => {
+            Err(Error::BadArgument { what: "the input of an MLP", expected: "numbers".into(), found: "tokens".into() })
+        }
     }
 }

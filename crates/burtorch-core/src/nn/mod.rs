@@ -106,33 +106,18 @@ pub trait Model<S: Scalar> {
 /// Refuses numbers that are not below `n`.
 fn check_below(what: &'static str, found: &[u32], n: usize) -> Result<()> {
     // Several at a time, as almost always all of them are fine.
-    if found
-        .iter()
-        .fold(true, |fine, &x| fine & ((x as usize) < n))
-    {
+    if found.iter().fold(true, |fine, &x| fine & ((x as usize) < n)) {
         return Ok(());
     }
     match found.iter().find(|&&x| x as usize >= n) {
-        Some(&x) => Err(Error::OutOfRange {
-            what,
-            found: u64::from(x),
-            max: n as u64 - 1,
-        }),
+        Some(&x) => Err(Error::OutOfRange { what, found: u64::from(x), max: n as u64 - 1 }),
         None => Ok(()),
     }
 }
 
 /// Refuses a count other than `expected`.
 fn check_len(op: &'static str, expected: usize, found: usize) -> Result<()> {
-    if expected == found {
-        Ok(())
-    } else {
-        Err(Error::LengthMismatch {
-            op,
-            left: expected,
-            right: found,
-        })
-    }
+    if expected == found { Ok(()) } else { Err(Error::LengthMismatch { op, left: expected, right: found }) }
 }
 
 /// Refuses a label that does not fit `n` outputs.
@@ -142,11 +127,9 @@ fn check_label<E>(y: Label<'_, E>, n: usize) -> Result<()> {
             check_len("a sample (classes expected and given)", 1, classes.len())?;
             check_below("class", classes, n)
         }
-        Label::Probabilities(numbers) | Label::Numbers(numbers) => check_len(
-            "a sample (outputs and numbers of the label)",
-            n,
-            numbers.len(),
-        ),
+        Label::Probabilities(numbers) | Label::Numbers(numbers) => {
+            check_len("a sample (outputs and numbers of the label)", n, numbers.len())
+        }
     }
 }
 

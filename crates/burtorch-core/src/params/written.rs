@@ -19,10 +19,7 @@ pub(crate) struct Written {
 
 impl Written {
     pub(crate) const fn new() -> Self {
-        Written {
-            ranges: [(0, 0); MAX_RANGES],
-            n: 0,
-        }
+        Written { ranges: [(0, 0); MAX_RANGES], n: 0 }
     }
 
     /// Starts a pass. Frozen gradients are zero already, and stay untouched.
@@ -59,10 +56,7 @@ impl Written {
                 grads[at as usize..to as usize].fill(E::lit(0.0));
             }
         }
-        let whole = (
-            from.min(touching[0].0),
-            to.max(touching[touching.len() - 1].1),
-        );
+        let whole = (from.min(touching[0].0), to.max(touching[touching.len() - 1].1));
         self.ranges[first] = whole;
         self.ranges.copy_within(end..self.n, first + 1);
         self.n -= end - first - 1;
@@ -103,9 +97,7 @@ mod tests {
     fn claims_leave_what_zeroing_and_adding_leave() {
         let mut state = 1u64;
         let mut draw = |n: u64| {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) % n
         };
         let mut written = Written::new();
@@ -114,9 +106,7 @@ mod tests {
             let mut grads = vec![f64::NAN; n];
             let mut expected = vec![0.0; n];
             let frozen = [10..20, 500..503];
-            frozen
-                .iter()
-                .for_each(|r| grads[r.start as usize..r.end as usize].fill(0.0));
+            frozen.iter().for_each(|r| grads[r.start as usize..r.end as usize].fill(0.0));
             written.start(&frozen, &mut grads);
             for _ in 0..round {
                 let from = draw(n as u64) as usize;
