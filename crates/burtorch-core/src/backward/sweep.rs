@@ -10,7 +10,7 @@
 //! 3. A run of unreached nodes is passed eight at a time.
 #![allow(unsafe_code)]
 
-use super::{Gradients, SweepOptions};
+use super::Gradients;
 use crate::graph::MAX_STORES;
 use crate::graph::columns::Recorded;
 use crate::graph::{Encoded, InnerOperands, OperandRun};
@@ -32,6 +32,7 @@ pub(super) struct Sweep<'a, 'g, S: Scalar> {
     pub(super) params: &'a mut [Gradients<'g, S::Elem>],
     /// For each slot of the graph, its place in `params`.
     pub(super) places: [u8; MAX_STORES],
+    pub(super) skip_zero_adjoints: bool,
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
@@ -41,12 +42,11 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         &mut self,
         root: u32,
         seed: S,
-        options: SweepOptions,
         interrupted: Option<&mut dyn FnMut() -> bool>,
     ) -> bool {
         debug_assert!((root - self.base) < self.adjoints.len() as u32);
         self.add(root, seed);
-        match (options.skip_zero_adjoints, interrupted) {
+        match (self.skip_zero_adjoints, interrupted) {
             (false, None) => self.descend::<false>(root, 0),
             (true, None) => self.descend::<true>(root, 0),
             (skip, Some(stop)) => return self.descend_polled(root, skip, stop),
@@ -94,9 +94,9 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(always)]
     fn pass_unreached(&self, mut node: u32, floor: u32) -> u32 {
         let floor = floor.max(self.low);
-        while node >= floor + 8 {
+        while node - floor >= 8 {
             let at = (node - 8 - self.base) as usize;
-            // SAFETY: base <= low <= node - 8, and node is at most the root.
+            // SAFETY: base <= low <= floor <= node - 8, and node is at most the root.
             let eight = unsafe { self.adjoints.get_unchecked(at..at + 8) };
             if !eight.iter().all(S::is_unreached) {
                 break;
@@ -150,10 +150,10 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let Some(reduction) = Reduction::new(op) else { return };
         let n = operands.count(self.extra);
         let scratch = std::mem::take(&mut self.scratch);
-        let (gathered, contributions) = scratch[..2 * n].split_at_mut(n);
+        let (contributions, gathered) = scratch.split_at_mut(n);
         let xs = match operands.contiguous() {
             Some(run) => &self.recorded.values[run.indices()],
-            None => self.gather(operands, gathered),
+            None => self.gather(operands, &mut gathered[..n]),
         };
         reduction.pull(g, xs, contributions);
         self.scatter(operands, contributions);
@@ -183,16 +183,15 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let operands = InnerOperands::read(self.extra, record);
         let n = operands.x.count(self.extra);
         let scratch = std::mem::take(&mut self.scratch);
-        let (xs, ws) = scratch[..2 * n].split_at_mut(n);
         // What x receives is g times w, and the other way round.
-        self.gather(operands.w, ws);
-        self.gather(operands.x, xs);
-        for value in scratch[..2 * n].iter_mut() {
-            *value = g * *value;
+        for (to, from) in [(operands.x, operands.w), (operands.w, operands.x)] {
+            let contributions = &mut scratch[..n];
+            self.gather(from, contributions);
+            for value in contributions.iter_mut() {
+                *value = g * *value;
+            }
+            self.scatter(to, contributions);
         }
-        let (from_x, from_w) = scratch[..2 * n].split_at(n);
-        self.scatter(operands.x, from_w);
-        self.scatter(operands.w, from_x);
         if with_bias {
             self.add(operands.bias, g);
         }
@@ -215,8 +214,9 @@ macro_rules! define_pull {
             #[inline(always)]
             fn pull(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> u32 {
                 match op {
-                    Op::Leaf | Op::Constant | Op::FrozenParam => {}
-                    Op::Param => self.add_parameter(b, a as usize, g),
+                    Op::Leaf | Op::Constant => {}
+                    // Whether it is frozen now decides, not whether it was when the node was built.
+                    Op::Param | Op::FrozenParam => self.add_parameter(b, a as usize, g),
                     $( Op::$U => {
                         let contribution = <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node));
                         self.add(a, contribution);

@@ -214,6 +214,9 @@ impl<S: Scalar> Graph<'_, S> {
         {
             return Ok(Encoded(range.start, range.len));
         }
+        if views.len() > COUNT as usize {
+            return Err(Error::IndexExhausted { limit: COUNT });
+        }
         self.extra.reserve(3 * views.len())?;
         let at = self.extra.len() as u32;
         for view in views {
