@@ -1,9 +1,6 @@
 //! Every kernel against a plain f64 loop, at odd sizes, sizes below one vector, and size 0; the same bits on every
 //! CPU level with fused multiply-add, and on every run.
-#![allow(
-    clippy::needless_range_loop,
-    reason = "references are written as loops over indices"
-)]
+#![allow(clippy::needless_range_loop, reason = "references are written as loops over indices")]
 
 #[path = "kernels/affine.rs"]
 mod affine;

@@ -8,9 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 static LEVELS: Mutex<()> = Mutex::new(());
 
 fn levels() -> MutexGuard<'static, ()> {
-    LEVELS
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    LEVELS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 struct Random(u64);
@@ -36,11 +34,7 @@ impl Random {
     }
 
     fn single(&mut self) -> f32 {
-        if self.next().is_multiple_of(4) {
-            f32::from_bits(self.next() as u32)
-        } else {
-            self.double() as f32
-        }
+        if self.next().is_multiple_of(4) { f32::from_bits(self.next() as u32) } else { self.double() as f32 }
     }
 }
 
@@ -75,21 +69,12 @@ const SPECIAL: [f64; 26] = [
 
 fn doubles(n: usize, seed: u64) -> Vec<f64> {
     let mut r = Random(seed);
-    SPECIAL
-        .into_iter()
-        .chain(std::iter::repeat_with(move || r.double()))
-        .take(n)
-        .collect()
+    SPECIAL.into_iter().chain(std::iter::repeat_with(move || r.double())).take(n).collect()
 }
 
 fn singles(n: usize, seed: u64) -> Vec<f32> {
     let mut r = Random(seed);
-    SPECIAL
-        .into_iter()
-        .map(|x| x as f32)
-        .chain(std::iter::repeat_with(move || r.single()))
-        .take(n)
-        .collect()
+    SPECIAL.into_iter().map(|x| x as f32).chain(std::iter::repeat_with(move || r.single())).take(n).collect()
 }
 
 /// The bits, with one pattern for every NaN.
@@ -110,12 +95,7 @@ fn in_lanes<V: Real>(x: &[V::Elem], y: &[V::Elem], f: impl Fn(V, V) -> V) -> Vec
 
 fn same<E: Real + Into<f64>>(what: &str, x: &[E], y: &[E], a: &[E], b: &[E]) {
     for (i, (&p, &q)) in a.iter().zip(b).enumerate() {
-        assert!(
-            bits(p) == bits(q),
-            "{what} at {:?}, {:?}: {p:?} and {q:?}",
-            x[i],
-            y[i]
-        );
+        assert!(bits(p) == bits(q), "{what} at {:?}, {:?}: {p:?} and {q:?}", x[i], y[i]);
     }
 }
 
@@ -155,20 +135,8 @@ macro_rules! one_result {
     };
 }
 
-one_result!(
-    numbers_lanes_and_levels_agree_exp,
-    exp(),
-    expm1(),
-    log(),
-    tanh(),
-    sigmoid(),
-    relu()
-);
-one_result!(
-    numbers_lanes_and_levels_agree_grads,
-    sigmoid_grad(),
-    tanh_grad(y)
-);
+one_result!(numbers_lanes_and_levels_agree_exp, exp(), expm1(), log(), tanh(), sigmoid(), relu());
+one_result!(numbers_lanes_and_levels_agree_grads, sigmoid_grad(), tanh_grad(y));
 
 /// Slices of any length give what single numbers give, tail included.
 #[test]
@@ -202,10 +170,7 @@ fn slices_of_unequal_length_are_refused() {
 fn forcing_a_level_the_cpu_lacks_changes_nothing() {
     let _turn = levels();
     let lacking = [Level::Baseline, Level::Neon, Level::Avx2, Level::Avx512];
-    for level in lacking
-        .into_iter()
-        .filter(|l| !available_levels().contains(l))
-    {
+    for level in lacking.into_iter().filter(|l| !available_levels().contains(l)) {
         assert!(!force_level(Some(level)));
     }
 }

@@ -48,10 +48,7 @@ impl Library {
         let name = CString::new("libmpfr.so.6").unwrap();
         // SAFETY: plain library loading; the name ends with 0.
         let handle = unsafe { dlopen(name.as_ptr(), 2) };
-        (!handle.is_null()).then(|| Library {
-            handle,
-            symbols: HashMap::new(),
-        })
+        (!handle.is_null()).then(|| Library { handle, symbols: HashMap::new() })
     }
 
     fn symbol(&mut self, name: &'static str) -> *mut c_void {
@@ -67,12 +64,7 @@ impl Library {
 
     fn big(&mut self, x: f64) -> Big {
         let mut limbs = Box::new([0u64; BITS / 64]);
-        let raw = mpfr {
-            prec: BITS as c_long,
-            sign: 1,
-            exp: 0,
-            limbs: limbs.as_mut_ptr(),
-        };
+        let raw = mpfr { prec: BITS as c_long, sign: 1, exp: 0, limbs: limbs.as_mut_ptr() };
         let mut big = Big { raw, _limbs: limbs };
         // SAFETY: the signature is MPFR's, and the struct is laid out as MPFR's custom interface does.
         unsafe {
@@ -221,18 +213,10 @@ impl Library {
     /// The error of `got` in units in the last place of a format with `digits` significand bits; an infinite result
     /// stands for the power of two after the largest number.
     fn ulps(&mut self, exact: &Big, got: f64, digits: i64) -> f64 {
-        let (least, top) = if digits == 53 {
-            (-1022, 1024)
-        } else {
-            (-126, 128)
-        };
+        let (least, top) = if digits == 53 { (-1022, 1024) } else { (-126, 128) };
         let value = self.get(exact);
         if got.is_nan() || value.is_nan() {
-            return if got.is_nan() && value.is_nan() {
-                0.0
-            } else {
-                f64::INFINITY
-            };
+            return if got.is_nan() && value.is_nan() { 0.0 } else { f64::INFINITY };
         }
         if got.is_infinite() && got.signum() == value.signum() && exact.raw.exp > top {
             return 0.0;
@@ -351,17 +335,11 @@ fn sweep() {
         println!("libmpfr.so.6 is not here: nothing measured");
         return;
     };
-    let points: usize = std::env::var("SWEEP")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(100_000);
+    let points: usize = std::env::var("SWEEP").ok().and_then(|v| v.parse().ok()).unwrap_or(100_000);
     let only = std::env::var("ONLY").ok();
     println!("| function | f64 | at | f32 | at |\n|---|---|---|---|---|");
     for case in cases() {
-        if only
-            .as_ref()
-            .is_some_and(|o| !o.split(',').any(|n| n == case.name))
-        {
+        if only.as_ref().is_some_and(|o| !o.split(',').any(|n| n == case.name)) {
             continue;
         }
         let mut row = format!("| {} ", case.name);
@@ -371,11 +349,7 @@ fn sweep() {
             for i in 0..points {
                 let x = point(&mut r, i, &case, single);
                 let y = point(&mut r, i / 5, &case, single);
-                let got = if single {
-                    (case.single)(x as f32, y as f32) as f64
-                } else {
-                    (case.double)(x, y)
-                };
+                let got = if single { (case.single)(x as f32, y as f32) as f64 } else { (case.double)(x, y) };
                 let exact = lib.exact(case.name, x, y);
                 let e = lib.ulps(&exact, got, if single { 24 } else { 53 });
                 if e > worst {

@@ -52,7 +52,11 @@ impl<E: Float> Parameters<'_, E> {
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
     pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
         if grads.len() != self.len() {
-            return Err(Error::BufferTooSmall { what: "a gradient of all parameters", need: self.len(), have: grads.len() });
+            return Err(Error::BufferTooSmall {
+                what: "a gradient of all parameters",
+                need: self.len(),
+                have: grads.len(),
+            });
         }
         Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen() })
     }

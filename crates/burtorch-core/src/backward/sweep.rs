@@ -38,12 +38,7 @@ pub(super) struct Sweep<'a, 'g, S: Scalar> {
 impl<S: Scalar> Sweep<'_, '_, S> {
     /// Sweeps from `root`; `false` if interrupted.
     #[inline]
-    pub(super) fn run(
-        &mut self,
-        root: u32,
-        seed: S,
-        interrupted: Option<&mut dyn FnMut() -> bool>,
-    ) -> bool {
+    pub(super) fn run(&mut self, root: u32, seed: S, interrupted: Option<&mut dyn FnMut() -> bool>) -> bool {
         debug_assert!((root - self.base) < self.adjoints.len() as u32);
         self.add(root, seed);
         match (self.skip_zero_adjoints, interrupted) {

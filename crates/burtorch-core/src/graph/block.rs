@@ -144,7 +144,11 @@ impl<S: Scalar> Graph<'_, S> {
             return Err(Error::EmptyReduction { op: Op::Affine.name() });
         }
         if w.len() % n_in != 0 {
-            return Err(Error::LengthMismatch { op: "affine (inputs and columns of the weights)", left: n_in, right: w.len() });
+            return Err(Error::LengthMismatch {
+                op: "affine (inputs and columns of the weights)",
+                left: n_in,
+                right: w.len(),
+            });
         }
         let n_out = w.len() / n_in;
         if let Some(b) = bias
@@ -239,18 +243,30 @@ impl<S: Scalar> Graph<'_, S> {
         match target {
             Target::Classes(classes) => {
                 if classes.len() != 1 && classes.len() != S::LANES {
-                    return Err(Error::LengthMismatch { op: "softmax_cross_entropy (lanes and classes)", left: S::LANES, right: classes.len() });
+                    return Err(Error::LengthMismatch {
+                        op: "softmax_cross_entropy (lanes and classes)",
+                        left: S::LANES,
+                        right: classes.len(),
+                    });
                 }
                 for &class in classes {
                     if class >= logits.len {
-                        return Err(Error::OutOfRange { what: "class", found: u64::from(class), max: u64::from(logits.len) - 1 });
+                        return Err(Error::OutOfRange {
+                            what: "class",
+                            found: u64::from(class),
+                            max: u64::from(logits.len) - 1,
+                        });
                     }
                 }
             }
             Target::Probabilities(range) => {
                 self.check_range(range)?;
                 if range.len != logits.len {
-                    return Err(Error::LengthMismatch { op: "softmax_cross_entropy (logits and probabilities)", left: logits.len(), right: range.len() });
+                    return Err(Error::LengthMismatch {
+                        op: "softmax_cross_entropy (logits and probabilities)",
+                        left: logits.len(),
+                        right: range.len(),
+                    });
                 }
             }
         }
@@ -264,7 +280,9 @@ impl<S: Scalar> Graph<'_, S> {
         let first = self.columns.len();
         let at = self.extra.len() as u32;
         let outputs = match target {
-            Target::Probabilities(range) => self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?,
+            Target::Probabilities(range) => {
+                self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?
+            }
             Target::Classes(classes) => {
                 self.extra.reserve(4 + S::LANES)?;
                 let outputs = self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 1])?;

@@ -5,8 +5,8 @@
 use super::operands::{Encoded, InnerOperands, StoreValues, View};
 use super::{Graph, NodeId, Range};
 use crate::error::{Error, Result};
-use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::ops::{AddConstant, DivByConstant, Pow3, Sqr};
+use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
 
@@ -225,7 +225,12 @@ impl<S: Scalar> Graph<'_, S> {
         self.atomically(|graph| graph.try_reduce(reduction, operands, params))
     }
 
-    fn try_reduce(&mut self, op: Reduction, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
+    fn try_reduce(
+        &mut self,
+        op: Reduction,
+        operands: Operands<'_>,
+        params: &[&Parameters<'_, S::Elem>],
+    ) -> Result<NodeId> {
         self.columns.reserve(1)?;
         let n = operands.len();
         let encoded = self.encode(operands, params)?;

@@ -10,10 +10,7 @@
 //! once, `L` = 4, 8 or 16, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
 
 #![allow(unsafe_code)]
-#![allow(
-    clippy::needless_range_loop,
-    reason = "a tile is written as loops over the indices of its sums"
-)]
+#![allow(clippy::needless_range_loop, reason = "a tile is written as loops over the indices of its sums")]
 
 mod float;
 mod levels;
@@ -26,13 +23,9 @@ mod weight_grad_lanes;
 
 mod blocks;
 
-pub use affine::{
-    affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad,
-};
+pub use affine::{affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad};
+pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
 pub use blocks::{BlockMath, naive};
-pub use affine_lanes::{
-    affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
-};
 pub use float::KernelFloat;
 pub use optim::sgd_update;
 pub use reduce::{axpy, dot, sum, sum_squares};

@@ -20,12 +20,7 @@ fn sgd_at<E: KernelFloat, T: Target>(lr: E, g: &[E], x: &mut [E]) {
 /// # Safety
 /// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
-pub(super) unsafe fn sgd_step<V: Pack, T: Target>(
-    j: usize,
-    lr: V::Elem,
-    g: &[V::Elem],
-    x: &mut [V::Elem],
-) {
+pub(super) unsafe fn sgd_step<V: Pack, T: Target>(j: usize, lr: V::Elem, g: &[V::Elem], x: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
     unsafe { T::mul_add(V::splat(-lr), V::read(g, j), V::read(x, j)).write(x, j) }
 }

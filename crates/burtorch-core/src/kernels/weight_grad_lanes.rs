@@ -65,40 +65,16 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     mode: Mode,
     scratch: &mut [E],
 ) {
-    assert!(
-        dy.len() == x.len() && !x.is_empty(),
-        "dy and x must be equally many lane groups"
-    );
+    assert!(dy.len() == x.len() && !x.is_empty(), "dy and x must be equally many lane groups");
     let (n_out, n_in) = (features::<L>(dy[0].len()), features::<L>(x[0].len()));
-    assert!(
-        dy.iter().all(|g| g.len() == n_out * L),
-        "lane groups must be equally long"
-    );
-    assert!(
-        x.iter().all(|g| g.len() == n_in * L),
-        "lane groups must be equally long"
-    );
-    assert_eq!(
-        dw.len(),
-        n_out * n_in,
-        "a weight matrix must hold n_out x n_in numbers"
-    );
+    assert!(dy.iter().all(|g| g.len() == n_out * L), "lane groups must be equally long");
+    assert!(x.iter().all(|g| g.len() == n_in * L), "lane groups must be equally long");
+    assert_eq!(dw.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
     let samples = dy.len() * L;
     let scratch = &mut scratch[..weight_grad_scratch_len(n_in, samples)];
-    let job = Job {
-        dy,
-        lanes: L,
-        samples,
-        n_in,
-        n_out,
-        mode,
-    };
+    let job = Job { dy, lanes: L, samples, n_in, n_out, mode };
 
-    let full = if T::fits::<E::Vector>(24) {
-        4 * E::Vector::LANES
-    } else {
-        E::Vector::LANES
-    };
+    let full = if T::fits::<E::Vector>(24) { 4 * E::Vector::LANES } else { E::Vector::LANES };
     let mut start = 0;
     while start < n_in {
         let width = full.min(n_in - start);
@@ -107,15 +83,7 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
             let inputs = &x[start * L..][..width * L];
             transpose::<E, L>(inputs, width, &mut packed[g * L * width..][..L * width]);
         }
-        panel_tiles::<E, T>(
-            &job,
-            &Panel {
-                start,
-                width,
-                x: packed,
-            },
-            dw,
-        );
+        panel_tiles::<E, T>(&job, &Panel { start, width, x: packed }, dw);
         start += width;
     }
     if let Some(db) = bias_grad {
@@ -228,8 +196,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
             for group in job.dy {
                 let dy = group.get_unchecked(o * job.lanes..(o + R) * job.lanes);
                 for l in 0..job.lanes {
-                    let xs: [V; K] =
-                        std::array::from_fn(|k| V::read(panel.x, sample + k * V::LANES));
+                    let xs: [V; K] = std::array::from_fn(|k| V::read(panel.x, sample + k * V::LANES));
                     for r in 0..R {
                         let dy = V::splat(*dy.get_unchecked(r * job.lanes + l));
                         for k in 0..K {
@@ -253,11 +220,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
 /// Sums dy over samples, in order. Departure: `L` outputs side by side, transposed so that one vector holds one sample.
 #[inline(always)]
 fn bias_grad_at<E: KernelFloat, const L: usize>(job: &Job<'_, E>, db: &mut [E]) {
-    assert_eq!(
-        db.len(),
-        job.n_out,
-        "a bias must hold one number per output"
-    );
+    assert_eq!(db.len(), job.n_out, "a bias must hold one number per output");
     if job.mode == Mode::Set {
         db.fill(E::default());
     }

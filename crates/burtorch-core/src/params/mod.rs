@@ -55,7 +55,11 @@ impl Slice {
 
     /// Numbers `from..to` of this slice, if it has them.
     pub fn slice(self, from: usize, to: usize) -> Option<Slice> {
-        (from <= to && to <= self.len()).then(|| Slice { start: self.start + from as u32, len: (to - from) as u32, ..self })
+        (from <= to && to <= self.len()).then(|| Slice {
+            start: self.start + from as u32,
+            len: (to - from) as u32,
+            ..self
+        })
     }
 }
 

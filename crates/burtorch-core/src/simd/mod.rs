@@ -4,8 +4,8 @@
 //! in [`math`]; elsewhere call [`Elementary`] or [`slices`], which choose the level themselves. All give the same bits.
 
 mod level;
-mod real;
 mod provisional;
+mod real;
 
 pub mod math;
 
@@ -16,8 +16,8 @@ pub mod slices;
 
 pub use elementary::Elementary;
 pub use level::{Level, available_levels, force_level, level};
-pub use real::{Bits, Real, Truth};
 pub(crate) use provisional::Provisional;
+pub use real::{Bits, Real, Truth};
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};
 pub use std::simd::num::SimdFloat;
 pub use std::simd::{Mask, Select, Simd, StdFloat};

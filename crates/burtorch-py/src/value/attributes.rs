@@ -126,7 +126,11 @@ pub unsafe extern "C" fn new(
                 match name.extract::<String>()?.as_str() {
                     "label" if label.is_none() => label = Some(value),
                     "graph" => graph = Some(value),
-                    other => return Err(PyTypeError::new_err(format!("Value() got an unexpected keyword argument {other:?}"))),
+                    other => {
+                        return Err(PyTypeError::new_err(format!(
+                            "Value() got an unexpected keyword argument {other:?}"
+                        )));
+                    }
                 }
             }
         }
@@ -349,7 +353,9 @@ unsafe extern "C" fn backward(
             }
             match number(*arguments) {
                 Number::Is(x) => seed = x,
-                Number::IsNot => return raise_python(PyTypeError::new_err("the seed of backward() must be a real number")),
+                Number::IsNot => {
+                    return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
+                }
                 Number::Failed => return ptr::null_mut(),
             }
         }
@@ -529,16 +535,36 @@ pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     }
 }
 
-const fn attribute(name: &'static CStr, doc: &'static CStr, get: ffi::getter, set: Option<ffi::setter>) -> ffi::PyGetSetDef {
+const fn attribute(
+    name: &'static CStr,
+    doc: &'static CStr,
+    get: ffi::getter,
+    set: Option<ffi::setter>,
+) -> ffi::PyGetSetDef {
     ffi::PyGetSetDef { name: name.as_ptr(), get: Some(get), set, doc: doc.as_ptr(), closure: ptr::null_mut() }
 }
 
 /// The attributes of `Value`.
 pub fn attributes() -> Vec<ffi::PyGetSetDef> {
     vec![
-        attribute(c"data", c"The number this node holds. Assigning changes this node only; graph.recompute(root) re-evaluates.", get_data, Some(set_data)),
-        attribute(c"grad", c"The gradient: summed over sweeps for a leaf, of the last sweep for any other node; 0.0 before any.", get_grad, Some(set_grad)),
-        attribute(c"index", c"The node's present number in its graph. Reclaim may renumber; Graph(reclaim=False) never does.", get_index, None),
+        attribute(
+            c"data",
+            c"The number this node holds. Assigning changes this node only; graph.recompute(root) re-evaluates.",
+            get_data,
+            Some(set_data),
+        ),
+        attribute(
+            c"grad",
+            c"The gradient: summed over sweeps for a leaf, of the last sweep for any other node; 0.0 before any.",
+            get_grad,
+            Some(set_grad),
+        ),
+        attribute(
+            c"index",
+            c"The node's present number in its graph. Reclaim may renumber; Graph(reclaim=False) never does.",
+            get_index,
+            None,
+        ),
         attribute(c"op", c"The name of the op that made this node.", get_op, None),
         attribute(c"operands", c"The values this node was computed from, as a tuple.", get_operands, None),
         attribute(c"graph", c"The Graph this node belongs to.", get_graph, None),

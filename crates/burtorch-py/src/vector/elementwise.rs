@@ -127,10 +127,8 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    let arguments: Vec<Bound<'_, PyAny>> = arguments
-        .iter()
-        .map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) })
-        .collect();
+    let arguments: Vec<Bound<'_, PyAny>> =
+        arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) }).collect();
     finish(match &arguments[..] {
         [sequence] => functions::fold(op, sequence),
         [x, y] => Operand::read(x).and_then(|left| binary(op, left, Operand::read(y)?, x.py())),

@@ -47,20 +47,12 @@ pub(super) struct Parts<V: Real> {
 #[inline(always)]
 pub(super) fn parts<V: Real>(x: V, low: V) -> Parts<V> {
     // The high part of ln 2 is short enough for n times it to be exact.
-    let (ln2_high, ln2_low) = if V::DOUBLE {
-        (LN2_HIGH, LN2_LOW)
-    } else {
-        (LN2_HIGH_F32, LN2_LOW_F32)
-    };
+    let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
     let (steps, n) = (x * V::of(std::f64::consts::LOG2_E)).round_to_int();
     let near = (-steps).mul_add(V::of(ln2_high), x);
     let r = (-steps).mul_add(V::of(ln2_low), near);
     let rest = (-steps).mul_add(V::of(ln2_low), near - r) + low;
-    let tail = if V::DOUBLE {
-        poly(r, &TAIL)
-    } else {
-        poly(r, &TAIL_F32)
-    };
+    let tail = if V::DOUBLE { poly(r, &TAIL) } else { poly(r, &TAIL_F32) };
     let q = tail.mul_add(r * r, rest.mul_add(r, rest));
     Parts { n, r, q }
 }
@@ -79,11 +71,7 @@ pub(super) fn scale<V: Real>(y: V, n: V::Int) -> V {
 #[inline(always)]
 pub(super) fn exp_sum<V: Real>(x: V, low: V) -> V {
     // Beyond these the result is infinite or 0; a NaN passes both comparisons unchanged.
-    let (least, most) = if V::DOUBLE {
-        (-746.0, 710.0)
-    } else {
-        (-104.0, 89.0)
-    };
+    let (least, most) = if V::DOUBLE { (-746.0, 710.0) } else { (-104.0, 89.0) };
     let x = V::select(x.is_lt(V::of(least)), V::of(least), x);
     let x = V::select(x.is_gt(V::of(most)), V::of(most), x);
     let Parts { n, r, q } = parts(x, low);
@@ -110,11 +98,7 @@ pub(super) fn half_expm1<V: Real>(x: V) -> V {
 /// e^x - 1.
 #[inline(always)]
 pub fn expm1<V: Real>(x: V) -> V {
-    let (least, most, tiny) = if V::DOUBLE {
-        (-50.0, 710.0, 1e-17)
-    } else {
-        (-20.0, 89.0, 1e-9)
-    };
+    let (least, most, tiny) = if V::DOUBLE { (-50.0, 710.0, 1e-17) } else { (-20.0, 89.0, 1e-9) };
     let near = V::select(x.is_lt(V::of(least)), V::of(least), x);
     let near = V::select(near.is_gt(V::of(most)), V::of(most), near);
     let half = half_expm1(near);

@@ -42,22 +42,14 @@ pub(super) fn split<V: Real>(x: V) -> (V::Int, V) {
     // The bias keeps the shifted number positive, so that a logical shift will do.
     let bias = V::Int::splat(V::BIAS).shift_left(V::STORED_BITS);
     let bits = x.to_bits();
-    let n = bits
-        .minus(root_half)
-        .plus(bias)
-        .shift_right(V::STORED_BITS)
-        .minus(V::Int::splat(V::BIAS));
+    let n = bits.minus(root_half).plus(bias).shift_right(V::STORED_BITS).minus(V::Int::splat(V::BIAS));
     (n, V::from_bits(bits.minus(n.shift_left(V::STORED_BITS))))
 }
 
 /// log(2^n (1 + f)) + low, for `low` small beside f.
 #[inline(always)]
 pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
-    let (ln2_high, ln2_low) = if V::DOUBLE {
-        (LN2_HIGH, LN2_LOW)
-    } else {
-        (LN2_HIGH_F32, LN2_LOW_F32)
-    };
+    let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
     let half = V::of(0.5) * f;
     // f^2/2 with what rounding takes from it would be finer than the final sum can show.
     let half_square = half * f;
@@ -76,11 +68,7 @@ pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
 /// log x.
 #[inline(always)]
 pub fn log<V: Real>(x: V) -> V {
-    let least = V::of(if V::DOUBLE {
-        f64::MIN_POSITIVE
-    } else {
-        f32::MIN_POSITIVE as f64
-    });
+    let least = V::of(if V::DOUBLE { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE as f64 });
     let infinity = V::of(f64::INFINITY);
     let zero = V::of(0.0);
     let plain = (x.is_ge(least) & x.is_lt(infinity)).all();
