@@ -390,6 +390,9 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
     pub fn freeze(&mut self, slice: Slice) -> Result<()> {
         self.check_slice(slice)?;
+        if slice.is_empty() {
+            return Ok(());
+        }
         let new = slice.start..slice.start + slice.len;
         let mut ranges = std::mem::take(&mut self.frozen);
         ranges.push(new);
@@ -407,6 +410,9 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Makes numbers trainable again.
     pub fn unfreeze(&mut self, slice: Slice) -> Result<()> {
         self.check_slice(slice)?;
+        if slice.is_empty() {
+            return Ok(());
+        }
         let (from, to) = (slice.start, slice.start + slice.len);
         let pieces = |r: &Range<u32>| [r.start..r.end.min(from).max(r.start), r.start.max(to).min(r.end)..r.end];
         self.frozen = self.frozen.iter().flat_map(pieces).filter(|r| !r.is_empty()).collect();
