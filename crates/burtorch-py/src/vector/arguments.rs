@@ -1,6 +1,8 @@
 //! Reading arguments: numbers from anything that holds numbers, and operands from Values, Vectors and numbers.
 #![allow(unsafe_code)]
 
+use crate::parameters::with_values;
+use crate::params::{PyParameters, PyTensor};
 use burtorch_core::{Error, NodeId, Range, Scalar, View};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
@@ -58,6 +60,8 @@ pub enum Operand {
     Value(Py<PyAny>),
     /// A Vector.
     Vector(Py<PyVector>),
+    /// Part of a `Parameters`.
+    Tensor(Py<PyTensor>),
     /// Numbers, which will be constants.
     Numbers(Vec<f64>),
 }
@@ -67,6 +71,9 @@ impl Operand {
     pub fn read(object: &Bound<'_, PyAny>) -> PyResult<Operand> {
         if let Ok(vector) = object.cast::<PyVector>() {
             return Ok(Operand::Vector(vector.clone().unbind()));
+        }
+        if let Ok(tensor) = object.cast::<PyTensor>() {
+            return Ok(Operand::Tensor(tensor.clone().unbind()));
         }
         // SAFETY: a living object under the interpreter lock.
         if unsafe { value::is_value(object.as_ptr()) } {
@@ -80,7 +87,7 @@ impl Operand {
 
     /// Reads the items of a sequence that may mix all of these.
     pub fn read_all(object: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
-        if object.is_instance_of::<PyVector>() {
+        if object.is_instance_of::<PyVector>() || object.is_instance_of::<PyTensor>() {
             return Ok(vec![Operand::read(object)?]);
         }
         object.try_iter()?.map(|item| Operand::read(&item?)).collect()
@@ -91,6 +98,7 @@ impl Operand {
         match self {
             Operand::Value(_) => 1,
             Operand::Vector(vector) => vector.get().n(),
+            Operand::Tensor(tensor) => tensor.get().slice().len(),
             Operand::Numbers(numbers) => numbers.len(),
         }
     }
@@ -104,7 +112,7 @@ impl Operand {
                 Some(Bound::from_borrowed_ptr(py, owner).cast_into_unchecked())
             },
             Operand::Vector(vector) => Some(vector.get().owner(py).clone()),
-            Operand::Numbers(_) => None,
+            Operand::Tensor(_) | Operand::Numbers(_) => None,
         }
     }
 
@@ -119,6 +127,7 @@ impl Operand {
                 vec![View::from(node)]
             }
             Operand::Vector(vector) => views(vector.get().ranges_in(py, cell)?),
+            Operand::Tensor(tensor) => vec![View::Parameters(tensor.get().slice())],
             Operand::Numbers(numbers) => with_graph!(&mut cell.graph, g => {
                 let values: Vec<_> = numbers.iter().map(|&x| Scalar::lit(x)).collect();
                 vec![View::Nodes(g.constants(&values).or_raise(py)?)]
@@ -126,8 +135,15 @@ impl Operand {
         })
     }
 
-    /// Its nodes, one by one.
+    /// Its nodes, one by one; appends one per number of a tensor.
     pub fn nodes(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<NodeId>> {
+        if let Operand::Tensor(tensor) = self {
+            let (owner, slice) = (tensor.get().owner().clone_ref(py), tensor.get().slice());
+            return with_graph!(&mut cell.graph, g => with_values(py, &[owner], |params| {
+                let read = |k| params.first().ok_or(Error::MissingParameters).and_then(|p| g.parameter(p, slice, k));
+                (0..slice.len()).map(read).collect::<Result<Vec<_>, _>>()
+            })?.or_raise(py));
+        }
         let ranges = self.views(py, cell)?.into_iter().filter_map(|view| match view {
             View::Nodes(range) => Some(range),
             View::Parameters(_) => None,
@@ -137,9 +153,25 @@ impl Operand {
     }
 }
 
-/// The one graph of all operands. At least one must have a graph.
+/// The parameters that operands read.
+pub fn parameters_of(py: Python<'_>, operands: &[Operand]) -> Vec<Py<PyParameters>> {
+    let mut all: Vec<Py<PyParameters>> = Vec::new();
+    for operand in operands {
+        if let Operand::Tensor(tensor) = operand
+            && !all.iter().any(|p| p.is(tensor.get().owner()))
+        {
+            all.push(tensor.get().owner().clone_ref(py));
+        }
+    }
+    all
+}
+
+/// The one graph of all operands: that of the Values and Vectors among them, or the current one for tensors alone.
 pub fn common_owner<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyGraph>> {
     let mut owners = operands.iter().filter_map(|operand| operand.owner(py));
+    if operands.iter().any(|o| matches!(o, Operand::Tensor(_))) && operands.iter().all(|o| o.owner(py).is_none()) {
+        return crate::graph::current_graph(py)?.into_bound(py).cast_into().map_err(PyErr::from);
+    }
     let first = owners
         .next()
         .ok_or_else(|| PyTypeError::new_err("expected at least one Value or Vector among the operands"))?;
@@ -149,11 +181,18 @@ pub fn common_owner<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Boun
     Ok(first)
 }
 
-/// Runs `build` on the graph; on an error the graph is as it was.
-pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+/// Runs `build` on the graph, which may read `parameters`; on an error the graph is as it was.
+pub fn atomically<T>(
+    owner: &Bound<'_, PyGraph>,
+    parameters: &[Py<PyParameters>],
+    build: impl FnOnce(&mut Cell) -> PyResult<T>,
+) -> PyResult<T> {
     let py = owner.py();
     owner.get().with(py, |cell| {
         super::reclaim_if_due(py, cell)?;
+        if !parameters.is_empty() {
+            crate::parameters::attach(py, cell, parameters)?;
+        }
         let mark = with_graph!(&cell.graph, g => g.mark());
         let result = build(cell);
         if result.is_err() {

@@ -6,10 +6,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::arguments::{Operand, atomically, common_owner};
+use super::arguments::{Operand, atomically, common_owner, parameters_of};
 use super::{PyVector, finish, functions, numpy};
 use crate::cell::with_graph;
 use crate::errors::{IntoPython, to_python};
+use crate::params::PyTensor;
 
 /// An operator between two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ fn binary<'py>(op: Op, x: Operand, y: Operand, py: Python<'py>) -> PyResult<Boun
     }
     let operands = [x, y];
     let owner = common_owner(py, &operands)?;
-    let range = atomically(&owner, |cell| {
+    let range = atomically(&owner, &parameters_of(py, &operands), |cell| {
         let (xs, ys) = (operands[0].nodes(py, cell)?, operands[1].nodes(py, cell)?);
         with_graph!(&mut cell.graph, g => {
             let mut first = None;
@@ -99,7 +100,7 @@ fn pick(nodes: &[NodeId], k: usize) -> NodeId {
 pub fn unary<'py>(op: Op, vector: &Bound<'py, PyVector>) -> PyResult<Bound<'py, PyAny>> {
     let py = vector.py();
     let owner = vector.get().owner(py);
-    let ranges = atomically(owner, |cell| {
+    let ranges = atomically(owner, &[], |cell| {
         let ranges = vector.get().ranges_in(py, cell)?;
         with_graph!(&mut cell.graph, g => {
             ranges.into_iter().map(|range| g.map(op, range).or_raise(py)).collect::<PyResult<Vec<_>>>()
@@ -150,7 +151,8 @@ pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut 
         let py = Python::assume_attached();
         (Bound::from_borrowed_ptr(py, a), Bound::from_borrowed_ptr(py, b))
     };
-    let takes = |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || numpy::is_array(x);
+    let takes =
+        |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>() || numpy::is_array(x);
     if takes(&a) || takes(&b) {
         return finish(operator(symbol, &a, &b));
     }

@@ -5,10 +5,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::arguments::{Operand, atomically, common_owner};
+use super::arguments::{Operand, atomically, common_owner, parameters_of};
 use super::{PyVector, wrap};
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
+use crate::parameters::with_values;
 
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
 pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -18,12 +19,15 @@ pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
         return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
     }
     let owner = common_owner(py, &operands)?;
-    let node = atomically(&owner, |cell| {
+    let parameters = parameters_of(py, &operands);
+    let node = atomically(&owner, &parameters, |cell| {
         let mut views = Vec::new();
         for operand in &operands {
             views.extend(operand.views(py, cell)?);
         }
-        with_graph!(&mut cell.graph, g => g.reduce(op, as_operands(&views), &[]).or_raise(py))
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, &parameters, |given| g.reduce(op, as_operands(&views), given))?.or_raise(py)
+        })
     })?;
     wrap(&owner, node)
 }
@@ -52,18 +56,23 @@ pub fn inner_product<'py>(
     let mut all: Vec<Operand> = xs.into_iter().chain(ws).collect();
     all.extend(biases);
     let owner = common_owner(py, &all)?;
-    let node = atomically(&owner, |cell| {
+    let parameters = parameters_of(py, &all);
+    let node = atomically(&owner, &parameters, |cell| {
         let mut views: Vec<Vec<View>> = Vec::new();
-        for operand in &all {
+        for operand in &all[..n_x + n_w] {
             views.push(operand.views(py, cell)?);
         }
         let join = |parts: &[Vec<View>]| parts.iter().flatten().copied().collect::<Vec<View>>();
         let (x, w) = (join(&views[..n_x]), join(&views[n_x..n_x + n_w]));
-        let bias = match views.get(n_x + n_w).and_then(|views| views.first()) {
-            Some(View::Nodes(range)) => Some(range.first()),
-            _ => None,
+        // A bias is a node: a number of a tensor becomes one.
+        let bias = match all.get(n_x + n_w) {
+            Some(bias) => bias.nodes(py, cell)?.first().copied(),
+            None => None,
         };
-        with_graph!(&mut cell.graph, g => g.inner_product(as_operands(&x), as_operands(&w), bias, &[]).or_raise(py))
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, &parameters, |given| g.inner_product(as_operands(&x), as_operands(&w), bias, given))?
+                .or_raise(py)
+        })
     })?;
     wrap(&owner, node)
 }
@@ -140,7 +149,7 @@ fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'
     let py = x.py();
     if let Ok(vector) = x.cast::<PyVector>() {
         let owner = vector.get().owner(py);
-        let nodes = atomically(owner, |cell| {
+        let nodes = atomically(owner, &[], |cell| {
             let ranges = vector.get().ranges_in(py, cell)?;
             let [range] = ranges[..] else { return Ok(None) };
             with_graph!(&mut cell.graph, g => g.reduce_mean_and_mean_squares(range).map(Some).or_raise(py))
@@ -160,13 +169,19 @@ fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let single = if parts.len() == 1 { Some(parts.get_item(0)?) } else { None };
     let operands = Operand::read_all(single.as_ref().unwrap_or(parts.as_any()))?;
     let owner = common_owner(py, &operands)?;
-    let ranges = atomically(&owner, |cell| {
+    let ranges = atomically(&owner, &parameters_of(py, &operands), |cell| {
         let mut ranges: Vec<Range> = Vec::new();
         for operand in &operands {
-            ranges.extend(operand.views(py, cell)?.into_iter().filter_map(|view| match view {
-                View::Nodes(range) => Some(range),
-                View::Parameters(_) => None,
-            }));
+            match operand {
+                Operand::Tensor(_) => {
+                    let nodes = operand.nodes(py, cell)?;
+                    ranges.extend(nodes.first().map(|&first| Range::new(first, nodes.len() as u32)));
+                }
+                _ => ranges.extend(operand.views(py, cell)?.into_iter().filter_map(|view| match view {
+                    View::Nodes(range) => Some(range),
+                    View::Parameters(_) => None,
+                })),
+            }
         }
         Ok(ranges)
     })?;

@@ -11,7 +11,7 @@ mod numpy;
 
 use std::cell::UnsafeCell;
 
-use burtorch_core::{NodeId, Range, Scalar, View};
+use burtorch_core::{Error, NodeId, Range, Scalar, Slice, View};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -21,10 +21,12 @@ use crate::cell::{Cell, last_node, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::PyGraph;
 use crate::handle::Handle;
+use crate::parameters::with_values;
+use crate::params::PyTensor;
 use crate::value;
 
 pub use arguments::numbers;
-pub use elementwise::{Symbol, binary_function, binary_with_arrays, unary_function};
+pub use elementwise::{Symbol, binary_function, binary_with_arrays, operator, unary_function};
 pub use functions::register_functions;
 pub use numpy::array_ufunc;
 
@@ -366,6 +368,24 @@ impl PyVector {
         let _ = keywords;
         numpy::ufunc(slf.py(), inputs)
     }
+}
+
+/// The inner product of two operands, as `@` writes it.
+pub fn inner_product<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    functions::inner_product(x, w, None)
+}
+
+/// A Value on the current graph that reads the one number of `slice`, which is part of `tensor`.
+pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let owner: Bound<'py, PyGraph> = crate::graph::current_graph(py)?.into_bound(py).cast_into()?;
+    let parameters = [tensor.get().owner().clone_ref(py)];
+    let node = arguments::atomically(&owner, &parameters, |cell| {
+        with_graph!(&mut cell.graph, g => with_values(py, &parameters, |given| {
+            given.first().ok_or(Error::MissingParameters).and_then(|params| g.parameter(params, slice, 0))
+        })?.or_raise(py))
+    })?;
+    wrap(&owner, node)
 }
 
 /// The part of a list of runs that begins after `skip` scalars and holds `len`.
