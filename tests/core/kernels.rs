@@ -6,9 +6,19 @@
 mod affine;
 #[path = "kernels/affine_lanes.rs"]
 mod affine_lanes;
+#[path = "kernels/attention.rs"]
+mod attention;
+#[path = "kernels/elementwise.rs"]
+mod elementwise;
+#[path = "kernels/layer_norm.rs"]
+mod layer_norm;
 #[path = "kernels/optim.rs"]
 mod optim;
 #[path = "kernels/reduce.rs"]
 mod reduce;
+#[path = "kernels/rows.rs"]
+mod rows;
+#[path = "kernels/softmax.rs"]
+mod softmax;
 #[path = "kernels/support.rs"]
 mod support;

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
-use crate::kernels::{KernelFloat, Momentum, momentum_update, sgd_update};
+use crate::kernels::{KernelFloat, Momentum, sgd_momentum_update, sgd_update};
 use crate::params::Parameters;
 use crate::scalar::Float;
 
@@ -92,7 +92,7 @@ impl<E: Float> Sgd<E> {
             weight_decay: E::lit(self.weight_decay),
         };
         params.for_each_trainable_mut(|range, x, g| {
-            momentum_update(rule, g, &mut self.velocity[range], x);
+            sgd_momentum_update(&rule, g, &mut self.velocity[range], x);
         });
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::kernels::BlockMath;
-use crate::simd::{Elementary, Mask, Provisional, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
+use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +28,12 @@ impl DType {
     }
 }
 
-/// A number or a fixed group of numbers (lanes) that one node carries.
+mod sealed {
+    /// Implemented here only: a graph runs a scalar's code while it is borrowed, so that code must be known.
+    pub trait Sealed {}
+}
+
+/// A number or a fixed group of numbers (lanes) that one node carries. The types of this crate only.
 ///
 /// Comparisons give a mask, and [`Scalar::select`] chooses by it: code without branches serves all lane counts.
 pub trait Scalar:
@@ -45,6 +50,7 @@ pub trait Scalar:
     + Div<Output = Self>
     + Neg<Output = Self>
     + BlockMath
+    + sealed::Sealed
 {
     /// The type of one lane.
     type Elem: Float;
@@ -91,6 +97,20 @@ pub trait Scalar:
     fn sin(self) -> Self;
     /// Cosine.
     fn cos(self) -> Self;
+    /// Tangent.
+    fn tan(self) -> Self;
+    /// Its derivative.
+    fn tan_grad(self) -> Self;
+    /// The error function.
+    fn erf(self) -> Self;
+    /// Its derivative.
+    fn erf_grad(self) -> Self;
+    /// x times the normal distribution at x.
+    fn gelu(self) -> Self;
+    /// Its derivative.
+    fn gelu_grad(self) -> Self;
+    /// The angle of the point (x, self).
+    fn atan2(self, x: Self) -> Self;
     /// Hyperbolic tangent.
     fn tanh(self) -> Self;
     /// Its derivative, given `y = tanh(self)`.
@@ -135,28 +155,30 @@ pub trait Float: Scalar<Elem = Self, Mask = bool> + PartialOrd {
 macro_rules! elementary {
     () => {
         elementary! {
-            Elementary { exp expm1 log tanh sigmoid sigmoid_grad; tanh_grad }
-            Provisional { log1p sin cos softplus; pow }
+            exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad;
+            tanh_grad pow atan2
         }
     };
-    ($($from:ident { $($name:ident)* ; $($name2:ident)* })*) => { $(
+    ($($name:ident)* ; $($name2:ident)*) => {
         $(
             #[inline(always)]
             fn $name(self) -> Self {
-                $from::$name(self)
+                Elementary::$name(self)
             }
         )*
         $(
             #[inline(always)]
             fn $name2(self, y: Self) -> Self {
-                $from::$name2(self, y)
+                Elementary::$name2(self, y)
             }
         )*
-    )* };
+    };
 }
 
 macro_rules! plain_float {
     ($t:ty, $dtype:ident) => {
+        impl sealed::Sealed for $t {}
+
         impl Scalar for $t {
             type Elem = $t;
             type Mask = bool;
@@ -248,6 +270,8 @@ plain_float!(f64, Float64);
 
 macro_rules! lanes {
     ($t:ty, $int:ty, $n:literal) => {
+        impl sealed::Sealed for Simd<$t, $n> {}
+
         impl Scalar for Simd<$t, $n> {
             type Elem = $t;
             type Mask = Mask<$int, $n>;

@@ -88,7 +88,6 @@ impl Sum {
     }
 }
 
-#[allow(dead_code)]
 /// Asserts that `actual` is within `tolerance` units of `expected`, relative to `scale`.
 #[track_caller]
 pub fn near<E: Float>(actual: E, expected: f64, scale: f64, tolerance: f64, what: &str) {

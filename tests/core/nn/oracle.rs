@@ -167,7 +167,7 @@ fn an_mlp_takes_classes_probabilities_and_numbers() {
             let mut oracle = Oracle::new();
             oracle.gradient(&model, &mut params, batch, None).unwrap();
             let grads = params.grads().to_vec();
-            for k in 0..params.len() {
+            for (k, &grad) in grads.iter().enumerate() {
                 let at = params.values()[k];
                 let mut loss = |value: f64, params: &mut Parameters<'_, f64>| {
                     params.values_mut()[k] = value;
@@ -176,7 +176,7 @@ fn an_mlp_takes_classes_probabilities_and_numbers() {
                 let h = 1e-6;
                 let slope = (loss(at + h, &mut params) - loss(at - h, &mut params)) / (2.0 * h);
                 params.values_mut()[k] = at;
-                assert!((slope - grads[k]).abs() < 1e-7, "{activation:?} {y:?} {k}: {} instead of {slope}", grads[k]);
+                assert!((slope - grad).abs() < 1e-7, "{activation:?} {y:?} {k}: {} instead of {slope}", grad);
             }
         }
     }

@@ -6,15 +6,11 @@ use burtorch_core::{Error, Parameters};
 
 fn all(contexts: &WordContexts) -> Vec<(Vec<u32>, u32)> {
     let c = contexts.context();
-    let mut places = Vec::new();
-    let mut take = |n: usize, read: &dyn Fn(usize, &mut [u32], &mut [u32])| {
-        let (mut x, mut y) = (vec![0; n * c], vec![0; n]);
-        read(0, &mut x, &mut y);
-        places.extend(x.chunks(c).map(<[u32]>::to_vec).zip(y));
-    };
-    take(contexts.n_train(), &|from, x, y| contexts.train(from, x, y).unwrap());
-    take(contexts.n_held_out(), &|from, x, y| contexts.held_out(from, x, y).unwrap());
-    places
+    let (n, m) = (contexts.n_train(), contexts.n_held_out());
+    let (mut x, mut y) = (vec![0; (n + m) * c], vec![0; n + m]);
+    contexts.train(0, &mut x[..n * c], &mut y[..n]).unwrap();
+    contexts.held_out(0, &mut x[n * c..], &mut y[n..]).unwrap();
+    x.chunks(c).map(<[u32]>::to_vec).zip(y).collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! nothing, not even zero times infinity.
 
 use super::sweep::Sweep;
-use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord, OperandRun};
+use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, Encoded, MapRecord, OperandRun};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
@@ -20,6 +20,12 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let record = self.recorded.operands[tail][0];
         // Outputs above `node` are unreached, or this block would have been met there.
         let header = BlockHeader::read(self.extra, record);
+        if self.skip_zero_adjoints {
+            let outputs = self.place(header.first, node);
+            for adjoint in self.adjoints[outputs].iter_mut().filter(|a| a.all_zero()) {
+                *adjoint = S::UNREACHED;
+            }
+        }
         match self.recorded.ops[tail] {
             Op::Affine => self.affine(AffineRecord::read(self.extra, record), node),
             Op::Map => self.map(MapRecord::read(self.extra, record), node),
@@ -49,7 +55,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         };
         let all_reached = n_met == n_out && dy.iter().fold(true, |all, dy| all & !dy.is_unreached());
         self.affine_weights(record, dy, x, all_reached);
-        if record.wants_input_grad {
+        if self.wants_gradient(record.x) {
             let store = &self.params[self.places[record.w_slot as usize] as usize];
             let weights = &store.values[record.weights()];
             if all_reached {
@@ -67,6 +73,24 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         self.scratch = scratch;
     }
 
+    /// Whether some of the operands can receive a gradient now.
+    fn wants_gradient(&self, operands: Encoded) -> bool {
+        let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
+        let mut wants = false;
+        operands.for_each_run(self.extra, |run| {
+            wants = wants
+                || match run.source {
+                    0 => run.range().any(|node| match (self.recorded.ops[node], self.recorded.operands[node]) {
+                        (Op::Constant, _) => false,
+                        (Op::Param | Op::FrozenParam, [index, slot]) => store(slot).is_trainable(index as usize),
+                        _ => true,
+                    }),
+                    source => store(source - 1).any_trainable(run.range()),
+                };
+        });
+        wants
+    }
+
     /// Adds what weights and bias receive.
     fn affine_weights(&mut self, record: AffineRecord, dy: &[S], x: &[S], all_reached: bool) {
         let weights = record.weights();
@@ -74,7 +98,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         if all_reached && store.all_trainable(weights.clone()) {
             let mode = store.mode(weights.clone());
             S::affine_weight_grad(dy, x, &mut store.grads[weights], mode);
-        } else {
+        } else if store.any_trainable(weights.clone()) {
             for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
                 let row = weights.start + o * x.len();
                 for (k, &x) in x.iter().enumerate() {

@@ -82,7 +82,7 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R
 }
 
 #[inline(always)]
-fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
+pub(super) fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     let n = x.len();
     let width = E::Vector::LANES;
     let mut sums = [E::Vector::splat(-E::default()); 4];

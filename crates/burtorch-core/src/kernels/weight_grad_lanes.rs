@@ -5,8 +5,8 @@
 //! Knows nothing of how activations came about. Takes its working memory from the caller.
 
 use super::Mode;
-use super::affine_lanes::features;
 use super::float::{KernelFloat, Pack};
+use super::lanes::{features, lanes_of, transpose};
 use super::levels::{Target, leveled};
 use crate::simd::Real;
 
@@ -81,51 +81,13 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
         let packed = &mut scratch[start * samples..][..width * samples];
         for (g, x) in x.iter().enumerate() {
             let inputs = &x[start * L..][..width * L];
-            transpose::<E, L>(inputs, width, &mut packed[g * L * width..][..L * width]);
+            transpose::<E, L>(inputs, &mut packed[g * L * width..][..L * width]);
         }
         panel_tiles::<E, T>(&job, &Panel { start, width, x: packed }, dw);
         start += width;
     }
     if let Some(db) = bias_grad {
         bias_grad_at::<E, L>(&job, db);
-    }
-}
-
-/// Elements `i..i + L` of lane-major `from`, one vector of elements per lane: log2 L rounds of interleaving.
-///
-/// # Safety
-/// `from` holds `(i + L) * L` numbers or more.
-#[inline(always)]
-unsafe fn transposed_block<E: KernelFloat, const L: usize>(from: &[E], i: usize) -> [E::V<L>; L] {
-    // SAFETY: `r < L`, as the caller promises.
-    let mut rows: [E::V<L>; L] = std::array::from_fn(|r| unsafe { E::V::read(from, (i + r) * L) });
-    for _ in 0..L.ilog2() {
-        let before = rows;
-        for r in 0..L / 2 {
-            (rows[2 * r], rows[2 * r + 1]) = before[r].interleaved(before[r + L / 2]);
-        }
-    }
-    rows
-}
-
-/// `to[l][i] = from[i][l]` for `width` elements i of `L` lanes.
-#[inline(always)]
-fn transpose<E: KernelFloat, const L: usize>(from: &[E], width: usize, to: &mut [E]) {
-    assert!(from.len() == width * L && to.len() == width * L);
-    let mut i = 0;
-    while width - i >= L {
-        // SAFETY: `i + L <= width` and `l < L`, within the lengths checked above.
-        unsafe {
-            for (l, row) in transposed_block::<E, L>(from, i).into_iter().enumerate() {
-                row.write(to, l * width + i);
-            }
-        }
-        i += L;
-    }
-    for i in i..width {
-        for l in 0..L {
-            to[l * width + i] = from[i * L + l];
-        }
     }
 }
 
@@ -230,7 +192,7 @@ fn bias_grad_at<E: KernelFloat, const L: usize>(job: &Job<'_, E>, db: &mut [E]) 
         unsafe {
             let mut sum = E::V::<L>::read(db, o);
             for group in job.dy {
-                for dy in transposed_block::<E, L>(group, o) {
+                for dy in lanes_of::<E, L>(group, o) {
                     sum = sum + dy;
                 }
             }

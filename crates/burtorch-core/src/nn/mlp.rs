@@ -44,6 +44,21 @@ impl Mlp {
         })
     }
 
+    /// Layers one after another, at least one, each taking what the one before it gives.
+    pub fn of_layers(layers: Vec<Linear>) -> Result<Self> {
+        let Some(first) = layers.first() else {
+            return Err(Error::EmptyReduction { op: "a model" });
+        };
+        let store = first.weight().slice().store();
+        for pair in layers.windows(2) {
+            check_len("a model (outputs and inputs of layers)", pair[0].n_out(), pair[1].n_in())?;
+            if pair[1].weight().slice().store() != store {
+                return Err(Error::GraphMismatch { what: "the layer" });
+            }
+        }
+        Ok(Mlp { layers, store })
+    }
+
     /// The layers, first to last.
     pub fn layers(&self) -> &[Linear] {
         &self.layers

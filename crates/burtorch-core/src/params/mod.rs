@@ -349,6 +349,18 @@ impl<'m, E: Float> Parameters<'m, E> {
         Ok(&self.grads()[slice.range()])
     }
 
+    /// The numbers of a range as a slice, if there are so many.
+    pub fn slice(&self, range: Range<usize>) -> Result<Slice> {
+        if range.start <= range.end && range.end <= self.n {
+            return Ok(Slice { store: self.id, start: range.start as u32, len: (range.end - range.start) as u32 });
+        }
+        Err(Error::BadArgument {
+            what: "a range of parameters",
+            expected: format!("start <= stop <= {}", self.n),
+            found: format!("{}..{}", range.start, range.end),
+        })
+    }
+
     /// Whether the slice belongs here.
     pub fn check_slice(&self, slice: Slice) -> Result<()> {
         if slice.store == self.id && slice.range().end <= self.n {
@@ -378,6 +390,9 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
     pub fn freeze(&mut self, slice: Slice) -> Result<()> {
         self.check_slice(slice)?;
+        if slice.is_empty() {
+            return Ok(());
+        }
         let new = slice.start..slice.start + slice.len;
         let mut ranges = std::mem::take(&mut self.frozen);
         ranges.push(new);
@@ -395,6 +410,9 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Makes numbers trainable again.
     pub fn unfreeze(&mut self, slice: Slice) -> Result<()> {
         self.check_slice(slice)?;
+        if slice.is_empty() {
+            return Ok(());
+        }
         let (from, to) = (slice.start, slice.start + slice.len);
         let pieces = |r: &Range<u32>| [r.start..r.end.min(from).max(r.start), r.start.max(to).min(r.end)..r.end];
         self.frozen = self.frozen.iter().flat_map(pieces).filter(|r| !r.is_empty()).collect();

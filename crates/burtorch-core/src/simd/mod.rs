@@ -4,7 +4,6 @@
 //! in [`math`]; elsewhere call [`Elementary`] or [`slices`], which choose the level themselves. All give the same bits.
 
 mod level;
-mod provisional;
 mod real;
 
 pub mod math;
@@ -16,7 +15,6 @@ pub mod slices;
 
 pub use elementary::Elementary;
 pub use level::{Level, available_levels, force_level, level};
-pub(crate) use provisional::Provisional;
 pub use real::{Bits, Real, Truth};
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};
 pub use std::simd::num::SimdFloat;

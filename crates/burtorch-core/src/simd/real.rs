@@ -71,7 +71,7 @@ pub trait Real:
     /// The outcome of a comparison.
     type Mask: Truth;
     /// The same lanes in f64: `Self` where they are already.
-    type Wide: Real<Wide = Self::Wide>;
+    type Wide: Real<Elem = f64, Wide = Self::Wide>;
 
     /// How many numbers this holds.
     const LANES: usize;
