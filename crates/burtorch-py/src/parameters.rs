@@ -3,7 +3,7 @@
 //! Promises: all parameters of one call are locked together and let go at its end; a graph keeps those alive that its
 //! nodes read, and no others.
 
-use burtorch_core::{Error, Float, Gradients, Parameters};
+use burtorch_core::{Error, Float, Gradients, NodeId, Parameters, Slice};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -41,11 +41,7 @@ fn locked<E: Held, R>(
     let mut guards = parameters.iter().map(|p| p.get().enter(py)).collect::<PyResult<Vec<_>>>()?;
     let mut all = Vec::with_capacity(guards.len());
     for (guard, owner) in guards.iter_mut().zip(parameters) {
-        let found = owner.get().dtype_of().name();
-        all.push(E::of(guard).ok_or_else(|| {
-            let wanted = E::DTYPE.name();
-            PyTypeError::new_err(format!("a {wanted} graph cannot read {found} Parameters; make both of one dtype"))
-        })?);
+        all.push(E::of(guard).ok_or_else(|| wrong_dtype(E::DTYPE.name(), owner.get().dtype_of().name()))?);
     }
     Ok(f(all))
 }
@@ -74,24 +70,42 @@ pub fn with_values<E: Held, R>(
     })
 }
 
-/// Keeps parameters alive that nodes of the graph read or are about to; forgets those that no node reads any more.
-pub fn attach(py: Python<'_>, cell: &mut Cell, new: &[Py<PyParameters>]) -> PyResult<()> {
+/// Keeps parameters alive that nodes of the graph are about to read; forgets those that no node reads any more.
+pub fn attach(py: Python<'_>, cell: &mut Cell, new: &Py<PyParameters>) -> PyResult<()> {
+    if cell.parameters.iter().any(|p| p.is(new)) {
+        return Ok(());
+    }
+    let (wanted, found) = (cell.graph.dtype().name(), new.get().dtype_of().name());
+    if wanted != found {
+        return Err(wrong_dtype(wanted, found));
+    }
     let read = with_graph!(&cell.graph, g => g.stores().to_vec());
     let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));
-    let mut kept = Vec::new();
-    for old in std::mem::take(&mut cell.parameters) {
-        if read.contains(&identity(&old)?) {
-            kept.push(old);
-        }
-    }
-    for p in new {
-        if !kept.iter().any(|k| k.is(p)) {
-            kept.push(p.clone_ref(py));
-        }
-    }
-    cell.parameters = kept;
-    if cell.parameters.len() > burtorch_core::graph::MAX_STORES {
+    let identities = cell.parameters.iter().map(identity).collect::<PyResult<Vec<_>>>()?;
+    let mut still_read = identities.iter().map(|id| read.contains(id));
+    cell.parameters.retain(|_| still_read.next().unwrap_or(true));
+    if cell.parameters.len() >= burtorch_core::graph::MAX_STORES {
         return Err(Error::TooManyParameters { max: burtorch_core::graph::MAX_STORES }).or_raise(py);
     }
+    cell.parameters.push(new.clone_ref(py));
     Ok(())
+}
+
+/// Appends a node for each number of a slice.
+pub fn parameter_nodes(
+    py: Python<'_>,
+    cell: &mut Cell,
+    owner: &Py<PyParameters>,
+    slice: Slice,
+) -> PyResult<Vec<NodeId>> {
+    attach(py, cell, owner)?;
+    let parameters = std::slice::from_ref(owner);
+    with_graph!(&mut cell.graph, g => with_values(py, parameters, |params| {
+        let read = |k| params.first().ok_or(Error::MissingParameters).and_then(|p| g.parameter(p, slice, k));
+        (0..slice.len()).map(read).collect::<Result<Vec<_>, _>>()
+    })?.or_raise(py))
+}
+
+fn wrong_dtype(wanted: &str, found: &str) -> PyErr {
+    PyTypeError::new_err(format!("a {wanted} graph cannot read {found} Parameters; make both of one dtype"))
 }
