@@ -40,10 +40,11 @@ def where(cond: Any, a: Any, b: Any) -> Any:
             raise TypeError("where() expects a Value or a Vector to choose from")
         return other.graph.constant(chosen) if isinstance(other, Value) else concat(chosen, other[:0])
     choices = [_elements(x, len(cond)) for x in (a, b)]
-    first = next((x for choice in choices for x in choice if isinstance(x, Value)), None)
-    if first is None:
+    anchor = next((x for x in (a, b, *choices[0], *choices[1]) if isinstance(x, (Value, Vector))), None)
+    if anchor is None:
         raise TypeError("where() expects a Value or a Vector to choose from")
-    return concat([x if c else y for c, x, y in zip(cond, *choices)], concat(first)[:0])
+    # The empty part tells the graph where only numbers are chosen.
+    return concat([x if c else y for c, x, y in zip(cond, *choices)], concat(anchor)[:0])
 
 
 def _elements(x: Any, n: int) -> list[Any]:
