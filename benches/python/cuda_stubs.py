@@ -1,8 +1,9 @@
 """Let the CUDA build of torch import on a machine without a GPU, without its 2 GB of CUDA libraries.
 
-Holds one step of `make-peers-venv.sh`: for every shared library that torch was linked with and that is absent, a stub of the
-same name whose functions all answer "no device" (CUDA error 100). torch then finds no GPU and runs its CPU code, untouched.
-It needs gcc, readelf and nm, writes only beside torch's own libraries, and is for the rivals' throw-away venv, nothing else.
+Holds one step of `make-peers-venv.sh`: for every shared library that torch was linked with and that is absent, a stub
+of the same name whose functions all answer "no device" (CUDA error 100). torch then finds no GPU and runs its CPU
+code, untouched. It needs gcc, readelf and nm, writes only beside torch's own libraries, and is for the rivals'
+throw-away venv, nothing else.
 
     python cuda_stubs.py VENV/lib/python3.x/site-packages/torch/lib
 """
@@ -29,7 +30,9 @@ def output(*command: str) -> str:
 def missing_libraries(libraries: list[Path]) -> set[str]:
     """Names of the shared libraries that nothing on this machine provides."""
     present = {path.name for path in libraries} | set(re.findall(r"^\s+(\S+) ", output("/sbin/ldconfig", "-p"), re.M))
-    needed = {name for path in libraries for name in re.findall(r"NEEDED.*\[(.+)\]", output("readelf", "-d", str(path)))}
+    needed = {
+        name for path in libraries for name in re.findall(r"NEEDED.*\[(.+)\]", output("readelf", "-d", str(path)))
+    }
     return needed - present
 
 

@@ -22,7 +22,11 @@ def cpu_name() -> str:
     fields = dict(re.findall(r"^(\w[\w ]*?)\s*: (.*)$", text.split("\n\n")[0], re.M))
     name = re.sub(r"\(.*?\)|AMD|Intel|CPU|Processor|@.*|\d+-Core", " ", fields.get("model name", platform.machine()))
     family, model = int(fields.get("cpu family", 0)), int(fields.get("model", 0))
-    zen = [f"zen{n}" for f, low, high, n in ZEN if "AMD" in fields.get("vendor_id", "") and f == family and low <= model <= high]
+    zen = [
+        f"zen{n}"
+        for f, low, high, n in ZEN
+        if "AMD" in fields.get("vendor_id", "") and f == family and low <= model <= high
+    ]
     return "-".join([*re.findall(r"\w+", name), *zen]).lower()
 
 

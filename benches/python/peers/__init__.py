@@ -5,8 +5,9 @@
     check([step, ...])                  # same losses, gradients and, after a few steps, weights; else AssertionError
     step()                              # one timed step
 
-Import this package before NumPy, torch or JAX: it holds their thread pools to one thread. Names: numpy, torch, torch-compile, jax
-(and for scalar graphs those of scalar_peers). It knows nothing of burtorch; burtorch's own step can be wrapped in a Peer and checked along.
+Import this package before NumPy, torch or JAX: it holds their thread pools to one thread. Names: numpy, torch,
+torch-compile, jax (and for scalar graphs those of scalar_peers). It knows nothing of burtorch; burtorch's own step
+can be wrapped in a Peer and checked along.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def check(peers: list[Peer], steps: int = 5, tolerance: float = 1e-5) -> None:
     """Asserts that all rivals, fresh from `make`, agree: loss and gradient before any step, weights after a few."""
     losses, grads = zip(*(peer.loss_and_grad() for peer in peers))
     for peer, loss, grad in zip(peers, losses, grads):
-        assert abs(loss - losses[0]) <= tolerance * abs(losses[0]), f"{peer.name}: loss {loss}, {peers[0].name}: {losses[0]}"
+        assert abs(loss - losses[0]) <= tolerance * abs(losses[0]), (
+            f"{peer.name}: loss {loss}, {peers[0].name}: {losses[0]}"
+        )
         assert distance(grad, grads[0]) <= tolerance, f"{peer.name}: gradient off by {distance(grad, grads[0]):.1e}"
     for peer in peers:
         for _ in range(steps):

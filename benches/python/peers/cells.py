@@ -2,9 +2,13 @@
 
 Promises the same arrays on every machine. Weights are one flat float32 vector in burtorch's parameter order:
 
-    mlp   embedding (27, 64), W1 (e, 1024), b1 (e), W2 (27, e), b2 (27); matrices are (outputs, inputs), row-major
-    gpt   token (65, 24), position (8, 24), then for each of the 6 blocks: gain1 (24), bias1 (24), Wq, Wk, Wv, Wo (24, 24 each),
-          bo (24), gain2 (24), bias2 (24), W1 (96, 24), b1 (96), W2 (24, 96), b2 (24); then head (65, 24), head bias (65)
+    mlp   embedding (27, 64), W1 (e, 1024), b1 (e), W2 (27, e), b2 (27)
+    gpt   token (65, 24), position (8, 24), then for each of the 6 blocks:
+              gain1 (24), bias1 (24), Wq, Wk, Wv, Wo (24, 24 each), bo (24),
+              gain2 (24), bias2 (24), W1 (96, 24), b1 (96), W2 (24, 96), b2 (24);
+          then head (65, 24), head bias (65)
+
+Matrices are (outputs, inputs), row-major.
 """
 
 from __future__ import annotations

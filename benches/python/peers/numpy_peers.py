@@ -1,8 +1,8 @@
 """The character MLP written by hand for NumPy and BLAS: forward, backward and SGD update in one function.
 
-What a careful person writes without a framework: no temporaries that a buffer can hold, the update folded into the matrix
-product that forms the gradient (BLAS `ger` and `gemm` through SciPy where it is installed), the embedding gradient as a product
-with a one-hot matrix. The input gradient is taken before W1 changes.
+What a careful person writes without a framework: no temporaries that a buffer can hold, the update folded into the
+matrix product that forms the gradient (BLAS `ger` and `gemm` through SciPy where it is installed), the embedding
+gradient as a product with a one-hot matrix. The input gradient is taken before W1 changes.
 """
 
 from __future__ import annotations

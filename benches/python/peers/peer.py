@@ -12,8 +12,8 @@ from .cells import Floats
 class Peer:
     """A rival, warmed and ready to be timed: calling it runs one step to its end.
 
-    `loss_and_grad()` gives the mean loss and flat gradient at the present weights on the first batch, by the code that is timed or the
-    closest to it; `weights()` the present flat weights (for mlp they move with every step).
+    `loss_and_grad()` gives the mean loss and flat gradient at the present weights on the first batch, by the code that
+    is timed or the closest to it; `weights()` the present flat weights (for mlp they move with every step).
     """
 
     name: str

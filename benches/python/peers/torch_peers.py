@@ -1,7 +1,7 @@
 """PyTorch on one thread: eager, tuned (foreach SGD, fused attention), and torch.compile of the whole step.
 
-Compiled steps hold forward, backward and update in one graph (`torch.func.grad_and_value`), with C++ wrappers to keep the cost of
-a call down. Compile time is the first two calls and stands apart.
+Compiled steps hold forward, backward and update in one graph (`torch.func.grad_and_value`), with C++ wrappers to keep
+the cost of a call down. Compile time is the first two calls and stands apart.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from .cells import GPT_SYMBOLS, HEADS, LAYERS, WIDTH, WINDOW, Cell, Floats, gpt_
 from .peer import Peer
 
 Tensors = list[torch.Tensor]
+Loss = Callable[..., torch.Tensor]
 torch.set_num_threads(1)
 inductor.cpp_wrapper = True
 inductor.cpp.threads = 1
@@ -61,12 +63,12 @@ def gpt_loss(attention: Callable[..., torch.Tensor], w: Tensors, X: torch.Tensor
     return F.cross_entropy(F.linear(x, w[-2], w[-1]).view(-1, GPT_SYMBOLS), Y.reshape(-1))
 
 
-EAGER = {"mlp": mlp_loss, "gpt": partial(gpt_loss, fused_attention)}
-COMPILED = {"mlp": mlp_loss_weights_first, "gpt": partial(gpt_loss, unrolled_attention)}
+EAGER: dict[str, Loss] = {"mlp": mlp_loss, "gpt": partial(gpt_loss, fused_attention)}
+COMPILED: dict[str, Loss] = {"mlp": mlp_loss_weights_first, "gpt": partial(gpt_loss, unrolled_attention)}
 
 
 def parameters(cell: Cell) -> Tensors:
-    """The cell's weights as tensors that need gradients; for gpt Wq, Wk and Wv are joined, which keeps the flat order."""
+    """The cell's weights as tensors that need gradients; joining Wq, Wk and Wv of gpt keeps the flat order."""
     if cell.model == "mlp":
         parts = split(cell.weights, mlp_shapes(cell.hidden))
     else:
@@ -115,7 +117,7 @@ def cycle(batches: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[..., tup
     return turn
 
 
-def eager_step(loss: Callable[..., torch.Tensor], w: Tensors, cell: Cell, turn: Callable[..., Any]) -> Callable[[], object]:
+def eager_step(loss: Loss, w: Tensors, cell: Cell, turn: Callable[..., Any]) -> Callable[[], object]:
     """Autograd, then one foreach update for mlp."""
 
     def train() -> float:
@@ -134,20 +136,20 @@ def eager_step(loss: Callable[..., torch.Tensor], w: Tensors, cell: Cell, turn: 
     return train if cell.model == "mlp" else oracle
 
 
-def eager_grad(loss: Callable[..., torch.Tensor], w: Tensors, batch: Any) -> tuple[float, Floats]:
+def eager_grad(loss: Loss, w: Tensors, batch: Any) -> tuple[float, Floats]:
     value = loss(w, *batch)
     return value.item(), flat(torch.autograd.grad(value, w))
 
 
-def compiled_step(loss: Callable[..., torch.Tensor], w: Tensors, cell: Cell, turn: Callable[..., Any]) -> tuple[Any, Any]:
+def compiled_step(loss: Loss, w: Tensors, cell: Cell, turn: Callable[..., Any]) -> tuple[Any, Any]:
     """The step and the oracle, each one compiled graph."""
     grad_and_value = torch.func.grad_and_value(loss)
 
-    @torch.compile(fullgraph=True, dynamic=False)
+    @compile_apart
     def oracle(w: Tensors, X: torch.Tensor, Y: torch.Tensor) -> Any:
         return grad_and_value(w, X, Y)
 
-    @torch.compile(fullgraph=True, dynamic=False)
+    @compile_apart
     def train(w: Tensors, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         grads, value = grad_and_value(w, X, Y)
         for t, g in zip(w, grads):
@@ -162,6 +164,13 @@ def compiled_step(loss: Callable[..., torch.Tensor], w: Tensors, cell: Cell, tur
             return value.item(), grads
 
     return run, oracle
+
+
+def compile_apart(function: Callable[..., Any]) -> Any:
+    """Compiles a copy with its own code object: cells that share one wade through each other's guards at every call."""
+    assert isinstance(function, FunctionType)
+    apart = FunctionType(function.__code__.replace(), function.__globals__, closure=function.__closure__)
+    return torch.compile(apart, fullgraph=True, dynamic=False)
 
 
 def compiled_grad(oracle: Any, w: Tensors, batch: Any) -> tuple[float, Floats]:
