@@ -3,11 +3,13 @@
     loss, grad = torch_loss_and_grad(weights, X, Y)       # likewise jax_loss_and_grad
     python reference_gpt.py                               # compares the two, prints the parameter count
 
-weights is a flat vector of 46,289 numbers, X and Y are integer arrays (samples, 8), loss is the mean cross-entropy over all
-positions in nats, grad is flat in the order of the weights. The computation runs in the dtype of the weights, float32 or float64.
+weights is a flat vector of 46,289 numbers, X and Y are integer arrays (samples, 8), loss is the mean cross-entropy
+over all positions in nats, grad is flat in the order of the weights. The computation runs in the dtype of the
+weights, float32 or float64.
 
-Configuration: 6 blocks, 6 heads of size 4, context 8, width 24, 65 symbols, feed-forward 4 x 24 with ReLU, layer norm (epsilon
-1e-5, biased variance) before attention and before feed-forward, none at the end, scores times 1/sqrt(4), no dropout, head not tied.
+Configuration: 6 blocks, 6 heads of size 4, context 8, width 24, 65 symbols, feed-forward 4 x 24 with ReLU, layer norm
+(epsilon 1e-5, biased variance) before attention and before feed-forward, none at the end, scores times 1/sqrt(4), no
+dropout, head not tied.
 
     parameter          shape      bias   numbers
     token embedding    65 x 24             1,560
