@@ -2,8 +2,9 @@
 
     python follow_torch.py --data names.txt [--torch .venv-peers/bin/python] [--steps 10000] [--follower burtorch]
 
-burtorch (or, as a check of this script, the NumPy rival) trains here; PyTorch trains in a second process on the weights and batches
-written down here. Prints a table, writes a dated record, and fails where two losses differ by more than 1e-3.
+burtorch (or, as a check of this script, the NumPy rival) trains here; PyTorch trains in a second process on the
+weights and batches written down here. Prints a table, writes a dated record, and fails where two losses differ by
+more than 1e-3.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import peers
 import numpy as np
+import peers
 from record import write_record
 
 HERE = Path(__file__).resolve().parent
@@ -103,19 +104,20 @@ def reference(torch_python: str, folder: Path) -> list[float]:
 
 def report(name: str, ours: list[float], theirs: list[float]) -> str:
     """The record: every tenth line of the comparison and the largest difference."""
+    every = REPORT_EVERY
     worst = max(range(len(ours)), key=lambda i: abs(ours[i] - theirs[i]))
     lines = [
         f"# {name} follows PyTorch",
         "",
-        f"Character MLP, hidden {HIDDEN}, batch {BATCH}, SGD {LR} then {LR / 10:g} for the last 30 %, float32, same initial weights and batches.",
-        f"{REPORT_EVERY * len(ours)} steps compared at every {REPORT_EVERY}th: largest difference {abs(ours[worst] - theirs[worst]):.1e} nats, "
-        f"at step {REPORT_EVERY * (worst + 1)} (allowed {TOLERANCE:g}).",
+        f"Character MLP, hidden {HIDDEN}, batch {BATCH}, SGD {LR} then {LR / 10:g} for the last 30 %, float32, same",
+        f"initial weights and batches. {every * len(ours)} steps compared at every {every}th: largest difference "
+        f"{abs(ours[worst] - theirs[worst]):.1e} nats, at step {every * (worst + 1)} (allowed {TOLERANCE:g}).",
         "",
         f"| step | {name} | PyTorch | difference |",
         "|---|---|---|---|",
     ]
     shown = sorted({0, worst, *range(9, len(ours), 10)})
-    lines += [f"| {REPORT_EVERY * (i + 1)} | {ours[i]:.6f} | {theirs[i]:.6f} | {ours[i] - theirs[i]:+.1e} |" for i in shown]
+    lines += [f"| {every * (i + 1)} | {ours[i]:.6f} | {theirs[i]:.6f} | {ours[i] - theirs[i]:+.1e} |" for i in shown]
     return "\n".join(lines) + "\n"
 
 
@@ -123,7 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare burtorch's training losses with PyTorch's.")
     parser.add_argument("--data", type=Path, required=True, help="words, one a line, of 26 symbols")
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--torch", default=str(HERE.parents[1] / ".venv-peers/bin/python"), help="a Python that has torch")
+    parser.add_argument(
+        "--torch", default=str(HERE.parents[1] / ".venv-peers/bin/python"), help="a Python that has torch"
+    )
     parser.add_argument("--follower", choices=["burtorch", "numpy"], default="burtorch")
     args = parser.parse_args()
     words = args.data.read_text().split()
@@ -135,7 +139,7 @@ def main() -> None:
     print(text)
     if args.follower == "burtorch":
         write_record("follow-torch", text)
-    if not all(abs(a - b) <= TOLERANCE for a, b in zip(ours, theirs, strict=True)):
+    if len(ours) != len(theirs) or not all(abs(a - b) <= TOLERANCE for a, b in zip(ours, theirs)):
         sys.exit(f"losses differ by more than {TOLERANCE:g}")
 
 

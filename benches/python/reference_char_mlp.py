@@ -2,10 +2,10 @@
 
     python reference_char_mlp.py WEIGHTS BATCHES LOSSES [--hidden 64] [--batch 32] [--lr 0.1]
 
-WEIGHTS holds little-endian float32: embedding (27, 64), W1 (hidden, 1024), b1 (hidden), W2 (27, hidden), b2 (27), one after the
-other, row-major. BATCHES holds little-endian int32, 17 a sample (16 context symbols, then the target), in the order of training.
-Every batch is one step of SGD; the last 30 % of the steps run at a tenth of the rate. LOSSES receives a line "step loss" for every
-100th step: the mean loss of its batch before its update.
+WEIGHTS holds little-endian float32: embedding (27, 64), W1 (hidden, 1024), b1 (hidden), W2 (27, hidden), b2 (27), one
+after the other, row-major. BATCHES holds little-endian int32, 17 a sample (16 context symbols, then the target), in
+the order of training. Every batch is one step of SGD; the last 30 % of the steps run at a tenth of the rate. LOSSES
+receives a line "step loss" for every 100th step: the mean loss of its batch before its update.
 """
 
 from __future__ import annotations
