@@ -11,6 +11,9 @@ type is f64 or f32. Numbers are the bits of a double in hexadecimal without lead
 true result rounded once, the second what is left over. An expected word may also be nan, inf, -inf, zero (of either
 sign) or any (left open); its rest is 0. Inputs of f32 records are floats stored as doubles. A zero value other than
 `zero` has the sign shown. Lines that start with # are comments.
+
+Unary and binary ops are held to the bounds of the op table in ULP. Reductions are held to (n - 1) u times the sum of
+the absolute terms, and so are the partials of variances, whose terms are the x_i of the mean.
 """
 
 from __future__ import annotations
