@@ -1,10 +1,11 @@
 """Times the rivals alone: the tables that burtorch's own figures are set against.
 
-    python bench_peers.py [--what mlp,gpt,scalar] [--rounds 20] [--cpu 1] [--record]
+    python bench_peers.py [--what mlp,gpt,scalar] [--rounds 20] [--cpu 1] [--clock wall] [--record]
 
 Every answer is checked against the others first. Rivals are interleaved: each round visits every problem and every
 rival for 20 ms, so that a busy neighbour costs all of them rounds, not one of them its result. One thread, one core,
 minimum and median of the rounds.
+torch keeps compiled code between runs: TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 shows its full compile times.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib.metadata
 import os
 import platform
 import statistics
+import time
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +28,8 @@ from record import cpu_name, write_record
 MLP_CELLS = [(hidden, batch) for hidden in (4, 16, 32, 64, 128, 512, 1024) for batch in (1, 64)]
 GPT_BATCHES = (1, 8, 64)
 VISIT_SECONDS = 0.02
+# Time of the process on the processor equals time on the wall on an idle machine: one thread, nothing waits.
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 PACKAGES = ("numpy", "torch", "jax", "numba", "casadi", "micrograd")
 
 
@@ -43,10 +47,10 @@ class Timing:
         seconds = min(timeit.repeat(self.peer.step, number=3, repeat=5)) / 3
         self.repeats = max(1, int(VISIT_SECONDS / seconds))
 
-    def visit(self) -> None:
+    def visit(self, clock: Callable[[], float]) -> None:
         """A quarter of a visit to warm the caches, then a timed one."""
         timeit.timeit(self.peer.step, number=max(1, self.repeats // 4))
-        self.rounds.append(timeit.timeit(self.peer.step, number=self.repeats) / self.repeats)
+        self.rounds.append(timeit.timeit(self.peer.step, number=self.repeats, timer=clock) / self.repeats)
 
 
 Problems = dict[str, list[Timing]]
@@ -60,14 +64,14 @@ def make_all(label: str, names: tuple[str, ...], make: Callable[[str], peers.Pee
     return {label: [Timing(peer) for peer in found]}
 
 
-def time_all(problems: Problems, rounds: int) -> None:
+def time_all(problems: Problems, rounds: int, clock: Callable[[], float]) -> None:
     """Round after round over every problem and rival."""
     timings = [timing for group in problems.values() for timing in group]
     for timing in timings:
         timing.warm()
     for _ in range(rounds):
         for timing in timings:
-            timing.visit()
+            timing.visit(clock)
 
 
 def table(problems: Problems, unit: str, scale: float, names: tuple[str, ...]) -> str:
@@ -109,7 +113,7 @@ def versions() -> str:
     return f"{', '.join(found)}; CPython {platform.python_version()}"
 
 
-def measure(what: list[str], rounds: int) -> str:
+def measure(what: list[str], rounds: int, clock: Callable[[], float]) -> str:
     """Everything asked for, as Markdown. Scalars come last: their JAX rival changes the process's precision."""
     text = ""
     if "mlp" in what:
@@ -117,7 +121,7 @@ def measure(what: list[str], rounds: int) -> str:
         for hidden, batch in MLP_CELLS:
             cell = peers.mlp_cell(hidden, batch)
             problems |= make_all(f"e={hidden}, b={batch}", peers.NAMES, partial(peers.make, cell=cell))
-        time_all(problems, rounds)
+        time_all(problems, rounds, clock)
         text += "\n## Character MLP, one SGD step (float32)\n\n" + table(problems, "ms", 1e3, peers.NAMES)
         text += "\n" + compile_times(problems, peers.NAMES)
     if "gpt" in what:
@@ -125,7 +129,7 @@ def measure(what: list[str], rounds: int) -> str:
         for batch in GPT_BATCHES:
             cell = peers.gpt_cell(batch)
             problems |= make_all(f"b={batch}", peers.NAMES, partial(peers.make, cell=cell))
-        time_all(problems, rounds)
+        time_all(problems, rounds, clock)
         text += "\n## GPT of 46,289 parameters, loss and gradient (float32)\n\n" + table(
             problems, "ms", 1e3, peers.NAMES
         )
@@ -135,7 +139,7 @@ def measure(what: list[str], rounds: int) -> str:
         for graph in scalar_peers.POINTS:
             names = scalar_peers.NAMES
             problems |= make_all(graph, names, partial(scalar_peers.make, graph=graph))
-        time_all(problems, rounds)
+        time_all(problems, rounds, clock)
         text += "\n## One scalar expression, value and both partials (float64)\n\n"
         text += table(problems, "ns", 1e9, scalar_peers.NAMES) + "\n" + compile_times(problems, scalar_peers.NAMES)
     return text
@@ -146,16 +150,17 @@ def main() -> None:
     parser.add_argument("--what", default="mlp,gpt,scalar")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the core to run on")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu leaves out the time that other work took")
     parser.add_argument("--record", action="store_true", help="write benches/record/<date>-<cpu>-peers.md")
     args = parser.parse_args()
     os.sched_setaffinity(0, {args.cpu})
     load = os.getloadavg()[0]
     head = (
         f"# Rivals, measured alone\n\n{cpu_name()}, one core, one thread each; {versions()}.\n"
-        f"{args.rounds} interleaved rounds of {VISIT_SECONDS * 1e3:.0f} ms. "
+        f"{args.rounds} interleaved rounds of {VISIT_SECONDS * 1e3:.0f} ms, {args.clock} time. "
         "Losses, gradients and weights agreed within 1e-5 beforehand.\n"
     )
-    body = measure(args.what.split(","), args.rounds)
+    body = measure(args.what.split(","), args.rounds, CLOCKS[args.clock])
     foot = f"\nLoad average {load:.1f} before and {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} cores.\n"
     print(head + body + foot)
     if args.record:
