@@ -9,9 +9,7 @@ const MILLION: u32 = 1_000_000;
 /// Runs `f` on a thread whose stack a recursion over nodes would overflow at once.
 fn on_a_small_stack<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .stack_size(64 << 10)
-            .spawn_scoped(scope, f);
+        let thread = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, f);
         thread.expect("a thread").join().expect("the chain fits")
     })
 }
@@ -44,9 +42,7 @@ fn a_chain_of_ten_million_on_a_stack_of_64_kib() {
         std::mem::drop(graph);
         [build, sweep, again, third.elapsed()]
     });
-    println!(
-        "chain of 1e7: build {build:?}, sweep {sweep:?}, second sweep {again:?}, drop {drop:?}"
-    );
+    println!("chain of 1e7: build {build:?}, sweep {sweep:?}, second sweep {again:?}, drop {drop:?}");
 }
 
 #[test]
@@ -76,9 +72,7 @@ fn a_comb_of_a_million() {
         let teeth = graph.vector(&vec![1.0; MILLION as usize]).unwrap();
         let mut spine = teeth.first();
         for k in 1..teeth.len() {
-            spine = graph
-                .binary_op(Op::Add, spine, teeth.get(k).unwrap())
-                .unwrap();
+            spine = graph.binary_op(Op::Add, spine, teeth.get(k).unwrap()).unwrap();
         }
         graph.backward(spine).unwrap();
         assert_eq!(graph.value(spine), Ok(1e6));
@@ -95,9 +89,7 @@ fn a_tree_of_a_million_leaves() {
         while level.len() > 1 {
             let start = graph.len() as u32;
             for k in (0..level.len()).step_by(2) {
-                graph
-                    .binary_op(Op::Add, level.get(k).unwrap(), level.get(k + 1).unwrap())
-                    .unwrap();
+                graph.binary_op(Op::Add, level.get(k).unwrap(), level.get(k + 1).unwrap()).unwrap();
             }
             level = Range::new(NodeId::from_index(start), level.len() as u32 / 2);
         }
@@ -116,19 +108,12 @@ fn a_fan_out_of_a_million() {
         for _ in 1..MILLION {
             graph.unary_op(Op::Neg, x).unwrap();
         }
-        let sum = graph
-            .reduce(Op::ReduceSum, Range::new(first, MILLION).into(), &[])
-            .unwrap();
+        let sum = graph.reduce(Op::ReduceSum, Range::new(first, MILLION).into(), &[]).unwrap();
         graph.backward(sum).unwrap();
         assert_eq!((graph.value(sum), graph.grad(x)), (Ok(-3e6), Ok(-1e6)));
         // The same million once more, as a list in reverse order.
-        let list: Vec<NodeId> = (0..MILLION)
-            .rev()
-            .map(|k| NodeId::from_index(first.index() + k))
-            .collect();
-        let product = graph
-            .reduce(Op::ReduceMeanSquares, Operands::List(&list), &[])
-            .unwrap();
+        let list: Vec<NodeId> = (0..MILLION).rev().map(|k| NodeId::from_index(first.index() + k)).collect();
+        let product = graph.reduce(Op::ReduceMeanSquares, Operands::List(&list), &[]).unwrap();
         graph.zero_grad();
         graph.backward(product).unwrap();
         assert!((graph.grad(x).unwrap() - 6.0).abs() < 1e-9);
@@ -156,25 +141,13 @@ fn ten_thousand_small_roots_on_a_tape_of_a_million() {
             asked += 1;
             false
         };
-        graph
-            .backward_polled(
-                root,
-                1.0,
-                &mut [],
-                SweepOptions::default(),
-                Some(&mut count),
-            )
-            .unwrap();
+        graph.backward_polled(root, 1.0, &mut [], SweepOptions::default(), Some(&mut count)).unwrap();
         deepest = deepest.max(graph.scratch_len(root).unwrap());
         assert_eq!(graph.grad(leaf), Ok(3.0 * f64::from(k * k)));
     }
     println!("10^4 roots of 3 nodes on 10^6 nodes: {:?}", start.elapsed());
     assert_eq!((asked, deepest), (10_000, 3));
-    assert!(
-        graph.adjoints()[..graph.len() - 3]
-            .iter()
-            .all(|a| a.to_bits() == (-0.0f64).to_bits())
-    );
+    assert!(graph.adjoints()[..graph.len() - 3].iter().all(|a| a.to_bits() == (-0.0f64).to_bits()));
 }
 
 /// Nodes between the root and what it reaches, but not reached themselves, are passed eight at a time and left alone.
@@ -191,15 +164,8 @@ fn a_root_that_reaches_far_down_leaves_what_lies_between_alone() {
         graph.zero_grad();
         graph.backward(root).unwrap();
         let wanted = 2.0 * 2.0f64.ln() * 0.5;
-        assert!(
-            (graph.grad(x).unwrap() - wanted).abs() < 1e-15,
-            "{between} nodes between"
-        );
-        let reached = graph
-            .adjoints()
-            .iter()
-            .filter(|a| a.to_bits() != (-0.0f64).to_bits())
-            .count();
+        assert!((graph.grad(x).unwrap() - wanted).abs() < 1e-15, "{between} nodes between");
+        let reached = graph.adjoints().iter().filter(|a| a.to_bits() != (-0.0f64).to_bits()).count();
         assert_eq!(reached, 3);
     }
 }

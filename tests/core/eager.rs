@@ -28,21 +28,14 @@ fn small<'t>(t: &'t Eager<'_, f64>, a: f64, b: f64) -> [Value<'t, f64>; 3] {
 }
 
 fn assert_close(found: f64, wanted: f64) {
-    assert!(
-        (found - wanted).abs() <= 1e-12 * wanted.abs(),
-        "{found} instead of {wanted}"
-    );
+    assert!((found - wanted).abs() <= 1e-12 * wanted.abs(), "{found} instead of {wanted}");
 }
 
 fn check(expression: Expression, at: (f64, f64), wanted: [f64; 3]) {
     let mut graph = Graph::new();
     let t = graph.eager();
     let [g, a, b] = expression(&t, at.0, at.1);
-    assert_eq!(
-        (a.grad(), b.grad(), g.grad()),
-        (0.0, 0.0, 0.0),
-        "gradients before any sweep"
-    );
+    assert_eq!((a.grad(), b.grad(), g.grad()), (0.0, 0.0, 0.0), "gradients before any sweep");
     g.backward();
     for (found, wanted) in [g.data(), a.grad(), b.grad()].into_iter().zip(wanted) {
         assert_close(found, wanted);
@@ -57,11 +50,7 @@ fn the_tiny_graph_of_the_paper() {
 
 #[test]
 fn the_small_graph_of_micrograd() {
-    check(
-        small,
-        (-4.0, 2.0),
-        [24.70408163265306, 138.83381924198252, 645.5772594752186],
-    );
+    check(small, (-4.0, 2.0), [24.70408163265306, 138.83381924198252, 645.5772594752186]);
 }
 
 #[test]
@@ -87,11 +76,7 @@ fn the_eighth_sweep_is_as_right_as_the_first() {
     for sweep in 1..=300 {
         g.backward();
         let times = f64::from(sweep);
-        assert_eq!(
-            (a.grad(), b.grad()),
-            (-35.0 * times, 1050.0 * times),
-            "after {sweep} sweeps"
-        );
+        assert_eq!((a.grad(), b.grad()), (-35.0 * times, 1050.0 * times), "after {sweep} sweeps");
         assert_eq!(g.grad(), 1.0);
     }
 }
@@ -107,10 +92,7 @@ fn two_roots_that_share_a_subgraph_each_get_all_of_it() {
     first.backward();
     assert_eq!((x.grad(), shared.grad()), (12.0, 2.0));
     second.backward();
-    assert_eq!(
-        (x.grad(), shared.grad(), first.grad()),
-        (12.0 + 30.0, 5.0, 0.0)
-    );
+    assert_eq!((x.grad(), shared.grad(), first.grad()), (12.0 + 30.0, 5.0, 0.0));
 }
 
 /// Mistake of earlier engines: an unused branch that poisons a gradient with NaN.
@@ -188,15 +170,9 @@ fn an_operand_may_be_repeated() {
     assert_eq!(x.grad(), 6.0);
     (x + x).backward();
     assert_eq!(x.grad(), 8.0);
-    t.reduce(Op::ReduceMul, Operands::List(&[x.id(), x.id(), x.id()]))
-        .backward();
+    t.reduce(Op::ReduceMul, Operands::List(&[x.id(), x.id(), x.id()])).backward();
     assert_eq!(x.grad(), 8.0 + 27.0);
-    t.inner_product(
-        Operands::List(&[x.id(), x.id()]),
-        Operands::List(&[x.id(), x.id()]),
-        Some(x),
-    )
-    .backward();
+    t.inner_product(Operands::List(&[x.id(), x.id()]), Operands::List(&[x.id(), x.id()]), Some(x)).backward();
     assert_eq!(x.grad(), 8.0 + 27.0 + 13.0);
 }
 
@@ -210,11 +186,7 @@ fn more_than_256_handles_to_one_node() {
     let total = handles.iter().fold(t.constant(0.0), |sum, &h| sum + h);
     total.backward();
     assert_eq!((total.data(), x.grad()), (1500.0, 1000.0));
-    assert!(
-        handles
-            .iter()
-            .all(|h| h.grad() == 1000.0 && h.id() == x.id())
-    );
+    assert!(handles.iter().all(|h| h.grad() == 1000.0 && h.id() == x.id()));
 }
 
 /// Mistake of earlier engines: a handle read across growth.
@@ -241,18 +213,12 @@ fn negative_mean_and_mean_with_mean_squares() {
     let (x, y) = (graph.leaf(3.0).unwrap(), graph.leaf(5.0).unwrap());
     let z = graph.binary_op(Op::NegativeMean, x, y).unwrap();
     graph.backward(z).unwrap();
-    assert_eq!(
-        (graph.value(z), graph.grad(x), graph.grad(y)),
-        (Ok(-4.0), Ok(-0.5), Ok(-0.5))
-    );
+    assert_eq!((graph.value(z), graph.grad(x), graph.grad(y)), (Ok(-4.0), Ok(-0.5), Ok(-0.5)));
 
     graph.clear().unwrap();
     let v = graph.vector(&[1.0, 2.0, 6.0]).unwrap();
     let (mean, squares) = graph.reduce_mean_and_mean_squares(v).unwrap();
-    assert_eq!(
-        (graph.value(mean), graph.value(squares)),
-        (Ok(3.0), Ok(41.0 / 3.0))
-    );
+    assert_eq!((graph.value(mean), graph.value(squares)), (Ok(3.0), Ok(41.0 / 3.0)));
     let grads = |graph: &Graph<'_, f64>| [0, 1, 2].map(|k| graph.grad(v.get(k).unwrap()).unwrap());
     graph.backward(mean).unwrap();
     assert_eq!(grads(&graph), [1.0 / 3.0; 3]);
@@ -276,14 +242,9 @@ fn sums_of_every_length() {
         let v = graph.vector(&xs).unwrap();
         let ones = graph.vector(&vec![1.0; n as usize]).unwrap();
         let sum = graph.reduce(Op::ReduceSum, v.into(), &[]).unwrap();
-        let dot = graph
-            .inner_product(v.into(), ones.into(), None, &[])
-            .unwrap();
+        let dot = graph.inner_product(v.into(), ones.into(), None, &[]).unwrap();
         let wanted = f64::from(n * (n + 1) / 2);
-        assert_eq!(
-            (graph.value(sum), graph.value(dot)),
-            (Ok(wanted), Ok(wanted))
-        );
+        assert_eq!((graph.value(sum), graph.value(dot)), (Ok(wanted), Ok(wanted)));
         graph.backward(sum).unwrap();
         graph.backward(dot).unwrap();
         for k in 0..n as usize {
@@ -315,13 +276,9 @@ fn nothing_built_under_no_grad_takes_part() {
     let leaf = graph.leaf(1.0).unwrap();
     let v = graph.vector(&[1.0, 2.0]).unwrap();
     let product = graph.binary_op(Op::Mul, x, leaf).unwrap();
-    let sum = graph
-        .reduce(Op::ReduceSum, Operands::List(&[product, x, leaf]), &[])
-        .unwrap();
+    let sum = graph.reduce(Op::ReduceSum, Operands::List(&[product, x, leaf]), &[]).unwrap();
     let mapped = graph.map(Op::Tanh, v).unwrap();
-    let loss = graph
-        .softmax_cross_entropy(mapped, burtorch_core::Target::Classes(&[1]))
-        .unwrap();
+    let loss = graph.softmax_cross_entropy(mapped, burtorch_core::Target::Classes(&[1])).unwrap();
     assert!(graph.set_no_grad(true));
     graph.set_no_grad(false);
     for node in [leaf, v.first(), product, sum, mapped.first(), loss] {
@@ -330,10 +287,7 @@ fn nothing_built_under_no_grad_takes_part() {
     assert_eq!(graph.memory().operand_lists, 0);
     let root = graph.binary_op(Op::Mul, sum, x).unwrap();
     graph.backward(root).unwrap();
-    assert_eq!(
-        (graph.value(sum), graph.grad(x), graph.grad(leaf)),
-        (Ok(5.0), Ok(5.0), Ok(0.0))
-    );
+    assert_eq!((graph.value(sum), graph.grad(x), graph.grad(leaf)), (Ok(5.0), Ok(5.0), Ok(0.0)));
 }
 
 #[test]
@@ -354,17 +308,11 @@ fn recompute_follows_new_values() {
     let mut graph = Graph::<f64>::new();
     let v = graph.vector(&[1.0, 2.0, 3.0, 4.0]).unwrap();
     let list: Vec<NodeId> = [3, 0, 2].map(|k| v.get(k).unwrap()).to_vec();
-    let product = graph
-        .reduce(Op::ReduceMul, Operands::List(&list), &[])
-        .unwrap();
-    let dot = graph
-        .inner_product(v.into(), v.into(), Some(product), &[])
-        .unwrap();
+    let product = graph.reduce(Op::ReduceMul, Operands::List(&list), &[]).unwrap();
+    let dot = graph.inner_product(v.into(), v.into(), Some(product), &[]).unwrap();
     let mapped = graph.map(Op::Sqr, v).unwrap();
     let (mean, squares) = graph.reduce_mean_and_mean_squares(mapped).unwrap();
-    let loss = graph
-        .softmax_cross_entropy(mapped, burtorch_core::Target::Classes(&[2]))
-        .unwrap();
+    let loss = graph.softmax_cross_entropy(mapped, burtorch_core::Target::Classes(&[2])).unwrap();
     let unrelated = graph.unary_op(Op::Exp, v.first()).unwrap();
     let roots = [product, dot, mean, squares, loss];
     let first: Vec<f64> = roots.iter().map(|&r| graph.value(r).unwrap()).collect();
@@ -378,14 +326,8 @@ fn recompute_follows_new_values() {
     assert_eq!(graph.value(product), Ok(70.0));
     assert_eq!(graph.value(dot), Ok(4.0 + 9.0 + 25.0 + 49.0 + 70.0));
     assert_eq!(graph.value(mean), Ok(87.0 / 4.0));
-    assert_eq!(
-        graph.value(squares),
-        Ok(f64::from(16 + 81 + 625 + 2401) / 4.0)
-    );
-    assert_close(
-        graph.value(loss).unwrap(),
-        24.0 + (1.0f64 + (-24.0f64).exp()).ln(),
-    );
+    assert_eq!(graph.value(squares), Ok(f64::from(16 + 81 + 625 + 2401) / 4.0));
+    assert_close(graph.value(loss).unwrap(), 24.0 + (1.0f64 + (-24.0f64).exp()).ln());
     assert_eq!(graph.value(unrelated), Ok(1.0f64.exp()));
     for (k, x) in [1.0, 2.0, 3.0, 4.0].into_iter().enumerate() {
         graph.set_value(v.get(k).unwrap(), x).unwrap();

@@ -151,28 +151,13 @@ const EXACT: &[Row] = &[
 /// Exact in double precision.
 const EXACT_F64: &[Row] = &[
     (Op::Div, &[1e-200, 1e-200], 1.0, &[1e200, -1e200]),
-    (
-        Op::ReduceMul,
-        &[1e-200, 1e-200, 3.0],
-        0.0,
-        &[3e-200, 3e-200, 0.0],
-    ),
+    (Op::ReduceMul, &[1e-200, 1e-200, 3.0], 0.0, &[3e-200, 3e-200, 0.0]),
     (Op::Relu, &[5e-324], 5e-324, &[1.0]),
     (Op::Mul, &[5e-324, 1.0], 5e-324, &[1.0, 5e-324]),
     (Op::Add, &[5e-324, 5e-324], 1e-323, &[1.0, 1.0]),
     (Op::Mul, &[1e-160, 1e-160], 1e-320, &[1e-160, 1e-160]),
-    (
-        Op::Sub,
-        &[2.5e-308, 2.4e-308],
-        2.5e-308 - 2.4e-308,
-        &[1.0, -1.0],
-    ),
-    (
-        Op::VarianceBiased,
-        &[1e200, -1e200],
-        INF,
-        &[1e200 * 2.0 / 2.0, -1e200],
-    ),
+    (Op::Sub, &[2.5e-308, 2.4e-308], 2.5e-308 - 2.4e-308, &[1.0, -1.0]),
+    (Op::VarianceBiased, &[1e200, -1e200], INF, &[1e200 * 2.0 / 2.0, -1e200]),
     (Op::ReduceMean, &[1e308, -1e308], 0.0, &[0.5, 0.5]),
 ];
 
@@ -190,58 +175,26 @@ const CLOSE: &[Row] = &[
     (Op::Tanh, &[20.0], 1.0, &[1.6993417021166355e-17]),
     (Op::Tanh, &[-20.0], -1.0, &[1.6993417021166355e-17]),
     (Op::Sigmoid, &[40.0], 1.0, &[4.248354255291589e-18]),
-    (
-        Op::Sigmoid,
-        &[-40.0],
-        4.248354255291589e-18,
-        &[4.248354255291589e-18],
-    ),
-    (
-        Op::Softplus,
-        &[-40.0],
-        4.248354255291589e-18,
-        &[4.248354255291589e-18],
-    ),
+    (Op::Sigmoid, &[-40.0], 4.248354255291589e-18, &[4.248354255291589e-18]),
+    (Op::Softplus, &[-40.0], 4.248354255291589e-18, &[4.248354255291589e-18]),
     (Op::Softplus, &[0.0], std::f64::consts::LN_2, &[0.5]),
     (Op::Inv, &[3.0], 1.0 / 3.0, &[-1.0 / 9.0]),
-    (
-        Op::InvSqrt,
-        &[2.0],
-        std::f64::consts::FRAC_1_SQRT_2,
-        &[-0.1767766952966369],
-    ),
+    (Op::InvSqrt, &[2.0], std::f64::consts::FRAC_1_SQRT_2, &[-0.1767766952966369]),
     (Op::Log, &[2.0], std::f64::consts::LN_2, &[0.5]),
     (Op::Exp, &[1.0], std::f64::consts::E, &[std::f64::consts::E]),
     (Op::Expm1, &[-60.0], -1.0, &[8.75651076269652e-27]),
-    (
-        Op::Pow,
-        &[2.0, 0.5],
-        std::f64::consts::SQRT_2,
-        &[0.3535533905932738, 0.9802581434685472],
-    ),
-    (
-        Op::Variance,
-        &[1e8, 1e8 + 8.0, 1e8 + 16.0],
-        64.0,
-        &[-8.0, 0.0, 8.0],
-    ),
+    (Op::Pow, &[2.0, 0.5], std::f64::consts::SQRT_2, &[0.3535533905932738, 0.9802581434685472]),
+    (Op::Variance, &[1e8, 1e8 + 8.0, 1e8 + 16.0], 64.0, &[-8.0, 0.0, 8.0]),
 ];
 
 /// The variance of numbers that the two-pass formula alone gets right.
-const CLOSE_F64: &[Row] = &[(
-    Op::VarianceBiased,
-    &[1e8, 1e8 + 1.0, 1e8 + 2.0],
-    2.0 / 3.0,
-    &[-2.0 / 3.0, 0.0, 2.0 / 3.0],
-)];
+const CLOSE_F64: &[Row] =
+    &[(Op::VarianceBiased, &[1e8, 1e8 + 1.0, 1e8 + 2.0], 2.0 / 3.0, &[-2.0 / 3.0, 0.0, 2.0 / 3.0])];
 
 /// Value and gradients with `at` in one lane and 0.75 in the others.
 fn run<S: Scalar>(op: Op, at: &[f64], lane: usize) -> (S, Vec<S>) {
     let mut graph = Graph::<S>::new();
-    let xs: Vec<S> = at
-        .iter()
-        .map(|&x| S::lit(0.75).with_lane(lane, S::Elem::from_f64(x)))
-        .collect();
+    let xs: Vec<S> = at.iter().map(|&x| S::lit(0.75).with_lane(lane, S::Elem::from_f64(x))).collect();
     let leaves = graph.vector(&xs).unwrap();
     let x = leaves.first();
     let node = match (graph.unary_op(op, x), leaves.get(1)) {
@@ -249,58 +202,30 @@ fn run<S: Scalar>(op: Op, at: &[f64], lane: usize) -> (S, Vec<S>) {
         (_, Some(y)) => graph.binary_op(op, x, y),
         (error, None) => error,
     };
-    let node = node
-        .or_else(|_| graph.reduce(op, leaves.into(), &[]))
-        .unwrap();
+    let node = node.or_else(|_| graph.reduce(op, leaves.into(), &[])).unwrap();
     graph.backward(node).unwrap();
-    (
-        graph.value(node).unwrap(),
-        (0..at.len())
-            .map(|k| graph.grad(leaves.get(k).unwrap()).unwrap())
-            .collect(),
-    )
+    (graph.value(node).unwrap(), (0..at.len()).map(|k| graph.grad(leaves.get(k).unwrap()).unwrap()).collect())
 }
 
 fn same(found: f64, wanted: f64, ulp: f64, epsilon: f64) -> bool {
-    found == wanted
-        || (found.is_nan() && wanted.is_nan())
-        || (found - wanted).abs() <= ulp * epsilon * wanted.abs()
+    found == wanted || (found.is_nan() && wanted.is_nan()) || (found - wanted).abs() <= ulp * epsilon * wanted.abs()
 }
 
 fn check<S: Scalar>(rows: &[Row], ulp: f64) {
-    let epsilon = if S::Elem::DTYPE == DType::Float32 {
-        f64::from(f32::EPSILON)
-    } else {
-        f64::EPSILON
-    };
+    let epsilon = if S::Elem::DTYPE == DType::Float32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
     for (number, &(op, at, value, grads)) in rows.iter().enumerate() {
         let lane = number % S::LANES;
         let (found_value, found_grads) = run::<S>(op, at, lane);
         let found = found_value.lane(lane).to_f64();
-        let name = format!(
-            "{}{at:?} in lane {lane} of {} {:?}",
-            op.name(),
-            S::LANES,
-            S::Elem::DTYPE
-        );
+        let name = format!("{}{at:?} in lane {lane} of {} {:?}", op.name(), S::LANES, S::Elem::DTYPE);
         let rounded = |x: f64| S::Elem::from_f64(x).to_f64();
-        assert!(
-            same(found, rounded(value), ulp, epsilon),
-            "{name}: {found} instead of {value}"
-        );
+        assert!(same(found, rounded(value), ulp, epsilon), "{name}: {found} instead of {value}");
         if value == 0.0 {
-            assert_eq!(
-                found.is_sign_negative(),
-                value.is_sign_negative(),
-                "{name}: sign of zero"
-            );
+            assert_eq!(found.is_sign_negative(), value.is_sign_negative(), "{name}: sign of zero");
         }
         for (k, (found, &wanted)) in found_grads.iter().zip(grads).enumerate() {
             let found = found.lane(lane).to_f64();
-            assert!(
-                same(found, rounded(wanted), ulp, epsilon),
-                "{name}: gradient {k} is {found} instead of {wanted}"
-            );
+            assert!(same(found, rounded(wanted), ulp, epsilon), "{name}: gradient {k} is {found} instead of {wanted}");
         }
         // What one lane holds changes nothing in the others.
         if S::LANES > 1 {
@@ -308,13 +233,7 @@ fn check<S: Scalar>(rows: &[Row], ulp: f64) {
             let (plain_value, plain_grads) = run::<S>(op, &vec![0.75; at.len()], 0);
             let bits = |s: S| s.lane(other).to_f64().to_bits();
             assert_eq!(bits(found_value), bits(plain_value), "{name}: lane {other}");
-            assert!(
-                found_grads
-                    .iter()
-                    .zip(plain_grads)
-                    .all(|(&a, b)| bits(a) == bits(b)),
-                "{name}: lane {other}"
-            );
+            assert!(found_grads.iter().zip(plain_grads).all(|(&a, b)| bits(a) == bits(b)), "{name}: lane {other}");
         }
     }
 }
@@ -359,21 +278,15 @@ fn lanes_of_double_precision() {
 /// Masks select, they do not multiply: an infinite adjoint does not leak to the side that is switched off.
 #[test]
 fn an_infinite_adjoint_does_not_pass_a_mask() {
-    for (op, at, wanted) in [
-        (Op::Relu, vec![-1.0], vec![0.0]),
-        (Op::Max, vec![1.0, 2.0], vec![0.0, INF]),
-        (Op::Abs, vec![0.0], vec![0.0]),
-    ] {
+    for (op, at, wanted) in
+        [(Op::Relu, vec![-1.0], vec![0.0]), (Op::Max, vec![1.0, 2.0], vec![0.0, INF]), (Op::Abs, vec![0.0], vec![0.0])]
+    {
         let mut graph = Graph::<f64>::new();
         let leaves = graph.vector(&at).unwrap();
         let node = graph.unary_op(op, leaves.first());
-        let node = node
-            .or_else(|_| graph.binary_op(op, leaves.first(), leaves.get(1).unwrap()))
-            .unwrap();
+        let node = node.or_else(|_| graph.binary_op(op, leaves.first(), leaves.get(1).unwrap())).unwrap();
         graph.backward_with(node, INF, &mut []).unwrap();
-        let found: Vec<f64> = (0..at.len())
-            .map(|k| graph.grad(leaves.get(k).unwrap()).unwrap())
-            .collect();
+        let found: Vec<f64> = (0..at.len()).map(|k| graph.grad(leaves.get(k).unwrap()).unwrap()).collect();
         assert_eq!(found, wanted, "{}", op.name());
     }
 }
@@ -384,31 +297,12 @@ fn an_empty_or_unequal_operand_list_is_an_error() {
     let mut graph = Graph::<f64>::new();
     let v = graph.vector(&[1.0, 2.0]).unwrap();
     let none = v.slice(1, 1).unwrap();
-    assert!(matches!(
-        graph.reduce(Op::ReduceSum, none.into(), &[]),
-        Err(Error::EmptyReduction { .. })
-    ));
-    assert!(matches!(
-        graph.reduce(Op::ReduceMul, Operands::List(&[]), &[]),
-        Err(Error::EmptyReduction { .. })
-    ));
-    assert!(matches!(
-        graph.map(Op::Exp, none),
-        Err(Error::EmptyReduction { .. })
-    ));
-    assert!(matches!(
-        graph.inner_product(none.into(), none.into(), None, &[]),
-        Err(Error::EmptyReduction { .. })
-    ));
+    assert!(matches!(graph.reduce(Op::ReduceSum, none.into(), &[]), Err(Error::EmptyReduction { .. })));
+    assert!(matches!(graph.reduce(Op::ReduceMul, Operands::List(&[]), &[]), Err(Error::EmptyReduction { .. })));
+    assert!(matches!(graph.map(Op::Exp, none), Err(Error::EmptyReduction { .. })));
+    assert!(matches!(graph.inner_product(none.into(), none.into(), None, &[]), Err(Error::EmptyReduction { .. })));
     let one = v.slice(0, 1).unwrap();
     let unequal = graph.inner_product(v.into(), one.into(), None, &[]);
-    assert_eq!(
-        unequal,
-        Err(Error::LengthMismatch {
-            op: "inner_product",
-            left: 2,
-            right: 1
-        })
-    );
+    assert_eq!(unequal, Err(Error::LengthMismatch { op: "inner_product", left: 2, right: 1 }));
     assert_eq!(graph.len(), 2);
 }

@@ -60,18 +60,8 @@ impl Walk {
         let name = self.next_name;
         self.next_name += 1;
         let value = self.graph.value(id).unwrap();
-        self.nodes.push(Node {
-            name,
-            value,
-            op,
-            operands,
-            grad: 0.0,
-        });
-        self.handles.push(Handle {
-            name,
-            node: id,
-            epoch: self.graph.epoch(),
-        });
+        self.nodes.push(Node { name, value, op, operands, grad: 0.0 });
+        self.handles.push(Handle { name, node: id, epoch: self.graph.epoch() });
     }
 
     fn any_node(&mut self) -> (NodeId, u64) {
@@ -106,31 +96,20 @@ impl Walk {
                 self.remember(id, Op::Mean, vec![nx, ny]);
             }
             3 => {
-                let id = self
-                    .graph
-                    .reduce(Op::ReduceMean, Operands::List(&[x, y, z]), &[])
-                    .unwrap();
+                let id = self.graph.reduce(Op::ReduceMean, Operands::List(&[x, y, z]), &[]).unwrap();
                 self.remember(id, Op::ReduceMean, vec![nx, ny, nz]);
             }
             4 => {
                 let views = [View::from(x), View::from(run(y))];
-                let id = self
-                    .graph
-                    .reduce(Op::ReduceMean, Operands::Views(&views), &[])
-                    .unwrap();
+                let id = self.graph.reduce(Op::ReduceMean, Operands::Views(&views), &[]).unwrap();
                 self.remember(id, Op::ReduceMean, vec![nx, ny]);
             }
             _ => {
                 let x = Operands::List(&[x, y]);
-                let id = self
-                    .graph
-                    .inner_product(x, Operands::Run(run(z)), None, &[]);
+                let id = self.graph.inner_product(x, Operands::Run(run(z)), None, &[]);
                 assert!(matches!(id, Err(Error::LengthMismatch { .. })));
                 let w = [View::from(z), View::from(z)];
-                let id = self
-                    .graph
-                    .inner_product(x, Operands::Views(&w), Some(z), &[])
-                    .unwrap();
+                let id = self.graph.inner_product(x, Operands::Views(&w), Some(z), &[]).unwrap();
                 self.remember(id, Op::InnerProductWithBias, vec![nx, ny, nz, nz, nz]);
             }
         }
@@ -142,12 +121,7 @@ impl Walk {
         };
         let names = self.names();
         let valid = below.is_some_and(|below| names.starts_with(&below)) || mark.is_empty();
-        assert_eq!(
-            self.graph.check_mark(mark).is_ok(),
-            valid,
-            "{mark:?} on {} nodes",
-            names.len()
-        );
+        assert_eq!(self.graph.check_mark(mark).is_ok(), valid, "{mark:?} on {} nodes", names.len());
         match self.graph.rewind(mark) {
             Ok(()) => {
                 assert!(valid);
@@ -171,11 +145,7 @@ impl Walk {
         adjoints[root.index() as usize] = 1.0;
         for at in (0..=root.index() as usize).rev() {
             let (node, g) = (self.nodes[at].clone(), adjoints[at]);
-            let places: Vec<usize> = node
-                .operands
-                .iter()
-                .map(|&name| self.place(name).unwrap())
-                .collect();
+            let places: Vec<usize> = node.operands.iter().map(|&name| self.place(name).unwrap()).collect();
             let values: Vec<f64> = places.iter().map(|&k| self.nodes[k].value).collect();
             let partials = match node.op {
                 Op::Tanh => vec![1.0 - node.value * node.value],
@@ -188,11 +158,7 @@ impl Walk {
             }
         }
         for (node, adjoint) in self.nodes.iter_mut().zip(adjoints) {
-            node.grad = if node.op == Op::Leaf {
-                node.grad + adjoint
-            } else {
-                adjoint
-            };
+            node.grad = if node.op == Op::Leaf { node.grad + adjoint } else { adjoint };
         }
     }
 
@@ -201,20 +167,16 @@ impl Walk {
         let keep = self.rng.random_range(0.0..1.0);
         let graph = &self.graph;
         let rng = &mut self.rng;
-        let (mut live, dropped): (Vec<Handle>, Vec<Handle>) = self
-            .handles
-            .iter()
-            .copied()
-            .partition(|h| graph.check(h.node, h.epoch).is_ok() && rng.random_bool(keep));
+        let (mut live, dropped): (Vec<Handle>, Vec<Handle>) =
+            self.handles.iter().copied().partition(|h| graph.check(h.node, h.epoch).is_ok() && rng.random_bool(keep));
         let mut alive: Vec<u64> = live.iter().map(|h| h.name).collect();
         for at in (0..self.nodes.len()).rev() {
             if alive.contains(&self.nodes[at].name) {
                 alive.extend(&self.nodes[at].operands);
             }
         }
-        let (mut renamed, mut others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.marks)
-            .into_iter()
-            .partition(|_| rng.random_bool(0.7));
+        let (mut renamed, mut others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.marks).into_iter().partition(|_| rng.random_bool(0.7));
         let mut numbers: Vec<Mark> = renamed.iter().map(|m| m.0).collect();
         let names: Vec<u64> = self.nodes.iter().map(|n| n.name).collect();
         for below in renamed.iter_mut().map(|m| &mut m.1) {
@@ -231,28 +193,19 @@ impl Walk {
             &mut numbers,
             |new| {
                 for handle in &mut live {
-                    assert_eq!(
-                        new.kept(handle.node.index()),
-                        Some(new.index(handle.node.index()))
-                    );
+                    assert_eq!(new.kept(handle.node.index()), Some(new.index(handle.node.index())));
                     handle.node = NodeId::from_index(new.index(handle.node.index()));
                     handle.epoch = new.epoch();
                 }
             },
         );
         assert_eq!(left, Ok(self.nodes.len()));
-        renamed
-            .iter_mut()
-            .zip(numbers)
-            .for_each(|(m, number)| m.0 = number);
+        renamed.iter_mut().zip(numbers).for_each(|(m, number)| m.0 = number);
         self.marks = renamed;
         self.marks.extend(others);
         self.handles = live;
         // The dropped ones stay among the handles: they must be refused from now on.
-        let refused = dropped.into_iter().take(20).map(|h| Handle {
-            name: u64::MAX,
-            ..h
-        });
+        let refused = dropped.into_iter().take(20).map(|h| Handle { name: u64::MAX, ..h });
         self.handles.extend(refused);
     }
 
@@ -260,22 +213,13 @@ impl Walk {
         assert_eq!(self.graph.len(), self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
             let id = NodeId::from_index(at as u32);
-            assert_eq!(
-                (self.graph.op(id), self.graph.value(id)),
-                (Ok(node.op), Ok(node.value))
-            );
+            assert_eq!((self.graph.op(id), self.graph.value(id)), (Ok(node.op), Ok(node.value)));
             let grad = self.graph.grad(id).unwrap();
-            assert!(
-                (grad - node.grad).abs() <= 1e-9 * (1.0 + node.grad.abs()),
-                "{grad} for {node:?}"
-            );
+            assert!((grad - node.grad).abs() <= 1e-9 * (1.0 + node.grad.abs()), "{grad} for {node:?}");
             let mut operands = Vec::new();
             self.graph.for_each_operand(id, |run| {
                 let range = run.nodes().unwrap();
-                operands.extend(
-                    (0..range.len())
-                        .map(|k| self.nodes[range.get(k).unwrap().index() as usize].name),
-                );
+                operands.extend((0..range.len()).map(|k| self.nodes[range.get(k).unwrap().index() as usize].name));
             });
             assert_eq!(operands, node.operands);
         }
@@ -283,23 +227,14 @@ impl Walk {
             let at = self.nodes.iter().position(|n| n.name == handle.name);
             match self.graph.check(handle.node, handle.epoch) {
                 Ok(epoch) => {
-                    assert_eq!(
-                        at,
-                        Some(handle.node.index() as usize),
-                        "false accept of {handle:?}"
-                    );
+                    assert_eq!(at, Some(handle.node.index() as usize), "false accept of {handle:?}");
                     if self.rng.random_bool(0.5) {
                         handle.epoch = epoch;
                     }
                 }
                 Err(error) => {
                     assert_eq!(at, None, "false reject of {handle:?}");
-                    assert_eq!(
-                        error,
-                        Error::Stale {
-                            index: handle.node.index()
-                        }
-                    );
+                    assert_eq!(error, Error::Stale { index: handle.node.index() });
                 }
             }
         }
@@ -394,17 +329,10 @@ fn nested_rewinds_remember_the_lowest() {
 fn a_foreign_mark_is_refused() {
     let (mut one, two) = (Graph::<f64>::new(), Graph::<f64>::new());
     one.leaf(1.0).unwrap();
-    assert_eq!(
-        one.rewind(two.mark()),
-        Err(Error::GraphMismatch { what: "the mark" })
-    );
+    assert_eq!(one.rewind(two.mark()), Err(Error::GraphMismatch { what: "the mark" }));
     let mut marks = [two.mark()];
     one.compact(|_| {}, &mut marks, |_| {}).unwrap();
-    assert_eq!(
-        marks,
-        [two.mark()],
-        "a compaction leaves marks of other graphs alone"
-    );
+    assert_eq!(marks, [two.mark()], "a compaction leaves marks of other graphs alone");
 }
 
 #[test]
@@ -414,15 +342,10 @@ fn a_compaction_refuses_what_it_did_not_rename() {
     let (epoch, mark) = (graph.epoch(), graph.mark());
     let start = Graph::<f64>::new().mark();
     assert!(start.is_empty());
-    graph
-        .compact(|live| live(Range::new(nodes[7], 2)), &mut [], |_| {})
-        .unwrap();
+    graph.compact(|live| live(Range::new(nodes[7], 2)), &mut [], |_| {}).unwrap();
     assert_eq!(graph.values(), &[7.0, 8.0]);
     for node in &nodes {
-        assert!(
-            graph.check(*node, epoch).is_err(),
-            "{node:?} was not renamed"
-        );
+        assert!(graph.check(*node, epoch).is_err(), "{node:?} was not renamed");
     }
     assert!(graph.rewind(mark).is_err());
     assert_eq!(graph.len(), 2);
@@ -436,9 +359,7 @@ fn a_stale_mark_stays_stale_through_a_compaction() {
     let mut marks = [graph.mark()];
     graph.rewind(below).unwrap();
     let x = graph.leaf(2.0).unwrap();
-    graph
-        .compact(|live| live(Range::new(x, 1)), &mut marks, |_| {})
-        .unwrap();
+    graph.compact(|live| live(Range::new(x, 1)), &mut marks, |_| {}).unwrap();
     assert!(graph.rewind(marks[0]).is_err());
     assert_eq!(graph.values(), &[2.0]);
 }
@@ -449,41 +370,15 @@ fn ids_that_never_were_are_refused() {
     let x = graph.leaf(1.0).unwrap();
     let wrong = NodeId::from_index(u32::MAX);
     let far = Range::new(wrong, u32::MAX);
-    assert_eq!(
-        graph.value(wrong),
-        Err(Error::NoSuchNode {
-            index: u32::MAX,
-            len: 1
-        })
-    );
-    assert!(
-        graph.grad(wrong).is_err() && graph.op(wrong).is_err() && graph.scratch_len(wrong).is_err()
-    );
+    assert_eq!(graph.value(wrong), Err(Error::NoSuchNode { index: u32::MAX, len: 1 }));
+    assert!(graph.grad(wrong).is_err() && graph.op(wrong).is_err() && graph.scratch_len(wrong).is_err());
     assert!(graph.set_value(wrong, 0.0).is_err() && graph.set_grad(wrong, 0.0).is_err());
     assert!(graph.unary_op(Op::Exp, wrong).is_err() && graph.binary_op(Op::Add, x, wrong).is_err());
-    assert!(
-        graph.reduce(Op::ReduceSum, far.into(), &[]).is_err() && graph.map(Op::Exp, far).is_err()
-    );
-    assert!(
-        graph
-            .reduce(Op::ReduceSum, Operands::List(&[x, wrong]), &[])
-            .is_err()
-    );
-    assert!(
-        graph
-            .reduce(Op::ReduceSum, Operands::Views(&[x.into(), far.into()]), &[])
-            .is_err()
-    );
-    assert!(
-        graph
-            .inner_product(Operands::List(&[x]), Operands::List(&[x]), Some(wrong), &[])
-            .is_err()
-    );
-    assert!(
-        graph.backward(wrong).is_err()
-            && graph.recompute(wrong, &[]).is_err()
-            && graph.detach(wrong).is_err()
-    );
+    assert!(graph.reduce(Op::ReduceSum, far.into(), &[]).is_err() && graph.map(Op::Exp, far).is_err());
+    assert!(graph.reduce(Op::ReduceSum, Operands::List(&[x, wrong]), &[]).is_err());
+    assert!(graph.reduce(Op::ReduceSum, Operands::Views(&[x.into(), far.into()]), &[]).is_err());
+    assert!(graph.inner_product(Operands::List(&[x]), Operands::List(&[x]), Some(wrong), &[]).is_err());
+    assert!(graph.backward(wrong).is_err() && graph.recompute(wrong, &[]).is_err() && graph.detach(wrong).is_err());
     assert!(graph.unary_op(Op::Add, x).is_err() && graph.binary_op(Op::Affine, x, x).is_err());
     assert_eq!((graph.len(), graph.memory().operand_lists), (1, 0));
 }

@@ -5,9 +5,7 @@
 mod naive;
 
 use burtorch_core::simd::{F32x8, F32x16, F64x4, F64x8};
-use burtorch_core::{
-    Float, Graph, Init, NodeId, Op, Operands, Parameters, Range, Scalar, Target, Tensor, View,
-};
+use burtorch_core::{Float, Graph, Init, NodeId, Op, Operands, Parameters, Range, Scalar, Target, Tensor, View};
 use naive::{Kind, Node};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -57,17 +55,7 @@ const REDUCTIONS: &[Op] = &[
     Op::VarianceBiased,
     Op::Variance,
 ];
-const SPECIAL: &[f64] = &[
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    f64::NAN,
-    1e-300,
-    1e300,
-];
+const SPECIAL: &[f64] = &[0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-300, 1e300];
 
 /// Parameters come first in the oracle, then the nodes of the graph in order.
 const N_PARAMS: usize = 12;
@@ -107,25 +95,12 @@ fn ids(range: Range) -> impl Iterator<Item = usize> {
 impl Both {
     fn new(seed: u64) -> Self {
         let mut params = Parameters::new(seed);
-        let w = params
-            .tensor(&[4, 3], None, Init::Uniform(-1.5, 1.5), true)
-            .unwrap();
-        let leaf = |&value: &f64| Node {
-            kind: Kind::Op(Op::Leaf),
-            operands: vec![],
-            value,
-        };
+        let w = params.tensor(&[4, 3], None, Init::Uniform(-1.5, 1.5), true).unwrap();
+        let leaf = |&value: &f64| Node { kind: Kind::Op(Op::Leaf), operands: vec![], value };
         let nodes = params.values().iter().map(leaf).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let special = if rng.random_bool(0.3) { 0.15 } else { 0.0 };
-        Both {
-            graph: Graph::new(),
-            params,
-            w,
-            nodes,
-            rng,
-            special,
-        }
+        Both { graph: Graph::new(), params, w, nodes, rng, special }
     }
 
     /// Takes what the graph appended as outputs of these kinds over these operands, and checks the values.
@@ -136,41 +111,24 @@ impl Both {
             let value = self.graph.values()[self.nodes.len() - N_PARAMS];
             if !matches!(kind, Kind::Op(Op::Leaf | Op::Constant)) {
                 let wanted = naive::value(kind, &x);
-                let size = x
-                    .iter()
-                    .map(|x| x.abs() + x * x)
-                    .fold(1e-300 + wanted.abs(), f64::max);
-                assert!(
-                    close(value, wanted, size * 1e-14),
-                    "{kind:?} of {x:?} is {value} instead of {wanted}"
-                );
+                let size = x.iter().map(|x| x.abs() + x * x).fold(1e-300 + wanted.abs(), f64::max);
+                assert!(close(value, wanted, size * 1e-14), "{kind:?} of {x:?} is {value} instead of {wanted}");
             }
-            self.nodes.push(Node {
-                kind,
-                operands: operands.to_vec(),
-                value,
-            });
+            self.nodes.push(Node { kind, operands: operands.to_vec(), value });
         }
     }
 
     fn any(&mut self) -> NodeId {
         let n = self.graph.len();
         // Near nodes more often, for depth; far ones too, for sharing.
-        let back = if self.rng.random_bool(0.5) {
-            8.min(n)
-        } else {
-            n
-        };
+        let back = if self.rng.random_bool(0.5) { 8.min(n) } else { n };
         NodeId::from_index((n - 1 - self.rng.random_range(0..back)) as u32)
     }
 
     fn any_run(&mut self, longest: usize) -> Range {
         let n = self.graph.len();
         let len = self.rng.random_range(1..=longest.min(n));
-        Range::new(
-            NodeId::from_index(self.rng.random_range(0..=n - len) as u32),
-            len as u32,
-        )
+        Range::new(NodeId::from_index(self.rng.random_range(0..=n - len) as u32), len as u32)
     }
 
     /// `n` operands in one of the forms, or any number in any form if `n` is 0.
@@ -198,11 +156,7 @@ impl Both {
             }
             return (Given::Views(views), numbers);
         }
-        let n = if n == 0 {
-            self.rng.random_range(1..=20)
-        } else {
-            n
-        };
+        let n = if n == 0 { self.rng.random_range(1..=20) } else { n };
         let list: Vec<NodeId> = (0..n).map(|_| self.any()).collect();
         let numbers = list.iter().map(|x| x.index() as usize + N_PARAMS).collect();
         (Given::List(list), numbers)
@@ -222,9 +176,7 @@ impl Both {
             }
             1 => {
                 let k = self.rng.random_range(0..N_PARAMS);
-                self.graph
-                    .parameter(&self.params, self.w.slice(), k)
-                    .unwrap();
+                self.graph.parameter(&self.params, self.w.slice(), k).unwrap();
                 // As a sum of one number.
                 self.record(&[Kind::Op(Op::ReduceSum)], &[k]);
             }
@@ -245,23 +197,14 @@ impl Both {
                 self.record(&[Kind::Op(op)], &[x.index() as usize + N_PARAMS]);
             }
             8..14 => {
-                let (op, x, y) = (
-                    *BINARY.choose(&mut self.rng).unwrap(),
-                    self.any(),
-                    self.any(),
-                );
+                let (op, x, y) = (*BINARY.choose(&mut self.rng).unwrap(), self.any(), self.any());
                 self.graph.binary_op(op, x, y).unwrap();
-                self.record(
-                    &[Kind::Op(op)],
-                    &[x, y].map(|x| x.index() as usize + N_PARAMS),
-                );
+                self.record(&[Kind::Op(op)], &[x, y].map(|x| x.index() as usize + N_PARAMS));
             }
             14..16 => {
                 let op = *REDUCTIONS.choose(&mut self.rng).unwrap();
                 let (given, numbers) = self.given(0);
-                self.graph
-                    .reduce(op, given.operands(), &[&self.params])
-                    .unwrap();
+                self.graph.reduce(op, given.operands(), &[&self.params]).unwrap();
                 self.record(&[Kind::Op(op)], &numbers);
             }
             16 => self.inner_product(),
@@ -282,15 +225,9 @@ impl Both {
         let (w, others) = self.given(numbers.len());
         numbers.extend(others);
         let bias = self.rng.random_bool(0.5).then(|| self.any());
-        self.graph
-            .inner_product(x.operands(), w.operands(), bias, &[&self.params])
-            .unwrap();
+        self.graph.inner_product(x.operands(), w.operands(), bias, &[&self.params]).unwrap();
         numbers.extend(bias.map(|b| b.index() as usize + N_PARAMS));
-        let op = if bias.is_some() {
-            Op::InnerProductWithBias
-        } else {
-            Op::InnerProduct
-        };
+        let op = if bias.is_some() { Op::InnerProductWithBias } else { Op::InnerProduct };
         self.record(&[Kind::Op(op)], &numbers);
     }
 
@@ -299,32 +236,18 @@ impl Both {
         let (one, two) = (self.any(), self.any_run(1));
         let w = self.w.slice();
         let from = self.rng.random_range(0..N_PARAMS);
-        let views = [
-            View::from(one),
-            w.slice(from, from + 1).unwrap().into(),
-            two.into(),
-        ];
-        let x = [
-            one.index() as usize + N_PARAMS,
-            from,
-            two.first().index() as usize + N_PARAMS,
-        ];
+        let views = [View::from(one), w.slice(from, from + 1).unwrap().into(), two.into()];
+        let x = [one.index() as usize + N_PARAMS, from, two.first().index() as usize + N_PARAMS];
         let bias = self.rng.random_bool(0.5);
         let bias_slice = bias.then(|| w.slice(10, 12).unwrap());
-        self.graph
-            .affine(&[&self.params], &views, w.slice(0, 6).unwrap(), bias_slice)
-            .unwrap();
+        self.graph.affine(&[&self.params], &views, w.slice(0, 6).unwrap(), bias_slice).unwrap();
         for row in 0..2 {
             let mut numbers = x.to_vec();
             numbers.extend(3 * row..3 * row + 3);
             if bias {
                 numbers.push(10 + row);
             }
-            let op = if bias {
-                Op::InnerProductWithBias
-            } else {
-                Op::InnerProduct
-            };
+            let op = if bias { Op::InnerProductWithBias } else { Op::InnerProduct };
             self.push_part(Kind::Op(op), &numbers);
         }
     }
@@ -335,9 +258,7 @@ impl Both {
         let tame = numbers.iter().all(|&k| self.nodes[k].value.abs() < 1e3);
         if tame && self.rng.random_bool(0.7) {
             let class = self.rng.random_range(0..run.len());
-            self.graph
-                .softmax_cross_entropy(run, Target::Classes(&[class as u32]))
-                .unwrap();
+            self.graph.softmax_cross_entropy(run, Target::Classes(&[class as u32])).unwrap();
             for k in 0..run.len() {
                 self.push_part(Kind::Probability(k), &numbers);
             }
@@ -354,19 +275,9 @@ impl Both {
         let value = self.graph.values()[self.nodes.len() - N_PARAMS];
         let x: Vec<f64> = operands.iter().map(|&k| self.nodes[k].value).collect();
         let wanted = naive::value(kind, &x);
-        let size = x
-            .iter()
-            .map(|x| x.abs() + x * x)
-            .fold(1e-300 + wanted.abs(), f64::max);
-        assert!(
-            close(value, wanted, size * 1e-14),
-            "{kind:?} of {x:?} is {value} instead of {wanted}"
-        );
-        self.nodes.push(Node {
-            kind,
-            operands: operands.to_vec(),
-            value,
-        });
+        let size = x.iter().map(|x| x.abs() + x * x).fold(1e-300 + wanted.abs(), f64::max);
+        assert!(close(value, wanted, size * 1e-14), "{kind:?} of {x:?} is {value} instead of {wanted}");
+        self.nodes.push(Node { kind, operands: operands.to_vec(), value });
     }
 
     /// Returns how many gradients were compared that are neither 0, infinite nor NaN.
@@ -383,15 +294,11 @@ impl Both {
         let mut n_telling = 0;
         self.graph.zero_grad();
         self.params.zero_grad();
-        self.graph
-            .backward_with(root, seed, &mut [self.params.gradients()])
-            .unwrap();
+        self.graph.backward_with(root, seed, &mut [self.params.gradients()]).unwrap();
         for (k, wanted) in wanted.into_iter().enumerate() {
             let found = match k.checked_sub(N_PARAMS) {
                 None => self.params.grads()[k],
-                Some(node)
-                    if matches!(self.nodes[node + N_PARAMS].kind, Kind::Op(Op::Constant)) =>
-                {
+                Some(node) if matches!(self.nodes[node + N_PARAMS].kind, Kind::Op(Op::Constant)) => {
                     continue;
                 }
                 Some(node) => self.graph.grad(NodeId::from_index(node as u32)).unwrap(),
@@ -405,11 +312,7 @@ impl Both {
                 continue;
             }
             let name = || format!("node {k} {:?} of root {at}", self.nodes[k]);
-            assert!(
-                close(found, wanted, size * 1e-11 + 1e-300),
-                "{found} instead of {wanted} for {}",
-                name()
-            );
+            assert!(close(found, wanted, size * 1e-11 + 1e-300), "{found} instead of {wanted} for {}", name());
             n_telling += usize::from(wanted.is_normal());
         }
         n_telling
@@ -435,10 +338,7 @@ fn two_thousand_random_graphs_agree_with_the_oracle() {
         let root = both.any();
         n_telling += both.check_sweep(root, -0.5);
     }
-    assert!(
-        n_nodes > 150_000 && n_telling > 30_000,
-        "{n_nodes} nodes and {n_telling} gradients are too few"
-    );
+    assert!(n_nodes > 150_000 && n_telling > 30_000, "{n_nodes} nodes and {n_telling} gradients are too few");
 }
 
 /// One elementwise graph for any scalar: ops by number, operands by number.
@@ -449,18 +349,11 @@ fn elementwise<S: Scalar>(steps: &[(Option<Op>, usize, usize)], leaves: &[S]) ->
         let (x, y) = (NodeId::from_index(x as u32), NodeId::from_index(y as u32));
         match op {
             None => graph.leaf(*values.next().unwrap()).unwrap(),
-            Some(op) => graph
-                .unary_op(op, x)
-                .or_else(|_| graph.binary_op(op, x, y))
-                .unwrap(),
+            Some(op) => graph.unary_op(op, x).or_else(|_| graph.binary_op(op, x, y)).unwrap(),
         };
     }
-    graph
-        .backward(NodeId::from_index(graph.len() as u32 - 1))
-        .unwrap();
-    let grads = (0..graph.len())
-        .map(|k| graph.grad(NodeId::from_index(k as u32)).unwrap())
-        .collect();
+    graph.backward(NodeId::from_index(graph.len() as u32 - 1)).unwrap();
+    let grads = (0..graph.len()).map(|k| graph.grad(NodeId::from_index(k as u32)).unwrap()).collect();
     (graph.values().to_vec(), grads)
 }
 
@@ -486,11 +379,7 @@ fn lanes_equal_numbers<S: Scalar>(seeds: std::ops::Range<u64>) {
         for leaf in &mut leaves {
             for k in 0..S::LANES {
                 let special = rng.random_bool(0.05);
-                let x = if special {
-                    *SPECIAL.choose(&mut rng).unwrap()
-                } else {
-                    rng.random_range(-3.0..3.0)
-                };
+                let x = if special { *SPECIAL.choose(&mut rng).unwrap() } else { rng.random_range(-3.0..3.0) };
                 *leaf = leaf.with_lane(k, S::Elem::from_f64(x));
             }
         }
@@ -501,12 +390,8 @@ fn lanes_equal_numbers<S: Scalar>(seeds: std::ops::Range<u64>) {
             for (k, step) in steps.iter().enumerate() {
                 let pairs = [(values[k], wanted_values[k]), (grads[k], wanted_grads[k])];
                 for (found, wanted) in pairs.map(|(f, w)| (f.lane(lane).to_f64(), w.to_f64())) {
-                    let same =
-                        found.to_bits() == wanted.to_bits() || (found.is_nan() && wanted.is_nan());
-                    assert!(
-                        same,
-                        "seed {seed}, lane {lane}, node {k} {step:?}: {found} instead of {wanted}"
-                    );
+                    let same = found.to_bits() == wanted.to_bits() || (found.is_nan() && wanted.is_nan());
+                    assert!(same, "seed {seed}, lane {lane}, node {k} {step:?}: {found} instead of {wanted}");
                 }
             }
         }

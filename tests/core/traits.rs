@@ -3,8 +3,8 @@
 use burtorch_core::graph::{Memory, NonFinite, OperandRun, Renumbering};
 use burtorch_core::simd::{F32x8, F64x4};
 use burtorch_core::{
-    Adjoints, Capacity, DType, Eager, Error, Gradients, Graph, Init, Mark, NodeId, Op, Operands,
-    Parameters, Range, Shape, Slice, SweepOptions, Target, Tensor, Value, View,
+    Adjoints, Capacity, DType, Eager, Error, Gradients, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range,
+    Shape, Slice, SweepOptions, Target, Tensor, Value, View,
 };
 
 macro_rules! are_send_and_sync {
@@ -61,14 +61,7 @@ fn handles_are_small_and_copyable() {
     const fn copy<T: Copy>() {}
     copy::<Value<'static, f64>>();
     copy::<Mark>();
-    assert_eq!(
-        (
-            size_of::<NodeId>(),
-            size_of::<Op>(),
-            size_of::<Option<Op>>()
-        ),
-        (4, 1, 1)
-    );
+    assert_eq!((size_of::<NodeId>(), size_of::<Op>(), size_of::<Option<Op>>()), (4, 1, 1));
     assert!(size_of::<Value<'static, f64>>() <= 24);
 }
 

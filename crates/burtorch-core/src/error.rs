@@ -19,13 +19,17 @@ pub enum Error {
         index: u32,
     },
     /// The mark lies beyond a rewind that came after it.
-    #[error("this mark at {len} nodes was undone by an earlier rewind to fewer nodes; take a new mark after the rewind")]
+    #[error(
+        "this mark at {len} nodes was undone by an earlier rewind to fewer nodes; take a new mark after the rewind"
+    )]
     StaleMark {
         /// Length of the graph when the mark was taken.
         len: u32,
     },
     /// The handle, mark or tensor belongs to something else.
-    #[error("{what} belongs to another graph; use values of one graph in one expression, or copy it with `graph.leaf(other.data())`")]
+    #[error(
+        "{what} belongs to another graph; use values of one graph in one expression, or copy it with `graph.leaf(other.data())`"
+    )]
     GraphMismatch {
         /// What was given: "a value", "a mark" ...
         what: &'static str,
@@ -39,7 +43,9 @@ pub enum Error {
         len: u32,
     },
     /// A fixed graph has no room left.
-    #[error("a fixed graph is full: {column} needs {need}, has {have}; give it a larger capacity, rewind, or use a growing graph")]
+    #[error(
+        "a fixed graph is full: {column} needs {need}, has {have}; give it a larger capacity, rewind, or use a growing graph"
+    )]
     GraphFull {
         /// The column that is full.
         column: &'static str,
@@ -108,6 +114,12 @@ pub enum Error {
         /// The largest allowed.
         max: u64,
     },
+    /// A symbol that the vocabulary lacks.
+    #[error("the vocabulary has no symbol {symbol:?}; use symbols of the words it was made from")]
+    NoSuchSymbol {
+        /// The symbol.
+        symbol: char,
+    },
     /// The sweep needs Parameters that were not given.
     #[error("the graph reads parameters that were not given to this call; pass the Parameters its tensors came from")]
     MissingParameters,
@@ -130,7 +142,9 @@ pub enum Error {
         name: String,
     },
     /// Memory that is exported cannot move.
-    #[error("Parameters of capacity {capacity} are full and their memory is in use by an array, so it cannot move; give a larger `capacity` when creating them")]
+    #[error(
+        "Parameters of capacity {capacity} are full and their memory is in use by an array, so it cannot move; give a larger `capacity` when creating them"
+    )]
     ParametersFull {
         /// Scalars there is room for.
         capacity: usize,

@@ -18,6 +18,11 @@ pub mod eager;
 pub mod kernels;
 pub mod params;
 
+pub mod nn;
+pub mod optim;
+pub mod oracle;
+pub mod text;
+
 mod sync;
 
 pub use backward::{Adjoints, Gradients, SweepOptions};
@@ -25,5 +30,7 @@ pub use eager::{Eager, Value};
 pub use error::{Error, Result};
 pub use graph::{Capacity, Graph, Mark, NodeId, Operands, Range, Target, View, bytes_needed};
 pub use ops::Op;
+pub use optim::Sgd;
+pub use oracle::{Batch, Oracle, Total};
 pub use params::{Init, Parameters, Shape, Slice, Tensor};
 pub use scalar::{DType, Float, Scalar};

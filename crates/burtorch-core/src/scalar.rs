@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::kernels::BlockMath;
-use crate::simd::{Elementary, Mask, Provisional, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
+use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +97,20 @@ pub trait Scalar:
     fn sin(self) -> Self;
     /// Cosine.
     fn cos(self) -> Self;
+    /// Tangent.
+    fn tan(self) -> Self;
+    /// Its derivative.
+    fn tan_grad(self) -> Self;
+    /// The error function.
+    fn erf(self) -> Self;
+    /// Its derivative.
+    fn erf_grad(self) -> Self;
+    /// x times the normal distribution at x.
+    fn gelu(self) -> Self;
+    /// Its derivative.
+    fn gelu_grad(self) -> Self;
+    /// The angle of the point (x, self).
+    fn atan2(self, x: Self) -> Self;
     /// Hyperbolic tangent.
     fn tanh(self) -> Self;
     /// Its derivative, given `y = tanh(self)`.
@@ -141,24 +155,24 @@ pub trait Float: Scalar<Elem = Self, Mask = bool> + PartialOrd {
 macro_rules! elementary {
     () => {
         elementary! {
-            Elementary { exp expm1 log tanh sigmoid sigmoid_grad; tanh_grad }
-            Provisional { log1p sin cos softplus; pow }
+            exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad;
+            tanh_grad pow atan2
         }
     };
-    ($($from:ident { $($name:ident)* ; $($name2:ident)* })*) => { $(
+    ($($name:ident)* ; $($name2:ident)*) => {
         $(
             #[inline(always)]
             fn $name(self) -> Self {
-                $from::$name(self)
+                Elementary::$name(self)
             }
         )*
         $(
             #[inline(always)]
             fn $name2(self, y: Self) -> Self {
-                $from::$name2(self, y)
+                Elementary::$name2(self, y)
             }
         )*
-    )* };
+    };
 }
 
 macro_rules! plain_float {

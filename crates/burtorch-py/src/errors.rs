@@ -4,7 +4,9 @@
 
 use burtorch_core::Error;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -70,9 +72,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// An exception of the derived class called `name`.
 pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
-    let class = classes(py).ok().and_then(|classes| {
-        DERIVED.iter().position(|d| d.0 == name).map(|k| classes[k].bind(py).clone())
-    });
+    let class = classes(py)
+        .ok()
+        .and_then(|classes| DERIVED.iter().position(|d| d.0 == name).map(|k| classes[k].bind(py).clone()));
     match class.map(|class| class.call1((message.clone(),))) {
         Some(Ok(exception)) => PyErr::from_value(exception),
         _ => BurtorchError::new_err(message),
@@ -102,6 +104,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         | Error::BadArgument { .. }
         | Error::MissingParameters
         | Error::TooManyParameters { .. }
+        | Error::NoSuchSymbol { .. }
         | Error::DuplicateName { .. } => PyValueError::new_err(message),
         _ => BurtorchError::new_err(message),
     }

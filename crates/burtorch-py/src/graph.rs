@@ -181,7 +181,9 @@ impl PyGraph {
     fn new(py: Python<'_>, dtype: &str, capacity: Option<u32>, fixed: bool, reclaim: bool) -> PyResult<Self> {
         fn make<S: Scalar>(py: Python<'_>, capacity: Option<u32>, fixed: bool) -> PyResult<Graph<'static, S>> {
             match (capacity, fixed) {
-                (None, true) => Err(PyValueError::new_err("a fixed graph needs a capacity: Graph(capacity=n, fixed=True)")),
+                (None, true) => {
+                    Err(PyValueError::new_err("a fixed graph needs a capacity: Graph(capacity=n, fixed=True)"))
+                }
                 (Some(n), true) => Graph::fixed(n).or_raise(py),
                 (Some(n), false) => Graph::with_capacity(n).or_raise(py),
                 (None, false) => Ok(Graph::new()),
@@ -191,7 +193,9 @@ impl PyGraph {
             "float64" => AnyGraph::F64(make(py, capacity, fixed)?),
             "float32" => AnyGraph::F32(make(py, capacity, fixed)?),
             other => {
-                return Err(PyValueError::new_err(format!("dtype must be \"float64\" or \"float32\", found {other:?}")));
+                return Err(PyValueError::new_err(format!(
+                    "dtype must be \"float64\" or \"float32\", found {other:?}"
+                )));
             }
         };
         Ok(Self::around(graph, reclaim))
@@ -300,7 +304,11 @@ impl PyGraph {
         }
         slf.get().with(py, |cell| {
             let Some(&place) = cell.marks.get(&mark.number) else {
-                return Err(derived(py, "StaleValueError", "this mark was undone by an earlier rewind; take a new one".into()));
+                return Err(derived(
+                    py,
+                    "StaleValueError",
+                    "this mark was undone by an earlier rewind; take a new one".into(),
+                ));
             };
             with_graph!(&mut cell.graph, g => g.rewind(place)).or_raise(py)?;
             cell.after_rewind();

@@ -11,6 +11,14 @@ mod parameters;
 mod value;
 mod vector;
 
+mod buffer;
+mod nn;
+mod optim;
+mod oracle;
+mod params;
+mod poll;
+mod text;
+
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -23,6 +31,11 @@ mod _core {
         errors::register(m)?;
         graph::register(m)?;
         value::register(m)?;
-        vector::register(m)
+        vector::register(m)?;
+        params::register(m)?;
+        nn::register(m)?;
+        oracle::register(m)?;
+        optim::register(m)?;
+        text::register(m)
     }
 }

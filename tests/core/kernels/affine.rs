@@ -2,23 +2,12 @@
 
 use crate::support::{Float, Numbers, Sum, on_every_level};
 use burtorch_core::kernels::{
-    Mode, affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update,
-    affine_weight_grad, dot, sgd_update,
+    Mode, affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad, dot,
+    sgd_update,
 };
 
-const SHAPES: [(usize, usize); 11] = [
-    (0, 3),
-    (3, 0),
-    (1, 1),
-    (2, 5),
-    (4, 7),
-    (5, 16),
-    (27, 4),
-    (6, 33),
-    (9, 64),
-    (13, 70),
-    (31, 131),
-];
+const SHAPES: [(usize, usize); 11] =
+    [(0, 3), (3, 0), (1, 1), (2, 5), (4, 7), (5, 16), (27, 4), (6, 33), (9, 64), (13, 70), (31, 131)];
 
 struct Layer<E> {
     n_out: usize,
@@ -44,15 +33,7 @@ fn layers<E: Float>() -> impl Iterator<Item = Layer<E>> {
 }
 
 fn forward<E: Float>() {
-    for Layer {
-        n_out,
-        n_in,
-        w,
-        bias,
-        x,
-        ..
-    } in layers::<E>()
-    {
+    for Layer { n_out, n_in, w, bias, x, .. } in layers::<E>() {
         let compute = |bias: Option<&[E]>| {
             let mut y = vec![E::of(9.0); n_out];
             affine_forward(&w, bias, &x, &mut y);
@@ -72,9 +53,7 @@ fn forward<E: Float>() {
             || compute(Some(&bias)),
             |y| {
                 for o in 0..n_out {
-                    exact(o)
-                        .plus(bias[o].into())
-                        .check(y[o], "forward with bias");
+                    exact(o).plus(bias[o].into()).check(y[o], "forward with bias");
                     let dot = dot(&w[o * n_in..][..n_in], &x);
                     assert_eq!(y[o].bits(), (dot + bias[o]).bits());
                 }
@@ -84,15 +63,7 @@ fn forward<E: Float>() {
 }
 
 fn input_grad<E: Float>() {
-    for Layer {
-        n_out,
-        n_in,
-        w,
-        x,
-        dy,
-        ..
-    } in layers::<E>()
-    {
+    for Layer { n_out, n_in, w, x, dy, .. } in layers::<E>() {
         let exact = |i: usize| Sum::of((0..n_out).map(|o| w[o * n_in + i].into() * dy[o].into()));
         on_every_level(
             || {
@@ -119,15 +90,7 @@ fn input_grad<E: Float>() {
 }
 
 fn weight_grad<E: Float>() {
-    for Layer {
-        n_out,
-        n_in,
-        w,
-        bias,
-        x,
-        dy,
-    } in layers::<E>()
-    {
+    for Layer { n_out, n_in, w, bias, x, dy } in layers::<E>() {
         let compute = |mode: Mode| {
             let (mut dw, mut db) = (w.clone(), bias.clone());
             affine_weight_grad(&dy, &x, &mut dw, Some(&mut db), mode);
@@ -151,15 +114,7 @@ fn weight_grad<E: Float>() {
 
 fn fused_step<E: Float>() {
     let lr = E::of(0.37);
-    for Layer {
-        n_out,
-        n_in,
-        w,
-        bias,
-        x,
-        dy,
-    } in layers::<E>()
-    {
+    for Layer { n_out, n_in, w, bias, x, dy } in layers::<E>() {
         let compute = || {
             let (mut w, mut bias) = (w.clone(), bias.clone());
             affine_sgd_update(lr, &dy, &x, &mut w, Some(&mut bias));

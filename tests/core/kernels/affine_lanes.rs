@@ -2,24 +2,12 @@
 
 use crate::support::{Float, Numbers, Sum, on_every_level};
 use burtorch_core::kernels::{
-    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
-    affine_weight_grad, affine_weight_grad_lanes, weight_grad_scratch_len,
+    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes, affine_weight_grad,
+    affine_weight_grad_lanes, weight_grad_scratch_len,
 };
 
-const SHAPES: [(usize, usize); 12] = [
-    (0, 3),
-    (3, 0),
-    (1, 1),
-    (2, 5),
-    (7, 4),
-    (5, 17),
-    (27, 16),
-    (6, 24),
-    (11, 33),
-    (9, 64),
-    (13, 71),
-    (19, 148),
-];
+const SHAPES: [(usize, usize); 12] =
+    [(0, 3), (3, 0), (1, 1), (2, 5), (7, 4), (5, 17), (27, 16), (6, 24), (11, 33), (9, 64), (13, 71), (19, 148)];
 
 /// `n` elements in every lane of every group.
 fn groups<E: Float, const L: usize>(numbers: &mut Numbers, n: usize, groups: usize) -> Vec<Vec<E>> {
@@ -35,12 +23,8 @@ fn forward_and_input_grad<E: Float, const L: usize>() {
         let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
         let (w, bias) = (numbers.take::<E>(n_out * n_in), numbers.take::<E>(n_out));
         let (x, dy) = (numbers.take::<E>(n_in * L), numbers.take::<E>(n_out * L));
-        let y_exact = |o: usize, l: usize| {
-            Sum::of((0..n_in).map(|i| w[o * n_in + i].into() * x[i * L + l].into()))
-        };
-        let dx_exact = |i: usize, l: usize| {
-            Sum::of((0..n_out).map(|o| w[o * n_in + i].into() * dy[o * L + l].into()))
-        };
+        let y_exact = |o: usize, l: usize| Sum::of((0..n_in).map(|i| w[o * n_in + i].into() * x[i * L + l].into()));
+        let dx_exact = |i: usize, l: usize| Sum::of((0..n_out).map(|o| w[o * n_in + i].into() * dy[o * L + l].into()));
         for bias in [None, Some(&bias[..])] {
             on_every_level(
                 || {

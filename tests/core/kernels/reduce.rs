@@ -22,11 +22,7 @@ fn reductions<E: Float>() {
 fn axpy_adds<E: Float>() {
     for n in LENGTHS {
         let mut numbers = Numbers::new(n as u64);
-        let (a, x, y) = (
-            numbers.next::<E>(),
-            numbers.take::<E>(n),
-            numbers.take::<E>(n),
-        );
+        let (a, x, y) = (numbers.next::<E>(), numbers.take::<E>(n), numbers.take::<E>(n));
         on_every_level(
             || {
                 let mut y = y.clone();
@@ -66,10 +62,7 @@ fn axpy_adds_f64() {
 fn sums_keep_the_sign_of_zero() {
     assert_eq!(sum(&[-0.0_f32; 5]).to_bits(), (-0.0_f32).to_bits());
     assert_eq!(sum(&[-0.0_f64, 0.0]).to_bits(), 0.0_f64.to_bits());
-    assert_eq!(
-        dot(&[-0.0_f32; 17], &[1.0; 17]).to_bits(),
-        (-0.0_f32).to_bits()
-    );
+    assert_eq!(dot(&[-0.0_f32; 17], &[1.0; 17]).to_bits(), (-0.0_f32).to_bits());
 }
 
 #[test]

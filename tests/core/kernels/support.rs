@@ -5,9 +5,7 @@ use burtorch_core::simd::{Level, available_levels, force_level};
 use std::sync::Mutex;
 
 /// Lengths around the virtual widths (8, 16), around four of them, and beyond.
-pub const LENGTHS: [usize; 19] = [
-    0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 63, 64, 65, 131,
-];
+pub const LENGTHS: [usize; 19] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 63, 64, 65, 131];
 
 /// A kernel float that the tests can turn into f64 and bits.
 pub trait Float: KernelFloat + Into<f64> {
@@ -48,11 +46,7 @@ impl Numbers {
     pub fn next<E: Float>(&mut self) -> E {
         let bits = self.next_bits();
         if bits.is_multiple_of(61) {
-            return if bits & 64 == 0 {
-                E::default()
-            } else {
-                -E::default()
-            };
+            return if bits & 64 == 0 { E::default() } else { -E::default() };
         }
         E::of((bits >> 11) as f64 / (1_u64 << 51) as f64 - 2.0)
     }
@@ -80,11 +74,7 @@ impl Sum {
     }
 
     pub fn plus(self, term: f64) -> Self {
-        Self {
-            value: self.value + term,
-            abs: self.abs + term.abs(),
-            terms: self.terms + 1,
-        }
+        Self { value: self.value + term, abs: self.abs + term.abs(), terms: self.terms + 1 }
     }
 
     /// Asserts that `actual` is within `n u sum |terms|` (the products' own rounding makes n of n - 1).
@@ -94,24 +84,16 @@ impl Sum {
         let slack = if E::UNIT < 1e-10 { 2.0 } else { 1.0 };
         let bound = slack * self.terms as f64 * E::UNIT * self.abs + f64::from(f32::MIN_POSITIVE);
         let actual: f64 = actual.into();
-        assert!(
-            (actual - self.value).abs() <= bound,
-            "{what}: {actual}, expected {} within {bound}",
-            self.value
-        );
+        assert!((actual - self.value).abs() <= bound, "{what}: {actual}, expected {} within {bound}", self.value);
     }
 }
 
-#[allow(dead_code)]
 /// Asserts that `actual` is within `tolerance` units of `expected`, relative to `scale`.
 #[track_caller]
 pub fn near<E: Float>(actual: E, expected: f64, scale: f64, tolerance: f64, what: &str) {
     let actual: f64 = actual.into();
     let bound = tolerance * E::UNIT * scale.abs() + f64::from(f32::MIN_POSITIVE);
-    assert!(
-        (actual - expected).abs() <= bound,
-        "{what}: {actual}, expected {expected} within {bound}"
-    );
+    assert!((actual - expected).abs() <= bound, "{what}: {actual}, expected {expected} within {bound}");
 }
 
 /// The level is one for the whole process: computations whose bits are compared take turns.
@@ -120,9 +102,7 @@ static LEVEL_IN_USE: Mutex<()> = Mutex::new(());
 /// Runs `compute` twice on every level of this CPU: bits must agree between the two runs, and between all levels with
 /// fused multiply-add. `check` sees the numbers of every level.
 pub fn on_every_level<E: Float>(compute: impl Fn() -> Vec<E>, check: impl Fn(&[E])) {
-    let _turn = LEVEL_IN_USE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _turn = LEVEL_IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut fused: Option<(Level, Vec<u64>)> = None;
     for &level in available_levels() {
         assert!(force_level(Some(level)));
@@ -135,13 +115,7 @@ pub fn on_every_level<E: Float>(compute: impl Fn() -> Vec<E>, check: impl Fn(&[E
             match &fused {
                 None => fused = Some((level, bits)),
                 Some((first, expected)) => {
-                    assert_eq!(
-                        *expected,
-                        bits,
-                        "{} and {} differ",
-                        first.name(),
-                        level.name()
-                    );
+                    assert_eq!(*expected, bits, "{} and {} differ", first.name(), level.name());
                 }
             }
         }

@@ -23,10 +23,7 @@ pub struct Node {
 fn softmax(x: &[f64]) -> (f64, Vec<f64>) {
     let top = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let total: f64 = x.iter().map(|x| (x - top).exp()).sum();
-    (
-        top + total.ln(),
-        x.iter().map(|x| (x - top).exp() / total).collect(),
-    )
+    (top + total.ln(), x.iter().map(|x| (x - top).exp() / total).collect())
 }
 
 fn variance(x: &[f64]) -> (f64, f64) {
@@ -96,9 +93,7 @@ pub fn value(kind: Kind, x: &[f64]) -> f64 {
         Op::VarianceBiased => variance(x).1 / n,
         Op::Variance => variance(x).1 / (n - 1.0),
         Op::InnerProduct => (0..half).map(|k| x[k] * x[k + half]).sum(),
-        Op::InnerProductWithBias => {
-            (0..half).map(|k| x[k] * x[k + half]).sum::<f64>() + x[2 * half]
-        }
+        Op::InnerProductWithBias => (0..half).map(|k| x[k] * x[k + half]).sum::<f64>() + x[2 * half],
         _ => unreachable!("{op:?} is not in the oracle"),
     }
 }
@@ -123,15 +118,11 @@ pub fn partials(kind: Kind, x: &[f64], y: f64) -> Vec<f64> {
         Kind::Op(op) => op,
         Kind::Probability(k) => {
             let p = softmax(x).1;
-            return (0..x.len())
-                .map(|j| p[k] * (f64::from(u8::from(j == k)) - p[j]))
-                .collect();
+            return (0..x.len()).map(|j| p[k] * (f64::from(u8::from(j == k)) - p[j])).collect();
         }
         Kind::Loss(class) => {
             let p = softmax(x).1;
-            return (0..x.len())
-                .map(|j| p[j] - f64::from(u8::from(j == class)))
-                .collect();
+            return (0..x.len()).map(|j| p[j] - f64::from(u8::from(j == class))).collect();
         }
     };
     match op {
@@ -176,12 +167,8 @@ pub fn partials(kind: Kind, x: &[f64], y: f64) -> Vec<f64> {
         Op::MulByConstant => vec![x[1]],
         Op::DivByConstant => vec![1.0 / x[1]],
         Op::ReduceSum => vec![1.0; x.len()],
-        Op::ReduceSub => (0..x.len())
-            .map(|k| if k == 0 { 1.0 } else { -1.0 })
-            .collect(),
-        Op::ReduceMul => (0..x.len())
-            .map(|k| x[..k].iter().chain(&x[k + 1..]).product())
-            .collect(),
+        Op::ReduceSub => (0..x.len()).map(|k| if k == 0 { 1.0 } else { -1.0 }).collect(),
+        Op::ReduceMul => (0..x.len()).map(|k| x[..k].iter().chain(&x[k + 1..]).product()).collect(),
         Op::ReduceMean => vec![1.0 / n; x.len()],
         Op::ReduceNegativeMean => vec![-1.0 / n; x.len()],
         Op::AddSquares | Op::ReduceSumOfSquares => by(&|x| 2.0 * x),
@@ -189,12 +176,7 @@ pub fn partials(kind: Kind, x: &[f64], y: f64) -> Vec<f64> {
         Op::VarianceBiased => by(&|v| 2.0 * (v - variance(x).0) / n),
         Op::Variance => by(&|v| 2.0 * (v - variance(x).0) / (n - 1.0)),
         Op::InnerProduct => x[half..].iter().chain(&x[..half]).copied().collect(),
-        Op::InnerProductWithBias => x[half..2 * half]
-            .iter()
-            .chain(&x[..half])
-            .copied()
-            .chain([1.0])
-            .collect(),
+        Op::InnerProductWithBias => x[half..2 * half].iter().chain(&x[..half]).copied().chain([1.0]).collect(),
         _ => unreachable!("{op:?} is not in the oracle"),
     }
 }
@@ -210,11 +192,7 @@ fn visit(nodes: &[Node], node: usize, seen: &mut [bool], order: &mut Vec<usize>)
 }
 
 fn edges(nodes: &[Node], node: usize) -> Vec<f64> {
-    let x: Vec<f64> = nodes[node]
-        .operands
-        .iter()
-        .map(|&k| nodes[k].value)
-        .collect();
+    let x: Vec<f64> = nodes[node].operands.iter().map(|&k| nodes[k].value).collect();
     partials(nodes[node].kind, &x, nodes[node].value)
 }
 
@@ -222,11 +200,9 @@ fn edges(nodes: &[Node], node: usize) -> Vec<f64> {
 fn cancelled(nodes: &[Node], node: usize) -> f64 {
     match nodes[node].kind {
         Kind::Loss(_) | Kind::Probability(_) => 1.0,
-        Kind::Op(Op::Variance | Op::VarianceBiased) => nodes[node]
-            .operands
-            .iter()
-            .map(|&k| nodes[k].value.abs())
-            .fold(0.0, f64::max),
+        Kind::Op(Op::Variance | Op::VarianceBiased) => {
+            nodes[node].operands.iter().map(|&k| nodes[k].value.abs()).fold(0.0, f64::max)
+        }
         _ => 0.0,
     }
 }
@@ -235,25 +211,16 @@ fn cancelled(nodes: &[Node], node: usize) -> f64 {
 pub fn gradients(nodes: &[Node], root: usize, seed: f64) -> Vec<Option<(f64, f64)>> {
     let (mut seen, mut order) = (vec![false; nodes.len()], Vec::new());
     visit(nodes, root, &mut seen, &mut order);
-    let mut grads: Vec<Option<(f64, f64)>> =
-        seen.iter().map(|&s| s.then_some((0.0, 0.0))).collect();
+    let mut grads: Vec<Option<(f64, f64)>> = seen.iter().map(|&s| s.then_some((0.0, 0.0))).collect();
     grads[root] = Some((seed, seed.abs()));
     for &node in order.iter().rev() {
         let (g, size) = grads[node].unwrap();
         for (&operand, partial) in nodes[node].operands.iter().zip(edges(nodes, node)) {
             let (to, to_size) = grads[operand].as_mut().unwrap();
             // What a mask switches off is not multiplied.
-            let off = partial == 0.0
-                && matches!(
-                    nodes[node].kind,
-                    Kind::Op(Op::Relu | Op::Abs | Op::Max | Op::Min)
-                );
+            let off = partial == 0.0 && matches!(nodes[node].kind, Kind::Op(Op::Relu | Op::Abs | Op::Max | Op::Min));
             *to += if off { 0.0 } else { g * partial };
-            *to_size += if off {
-                0.0
-            } else {
-                size * partial.abs().max(cancelled(nodes, node))
-            };
+            *to_size += if off { 0.0 } else { size * partial.abs().max(cancelled(nodes, node)) };
         }
     }
     grads

@@ -53,19 +53,20 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             Some(run) => &self.recorded.values[run.indices()],
             None => self.gather(record.x, gathered),
         };
-        self.affine_weights(record, dy, x);
+        let all_reached = n_met == n_out && dy.iter().fold(true, |all, dy| all & !dy.is_unreached());
+        self.affine_weights(record, dy, x, all_reached);
         if self.wants_gradient(record.x) {
             let store = &self.params[self.places[record.w_slot as usize] as usize];
             let weights = &store.values[record.weights()];
-            if dy.iter().any(S::is_unreached) {
+            if all_reached {
+                S::affine_input_grad(weights, dy, dx);
+            } else {
                 dx.fill(S::lit(0.0));
                 for (&dy, row) in dy.iter().zip(weights.chunks_exact(n_in)).filter(|(dy, _)| !dy.is_unreached()) {
                     for (dx, &w) in dx.iter_mut().zip(row) {
                         *dx = *dx + S::splat(w) * dy;
                     }
                 }
-            } else {
-                S::affine_input_grad(weights, dy, dx);
             }
             self.scatter(record.x, dx);
         }
@@ -91,26 +92,28 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     }
 
     /// Adds what weights and bias receive.
-    fn affine_weights(&mut self, record: AffineRecord, dy: &[S], x: &[S]) {
+    fn affine_weights(&mut self, record: AffineRecord, dy: &[S], x: &[S], all_reached: bool) {
         let weights = record.weights();
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
-        if store.all_trainable(weights.clone()) && !dy.iter().any(S::is_unreached) {
-            S::affine_weight_grad(dy, x, &mut store.grads[weights]);
+        if all_reached && store.all_trainable(weights.clone()) {
+            let mode = store.mode(weights.clone());
+            S::affine_weight_grad(dy, x, &mut store.grads[weights], mode);
         } else if store.any_trainable(weights.clone()) {
             for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
                 let row = weights.start + o * x.len();
-                let all = store.all_trainable(row..row + x.len());
                 for (k, &x) in x.iter().enumerate() {
-                    if all || store.is_trainable(row + k) {
-                        store.grads[row + k] = store.grads[row + k] + (dy * x).sum_lanes();
-                    }
+                    self.add_parameter(record.w_slot, row + k, dy * x);
                 }
             }
         }
-        if let Some((slot, at)) = record.bias() {
-            for (index, &dy) in at.zip(dy).filter(|(_, dy)| !dy.is_unreached()) {
-                self.add_parameter(slot as u32, index, dy);
+        match record.bias() {
+            Some((slot, at)) if all_reached => self.add_parameters(slot as u32, at.start, dy),
+            Some((slot, at)) => {
+                for (index, &dy) in at.zip(dy).filter(|(_, dy)| !dy.is_unreached()) {
+                    self.add_parameter(slot as u32, index, dy);
+                }
             }
+            None => {}
         }
     }
 

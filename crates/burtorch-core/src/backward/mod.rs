@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, MAX_STORES, NodeId};
+use crate::kernels::Mode;
 use crate::ops::{Arity, Op};
-use crate::params::Parameters;
+use crate::params::{Parameters, Written};
 use crate::scalar::{Float, Scalar};
 use sweep::Sweep;
 
@@ -22,6 +23,8 @@ pub struct Gradients<'a, E> {
     pub(crate) values: &'a [E],
     pub(crate) grads: &'a mut [E],
     pub(crate) frozen: &'a [Range<u32>],
+    /// What has been written so far, where gradients of an earlier pass are to be overwritten.
+    pub(crate) written: Option<&'a mut Written>,
 }
 
 impl<E: Float> Gradients<'_, E> {
@@ -38,6 +41,20 @@ impl<E: Float> Gradients<'_, E> {
     pub(crate) fn is_trainable(&self, index: usize) -> bool {
         !self.frozen.iter().any(|r| r.contains(&(index as u32)))
     }
+
+    /// What to do with the gradients of a range that contributions to all of it are at hand for.
+    #[inline(always)]
+    pub(crate) fn mode(&mut self, range: Range<usize>) -> Mode {
+        let fresh = self.written.as_mut().is_some_and(|written| written.claim(range, self.grads));
+        if fresh { Mode::Set } else { Mode::Add }
+    }
+
+    /// Readies the gradients of a range for contributions to some of it.
+    pub(crate) fn prepare(&mut self, range: Range<usize>) {
+        if self.mode(range.clone()) == Mode::Set {
+            self.grads[range].fill(E::lit(0.0));
+        }
+    }
 }
 
 impl<E: Float> Parameters<'_, E> {
@@ -46,15 +63,24 @@ impl<E: Float> Parameters<'_, E> {
     pub fn gradients(&mut self) -> Gradients<'_, E> {
         let store = self.id();
         let (values, grads, frozen) = self.split_for_sweep();
-        Gradients { store, values, grads, frozen }
+        Gradients { store, values, grads, frozen, written: None }
+    }
+
+    /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as `written` has it.
+    pub(crate) fn gradients_anew<'a>(&'a mut self, written: &'a mut Written) -> Gradients<'a, E> {
+        Gradients { written: Some(written), ..self.gradients() }
     }
 
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
     pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
         if grads.len() != self.len() {
-            return Err(Error::BufferTooSmall { what: "a gradient of all parameters", need: self.len(), have: grads.len() });
+            return Err(Error::BufferTooSmall {
+                what: "a gradient of all parameters",
+                need: self.len(),
+                have: grads.len(),
+            });
         }
-        Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen() })
+        Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen(), written: None })
     }
 }
 

@@ -14,7 +14,8 @@ use super::Gradients;
 use crate::graph::MAX_STORES;
 use crate::graph::columns::Recorded;
 use crate::graph::{Encoded, InnerOperands, OperandRun};
-use crate::ops::{self, BinaryOp, Op, Reduction, UnaryOp};
+use crate::kernels::Mode;
+use crate::ops::{self, Arity, BinaryOp, Op, Reduction, UnaryOp};
 use crate::scalar::Scalar;
 
 /// Nodes between two questions whether to stop: a few tens of microseconds.
@@ -35,15 +36,68 @@ pub(super) struct Sweep<'a, 'g, S: Scalar> {
     pub(super) skip_zero_adjoints: bool,
 }
 
+/// Where the sweep is: columns as bare pointers, so that the loop keeps them in registers.
+struct Cursor<S> {
+    /// To the adjoint that node 0 has or would have; only nodes from the sweep's base to its root are there.
+    adjoints: *mut S,
+    /// To the value of node 0.
+    values: *const S,
+    /// The lowest node touched so far.
+    low: u32,
+}
+
+impl<S: Scalar> Cursor<S> {
+    /// # Safety
+    /// `node` lies between the sweep's base and its root.
+    #[inline(always)]
+    unsafe fn adjoint(&self, node: u32) -> S {
+        // SAFETY: by the contract of this function.
+        unsafe { *self.adjoints.wrapping_add(node as usize) }
+    }
+
+    /// # Safety
+    /// `node` is a node of the graph.
+    #[inline(always)]
+    unsafe fn value(&self, node: u32) -> S {
+        // SAFETY: by the contract of this function.
+        unsafe { *self.values.add(node as usize) }
+    }
+
+    /// Adds a contribution to a node's adjoint.
+    ///
+    /// # Safety
+    /// `node` lies between the sweep's base and its root.
+    #[inline(always)]
+    unsafe fn add(&mut self, node: u32, contribution: S) {
+        // SAFETY: by the contract of this function.
+        let adjoint = unsafe { &mut *self.adjoints.wrapping_add(node as usize) };
+        *adjoint = *adjoint + (contribution + S::lit(0.0));
+        self.low = self.low.min(node);
+    }
+
+    /// From an unreached node, the last of the unreached nodes right below it, as far as whole eights go.
+    ///
+    /// # Safety
+    /// `node` lies between `low` and the sweep's root.
+    #[inline(always)]
+    unsafe fn pass_unreached(&self, mut node: u32, floor: u32) -> u32 {
+        let floor = floor.max(self.low);
+        while node - floor >= 8 {
+            // SAFETY: all eight lie between `low`, which is not below the sweep's base, and the root.
+            let unreached = |k: usize| unsafe { (*self.adjoints.wrapping_add(node as usize - k)).is_unreached() };
+            if !(1..=8).fold(true, |all, k| all & unreached(k)) {
+                break;
+            }
+            node -= 8;
+        }
+        node
+    }
+}
+
 impl<S: Scalar> Sweep<'_, '_, S> {
     /// Sweeps from `root`; `false` if interrupted.
     #[inline]
-    pub(super) fn run(
-        &mut self,
-        root: u32,
-        seed: S,
-        interrupted: Option<&mut dyn FnMut() -> bool>,
-    ) -> bool {
+    pub(super) fn run(&mut self, root: u32, seed: S, interrupted: Option<&mut dyn FnMut() -> bool>) -> bool {
         debug_assert!((root - self.base) < self.adjoints.len() as u32);
         self.add(root, seed);
         match (self.skip_zero_adjoints, interrupted) {
@@ -72,44 +126,54 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(always)]
     fn descend<const SKIP_ZERO: bool>(&mut self, top: u32, floor: u32) -> u32 {
         let mut node = top + 1;
-        while node > self.low && node > floor {
+        let mut cursor = self.cursor();
+        while node > cursor.low && node > floor {
             node -= 1;
-            // SAFETY: low <= node <= root, and adjoints hold everything from base <= low to root.
-            let g = unsafe { *self.adjoints.get_unchecked((node - self.base) as usize) };
+            // SAFETY: low <= node <= root: adjoints hold everything from low to root, the columns everything up to it.
+            let g = unsafe { cursor.adjoint(node) };
             if g.is_unreached() {
-                node = self.pass_unreached(node, floor);
+                // SAFETY: as above.
+                node = unsafe { cursor.pass_unreached(node, floor) };
                 continue;
             }
             if SKIP_ZERO && g.all_zero() {
                 continue;
             }
-            // SAFETY: node is at most the root, a node of the graph.
+            // SAFETY: as above; the operands of a scalar op are nodes of the graph that lie below it.
             let (op, [a, b]) = unsafe { (self.recorded.op(node), self.recorded.operands(node)) };
-            node = self.pull(op, node, g, a, b);
-        }
-        node
-    }
-
-    /// From an unreached node, the last of the unreached nodes right below it, as far as whole eights go.
-    #[inline(always)]
-    fn pass_unreached(&self, mut node: u32, floor: u32) -> u32 {
-        let floor = floor.max(self.low);
-        while node - floor >= 8 {
-            let at = (node - 8 - self.base) as usize;
-            // SAFETY: base <= low <= floor <= node - 8, and node is at most the root.
-            let eight = unsafe { self.adjoints.get_unchecked(at..at + 8) };
-            if !eight.iter().all(S::is_unreached) {
-                break;
+            // SAFETY: as above.
+            if !unsafe { cursor.pull(op, node, g, a, b) } {
+                self.low = cursor.low;
+                node = self.pull_many(op, node, g, a, b);
+                cursor = self.cursor();
             }
-            node -= 8;
         }
+        self.low = cursor.low;
         node
     }
 
+    /// The hot part of the sweep's state, in registers.
     #[inline(always)]
-    fn value(&self, node: u32) -> S {
-        // SAFETY: only operands of nodes of the graph are asked for, and they are nodes of the graph.
-        unsafe { self.recorded.value(node) }
+    fn cursor(&mut self) -> Cursor<S> {
+        Cursor {
+            adjoints: self.adjoints.as_mut_ptr().wrapping_sub(self.base as usize),
+            values: self.recorded.values.as_ptr(),
+            low: self.low,
+        }
+    }
+
+    /// Hands `g` on through anything that is not a unary or binary op. Returns the lowest node this took care of: the
+    /// node itself, or the first output of its block.
+    #[inline(never)]
+    fn pull_many(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> u32 {
+        match op.info().arity {
+            // Whether it is frozen now decides, not whether it was when the node was built.
+            Arity::Nullary if op != Op::Part => self.add_parameter(b, a as usize, g),
+            Arity::Reduction => self.reduction(op, g, Encoded(a, b)),
+            Arity::InnerProduct => self.inner_product(g, a, op == Op::InnerProductWithBias),
+            _ => return self.block(node),
+        }
+        node
     }
 
     /// Adds a contribution to a node's adjoint.
@@ -128,7 +192,26 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     pub(super) fn add_parameter(&mut self, slot: u32, index: usize, contribution: S) {
         let store = &mut self.params[self.places[slot as usize] as usize];
         if store.frozen.is_empty() || store.is_trainable(index) {
+            store.prepare(index..index + 1);
             store.grads[index] = store.grads[index] + contribution.sum_lanes();
+        }
+    }
+
+    /// Adds contributions to the gradients of consecutive parameters, those that are trainable.
+    pub(super) fn add_parameters(&mut self, slot: u32, first: usize, contributions: &[S]) {
+        let range = first..first + contributions.len();
+        let store = &mut self.params[self.places[slot as usize] as usize];
+        if !store.all_trainable(range.clone()) {
+            for (index, &c) in range.zip(contributions) {
+                self.add_parameter(slot, index, c);
+            }
+            return;
+        }
+        let mode = store.mode(range.clone());
+        let grads = &mut store.grads[range];
+        match mode {
+            Mode::Set => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = c.sum_lanes() + S::Elem::lit(0.0)),
+            Mode::Add => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = *g + c.sum_lanes()),
         }
     }
 
@@ -136,18 +219,20 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(always)]
     pub(super) fn add_run(&mut self, run: OperandRun, contributions: &[S]) {
         if run.source == 0 {
-            for (node, &c) in (run.start..).zip(contributions) {
-                self.add(node, c);
+            let at = (run.start - self.base) as usize;
+            for (adjoint, &c) in self.adjoints[at..at + contributions.len()].iter_mut().zip(contributions) {
+                *adjoint = *adjoint + (c + S::lit(0.0));
             }
+            self.low = self.low.min(run.start);
         } else {
-            for (index, &c) in (run.start as usize..).zip(contributions) {
-                self.add_parameter(run.source - 1, index, c);
-            }
+            self.add_parameters(run.source - 1, run.start as usize, contributions);
         }
     }
 
     fn reduction(&mut self, op: Op, g: S, operands: Encoded) {
-        let Some(reduction) = Reduction::new(op) else { return };
+        let Some(reduction) = Reduction::new(op) else {
+            return;
+        };
         let n = operands.count(self.extra);
         let scratch = std::mem::take(&mut self.scratch);
         let (contributions, gathered) = scratch.split_at_mut(n);
@@ -205,37 +290,34 @@ macro_rules! define_pull {
         unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
         binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal { $($bbody:tt)* } )* }
         with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
-        reduction { $( #[doc = $rdoc:literal] $R:ident $rname:ident $rpaper:literal { $($rbody:tt)* } )* }
         $($rest:tt)*
     ) => {
-        impl<S: Scalar> Sweep<'_, '_, S> {
-            /// Hands the adjoint `g` of `node` on to its operands. Returns the lowest node this took care of: the node
-            /// itself, or the first output of its block.
+        impl<S: Scalar> Cursor<S> {
+            /// Hands the adjoint `g` of `node` on to its operands; `false`, with nothing done, if that is not a matter
+            /// of one or two of them.
+            ///
+            /// # Safety
+            /// `node` has this op and these operands; adjoints are there for everything it can reach.
             #[inline(always)]
-            fn pull(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> u32 {
-                match op {
-                    Op::Leaf | Op::Constant => {}
-                    // Whether it is frozen now decides, not whether it was when the node was built.
-                    Op::Param | Op::FrozenParam => self.add_parameter(b, a as usize, g),
-                    $( Op::$U => {
-                        let contribution = <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node));
-                        self.add(a, contribution);
-                    } )*
-                    $( Op::$B => {
-                        let (x, y, z) = (self.value(a), self.value(b), self.value(node));
-                        self.add(a, <ops::$B as BinaryOp>::pull_x(g, x, y, z));
-                        self.add(b, <ops::$B as BinaryOp>::pull_y(g, x, y, z));
-                    } )*
-                    $( Op::$K => {
-                        let (x, c, z) = (self.value(a), self.value(b), self.value(node));
-                        self.add(a, <ops::$K as BinaryOp>::pull_x(g, x, c, z));
-                    } )*
-                    $( Op::$R )|* => self.reduction(op, g, Encoded(a, b)),
-                    Op::InnerProduct => self.inner_product(g, a, false),
-                    Op::InnerProductWithBias => self.inner_product(g, a, true),
-                    _ => return self.block(node),
+            unsafe fn pull(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> bool {
+                // SAFETY: by the contract of this function.
+                unsafe {
+                    match op {
+                        Op::Leaf | Op::Constant => {}
+                        $( Op::$U => self.add(a, <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node))), )*
+                        $( Op::$B => {
+                            let (x, y, z) = (self.value(a), self.value(b), self.value(node));
+                            self.add(a, <ops::$B as BinaryOp>::pull_x(g, x, y, z));
+                            self.add(b, <ops::$B as BinaryOp>::pull_y(g, x, y, z));
+                        } )*
+                        $( Op::$K => {
+                            let (x, c, z) = (self.value(a), self.value(b), self.value(node));
+                            self.add(a, <ops::$K as BinaryOp>::pull_x(g, x, c, z));
+                        } )*
+                        _ => return false,
+                    }
                 }
-                node
+                true
             }
         }
     };

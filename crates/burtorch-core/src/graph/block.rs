@@ -139,12 +139,27 @@ impl<S: Scalar> Graph<'_, S> {
         w: Slice,
         bias: Option<Slice>,
     ) -> Result<Range> {
-        let n_in: usize = x.iter().map(View::len).sum();
+        self.affine_of(params, x.iter().copied(), w, bias)
+    }
+
+    /// As [`Graph::affine`], for views that need not be in one place.
+    pub fn affine_of(
+        &mut self,
+        params: &[&Parameters<'_, S::Elem>],
+        x: impl Iterator<Item = View> + Clone,
+        w: Slice,
+        bias: Option<Slice>,
+    ) -> Result<Range> {
+        let n_in: usize = x.clone().map(|view| view.len()).sum();
         if n_in == 0 || w.is_empty() {
             return Err(Error::EmptyReduction { op: Op::Affine.name() });
         }
-        if w.len() % n_in != 0 {
-            return Err(Error::LengthMismatch { op: "affine (inputs and columns of the weights)", left: n_in, right: w.len() });
+        if !w.len().is_multiple_of(n_in) {
+            return Err(Error::LengthMismatch {
+                op: "affine (inputs and columns of the weights)",
+                left: n_in,
+                right: w.len(),
+            });
         }
         let n_out = w.len() / n_in;
         if let Some(b) = bias
@@ -162,7 +177,7 @@ impl<S: Scalar> Graph<'_, S> {
     fn push_affine(
         &mut self,
         params: &[&Parameters<'_, S::Elem>],
-        x: &[View],
+        x: impl Iterator<Item = View> + Clone,
         w: Slice,
         bias: Option<Slice>,
         n_in: usize,
@@ -170,7 +185,7 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> Result<Range> {
         let n_out32 = self.room_for(n_out)?;
         self.reserve_scratch(2 * n_in + n_out)?;
-        let encoded = self.encode_views(x, params)?;
+        let encoded = self.encode_views(x.clone(), params)?;
         let (bias_source, bias_start) = match bias {
             Some(b) => (self.slot_of(b.store)? + 1, b.start),
             None => (0, 0),
@@ -239,18 +254,30 @@ impl<S: Scalar> Graph<'_, S> {
         match target {
             Target::Classes(classes) => {
                 if classes.len() != 1 && classes.len() != S::LANES {
-                    return Err(Error::LengthMismatch { op: "softmax_cross_entropy (lanes and classes)", left: S::LANES, right: classes.len() });
+                    return Err(Error::LengthMismatch {
+                        op: "softmax_cross_entropy (lanes and classes)",
+                        left: S::LANES,
+                        right: classes.len(),
+                    });
                 }
                 for &class in classes {
                     if class >= logits.len {
-                        return Err(Error::OutOfRange { what: "class", found: u64::from(class), max: u64::from(logits.len) - 1 });
+                        return Err(Error::OutOfRange {
+                            what: "class",
+                            found: u64::from(class),
+                            max: u64::from(logits.len) - 1,
+                        });
                     }
                 }
             }
             Target::Probabilities(range) => {
                 self.check_range(range)?;
                 if range.len != logits.len {
-                    return Err(Error::LengthMismatch { op: "softmax_cross_entropy (logits and probabilities)", left: logits.len(), right: range.len() });
+                    return Err(Error::LengthMismatch {
+                        op: "softmax_cross_entropy (logits and probabilities)",
+                        left: logits.len(),
+                        right: range.len(),
+                    });
                 }
             }
         }
@@ -264,7 +291,9 @@ impl<S: Scalar> Graph<'_, S> {
         let first = self.columns.len();
         let at = self.extra.len() as u32;
         let outputs = match target {
-            Target::Probabilities(range) => self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?,
+            Target::Probabilities(range) => {
+                self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?
+            }
             Target::Classes(classes) => {
                 self.extra.reserve(4 + S::LANES)?;
                 let outputs = self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 1])?;

@@ -5,8 +5,8 @@
 use super::operands::{Encoded, InnerOperands, StoreValues, View};
 use super::{Graph, NodeId, Range};
 use crate::error::{Error, Result};
-use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::ops::{AddConstant, DivByConstant, Pow3, Sqr};
+use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
 
@@ -153,18 +153,22 @@ impl<S: Scalar> Graph<'_, S> {
     #[inline(always)]
     pub fn with_constant<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
         let value = O::forward(self.value(x)?, c);
-        self.columns.reserve(2)?;
-        let c = self.columns.push(Op::Constant, 0, 0, c)?;
-        self.push_scalar(O::OP, x.0, c, value)
+        self.push_with_constant(O::OP, c, value, |c| [x.0, c])
     }
 
     /// Appends the binary `O(c, x)` with a constant on the left.
     #[inline(always)]
     pub fn constant_with<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
         let value = O::forward(c, self.value(x)?);
-        self.columns.reserve(2)?;
-        let c = self.columns.push(Op::Constant, 0, 0, c)?;
-        self.push_scalar(O::OP, c, x.0, value)
+        self.push_with_constant(O::OP, c, value, |c| [c, x.0])
+    }
+
+    #[inline(always)]
+    fn push_with_constant(&mut self, op: Op, c: S, value: S, operands: impl FnOnce(u32) -> [u32; 2]) -> Result<NodeId> {
+        if self.no_grad {
+            return self.constant(value);
+        }
+        self.columns.push_with_constant(c, op, operands, value).map(NodeId)
     }
 
     #[inline(always)]
@@ -225,7 +229,12 @@ impl<S: Scalar> Graph<'_, S> {
         self.atomically(|graph| graph.try_reduce(reduction, operands, params))
     }
 
-    fn try_reduce(&mut self, op: Reduction, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
+    fn try_reduce(
+        &mut self,
+        op: Reduction,
+        operands: Operands<'_>,
+        params: &[&Parameters<'_, S::Elem>],
+    ) -> Result<NodeId> {
         self.columns.reserve(1)?;
         let n = operands.len();
         let encoded = self.encode(operands, params)?;
@@ -290,8 +299,8 @@ impl<S: Scalar> Graph<'_, S> {
 
     fn encode(&mut self, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
         match operands {
-            Operands::Run(range) => self.encode_views(&[View::Nodes(range)], params),
-            Operands::Views(views) => self.encode_views(views, params),
+            Operands::Run(range) => self.encode_views(std::iter::once(View::Nodes(range)), params),
+            Operands::Views(views) => self.encode_views(views.iter().copied(), params),
             Operands::List(nodes) => self.encode_list(nodes),
         }
     }

@@ -37,7 +37,13 @@ impl Capacity {
     /// Room for `n` scalar nodes, all of which may be leaves.
     pub const fn nodes(n: u32) -> Self {
         let rewinds = if n < 64 { n + 1 } else { 64 };
-        Capacity { nodes: n, leaves: n, operand_lists: n.saturating_mul(2).saturating_add(16), temporaries: n.saturating_add(16), rewinds }
+        Capacity {
+            nodes: n,
+            leaves: n,
+            operand_lists: n.saturating_mul(2).saturating_add(16),
+            temporaries: n.saturating_add(16),
+            rewinds,
+        }
     }
 }
 

@@ -98,9 +98,37 @@ impl<S: Scalar> Columns<S> {
     #[inline(always)]
     pub(crate) fn push(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
         self.reserve(1)?;
+        // SAFETY: there is room for it now.
+        Ok(unsafe { self.push_reserved(op, a, b, value) })
+    }
+
+    /// Appends a constant and a node of which it is an operand; `operands` is told the constant's index.
+    #[inline(always)]
+    pub(crate) fn push_with_constant(
+        &mut self,
+        constant: S,
+        op: Op,
+        operands: impl FnOnce(u32) -> [u32; 2],
+        value: S,
+    ) -> Result<u32> {
+        self.reserve(2)?;
+        // SAFETY: there is room for both now.
+        unsafe {
+            let [a, b] = operands(self.push_reserved(Op::Constant, 0, 0, constant));
+            Ok(self.push_reserved(op, a, b, value))
+        }
+    }
+
+    /// Appends a node.
+    ///
+    /// # Safety
+    /// There is room for it.
+    #[inline(always)]
+    unsafe fn push_reserved(&mut self, op: Op, a: u32, b: u32, value: S) -> u32 {
         let index = self.len;
         let at = index as usize;
-        // SAFETY: `reserve` made room, so `at` is below the capacity of every column.
+        debug_assert!(index < self.cap);
+        // SAFETY: by the contract of this function `at` is below the capacity of every column.
         unsafe {
             self.ops.ptr().add(at).write(op);
             self.operands.ptr().add(at).write([a, b]);
@@ -108,7 +136,7 @@ impl<S: Scalar> Columns<S> {
             self.adjoints.ptr().add(at).write(S::UNREACHED);
         }
         self.len = index + 1;
-        Ok(index)
+        index
     }
 
     /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved.
@@ -268,14 +296,5 @@ impl<S: Scalar> Recorded<'_, S> {
         debug_assert!((at as usize) < self.operands.len());
         // SAFETY: by the contract of this function.
         unsafe { *self.operands.get_unchecked(at as usize) }
-    }
-
-    /// # Safety
-    /// `at` is a node of the graph.
-    #[inline(always)]
-    pub(crate) unsafe fn value(&self, at: u32) -> S {
-        debug_assert!((at as usize) < self.values.len());
-        // SAFETY: by the contract of this function.
-        unsafe { *self.values.get_unchecked(at as usize) }
     }
 }

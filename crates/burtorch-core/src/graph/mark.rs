@@ -67,6 +67,13 @@ impl RewindLog {
 
     #[inline]
     fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
+        // The usual case, a loop that rewinds to the same place: the last entry covers what this one would.
+        if let Some(last) = self.entries.as_mut_slice().last_mut()
+            && last.len == len
+        {
+            last.epoch = epoch;
+            return Ok(());
+        }
         let kept = self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1);
         if kept == self.entries.len() {
             self.entries.reserve(1)?;

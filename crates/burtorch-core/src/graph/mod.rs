@@ -18,8 +18,8 @@ mod recompute;
 use std::marker::PhantomData;
 
 pub use block::{Target, has_kernels};
-pub use capacity::{Capacity, bytes_needed};
 pub use build::Operands;
+pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
 pub use mark::Mark;
 pub use operands::{OperandRun, View};
@@ -92,7 +92,13 @@ impl Range {
 
     /// The nodes `from..to` of the range, if it has them.
     pub fn slice(self, from: usize, to: usize) -> Option<Range> {
-        (from <= to && to <= self.len as usize).then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
+        (from <= to && to <= self.len as usize)
+            .then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
+    }
+
+    /// The nodes, in order.
+    pub fn nodes(self) -> impl Iterator<Item = NodeId> {
+        (self.start..self.start + self.len).map(NodeId)
     }
 
     pub(crate) fn indices(self) -> std::ops::Range<usize> {

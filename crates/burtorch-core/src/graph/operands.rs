@@ -205,22 +205,29 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Checks views and appends them to the operand lists; nothing is appended on an error.
-    pub(crate) fn encode_views(&mut self, views: &[View], given: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
-        for view in views {
-            self.check_view(*view, given)?;
+    pub(crate) fn encode_views(
+        &mut self,
+        views: impl Iterator<Item = View> + Clone,
+        given: &[&Parameters<'_, S::Elem>],
+    ) -> Result<Encoded> {
+        let mut n_views = 0;
+        for view in views.clone() {
+            self.check_view(view, given)?;
+            n_views += 1;
         }
-        if let [View::Nodes(range)] = *views
+        if n_views == 1
+            && let Some(View::Nodes(range)) = views.clone().next()
             && range.len <= COUNT
         {
             return Ok(Encoded(range.start, range.len));
         }
-        if views.len() > COUNT as usize {
+        if n_views > COUNT as usize {
             return Err(Error::IndexExhausted { limit: COUNT });
         }
-        self.extra.reserve(3 * views.len())?;
+        self.extra.reserve(3 * n_views)?;
         let at = self.extra.len() as u32;
         for view in views {
-            let [source, start, len] = match *view {
+            let [source, start, len] = match view {
                 View::Nodes(range) => [0, range.start, range.len],
                 View::Parameters(slice) => [self.slot_of(slice.store)? + 1, slice.start, slice.len],
             };
@@ -228,7 +235,7 @@ impl<S: Scalar> Graph<'_, S> {
             self.extra.push_reserved(start);
             self.extra.push_reserved(len);
         }
-        Ok(Encoded(at, VIEWS | views.len() as u32))
+        Ok(Encoded(at, VIEWS | n_views as u32))
     }
 
     /// Checks ids and appends them to the operand lists, unless they are contiguous.

@@ -30,22 +30,14 @@ leveled! {
 
 #[inline(always)]
 fn check_shape<E>(w: &[E], n_out: usize, n_in: usize) {
-    assert_eq!(
-        w.len(),
-        n_out * n_in,
-        "a weight matrix must hold n_out x n_in numbers"
-    );
+    assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
 }
 
 #[inline(always)]
 fn forward_at<E: KernelFloat, T: Target>(w: &[E], bias: Option<&[E]>, x: &[E], y: &mut [E]) {
     check_shape(w, y.len(), x.len());
     if let Some(bias) = bias {
-        assert_eq!(
-            bias.len(),
-            y.len(),
-            "a bias must hold one number per output"
-        );
+        assert_eq!(bias.len(), y.len(), "a bias must hold one number per output");
     }
     let mut o = 0;
     if T::fits::<E::Vector>(4 * 4) {
@@ -125,13 +117,7 @@ unsafe fn input_grad_step<V: Pack, T: Target, const R: usize>(
 }
 
 #[inline(always)]
-fn weight_grad_at<E: KernelFloat, T: Target>(
-    dy: &[E],
-    x: &[E],
-    dw: &mut [E],
-    bias_grad: Option<&mut [E]>,
-    mode: Mode,
-) {
+fn weight_grad_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], dw: &mut [E], bias_grad: Option<&mut [E]>, mode: Mode) {
     check_shape(dw, dy.len(), x.len());
     let n_in = x.len();
     for (o, &factor) in dy.iter().enumerate() {
@@ -160,23 +146,13 @@ unsafe fn weight_grad_step<V: Pack, T: Target, const SET: bool>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        let before = if SET {
-            V::splat(V::Elem::default())
-        } else {
-            V::read(row, j)
-        };
+        let before = if SET { V::splat(V::Elem::default()) } else { V::read(row, j) };
         T::mul_add(V::splat(factor), V::read(x, j), before).write(row, j);
     }
 }
 
 #[inline(always)]
-fn sgd_update_at<E: KernelFloat, T: Target>(
-    lr: E,
-    dy: &[E],
-    x: &[E],
-    w: &mut [E],
-    bias: Option<&mut [E]>,
-) {
+fn sgd_update_at<E: KernelFloat, T: Target>(lr: E, dy: &[E], x: &[E], w: &mut [E], bias: Option<&mut [E]>) {
     check_shape(w, dy.len(), x.len());
     let n_in = x.len();
     for (o, &factor) in dy.iter().enumerate() {
@@ -184,11 +160,7 @@ fn sgd_update_at<E: KernelFloat, T: Target>(
         columns!(E, n_in, sgd_update_step[T](lr, factor, x, row));
     }
     if let Some(bias) = bias {
-        assert_eq!(
-            bias.len(),
-            dy.len(),
-            "a bias must hold one number per output"
-        );
+        assert_eq!(bias.len(), dy.len(), "a bias must hold one number per output");
         columns!(E, dy.len(), sgd_step[T](lr, dy, bias));
     }
 }

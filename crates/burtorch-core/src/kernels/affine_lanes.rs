@@ -5,6 +5,7 @@
 //! Knows nothing of weight gradients (`weight_grad_lanes`) or of where lanes come from.
 
 use super::float::{KernelFloat, Pack};
+use super::lanes::features;
 use super::levels::{Target, leveled};
 use crate::simd::Real;
 
@@ -19,33 +20,13 @@ leveled! {
     pub fn affine_input_grad_add_lanes<E, const L>(w: &[E], dy: &[E], dx: &mut [E]) = input_grad_add_at;
 }
 
-/// The number of elements in lane-major activations of `len` numbers.
-#[inline(always)]
-pub(super) fn features<const L: usize>(len: usize) -> usize {
-    const { assert!(L == 4 || L == 8 || L == 16, "lane groups hold 4, 8 or 16") };
-    assert!(
-        len.is_multiple_of(L),
-        "activations in lanes must hold L numbers per element"
-    );
-    len / L
-}
-
 /// Simply: for each output o, `y[o] = b[o] + sum over i of w[o][i] * x[i]`, where y[o] and x[i] are vectors of lanes.
 /// Departure: 8 outputs at once (4 where 8 sums do not fit the registers), so that one load of x[i] serves 8 products
 /// and no product waits for the one before it. At 1024 x 1024, 16 lanes of f32: 97 % of the core's peak.
 #[inline(always)]
-fn forward_at<E: KernelFloat, T: Target, const L: usize>(
-    w: &[E],
-    bias: Option<&[E]>,
-    x: &[E],
-    y: &mut [E],
-) {
+fn forward_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: Option<&[E]>, x: &[E], y: &mut [E]) {
     let (n_in, n_out) = (features::<L>(x.len()), features::<L>(y.len()));
-    assert_eq!(
-        w.len(),
-        n_out * n_in,
-        "a weight matrix must hold n_out x n_in numbers"
-    );
+    assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
     if let Some(bias) = bias {
         assert_eq!(bias.len(), n_out, "a bias must hold one number per output");
     }
@@ -110,19 +91,12 @@ fn input_grad_add_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], dy: &[E
 }
 
 /// Simply: for each input i, `dx[i] = sum over o of w[o][i] * dy[o]`, vectors of lanes. Departure: 16 inputs at once,
-/// which share the loads of dy[o] and read 16 neighbours of each row of W (one cache line of f32).
+/// which share the loads of dy[o] and read 16 neighbours of each row of W (one cache line of f32); at 1024 x 1024, 95 %
+/// of peak. Fewer where registers are few: 6 rather than 4 on AVX2, a third faster, since each line is read less often.
 #[inline(always)]
-fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(
-    w: &[E],
-    dy: &[E],
-    dx: &mut [E],
-) {
+fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(w: &[E], dy: &[E], dx: &mut [E]) {
     let (n_in, n_out) = (features::<L>(dx.len()), features::<L>(dy.len()));
-    assert_eq!(
-        w.len(),
-        n_out * n_in,
-        "a weight matrix must hold n_out x n_in numbers"
-    );
+    assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
     let mut i = 0;
     // SAFETY: the lengths were checked above.
     unsafe {
@@ -131,6 +105,9 @@ fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(
         }
         if T::fits::<E::V<L>>(8) {
             i = input_grad_tiles::<E, T, L, SET, 8>(i, w, dy, dx);
+        }
+        if !T::fits::<E::V<L>>(8) && T::fits::<E::V<L>>(6) {
+            i = input_grad_tiles::<E, T, L, SET, 6>(i, w, dy, dx);
         }
         i = input_grad_tiles::<E, T, L, SET, 4>(i, w, dy, dx);
         input_grad_tiles::<E, T, L, SET, 1>(i, w, dy, dx);
@@ -142,13 +119,7 @@ fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(
 /// # Safety
 /// `w` holds `n_out x n_in` numbers, where dy holds `n_out * L` and dx `n_in * L`.
 #[inline(always)]
-unsafe fn input_grad_tiles<
-    E: KernelFloat,
-    T: Target,
-    const L: usize,
-    const SET: bool,
-    const R: usize,
->(
+unsafe fn input_grad_tiles<E: KernelFloat, T: Target, const L: usize, const SET: bool, const R: usize>(
     mut i: usize,
     w: &[E],
     dy: &[E],
@@ -160,13 +131,7 @@ unsafe fn input_grad_tiles<
     while n_in - i >= R {
         // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
         unsafe {
-            let mut sums: [E::V<L>; R] = std::array::from_fn(|r| {
-                if SET {
-                    zero
-                } else {
-                    E::V::read(dx, (i + r) * L)
-                }
-            });
+            let mut sums: [E::V<L>; R] = std::array::from_fn(|r| if SET { zero } else { E::V::read(dx, (i + r) * L) });
             for o in 0..n_out {
                 let dys = E::V::read(dy, o * L);
                 let weights = w.get_unchecked(o * n_in + i..o * n_in + i + R);

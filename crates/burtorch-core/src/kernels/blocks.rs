@@ -2,6 +2,7 @@
 //!
 //! Promises: a type without kernels of its own still computes every block op, slowly. Knows opcodes of unary ops.
 
+use super::Mode;
 use crate::ops::{Op, pull_unary};
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
@@ -33,11 +34,14 @@ pub trait BlockMath: Copy {
         naive::affine_input_grad(w, dy, dx);
     }
 
-    /// `dw += dy x^T`, summed over lanes.
-    fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [Self::Elem])
+    /// `dw = dy x^T` or `dw += dy x^T`, summed over lanes.
+    fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [Self::Elem], mode: Mode)
     where
         Self: Scalar,
     {
+        if mode == Mode::Set {
+            dw.fill(Self::Elem::lit(0.0));
+        }
         naive::affine_weight_grad(dy, x, dw);
     }
 
@@ -94,8 +98,8 @@ macro_rules! one_sample {
                 super::affine_input_grad(w, dy, dx);
             }
 
-            fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [$t]) {
-                super::affine_weight_grad(dy, x, dw, None, super::Mode::Add);
+            fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [$t], mode: Mode) {
+                super::affine_weight_grad(dy, x, dw, None, mode);
             }
 
             fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {

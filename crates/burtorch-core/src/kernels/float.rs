@@ -30,6 +30,8 @@ pub trait Pack: Real {
     unsafe fn write(self, to: &mut [Self::Elem], at: usize);
     /// Up to `LANES` elements of `from`, the missing ones replaced by `fill`.
     fn read_or(from: &[Self::Elem], fill: Self::Elem) -> Self;
+    /// Writes the first `to.len()` lanes, at most `LANES`.
+    fn write_some(self, to: &mut [Self::Elem]);
     /// Lane `i` takes the value of lane `(i + BY) % LANES`.
     fn rotate<const BY: usize>(self) -> Self;
     /// The lanes of both in turn: `(a0, b0, a1, b1, ..)` as a first and a second half.
@@ -102,6 +104,15 @@ macro_rules! kernel_float {
             #[inline(always)]
             fn read_or(from: &[$t], fill: $t) -> Self {
                 Simd::load_or(from, Simd::splat(fill))
+            }
+
+            #[inline(always)]
+            fn write_some(self, to: &mut [$t]) {
+                if to.len() == N {
+                    self.copy_to_slice(to);
+                } else {
+                    to.copy_from_slice(&self.as_array()[..to.len()]);
+                }
             }
 
             #[inline(always)]

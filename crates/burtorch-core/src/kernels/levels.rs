@@ -15,11 +15,7 @@ pub(crate) trait Target: Copy + 'static {
     /// `a * b + c`, fused where the CPU can.
     #[inline(always)]
     fn mul_add<V: Pack>(a: V, b: V, c: V) -> V {
-        if Self::FUSED {
-            a.mul_add(b, c)
-        } else {
-            a * b + c
-        }
+        if Self::FUSED { a.mul_add(b, c) } else { a * b + c }
     }
 
     /// Whether `count` vectors of type `V` leave at least a quarter of the registers free.

@@ -10,32 +10,48 @@
 //! once, `L` = 4, 8 or 16, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
 
 #![allow(unsafe_code)]
-#![allow(
-    clippy::needless_range_loop,
-    reason = "a tile is written as loops over the indices of its sums"
-)]
+#![allow(clippy::needless_range_loop, reason = "a tile is written as loops over the indices of its sums")]
 
 mod float;
+mod lanes;
 mod levels;
+
+mod reduce;
 
 mod affine;
 mod affine_lanes;
-mod optim;
-mod reduce;
 mod weight_grad_lanes;
+
+mod attention;
+mod elementwise;
+mod layer_norm;
+mod rows;
+mod softmax;
+mod softmax_lanes;
+
+mod optim;
 
 mod blocks;
 
-pub use affine::{
-    affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad,
-};
+pub use crate::simd::slices::{relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward};
+pub use affine::{affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad};
+pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
+pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use blocks::{BlockMath, naive};
-pub use affine_lanes::{
-    affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes,
-};
+pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use float::KernelFloat;
-pub use optim::sgd_update;
+pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
+pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use reduce::{axpy, dot, sum, sum_squares};
+pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
+pub use softmax::{
+    softmax_cross_entropy_backward, softmax_cross_entropy_forward, softmax_cross_entropy_soft_backward,
+    softmax_cross_entropy_soft_forward,
+};
+pub use softmax_lanes::{
+    softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes,
+    softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes,
+};
 pub use weight_grad_lanes::{affine_weight_grad_lanes, weight_grad_scratch_len};
 
 /// What a kernel does with the numbers already in its output.

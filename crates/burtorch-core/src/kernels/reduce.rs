@@ -41,10 +41,7 @@ fn sum_squares_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
 /// 2. Several rows at a time share the loads of x.
 /// 3. The last block is padded with neutral elements (`0 * -0.0 = -0.0`) rather than finished one number at a time.
 #[inline(always)]
-pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(
-    rows: [&[E]; R],
-    x: &[E],
-) -> [E; R] {
+pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R], x: &[E]) -> [E; R] {
     let n = x.len();
     let width = E::Vector::LANES;
     for row in rows {
@@ -58,8 +55,7 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(
             unsafe {
                 let xs = E::Vector::read(x, k + a * width);
                 for r in 0..R {
-                    sums[r][a] =
-                        T::mul_add(E::Vector::read(rows[r], k + a * width), xs, sums[r][a]);
+                    sums[r][a] = T::mul_add(E::Vector::read(rows[r], k + a * width), xs, sums[r][a]);
                 }
             }
         }
@@ -86,7 +82,7 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(
 }
 
 #[inline(always)]
-fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
+pub(super) fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     let n = x.len();
     let width = E::Vector::LANES;
     let mut sums = [E::Vector::splat(-E::default()); 4];

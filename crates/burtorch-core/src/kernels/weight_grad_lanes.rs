@@ -5,8 +5,8 @@
 //! Knows nothing of how activations came about. Takes its working memory from the caller.
 
 use super::Mode;
-use super::affine_lanes::features;
 use super::float::{KernelFloat, Pack};
+use super::lanes::{features, lanes_of, transpose};
 use super::levels::{Target, leveled};
 use crate::simd::Real;
 
@@ -65,99 +65,29 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     mode: Mode,
     scratch: &mut [E],
 ) {
-    assert!(
-        dy.len() == x.len() && !x.is_empty(),
-        "dy and x must be equally many lane groups"
-    );
+    assert!(dy.len() == x.len() && !x.is_empty(), "dy and x must be equally many lane groups");
     let (n_out, n_in) = (features::<L>(dy[0].len()), features::<L>(x[0].len()));
-    assert!(
-        dy.iter().all(|g| g.len() == n_out * L),
-        "lane groups must be equally long"
-    );
-    assert!(
-        x.iter().all(|g| g.len() == n_in * L),
-        "lane groups must be equally long"
-    );
-    assert_eq!(
-        dw.len(),
-        n_out * n_in,
-        "a weight matrix must hold n_out x n_in numbers"
-    );
+    assert!(dy.iter().all(|g| g.len() == n_out * L), "lane groups must be equally long");
+    assert!(x.iter().all(|g| g.len() == n_in * L), "lane groups must be equally long");
+    assert_eq!(dw.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
     let samples = dy.len() * L;
     let scratch = &mut scratch[..weight_grad_scratch_len(n_in, samples)];
-    let job = Job {
-        dy,
-        lanes: L,
-        samples,
-        n_in,
-        n_out,
-        mode,
-    };
+    let job = Job { dy, lanes: L, samples, n_in, n_out, mode };
 
-    let full = if T::fits::<E::Vector>(24) {
-        4 * E::Vector::LANES
-    } else {
-        E::Vector::LANES
-    };
+    let full = if T::fits::<E::Vector>(24) { 4 * E::Vector::LANES } else { E::Vector::LANES };
     let mut start = 0;
     while start < n_in {
         let width = full.min(n_in - start);
         let packed = &mut scratch[start * samples..][..width * samples];
         for (g, x) in x.iter().enumerate() {
             let inputs = &x[start * L..][..width * L];
-            transpose::<E, L>(inputs, width, &mut packed[g * L * width..][..L * width]);
+            transpose::<E, L>(inputs, &mut packed[g * L * width..][..L * width]);
         }
-        panel_tiles::<E, T>(
-            &job,
-            &Panel {
-                start,
-                width,
-                x: packed,
-            },
-            dw,
-        );
+        panel_tiles::<E, T>(&job, &Panel { start, width, x: packed }, dw);
         start += width;
     }
     if let Some(db) = bias_grad {
         bias_grad_at::<E, L>(&job, db);
-    }
-}
-
-/// Elements `i..i + L` of lane-major `from`, one vector of elements per lane: log2 L rounds of interleaving.
-///
-/// # Safety
-/// `from` holds `(i + L) * L` numbers or more.
-#[inline(always)]
-unsafe fn transposed_block<E: KernelFloat, const L: usize>(from: &[E], i: usize) -> [E::V<L>; L] {
-    // SAFETY: `r < L`, as the caller promises.
-    let mut rows: [E::V<L>; L] = std::array::from_fn(|r| unsafe { E::V::read(from, (i + r) * L) });
-    for _ in 0..L.ilog2() {
-        let before = rows;
-        for r in 0..L / 2 {
-            (rows[2 * r], rows[2 * r + 1]) = before[r].interleaved(before[r + L / 2]);
-        }
-    }
-    rows
-}
-
-/// `to[l][i] = from[i][l]` for `width` elements i of `L` lanes.
-#[inline(always)]
-fn transpose<E: KernelFloat, const L: usize>(from: &[E], width: usize, to: &mut [E]) {
-    assert!(from.len() == width * L && to.len() == width * L);
-    let mut i = 0;
-    while width - i >= L {
-        // SAFETY: `i + L <= width` and `l < L`, within the lengths checked above.
-        unsafe {
-            for (l, row) in transposed_block::<E, L>(from, i).into_iter().enumerate() {
-                row.write(to, l * width + i);
-            }
-        }
-        i += L;
-    }
-    for i in i..width {
-        for l in 0..L {
-            to[l * width + i] = from[i * L + l];
-        }
     }
 }
 
@@ -228,8 +158,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
             for group in job.dy {
                 let dy = group.get_unchecked(o * job.lanes..(o + R) * job.lanes);
                 for l in 0..job.lanes {
-                    let xs: [V; K] =
-                        std::array::from_fn(|k| V::read(panel.x, sample + k * V::LANES));
+                    let xs: [V; K] = std::array::from_fn(|k| V::read(panel.x, sample + k * V::LANES));
                     for r in 0..R {
                         let dy = V::splat(*dy.get_unchecked(r * job.lanes + l));
                         for k in 0..K {
@@ -253,11 +182,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
 /// Sums dy over samples, in order. Departure: `L` outputs side by side, transposed so that one vector holds one sample.
 #[inline(always)]
 fn bias_grad_at<E: KernelFloat, const L: usize>(job: &Job<'_, E>, db: &mut [E]) {
-    assert_eq!(
-        db.len(),
-        job.n_out,
-        "a bias must hold one number per output"
-    );
+    assert_eq!(db.len(), job.n_out, "a bias must hold one number per output");
     if job.mode == Mode::Set {
         db.fill(E::default());
     }
@@ -267,7 +192,7 @@ fn bias_grad_at<E: KernelFloat, const L: usize>(job: &Job<'_, E>, db: &mut [E]) 
         unsafe {
             let mut sum = E::V::<L>::read(db, o);
             for group in job.dy {
-                for dy in transposed_block::<E, L>(group, o) {
+                for dy in lanes_of::<E, L>(group, o) {
                     sum = sum + dy;
                 }
             }

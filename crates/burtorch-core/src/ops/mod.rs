@@ -255,6 +255,16 @@ fn tie<S: Scalar>(x: S, y: S) -> S {
     S::select(x.equal(S::lit(0.0)), x + y, S::select(x.nan_mask(), x, y))
 }
 
+/// `x/(x^2 + y^2)`, by the ratio of the smaller to the larger, so that no square overflows or vanishes.
+#[inline(always)]
+fn atan2_partial<S: Scalar>(x: S, y: S) -> S {
+    let one = S::lit(1.0);
+    let x_is_larger = y.abs().less_equal(x.abs());
+    let larger = S::select(x_is_larger, x, y);
+    let ratio = S::select(x_is_larger, y, x) / larger;
+    S::select(x_is_larger, one, ratio) / (larger * (one + ratio * ratio))
+}
+
 /// The share of `g` that a `max` gives to `x` against `y`: all, half on a tie, none.
 #[inline(always)]
 fn larger_share<S: Scalar>(g: S, x: S, y: S) -> S {

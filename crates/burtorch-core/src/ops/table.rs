@@ -106,6 +106,11 @@ macro_rules! for_each_op {
                     y = |x| x.cos(); dx = |g, x, y| g * -x.sin();
                     reads inputs; on -10.0, 10.0; ulp 1.0, 2.0;
                 }
+                #[doc = "tan(x); dx = 1 + tan(x)^2"]
+                Tan tan "" {
+                    y = |x| x.tan(); dx = |g, x, y| g * x.tan_grad();
+                    reads inputs; on -1.5, 1.5; ulp 2.0, 2.0;
+                }
                 #[doc = "log(1 + x); dx = 1/(1 + x)"]
                 Log1p log1p "" {
                     y = |x| x.log1p();
@@ -121,6 +126,16 @@ macro_rules! for_each_op {
                 Softplus softplus "" {
                     y = |x| x.softplus(); dx = |g, x, y| g * x.sigmoid();
                     reads inputs; on -30.0, 30.0; ulp 2.0, 2.0;
+                }
+                #[doc = "the error function; dx = 2/sqrt(pi) exp(-x^2)"]
+                Erf erf "" {
+                    y = |x| x.erf(); dx = |g, x, y| g * x.erf_grad();
+                    reads inputs; on -5.0, 5.0; ulp 1.0, 2.0;
+                }
+                #[doc = "x P(x) with P the normal distribution; dx = P(x) + x p(x) with p its density"]
+                Gelu gelu "" {
+                    y = |x| x.gelu(); dx = |g, x, y| g * x.gelu_grad();
+                    reads inputs; on -10.0, 10.0; ulp 4.0, 2.0;
                 }
             }
             binary {
@@ -170,6 +185,13 @@ macro_rules! for_each_op {
                     dx = |g, x, y, z| g * pow_dx(x, y);
                     dy = |g, x, y, z| g * pow_dy(x, y, z);
                     reads output; on 0.1, 5.0; ulp 1.0, 2.0;
+                }
+                #[doc = "atan2(x, y), the angle of the point (y, x); dx = y/(x^2 + y^2), dy = -x/(x^2 + y^2)"]
+                Atan2 atan2 "" {
+                    z = |x, y| x.atan2(y);
+                    dx = |g, x, y, z| g * atan2_partial(y, x);
+                    dy = |g, x, y, z| g * -atan2_partial(x, y);
+                    reads inputs; on 0.1, 10.0; ulp 2.0, 2.0;
                 }
                 #[doc = "the larger; dx = 1 if x > y, 1/2 if equal, else 0"]
                 Max max "" {

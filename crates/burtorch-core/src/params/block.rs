@@ -87,7 +87,8 @@ impl<E: Float> Block<E> {
             if from < to {
                 // SAFETY: a private anonymous mapping reads as zero after this; no reference into it is alive, as
                 // `&mut self` shows. Arrays that others hold see zeros, which is what they are to see.
-                let advice = unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
+                let advice =
+                    unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
                 if advice.is_ok() {
                     let (head, tail) = (range.start..from / size_of::<E>(), to / size_of::<E>()..range.end);
                     self.slice_mut(n)[head].fill(E::lit(0.0));

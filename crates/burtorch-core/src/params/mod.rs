@@ -6,8 +6,10 @@
 
 mod block;
 mod init;
+mod written;
 
 pub use init::Init;
+pub(crate) use written::Written;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -55,7 +57,11 @@ impl Slice {
 
     /// Numbers `from..to` of this slice, if it has them.
     pub fn slice(self, from: usize, to: usize) -> Option<Slice> {
-        (from <= to && to <= self.len()).then(|| Slice { start: self.start + from as u32, len: (to - from) as u32, ..self })
+        (from <= to && to <= self.len()).then(|| Slice {
+            start: self.start + from as u32,
+            len: (to - from) as u32,
+            ..self
+        })
     }
 }
 
@@ -260,6 +266,19 @@ impl<'m, E: Float> Parameters<'m, E> {
         (self.values.slice_mut(self.n), self.grads.slice(self.n))
     }
 
+    /// Runs `build`; when it fails, forgets the tensors it appended and the random numbers it drew.
+    pub fn all_or_nothing<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let (n, rng, frozen) = (self.n, self.rng.clone(), self.frozen.clone());
+        let result = build(self);
+        if result.is_err() {
+            self.n = n;
+            self.rng = rng;
+            self.frozen = frozen;
+            self.names.retain(|_, tensor| tensor.slice.range().end <= n);
+        }
+        result
+    }
+
     /// Appends a tensor. A name, where given, is unique.
     pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
@@ -330,6 +349,18 @@ impl<'m, E: Float> Parameters<'m, E> {
         Ok(&self.grads()[slice.range()])
     }
 
+    /// The numbers of a range as a slice, if there are so many.
+    pub fn slice(&self, range: Range<usize>) -> Result<Slice> {
+        if range.start <= range.end && range.end <= self.n {
+            return Ok(Slice { store: self.id, start: range.start as u32, len: (range.end - range.start) as u32 });
+        }
+        Err(Error::BadArgument {
+            what: "a range of parameters",
+            expected: format!("start <= stop <= {}", self.n),
+            found: format!("{}..{}", range.start, range.end),
+        })
+    }
+
     /// Whether the slice belongs here.
     pub fn check_slice(&self, slice: Slice) -> Result<()> {
         if slice.store == self.id && slice.range().end <= self.n {
@@ -348,6 +379,12 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Calls `f` with each range of numbers that are not frozen, in order.
     pub fn for_each_trainable(&self, f: impl FnMut(Range<usize>)) {
         for_each_gap(&self.frozen, self.n, f);
+    }
+
+    /// Calls `f` with each range of numbers that are not frozen, their values, and their gradients, in order.
+    pub fn for_each_trainable_mut(&mut self, mut f: impl FnMut(Range<usize>, &mut [E], &[E])) {
+        let (values, grads) = (self.values.slice_mut(self.n), self.grads.slice(self.n));
+        for_each_gap(&self.frozen, self.n, |range| f(range.clone(), &mut values[range.clone()], &grads[range]));
     }
 
     /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.

@@ -17,10 +17,36 @@ macro_rules! formulas {
                 sigmoid Sigmoid (x)
                 /// The derivative of the sigmoid at x; 4 ULP.
                 sigmoid_grad SigmoidGrad (x)
+                /// log(1 + x); 1 ULP.
+                log1p Log1p (x)
+                /// log(1 + e^x), whose derivative is the sigmoid; 2 ULP.
+                softplus Softplus (x)
+                /// The sine; 1 ULP for any x.
+                sin Sin (x)
+                /// The cosine; 1 ULP for any x.
+                cos Cos (x)
+                /// The tangent; 2 ULP for any x.
+                tan Tan (x)
+                /// The derivative of tan at x: 1 + tan(x)^2; 2 ULP.
+                tan_grad TanGrad (x)
+                /// The error function; 1 ULP.
+                erf Erf (x)
+                /// The derivative of erf at x: 2/sqrt(pi) e^(-x^2); 2 ULP.
+                erf_grad ErfGrad (x)
+                /// x times the normal distribution at x, exact (not the tanh approximation); 4 ULP.
+                gelu Gelu (x)
+                /// The derivative of gelu at x.
+                gelu_grad GeluGrad (x)
+                /// The density of the normal distribution: e^(-x^2/2) / sqrt(2 pi); 2 ULP.
+                normal_pdf NormalPdf (x)
                 /// x where it is positive, otherwise 0; NaN stays NaN.
                 relu Relu (x)
             }
             binary {
+                /// The angle of the point (x, self) from the x axis, from -pi to pi; 2 ULP.
+                atan2 Atan2 (y, x)
+                /// x to the power y; 1 ULP.
+                pow Pow (x, y)
                 /// The derivative of tanh at x where y = tanh(x); 6 ULP.
                 tanh_grad TanhGrad (x, y)
             }

@@ -5,7 +5,6 @@
 
 mod level;
 mod real;
-mod provisional;
 
 pub mod math;
 
@@ -17,7 +16,6 @@ pub mod slices;
 pub use elementary::Elementary;
 pub use level::{Level, available_levels, force_level, level};
 pub use real::{Bits, Real, Truth};
-pub(crate) use provisional::Provisional;
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};
 pub use std::simd::num::SimdFloat;
 pub use std::simd::{Mask, Select, Simd, StdFloat};

@@ -71,7 +71,7 @@ pub trait Real:
     /// The outcome of a comparison.
     type Mask: Truth;
     /// The same lanes in f64: `Self` where they are already.
-    type Wide: Real<Wide = Self::Wide>;
+    type Wide: Real<Elem = f64, Wide = Self::Wide>;
 
     /// How many numbers this holds.
     const LANES: usize;
@@ -131,21 +131,14 @@ pub trait Real:
     /// What is added to an exponent before it is stored: 1023 or 127.
     const BIAS: i64 = if Self::DOUBLE { 1023 } else { 127 };
     /// 1.5 * 2^52 or 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits.
-    const ROUNDER: f64 = if Self::DOUBLE {
-        6755399441055744.0
-    } else {
-        12582912.0
-    };
+    const ROUNDER: f64 = if Self::DOUBLE { 6755399441055744.0 } else { 12582912.0 };
 
     /// The nearest integer, ties to even, as a number and as an integer; for magnitudes below 2^51 (f32: 2^22).
     #[inline(always)]
     fn round_to_int(self) -> (Self, Self::Int) {
         let rounder = Self::of(Self::ROUNDER);
         let shifted = self + rounder;
-        (
-            shifted - rounder,
-            shifted.to_bits().minus(rounder.to_bits()),
-        )
+        (shifted - rounder, shifted.to_bits().minus(rounder.to_bits()))
     }
 
     /// A small integer as a number; for magnitudes below 2^51 (f32: 2^22).

@@ -24,11 +24,7 @@ impl Element for f64 {
 
 #[inline(always)]
 fn map<F: Formula<E::Vector, 1>, E: Element>(x: &[E], y: &mut [E]) {
-    assert_eq!(
-        x.len(),
-        y.len(),
-        "x and y differ in length: pass slices of equal length"
-    );
+    assert_eq!(x.len(), y.len(), "x and y differ in length: pass slices of equal length");
     let lanes = E::Vector::LANES;
     let tail = x.len() / lanes * lanes;
     for (x, y) in x.chunks_exact(lanes).zip(y.chunks_exact_mut(lanes)) {

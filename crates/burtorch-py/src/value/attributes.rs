@@ -126,7 +126,11 @@ pub unsafe extern "C" fn new(
                 match name.extract::<String>()?.as_str() {
                     "label" if label.is_none() => label = Some(value),
                     "graph" => graph = Some(value),
-                    other => return Err(PyTypeError::new_err(format!("Value() got an unexpected keyword argument {other:?}"))),
+                    other => {
+                        return Err(PyTypeError::new_err(format!(
+                            "Value() got an unexpected keyword argument {other:?}"
+                        )));
+                    }
                 }
             }
         }
@@ -219,7 +223,9 @@ unsafe fn assigned(name: &str, x: *mut ffi::PyObject) -> Option<f64> {
 unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let Some(x) = assigned("data", x) else { return -1 };
+        let Some(x) = assigned("data", x) else {
+            return -1;
+        };
         let set = read(value, |cell, node| with_graph!(&mut cell.graph, g => g.set_value(node, Scalar::lit(x))));
         if set.is_some() { 0 } else { -1 }
     }
@@ -228,7 +234,9 @@ unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
 unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let Some(x) = assigned("grad", x) else { return -1 };
+        let Some(x) = assigned("grad", x) else {
+            return -1;
+        };
         let set = read(value, |cell, node| with_graph!(&mut cell.graph, g => g.set_grad(node, Scalar::lit(x))));
         if set.is_some() { 0 } else { -1 }
     }
@@ -241,7 +249,9 @@ unsafe fn getter(
 ) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
+        let Some((cell, node)) = checked(value.cast()) else {
+            return ptr::null_mut();
+        };
         let py = Python::assume_attached();
         match f(py, (*value.cast::<ValueObject>()).owner, cell, node) {
             Ok(object) => object.into_ptr(),
@@ -296,7 +306,9 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
                 return -1;
             }
         };
-        let Some((cell, node)) = checked(value.cast()) else { return -1 };
+        let Some((cell, node)) = checked(value.cast()) else {
+            return -1;
+        };
         if text.is_empty() {
             cell.labels.remove(&node.index());
         } else {
@@ -349,11 +361,15 @@ unsafe extern "C" fn backward(
             }
             match number(*arguments) {
                 Number::Is(x) => seed = x,
-                Number::IsNot => return raise_python(PyTypeError::new_err("the seed of backward() must be a real number")),
+                Number::IsNot => {
+                    return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
+                }
                 Number::Failed => return ptr::null_mut(),
             }
         }
-        let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
+        let Some((cell, node)) = checked(value.cast()) else {
+            return ptr::null_mut();
+        };
         match graph::sweep(Python::assume_attached(), cell, Sweep { root: node, seed, skip_zero_adjoints: false }) {
             Ok(()) => {
                 ffi::Py_INCREF(ffi::Py_None());
@@ -388,7 +404,9 @@ unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObj
             return raise_python(PyTypeError::new_err("same_node() expects a Value"));
         }
         let (a, b) = (value.cast::<ValueObject>(), other.cast::<ValueObject>());
-        let (Some((_, x)), Some((_, y))) = (checked(a), checked(b)) else { return ptr::null_mut() };
+        let (Some((_, x)), Some((_, y))) = (checked(a), checked(b)) else {
+            return ptr::null_mut();
+        };
         ffi::PyBool_FromLong(((*a).owner == (*b).owner && x == y).into())
     }
 }
@@ -449,7 +467,9 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
             return "<stale Value>".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
         };
         let grad = Bound::from_owned_ptr_or_opt(py, get_grad(value, ptr::null_mut()));
-        let Some(grad) = grad else { return ptr::null_mut() };
+        let Some(grad) = grad else {
+            return ptr::null_mut();
+        };
         match std::format!("Value(data={data}, grad={grad})").into_pyobject(py) {
             Ok(text) => text.into_ptr(),
             Err(_) => ptr::null_mut(),
@@ -461,7 +481,9 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
 pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let Some((cell, node)) = checked(value.cast()) else { return -1 };
+        let Some((cell, node)) = checked(value.cast()) else {
+            return -1;
+        };
         let graph = with_graph!(&cell.graph, g => g.id());
         let mixed = cell.serial(node.index()).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ graph;
         let hash = mixed as ffi::Py_hash_t;
@@ -474,7 +496,9 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
     // SAFETY: living objects under the interpreter lock, the first a Value.
     unsafe {
         let data = |value| read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from)));
-        let Some(x) = data(a) else { return ptr::null_mut() };
+        let Some(x) = data(a) else {
+            return ptr::null_mut();
+        };
         let y = if is_value(b) {
             match data(b) {
                 Some(y) => y,
@@ -529,16 +553,36 @@ pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     }
 }
 
-const fn attribute(name: &'static CStr, doc: &'static CStr, get: ffi::getter, set: Option<ffi::setter>) -> ffi::PyGetSetDef {
+const fn attribute(
+    name: &'static CStr,
+    doc: &'static CStr,
+    get: ffi::getter,
+    set: Option<ffi::setter>,
+) -> ffi::PyGetSetDef {
     ffi::PyGetSetDef { name: name.as_ptr(), get: Some(get), set, doc: doc.as_ptr(), closure: ptr::null_mut() }
 }
 
 /// The attributes of `Value`.
 pub fn attributes() -> Vec<ffi::PyGetSetDef> {
     vec![
-        attribute(c"data", c"The number this node holds. Assigning changes this node only; graph.recompute(root) re-evaluates.", get_data, Some(set_data)),
-        attribute(c"grad", c"The gradient: summed over sweeps for a leaf, of the last sweep for any other node; 0.0 before any.", get_grad, Some(set_grad)),
-        attribute(c"index", c"The node's present number in its graph. Reclaim may renumber; Graph(reclaim=False) never does.", get_index, None),
+        attribute(
+            c"data",
+            c"The number this node holds. Assigning changes this node only; graph.recompute(root) re-evaluates.",
+            get_data,
+            Some(set_data),
+        ),
+        attribute(
+            c"grad",
+            c"The gradient: summed over sweeps for a leaf, of the last sweep for any other node; 0.0 before any.",
+            get_grad,
+            Some(set_grad),
+        ),
+        attribute(
+            c"index",
+            c"The node's present number in its graph. Reclaim may renumber; Graph(reclaim=False) never does.",
+            get_index,
+            None,
+        ),
         attribute(c"op", c"The name of the op that made this node.", get_op, None),
         attribute(c"operands", c"The values this node was computed from, as a tuple.", get_operands, None),
         attribute(c"graph", c"The Graph this node belongs to.", get_graph, None),

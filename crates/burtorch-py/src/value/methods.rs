@@ -59,7 +59,10 @@ unsafe extern "C" fn unary_method<O: UnaryOp>(
     unsafe { append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData)) }
 }
 
-unsafe extern "C" fn unary_function<O: UnaryOp>(_module: *mut ffi::PyObject, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe extern "C" fn unary_function<O: UnaryOp>(
+    _module: *mut ffi::PyObject,
+    x: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes living objects under its lock.
     unsafe {
         if is_value(x) {
@@ -76,12 +79,16 @@ unsafe fn binary_of<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -
         match (is_value(x), is_value(y)) {
             (true, true) => append_both(x.cast(), y.cast(), Binary::<O>(PhantomData)),
             (true, false) => match number(y) {
-                Number::Is(c) => append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData)),
+                Number::Is(c) => {
+                    append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData))
+                }
                 Number::IsNot => not_operands(O::OP, y),
                 Number::Failed => std::ptr::null_mut(),
             },
             (false, true) => match number(x) {
-                Number::Is(c) => append((*y.cast::<ValueObject>()).owner, [y.cast()], ConstantBinary::<O>(c, PhantomData)),
+                Number::Is(c) => {
+                    append((*y.cast::<ValueObject>()).owner, [y.cast()], ConstantBinary::<O>(c, PhantomData))
+                }
                 Number::IsNot => not_operands(O::OP, x),
                 Number::Failed => std::ptr::null_mut(),
             },

@@ -144,7 +144,8 @@ pub unsafe fn new_object(
         let exact = type_ == value_type();
         let mut object = if exact { free_list::take() } else { ptr::null_mut() };
         if object.is_null() {
-            let alloc = if exact { ffi::PyType_GenericAlloc } else { (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc) };
+            let alloc =
+                if exact { ffi::PyType_GenericAlloc } else { (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc) };
             object = alloc(type_, 0).cast();
             if object.is_null() {
                 return ptr::null_mut();

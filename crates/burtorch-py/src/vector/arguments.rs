@@ -44,7 +44,9 @@ fn collect_numbers(object: &Bound<'_, PyAny>, all: &mut Vec<f64>, depth: usize) 
         match number_of(&item)? {
             Some(x) => all.push(x),
             None if item.try_iter().is_ok() => collect_numbers(&item, all, depth + 1)?,
-            None => return Err(PyTypeError::new_err(format!("expected a real number, found {}", item.get_type().name()?))),
+            None => {
+                return Err(PyTypeError::new_err(format!("expected a real number, found {}", item.get_type().name()?)));
+            }
         }
     }
     Ok(())
@@ -138,7 +140,9 @@ impl Operand {
 /// The one graph of all operands. At least one must have a graph.
 pub fn common_owner<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyGraph>> {
     let mut owners = operands.iter().filter_map(|operand| operand.owner(py));
-    let first = owners.next().ok_or_else(|| PyTypeError::new_err("expected at least one Value or Vector among the operands"))?;
+    let first = owners
+        .next()
+        .ok_or_else(|| PyTypeError::new_err("expected at least one Value or Vector among the operands"))?;
     if owners.any(|owner| !owner.is(&first)) {
         return Err(to_python(py, Error::GraphMismatch { what: "a value" }));
     }
@@ -146,10 +150,7 @@ pub fn common_owner<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Boun
 }
 
 /// Runs `build` on the graph; on an error the graph is as it was.
-pub fn atomically<T>(
-    owner: &Bound<'_, PyGraph>,
-    build: impl FnOnce(&mut Cell) -> PyResult<T>,
-) -> PyResult<T> {
+pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
     let py = owner.py();
     owner.get().with(py, |cell| {
         super::reclaim_if_due(py, cell)?;

@@ -45,7 +45,9 @@ pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny
         return Ok(result);
     }
     let not_mine = || Ok(x.py().NotImplemented().into_bound(x.py()));
-    let (Ok(left), Ok(right)) = (Operand::read(x), Operand::read(y)) else { return not_mine() };
+    let (Ok(left), Ok(right)) = (Operand::read(x), Operand::read(y)) else {
+        return not_mine();
+    };
     if symbol == Symbol::Power
         && let Operand::Numbers(exponent) = &right
         && let [c @ (2.0 | 3.0)] = exponent[..]
@@ -64,7 +66,9 @@ fn binary<'py>(op: Op, x: Operand, y: Operand, py: Python<'py>) -> PyResult<Boun
         (false, true) => n_x,
         (true, false) => n_y,
         _ if n_x == n_y => n_x,
-        _ => return Err(to_python(py, burtorch_core::Error::LengthMismatch { op: op.name(), left: n_x, right: n_y })),
+        _ => {
+            return Err(to_python(py, burtorch_core::Error::LengthMismatch { op: op.name(), left: n_x, right: n_y }));
+        }
     };
     if n == 0 {
         return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
@@ -127,10 +131,8 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    let arguments: Vec<Bound<'_, PyAny>> = arguments
-        .iter()
-        .map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) })
-        .collect();
+    let arguments: Vec<Bound<'_, PyAny>> =
+        arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) }).collect();
     finish(match &arguments[..] {
         [sequence] => functions::fold(op, sequence),
         [x, y] => Operand::read(x).and_then(|left| binary(op, left, Operand::read(y)?, x.py())),

@@ -227,7 +227,8 @@ impl PyVector {
             let ranges = places.map(single).collect::<PyResult<Vec<_>>>()?;
             return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
         }
-        let k: isize = index.extract().map_err(|_| PyTypeError::new_err("Vector indices must be integers or slices"))?;
+        let k: isize =
+            index.extract().map_err(|_| PyTypeError::new_err("Vector indices must be integers or slices"))?;
         let k = if k < 0 { k + n as isize } else { k };
         if k < 0 || k as usize >= n {
             return Err(PyIndexError::new_err(format!("index {k} of a Vector of {n}")));

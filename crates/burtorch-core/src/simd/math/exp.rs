@@ -3,12 +3,11 @@
 //! x = n ln 2 + r with |r| <= ln 2 / 2, the reduced argument in two parts; e^r = 1 + r + q with a polynomial for
 //! q = e^r - 1 - r that also takes up the low part of r. What is left to round is then one sum and one scaling.
 
-use super::poly::{fast_two_sum, poly};
+use super::poly::{fast_two_sum, poly, two_sum};
 use crate::simd::{Bits, Real};
 
-/// (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, error 2^-61.7 relative to r.
-const TAIL: [f64; 11] = [
-    0.5,
+/// (e^r - 1 - r - r^2/2) / r^3 on |r| <= ln 2 / 2; error of e^r - 1 2^-61.7.
+const TAIL: [f64; 10] = [
     0.16666666666666677,
     0.04166666666666668,
     0.008333333333321442,
@@ -22,13 +21,18 @@ const TAIL: [f64; 11] = [
 ];
 
 /// The same for f32, error 2^-31.1.
-const TAIL_F32: [f64; 6] = [
+const TAIL_F32: [f64; 5] =
+    [0.1666666716337204, 0.041666485369205475, 0.008333193138241768, 0.0013933012960478663, 0.00019957698532380164];
+
+/// (e^r - 1 - r) / r^2 in f64, for results in f32; error 2^-37.4.
+const TAIL_SHORT: [f64; 7] = [
     0.5,
-    0.1666666716337204,
-    0.041666485369205475,
-    0.008333193138241768,
-    0.0013933012960478663,
-    0.00019957698532380164,
+    0.16666666754699755,
+    0.041666666790396205,
+    0.008333288898026116,
+    0.0013888835430434703,
+    0.0001990500370850749,
+    2.4870503396112542e-05,
 ];
 
 const LN2_HIGH: f64 = 0.6931471805598903;
@@ -36,33 +40,30 @@ const LN2_LOW: f64 = 5.497923018708371e-14;
 const LN2_HIGH_F32: f64 = 0.693145751953125;
 const LN2_LOW_F32: f64 = 1.4286068203094173e-06;
 
-/// e^x = 2^n (1 + r + q).
-pub(super) struct Parts<V: Real> {
-    pub(super) n: V::Int,
-    pub(super) r: V,
-    pub(super) q: V,
-}
-
-/// Splits e^(x + low) for |x| up to 1100 (f32: 160), with `low` small beside x.
+/// x = n ln 2 + r + rest for |x| up to 1100 (f32: 160).
 #[inline(always)]
-pub(super) fn parts<V: Real>(x: V, low: V) -> Parts<V> {
+fn reduce<V: Real>(x: V) -> (V::Int, V, V) {
     // The high part of ln 2 is short enough for n times it to be exact.
-    let (ln2_high, ln2_low) = if V::DOUBLE {
-        (LN2_HIGH, LN2_LOW)
-    } else {
-        (LN2_HIGH_F32, LN2_LOW_F32)
-    };
+    let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
     let (steps, n) = (x * V::of(std::f64::consts::LOG2_E)).round_to_int();
     let near = (-steps).mul_add(V::of(ln2_high), x);
     let r = (-steps).mul_add(V::of(ln2_low), near);
-    let rest = (-steps).mul_add(V::of(ln2_low), near - r) + low;
-    let tail = if V::DOUBLE {
-        poly(r, &TAIL)
-    } else {
-        poly(r, &TAIL_F32)
-    };
-    let q = tail.mul_add(r * r, rest.mul_add(r, rest));
-    Parts { n, r, q }
+    (n, r, (-steps).mul_add(V::of(ln2_low), near - r))
+}
+
+/// e^(r + rest) - 1 - r - r^2/2, for `rest` below the last place of r and `square` = r^2.
+#[inline(always)]
+fn tail<V: Real>(r: V, rest: V, square: V) -> V {
+    let tail = if V::DOUBLE { poly(r, &TAIL) } else { poly(r, &TAIL_F32) };
+    tail.mul_add(r * square, rest.mul_add(r, rest))
+}
+
+/// e^(r + rest) as 1 + r rounded and everything else.
+#[inline(always)]
+fn exp_near_zero<V: Real>(r: V, rest: V) -> (V, V) {
+    let square = r * r;
+    let (high, low) = fast_two_sum(V::of(1.0), r);
+    (high, low + V::of(0.5).mul_add(square, tail(r, rest, square)))
 }
 
 /// 2^n y in two steps, so that neither factor leaves the range and a subnormal result is rounded once.
@@ -75,49 +76,79 @@ pub(super) fn scale<V: Real>(y: V, n: V::Int) -> V {
     y * first * V::from_bits(second.shift_left(V::STORED_BITS))
 }
 
-/// e^(x + low) for any x, with `low` small beside x.
+/// x cut to where e^x is neither 0 nor infinite, and a little beyond; NaN stays.
 #[inline(always)]
-pub(super) fn exp_sum<V: Real>(x: V, low: V) -> V {
-    // Beyond these the result is infinite or 0; a NaN passes both comparisons unchanged.
-    let (least, most) = if V::DOUBLE {
-        (-746.0, 710.0)
-    } else {
-        (-104.0, 89.0)
-    };
+fn clamp<V: Real>(x: V) -> V {
+    // Far enough below the least subnormal for a factor of a thousand to leave 0.
+    let (least, most) = if V::DOUBLE { (-760.0, 710.0) } else { (-120.0, 89.0) };
     let x = V::select(x.is_lt(V::of(least)), V::of(least), x);
-    let x = V::select(x.is_gt(V::of(most)), V::of(most), x);
-    let Parts { n, r, q } = parts(x, low);
-    let (high, low) = fast_two_sum(V::of(1.0), r);
-    scale(high + (low + q), n)
+    V::select(x.is_gt(V::of(most)), V::of(most), x)
+}
+
+/// e^x as 2^n m, with m from 0.7 to 1.42 in two parts.
+#[inline(always)]
+pub(super) fn exp_split<V: Real>(x: V) -> (V, V, V::Int) {
+    let (n, r, rest) = reduce(clamp(x));
+    let (high, low) = exp_near_zero(r, rest);
+    (high, low, n)
+}
+
+/// e^(x + low) likewise, with `low` below the last place of x.
+#[inline(always)]
+pub(super) fn exp_sum_split<V: Real>(x: V, low: V) -> (V, V, V::Int) {
+    let (n, r, rest) = reduce(clamp(x));
+    // The low part of a large x is many places of r.
+    let (r, rest) = fast_two_sum(r, rest + low);
+    let (high, low) = exp_near_zero(r, rest);
+    (high, low, n)
 }
 
 /// e^x.
 #[inline(always)]
 pub fn exp<V: Real>(x: V) -> V {
-    exp_sum(x, V::of(0.0))
+    let (high, low, n) = exp_split(x);
+    scale(high + low, n)
 }
 
-/// (e^x - 1) / 2 for |x| up to 710 (f32: 89).
+/// e^x to 37 bits in f64, for results in f32: magnitudes end at e^200 and e^-200.
 #[inline(always)]
-pub(super) fn half_expm1<V: Real>(x: V) -> V {
-    let Parts { n, r, q } = parts(x, V::of(0.0));
+pub(super) fn exp_short<W: Real>(x: W) -> W {
+    let most = W::of(200.0);
+    let x = W::select(x.is_gt(most), most, x);
+    let x = W::select(x.is_lt(-most), -most, x);
+    let (steps, n) = (x * W::of(std::f64::consts::LOG2_E)).round_to_int();
+    let r = (-steps).mul_add(W::of(std::f64::consts::LN_2), x);
+    (r * r).mul_add(poly(r, &TAIL_SHORT), W::of(1.0) + r) * W::exp2_int(n)
+}
+
+/// (e^x - 1) / 2 for |x| up to 710 (f32: 89); `fine` where half a place of the result matters.
+#[inline(always)]
+pub(super) fn half_expm1<V: Real>(x: V, fine: bool) -> V {
+    let (n, r, rest) = reduce(x);
     let power = V::exp2_int(n.minus(V::Int::splat(1)));
-    // Halves of 2^n (1 + r + q) - 1: no overflow at n = 1024. 2^n - 1 exceeds 2^n r, save at n = 0 where it is 0.
-    let (high, low) = fast_two_sum(power - V::of(0.5), power * r);
-    high + power.mul_add(q, low)
+    let square = r * r;
+    let half_square = V::of(0.5) * square;
+    let tail = tail(r, rest, square);
+    // Halves of 2^n (1 + r + r^2/2 + tail) - 1: no overflow at n = 1024. Each term is smaller than the sum before it,
+    // save at n = 0, where the first is 0.
+    if !fine {
+        let (high, low) = fast_two_sum(power - V::of(0.5), power * r);
+        return high + power.mul_add(half_square + tail, low);
+    }
+    let square_low = V::of(0.5) * r.mul_add(r, -square);
+    let (high, low0) = two_sum(power, V::of(-0.5));
+    let (high, low1) = fast_two_sum(high, power * r);
+    let (high, low2) = fast_two_sum(high, power * half_square);
+    high + power.mul_add(tail + square_low, low0 + low1 + low2)
 }
 
 /// e^x - 1.
 #[inline(always)]
 pub fn expm1<V: Real>(x: V) -> V {
-    let (least, most, tiny) = if V::DOUBLE {
-        (-50.0, 710.0, 1e-17)
-    } else {
-        (-20.0, 89.0, 1e-9)
-    };
+    let (least, most, tiny) = if V::DOUBLE { (-50.0, 710.0, 1e-17) } else { (-20.0, 89.0, 1e-9) };
     let near = V::select(x.is_lt(V::of(least)), V::of(least), x);
     let near = V::select(near.is_gt(V::of(most)), V::of(most), near);
-    let half = half_expm1(near);
+    let half = half_expm1(near, true);
     // Below `tiny` the value is x; halving there would lose a subnormal's last bit and the sign of 0.
     V::select(x.abs().is_lt(V::of(tiny)), x, half + half)
 }

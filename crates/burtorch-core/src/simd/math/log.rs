@@ -1,8 +1,9 @@
-//! log and log1p.
+//! log, log1p and softplus.
 //!
 //! x = 2^n m with m between 1/sqrt(2) and sqrt(2), f = m - 1 exact. log x = n ln 2 + f - (f^2/2 - tail), where the two
 //! leading terms n ln 2 + f are added exactly and everything after them is small.
 
+use super::exp::{exp_split, scale};
 use super::poly::{fast_two_sum, poly};
 use crate::simd::{Bits, Real, Truth};
 
@@ -30,8 +31,8 @@ const TAIL_F32: [f64; 9] = [
     0.06914588063955307,
 ];
 
-const LN2_HIGH: f64 = 0.6931471805598903;
-const LN2_LOW: f64 = 5.497923018708371e-14;
+pub(super) const LN2_HIGH: f64 = 0.6931471805598903;
+pub(super) const LN2_LOW: f64 = 5.497923018708371e-14;
 const LN2_HIGH_F32: f64 = 0.693145751953125;
 const LN2_LOW_F32: f64 = 1.4286068203094173e-06;
 
@@ -42,22 +43,14 @@ pub(super) fn split<V: Real>(x: V) -> (V::Int, V) {
     // The bias keeps the shifted number positive, so that a logical shift will do.
     let bias = V::Int::splat(V::BIAS).shift_left(V::STORED_BITS);
     let bits = x.to_bits();
-    let n = bits
-        .minus(root_half)
-        .plus(bias)
-        .shift_right(V::STORED_BITS)
-        .minus(V::Int::splat(V::BIAS));
+    let n = bits.minus(root_half).plus(bias).shift_right(V::STORED_BITS).minus(V::Int::splat(V::BIAS));
     (n, V::from_bits(bits.minus(n.shift_left(V::STORED_BITS))))
 }
 
 /// log(2^n (1 + f)) + low, for `low` small beside f.
 #[inline(always)]
 pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
-    let (ln2_high, ln2_low) = if V::DOUBLE {
-        (LN2_HIGH, LN2_LOW)
-    } else {
-        (LN2_HIGH_F32, LN2_LOW_F32)
-    };
+    let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
     let half = V::of(0.5) * f;
     // f^2/2 with what rounding takes from it would be finer than the final sum can show.
     let half_square = half * f;
@@ -76,11 +69,7 @@ pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
 /// log x.
 #[inline(always)]
 pub fn log<V: Real>(x: V) -> V {
-    let least = V::of(if V::DOUBLE {
-        f64::MIN_POSITIVE
-    } else {
-        f32::MIN_POSITIVE as f64
-    });
+    let least = V::of(if V::DOUBLE { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE as f64 });
     let infinity = V::of(f64::INFINITY);
     let zero = V::of(0.0);
     let plain = (x.is_ge(least) & x.is_lt(infinity)).all();
@@ -100,4 +89,40 @@ pub fn log<V: Real>(x: V) -> V {
         y = V::select(x.is_lt(zero), V::of(f64::NAN), y);
     }
     y
+}
+
+/// log(1 + x + low) for finite x > -1, with `low` below the last place of x.
+#[inline(always)]
+fn log1p_sum<V: Real>(x: V, low: V) -> V {
+    let one = V::of(1.0);
+    let sum = one + x;
+    let lost = V::select(x.abs().is_gt(one), one - (sum - x), x - (sum - one));
+    let (n, m) = split(sum);
+    // log(sum + lost) = log(sum) + lost / sum, to first order, which is all that shows.
+    log_near_one(V::from_int(n), m - one, (lost + low) / sum)
+}
+
+/// log(1 + x).
+#[inline(always)]
+pub fn log1p<V: Real>(x: V) -> V {
+    let infinity = V::of(f64::INFINITY);
+    let least = V::of(-1.0);
+    let mut y = log1p_sum(x, V::of(0.0));
+    if !(x.is_gt(least) & x.is_lt(infinity)).all() {
+        y = V::select(x.is_lt(infinity), y, x);
+        y = V::select(x.is_eq(least), -infinity, y);
+        y = V::select(x.is_lt(least), V::of(f64::NAN), y);
+    }
+    // The logarithm has the sign of x, also where it is 0.
+    V::select(x.is_eq(V::of(0.0)), x, y)
+}
+
+/// log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the exponential in two parts.
+#[inline(always)]
+pub fn softplus<V: Real>(x: V) -> V {
+    let zero = V::of(0.0);
+    let (high, low, n) = exp_split(-x.abs());
+    let (high, low) = fast_two_sum(high, low);
+    let small = log1p_sum(scale(high, n), scale(low, n));
+    V::select(x.is_gt(zero), x, zero) + small
 }

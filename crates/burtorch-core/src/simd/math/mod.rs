@@ -10,10 +10,21 @@ mod poly;
 
 mod exp;
 mod log;
-mod relu;
 mod tanh;
 
+mod atan;
+mod erf;
+mod pow;
+mod quadrant;
+mod trig;
+
+mod relu;
+
+pub use atan::atan2;
+pub use erf::{erf, erf_grad, gelu, gelu_grad, normal_pdf};
 pub use exp::{exp, expm1};
-pub use log::log;
+pub use log::{log, log1p, softplus};
+pub use pow::pow;
 pub use relu::relu;
 pub use tanh::{sigmoid, sigmoid_grad, tanh, tanh_grad};
+pub use trig::{cos, sin, tan, tan_grad};

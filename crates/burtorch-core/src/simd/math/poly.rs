@@ -29,3 +29,30 @@ pub(super) fn fast_two_sum<V: Real>(a: V, b: V) -> (V, V) {
     let sum = a + b;
     (sum, b - (sum - a))
 }
+
+/// `a + b` as the rounded sum and its exact error, for any two finite numbers whose sum is finite.
+#[inline(always)]
+pub(super) fn two_sum<V: Real>(a: V, b: V) -> (V, V) {
+    let sum = a + b;
+    let back = sum - a;
+    (sum, (a - (sum - back)) + (b - back))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polynomials_of_even_and_odd_degree() {
+        assert_eq!(poly(2.0, &[1.0, 3.0]), 7.0);
+        assert_eq!(poly(2.0, &[1.0, 3.0, 5.0]), 27.0);
+        assert_eq!(poly(2.0, &[1.0, 3.0, 5.0, 7.0]), 83.0);
+        assert_eq!(poly(2.0f32, &[1.0, 3.0, 5.0, 7.0, 9.0]), 227.0);
+    }
+
+    #[test]
+    fn sums_keep_what_rounding_takes() {
+        assert_eq!(fast_two_sum(1.0, 2f64.powi(-60)), (1.0, 2f64.powi(-60)));
+        assert_eq!(two_sum(2f64.powi(-60), 1.0), (1.0, 2f64.powi(-60)));
+    }
+}

@@ -11,7 +11,7 @@ pub fn tanh<V: Real>(x: V) -> V {
     let most = V::of(if V::DOUBLE { 20.0 } else { 10.0 });
     let size = x.abs();
     let size = V::select(size.is_gt(most), most, size);
-    let half = half_expm1(size + size);
+    let half = half_expm1(size + size, false);
     (half / (half + V::of(1.0))).copysign(x)
 }
 
@@ -19,12 +19,18 @@ pub fn tanh<V: Real>(x: V) -> V {
 /// e = exp(-2 |x|).
 #[inline(always)]
 pub fn tanh_grad<V: Real>(x: V, y: V) -> V {
-    let one = V::of(1.0);
     let size = x.abs();
-    let e = exp(-(size + size));
-    let sum = one + e;
-    let far = V::of(4.0) * e / (sum * sum);
-    V::select(y.abs().is_le(V::of(0.76)), (-y).mul_add(y, one), far)
+    let far = V::of(4.0) * bell(size + size);
+    V::select(y.abs().is_le(V::of(0.76)), (-y).mul_add(y, V::of(1.0)), far)
+}
+
+/// e / (1 + e)^2 with e = exp(-size), as t - t^2 with t = e / (1 + e): t is at most 1/2, so nothing cancels, and the
+/// error of t counts once where that of 1 + e would count twice.
+#[inline(always)]
+fn bell<V: Real>(size: V) -> V {
+    let e = exp(-size);
+    let t = e / (V::of(1.0) + e);
+    (-t).mul_add(t, t)
 }
 
 /// 1 / (1 + e^-x).
@@ -38,7 +44,5 @@ pub fn sigmoid<V: Real>(x: V) -> V {
 /// The derivative of the sigmoid: e / (1 + e)^2 with e = exp(-|x|).
 #[inline(always)]
 pub fn sigmoid_grad<V: Real>(x: V) -> V {
-    let e = exp(-x.abs());
-    let sum = V::of(1.0) + e;
-    e / (sum * sum)
+    bell(x.abs())
 }

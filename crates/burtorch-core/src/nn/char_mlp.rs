@@ -1,0 +1,152 @@
+//! The character model of the paper: embeddings of the last symbols, one hidden layer, logits of the next symbol.
+
+use super::{Activation, Input, Label, Linear, Model, check_below, check_label, check_len, loss_of};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, NodeId, Range, View};
+use crate::params::{Init, Parameters, Tensor};
+use crate::scalar::Float;
+
+/// The numbers that make a [`CharMlp`]. The default is the paper's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CharMlpShape {
+    /// Symbols.
+    pub vocab: usize,
+    /// How many symbols back it looks.
+    pub context: usize,
+    /// Numbers per symbol.
+    pub embedding: usize,
+    /// Width of the hidden layer.
+    pub hidden: usize,
+}
+
+impl Default for CharMlpShape {
+    fn default() -> Self {
+        CharMlpShape { vocab: 27, context: 16, embedding: 64, hidden: 64 }
+    }
+}
+
+/// `logits = W2 tanh(W1 [e_1, .., e_context] + b1) + b2`, with `e_k` the embedding of the k-th symbol of the context.
+///
+/// Its tensors lie in the order embedding, W1, b1, W2, b2. Embeddings are read as views: nothing is copied into the
+/// graph, and only rows that the context names receive a gradient.
+///
+/// ```
+/// use burtorch_core::Parameters;
+/// use burtorch_core::nn::{CharMlp, CharMlpShape};
+/// let mut params = Parameters::<f32>::new(0);
+/// let model = CharMlp::new(&mut params, CharMlpShape::default(), None).unwrap();
+/// assert_eq!(model.n_parameters(), 69_083);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CharMlp {
+    shape: CharMlpShape,
+    embedding: Tensor,
+    hidden: Linear,
+    output: Linear,
+}
+
+impl CharMlp {
+    /// Appends the model's tensors, named `name.embedding`, `name.hidden.weight`, ... where a name is given.
+    pub fn new<E: Float>(params: &mut Parameters<'_, E>, shape: CharMlpShape, name: Option<&str>) -> Result<Self> {
+        let CharMlpShape { vocab, context, embedding, hidden } = shape;
+        if [vocab, context, embedding, hidden].contains(&0) {
+            return Err(Error::BadArgument {
+                what: "the shape of a CharMLP",
+                expected: "numbers of at least 1".into(),
+                found: format!("{shape:?}"),
+            });
+        }
+        let n_in = context.checked_mul(embedding).ok_or(Error::IndexExhausted { limit: u32::MAX })?;
+        let named = |part: &str| name.map(|name| format!("{name}.{part}"));
+        params.all_or_nothing(|params| {
+            Ok(CharMlp {
+                shape,
+                embedding: params.tensor(
+                    &[vocab, embedding],
+                    named("embedding").as_deref(),
+                    Init::Normal(0.0, 1.0),
+                    true,
+                )?,
+                hidden: Linear::new(params, n_in, hidden, true, Activation::Tanh, named("hidden").as_deref())?,
+                output: Linear::new(params, hidden, vocab, true, Activation::Identity, named("output").as_deref())?,
+            })
+        })
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> CharMlpShape {
+        self.shape
+    }
+
+    /// The embeddings, `vocab x embedding`.
+    pub fn embedding(&self) -> Tensor {
+        self.embedding
+    }
+
+    /// The hidden layer.
+    pub fn hidden(&self) -> Linear {
+        self.hidden
+    }
+
+    /// The layer of logits.
+    pub fn output(&self) -> Linear {
+        self.output
+    }
+
+    /// How many parameters it has.
+    pub fn n_parameters(&self) -> usize {
+        self.embedding.slice().len() + self.hidden.n_parameters() + self.output.n_parameters()
+    }
+
+    /// Refuses a context of another length, or with unknown symbols.
+    pub fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
+        check_len("a sample (symbols expected and given)", self.shape.context, tokens.len())?;
+        check_below("token", tokens, self.shape.vocab)
+    }
+
+    /// Appends the logits of the symbol after `tokens`.
+    pub fn logits<E: Float>(
+        &self,
+        graph: &mut Graph<'_, E>,
+        params: &Parameters<'_, E>,
+        tokens: &[u32],
+    ) -> Result<Range> {
+        self.check_tokens(tokens)?;
+        let rows = tokens.iter().filter_map(|&token| self.embedding.row(token as usize).map(View::from));
+        let hidden = self.hidden.apply(graph, params, rows)?;
+        self.output.apply(graph, params, std::iter::once(View::Nodes(hidden)))
+    }
+}
+
+impl<E: Float> Model<E> for CharMlp {
+    fn store(&self) -> u64 {
+        self.embedding.slice().store()
+    }
+
+    fn check(&self, x: Input<'_, E>, y: Label<'_, E>) -> Result<()> {
+        self.check_tokens(tokens(x)?)?;
+        check_label(y, self.shape.vocab)
+    }
+
+    fn loss(
+        &self,
+        graph: &mut Graph<'_, E>,
+        params: &Parameters<'_, E>,
+        x: Input<'_, E>,
+        y: Label<'_, E>,
+    ) -> Result<NodeId> {
+        let logits = self.logits(graph, params, tokens(x)?)?;
+        loss_of(graph, logits, y)
+    }
+}
+
+fn tokens<E>(x: Input<'_, E>) -> Result<&[u32]> {
+    match x {
+        Input::Tokens(tokens) => Ok(tokens),
+        Input::Numbers(_) => Err(Error::BadArgument {
+            what: "the input of a CharMLP",
+            expected: "tokens".into(),
+            found: "numbers".into(),
+        }),
+    }
+}

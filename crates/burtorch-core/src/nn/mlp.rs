@@ -1,0 +1,120 @@
+//! Dense layers one after another.
+
+use super::{Activation, Input, Label, Linear, Model, check_label, check_len, loss_of};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, NodeId, Range, View};
+use crate::params::Parameters;
+use crate::scalar::Float;
+
+/// Dense layers one after another: `activation` after each but the last, which ends plain.
+///
+/// The loss is softmax cross-entropy for classes and probabilities, the mean squared difference for numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mlp {
+    layers: Vec<Linear>,
+    store: u64,
+}
+
+impl Mlp {
+    /// Appends the tensors of `sizes.len() - 1` layers; `sizes` begins with the number of inputs. Layer k is named
+    /// `name.k` where a name is given.
+    pub fn new<E: Float>(
+        params: &mut Parameters<'_, E>,
+        sizes: &[usize],
+        bias: bool,
+        activation: Activation,
+        name: Option<&str>,
+    ) -> Result<Self> {
+        if sizes.len() < 2 {
+            return Err(Error::BadArgument {
+                what: "the sizes of an MLP",
+                expected: "at least two numbers: inputs, hidden widths, outputs".into(),
+                found: format!("{sizes:?}"),
+            });
+        }
+        let last = sizes.len() - 2;
+        params.all_or_nothing(|params| {
+            let mut layers = Vec::with_capacity(last + 1);
+            for (k, pair) in sizes.windows(2).enumerate() {
+                let activation = if k < last { activation } else { Activation::Identity };
+                let name = name.map(|name| format!("{name}.{k}"));
+                layers.push(Linear::new(params, pair[0], pair[1], bias, activation, name.as_deref())?);
+            }
+            Ok(Mlp { layers, store: params.id() })
+        })
+    }
+
+    /// Layers one after another, at least one, each taking what the one before it gives.
+    pub fn of_layers(layers: Vec<Linear>) -> Result<Self> {
+        let Some(first) = layers.first() else {
+            return Err(Error::EmptyReduction { op: "a model" });
+        };
+        let store = first.weight().slice().store();
+        for pair in layers.windows(2) {
+            check_len("a model (outputs and inputs of layers)", pair[0].n_out(), pair[1].n_in())?;
+            if pair[1].weight().slice().store() != store {
+                return Err(Error::GraphMismatch { what: "the layer" });
+            }
+        }
+        Ok(Mlp { layers, store })
+    }
+
+    /// The layers, first to last.
+    pub fn layers(&self) -> &[Linear] {
+        &self.layers
+    }
+
+    /// How many numbers it takes.
+    pub fn n_in(&self) -> usize {
+        self.layers[0].n_in()
+    }
+
+    /// How many numbers it gives.
+    pub fn n_out(&self) -> usize {
+        self.layers[self.layers.len() - 1].n_out()
+    }
+
+    /// How many parameters it has.
+    pub fn n_parameters(&self) -> usize {
+        self.layers.iter().map(Linear::n_parameters).sum()
+    }
+
+    /// Appends the outputs for inputs `x`.
+    pub fn outputs<E: Float>(&self, graph: &mut Graph<'_, E>, params: &Parameters<'_, E>, x: &[E]) -> Result<Range> {
+        check_len("a sample (inputs expected and given)", self.n_in(), x.len())?;
+        let x = graph.constants(x)?;
+        self.layers.iter().try_fold(x, |x, layer| layer.apply(graph, params, std::iter::once(View::Nodes(x))))
+    }
+}
+
+impl<E: Float> Model<E> for Mlp {
+    fn store(&self) -> u64 {
+        self.store
+    }
+
+    fn check(&self, x: Input<'_, E>, y: Label<'_, E>) -> Result<()> {
+        numbers(x)?;
+        check_len("a sample (inputs expected and given)", self.n_in(), x.len())?;
+        check_label(y, self.n_out())
+    }
+
+    fn loss(
+        &self,
+        graph: &mut Graph<'_, E>,
+        params: &Parameters<'_, E>,
+        x: Input<'_, E>,
+        y: Label<'_, E>,
+    ) -> Result<NodeId> {
+        let outputs = self.outputs(graph, params, numbers(x)?)?;
+        loss_of(graph, outputs, y)
+    }
+}
+
+fn numbers<E>(x: Input<'_, E>) -> Result<&[E]> {
+    match x {
+        Input::Numbers(numbers) => Ok(numbers),
+        Input::Tokens(_) => {
+            Err(Error::BadArgument { what: "the input of an MLP", expected: "numbers".into(), found: "tokens".into() })
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Models: what maps one sample to a loss, built from block ops over tensors of a `Parameters`.
+//!
+//! Promises: a model holds places, never numbers, so it is small, copyable in spirit, and knows nothing of who trains
+//! it; making one either appends all of its tensors or none.
+
+mod char_mlp;
+mod linear;
+mod mlp;
+
+pub use char_mlp::{CharMlp, CharMlpShape};
+pub use linear::{Activation, Linear};
+pub use mlp::Mlp;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, NodeId, Range};
+use crate::params::Parameters;
+use crate::scalar::{Float, Scalar};
+
+/// What a model is given: one sample, or several one after another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Input<'a, E> {
+    /// Symbols of a vocabulary.
+    Tokens(&'a [u32]),
+    /// Plain numbers.
+    Numbers(&'a [E]),
+}
+
+/// What a model is to answer: for one sample, or for several one after another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Label<'a, E> {
+    /// Classes: one for a model that answers once a sample.
+    Classes(&'a [u32]),
+    /// Probabilities, one per class.
+    Probabilities(&'a [E]),
+    /// Numbers to come near to.
+    Numbers(&'a [E]),
+}
+
+impl<'a, E> Input<'a, E> {
+    /// How many tokens or numbers.
+    pub fn len(&self) -> usize {
+        match self {
+            Input::Tokens(tokens) => tokens.len(),
+            Input::Numbers(numbers) => numbers.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Those of `range`, which lies inside.
+    pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Input<'a, E> {
+        match self {
+            Input::Tokens(tokens) => Input::Tokens(&tokens[range]),
+            Input::Numbers(numbers) => Input::Numbers(&numbers[range]),
+        }
+    }
+}
+
+impl<'a, E> Label<'a, E> {
+    /// How many classes or numbers.
+    pub fn len(&self) -> usize {
+        match self {
+            Label::Classes(classes) => classes.len(),
+            Label::Probabilities(numbers) | Label::Numbers(numbers) => numbers.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Those of `range`, which lies inside.
+    pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Label<'a, E> {
+        match self {
+            Label::Classes(classes) => Label::Classes(&classes[range]),
+            Label::Probabilities(numbers) => Label::Probabilities(&numbers[range]),
+            Label::Numbers(numbers) => Label::Numbers(&numbers[range]),
+        }
+    }
+}
+
+/// What maps a sample to a loss.
+///
+/// With lanes, `x` and `y` hold one sample per lane, one after another.
+pub trait Model<S: Scalar> {
+    /// The identity of the parameters the model reads.
+    fn store(&self) -> u64;
+
+    /// Refuses what [`Model::loss`] could not take, so that a batch is refused as a whole.
+    fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()>;
+
+    /// Appends the loss of the sample to `graph`.
+    fn loss(
+        &self,
+        graph: &mut Graph<'_, S>,
+        params: &Parameters<'_, S::Elem>,
+        x: Input<'_, S::Elem>,
+        y: Label<'_, S::Elem>,
+    ) -> Result<NodeId>;
+}
+
+/// Refuses numbers that are not below `n`.
+fn check_below(what: &'static str, found: &[u32], n: usize) -> Result<()> {
+    // Several at a time, as almost always all of them are fine.
+    if found.iter().fold(true, |fine, &x| fine & ((x as usize) < n)) {
+        return Ok(());
+    }
+    match found.iter().find(|&&x| x as usize >= n) {
+        Some(&x) => Err(Error::OutOfRange { what, found: u64::from(x), max: n as u64 - 1 }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a count other than `expected`.
+fn check_len(op: &'static str, expected: usize, found: usize) -> Result<()> {
+    if expected == found { Ok(()) } else { Err(Error::LengthMismatch { op, left: expected, right: found }) }
+}
+
+/// Refuses a label that does not fit `n` outputs.
+fn check_label<E>(y: Label<'_, E>, n: usize) -> Result<()> {
+    match y {
+        Label::Classes(classes) => {
+            check_len("a sample (classes expected and given)", 1, classes.len())?;
+            check_below("class", classes, n)
+        }
+        Label::Probabilities(numbers) | Label::Numbers(numbers) => {
+            check_len("a sample (outputs and numbers of the label)", n, numbers.len())
+        }
+    }
+}
+
+/// Appends the loss of `outputs`: cross-entropy with classes or probabilities, mean of squared differences with
+/// numbers.
+fn loss_of<E: Float>(graph: &mut Graph<'_, E>, outputs: Range, y: Label<'_, E>) -> Result<NodeId> {
+    use crate::graph::Target;
+    use crate::ops::{Op, Sub};
+    match y {
+        Label::Classes(classes) => graph.softmax_cross_entropy(outputs, Target::Classes(classes)),
+        Label::Probabilities(numbers) => {
+            let targets = graph.constants(numbers)?;
+            graph.softmax_cross_entropy(outputs, Target::Probabilities(targets))
+        }
+        Label::Numbers(numbers) => {
+            let targets = graph.constants(numbers)?;
+            let first = NodeId::from_index(graph.len() as u32);
+            for (y, t) in outputs.nodes().zip(targets.nodes()) {
+                graph.binary::<Sub>(y, t)?;
+            }
+            let differences = Range::new(first, outputs.len() as u32);
+            graph.reduce(Op::ReduceMeanSquares, differences.into(), &[])
+        }
+    }
+}

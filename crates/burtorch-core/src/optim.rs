@@ -1,0 +1,150 @@
+//! Optimisers over flat parameters, and the seeded order of samples.
+//!
+//! Promises: a step reads and writes each trainable number once, touches nothing frozen, and allocates nothing after
+//! the first. Knows nothing of models or losses.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::{Error, Result};
+use crate::kernels::{KernelFloat, Momentum, sgd_momentum_update, sgd_update};
+use crate::params::Parameters;
+use crate::scalar::Float;
+
+/// Stochastic gradient descent: `x -= lr g`.
+///
+/// With momentum or weight decay as PyTorch has them: `g' = g + decay x`, `v = momentum v + g'`, and `x -= lr v`, or
+/// `x -= lr (g' + momentum v)` with Nesterov's.
+#[derive(Clone, Debug)]
+pub struct Sgd<E> {
+    lr: f64,
+    momentum: f64,
+    nesterov: bool,
+    weight_decay: f64,
+    /// One per parameter where there is momentum, else none.
+    velocity: Vec<E>,
+    /// Whose velocity it is; 0 before the first step.
+    store: u64,
+}
+
+impl<E: Float> Sgd<E> {
+    /// Plain descent with this learning rate.
+    pub fn new(lr: f64) -> Result<Self> {
+        Self::with_momentum(lr, 0.0, false, 0.0)
+    }
+
+    /// Descent with momentum and weight decay. All numbers are finite and not negative, momentum is below 1.
+    pub fn with_momentum(lr: f64, momentum: f64, nesterov: bool, weight_decay: f64) -> Result<Self> {
+        check_rate("the learning rate", lr)?;
+        check_rate("the weight decay", weight_decay)?;
+        if !(0.0..1.0).contains(&momentum) || (nesterov && momentum == 0.0) {
+            return Err(Error::BadArgument {
+                what: "the momentum",
+                expected: "at least 0 and below 1, and not 0 with nesterov".into(),
+                found: format!("{momentum}"),
+            });
+        }
+        Ok(Sgd { lr, momentum, nesterov, weight_decay, velocity: Vec::new(), store: 0 })
+    }
+
+    /// The learning rate.
+    pub fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    /// Changes the learning rate.
+    pub fn set_lr(&mut self, lr: f64) -> Result<()> {
+        check_rate("the learning rate", lr)?;
+        self.lr = lr;
+        Ok(())
+    }
+
+    /// The momentum.
+    pub fn momentum(&self) -> f64 {
+        self.momentum
+    }
+
+    /// The weight decay.
+    pub fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    /// Whether the momentum is Nesterov's.
+    pub fn nesterov(&self) -> bool {
+        self.nesterov
+    }
+
+    /// One step along the gradients of `params`.
+    pub fn step(&mut self, params: &mut Parameters<'_, E>) -> Result<()>
+    where
+        E: KernelFloat,
+    {
+        let lr = E::lit(self.lr);
+        if self.momentum == 0.0 && self.weight_decay == 0.0 {
+            params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
+            return Ok(());
+        }
+        self.make_velocity(params)?;
+        let rule = Momentum {
+            lr,
+            momentum: E::lit(self.momentum),
+            nesterov: self.nesterov,
+            weight_decay: E::lit(self.weight_decay),
+        };
+        params.for_each_trainable_mut(|range, x, g| {
+            sgd_momentum_update(&rule, g, &mut self.velocity[range], x);
+        });
+        Ok(())
+    }
+
+    /// Room for the velocity, which starts at 0, also for tensors that came later.
+    fn make_velocity(&mut self, params: &Parameters<'_, E>) -> Result<()> {
+        if self.store != params.id() {
+            self.velocity.clear();
+            self.store = params.id();
+        }
+        let more = params.len() - self.velocity.len();
+        self.velocity
+            .try_reserve_exact(more)
+            .map_err(|_| Error::OutOfMemory { bytes: more * size_of::<E>(), what: "the velocity of an optimiser" })?;
+        self.velocity.resize(params.len(), E::lit(0.0));
+        Ok(())
+    }
+}
+
+fn check_rate(what: &'static str, rate: f64) -> Result<()> {
+    if rate.is_finite() && rate >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::BadArgument { what, expected: "finite and at least 0".into(), found: format!("{rate}") })
+}
+
+/// The numbers `0..n` in a seeded random order, anew for each pass.
+///
+/// ```
+/// use burtorch_core::optim::Shuffle;
+/// let mut shuffle = Shuffle::new(5, 0);
+/// let mut seen = shuffle.next_pass().to_vec();
+/// seen.sort();
+/// assert_eq!(seen, [0, 1, 2, 3, 4]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Shuffle {
+    order: Vec<u32>,
+    rng: ChaCha8Rng,
+}
+
+impl Shuffle {
+    /// An order of `n` samples from this seed.
+    pub fn new(n: u32, seed: u64) -> Self {
+        Shuffle { order: (0..n).collect(), rng: ChaCha8Rng::seed_from_u64(seed) }
+    }
+
+    /// The order of the next pass (Fisher and Yates).
+    pub fn next_pass(&mut self) -> &[u32] {
+        for k in (1..self.order.len()).rev() {
+            self.order.swap(k, self.rng.random_range(0..=k as u32) as usize);
+        }
+        &self.order
+    }
+}

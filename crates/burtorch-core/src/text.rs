@@ -1,0 +1,377 @@
+//! Words as symbols: vocabulary, training contexts, and words sampled from a model.
+//!
+//! Promises: everything random comes from a seed; a set of contexts takes two bytes per symbol, whatever the length of
+//! the context; a batch is written into memory of the caller. Knows no parameters beyond what sampling reads.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::nn::CharMlp;
+use crate::params::Parameters;
+use crate::scalar::Float;
+
+/// The symbol that ends a word and fills the context before it.
+pub const END: u32 = 0;
+
+/// The symbols of some words: the end mark as symbol 0, then their characters in order.
+///
+/// ```
+/// use burtorch_core::text::Vocabulary;
+/// let vocabulary = Vocabulary::of_words(["bea", "ada"]).unwrap();
+/// assert_eq!(vocabulary.symbols(), ['a', 'b', 'd', 'e']);
+/// assert_eq!(vocabulary.len(), 5);
+/// assert_eq!(vocabulary.encode("bad").unwrap(), [2, 1, 3]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vocabulary {
+    symbols: Vec<char>,
+}
+
+impl Vocabulary {
+    /// The vocabulary of `words`, which hold at least one character in all.
+    pub fn of_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self> {
+        let mut seen = std::collections::BTreeSet::new();
+        for word in words {
+            seen.extend(word.chars());
+        }
+        Self::of_symbols(seen.into_iter().collect())
+    }
+
+    /// The vocabulary of these characters, ascending, each once: what [`Vocabulary::symbols`] gave.
+    pub fn of_symbols(symbols: Vec<char>) -> Result<Self> {
+        let fine = !symbols.is_empty()
+            && symbols.len() <= usize::from(u16::MAX)
+            && symbols.windows(2).all(|pair| pair[0] < pair[1]);
+        if fine {
+            Ok(Vocabulary { symbols })
+        } else {
+            Err(Error::BadArgument {
+                what: "a vocabulary",
+                expected: "1 to 65535 different characters, ascending".into(),
+                found: format!("{}", symbols.len()),
+            })
+        }
+    }
+
+    /// How many symbols, with the end mark.
+    pub fn len(&self) -> usize {
+        self.symbols.len() + 1
+    }
+
+    /// Never.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The characters, ascending; character k is symbol k + 1.
+    pub fn symbols(&self) -> &[char] {
+        &self.symbols
+    }
+
+    /// The symbol of a character.
+    pub fn symbol(&self, character: char) -> Result<u32> {
+        match self.symbols.binary_search(&character) {
+            Ok(k) => Ok(k as u32 + 1),
+            Err(_) => Err(Error::NoSuchSymbol { symbol: character }),
+        }
+    }
+
+    /// The symbols of a text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        text.chars().map(|character| self.symbol(character)).collect()
+    }
+
+    /// The character of a symbol, if it is not the end mark and there is one.
+    pub fn character(&self, symbol: u32) -> Option<char> {
+        self.symbols.get((symbol as usize).checked_sub(1)?).copied()
+    }
+}
+
+/// Every place in some words, as the symbols before it and the symbol there, some of them held out.
+///
+/// A word of n characters gives n + 1 places, the last of which is its end mark. Before a word stand end marks.
+#[derive(Clone, Debug)]
+pub struct WordContexts {
+    vocabulary: Vocabulary,
+    context: usize,
+    /// The words one after another, each with its end mark: place k is symbol k.
+    stream: Vec<u16>,
+    /// The places held out, ascending.
+    held_out: Vec<u32>,
+    rng: ChaCha8Rng,
+}
+
+impl WordContexts {
+    /// The places of `words`, with `context` symbols each, a share of `holdout` of them held out. Empty words are left
+    /// out. `seed` decides which are held out, and all batches.
+    pub fn new<'w>(
+        words: impl IntoIterator<Item = &'w str> + Clone,
+        context: usize,
+        holdout: f64,
+        seed: u64,
+    ) -> Result<Self> {
+        if context == 0 {
+            return Err(Error::BadArgument {
+                what: "the context",
+                expected: "at least 1 symbol".into(),
+                found: "0".into(),
+            });
+        }
+        if !(0.0..1.0).contains(&holdout) {
+            return Err(Error::BadArgument {
+                what: "the share held out",
+                expected: "at least 0 and below 1".into(),
+                found: format!("{holdout}"),
+            });
+        }
+        let vocabulary = Vocabulary::of_words(words.clone())?;
+        let mut stream = Vec::new();
+        for word in words.into_iter().filter(|word| !word.is_empty()) {
+            for character in word.chars() {
+                stream.push(vocabulary.symbol(character)? as u16);
+            }
+            stream.push(END as u16);
+        }
+        stream.shrink_to_fit();
+        if u32::try_from(stream.len()).is_err() {
+            return Err(Error::IndexExhausted { limit: u32::MAX });
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let n = stream.len() as u32;
+        let n_held_out = ((f64::from(n) * holdout).round() as u32).min(n - 1);
+        let held_out = choose(n, n_held_out, &mut rng);
+        Ok(WordContexts { vocabulary, context, stream, held_out, rng })
+    }
+
+    /// The symbols.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// Symbols before each place.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Places to train on.
+    pub fn n_train(&self) -> usize {
+        self.stream.len() - self.held_out.len()
+    }
+
+    /// Places held out.
+    pub fn n_held_out(&self) -> usize {
+        self.held_out.len()
+    }
+
+    /// Writes the next random training places, with replacement: their symbols to `y`, the context of each to `x`.
+    pub fn batch(&mut self, x: &mut [u32], y: &mut [u32]) -> Result<()> {
+        self.check_room(x, y)?;
+        let n = self.n_train() as u32;
+        for (x, y) in x.chunks_exact_mut(self.context).zip(y) {
+            let k = self.rng.random_range(0..n);
+            *y = self.read(self.train_place(k), x);
+        }
+        Ok(())
+    }
+
+    /// Writes training places `from..`, as many as `y` holds.
+    pub fn train(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
+        self.check_room(x, y)?;
+        check_places(from, y.len(), self.n_train())?;
+        for (k, (x, y)) in x.chunks_exact_mut(self.context).zip(y).enumerate() {
+            *y = self.read(self.train_place((from + k) as u32), x);
+        }
+        Ok(())
+    }
+
+    /// Writes held-out places `from..`, as many as `y` holds.
+    pub fn held_out(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
+        self.check_room(x, y)?;
+        check_places(from, y.len(), self.n_held_out())?;
+        let places = &self.held_out[from..];
+        for ((x, y), &place) in x.chunks_exact_mut(self.context).zip(y).zip(places) {
+            *y = self.read(place as usize, x);
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, x: &[u32], y: &[u32]) -> Result<()> {
+        if x.len() == y.len() * self.context {
+            return Ok(());
+        }
+        Err(Error::LengthMismatch {
+            op: "a batch (room for contexts and context times room for symbols)",
+            left: x.len(),
+            right: y.len() * self.context,
+        })
+    }
+
+    /// The `k`-th place that is not held out: past as many held-out places as leave k others before it.
+    fn train_place(&self, k: u32) -> usize {
+        let (mut low, mut high) = (0, self.held_out.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.held_out[middle] - middle as u32 <= k {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        k as usize + low
+    }
+
+    /// The symbol at a place; the symbols before it go to `x`, the last one last.
+    fn read(&self, place: usize, x: &mut [u32]) -> u32 {
+        let before = self.stream[..place].iter().rev();
+        let mut in_word = before.take_while(|&&symbol| u32::from(symbol) != END);
+        for x in x.iter_mut().rev() {
+            *x = in_word.next().map_or(END, |&symbol| u32::from(symbol));
+        }
+        u32::from(self.stream[place])
+    }
+}
+
+fn check_places(from: usize, n: usize, have: usize) -> Result<()> {
+    match from.checked_add(n) {
+        Some(end) if end <= have => Ok(()),
+        _ => Err(Error::BadArgument {
+            what: "the places",
+            expected: format!("within 0..{have}"),
+            found: format!("{from}..{}", from.saturating_add(n)),
+        }),
+    }
+}
+
+/// `k` of the numbers `0..n`, ascending, every choice as likely: each number is taken with probability
+/// (still to take) / (still to come).
+fn choose(n: u32, k: u32, rng: &mut ChaCha8Rng) -> Vec<u32> {
+    let mut chosen = Vec::with_capacity(k as usize);
+    for number in 0..n {
+        let to_take = k - chosen.len() as u32;
+        if rng.random_range(0..n - number) < to_take {
+            chosen.push(number);
+        }
+    }
+    chosen
+}
+
+/// How words are sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling<'a> {
+    /// Decides every word.
+    pub seed: u64,
+    /// Logits are divided by it: below 1 prefers the likely, towards 0 only the likeliest, 0 exactly that.
+    pub temperature: f64,
+    /// How every word begins.
+    pub prompt: &'a str,
+    /// The longest word, in characters.
+    pub max_len: usize,
+}
+
+impl Default for Sampling<'_> {
+    fn default() -> Self {
+        Sampling { seed: 0, temperature: 1.0, prompt: "", max_len: 100 }
+    }
+}
+
+/// `n` words that `model` makes, symbol by symbol until the end mark.
+pub fn sample<E: Float>(
+    model: &CharMlp,
+    params: &Parameters<'_, E>,
+    vocabulary: &Vocabulary,
+    n: usize,
+    sampling: Sampling<'_>,
+    interrupted: crate::oracle::Interrupted<'_>,
+) -> Result<Vec<String>> {
+    params.check_slice(model.embedding().slice())?;
+    if vocabulary.len() != model.shape().vocab {
+        return Err(Error::LengthMismatch {
+            op: "sample (symbols of the model and of the vocabulary)",
+            left: model.shape().vocab,
+            right: vocabulary.len(),
+        });
+    }
+    if !(sampling.temperature.is_finite() && sampling.temperature >= 0.0) {
+        return Err(Error::BadArgument {
+            what: "the temperature",
+            expected: "finite and at least 0".into(),
+            found: format!("{}", sampling.temperature),
+        });
+    }
+    let mut sampler = Sampler {
+        graph: Graph::new(),
+        rng: ChaCha8Rng::seed_from_u64(sampling.seed),
+        weights: vec![0.0; vocabulary.len()],
+        temperature: sampling.temperature,
+    };
+    sampler.graph.set_no_grad(true);
+    let prompt = vocabulary.encode(sampling.prompt)?;
+    let mut interrupted = interrupted;
+    let mut words = Vec::new();
+    for _ in 0..n {
+        let mut word = sampling.prompt.to_string();
+        let mut context = vec![END; model.shape().context];
+        prompt.iter().for_each(|&symbol| shift_in(&mut context, symbol));
+        for _ in prompt.len()..sampling.max_len {
+            if let Some(interrupted) = &mut interrupted
+                && interrupted()
+            {
+                return Err(Error::Interrupted);
+            }
+            let symbol = sampler.next(model, params, &context)?;
+            let Some(character) = vocabulary.character(symbol) else {
+                break;
+            };
+            word.push(character);
+            shift_in(&mut context, symbol);
+        }
+        words.push(word);
+    }
+    Ok(words)
+}
+
+fn shift_in(context: &mut [u32], symbol: u32) {
+    context.rotate_left(1);
+    if let Some(last) = context.last_mut() {
+        *last = symbol;
+    }
+}
+
+struct Sampler<E: Float> {
+    graph: Graph<'static, E>,
+    rng: ChaCha8Rng,
+    weights: Vec<f64>,
+    temperature: f64,
+}
+
+impl<E: Float> Sampler<E> {
+    /// A symbol drawn with probability proportional to `exp(logit / temperature)`.
+    fn next(&mut self, model: &CharMlp, params: &Parameters<'_, E>, context: &[u32]) -> Result<u32> {
+        self.graph.clear()?;
+        let logits = model.logits(&mut self.graph, params, context)?;
+        for (weight, node) in self.weights.iter_mut().zip(logits.nodes()) {
+            *weight = self.graph.value(node)?.to_f64();
+        }
+        let top = self.weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let likeliest = self.weights.iter().position(|&z| z == top).unwrap_or(0);
+        if self.temperature == 0.0 {
+            return Ok(likeliest as u32);
+        }
+        let mut total = 0.0;
+        for weight in &mut self.weights {
+            *weight = ((*weight - top) / self.temperature).exp();
+            total += *weight;
+        }
+        let mut left = self.rng.random::<f64>() * total;
+        for (symbol, weight) in self.weights.iter().enumerate() {
+            left -= weight;
+            if left < 0.0 {
+                return Ok(symbol as u32);
+            }
+        }
+        // Rounding, or logits that are not numbers.
+        Ok(likeliest as u32)
+    }
+}

@@ -1,0 +1,122 @@
+//! Optimisers for Python.
+
+use burtorch_core::{DType, Sgd};
+use pyo3::prelude::*;
+
+use crate::errors::IntoPython;
+use crate::guarded::Guarded;
+use crate::params::{AnyParameters, PyParameters, mismatch, params_of, with_params};
+
+/// Stochastic gradient descent: `values -= lr * grads`.
+///
+/// Args:
+///     params: Parameters, or a model of them.
+///     lr: the learning rate, finite and not negative. May be changed at any time.
+///     momentum: v = momentum * v + grad, values -= lr * v, as PyTorch has it. Below 1; costs one number per parameter.
+///     nesterov: look one velocity ahead.
+///     weight_decay: adds weight_decay * values to the gradients.
+///
+/// Frozen numbers stay as they are. A step reads and writes each number once.
+///
+/// Raises:
+///     ValueError: a rate that makes no sense.
+///     TypeError: neither Parameters nor a model.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters()
+///     >>> w = params.tensor(2, init=1.0)
+///     >>> params.grads[:] = [2.0, -4.0]
+///     >>> bt.optim.SGD(params, lr=0.5).step()
+///     >>> list(w.values)
+///     [0.0, 3.0]
+#[pyclass(frozen, name = "SGD", module = "burtorch.optim")]
+pub struct PySgd {
+    params: Py<PyParameters>,
+    sgd: Guarded<AnySgd>,
+}
+
+enum AnySgd {
+    F32(Sgd<f32>),
+    F64(Sgd<f64>),
+}
+
+macro_rules! with_sgd {
+    ($any:expr, $sgd:ident => $body:expr) => {
+        match $any {
+            AnySgd::F32($sgd) => $body,
+            AnySgd::F64($sgd) => $body,
+        }
+    };
+}
+
+#[pymethods]
+impl PySgd {
+    #[new]
+    #[pyo3(signature = (params, lr=0.1, momentum=0.0, nesterov=false, weight_decay=0.0))]
+    fn new(params: &Bound<'_, PyAny>, lr: f64, momentum: f64, nesterov: bool, weight_decay: f64) -> PyResult<Self> {
+        let py = params.py();
+        let params = params_of(params)?;
+        let sgd = match params.get().dtype_of() {
+            DType::Float32 => AnySgd::F32(Sgd::with_momentum(lr, momentum, nesterov, weight_decay).or_raise(py)?),
+            DType::Float64 => AnySgd::F64(Sgd::with_momentum(lr, momentum, nesterov, weight_decay).or_raise(py)?),
+        };
+        Ok(PySgd { params, sgd: Guarded::new(sgd, "this optimiser") })
+    }
+
+    /// The learning rate.
+    #[getter]
+    fn lr(&self, py: Python<'_>) -> PyResult<f64> {
+        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.lr()))
+    }
+
+    #[setter]
+    fn set_lr(&self, py: Python<'_>, lr: f64) -> PyResult<()> {
+        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.set_lr(lr)))?.or_raise(py)
+    }
+
+    /// The momentum.
+    #[getter]
+    fn momentum(&self, py: Python<'_>) -> PyResult<f64> {
+        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.momentum()))
+    }
+
+    /// The weight decay.
+    #[getter]
+    fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
+        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.weight_decay()))
+    }
+
+    /// Move the values one step against the gradients.
+    fn step(&self, py: Python<'_>) -> PyResult<()> {
+        self.sgd
+            .with(py, |sgd| {
+                self.params.get().with(py, |params| match (sgd, params) {
+                    (AnySgd::F32(sgd), AnyParameters::F32(params)) => sgd.step(params),
+                    (AnySgd::F64(sgd), AnyParameters::F64(params)) => sgd.step(params),
+                    _ => Err(mismatch()),
+                })
+            })??
+            .or_raise(py)
+    }
+
+    /// Set all gradients to zero.
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.params.get().with(py, |params| with_params!(params, p => p.zero_grad()))
+    }
+
+    /// What it moves.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("SGD(lr={})", self.lr(py)?))
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PySgd>()
+}

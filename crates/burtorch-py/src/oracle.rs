@@ -1,0 +1,328 @@
+//! `Oracle` for Python: batches in, losses and gradients out.
+//!
+//! Promises: a batch is read and checked before anything is written; long calls release the interpreter lock and can be
+//! interrupted.
+
+use burtorch_core::nn::{Input, Label, Model};
+use burtorch_core::oracle::Interrupted;
+use burtorch_core::{Batch, DType, Error, Float, Oracle, Parameters, Total};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::buffer::{Dims, FlatArray, holds_integers, read_numbers, read_symbols};
+use crate::errors::to_python;
+use crate::guarded::Guarded;
+use crate::nn::{AnyModel, model_of};
+use crate::params::{AnyParameters, PyParameters, mismatch};
+use crate::poll::Poll;
+
+/// Parameters times samples above which a call releases the interpreter lock: about 50 microseconds of work.
+const RELEASE_ABOVE: usize = 1 << 18;
+
+/// Loss and gradient of batches, computed sample by sample in the memory of one.
+///
+/// Args:
+///     model: a CharMLP, an MLP or a Linear.
+///     reduction: "mean" (default) or "sum" of the losses of a batch.
+///     loss: "cross_entropy" (softmax of the outputs; the default for integer labels and for CharMLP) or "mse" (mean
+///         of squared differences; the default for float labels otherwise).
+///
+/// `oracle(contexts, targets)` gives the loss and the gradient, a FlatArray over `params.grads` that the next call
+/// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)
+/// for classes, (b, n_out) for probabilities or numbers. Both may be buffers of any width (NumPy, array.array,
+/// memoryview), also strided ones, or nested sequences. Each call costs one pass forward and one back per sample;
+/// gradients add samples in their order, so they have the same bits on every run.
+///
+/// Raises:
+///     TypeError, ValueError: data of another type or shape.
+///     IndexError: a token or class out of range. In all cases nothing is changed.
+///     BusyError: the parameters are in use by another thread.
+///     KeyboardInterrupt: Ctrl-C; the gradient is 0 then.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> model = bt.nn.Linear(params, 2, 1, bias=False)
+///     >>> params.values[:] = [1.0, 2.0]
+///     >>> oracle = bt.Oracle(model)
+///     >>> loss, grad = oracle([[1.0, 1.0], [0.0, 1.0]], [[0.0], [2.0]])
+///     >>> loss, list(grad)
+///     (4.5, [3.0, 3.0])
+#[pyclass(frozen, name = "Oracle", module = "burtorch")]
+pub struct PyOracle {
+    model: AnyModel,
+    params: Py<PyParameters>,
+    state: Guarded<State>,
+    loss: Option<Loss>,
+    total: Total,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    CrossEntropy,
+    Mse,
+}
+
+/// What calls reuse.
+struct State {
+    run: AnyRun,
+    x: Vec<u32>,
+    y: Vec<u32>,
+    x_numbers: Vec<f64>,
+    y_numbers: Vec<f64>,
+}
+
+enum AnyRun {
+    F32(Run<f32>),
+    F64(Run<f64>),
+}
+
+struct Run<E: Float> {
+    oracle: Oracle<E>,
+    x: Vec<E>,
+    y: Vec<E>,
+}
+
+impl<E: Float> Run<E> {
+    fn new(total: Total) -> Self {
+        Run { oracle: Oracle::with_total(total), x: Vec::new(), y: Vec::new() }
+    }
+}
+
+/// What has been read of a batch.
+#[derive(Clone, Copy)]
+struct Read {
+    n: usize,
+    /// Whether labels are classes, probabilities or numbers.
+    label: ReadLabel,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadLabel {
+    Classes,
+    Probabilities,
+    Numbers,
+}
+
+/// What a call computes.
+enum Want<'a> {
+    Gradient,
+    Loss,
+    Losses(&'a mut Vec<f64>),
+}
+
+#[pymethods]
+impl PyOracle {
+    #[new]
+    #[pyo3(signature = (model, reduction="mean", loss=None))]
+    fn new(model: &Bound<'_, PyAny>, reduction: &str, loss: Option<&str>) -> PyResult<Self> {
+        let (model, params) = model_of(model)?;
+        let total = match reduction {
+            "mean" => Total::Mean,
+            "sum" => Total::Sum,
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "reduction must be \"mean\" or \"sum\", found {reduction:?}"
+                )));
+            }
+        };
+        let loss = match loss {
+            None => None,
+            Some("cross_entropy") => Some(Loss::CrossEntropy),
+            Some("mse") => Some(Loss::Mse),
+            Some(found) => {
+                return Err(PyValueError::new_err(format!(
+                    "loss must be \"cross_entropy\" or \"mse\", found {found:?}"
+                )));
+            }
+        };
+        let run = match params.get().dtype_of() {
+            DType::Float32 => AnyRun::F32(Run::new(total)),
+            DType::Float64 => AnyRun::F64(Run::new(total)),
+        };
+        let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
+        Ok(PyOracle { model, params, state: Guarded::new(state, "this Oracle"), loss, total })
+    }
+
+    /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        contexts: &Bound<'_, PyAny>,
+        targets: &Bound<'_, PyAny>,
+    ) -> PyResult<(f64, FlatArray)> {
+        let loss = self.run(py, contexts, targets, Want::Gradient)?;
+        Ok((loss, PyParameters::grads_array(self.params.bind(py))?))
+    }
+
+    /// The loss of a batch. Gradients stay as they are. Costs one pass forward per sample.
+    fn loss(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<f64> {
+        self.run(py, contexts, targets, Want::Loss)
+    }
+
+    /// The loss of each sample of a batch. Gradients stay as they are.
+    fn losses(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+        let mut losses = Vec::new();
+        self.run(py, contexts, targets, Want::Losses(&mut losses))?;
+        Ok(losses)
+    }
+
+    /// Where the gradient goes.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    /// "mean" or "sum".
+    #[getter]
+    fn reduction(&self) -> &'static str {
+        match self.total {
+            Total::Mean => "mean",
+            Total::Sum => "sum",
+        }
+    }
+}
+
+impl PyOracle {
+    fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
+        self.state.with(py, |state| {
+            let read = self.read(state, x, y)?;
+            let mut poll = Poll::new();
+            let result = self.params.get().with(py, |params| {
+                let go = || self.compute(state, params, read, want, &mut || poll.stop());
+                if self.n_parameters().saturating_mul(read.n) > RELEASE_ABOVE { py.detach(go) } else { go() }
+            })?;
+            match result {
+                Ok(loss) => Ok(loss),
+                Err(error) => Err(poll.raised().unwrap_or_else(|| to_python(py, error))),
+            }
+        })?
+    }
+
+    fn n_parameters(&self) -> usize {
+        match &self.model {
+            AnyModel::Chars(model) => model.n_parameters(),
+            AnyModel::Dense(model) => model.n_parameters(),
+        }
+    }
+
+    /// Reads a batch into the state and checks its shape.
+    fn read(&self, state: &mut State, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
+        let (n_in, n_out, x_dims) = match &self.model {
+            AnyModel::Chars(model) => {
+                let shape = model.shape();
+                (shape.context, shape.vocab, read_symbols(x, &mut state.x, "contexts")?)
+            }
+            AnyModel::Dense(model) => (model.n_in(), model.n_out(), read_numbers(x, &mut state.x_numbers, "contexts")?),
+        };
+        let n = match x_dims.matrix() {
+            Some((0, _)) => return Err(PyValueError::new_err("contexts are empty; give at least one sample")),
+            Some((n, width)) if width == n_in => n,
+            _ if x_dims.row() == Some(0) => {
+                return Err(PyValueError::new_err("contexts are empty; give at least one sample"));
+            }
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "contexts must have shape (b, {n_in}), found {}",
+                    x_dims.text()
+                )));
+            }
+        };
+        let refuse = |expected: String, found: Dims| {
+            Err(PyValueError::new_err(format!("targets must have shape {expected} here, found {}", found.text())))
+        };
+        if self.loss != Some(Loss::Mse) && holds_integers(y)? {
+            let dims = read_symbols(y, &mut state.y, "targets")?;
+            if dims.row() == Some(n) {
+                return Ok(Read { n, label: ReadLabel::Classes });
+            }
+            return refuse(format!("({n},)"), dims);
+        }
+        let dims = read_numbers(y, &mut state.y_numbers, "targets")?;
+        if dims.matrix() != Some((n, n_out)) && !(n_out == 1 && dims.row() == Some(n)) {
+            return refuse(format!("({n}, {n_out})"), dims);
+        }
+        let by_default = if matches!(self.model, AnyModel::Chars(_)) { Loss::CrossEntropy } else { Loss::Mse };
+        let label = match self.loss.unwrap_or(by_default) {
+            Loss::CrossEntropy => ReadLabel::Probabilities,
+            Loss::Mse => ReadLabel::Numbers,
+        };
+        Ok(Read { n, label })
+    }
+
+    fn compute(
+        &self,
+        state: &mut State,
+        params: &mut AnyParameters,
+        read: Read,
+        want: Want<'_>,
+        stop: &mut (dyn FnMut() -> bool + Send),
+    ) -> Result<f64, Error> {
+        let State { run, x, y, x_numbers, y_numbers } = state;
+        let read = (read, &x[..], &y[..], &x_numbers[..], &y_numbers[..]);
+        match (run, params) {
+            (AnyRun::F32(run), AnyParameters::F32(params)) => self.compute_as(run, params, read, want, stop),
+            (AnyRun::F64(run), AnyParameters::F64(params)) => self.compute_as(run, params, read, want, stop),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn compute_as<E: Float>(
+        &self,
+        run: &mut Run<E>,
+        params: &mut Parameters<'_, E>,
+        (read, tokens, classes, x_numbers, y_numbers): (Read, &[u32], &[u32], &[f64], &[f64]),
+        want: Want<'_>,
+        stop: &mut (dyn FnMut() -> bool + Send),
+    ) -> Result<f64, Error> {
+        let Run { oracle, x, y } = run;
+        let convert = |from: &[f64], to: &mut Vec<E>| {
+            to.clear();
+            to.extend(from.iter().map(|&x| E::from_f64(x)));
+        };
+        let label = match read.label {
+            ReadLabel::Classes => Label::Classes(classes),
+            label => {
+                convert(y_numbers, y);
+                if label == ReadLabel::Numbers { Label::Numbers(&y[..]) } else { Label::Probabilities(&y[..]) }
+            }
+        };
+        let stop: &mut dyn FnMut() -> bool = stop;
+        match &self.model {
+            AnyModel::Chars(model) => {
+                let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
+                compute(oracle, model, params, batch, want, Some(stop))
+            }
+            AnyModel::Dense(model) => {
+                convert(x_numbers, x);
+                let batch = Batch::new(Input::Numbers(&x[..]), label, read.n)?;
+                compute(oracle, model, params, batch, want, Some(stop))
+            }
+        }
+    }
+}
+
+fn compute<E: Float, M: Model<E>>(
+    oracle: &mut Oracle<E>,
+    model: &M,
+    params: &mut Parameters<'_, E>,
+    batch: Batch<'_, E>,
+    want: Want<'_>,
+    stop: Interrupted<'_>,
+) -> Result<f64, Error> {
+    match want {
+        Want::Gradient => oracle.gradient(model, params, batch, stop),
+        Want::Loss => oracle.loss(model, params, batch, stop),
+        Want::Losses(losses) => {
+            let mut found = vec![E::lit(0.0); batch.len()];
+            oracle.losses(model, params, batch, &mut found, stop)?;
+            losses.extend(found.iter().map(|loss| loss.to_f64()));
+            Ok(0.0)
+        }
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyOracle>()
+}

@@ -1,0 +1,476 @@
+//! `Parameters` and `Tensor` for Python: flat numbers and gradients, in memory of ours or of the caller.
+//!
+//! Promises: one call at a time has the parameters, another one raises `BusyError`; arrays share the memory, which does
+//! not move while any are held.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use burtorch_core::{DType, Error, Init, Parameters, Slice, Tensor};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+use crate::buffer::{CallerMemory, FlatArray};
+use crate::errors::IntoPython;
+use crate::guarded::Guarded;
+
+/// Parameters of one of the dtypes that Python can name.
+pub enum AnyParameters {
+    /// float32
+    F32(Parameters<'static, f32>),
+    /// float64
+    F64(Parameters<'static, f64>),
+}
+
+/// Runs an expression on the parameters inside an [`AnyParameters`], whatever their dtype.
+macro_rules! with_params {
+    ($any:expr, $params:ident => $body:expr) => {
+        match $any {
+            $crate::params::AnyParameters::F32($params) => $body,
+            $crate::params::AnyParameters::F64($params) => $body,
+        }
+    };
+}
+pub(crate) use with_params;
+
+/// Trainable numbers and their gradients, as two flat arrays that every model and graph shares.
+///
+/// Args:
+///     dtype: "float32" (default) or "float64".
+///     seed: decides all random initial values.
+///     capacity: numbers to reserve address space for (4 Mi by default); pages are used only when touched.
+///     values, grads: memory of yours (NumPy, shared or mapped memory, array.array ...) to use instead of our own:
+///         writable, contiguous, of `dtype`, apart from each other. Kept alive. Tensors are laid out in it one after
+///         another, and initialise it.
+///
+/// Raises:
+///     ValueError: unknown dtype, memory that cannot be used, or one of `values` and `grads` without the other.
+///     MemoryError: no address space for the capacity.
+///
+/// A tensor costs two numbers per entry, one if it is frozen.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64", seed=1)
+///     >>> w = params.tensor((2, 3), name="w", init=0.5)
+///     >>> w.shape, params.n, params.values[0]
+///     ((2, 3), 6, 0.5)
+#[pyclass(frozen, name = "Parameters", module = "burtorch", weakref)]
+pub struct PyParameters {
+    content: Guarded<AnyParameters>,
+    dtype: DType,
+    /// Arrays alive over this memory: while there are any it does not move.
+    pub n_arrays: AtomicUsize,
+    /// Declared after what points into it, so dropped after it.
+    _memory: Option<[CallerMemory; 2]>,
+}
+
+impl PyParameters {
+    /// The element type.
+    pub fn dtype_of(&self) -> DType {
+        self.dtype
+    }
+
+    /// Runs `f` with exclusive access.
+    pub fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut AnyParameters) -> R) -> PyResult<R> {
+        self.content.with(py, f)
+    }
+
+    /// Runs `f`, which may append tensors, with the memory held in place where arrays of it are alive.
+    pub fn append<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut AnyParameters) -> burtorch_core::Result<R>,
+    ) -> PyResult<R> {
+        let held = self.n_arrays.load(Ordering::Acquire) > 0;
+        self.content
+            .with(py, |params| {
+                if held {
+                    with_params!(params, p => p.export());
+                }
+                let result = f(params);
+                if held {
+                    with_params!(params, p => p.release());
+                }
+                result
+            })?
+            .or_raise(py)
+    }
+
+    /// An array over the values or the gradients of a slice, or of everything.
+    fn array(slf: &Bound<'_, Self>, slice: Option<Slice>, of_grads: bool) -> PyResult<FlatArray> {
+        let this = slf.get();
+        let (start, len) = this.with(slf.py(), |params| {
+            with_params!(params, p => {
+                let range = slice.map_or(0..p.len(), Slice::range);
+                let numbers = if of_grads { p.grads_mut() } else { p.values_mut() };
+                let part = numbers.get_mut(range).unwrap_or(&mut []);
+                (NonNull::from(&mut *part).cast::<u8>(), part.len())
+            })
+        })?;
+        Ok(FlatArray::new(slf.clone().unbind(), start, len, this.dtype))
+    }
+
+    /// All gradients.
+    pub fn grads_array(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
+        Self::array(slf, None, true)
+    }
+
+    /// The slice that a name, a tensor, or a pair (start, stop) means.
+    fn slice_of(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Slice> {
+        if let Ok(tensor) = what.cast::<PyTensor>() {
+            return Ok(tensor.get().tensor.slice());
+        }
+        if let Ok(name) = what.extract::<String>() {
+            return self
+                .with(py, |params| with_params!(params, p => p.named(&name).map(|tensor| tensor.slice())))?
+                .or_raise(py);
+        }
+        let (start, stop) = what
+            .extract::<(usize, usize)>()
+            .map_err(|_| PyTypeError::new_err("expected the name of a tensor, a Tensor, or a pair (start, stop)"))?;
+        self.with(py, |params| with_params!(params, p => p.slice(start..stop)))?.or_raise(py)
+    }
+}
+
+/// The dtype called `name`.
+pub fn dtype_named(name: &str) -> PyResult<DType> {
+    [DType::Float32, DType::Float64]
+        .into_iter()
+        .find(|dtype| dtype.name() == name)
+        .ok_or_else(|| PyValueError::new_err(format!("dtype must be \"float32\" or \"float64\", found {name:?}")))
+}
+
+#[pymethods]
+impl PyParameters {
+    #[new]
+    #[pyo3(signature = (dtype="float32", seed=0, capacity=None, values=None, grads=None))]
+    fn new(
+        py: Python<'_>,
+        dtype: &str,
+        seed: u64,
+        capacity: Option<usize>,
+        values: Option<&Bound<'_, PyAny>>,
+        grads: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let dtype = dtype_named(dtype)?;
+        let memory = match (values, grads) {
+            (None, None) => None,
+            (Some(values), Some(grads)) => {
+                if capacity.is_some() {
+                    return Err(PyValueError::new_err("give capacity, or values and grads, not both"));
+                }
+                let memory = [CallerMemory::of(values, dtype, "values")?, CallerMemory::of(grads, dtype, "grads")?];
+                if memory[0].overlaps(&memory[1]) {
+                    return Err(PyValueError::new_err("values and grads must be apart from each other"));
+                }
+                Some(memory)
+            }
+            _ => return Err(PyValueError::new_err("values and grads are given together or not at all")),
+        };
+        macro_rules! make {
+            ($variant:ident) => {
+                AnyParameters::$variant(match (&memory, capacity) {
+                    // SAFETY: checked above to be aligned, writable and apart; kept alive by the buffers beside it. That
+                    // nobody writes it during a call is up to its owner, as the docstring's "yours" says.
+                    (Some([values, grads]), _) => unsafe { Parameters::in_memory(values.numbers(), grads.numbers(), seed) },
+                    (None, Some(capacity)) => Parameters::with_capacity(seed, capacity.max(1)).or_raise(py)?,
+                    (None, None) => Parameters::new(seed),
+                })
+            };
+        }
+        let params = match dtype {
+            DType::Float32 => make!(F32),
+            DType::Float64 => make!(F64),
+        };
+        Ok(PyParameters {
+            content: Guarded::new(params, "these Parameters"),
+            dtype,
+            n_arrays: AtomicUsize::new(0),
+            _memory: memory,
+        })
+    }
+
+    /// Append a tensor and return it.
+    ///
+    /// Args:
+    ///     shape: an int, or up to four of them.
+    ///     name: where given, unique among these Parameters.
+    ///     init: a number, "glorot" (uniform; the default), "glorot_normal", "he", "he_normal", "fan_in" (PyTorch's for a
+    ///         linear layer), "zeros", "ones", ("uniform", low, high) or ("normal", mean, deviation).
+    ///     trainable: False gives a frozen tensor, without gradient.
+    ///
+    /// Raises:
+    ///     ValueError: a shape or initialiser that makes no sense, a name that is taken, or memory of yours that is full.
+    ///     MemoryError: more numbers than the capacity while arrays hold the memory in place.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters()
+    ///     >>> params.tensor(3, init=("uniform", -1, 1)).shape
+    ///     (3,)
+    #[pyo3(signature = (shape, name=None, init=None, trainable=true))]
+    fn tensor(
+        slf: &Bound<'_, Self>,
+        shape: &Bound<'_, PyAny>,
+        name: Option<&str>,
+        init: Option<&Bound<'_, PyAny>>,
+        trainable: bool,
+    ) -> PyResult<PyTensor> {
+        let dims = match shape.extract::<usize>() {
+            Ok(n) => vec![n],
+            Err(_) => shape
+                .extract::<Vec<usize>>()
+                .map_err(|_| PyTypeError::new_err("shape must be an int or a sequence of them, none negative"))?,
+        };
+        let init = init.map_or(Ok(Init::Glorot), init_of)?;
+        let params = slf.get();
+        let tensor = params.append(slf.py(), |p| with_params!(p, p => p.tensor(&dims, name, init, trainable)))?;
+        Ok(PyTensor { params: slf.clone().unbind(), tensor, name: name.map(str::to_string) })
+    }
+
+    /// The tensor called `name`. Raises KeyError if there is none.
+    fn named(slf: &Bound<'_, Self>, name: &str) -> PyResult<PyTensor> {
+        let py = slf.py();
+        let tensor = slf.get().with(py, |params| with_params!(params, p => p.named(name)))?.or_raise(py)?;
+        Ok(PyTensor { params: slf.clone().unbind(), tensor, name: Some(name.to_string()) })
+    }
+
+    /// The names in use, by the place of their tensors.
+    #[getter]
+    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let mut names = self.with(py, |params| {
+            with_params!(params, p => {
+                p.names().map(|(name, tensor)| (tensor.slice().range().start, name.to_string())).collect::<Vec<_>>()
+            })
+        })?;
+        names.sort();
+        Ok(names.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// All values as a flat writable array that shares the memory.
+    #[getter]
+    fn values(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
+        Self::array(slf, None, false)
+    }
+
+    /// All gradients as a flat writable array that shares the memory. Those of frozen numbers are 0.
+    #[getter]
+    fn grads(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
+        Self::grads_array(slf)
+    }
+
+    /// How many numbers there are.
+    #[getter]
+    fn n(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |params| with_params!(params, p => p.len()))
+    }
+
+    /// How many of them are not frozen.
+    #[getter]
+    fn n_trainable(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |params| with_params!(params, p => p.n_trainable()))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.n(py)
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// "float32" or "float64".
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.dtype.name()
+    }
+
+    /// Set all gradients to zero.
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |params| with_params!(params, p => p.zero_grad()))
+    }
+
+    /// Make numbers fixed: no gradient, no gradient memory, no work.
+    ///
+    /// Args:
+    ///     what: the name of a tensor, a Tensor, or a pair (start, stop) of places in the flat arrays.
+    ///
+    /// Raises KeyError for an unknown name, ValueError for a range outside.
+    fn freeze(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<()> {
+        let slice = self.slice_of(py, what)?;
+        self.with(py, |params| with_params!(params, p => p.freeze(slice)))?.or_raise(py)
+    }
+
+    /// Make numbers trainable again; `what` as in `freeze`.
+    fn unfreeze(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<()> {
+        let slice = self.slice_of(py, what)?;
+        self.with(py, |params| with_params!(params, p => p.unfreeze(slice)))?.or_raise(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!(
+            "Parameters(n={}, n_trainable={}, dtype={:?})",
+            self.n(py)?,
+            self.n_trainable(py)?,
+            self.dtype.name()
+        ))
+    }
+}
+
+/// The initialiser that a number, a name, or a tuple means.
+fn init_of(init: &Bound<'_, PyAny>) -> PyResult<Init> {
+    let unknown = || {
+        PyValueError::new_err(
+            "init must be a number, \"glorot\", \"glorot_normal\", \"he\", \"he_normal\", \"fan_in\", \"zeros\", \"ones\", \
+             (\"uniform\", low, high) or (\"normal\", mean, deviation)",
+        )
+    };
+    if let Ok(name) = init.extract::<String>() {
+        return Init::from_name(&name).ok_or_else(unknown);
+    }
+    if init.is_instance_of::<PyTuple>() {
+        let (name, a, b) = init.extract::<(String, f64, f64)>().map_err(|_| unknown())?;
+        return match name.as_str() {
+            "uniform" => Ok(Init::Uniform(a, b)),
+            "normal" => Ok(Init::Normal(a, b)),
+            _ => Err(unknown()),
+        };
+    }
+    init.extract::<f64>()
+        .map(Init::Constant)
+        .map_err(|_| PyTypeError::new_err("init must be a number, a name, or a tuple such as (\"normal\", 0.0, 0.1)"))
+}
+
+/// A shaped part of Parameters, by rows. Made by `Parameters.tensor`.
+#[pyclass(frozen, name = "Tensor", module = "burtorch")]
+pub struct PyTensor {
+    params: Py<PyParameters>,
+    tensor: Tensor,
+    name: Option<String>,
+}
+
+impl PyTensor {
+    /// A tensor of these parameters.
+    pub fn new(params: Py<PyParameters>, tensor: Tensor, name: Option<String>) -> Self {
+        PyTensor { params, tensor, name }
+    }
+
+    /// Where its numbers are. With [`PyTensor::owner`], what a graph needs to read `w[i]`.
+    #[allow(dead_code, reason = "for ops that read tensors")]
+    pub fn slice(&self) -> Slice {
+        self.tensor.slice()
+    }
+
+    /// Whose numbers they are.
+    #[allow(dead_code, reason = "for ops that read tensors")]
+    pub fn owner(&self) -> &Py<PyParameters> {
+        &self.params
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// The dimensions.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tensor.shape().dims())
+    }
+
+    /// The name, or None.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// First place and the place behind the last in the flat arrays.
+    #[getter]
+    fn span(&self) -> (usize, usize) {
+        let range = self.tensor.slice().range();
+        (range.start, range.end)
+    }
+
+    /// The Parameters it is part of.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    /// Its values, flat, by rows, sharing the memory.
+    #[getter]
+    fn values(&self, py: Python<'_>) -> PyResult<FlatArray> {
+        PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), false)
+    }
+
+    /// Its gradients, likewise.
+    #[getter]
+    fn grads(&self, py: Python<'_>) -> PyResult<FlatArray> {
+        PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), true)
+    }
+
+    /// Whether any of its numbers is trainable.
+    #[getter]
+    fn trainable(&self, py: Python<'_>) -> PyResult<bool> {
+        let range = self.tensor.slice().range();
+        self.params.get().with(py, |params| with_params!(params, p => p.any_trainable(range)))
+    }
+
+    /// Make it fixed: no gradient, no gradient memory, no work.
+    fn freeze(&self, py: Python<'_>) -> PyResult<()> {
+        let slice = self.tensor.slice();
+        self.params.get().with(py, |params| with_params!(params, p => p.freeze(slice)))?.or_raise(py)
+    }
+
+    /// Make it trainable again.
+    fn unfreeze(&self, py: Python<'_>) -> PyResult<()> {
+        let slice = self.tensor.slice();
+        self.params.get().with(py, |params| with_params!(params, p => p.unfreeze(slice)))?.or_raise(py)
+    }
+
+    fn __len__(&self) -> usize {
+        self.tensor.slice().len()
+    }
+
+    fn __repr__(&self) -> String {
+        let dims: Vec<String> = self.tensor.shape().dims().iter().map(u32::to_string).collect();
+        let comma = if dims.len() == 1 { "," } else { "" };
+        match &self.name {
+            Some(name) => format!("Tensor(({}{comma}), name={name:?})", dims.join(", ")),
+            None => format!("Tensor(({}{comma}))", dims.join(", ")),
+        }
+    }
+}
+
+/// The parameters that an argument means: themselves, or those of a model.
+pub fn params_of(object: &Bound<'_, PyAny>) -> PyResult<Py<PyParameters>> {
+    if let Ok(params) = object.cast::<PyParameters>() {
+        return Ok(params.clone().unbind());
+    }
+    let of_model = object.getattr_opt("params")?;
+    match of_model.as_ref().map(|params| params.cast::<PyParameters>()) {
+        Some(Ok(params)) => Ok(params.clone().unbind()),
+        _ => Err(PyTypeError::new_err(format!(
+            "expected Parameters, or a model with Parameters, found {}",
+            object.get_type().name()?
+        ))),
+    }
+}
+
+/// The core's error when two dtypes meet that belong to one object, which cannot happen.
+pub fn mismatch() -> Error {
+    Error::MissingParameters
+}
+
+/// Adds the classes to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let classes: [Bound<'_, PyType>; 4] = [
+        py.get_type::<PyParameters>(),
+        py.get_type::<PyTensor>(),
+        py.get_type::<FlatArray>(),
+        py.get_type::<crate::buffer::SymbolArray>(),
+    ];
+    classes.iter().try_for_each(|class| m.add(class.name()?, class))
+}

@@ -1,0 +1,77 @@
+//! After warm-up a step of the oracle and the optimiser makes no heap call.
+//!
+//! The allocator of this test counts; the test is alone in its binary, so that nothing else is counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use burtorch_core::nn::{CharMlp, CharMlpShape, Input, Label};
+use burtorch_core::text::WordContexts;
+use burtorch_core::{Batch, Oracle, Parameters, Sgd};
+
+/// Steps that are counted. 1,000,000 were run by hand.
+const STEPS: usize = 10_000;
+
+struct Counting;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+#[allow(unsafe_code)]
+// SAFETY: every call is handed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: by the contract of this function.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: by the contract of this function.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: by the contract of this function.
+        unsafe { System.realloc(at, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_step_makes_no_heap_call_after_warm_up() {
+    const BATCH: usize = 2;
+    let words = ["emma", "olivia", "ava", "isabella", "sophia", "charlotte", "mia", "amelia"];
+    let mut contexts = WordContexts::new(words, 16, 0.1, 0).unwrap();
+    let mut params = Parameters::<f32>::new(0);
+    let shape = CharMlpShape { vocab: contexts.vocabulary().len(), hidden: 4, ..CharMlpShape::default() };
+    let model = CharMlp::new(&mut params, shape, None).unwrap();
+    let mut oracle = Oracle::new();
+    let mut plain = Sgd::new(0.01).unwrap();
+    let mut momentum = Sgd::with_momentum(0.01, 0.9, true, 1e-4).unwrap();
+    let (mut x, mut y) = ([0; 16 * BATCH], [0; BATCH]);
+    let mut go = |n: usize| {
+        let mut loss = 0.0;
+        for k in 0..n {
+            contexts.batch(&mut x, &mut y).unwrap();
+            let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), BATCH).unwrap();
+            loss = oracle.gradient(&model, &mut params, batch, None).unwrap();
+            if k % 2 == 0 {
+                plain.step(&mut params).unwrap();
+            } else {
+                momentum.step(&mut params).unwrap();
+            }
+            loss += oracle.loss(&model, &params, batch, None).unwrap();
+        }
+        loss
+    };
+    go(10);
+    let before = CALLS.load(Ordering::Relaxed);
+    let loss = go(STEPS);
+    let calls = CALLS.load(Ordering::Relaxed) - before;
+    assert!(loss.is_finite());
+    assert_eq!(calls, 0, "heap calls in {STEPS} steps");
+}

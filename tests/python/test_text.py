@@ -1,0 +1,115 @@
+"""Word contexts and samples beyond what a training loop needs: refusals, symbols as arrays, real names."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+import burtorch as bt
+
+
+def contexts(**arguments):
+    return bt.text.WordContexts(["anna", "bob", "", "eve"], **{"context": 3, "holdout": 0.2, **arguments})
+
+
+def test_symbols_are_arrays():
+    x, y = contexts().batch(4)
+    assert (x.shape, y.shape, len(x), len(y)) == ((4, 3), (4,), 4, 4)
+    assert [x[k] for k in range(4)] == x.tolist()
+    assert [y[k] for k in range(-4, 0)] == y.tolist()
+    view = memoryview(x)
+    assert (view.format, view.shape, view.readonly) == ("I", (4, 3), True)
+    with pytest.raises(IndexError):
+        y[4]
+    with pytest.raises(IndexError):
+        x[-5]
+    np = pytest.importorskip("numpy")
+    assert np.asarray(x).tolist() == x.tolist()
+
+
+def test_names_give_the_pairs_of_the_paper(shared_data):
+    data = bt.text.WordContexts(shared_data.read_text().split())
+    assert len(data.vocabulary) == 27
+    assert (data.n_train + data.n_heldout, data.n_heldout, data.context) == (228_146, 22_815, 16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"words": []}, ValueError),
+        ({"words": [""]}, ValueError),
+        ({"words": "anna"}, TypeError),
+        ({"words": ["a", 3]}, TypeError),
+        ({"words": ["a\nb"]}, ValueError),
+        ({"words": None}, TypeError),
+        ({"words": ["a"], "context": 0}, ValueError),
+        ({"words": ["a"], "context": -1}, OverflowError),
+        ({"words": ["a"], "holdout": 1.0}, ValueError),
+        ({"words": ["a"], "holdout": -0.1}, ValueError),
+        ({"words": ["a"], "seed": -1}, OverflowError),
+    ],
+)
+def test_bad_words_are_refused(arguments, error):
+    with pytest.raises(error):
+        bt.text.WordContexts(**arguments)
+
+
+def test_places_outside_are_refused():
+    data = contexts()
+    for start, stop in [(0, data.n_train + 1), (2, 1), (3, 3), (data.n_train, data.n_train + 1)]:
+        with pytest.raises(ValueError):
+            data.train(start, stop)
+    with pytest.raises(ValueError):
+        data.heldout(0, data.n_heldout + 1)
+    with pytest.raises(ValueError):
+        data.batch(0)
+    with pytest.raises((MemoryError, OverflowError)):
+        data.batch(2**60)
+
+
+def test_any_script_has_symbols():
+    data = bt.text.WordContexts(["žena", "жена", "名前", "🙂"], context=2)
+    assert data.vocabulary[0] == "\n"
+    assert sorted(data.vocabulary) == list(data.vocabulary)
+    model = bt.nn.CharMLP(bt.Parameters(), vocab=len(data.vocabulary), context=2, embedding=2, hidden=2)
+    assert all(word.startswith("名") for word in bt.text.sample(model, data.vocabulary, 3, prompt="名"))
+
+
+def test_sampling_is_greedy_at_temperature_zero_and_refuses_nonsense():
+    data = contexts()
+    model = bt.nn.CharMLP(bt.Parameters(), vocab=len(data.vocabulary), context=3, embedding=2, hidden=4)
+
+    def sample(vocabulary=data.vocabulary, n=3, **arguments):
+        return bt.text.sample(model, vocabulary, n, **arguments)
+
+    assert len(set(sample(temperature=0.0))) == 1
+    assert sample(n=0) == []
+    assert all(len(word) <= 100 for word in sample(n=20))
+    for arguments in (
+        {"vocabulary": data.vocabulary[1:]},
+        {"vocabulary": data.vocabulary + "z"},
+        {"vocabulary": "\nba" + data.vocabulary[3:]},
+        {"vocabulary": ""},
+        {"prompt": "x"},
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+    ):
+        with pytest.raises(ValueError):
+            sample(**arguments)
+    with pytest.raises(OverflowError):
+        sample(n=-1)
+    with pytest.raises(TypeError):
+        bt.text.sample(None, data.vocabulary, 1)
+
+
+def test_a_trained_model_says_what_it_was_shown():
+    data = bt.text.WordContexts(["ab"], context=2, holdout=0.0)
+    params = bt.Parameters(seed=0)
+    model = bt.nn.CharMLP(params, vocab=3, context=2, embedding=4, hidden=8)
+    oracle, sgd = bt.Oracle(model), bt.optim.SGD(params, lr=0.5)
+    for _ in range(300):
+        oracle(*data.batch(8))
+        sgd.step()
+    assert bt.text.sample(model, data.vocabulary, 5, temperature=0.3) == ["ab"] * 5
+    assert array("I", data.train(0, 3)[1]).tolist() == [1, 2, 0]
