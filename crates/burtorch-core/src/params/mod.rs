@@ -288,8 +288,12 @@ impl<'m, E: Float> Parameters<'m, E> {
         if end > u32::MAX as usize {
             return Err(Error::IndexExhausted { limit: u32::MAX });
         }
-        self.names.try_reserve(1).map_err(|_| out_of_memory::<(String, Tensor)>(1))?;
-        self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
+        if named.is_some() {
+            self.names.try_reserve(1).map_err(|_| out_of_memory::<(String, Tensor)>(1))?;
+        }
+        if !trainable {
+            self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
+        }
         self.make_room(end)?;
         let tensor = Tensor { slice: Slice { store: self.id, start: self.n as u32, len: shape.n() as u32 }, shape };
         self.n = end;
