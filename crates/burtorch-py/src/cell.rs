@@ -44,7 +44,6 @@ impl AnyGraph {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub struct Cell {
     /// The graph.
     pub graph: AnyGraph,
@@ -67,7 +66,7 @@ pub struct Cell {
     /// Nodes reclaimed so far.
     pub n_reclaimed: u64,
     /// The parameters that nodes read.
-    pub parameters: Vec<pyo3::Py<pyo3::PyAny>>,
+    pub parameters: Vec<pyo3::Py<crate::params::PyParameters>>,
 }
 
 impl Cell {

@@ -522,7 +522,7 @@ impl PyScope {
 
 /// The graph that new leaves of this thread are appended to.
 #[pyfunction]
-fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
+pub fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
     // SAFETY: a borrowed pointer to a living graph, or null with an error set.
     unsafe { Bound::from_borrowed_ptr_or_err(py, current(py)).map(Bound::unbind) }
 }

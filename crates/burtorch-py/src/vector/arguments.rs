@@ -11,6 +11,8 @@ use super::{PyVector, views};
 use crate::cell::{Cell, with_graph};
 use crate::errors::{IntoPython, to_python};
 use crate::graph::PyGraph;
+use crate::parameters::{attach, parameter_nodes};
+use crate::params::PyTensor;
 use crate::value::{self, Number};
 
 /// The number in a Python or NumPy scalar, if it is one.
@@ -35,8 +37,8 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
     for operand in Operand::read_all(object)? {
         match operand {
             Operand::Numbers(numbers) => all.extend(numbers),
-            Operand::Value(_) | Operand::Vector(_) => {
-                let message = "expected real numbers, found a Value or Vector; join those with concat()";
+            Operand::Value(_) | Operand::Vector(_) | Operand::Tensor(_) => {
+                let message = "expected real numbers, found a Value, Vector or Tensor; join those with concat()";
                 return Err(PyTypeError::new_err(message));
             }
         }
@@ -75,6 +77,8 @@ pub enum Operand {
     Value(Py<PyAny>),
     /// A Vector.
     Vector(Py<PyVector>),
+    /// Part of a `Parameters`.
+    Tensor(Py<PyTensor>),
     /// Numbers, which will be constants.
     Numbers(Vec<f64>),
 }
@@ -84,6 +88,9 @@ impl Operand {
     fn read_one(object: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
         if let Ok(vector) = object.cast::<PyVector>() {
             return Ok(Some(Operand::Vector(vector.clone().unbind())));
+        }
+        if let Ok(tensor) = object.cast::<PyTensor>() {
+            return Ok(Some(Operand::Tensor(tensor.clone().unbind())));
         }
         // SAFETY: a living object under the interpreter lock.
         if unsafe { value::is_value(object.as_ptr()) } {
@@ -134,7 +141,7 @@ impl Operand {
     pub fn is_single(&self) -> bool {
         match self {
             Operand::Value(_) => true,
-            Operand::Vector(_) => false,
+            Operand::Vector(_) | Operand::Tensor(_) => false,
             Operand::Numbers(numbers) => numbers.len() == 1,
         }
     }
@@ -144,6 +151,7 @@ impl Operand {
         match self {
             Operand::Value(_) => 1,
             Operand::Vector(vector) => vector.get().n(),
+            Operand::Tensor(tensor) => tensor.get().slice().len(),
             Operand::Numbers(numbers) => numbers.len(),
         }
     }
@@ -157,7 +165,7 @@ impl Operand {
                 Some(Bound::from_borrowed_ptr(py, owner).cast_into_unchecked())
             },
             Operand::Vector(vector) => Some(vector.get().owner(py).clone()),
-            Operand::Numbers(_) => None,
+            Operand::Tensor(_) | Operand::Numbers(_) => None,
         }
     }
 
@@ -172,6 +180,10 @@ impl Operand {
                 vec![View::from(node)]
             }
             Operand::Vector(vector) => views(vector.get().ranges_in(py, cell)?),
+            Operand::Tensor(tensor) => {
+                attach(py, cell, tensor.get().owner())?;
+                vec![View::Parameters(tensor.get().slice())]
+            }
             Operand::Numbers(numbers) if numbers.is_empty() => Vec::new(),
             Operand::Numbers(numbers) => with_graph!(&mut cell.graph, g => {
                 let values: Vec<_> = numbers.iter().map(|&x| Scalar::lit(x)).collect();
@@ -180,8 +192,11 @@ impl Operand {
         })
     }
 
-    /// Its nodes, one by one.
+    /// Its nodes, one by one; appends one per number of a tensor.
     pub fn nodes(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<NodeId>> {
+        if let Operand::Tensor(tensor) = self {
+            return parameter_nodes(py, cell, tensor.get().owner(), tensor.get().slice());
+        }
         let ranges = self.views(py, cell)?.into_iter().filter_map(|view| match view {
             View::Nodes(range) => Some(range),
             View::Parameters(_) => None,
@@ -191,15 +206,22 @@ impl Operand {
     }
 }
 
-/// The one graph of all operands. At least one must have a graph.
+/// The one graph of all operands: that of the Values and Vectors among them, or the current one for tensors alone.
 pub fn common_owner<'py, 'a>(
     py: Python<'py>,
     operands: impl IntoIterator<Item = &'a Operand>,
 ) -> PyResult<Bound<'py, PyGraph>> {
-    let mut owners = operands.into_iter().filter_map(|operand| operand.owner(py));
-    let first = owners
-        .next()
-        .ok_or_else(|| PyTypeError::new_err("expected at least one Value or Vector among the operands"))?;
+    let mut reads_tensors = false;
+    let mut owners = operands.into_iter().filter_map(|operand| {
+        reads_tensors |= matches!(operand, Operand::Tensor(_));
+        operand.owner(py)
+    });
+    let Some(first) = owners.next() else {
+        if reads_tensors {
+            return crate::graph::current_graph(py)?.into_bound(py).cast_into().map_err(PyErr::from);
+        }
+        return Err(PyTypeError::new_err("expected at least one Value, Vector or Tensor among the operands"));
+    };
     if owners.any(|owner| !owner.is(&first)) {
         return Err(to_python(py, Error::GraphMismatch { what: "a value" }));
     }

@@ -10,6 +10,7 @@ use super::arguments::{Operand, all_nodes, atomically, common_owner, n_scalars, 
 use super::{PyVector, finish, functions, numpy};
 use crate::cell::with_graph;
 use crate::errors::{IntoPython, to_python};
+use crate::params::PyTensor;
 
 /// An operator between two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +190,8 @@ pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut 
         let py = Python::assume_attached();
         (Bound::from_borrowed_ptr(py, a), Bound::from_borrowed_ptr(py, b))
     };
-    let takes = |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || numpy::is_array(x);
+    let takes =
+        |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>() || numpy::is_array(x);
     if takes(&a) || takes(&b) {
         return finish(operator(symbol, &a, &b));
     }

@@ -11,6 +11,7 @@ use super::arguments::{Operand, all_nodes, all_views, atomically, common_owner, 
 use super::{PyVector, finish, numpy, wrap};
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
+use crate::parameters::with_values;
 
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
 pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -22,7 +23,10 @@ fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>) -> PyResu
     let owner = common_owner(py, operands)?;
     let node = atomically(&owner, |cell| {
         let views = all_views(py, cell, operands)?;
-        with_graph!(&mut cell.graph, g => g.reduce(op, as_operands(&views), &[]).or_raise(py))
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.reduce(op, as_operands(&views), given))?.or_raise(py)
+        })
     })?;
     wrap(&owner, node)
 }
@@ -72,7 +76,11 @@ pub fn inner_product<'py>(
     let node = atomically(&owner, |cell| {
         let (xs, ws) = (all_views(py, cell, &xs)?, all_views(py, cell, &ws)?);
         let bias = all_nodes(py, cell, &bias)?.first().copied();
-        with_graph!(&mut cell.graph, g => g.inner_product(as_operands(&xs), as_operands(&ws), bias, &[]).or_raise(py))
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.inner_product(as_operands(&xs), as_operands(&ws), bias, given))?
+                .or_raise(py)
+        })
     })?;
     wrap(&owner, node)
 }
@@ -222,6 +230,11 @@ fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let ranges = atomically(&owner, |cell| {
         let mut ranges: Vec<Range> = Vec::new();
         for operand in &operands {
+            if let Operand::Tensor(_) = operand {
+                let nodes = operand.nodes(py, cell)?;
+                ranges.extend(nodes.first().map(|&first| Range::new(first, nodes.len() as u32)));
+                continue;
+            }
             ranges.extend(operand.views(py, cell)?.into_iter().filter_map(|view| match view {
                 View::Nodes(range) => Some(range),
                 View::Parameters(_) => None,

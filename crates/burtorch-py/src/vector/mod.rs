@@ -11,7 +11,7 @@ mod numpy;
 
 use std::cell::UnsafeCell;
 
-use burtorch_core::{NodeId, Range, Scalar, View};
+use burtorch_core::{NodeId, Range, Scalar, Slice, View};
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -21,10 +21,12 @@ use crate::cell::{Cell, last_node, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::PyGraph;
 use crate::handle::Handle;
+use crate::parameters::parameter_nodes;
+use crate::params::PyTensor;
 use crate::value;
 
 pub use arguments::numbers;
-pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
+pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, operator, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::array_ufunc;
 
@@ -394,6 +396,22 @@ impl PyVector {
         keywords: Option<&Bound<'py, pyo3::types::PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         numpy::ufunc(slf.py(), inputs, keywords)
+    }
+}
+
+/// The inner product of two operands, as `@` writes it.
+pub fn inner_product<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    functions::inner_product(x, w, None)
+}
+
+/// A Value on the current graph that reads the one number of `slice`, which is part of `tensor`.
+pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let owner: Bound<'py, PyGraph> = crate::graph::current_graph(py)?.into_bound(py).cast_into()?;
+    let nodes = arguments::atomically(&owner, |cell| parameter_nodes(py, cell, tensor.get().owner(), slice))?;
+    match nodes.first() {
+        Some(&node) => wrap(&owner, node),
+        None => Err(PyIndexError::new_err("no such number")),
     }
 }
 
