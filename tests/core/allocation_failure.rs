@@ -54,6 +54,9 @@ struct Scene {
     last: NodeId,
 }
 
+/// Everything a script may see of a graph and its parameters.
+type Picture = (Vec<u64>, Vec<u64>, [usize; 5], Vec<u64>, Mark, Mark, usize, usize);
+
 impl Scene {
     fn new() -> Self {
         let graph = Graph::new();
@@ -63,7 +66,7 @@ impl Scene {
     }
 
     /// Everything that can be seen of the scene.
-    fn picture(&self) -> (Vec<u64>, Vec<u64>, [usize; 5], Vec<u64>, Mark, Mark, usize, usize) {
+    fn picture(&self) -> Picture {
         let bits = |xs: &[f64]| xs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let memory = self.graph.memory();
         let sizes = [memory.nodes, memory.operand_lists, memory.leaves, self.params.len(), self.params.n_trainable()];
@@ -163,7 +166,7 @@ fn every_refused_allocation_is_an_error_that_changes_nothing() {
     assert!(!met);
     let mut n_refused = 0;
     while let (true, scene) = run(n_refused) {
-        let (mut found, mut wanted) = (scene.picture(), whole.picture());
+        let (mut found, wanted) = (scene.picture(), whole.picture());
         // Marks name their graph.
         (found.4, found.5) = (wanted.4, wanted.5);
         assert!(found == wanted, "another end after allocation {n_refused} was refused");
