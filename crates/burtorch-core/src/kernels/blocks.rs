@@ -3,7 +3,7 @@
 //! Promises: a type without kernels of its own still computes every block op, slowly. Knows opcodes of unary ops.
 
 use super::Mode;
-use crate::ops::{Op, pull_unary};
+use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
 
@@ -66,12 +66,7 @@ pub trait BlockMath: Copy {
     where
         Self: Scalar,
     {
-        for (k, dx) in dx.iter_mut().enumerate() {
-            if !g[k].is_unreached() {
-                let contribution = pull_unary(op, g[k], x[k], y[k]).unwrap_or(g[k]);
-                *dx = *dx + (contribution + Self::lit(0.0));
-            }
-        }
+        naive::map_pull(op, g, x, y, dx);
     }
 }
 
@@ -111,6 +106,17 @@ macro_rules! one_sample {
                     _ => naive::map_forward(op, x, y),
                 }
             }
+
+            fn map_pull(op: Op, g: &[Self], x: &[Self], y: &[Self], dx: &mut [Self]) {
+                // The kernels give to every input, so they are for outputs all of which were reached.
+                let all_reached = g.iter().fold(true, |all, g| all & !g.is_unreached());
+                match op {
+                    Op::Tanh if all_reached => super::tanh_backward(x, y, g, dx, Mode::Add),
+                    Op::Sigmoid if all_reached => super::sigmoid_backward(x, g, dx, Mode::Add),
+                    Op::Relu if all_reached => super::relu_backward(x, g, dx, Mode::Add),
+                    _ => naive::map_pull(op, g, x, y, dx),
+                }
+            }
         }
     )* };
 }
@@ -118,13 +124,23 @@ one_sample!(f32 f64);
 
 /// The plain loops.
 pub mod naive {
-    use crate::ops::{Op, forward_unary};
+    use crate::ops::{Op, forward_unary, pull_unary};
     use crate::scalar::{Float, Scalar};
 
     /// See [`super::BlockMath::map_forward`].
     pub fn map_forward<S: Scalar>(op: Op, x: &[S], y: &mut [S]) {
         for (y, &x) in y.iter_mut().zip(x) {
             *y = forward_unary(op, x).unwrap_or(x);
+        }
+    }
+
+    /// See [`super::BlockMath::map_pull`].
+    pub fn map_pull<S: Scalar>(op: Op, g: &[S], x: &[S], y: &[S], dx: &mut [S]) {
+        for (k, dx) in dx.iter_mut().enumerate() {
+            if !g[k].is_unreached() {
+                let contribution = pull_unary(op, g[k], x[k], y[k]).unwrap_or(g[k]);
+                *dx = *dx + (contribution + S::lit(0.0));
+            }
         }
     }
 
