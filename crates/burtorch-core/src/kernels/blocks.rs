@@ -45,6 +45,31 @@ pub trait BlockMath: Copy {
         naive::affine_weight_grad(dy, x, dw);
     }
 
+    /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T`, summed over lanes.
+    fn affine_descend(lr: Self::Elem, dy: &[Self], x: &[Self], w: &mut [Self::Elem], dx: Option<&mut [Self]>)
+    where
+        Self: Scalar,
+    {
+        if let Some(dx) = dx {
+            naive::affine_input_grad(w, dy, dx);
+        }
+        for (&dy, row) in dy.iter().zip(w.chunks_exact_mut(x.len())) {
+            for (w, &x) in row.iter_mut().zip(x) {
+                *w = *w - lr * (dy * x).sum_lanes();
+            }
+        }
+    }
+
+    /// `x -= lr g`, with g summed over lanes.
+    fn descend(lr: Self::Elem, g: &[Self], x: &mut [Self::Elem])
+    where
+        Self: Scalar,
+    {
+        for (x, g) in x.iter_mut().zip(g) {
+            *x = *x - lr * g.sum_lanes();
+        }
+    }
+
     /// Softmax of `z` into `p`; returns `log(sum exp z)`.
     fn softmax(z: &[Self], p: &mut [Self]) -> Self
     where
@@ -95,6 +120,17 @@ macro_rules! one_sample {
 
             fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [$t], mode: Mode) {
                 super::affine_weight_grad(dy, x, dw, None, mode);
+            }
+
+            fn affine_descend(lr: $t, dy: &[Self], x: &[Self], w: &mut [$t], dx: Option<&mut [Self]>) {
+                match dx {
+                    Some(dx) => super::affine_input_grad_sgd_update(lr, dy, x, w, dx),
+                    None => super::affine_sgd_update(lr, dy, x, w, None),
+                }
+            }
+
+            fn descend(lr: $t, g: &[Self], x: &mut [$t]) {
+                super::sgd_update(lr, g, x);
             }
 
             fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
