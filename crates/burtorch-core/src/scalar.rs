@@ -28,7 +28,12 @@ impl DType {
     }
 }
 
-/// A number or a fixed group of numbers (lanes) that one node carries.
+mod sealed {
+    /// Implemented here only: a graph runs a scalar's code while it is borrowed, so that code must be known.
+    pub trait Sealed {}
+}
+
+/// A number or a fixed group of numbers (lanes) that one node carries. The types of this crate only.
 ///
 /// Comparisons give a mask, and [`Scalar::select`] chooses by it: code without branches serves all lane counts.
 pub trait Scalar:
@@ -45,6 +50,7 @@ pub trait Scalar:
     + Div<Output = Self>
     + Neg<Output = Self>
     + BlockMath
+    + sealed::Sealed
 {
     /// The type of one lane.
     type Elem: Float;
@@ -171,6 +177,8 @@ macro_rules! elementary {
 
 macro_rules! plain_float {
     ($t:ty, $dtype:ident) => {
+        impl sealed::Sealed for $t {}
+
         impl Scalar for $t {
             type Elem = $t;
             type Mask = bool;
@@ -262,6 +270,8 @@ plain_float!(f64, Float64);
 
 macro_rules! lanes {
     ($t:ty, $int:ty, $n:literal) => {
+        impl sealed::Sealed for Simd<$t, $n> {}
+
         impl Scalar for Simd<$t, $n> {
             type Elem = $t;
             type Mask = Mask<$int, $n>;

@@ -6,7 +6,7 @@
 
 use super::Values;
 use super::sweep::Sweep;
-use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord, OperandRun};
+use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, Encoded, MapRecord, OperandRun};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
@@ -21,6 +21,12 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let record = self.recorded.operands[tail][0];
         // Outputs above `node` are unreached, or this block would have been met there.
         let header = BlockHeader::read(self.extra, record);
+        if self.skip_zero_adjoints {
+            let outputs = self.place(header.first, node);
+            for adjoint in self.adjoints[outputs].iter_mut().filter(|a| a.all_zero()) {
+                *adjoint = S::UNREACHED;
+            }
+        }
         match self.recorded.ops[tail] {
             Op::Affine => self.affine(AffineRecord::read(self.extra, record), node),
             Op::Map => self.map(MapRecord::read(self.extra, record), node),
@@ -62,7 +68,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     /// What the inputs receive goes to `dx`, if they receive anything; what the weights receive, to them.
     fn affine_matrix(&mut self, record: AffineRecord, dy: &[S], x: &[S], dx: &mut [S], all_reached: bool) -> bool {
         let (weights, n_in) = (record.weights(), x.len());
-        let wanted = record.wants_input_grad;
+        let wanted = self.wants_gradient(record.x);
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
         let whole = all_reached && store.all_trainable(weights.clone());
         if let (true, Values::Stepped(values, lr)) = (whole, &mut store.values) {
@@ -91,6 +97,24 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             }
         }
         wanted
+    }
+
+    /// Whether some of the operands can receive a gradient now.
+    fn wants_gradient(&self, operands: Encoded) -> bool {
+        let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
+        let mut wants = false;
+        operands.for_each_run(self.extra, |run| {
+            wants = wants
+                || match run.source {
+                    0 => run.range().any(|node| match (self.recorded.ops[node], self.recorded.operands[node]) {
+                        (Op::Constant, _) => false,
+                        (Op::Param | Op::FrozenParam, [index, slot]) => store(slot).is_trainable(index as usize),
+                        _ => true,
+                    }),
+                    source => store(source - 1).any_trainable(run.range()),
+                };
+        });
+        wants
     }
 
     /// Adds what one row of weights receives.

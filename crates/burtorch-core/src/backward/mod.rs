@@ -47,14 +47,14 @@ impl<E: Float> Gradients<'_, E> {
         }
     }
 
-    /// Whether some number of the range is not frozen.
-    pub(crate) fn any_trainable(&self, range: Range<usize>) -> bool {
-        !self.frozen.iter().any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
-    }
-
     /// Whether no number of the range is frozen.
     pub(crate) fn all_trainable(&self, range: Range<usize>) -> bool {
         !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+    }
+
+    /// Whether some number of the range is not frozen.
+    pub(crate) fn any_trainable(&self, range: Range<usize>) -> bool {
+        !self.frozen.iter().any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
     }
 
     pub(crate) fn is_trainable(&self, index: usize) -> bool {
@@ -119,7 +119,8 @@ impl<E: Float> Parameters<'_, E> {
 /// How a sweep is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// Pass over nodes whose adjoint is exactly zero, so that `0 * inf` below them never happens. Off by default.
+    /// Pass over nodes whose adjoint is exactly zero (in every lane), so that `0 * inf` below them never happens. Off by
+    /// default.
     pub skip_zero_adjoints: bool,
 }
 
@@ -176,8 +177,11 @@ impl<S: Scalar> Graph<'_, S> {
             scratch: self.scratch.as_mut_slice(),
             params,
             places,
+            skip_zero_adjoints: options.skip_zero_adjoints,
         };
-        let finished = sweep.run(root.0, seed, options, interrupted);
+        // Until the span is known, in case `interrupted` panics.
+        self.dirty = (0, root.0 + 1);
+        let finished = sweep.run(root.0, seed, interrupted);
         let low = sweep.low;
         self.dirty = (low, root.0 + 1);
         if !finished {
@@ -214,7 +218,7 @@ impl<S: Scalar> Graph<'_, S> {
         let mut places = [0; MAX_STORES];
         for (slot, &store) in self.stores().iter().enumerate() {
             let place = params.iter().position(|p| p.store == store).ok_or(Error::MissingParameters)?;
-            places[slot] = place as u8;
+            places[slot] = u8::try_from(place).map_err(|_| Error::TooManyParameters { max: 1 << 8 })?;
         }
         Ok(places)
     }
@@ -278,8 +282,9 @@ impl<S: Scalar> Graph<'_, S> {
             scratch: temporaries,
             params,
             places,
+            skip_zero_adjoints: false,
         };
-        sweep.run(root.0, seed, SweepOptions::default(), None);
+        sweep.run(root.0, seed, None);
         Ok(Adjoints { base, adjoints })
     }
 }

@@ -10,7 +10,7 @@
 //! 3. A run of unreached nodes is passed eight at a time.
 #![allow(unsafe_code)]
 
-use super::{Gradients, SweepOptions, Values};
+use super::{Gradients, Values};
 use crate::graph::MAX_STORES;
 use crate::graph::columns::Recorded;
 use crate::graph::{Encoded, InnerOperands, OperandRun};
@@ -33,6 +33,7 @@ pub(super) struct Sweep<'a, 'g, S: Scalar> {
     pub(super) params: &'a mut [Gradients<'g, S::Elem>],
     /// For each slot of the graph, its place in `params`.
     pub(super) places: [u8; MAX_STORES],
+    pub(super) skip_zero_adjoints: bool,
 }
 
 /// Where the sweep is: columns as bare pointers, so that the loop keeps them in registers.
@@ -96,16 +97,10 @@ impl<S: Scalar> Cursor<S> {
 impl<S: Scalar> Sweep<'_, '_, S> {
     /// Sweeps from `root`; `false` if interrupted.
     #[inline]
-    pub(super) fn run(
-        &mut self,
-        root: u32,
-        seed: S,
-        options: SweepOptions,
-        interrupted: Option<&mut dyn FnMut() -> bool>,
-    ) -> bool {
+    pub(super) fn run(&mut self, root: u32, seed: S, interrupted: Option<&mut dyn FnMut() -> bool>) -> bool {
         debug_assert!((root - self.base) < self.adjoints.len() as u32);
         self.add(root, seed);
-        match (options.skip_zero_adjoints, interrupted) {
+        match (self.skip_zero_adjoints, interrupted) {
             (false, None) => self.descend::<false>(root, 0),
             (true, None) => self.descend::<true>(root, 0),
             (skip, Some(stop)) => return self.descend_polled(root, skip, stop),
@@ -172,7 +167,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(never)]
     fn pull_many(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> u32 {
         match op.info().arity {
-            Arity::Nullary if op == Op::Param => self.add_parameter(b, a as usize, g),
+            // Whether it is frozen now decides, not whether it was when the node was built.
+            Arity::Nullary if matches!(op, Op::Param | Op::FrozenParam) => self.add_parameter(b, a as usize, g),
             Arity::Nullary if op != Op::Part => {}
             Arity::Reduction => self.reduction(op, g, Encoded(a, b)),
             Arity::InnerProduct => self.inner_product(g, a, op == Op::InnerProductWithBias),
@@ -249,10 +245,10 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         };
         let n = operands.count(self.extra);
         let scratch = std::mem::take(&mut self.scratch);
-        let (gathered, contributions) = scratch[..2 * n].split_at_mut(n);
+        let (contributions, gathered) = scratch.split_at_mut(n);
         let xs = match operands.contiguous() {
             Some(run) => &self.recorded.values[run.indices()],
-            None => self.gather(operands, gathered),
+            None => self.gather(operands, &mut gathered[..n]),
         };
         reduction.pull(g, xs, contributions);
         self.scatter(operands, contributions);
@@ -282,16 +278,15 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let operands = InnerOperands::read(self.extra, record);
         let n = operands.x.count(self.extra);
         let scratch = std::mem::take(&mut self.scratch);
-        let (xs, ws) = scratch[..2 * n].split_at_mut(n);
         // What x receives is g times w, and the other way round.
-        self.gather(operands.w, ws);
-        self.gather(operands.x, xs);
-        for value in scratch[..2 * n].iter_mut() {
-            *value = g * *value;
+        for (to, from) in [(operands.x, operands.w), (operands.w, operands.x)] {
+            let contributions = &mut scratch[..n];
+            self.gather(from, contributions);
+            for value in contributions.iter_mut() {
+                *value = g * *value;
+            }
+            self.scatter(to, contributions);
         }
-        let (from_x, from_w) = scratch[..2 * n].split_at(n);
-        self.scatter(operands.x, from_w);
-        self.scatter(operands.w, from_x);
         if with_bias {
             self.add(operands.bias, g);
         }
@@ -318,7 +313,7 @@ macro_rules! define_pull {
                 // SAFETY: by the contract of this function.
                 unsafe {
                     match op {
-                        Op::Leaf | Op::Constant | Op::FrozenParam => {}
+                        Op::Leaf | Op::Constant => {}
                         $( Op::$U => self.add(a, <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node))), )*
                         $( Op::$B => {
                             let (x, y, z) = (self.value(a), self.value(b), self.value(node));

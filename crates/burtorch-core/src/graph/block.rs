@@ -34,12 +34,10 @@ pub(crate) struct AffineRecord {
     /// Slot of the bias plus one, 0 for none.
     pub(crate) bias_source: u32,
     pub(crate) bias_start: u32,
-    /// Whether any input can receive a gradient.
-    pub(crate) wants_input_grad: bool,
 }
 
 impl AffineRecord {
-    pub(super) const LEN: usize = 10;
+    pub(super) const LEN: usize = 9;
 
     pub(crate) fn read(extra: &[u32], at: u32) -> Self {
         let r = &extra[at as usize..at as usize + Self::LEN];
@@ -51,7 +49,6 @@ impl AffineRecord {
             w_start: r[6],
             bias_source: r[7],
             bias_start: r[8],
-            wants_input_grad: r[9] != 0,
         }
     }
 
@@ -66,7 +63,6 @@ impl AffineRecord {
             self.w_start,
             self.bias_source,
             self.bias_start,
-            u32::from(self.wants_input_grad),
         ]
     }
 
@@ -202,24 +198,11 @@ impl<S: Scalar> Graph<'_, S> {
             w_start: w.start,
             bias_source,
             bias_start,
-            wants_input_grad: self.any_differentiable(x, params),
         };
         let outputs = self.push_block(Op::Affine, n_out32, &record.write())?;
         let stores = self.store_values(params);
         self.evaluate_affine(record, &stores);
         Ok(self.finish_block(outputs))
-    }
-
-    /// Whether some scalar of the views can receive a gradient.
-    fn any_differentiable(&self, mut views: impl Iterator<Item = View>, params: &[&Parameters<'_, S::Elem>]) -> bool {
-        views.any(|view| match view {
-            View::Nodes(range) => {
-                self.columns.ops()[range.indices()].iter().any(|op| !matches!(op, Op::Constant | Op::FrozenParam))
-            }
-            View::Parameters(slice) => {
-                params.iter().find(|p| p.id() == slice.store).is_some_and(|p| p.any_trainable(slice.range()))
-            }
-        })
     }
 
     pub(crate) fn evaluate_affine(&mut self, record: AffineRecord, stores: &StoreValues<'_, S::Elem>) {
@@ -354,7 +337,6 @@ impl<S: Scalar> Graph<'_, S> {
         }
         let outputs = self.atomically(|graph| {
             graph.room_for(2)?;
-            graph.reserve_scratch(2 * x.len())?;
             let first = graph.columns.len();
             let outputs = graph.push_block(Op::MeanAndMeanSquares, 2, &[first, 2, x.start, x.len])?;
             graph.evaluate_means(first, x);

@@ -236,10 +236,11 @@ impl<S: Scalar> Graph<'_, S> {
         params: &[&Parameters<'_, S::Elem>],
     ) -> Result<NodeId> {
         self.columns.reserve(1)?;
-        self.reserve_scratch(2 * operands.len())?;
-        let encoded = self.encode(operands, params)?;
-        let stores = self.store_values(params);
         let n = operands.len();
+        let encoded = self.encode(operands, params)?;
+        // A sweep keeps contributions, and values where they are not contiguous.
+        self.reserve_scratch(if encoded.contiguous().is_some() { n } else { 2 * n })?;
+        let stores = self.store_values(params);
         let value = if let Some(run) = encoded.contiguous() {
             op.forward(&self.columns.values()[run.indices()])
         } else {
@@ -280,8 +281,9 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> Result<NodeId> {
         let n = x.len();
         self.columns.reserve(1)?;
-        self.reserve_scratch(2 * n)?;
         let inner = InnerOperands { x: self.encode(x, params)?, w: self.encode(w, params)?, bias };
+        let in_place = inner.x.contiguous().is_some() && inner.w.contiguous().is_some();
+        self.reserve_scratch(if in_place { n } else { 2 * n })?;
         self.extra.reserve(5)?;
         let stores = self.store_values(params);
         let scratch = self.scratch.as_mut_slice();
@@ -316,7 +318,8 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// The operands of an inner product as slices: in place where contiguous, else gathered into `scratch` (`2 n` long).
+/// The operands of an inner product as slices: in place where contiguous, else gathered into `scratch`, which is `n`
+/// long, or `2 n` unless both are contiguous.
 #[inline]
 pub(crate) fn inner_values<'a, S: Scalar>(
     inner: InnerOperands,
@@ -326,11 +329,12 @@ pub(crate) fn inner_values<'a, S: Scalar>(
     stores: &StoreValues<'_, S::Elem>,
     scratch: &'a mut [S],
 ) -> (&'a [S], &'a [S]) {
-    let (for_x, for_w) = scratch[..2 * n].split_at_mut(n);
+    let (for_x, for_w) = scratch.split_at_mut(n);
     let slice = |encoded: Encoded, room: &'a mut [S]| -> &'a [S] {
         if let Some(run) = encoded.contiguous() {
             &nodes[run.indices()]
         } else {
+            let room = &mut room[..n];
             encoded.gather(extra, nodes, stores, room);
             room
         }

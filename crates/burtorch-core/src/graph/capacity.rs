@@ -1,6 +1,7 @@
 //! Graphs whose memory is given once: fixed ones, and ones in buffers of the caller.
 //!
-//! Promises: such a graph never allocates after construction (in buffers: not even then) and says when it is full.
+//! Promises: such a graph never allocates for building, sweeping or rewinding after construction (in buffers: not even
+//! then) and says when it is full. Only `recompute` and `compact` keep a bit per node elsewhere.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -15,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
-/// How much a fixed graph can hold. `Capacity::nodes(n)` is enough for any `n` scalar nodes.
+/// How much a fixed graph can hold. `Capacity::nodes(n)` is enough for any `n` nodes of unary and binary ops, and for
+/// reductions and inner products of runs; operand lists and blocks may need more room for what they list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Nodes, counting every output of a block op.
@@ -24,14 +26,15 @@ pub struct Capacity {
     pub leaves: u32,
     /// Numbers in operand lists and block records.
     pub operand_lists: u32,
-    /// Scalars of temporaries: the longest reduction, or the largest input of a block op.
+    /// Scalars of temporaries: the longest reduction or inner product, twice that unless its operands are runs; for an
+    /// affine block, twice the inputs plus the outputs.
     pub temporaries: u32,
     /// Nested rewinds remembered for handles.
     pub rewinds: u32,
 }
 
 impl Capacity {
-    /// Room for `n` scalar nodes of any kind, all of which may be leaves.
+    /// Room for `n` scalar nodes, all of which may be leaves.
     pub const fn nodes(n: u32) -> Self {
         let rewinds = if n < 64 { n + 1 } else { 64 };
         Capacity {
@@ -110,7 +113,8 @@ impl<S: Scalar> Graph<'static, S> {
 }
 
 impl<'m, S: Scalar> Graph<'m, S> {
-    /// A graph of this capacity in the caller's memory. Allocates nothing, ever; [`bytes_needed`] says how much it takes.
+    /// A graph of this capacity in the caller's memory. Building, sweeping and rewinding allocate nothing;
+    /// [`bytes_needed`] says how much memory it takes.
     ///
     /// ```
     /// use burtorch_core::{Graph, bytes_needed};

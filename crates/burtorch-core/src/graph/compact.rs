@@ -5,10 +5,13 @@
 
 use super::operands::{Encoded, InnerOperands};
 use super::reach::NodeSet;
-use super::{BlockHeader, Graph, Mark, Range};
+use super::{BlockHeader, Graph, MAX_STORES, Mark, NodeId, Range};
 use crate::error::Result;
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
+
+/// New numbers of slots.
+type Slots = [u32; MAX_STORES];
 
 /// The new numbers of nodes after a compaction.
 #[derive(Debug)]
@@ -65,7 +68,8 @@ impl<S: Scalar> Graph<'_, S> {
                 mark.epoch = self.epoch;
             }
         }
-        self.slide(&kept, marks);
+        let slots = self.compact_slots(&kept, marks);
+        self.slide(&kept, &slots, marks);
         self.epoch += 1;
         self.rewinds.restart(self.epoch);
         rename(&Renumbering { kept: &kept, epoch: self.epoch });
@@ -73,8 +77,39 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(n_kept as usize)
     }
 
+    /// Forgets parameters that no kept node reads. Returns the new number of each slot; the order stays.
+    fn compact_slots(&mut self, kept: &NodeSet, marks: &mut [Mark]) -> Slots {
+        let n = self.n_stores as usize;
+        let mut new = [0; MAX_STORES];
+        if n == 0 {
+            return new;
+        }
+        let mut is_read = [false; MAX_STORES];
+        kept.for_each(|node| {
+            // A block's operands are told by its last output.
+            if self.columns.op(node) != Op::Part {
+                self.for_each_operand(NodeId(node), |run| {
+                    if let Some((slot, ..)) = run.parameters() {
+                        is_read[slot] = true;
+                    }
+                });
+            }
+        });
+        let mut n_read = 0;
+        for slot in 0..n {
+            new[slot] = n_read as u32;
+            self.stores[n_read] = self.stores[slot];
+            n_read += usize::from(is_read[slot]);
+        }
+        for mark in marks.iter_mut().filter(|m| m.graph == self.id && m.epoch == self.epoch) {
+            mark.stores = is_read[..mark.stores as usize].iter().map(|&r| u8::from(r)).sum();
+        }
+        self.n_stores = n_read as u8;
+        new
+    }
+
     /// Moves what is kept down, in order, and renumbers operands, side arrays, marks and the dirty span.
-    fn slide(&mut self, kept: &NodeSet, marks: &mut [Mark]) {
+    fn slide(&mut self, kept: &NodeSet, slots: &Slots, marks: &mut [Mark]) {
         let adjust_dirty = |at: u32| kept.rank(at);
         self.dirty = (adjust_dirty(self.dirty.0), adjust_dirty(self.dirty.1));
         let (mut n_leaves, mut n_extra, mut to) = (0, 0, 0);
@@ -85,7 +120,7 @@ impl<S: Scalar> Graph<'_, S> {
             }
             let op = self.columns.op(node);
             let [a, b] = self.columns.operands(node);
-            let renamed = self.renumber_operands(kept, op, [a, b], &mut n_extra, &mut n_leaves, to);
+            let renamed = self.renumber_operands(kept, slots, op, [a, b], &mut n_extra, &mut n_leaves, to);
             self.columns.move_node(node, to, renamed);
             to += 1;
         });
@@ -110,9 +145,11 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// The operands of a node in new numbers. Lists and records slide down in the operand lists, leaves in theirs.
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     fn renumber_operands(
         &mut self,
         kept: &NodeSet,
+        slots: &Slots,
         op: Op,
         [a, b]: [u32; 2],
         n_extra: &mut u32,
@@ -121,8 +158,10 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> [u32; 2] {
         match op.info().arity {
             Arity::Nullary => {
-                if op != Op::Leaf {
-                    return [a, b];
+                match op {
+                    Op::Leaf => {}
+                    Op::Param | Op::FrozenParam => return [a, slots[b as usize]],
+                    _ => return [a, b],
                 }
                 let new = *n_leaves;
                 self.leaf_grads.as_mut_slice()[new as usize] = self.leaf_grads.as_slice()[a as usize];
@@ -133,19 +172,19 @@ impl<S: Scalar> Graph<'_, S> {
             Arity::Unary => [kept.rank(a), 0],
             Arity::Binary | Arity::WithConstant => [kept.rank(a), kept.rank(b)],
             Arity::Reduction => {
-                let moved = self.slide_encoded(kept, Encoded(a, b), n_extra);
+                let moved = self.slide_encoded(kept, slots, Encoded(a, b), n_extra);
                 [moved.0, moved.1]
             }
             Arity::InnerProduct => {
                 let inner = InnerOperands::read(self.extra.as_slice(), a);
                 let moved = InnerOperands {
-                    x: self.slide_encoded(kept, inner.x, n_extra),
-                    w: self.slide_encoded(kept, inner.w, n_extra),
+                    x: self.slide_encoded(kept, slots, inner.x, n_extra),
+                    w: self.slide_encoded(kept, slots, inner.w, n_extra),
                     bias: if op == Op::InnerProductWithBias { kept.rank(inner.bias) } else { 0 },
                 };
                 [self.put_record(&moved.write(), n_extra), 0]
             }
-            Arity::Block => [self.slide_block(kept, op, a, n_extra), 0],
+            Arity::Block => [self.slide_block(kept, slots, op, a, n_extra), 0],
         }
     }
 
@@ -157,7 +196,7 @@ impl<S: Scalar> Graph<'_, S> {
         at
     }
 
-    fn slide_encoded(&mut self, kept: &NodeSet, operands: Encoded, n_extra: &mut u32) -> Encoded {
+    fn slide_encoded(&mut self, kept: &NodeSet, slots: &Slots, operands: Encoded, n_extra: &mut u32) -> Encoded {
         if let Some(run) = operands.contiguous() {
             return Encoded(kept.rank(run.start), operands.1);
         }
@@ -165,12 +204,12 @@ impl<S: Scalar> Graph<'_, S> {
         let at = *n_extra as usize;
         let extra = self.extra.as_mut_slice();
         extra.copy_within(from..from + n, at);
-        operands.renumber(&mut extra[at..at + n], |node| kept.rank(node));
+        operands.renumber(&mut extra[at..at + n], |node| kept.rank(node), slots);
         *n_extra += n as u32;
         Encoded(at as u32, operands.1)
     }
 
-    fn slide_block(&mut self, kept: &NodeSet, op: Op, at: u32, n_extra: &mut u32) -> u32 {
+    fn slide_block(&mut self, kept: &NodeSet, slots: &Slots, op: Op, at: u32, n_extra: &mut u32) -> u32 {
         let header = BlockHeader::read(self.extra.as_slice(), at);
         // The record is copied out, as sliding its operand list may overwrite it.
         let mut record = [0; 4 + MAX_LANES];
@@ -184,8 +223,12 @@ impl<S: Scalar> Graph<'_, S> {
         record[0] = kept.rank(header.first);
         match op {
             Op::Affine => {
-                let x = self.slide_encoded(kept, Encoded(record[2], record[3]), n_extra);
+                let x = self.slide_encoded(kept, slots, Encoded(record[2], record[3]), n_extra);
                 (record[2], record[3]) = (x.0, x.1);
+                record[5] = slots[record[5] as usize];
+                if record[7] > 0 {
+                    record[7] = slots[record[7] as usize - 1] + 1;
+                }
             }
             Op::Map => record[3] = kept.rank(record[3]),
             Op::CrossEntropy => {

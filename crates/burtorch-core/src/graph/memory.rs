@@ -135,11 +135,15 @@ impl<T: Copy> Stack<T> {
     #[cold]
     #[inline(never)]
     fn reserve_slow(&mut self, more: usize) -> Result<()> {
-        let need = self.len + more;
+        let need = self.len.saturating_add(more);
+        // Places in side arrays are 32 bits wide.
+        if need > u32::MAX as usize {
+            return Err(Error::IndexExhausted { limit: u32::MAX });
+        }
         if self.origin != Origin::Growing {
             return Err(Error::GraphFull { column: self.name, need, have: self.capacity() });
         }
-        self.column.grow(need.max(2 * self.capacity()).max(64), self.name)
+        self.column.grow(need.max(2 * self.capacity()).clamp(64, u32::MAX as usize), self.name)
     }
 
     /// Room for exactly `cap` entries in all, for a stack that will not grow.

@@ -123,13 +123,16 @@ impl Encoded {
         }
     }
 
-    /// Renumbers the nodes in a copy of the stored numbers.
-    pub(crate) fn renumber(self, stored: &mut [u32], new: impl Fn(u32) -> u32) {
+    /// Renumbers the nodes and slots in a copy of the stored numbers.
+    pub(crate) fn renumber(self, stored: &mut [u32], new: impl Fn(u32) -> u32, slots: &[u32]) {
         if self.1 & !COUNT == LIST {
             stored.iter_mut().for_each(|node| *node = new(*node));
         } else {
-            for view in stored.as_chunks_mut::<3>().0.iter_mut().filter(|view| view[0] == 0) {
-                view[1] = new(view[1]);
+            for view in stored.as_chunks_mut::<3>().0 {
+                match view[0] {
+                    0 => view[1] = new(view[1]),
+                    source => view[0] = slots[source as usize - 1] + 1,
+                }
             }
         }
     }
@@ -217,6 +220,9 @@ impl<S: Scalar> Graph<'_, S> {
             && range.len <= COUNT
         {
             return Ok(Encoded(range.start, range.len));
+        }
+        if n_views > COUNT as usize {
+            return Err(Error::IndexExhausted { limit: COUNT });
         }
         self.extra.reserve(3 * n_views)?;
         let at = self.extra.len() as u32;

@@ -1,7 +1,6 @@
 //! Re-evaluating what a node depends on, after `set_value` changed something below it.
 
 use super::operands::{Encoded, InnerOperands, StoreValues};
-use super::reach::NodeSet;
 use super::{AffineRecord, CrossEntropyRecord, Graph, MapRecord, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::graph::build::inner_values;
@@ -11,26 +10,25 @@ use crate::scalar::Scalar;
 
 impl<S: Scalar> Graph<'_, S> {
     /// Computes again, in building order, every node that `root` depends on, from the present values of leaves and
-    /// parameters. Linear in the number of nodes up to `root`; one bit of memory per node.
+    /// parameters. Linear in the number of nodes up to `root`; one bit of memory per node, kept for the next time.
     pub fn recompute(&mut self, root: NodeId, params: &[&Parameters<'_, S::Elem>]) -> Result<()> {
         self.check_exists(root)?;
         let end = self.block_tail(root.0).unwrap_or(root.0) + 1;
-        let mut needed = NodeSet::default();
-        needed.reset(end as usize)?;
-        needed.insert(root.0);
-        self.mark_reachable(&mut needed);
         let stores = self.store_values(params);
         for (slot, &store) in self.stores().iter().enumerate() {
             if stores[slot].is_empty() && !params.iter().any(|p| p.id() == store) {
                 return Err(Error::MissingParameters);
             }
         }
-        for node in 0..end {
-            if needed.contains(node) {
-                self.evaluate(node, &stores);
-            }
+        let mut needed = std::mem::take(&mut self.reached);
+        let prepared = needed.reset(end as usize);
+        if prepared.is_ok() {
+            needed.insert(root.0);
+            self.mark_reachable(&mut needed);
+            needed.for_each(|node| self.evaluate(node, &stores));
         }
-        Ok(())
+        self.reached = needed;
+        prepared
     }
 
     /// Computes one node from its operands. A block is computed at its last node.

@@ -53,8 +53,13 @@ pub struct OpInfo {
     pub reads_output: bool,
 }
 
-/// An op of one operand.
-pub trait UnaryOp {
+mod sealed {
+    /// Implemented here only: the sweep trusts that opcode and operands agree.
+    pub trait Sealed {}
+}
+
+/// An op of one operand. Rows of the table only.
+pub trait UnaryOp: sealed::Sealed {
     /// Its opcode.
     const OP: Op;
     /// The value.
@@ -63,8 +68,8 @@ pub trait UnaryOp {
     fn pull<S: Scalar>(g: S, x: S, y: S) -> S;
 }
 
-/// An op of two operands. For ops with a constant, `y` is the constant and [`BinaryOp::pull_y`] is never called.
-pub trait BinaryOp {
+/// An op of two operands. Rows of the table only. For ops with a constant, `y` is the constant and [`BinaryOp::pull_y`] is never called.
+pub trait BinaryOp: sealed::Sealed {
     /// Its opcode.
     const OP: Op;
     /// The value.
@@ -122,6 +127,7 @@ macro_rules! define_ops {
         ];
 
         $( #[doc = $udoc] #[derive(Clone, Copy, Debug)] pub struct $U;
+        impl sealed::Sealed for $U {}
         impl UnaryOp for $U {
             const OP: Op = Op::$U;
             #[inline(always)]
@@ -131,6 +137,7 @@ macro_rules! define_ops {
             fn pull<S: Scalar>($ug: S, $ux2: S, $uo: S) -> S { $udx }
         } )*
         $( #[doc = $bdoc] #[derive(Clone, Copy, Debug)] pub struct $B;
+        impl sealed::Sealed for $B {}
         impl BinaryOp for $B {
             const OP: Op = Op::$B;
             #[inline(always)]
@@ -143,6 +150,7 @@ macro_rules! define_ops {
             fn pull_y<S: Scalar>($cg: S, $cx2: S, $cy2: S, $co: S) -> S { $bdy }
         } )*
         $( #[doc = $kdoc] #[derive(Clone, Copy, Debug)] pub struct $K;
+        impl sealed::Sealed for $K {}
         impl BinaryOp for $K {
             const OP: Op = Op::$K;
             #[inline(always)]
@@ -237,7 +245,14 @@ fn pow_dy<S: Scalar>(x: S, y: S, z: S) -> S {
     let zero = S::lit(0.0);
     let at_zero = S::select(y.less(zero), S::lit(f64::NEG_INFINITY), S::select(y.nan_mask(), y, zero));
     let inside = S::select(x.less(zero), S::lit(f64::NAN), z * x.log());
-    S::select(x.equal(zero), at_zero, inside)
+    // 1^NaN is 1, but a NaN has no neighbourhood to differentiate in.
+    S::select(x.equal(zero), at_zero, S::select(y.nan_mask(), y, inside))
+}
+
+/// The larger of two numbers neither of which is less: they are equal, zeros of any sign, or one is a NaN.
+#[inline(always)]
+fn tie<S: Scalar>(x: S, y: S) -> S {
+    S::select(x.equal(S::lit(0.0)), x + y, S::select(x.nan_mask(), x, y))
 }
 
 /// `x/(x^2 + y^2)`, by the ratio of the smaller to the larger, so that no square overflows or vanishes.

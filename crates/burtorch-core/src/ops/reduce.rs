@@ -106,7 +106,8 @@ fn sum_by<S: Scalar>(xs: &[S], f: impl Fn(S) -> S) -> S {
         }
         return total;
     }
-    let mut sums = [S::lit(0.0); 8];
+    // From -0.0, which added to anything leaves it as it is.
+    let mut sums = [S::UNREACHED; 8];
     let mut chunks = xs.chunks_exact(8);
     for chunk in &mut chunks {
         for k in 0..8 {
@@ -125,7 +126,11 @@ pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S {
     let origin = xs[0];
     let first_guess = origin + sum_by(xs, |x| x - origin) / S::lit(xs.len() as f64);
     // For values of very different sign or size the shifted sum can overflow where the plain one does not.
-    if first_guess.all_finite() { first_guess } else { sum(xs) / S::lit(xs.len() as f64) }
+    if first_guess.all_finite() {
+        return first_guess;
+    }
+    let is_finite = (first_guess - first_guess).equal(S::lit(0.0));
+    S::select(is_finite, first_guess, sum(xs) / S::lit(xs.len() as f64))
 }
 
 /// The sum of squared deviations from the mean over `divisor`, in two passes.

@@ -195,14 +195,14 @@ macro_rules! for_each_op {
                 }
                 #[doc = "the larger; dx = 1 if x > y, 1/2 if equal, else 0"]
                 Max max "" {
-                    z = |x, y| S::select(y.less(x), x, S::select(x.nan_mask(), x, y));
+                    z = |x, y| S::select(y.less(x), x, S::select(x.less(y), y, tie(x, y)));
                     dx = |g, x, y, z| larger_share(g, x, y);
                     dy = |g, x, y, z| larger_share(g, y, x);
                     reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
                 }
                 #[doc = "the smaller; dx = 1 if x < y, 1/2 if equal, else 0"]
                 Min min "" {
-                    z = |x, y| S::select(x.less(y), x, S::select(x.nan_mask(), x, y));
+                    z = |x, y| S::select(x.less(y), x, S::select(y.less(x), y, -tie(-x, -y)));
                     dx = |g, x, y, z| larger_share(g, y, x);
                     dy = |g, x, y, z| larger_share(g, x, y);
                     reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;

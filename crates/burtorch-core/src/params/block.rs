@@ -80,7 +80,8 @@ impl<E: Float> Block<E> {
     pub(super) fn discard(&mut self, range: Range<usize>, n: usize) {
         #[cfg(target_os = "linux")]
         if let Some(mapping) = &self.mapping {
-            const PAGE: usize = 4096;
+            // The largest page of the architecture: advice about less would reach beyond the range.
+            const PAGE: usize = if cfg!(target_arch = "x86_64") { 1 << 12 } else { 1 << 16 };
             let from = (range.start * size_of::<E>()).next_multiple_of(PAGE);
             let to = range.end * size_of::<E>() / PAGE * PAGE;
             if from < to {

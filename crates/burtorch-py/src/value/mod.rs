@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod attributes;
+mod docs;
 mod methods;
 mod number;
 mod object;
@@ -87,6 +88,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr() as *mut c_void),
         slot(ffi::Py_tp_new, attributes::new as *mut c_void),
+        slot(ffi::Py_tp_init, attributes::init as *mut c_void),
         slot(ffi::Py_tp_dealloc, object::dealloc as *mut c_void),
         slot(ffi::Py_tp_repr, attributes::repr as *mut c_void),
         slot(ffi::Py_tp_hash, attributes::hash as *mut c_void),
