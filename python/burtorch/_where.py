@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burtorch._core import Value, Vector, concat
+
+TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def where(cond: Any, a: Any, b: Any) -> Any:

@@ -295,6 +295,11 @@ impl PyGraph {
         true
     }
 
+    /// Raises TypeError: a graph is not pickled or copied.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Graph cannot be pickled or copied; keep the data of its leaves"))
+    }
+
     /// A leaf on this graph: the same as Value(data, graph=self).
     fn value<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let keywords = PyDict::new(slf.py());
@@ -468,6 +473,11 @@ impl Drop for PyMark {
 
 #[pymethods]
 impl PyMark {
+    /// Raises TypeError: a mark is a place in one graph of this process.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Mark cannot be pickled or copied; it is a place in one graph of this process"))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.graph.get().with(py, |cell| {
             Ok(match cell.marks.get(&self.number) {

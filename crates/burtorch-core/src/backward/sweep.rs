@@ -82,7 +82,7 @@ impl<S: Scalar> Cursor<S> {
     #[inline(always)]
     unsafe fn pass_unreached(&self, mut node: u32, floor: u32) -> u32 {
         let floor = floor.max(self.low);
-        while node >= floor + 8 {
+        while node - floor >= 8 {
             // SAFETY: all eight lie between `low`, which is not below the sweep's base, and the root.
             let unreached = |k: usize| unsafe { (*self.adjoints.wrapping_add(node as usize - k)).is_unreached() };
             if !(1..=8).fold(true, |all, k| all & unreached(k)) {
@@ -168,8 +168,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     fn pull_many(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> u32 {
         match op.info().arity {
             // Whether it is frozen now decides, not whether it was when the node was built.
-            Arity::Nullary if matches!(op, Op::Param | Op::FrozenParam) => self.add_parameter(b, a as usize, g),
-            Arity::Nullary if op != Op::Part => {}
+            Arity::Nullary if op != Op::Part => self.add_parameter(b, a as usize, g),
             Arity::Reduction => self.reduction(op, g, Encoded(a, b)),
             Arity::InnerProduct => self.inner_product(g, a, op == Op::InnerProductWithBias),
             _ => return self.block(node),

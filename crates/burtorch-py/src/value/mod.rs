@@ -53,8 +53,11 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: called once, while the module is loaded, under the interpreter lock. The definitions are leaked, as the
     // interpreter keeps pointers to them for ever.
     unsafe {
-        let type_ = make_type(py)?;
-        object::set_value_type(type_);
+        if object::value_type().is_null() {
+            object::set_value_type(make_type(py)?);
+        }
+        // An interpreter that forgot the module and imports it again gets the same type: values are still values.
+        let type_ = object::value_type();
         let value = Bound::from_borrowed_ptr(py, type_.cast());
         m.add("Value", value)?;
         for definition in Vec::leak(methods::op_functions()) {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use burtorch_core::{Error, NodeId, Range, Scalar, View};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -48,13 +48,24 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
 
 /// The numbers of a buffer of float64 or float32, by rows.
 fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
-    if let Ok(buffer) = PyBuffer::<f64>::get(object) {
+    if let Ok(buffer) = PyBuffer::<f64>::get(object)
+        && has_native_order(&buffer)
+    {
         return buffer.to_vec(object.py()).map(Some);
     }
-    if let Ok(buffer) = PyBuffer::<f32>::get(object) {
+    if let Ok(buffer) = PyBuffer::<f32>::get(object)
+        && has_native_order(&buffer)
+    {
         return Ok(Some(buffer.to_vec(object.py())?.into_iter().map(f64::from).collect()));
     }
     Ok(None)
+}
+
+/// Whether the bytes of a buffer's numbers stand in this machine's order: PyO3 0.30 takes big-endian ones for native on
+/// little-endian machines.
+fn has_native_order<T: Element>(buffer: &PyBuffer<T>) -> bool {
+    let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
+    buffer.format().to_bytes().first().is_some_and(|order| !foreign.contains(order))
 }
 
 /// Nested sequences deeper than this are refused.

@@ -224,6 +224,11 @@ impl PyVector {
         self.n()
     }
 
+    /// Raises TypeError: a Vector is not pickled without its graph.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Vector cannot be pickled or copied without its graph; use list(vector.data)"))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let data = self.read(py, false)?;
         let shown: Vec<String> = data.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect();
