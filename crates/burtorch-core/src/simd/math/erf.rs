@@ -112,6 +112,19 @@ const TAIL_SHORT: [f64; 13] = [
     1.5770559910187062e-05,
 ];
 
+/// (Phi(x) - 1/2) / x in x^2 for |x| <= 0.77; error 2^-55.0.
+const CENTRE: [f64; 9] = [
+    0.39894228040143265,
+    -0.06649038006689925,
+    0.0099735570098093,
+    -0.0011873282121593377,
+    0.00011543466279542317,
+    -9.444550937075325e-06,
+    6.657045554933737e-07,
+    -4.083504073852999e-08,
+    1.956179522984579e-09,
+];
+
 /// e^(x^2/2) (Phi(-x) - x phi(x)) / (ROOT - x) in (x - 5) / (x + 5), x from 0 to 40; error 2^-54.7.
 const GRAD: [f64; 25] = [
     0.45143549526340543,
@@ -222,8 +235,14 @@ fn tail<W: Real, const SHORT: bool>(size: W, weight: W) -> W {
     let centre = W::of(if SHORT { 4.0 } else { 5.0 });
     let t = (size - centre) / (size + centre);
     let factor = if SHORT { poly(t, &TAIL_SHORT) } else { poly(t, &TAIL) };
-    let ratio = (weight * factor) / W::of(1.5).mul_add(size, W::of(1.0));
-    gauss::<W, SHORT>(size, 2.0, ratio, W::of(0.0))
+    let (over, slope, one) = (weight * factor, W::of(1.5), W::of(1.0));
+    let under = slope.mul_add(size, one);
+    let ratio = over / under;
+    // What the three roundings of the ratio took.
+    let over_low = weight.mul_add(factor, -over);
+    let under_low = slope.mul_add(size, one - under);
+    let rest = ((-ratio).mul_add(under, over) + (-ratio).mul_add(under_low, over_low)) / under;
+    gauss::<W, SHORT>(size, 2.0, ratio, rest)
 }
 
 #[inline(always)]
@@ -232,6 +251,13 @@ fn gelu_wide<W: Real, const SHORT: bool>(x: W) -> W {
     // x Phi(x) is -|x| Phi(-|x|) on the left and x - x Phi(-x) on the right.
     let small = tail::<W, SHORT>(size, size);
     let y = W::select(x.is_gt(W::of(0.0)), x, W::of(0.0)) - small;
+    let y = if SHORT {
+        y
+    } else {
+        // Near 0 the tail is half of x, and its error all of the result's: there x/2 + x (Phi(x) - 1/2).
+        let near = x.mul_add(x * poly(x * x, &CENTRE), W::of(0.5) * x);
+        W::select(size.is_lt(W::of(0.75)), near, y)
+    };
     // The sign of x, also where the value is 0.
     y.copysign(x)
 }
