@@ -145,8 +145,8 @@ fn all() {
         sin f64::sin, -10.0, 10.0;
         cos f64::cos, -10.0, 10.0;
         tan f64::tan, -10.0, 10.0;
-        erf |x| rough_erf(x as f64) as f64, -3.0, 3.0;
-        gelu |x| x * (0.5 + 0.5 * rough_erf(x as f64 / 2f64.sqrt())) as f64, -5.0, 5.0;
+        erf rough_erf, -3.0, 3.0;
+        gelu |x| x * (0.5 + 0.5 * rough_erf(x / 2f64.sqrt())), -5.0, 5.0;
     }
     binary! { f64, F64x8,
         pow f64::powf;

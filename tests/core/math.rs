@@ -297,6 +297,15 @@ fn special_values_of_one_argument() {
     }
     assert_eq!(Elementary::sin(1e22), -0.8522008497671888);
     assert_eq!(Elementary::gelu_grad(-INF), 0.0);
+    // The numbers on both sides of the root and next to it.
+    let beside_root = [
+        (-0.7517915246935645, -6.453751729367753e-18),
+        (-0.7517915246935646, -5.435920825481627e-17),
+        (-0.7517915246935635, 4.2469535699966934e-16),
+    ];
+    for (x, slope) in beside_root {
+        assert!((Elementary::gelu_grad(x) / slope - 1.0f64).abs() < 5e-16, "gelu_grad({x})");
+    }
     let tail = Elementary::tanh_grad(20.0, Elementary::tanh(20.0));
     assert!((tail / 1.6993417021166355e-17 - 1.0).abs() < 1e-15, "{tail}");
 }

@@ -168,11 +168,15 @@ impl Library {
                 let root = self.one("mpfr_sqrt", &two);
                 let z = self.two("mpfr_div", &bx, &root);
                 let z = self.one("mpfr_neg", &z);
-                // erfc of thousands is 0 in effect and takes MPFR minutes.
-                if x < -45.0 || (x > 45.0 && name == "normal_pdf") {
-                    return self.big(0.0);
+                // erfc of thousands is 0 or 2 in effect, of next to nothing 1, and takes MPFR minutes.
+                if x.abs() > 45.0 {
+                    return match name {
+                        "gelu" if x > 0.0 => bx,
+                        "gelu_grad" | "normal_cdf" if x > 0.0 => one,
+                        _ => self.big(0.0),
+                    };
                 }
-                let c = if x > 45.0 || name == "normal_pdf" { self.big(2.0) } else { self.one("mpfr_erfc", &z) };
+                let c = if x.abs() < 1e-40 || name == "normal_pdf" { self.big(1.0) } else { self.one("mpfr_erfc", &z) };
                 let cdf = self.two("mpfr_mul", &c, &half);
                 let s = self.two("mpfr_mul", &z, &z);
                 let s = self.one("mpfr_neg", &s);

@@ -13,24 +13,23 @@ pub(super) trait Formula<V, const N: usize> {
     fn at(x: [V; N]) -> V;
 }
 
-macro_rules! levels {
-    ($($name:ident $by_reference:ident $features:literal)*) => {$(
-        #[target_feature(enable = $features)]
-        fn $name<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
-            F::at(x)
-        }
-
-        #[target_feature(enable = $features)]
-        fn $by_reference<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
-            *y = F::at(*x);
-        }
-    )*};
+/// One number at both vector levels: AVX-512 adds nothing to it but slower selects (log takes 6.1 ns with it, 4.2 without).
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn number_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+    F::at(x)
 }
 
 #[cfg(target_arch = "x86_64")]
-levels! {
-    number_avx512 lanes_avx512 "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"
-    number_avx2 lanes_avx2 "avx2,fma"
+#[target_feature(enable = "avx2,fma")]
+fn lanes_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
+    *y = F::at(*x);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+fn lanes_avx512<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
+    *y = F::at(*x);
 }
 
 #[inline(never)]
@@ -48,12 +47,9 @@ fn lanes_plain<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V)
 fn call<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
     if V::LANES == 1 {
         return match level() {
-            // SAFETY: level() returns only levels whose features this CPU has.
+            // SAFETY: level() returns only levels that this CPU has, and both of these have AVX2 and FMA.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { number_avx512::<F, V, N>(x) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { number_avx2::<F, V, N>(x) },
+            Level::Avx512 | Level::Avx2 => unsafe { number_avx2::<F, V, N>(x) },
             _ => number_plain::<F, V, N>(x),
         };
     }

@@ -35,7 +35,7 @@ macro_rules! formulas {
                 erf_grad ErfGrad (x)
                 /// x times the normal distribution at x, exact (not the tanh approximation); 4 ULP.
                 gelu Gelu (x)
-                /// The derivative of gelu at x.
+                /// The derivative of gelu at x: Phi(x) + x phi(x), accurate beside its root; 2.4 ULP measured, the aim is 2.
                 gelu_grad GeluGrad (x)
                 /// The density of the normal distribution: e^(-x^2/2) / sqrt(2 pi); 2 ULP.
                 normal_pdf NormalPdf (x)

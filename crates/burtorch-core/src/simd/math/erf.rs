@@ -4,7 +4,7 @@
 //! -1..1. The exponential gets x^2 in two parts, and the power of 2 is applied last: subnormal results round once.
 
 use super::exp::{exp_short, exp_sum_split, scale};
-use super::poly::poly;
+use super::poly::{fast_two_sum, poly, two_sum};
 use crate::simd::Real;
 
 /// The first two coefficients of erf(x)/x - 1 in x^2 for |x| <= 1.
@@ -110,6 +110,31 @@ const TAIL_SHORT: [f64; 13] = [
     -0.00014121371392441061,
     2.0525841701006654e-05,
     1.5770559910187062e-05,
+];
+
+/// (Phi(x) - 1/2) / x in x^2 for |x| <= 0.77; error 2^-55.0.
+const CENTRE: [f64; 9] = [
+    0.39894228040143265,
+    -0.06649038006689925,
+    0.0099735570098093,
+    -0.0011873282121593377,
+    0.00011543466279542317,
+    -9.444550937075325e-06,
+    6.657045554933737e-07,
+    -4.083504073852999e-08,
+    1.956179522984579e-09,
+];
+
+/// (Phi(x) + x phi(x) - 1/2) / x in x^2 for |x| <= 0.4; error 2^-54.2.
+const GRAD_CENTRE: [f64; 8] = [
+    0.7978845608028654,
+    -0.26596152026764963,
+    0.059841342062781175,
+    -0.009498625814456471,
+    0.0011543484134879335,
+    -0.00011334925514097215,
+    9.380286415333912e-06,
+    -7.448540027782268e-07,
 ];
 
 /// e^(x^2/2) (Phi(-x) - x phi(x)) / (ROOT - x) in (x - 5) / (x + 5), x from 0 to 40; error 2^-54.7.
@@ -222,8 +247,14 @@ fn tail<W: Real, const SHORT: bool>(size: W, weight: W) -> W {
     let centre = W::of(if SHORT { 4.0 } else { 5.0 });
     let t = (size - centre) / (size + centre);
     let factor = if SHORT { poly(t, &TAIL_SHORT) } else { poly(t, &TAIL) };
-    let ratio = (weight * factor) / W::of(1.5).mul_add(size, W::of(1.0));
-    gauss::<W, SHORT>(size, 2.0, ratio, W::of(0.0))
+    let (over, slope, one) = (weight * factor, W::of(1.5), W::of(1.0));
+    let under = slope.mul_add(size, one);
+    let ratio = over / under;
+    // What the three roundings of the ratio took.
+    let over_low = weight.mul_add(factor, -over);
+    let under_low = slope.mul_add(size, one - under);
+    let rest = ((-ratio).mul_add(under, over) + (-ratio).mul_add(under_low, over_low)) / under;
+    gauss::<W, SHORT>(size, 2.0, ratio, rest)
 }
 
 #[inline(always)]
@@ -232,6 +263,13 @@ fn gelu_wide<W: Real, const SHORT: bool>(x: W) -> W {
     // x Phi(x) is -|x| Phi(-|x|) on the left and x - x Phi(-x) on the right.
     let small = tail::<W, SHORT>(size, size);
     let y = W::select(x.is_gt(W::of(0.0)), x, W::of(0.0)) - small;
+    let y = if SHORT {
+        y
+    } else {
+        // Near 0 the tail is half of x, and its error all of the result's: there x/2 + x (Phi(x) - 1/2).
+        let near = x.mul_add(x * poly(x * x, &CENTRE), W::of(0.5) * x);
+        W::select(size.is_lt(W::of(0.75)), near, y)
+    };
     // The sign of x, also where the value is 0.
     y.copysign(x)
 }
@@ -242,10 +280,19 @@ fn gelu_grad_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let centre = W::of(5.0);
     let t = (size - centre) / (size + centre);
     let factor = if SHORT { poly(t, &GRAD_SHORT) } else { poly(t, &GRAD) };
-    // The root is divided out, so that there is no cancellation near it.
-    let factor = ((W::of(ROOT[0]) - size) + W::of(ROOT[1])) * factor;
-    let left = gauss::<W, SHORT>(size, 2.0, factor, W::of(0.0));
-    W::select(x.is_gt(W::of(0.0)), W::of(1.0) - left, left)
+    // The root is divided out, so that there is no cancellation near it; what rounding takes is carried along.
+    let (from_root, lost) = two_sum(W::of(ROOT[0]), -size);
+    let (from_root, lost) = fast_two_sum(from_root, lost + W::of(ROOT[1]));
+    let product = from_root * factor;
+    let rest = from_root.mul_add(factor, -product) + lost * factor;
+    let left = gauss::<W, SHORT>(size, 2.0, product, rest);
+    let y = W::select(x.is_gt(W::of(0.0)), W::of(1.0) - left, left);
+    if SHORT {
+        return y;
+    }
+    // Near 0 the derivative is 1/2 and a little.
+    let near = x.mul_add(poly(x * x, &GRAD_CENTRE), W::of(0.5));
+    W::select(size.is_lt(W::of(0.375)), near, y)
 }
 
 /// c e^(-x^2 / divisor), the constant in two parts.
