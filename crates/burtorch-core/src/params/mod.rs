@@ -11,7 +11,6 @@ mod written;
 pub use init::Init;
 pub(crate) use written::Written;
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -168,7 +167,8 @@ pub struct Parameters<'m, E: Float> {
     n: usize,
     /// Frozen ranges: ascending, apart from each other.
     frozen: Vec<Range<u32>>,
-    names: BTreeMap<String, Tensor>,
+    /// Sorted by name.
+    names: Vec<(String, Tensor)>,
     rng: ChaCha8Rng,
     /// Arrays that others hold; while there are any the memory does not move.
     n_exports: usize,
@@ -209,7 +209,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             grads,
             n: 0,
             frozen: Vec::new(),
-            names: BTreeMap::new(),
+            names: Vec::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             n_exports: 0,
             memory: PhantomData,
@@ -279,6 +279,11 @@ impl<'m, E: Float> Parameters<'m, E> {
         (self.values.slice(self.n), self.grads.slice_mut(self.n), &self.frozen)
     }
 
+    #[inline(always)]
+    pub(crate) fn split_for_descent(&mut self) -> (&mut [E], &[Range<u32>]) {
+        (self.values.slice_mut(self.n), &self.frozen)
+    }
+
     /// Values to write and gradients to read: what an optimiser needs.
     #[inline(always)]
     pub fn split_for_step(&mut self) -> (&mut [E], &[E]) {
@@ -293,7 +298,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             self.n = n;
             self.rng = rng;
             self.frozen = frozen;
-            self.names.retain(|_, tensor| tensor.slice.range().end <= n);
+            self.names.retain(|(_, tensor)| tensor.slice.range().end <= n);
         }
         result
     }
@@ -301,15 +306,17 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Appends a tensor. A name, where given, is unique.
     pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
-        if let Some(name) = name
-            && self.names.contains_key(name)
-        {
-            return Err(Error::DuplicateName { name: name.to_string() });
-        }
+        let named = name.map(|name| self.new_name(name)).transpose()?;
         init.check()?;
         let end = self.n + shape.n();
         if end > u32::MAX as usize {
             return Err(Error::IndexExhausted { limit: u32::MAX });
+        }
+        if named.is_some() {
+            self.names.try_reserve(1).map_err(|_| out_of_memory::<(String, Tensor)>(1))?;
+        }
+        if !trainable {
+            self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
         }
         self.make_room(end)?;
         let tensor = Tensor { slice: Slice { store: self.id, start: self.n as u32, len: shape.n() as u32 }, shape };
@@ -324,10 +331,25 @@ impl<'m, E: Float> Parameters<'m, E> {
         } else {
             self.freeze(tensor.slice)?;
         }
-        if let Some(name) = name {
-            self.names.insert(name.to_string(), tensor);
+        if let Some((at, name)) = named {
+            self.names.insert(at, (name, tensor));
         }
         Ok(tensor)
+    }
+
+    /// A copy of a name that is not taken yet, and its place among the names.
+    fn new_name(&self, name: &str) -> Result<(usize, String)> {
+        let Err(at) = self.find(name) else {
+            return Err(Error::DuplicateName { name: name.to_string() });
+        };
+        let mut copy = String::new();
+        copy.try_reserve_exact(name.len()).map_err(|_| out_of_memory::<u8>(name.len()))?;
+        copy.push_str(name);
+        Ok((at, copy))
+    }
+
+    fn find(&self, name: &str) -> std::result::Result<usize, usize> {
+        self.names.binary_search_by(|(other, _)| other.as_str().cmp(name))
     }
 
     fn make_room(&mut self, end: usize) -> Result<()> {
@@ -348,12 +370,15 @@ impl<'m, E: Float> Parameters<'m, E> {
 
     /// The tensor called `name`.
     pub fn named(&self, name: &str) -> Result<Tensor> {
-        self.names.get(name).copied().ok_or_else(|| Error::NoSuchName { name: name.to_string() })
+        match self.find(name) {
+            Ok(at) => Ok(self.names[at].1),
+            Err(_) => Err(Error::NoSuchName { name: name.to_string() }),
+        }
     }
 
     /// Names and tensors, by name.
     pub fn names(&self) -> impl Iterator<Item = (&str, Tensor)> {
-        self.names.iter().map(|(name, &tensor)| (name.as_str(), tensor))
+        self.names.iter().map(|(name, tensor)| (name.as_str(), *tensor))
     }
 
     /// The values of a slice.
@@ -412,16 +437,16 @@ impl<'m, E: Float> Parameters<'m, E> {
         if slice.is_empty() {
             return Ok(());
         }
-        let new = slice.start..slice.start + slice.len;
-        let mut ranges = std::mem::take(&mut self.frozen);
-        ranges.push(new);
-        ranges.sort_by_key(|r| r.start);
-        for range in ranges {
-            match self.frozen.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => self.frozen.push(range),
+        self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
+        self.frozen.push(slice.start..slice.start + slice.len);
+        self.frozen.sort_unstable_by_key(|r| r.start);
+        self.frozen.dedup_by(|next, last| {
+            let touch = next.start <= last.end;
+            if touch {
+                last.end = last.end.max(next.end);
             }
-        }
+            touch
+        });
         self.grads.discard(slice.range(), self.n);
         Ok(())
     }
@@ -432,9 +457,22 @@ impl<'m, E: Float> Parameters<'m, E> {
         if slice.is_empty() {
             return Ok(());
         }
+        self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
         let (from, to) = (slice.start, slice.start + slice.len);
-        let pieces = |r: &Range<u32>| [r.start..r.end.min(from).max(r.start), r.start.max(to).min(r.end)..r.end];
-        self.frozen = self.frozen.iter().flat_map(pieces).filter(|r| !r.is_empty()).collect();
+        let around = self.frozen.iter_mut().enumerate().find(|(_, r)| r.start < from && to < r.end);
+        if let Some((k, range)) = around {
+            let above = to..std::mem::replace(&mut range.end, from);
+            self.frozen.insert(k + 1, above);
+            return Ok(());
+        }
+        for range in &mut self.frozen {
+            if range.start < from {
+                range.end = range.end.min(from);
+            } else if range.start < to {
+                range.start = to.min(range.end);
+            }
+        }
+        self.frozen.retain(|r| !r.is_empty());
         Ok(())
     }
 
@@ -476,6 +514,10 @@ impl<'m, E: Float> Parameters<'m, E> {
     pub fn bytes(&self) -> (usize, usize) {
         (self.n * size_of::<E>(), self.n_trainable() * size_of::<E>())
     }
+}
+
+fn out_of_memory<T>(n: usize) -> Error {
+    Error::OutOfMemory { bytes: n * size_of::<T>(), what: "the list of names and frozen parameters" }
 }
 
 /// Calls `f` with what lies between the frozen ranges in `0..n`.

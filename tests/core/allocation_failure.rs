@@ -1,0 +1,177 @@
+//! Every allocation of a scripted build is refused once: each time the call at hand says `OutOfMemory`, the graph is as
+//! it was, and the script goes on to the same end.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use burtorch_core::{Error, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Target, Tensor, View};
+
+thread_local! {
+    /// Allocations until one is refused; `u64::MAX` for never.
+    static UNTIL: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+struct Refusing;
+
+fn is_refused() -> bool {
+    match UNTIL.get() {
+        u64::MAX => false,
+        n => {
+            UNTIL.set(if n == 0 { u64::MAX } else { n - 1 });
+            n == 0
+        }
+    }
+}
+
+// SAFETY: what is not refused is left to the system's allocator.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Refusing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: by the contract of this method.
+        if is_refused() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: by the contract of this method.
+        if is_refused() { std::ptr::null_mut() } else { unsafe { System.realloc(start, layout, size) } }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: by the contract of this method.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Refusing = Refusing;
+
+#[derive(Debug)]
+struct Scene {
+    graph: Graph<'static, f64>,
+    params: Parameters<'static, f64>,
+    w: Option<Tensor>,
+    marks: [Mark; 1],
+    last: NodeId,
+}
+
+/// Everything a script may see of a graph and its parameters.
+type Picture = (Vec<u64>, Vec<u64>, [usize; 5], Vec<u64>, Mark, Mark, usize, usize);
+
+impl Scene {
+    fn new() -> Self {
+        let graph = Graph::new();
+        let marks = [graph.mark()];
+        let last = NodeId::from_index(0);
+        Scene { graph, params: Parameters::new(9), w: None, marks, last }
+    }
+
+    /// Everything that can be seen of the scene.
+    fn picture(&self) -> Picture {
+        let bits = |xs: &[f64]| xs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let memory = self.graph.memory();
+        let sizes = [memory.nodes, memory.operand_lists, memory.leaves, self.params.len(), self.params.n_trainable()];
+        let (values, adjoints) = (bits(self.graph.values()), bits(self.graph.adjoints()));
+        let stores = self.graph.stores().len();
+        (
+            values,
+            adjoints,
+            sizes,
+            bits(self.params.values()),
+            self.graph.mark(),
+            self.marks[0],
+            stores,
+            self.params.names().count(),
+        )
+    }
+}
+
+type Call = fn(&mut Scene) -> Result<(), Error>;
+
+/// Calls that together grow every column several times, in an order in which some need several columns at once.
+const SCRIPT: &[Call] = &[
+    |s| s.params.tensor(&[3, 2], Some("a rather long name for a tensor"), Init::Glorot, true).map(|w| s.w = Some(w)),
+    |s| s.params.tensor(&[3], Some("frozen"), Init::Constant(1.0), false).map(drop),
+    |s| s.graph.leaf(0.5).map(|x| s.last = x),
+    |s| s.graph.unary_op(Op::Tanh, s.last).map(drop),
+    |s| s.graph.parameter(&s.params, s.w.unwrap().slice(), 3).map(drop),
+    |s| s.graph.vector(&[0.25; 300]).map(drop),
+    |s| s.graph.reduce(Op::ReduceMul, Operands::List(&[s.last; 200]), &[]).map(drop),
+    |s| {
+        s.graph
+            .inner_product(Range::new(s.last, 300).into(), Operands::List(&[s.last; 300]), Some(s.last), &[])
+            .map(drop)
+    },
+    |s| {
+        let views = [View::from(s.w.unwrap().slice()), s.last.into()];
+        s.graph.reduce(Op::ReduceSum, Operands::Views(&views), &[&s.params]).map(drop)
+    },
+    |s| {
+        let w = s.w.unwrap();
+        let bias = s.params.named("frozen").unwrap().slice();
+        let views = [View::from(s.last), w.slice().slice(0, 1).unwrap().into()];
+        s.graph.affine(&[&s.params], &views, w.slice(), Some(bias)).map(drop)
+    },
+    |s| s.graph.map(Op::Exp, Range::new(s.last, 300)).map(drop),
+    |s| s.graph.softmax_cross_entropy(Range::new(s.last, 600), Target::Classes(&[5])).map(drop),
+    |s| s.graph.reduce_mean_and_mean_squares(Range::new(s.last, 600)).map(drop),
+    |s| s.graph.constants(&[1.0; 3000]).map(drop),
+    |s| s.graph.vector(&[1.0; 1000]).map(drop),
+    |s| s.graph.with_constant::<burtorch_core::ops::Pow>(s.last, 2.5).map(|x| s.last = x),
+    |s| s.params.tensor(&[2], Some("second"), Init::He, false).map(drop),
+    |s| s.params.unfreeze(s.params.named("frozen").unwrap().slice()),
+    |s| s.params.freeze(s.w.unwrap().row(1).unwrap()),
+    |s| s.graph.backward_with(s.last, 1.0, &mut [s.params.gradients()]),
+    |s| s.graph.recompute(s.last, &[&s.params]),
+    |s| {
+        let (last, mut marks) = (s.last, s.marks);
+        let mut renamed = last;
+        let alive = s.graph.compact(
+            |live| live(Range::new(last, 1)),
+            &mut marks,
+            |new| renamed = NodeId::from_index(new.index(last.index())),
+        );
+        alive.map(|_| (s.last, s.marks) = (renamed, marks))
+    },
+    |s| s.graph.vector(&[1.0; 5000]).map(drop),
+    |s| s.graph.rewind(s.marks[0]),
+    |s| s.graph.leaf(1.0).map(|x| s.last = x),
+];
+
+/// Runs the script with the allocation number `refused` refused. Returns whether there was one, and the end.
+fn run(refused: u64) -> (bool, Scene) {
+    let mut scene = Scene::new();
+    let (mut left, mut met) = (refused, false);
+    for (number, call) in SCRIPT.iter().enumerate() {
+        let before = scene.picture();
+        UNTIL.set(left);
+        let result = call(&mut scene);
+        let now = UNTIL.replace(u64::MAX);
+        if let Err(error) = result {
+            assert!(matches!(error, Error::OutOfMemory { .. }), "call {number}, allocation {refused}: {error}");
+            assert!(!met, "call {number} failed without a refusal");
+            assert!(scene.picture() == before, "call {number}, allocation {refused} changed something");
+            met = true;
+            assert_eq!(call(&mut scene), Ok(()), "call {number} after allocation {refused} was refused");
+        } else if left != u64::MAX && now == u64::MAX {
+            panic!("call {number} swallowed the refusal of allocation {refused}");
+        }
+        left = if met { u64::MAX } else { now };
+    }
+    (met, scene)
+}
+
+#[test]
+fn every_refused_allocation_is_an_error_that_changes_nothing() {
+    let (met, whole) = run(u64::MAX);
+    assert!(!met);
+    let mut n_refused = 0;
+    while let (true, scene) = run(n_refused) {
+        let (mut found, wanted) = (scene.picture(), whole.picture());
+        // Marks name their graph.
+        (found.4, found.5) = (wanted.4, wanted.5);
+        assert!(found == wanted, "another end after allocation {n_refused} was refused");
+        n_refused += 1;
+    }
+    println!("{n_refused} allocations, each refused once");
+    assert!(n_refused > 30, "{n_refused}");
+}
