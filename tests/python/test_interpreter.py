@@ -271,14 +271,15 @@ def test_nothing_leaks():
             else:
                 raise AssertionError
 
-    for _ in range(50):
+    for _ in range(100):
         every_kind()
     gc.collect()
     before = sys.getallocatedblocks()
-    for _ in range(300):
+    for _ in range(1000):
         every_kind()
     gc.collect()
-    assert sys.getallocatedblocks() - before < 100
+    # Free lists of the interpreter and ours may grow once; a leak would be a block a time.
+    assert sys.getallocatedblocks() - before < 500
 
 
 def test_tracemalloc_sees_no_growth():

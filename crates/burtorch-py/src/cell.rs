@@ -26,6 +26,8 @@ pub enum AnyGraph {
 macro_rules! with_graph {
     ($any:expr, $graph:ident => $body:expr) => {
         match $any {
+            // What converts to f64 elsewhere is one here.
+            #[allow(clippy::useless_conversion)]
             $crate::cell::AnyGraph::F64($graph) => $body,
             $crate::cell::AnyGraph::F32($graph) => $body,
         }
