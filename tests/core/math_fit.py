@@ -4,8 +4,10 @@ Run: python3 tests/core/math_fit.py [FAMILY.NAME ...] (mpmath 1.3; minutes for a
 error left, in bits. exp coefficients include the leading 1/2, erf ones the two of ERF_HEAD, which the source writes apart.
 """
 
-import struct, sys
-from mpmath import mp, mpf, matrix, lu_solve, cos, pi
+import struct
+import sys
+
+from mpmath import cos, lu_solve, matrix, mp, mpf, pi
 
 mp.prec = 400
 
@@ -26,8 +28,8 @@ def lawson(f, w, a, b, fixed, n, rounds=8):
     k, m = len(fixed), 14 * (n + 1)
     xs = [(a + b) / 2 - (b - a) / 2 * cos(pi * (2 * i + 1) / (2 * m)) for i in range(m)]
     ws = [w(x) for x in xs]
-    ys = [f(x) - sum(v * x ** i for i, v in enumerate(fixed)) for x in xs]
-    rows = [[wx * x ** j for j in range(k, n + 1)] for x, wx in zip(xs, ws)]
+    ys = [f(x) - sum(v * x**i for i, v in enumerate(fixed)) for x in xs]
+    rows = [[wx * x**j for j in range(k, n + 1)] for x, wx in zip(xs, ws)]
     size = n + 1 - k
     lam, best = [mpf(1)] * m, None
     for _ in range(rounds):
@@ -83,26 +85,43 @@ def series(term, x, tol=mpf(2) ** -230):
 
 
 def exp_q(r):
-    if r == 0: return mpf(1)/2
-    return (mp.expm1(r) - r) / r ** 2
+    if r == 0:
+        return mpf(1) / 2
+    return (mp.expm1(r) - r) / r**2
+
+
 def log_r(z):
     """(2 atanh s - 2 s) / (s z), z = s^2"""
-    return series(lambda k: 2 * z ** k / (2 * k + 3), z)
+    return series(lambda k: 2 * z**k / (2 * k + 3), z)
+
+
 def log_p(f):
-    if f == 0: return mpf(1)/3
-    return (mp.log1p(f) - f + f * f / 2) / f ** 3
+    if f == 0:
+        return mpf(1) / 3
+    return (mp.log1p(f) - f + f * f / 2) / f**3
+
+
 def sin_q(z):
-    return series(lambda k: (-1) ** (k + 1) * z ** k / mp.factorial(2 * k + 3), z)
+    return series(lambda k: (-1) ** (k + 1) * z**k / mp.factorial(2 * k + 3), z)
+
+
 def cos_q(z):
-    return series(lambda k: (-1) ** k * z ** k / mp.factorial(2 * k + 4), z)
+    return series(lambda k: (-1) ** k * z**k / mp.factorial(2 * k + 4), z)
+
+
 def atan_q(z):
-    return series(lambda k: (-1) ** (k + 1) * z ** k / (2 * k + 3), z)
+    return series(lambda k: (-1) ** (k + 1) * z**k / (2 * k + 3), z)
+
+
 def erf_q(z):
     """erf(x)/x - 1"""
-    return 2 / mp.sqrt(mp.pi) * series(lambda k: (-1) ** k * z ** k / mp.factorial(k) / (2 * k + 1), z) - 1
+    return 2 / mp.sqrt(mp.pi) * series(lambda k: (-1) ** k * z**k / mp.factorial(k) / (2 * k + 1), z) - 1
+
+
 def log_tail(z):
     """sum 2 z^k / (2k+7): what follows 2s + 2/3 s z + 2/5 s z^2, over s z^3"""
-    return series(lambda k: 2 * z ** k / (2 * k + 7), z)
+    return series(lambda k: 2 * z**k / (2 * k + 7), z)
+
 
 L = mp.log(2) / 2 * mpf("1.0005")
 Z = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * mpf("1.0005")

@@ -3,7 +3,10 @@
 Each line: function, x, y (0 where there is none), the value's nearest f64, and the value minus that; floats as hex bits.
 Run: python3 tests/core/math_oracle.py > tests/core/math_oracle.txt (mpmath 1.3, about a minute).
 """
-import random, struct
+
+import random
+import struct
+
 from mpmath import mp, mpf
 
 mp.prec = 300
@@ -64,7 +67,7 @@ def line(name, x, y, value):
     except OverflowError:
         return
     # Infinities and numbers on the edge of 0 are the business of the special values.
-    if high in (float("inf"), float("-inf")) or abs(high) < 2.0 ** -1000:
+    if high in (float("inf"), float("-inf")) or abs(high) < 2.0**-1000:
         return
     print(name, bits(x), bits(y), bits(high), bits(float(value - mpf(high))))
 

@@ -4,7 +4,7 @@
 //! rewinds stays in constant memory; handles, marks and labels follow. Guarded by the interpreter lock; while a call
 //! has released the lock the cell is busy and refuses others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use burtorch_core::{DType, Graph, Mark, NodeId, Range, Result, Scalar};
 
@@ -44,7 +44,6 @@ impl AnyGraph {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub struct Cell {
     /// The graph.
     pub graph: AnyGraph,
@@ -54,9 +53,9 @@ pub struct Cell {
     pub marks: HashMap<u64, Mark>,
     next_mark: u64,
     /// Names of nodes.
-    pub labels: HashMap<u32, String>,
+    pub labels: BTreeMap<u32, String>,
     /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
-    serials: HashMap<u32, u64>,
+    serials: BTreeMap<u32, u64>,
     next_serial: u64,
     /// Reclaim when there are more nodes than this.
     pub limit: u32,
@@ -67,7 +66,7 @@ pub struct Cell {
     /// Nodes reclaimed so far.
     pub n_reclaimed: u64,
     /// The parameters that nodes read.
-    pub parameters: Vec<pyo3::Py<pyo3::PyAny>>,
+    pub parameters: Vec<pyo3::Py<crate::params::PyParameters>>,
 }
 
 impl Cell {
@@ -79,8 +78,8 @@ impl Cell {
             handles: LiveHandles::default(),
             marks: HashMap::new(),
             next_mark: 0,
-            labels: HashMap::new(),
-            serials: HashMap::new(),
+            labels: BTreeMap::new(),
+            serials: BTreeMap::new(),
             next_serial: 0,
             limit: if reclaim { RECLAIM_ABOVE } else { u32::MAX },
             reclaim,
@@ -130,14 +129,14 @@ impl Cell {
         })
     }
 
-    /// Forgets names and identities of nodes that a rewind removed.
+    /// Forgets names and identities of nodes that a rewind removed. Costs nothing for those that stay.
     pub fn after_rewind(&mut self) {
         let len = with_graph!(&self.graph, g => g.len()) as u32;
-        if !self.labels.is_empty() {
-            self.labels.retain(|&node, _| node < len);
+        while self.labels.last_key_value().is_some_and(|(&node, _)| node >= len) {
+            self.labels.pop_last();
         }
-        if !self.serials.is_empty() {
-            self.serials.retain(|&node, _| node < len);
+        while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
+            self.serials.pop_last();
         }
     }
 }
@@ -147,8 +146,8 @@ fn compact<S: Scalar>(
     graph: &mut Graph<'static, S>,
     handles: &LiveHandles,
     marks: &mut HashMap<u64, Mark>,
-    labels: &mut HashMap<u32, String>,
-    serials: &mut HashMap<u32, u64>,
+    labels: &mut BTreeMap<u32, String>,
+    serials: &mut BTreeMap<u32, u64>,
 ) -> Result<usize> {
     handles.for_each(|handle| {
         if graph.check(NodeId::from_index(last_node(handle)), handle.epoch).is_err() {
@@ -191,8 +190,10 @@ fn compact<S: Scalar>(
     for (number, mark) in numbers.into_iter().zip(in_order) {
         marks.insert(number, mark);
     }
-    *labels = labels.drain().filter_map(|(node, label)| Some((*is_kept.get(&node)?, label))).collect();
-    *serials = serials.drain().filter_map(|(node, serial)| Some((*is_kept.get(&node)?, serial))).collect();
+    *labels =
+        std::mem::take(labels).into_iter().filter_map(|(node, label)| Some((*is_kept.get(&node)?, label))).collect();
+    *serials =
+        std::mem::take(serials).into_iter().filter_map(|(node, serial)| Some((*is_kept.get(&node)?, serial))).collect();
     Ok(left)
 }
 

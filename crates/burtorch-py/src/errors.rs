@@ -88,7 +88,13 @@ pub fn busy(py: Python<'_>, what: &str) -> PyErr {
 
 /// The Python exception for a core error.
 pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
-    let message = error.to_string();
+    let message = match error {
+        // A handle that reclaim found stale has lost its number.
+        Error::Stale { index: u32::MAX } => {
+            "this node was removed from its graph by a rewind or a clear; build it again after the rewind".into()
+        }
+        _ => error.to_string(),
+    };
     match error {
         Error::Stale { .. } | Error::StaleMark { .. } => derived(py, "StaleValueError", message),
         Error::GraphMismatch { .. } => derived(py, "GraphMismatchError", message),

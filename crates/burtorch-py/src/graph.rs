@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell as StdCell, RefCell, UnsafeCell};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use burtorch_core::{Graph, NodeId, Scalar, SweepOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::{IntoPython, busy, derived, to_python};
@@ -54,6 +55,26 @@ thread_local! {
     static CURRENT: StdCell<*mut ffi::PyObject> = const { StdCell::new(std::ptr::null_mut()) };
     /// The default graph, then one per `with` that this thread is in.
     static OWNED: RefCell<Vec<Py<PyGraph>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How many `with no_grad():` blocks all threads are in: while there is none, building asks no thread.
+static NO_GRAD_BLOCKS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// How many of them this thread is in.
+    static NO_GRAD: StdCell<u32> = const { StdCell::new(0) };
+}
+
+/// Whether any thread is in a `with no_grad():` block. Relaxed, as a thread only needs to see its own entries.
+#[inline(always)]
+pub fn no_grad_somewhere() -> bool {
+    NO_GRAD_BLOCKS.load(Ordering::Relaxed) != 0
+}
+
+/// Whether this thread is in a `with no_grad():` block.
+#[inline(always)]
+pub fn wants_no_grad() -> bool {
+    no_grad_somewhere() && NO_GRAD.with(StdCell::get) > 0
 }
 
 /// The current graph of this thread, borrowed; null with an error set if none could be made.
@@ -145,8 +166,21 @@ impl PyGraph {
         }
     }
 
-    /// Runs `f` on the cell, unless the graph is busy.
+    /// Runs `f` on the cell, unless the graph is busy; what it builds are constants where this thread wants no gradients.
     pub fn with<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+        if !wants_no_grad() {
+            return self.with_as_is(py, f);
+        }
+        self.with_as_is(py, |cell| {
+            let before = with_graph!(&mut cell.graph, g => g.set_no_grad(true));
+            let result = f(cell);
+            with_graph!(&mut cell.graph, g => g.set_no_grad(before));
+            result
+        })
+    }
+
+    /// Runs `f` on the cell, unless the graph is busy.
+    fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
         let cell = unsafe { &mut *self.cell.get() };
         if cell.busy {
@@ -202,11 +236,13 @@ impl PyGraph {
     }
 
     /// Make this the current graph of the thread until the block ends.
-    fn __enter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
-        current(slf.py());
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        if current(slf.py()).is_null() {
+            return Err(PyErr::fetch(slf.py()));
+        }
         OWNED.with_borrow_mut(|owned| owned.push(slf.clone().unbind()));
         CURRENT.with(|current| current.set(slf.as_ptr()));
-        slf.clone()
+        Ok(slf.clone())
     }
 
     #[pyo3(signature = (*_exception))]
@@ -257,6 +293,11 @@ impl PyGraph {
 
     fn __bool__(&self) -> bool {
         true
+    }
+
+    /// Raises TypeError: a graph is not pickled or copied.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Graph cannot be pickled or copied; keep the data of its leaves"))
     }
 
     /// A leaf on this graph: the same as Value(data, graph=self).
@@ -327,7 +368,7 @@ impl PyGraph {
 
     /// A context manager that rewinds to where it was entered.
     fn scope(slf: &Bound<'_, Self>) -> PyScope {
-        PyScope { graph: slf.clone().unbind(), mark: std::sync::Mutex::new(None) }
+        PyScope { graph: slf.clone().unbind(), marks: std::sync::Mutex::new(Vec::new()) }
     }
 
     /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
@@ -406,7 +447,7 @@ impl PyGraph {
 
     /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
     fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
-        self.with(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.set_no_grad(on))))
+        self.with_as_is(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.set_no_grad(on))))
     }
 }
 
@@ -432,6 +473,11 @@ impl Drop for PyMark {
 
 #[pymethods]
 impl PyMark {
+    /// Raises TypeError: a mark is a place in one graph of this process.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Mark cannot be pickled or copied; it is a place in one graph of this process"))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.graph.get().with(py, |cell| {
             Ok(match cell.marks.get(&self.number) {
@@ -442,43 +488,52 @@ impl PyMark {
     }
 }
 
-/// `with graph.scope():` rewinds at the end of the block.
+/// `with graph.scope():` makes the graph current and rewinds it at the end of the block; made by Graph.scope().
 #[pyclass(frozen, name = "Scope", module = "burtorch")]
 pub struct PyScope {
     graph: Py<PyGraph>,
-    mark: std::sync::Mutex<Option<Py<PyMark>>>,
+    /// One mark per block that the scope is in.
+    marks: std::sync::Mutex<Vec<Py<PyMark>>>,
 }
 
 #[pymethods]
 impl PyScope {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyGraph>> {
-        let mark = Py::new(py, PyGraph::mark(self.graph.bind(py))?)?;
-        if let Ok(mut place) = self.mark.lock() {
-            *place = Some(mark);
+        let graph = self.graph.bind(py);
+        let mark = Py::new(py, PyGraph::mark(graph)?)?;
+        PyGraph::__enter__(graph)?;
+        if let Ok(mut marks) = self.marks.lock() {
+            marks.push(mark);
         }
-        PyGraph::__enter__(self.graph.bind(py));
-        Ok(self.graph.bind(py).clone())
+        Ok(graph.clone())
     }
 
     #[pyo3(signature = (*exception))]
-    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        PyGraph::__exit__(self.graph.bind(py), exception)?;
-        let mark = self.mark.lock().ok().and_then(|mut place| place.take());
-        match mark {
-            Some(mark) => PyGraph::rewind(self.graph.bind(py), mark.bind(py)),
-            None => Ok(()),
-        }
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let graph = self.graph.bind(py);
+        PyGraph::__exit__(graph, exception.as_any())?;
+        let mark = self.marks.lock().ok().and_then(|mut marks| marks.pop());
+        let rewound = mark.map_or(Ok(()), |mark| PyGraph::rewind(graph, mark.bind(py)));
+        // An exception of the block is worth more than the news that the block has cleared the graph.
+        let failed = exception.get_item(0).is_ok_and(|class| !class.is_none());
+        if failed { Ok(()) } else { rewound }
     }
 }
 
 /// The graph that new leaves of this thread are appended to.
 #[pyfunction]
-fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
+pub fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
     // SAFETY: a borrowed pointer to a living graph, or null with an error set.
     unsafe { Bound::from_borrowed_ptr_or_err(py, current(py)).map(Bound::unbind) }
 }
 
-/// `with no_grad():` builds constants only, on the current graph or the one given.
+/// `with no_grad():` builds constants only, in this thread: on every graph, or on the one given.
+///
+/// What is built receives no gradient and costs no gradient memory or work. Blocks may be nested. Costs nothing per
+/// operation.
+///
+/// Args:
+///     graph: the only Graph to build constants on, whatever the thread; None for all graphs of this thread.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -490,7 +545,8 @@ fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
 #[pyclass(frozen, name = "no_grad", module = "burtorch")]
 pub struct PyNoGrad {
     graph: Option<Py<PyGraph>>,
-    entered: std::sync::Mutex<Vec<(Py<PyGraph>, bool)>>,
+    /// The settings before the blocks on `graph`.
+    before: std::sync::Mutex<Vec<bool>>,
 }
 
 #[pymethods]
@@ -498,25 +554,34 @@ impl PyNoGrad {
     #[new]
     #[pyo3(signature = (graph=None))]
     fn new(graph: Option<Py<PyGraph>>) -> Self {
-        PyNoGrad { graph, entered: std::sync::Mutex::new(Vec::new()) }
+        PyNoGrad { graph, before: std::sync::Mutex::new(Vec::new()) }
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<()> {
-        let graph = match &self.graph {
-            Some(graph) => graph.clone_ref(py),
-            None => current_graph(py)?.extract(py)?,
+        let Some(graph) = &self.graph else {
+            NO_GRAD.with(|blocks| blocks.set(blocks.get() + 1));
+            NO_GRAD_BLOCKS.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
         };
         let before = graph.get().set_no_grad(py, true)?;
-        if let Ok(mut entered) = self.entered.lock() {
-            entered.push((graph, before));
+        if let Ok(mut all) = self.before.lock() {
+            all.push(before);
         }
         Ok(())
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        let left = self.entered.lock().ok().and_then(|mut entered| entered.pop());
-        if let Some((graph, before)) = left {
+        let Some(graph) = &self.graph else {
+            let blocks = NO_GRAD.with(StdCell::get);
+            if blocks > 0 {
+                NO_GRAD.with(|cell| cell.set(blocks - 1));
+                NO_GRAD_BLOCKS.fetch_sub(1, Ordering::Relaxed);
+            }
+            return Ok(());
+        };
+        let before = self.before.lock().ok().and_then(|mut all| all.pop());
+        if let Some(before) = before {
             graph.get().set_no_grad(py, before)?;
         }
         Ok(())

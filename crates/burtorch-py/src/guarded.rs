@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
@@ -39,14 +40,40 @@ impl<T> Guarded<T> {
         Guarded { in_use: AtomicBool::new(false), content: UnsafeCell::new(content), what }
     }
 
-    /// Runs `f` with exclusive access.
-    #[inline]
-    pub fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+    /// Exclusive access until the guard goes.
+    pub fn enter(&self, py: Python<'_>) -> PyResult<Entered<'_, T>> {
         if self.in_use.swap(true, Ordering::Acquire) {
             return Err(busy(py, self.what));
         }
-        let _in_use = InUse(&self.in_use);
-        // SAFETY: the flag was down and is up now, so nobody else has a reference to the content.
-        Ok(f(unsafe { &mut *self.content.get() }))
+        Ok(Entered { _in_use: InUse(&self.in_use), content: &self.content })
+    }
+
+    /// Runs `f` with exclusive access.
+    #[inline]
+    pub fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        let mut entered = self.enter(py)?;
+        Ok(f(&mut entered))
+    }
+}
+
+/// Exclusive access to what a [`Guarded`] holds.
+pub struct Entered<'a, T> {
+    _in_use: InUse<'a>,
+    content: &'a UnsafeCell<T>,
+}
+
+impl<T> Deref for Entered<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the flag was down when this was made and is up while it lives, so nobody else reaches the content.
+        unsafe { &*self.content.get() }
+    }
+}
+
+impl<T> DerefMut for Entered<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut *self.content.get() }
     }
 }

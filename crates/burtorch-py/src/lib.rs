@@ -17,6 +17,7 @@ mod optim;
 mod oracle;
 mod params;
 mod poll;
+mod system;
 mod text;
 
 use pyo3::prelude::*;
@@ -36,6 +37,7 @@ mod _core {
         nn::register(m)?;
         oracle::register(m)?;
         optim::register(m)?;
-        text::register(m)
+        text::register(m)?;
+        system::register(m)
     }
 }

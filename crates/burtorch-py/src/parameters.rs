@@ -1,22 +1,111 @@
-//! Parameters as sweeps and evaluations of a graph take them.
+//! Parameters as the ops and sweeps of a graph take them.
+//!
+//! Promises: all parameters of one call are locked together and let go at its end; a graph keeps those alive that its
+//! nodes read, and no others.
 
-use burtorch_core::{Gradients, Parameters, Scalar};
+use burtorch_core::{Error, Float, Gradients, NodeId, Parameters, Slice};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-/// Runs `f` with the gradients of the parameters a graph reads.
-pub fn with_gradients<E: Scalar, R>(
-    _py: Python<'_>,
-    _parameters: &[Py<PyAny>],
-    f: impl FnOnce(&mut [Gradients<'_, E>]) -> R,
-) -> PyResult<R> {
-    Ok(f(&mut []))
+use crate::cell::{Cell, with_graph};
+use crate::errors::IntoPython;
+use crate::params::{AnyParameters, PyParameters, with_params};
+
+/// A float that parameters may hold.
+pub trait Held: Float {
+    /// The parameters inside, if they hold this type.
+    fn of(any: &mut AnyParameters) -> Option<&mut Parameters<'static, Self>>;
 }
 
-/// Runs `f` with the parameters a graph reads.
-pub fn with_values<E: burtorch_core::Float, R>(
-    _py: Python<'_>,
-    _parameters: &[Py<PyAny>],
-    f: impl FnOnce(&[&Parameters<'_, E>]) -> R,
+macro_rules! held {
+    ($t:ty, $variant:ident) => {
+        impl Held for $t {
+            fn of(any: &mut AnyParameters) -> Option<&mut Parameters<'static, $t>> {
+                match any {
+                    AnyParameters::$variant(params) => Some(params),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+held!(f32, F32);
+held!(f64, F64);
+
+/// Runs `f` with the parameters, which must be of the graph's dtype.
+fn locked<E: Held, R>(
+    py: Python<'_>,
+    parameters: &[Py<PyParameters>],
+    f: impl FnOnce(Vec<&mut Parameters<'static, E>>) -> R,
 ) -> PyResult<R> {
-    Ok(f(&[]))
+    let mut guards = parameters.iter().map(|p| p.get().enter(py)).collect::<PyResult<Vec<_>>>()?;
+    let mut all = Vec::with_capacity(guards.len());
+    for (guard, owner) in guards.iter_mut().zip(parameters) {
+        all.push(E::of(guard).ok_or_else(|| wrong_dtype(E::DTYPE.name(), owner.get().dtype_of().name()))?);
+    }
+    Ok(f(all))
+}
+
+/// Runs `f` with the gradients of the parameters that a graph reads.
+pub fn with_gradients<E: Held, R>(
+    py: Python<'_>,
+    parameters: &[Py<PyParameters>],
+    f: impl FnOnce(&mut [Gradients<'_, E>]) -> R,
+) -> PyResult<R> {
+    locked(py, parameters, |all: Vec<&mut Parameters<'static, E>>| {
+        let mut gradients: Vec<Gradients<'_, E>> = all.into_iter().map(Parameters::gradients).collect();
+        f(&mut gradients)
+    })
+}
+
+/// Runs `f` with the parameters, to be read.
+pub fn with_values<E: Held, R>(
+    py: Python<'_>,
+    parameters: &[Py<PyParameters>],
+    f: impl FnOnce(&[&Parameters<'static, E>]) -> R,
+) -> PyResult<R> {
+    locked(py, parameters, |all: Vec<&mut Parameters<'static, E>>| {
+        let all: Vec<&Parameters<'static, E>> = all.into_iter().map(|p| &*p).collect();
+        f(&all)
+    })
+}
+
+/// Keeps parameters alive that nodes of the graph are about to read; forgets those that no node reads any more.
+pub fn attach(py: Python<'_>, cell: &mut Cell, new: &Py<PyParameters>) -> PyResult<()> {
+    if cell.parameters.iter().any(|p| p.is(new)) {
+        return Ok(());
+    }
+    let (wanted, found) = (cell.graph.dtype().name(), new.get().dtype_of().name());
+    if wanted != found {
+        return Err(wrong_dtype(wanted, found));
+    }
+    let read = with_graph!(&cell.graph, g => g.stores().to_vec());
+    let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));
+    let identities = cell.parameters.iter().map(identity).collect::<PyResult<Vec<_>>>()?;
+    let mut still_read = identities.iter().map(|id| read.contains(id));
+    cell.parameters.retain(|_| still_read.next().unwrap_or(true));
+    if cell.parameters.len() >= burtorch_core::graph::MAX_STORES {
+        return Err(Error::TooManyParameters { max: burtorch_core::graph::MAX_STORES }).or_raise(py);
+    }
+    cell.parameters.push(new.clone_ref(py));
+    Ok(())
+}
+
+/// Appends a node for each number of a slice.
+pub fn parameter_nodes(
+    py: Python<'_>,
+    cell: &mut Cell,
+    owner: &Py<PyParameters>,
+    slice: Slice,
+) -> PyResult<Vec<NodeId>> {
+    attach(py, cell, owner)?;
+    let parameters = std::slice::from_ref(owner);
+    with_graph!(&mut cell.graph, g => with_values(py, parameters, |params| {
+        let read = |k| params.first().ok_or(Error::MissingParameters).and_then(|p| g.parameter(p, slice, k));
+        (0..slice.len()).map(read).collect::<Result<Vec<_>, _>>()
+    })?.or_raise(py))
+}
+
+fn wrong_dtype(wanted: &str, found: &str) -> PyErr {
+    PyTypeError::new_err(format!("a {wanted} graph cannot read {found} Parameters; make both of one dtype"))
 }

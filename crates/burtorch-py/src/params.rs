@@ -8,13 +8,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burtorch_core::{DType, Error, Init, Parameters, Slice, Tensor};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PySlice, PyTuple, PyType};
 
 use crate::buffer::{CallerMemory, FlatArray};
 use crate::errors::IntoPython;
-use crate::guarded::Guarded;
+use crate::guarded::{Entered, Guarded};
+use crate::vector::{self, Symbol};
 
 /// Parameters of one of the dtypes that Python can name.
 pub enum AnyParameters {
@@ -71,6 +72,11 @@ impl PyParameters {
     /// The element type.
     pub fn dtype_of(&self) -> DType {
         self.dtype
+    }
+
+    /// Exclusive access until the guard goes.
+    pub fn enter(&self, py: Python<'_>) -> PyResult<Entered<'_, AnyParameters>> {
+        self.content.enter(py)
     }
 
     /// Runs `f` with exclusive access.
@@ -359,13 +365,11 @@ impl PyTensor {
     }
 
     /// Where its numbers are. With [`PyTensor::owner`], what a graph needs to read `w[i]`.
-    #[allow(dead_code, reason = "for ops that read tensors")]
     pub fn slice(&self) -> Slice {
         self.tensor.slice()
     }
 
     /// Whose numbers they are.
-    #[allow(dead_code, reason = "for ops that read tensors")]
     pub fn owner(&self) -> &Py<PyParameters> {
         &self.params
     }
@@ -430,7 +434,65 @@ impl PyTensor {
     }
 
     fn __len__(&self) -> usize {
-        self.tensor.slice().len()
+        self.tensor.shape().dims()[0] as usize
+    }
+
+    /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] goes down
+    /// further; w[a:b] are rows. Nothing is copied.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let n = this.tensor.shape().dims()[0] as usize;
+        let part = |tensor| Ok(PyTensor::new(this.params.clone_ref(py), tensor, None).into_pyobject(py)?.into_any());
+        if let Ok(places) = index.cast::<PyTuple>() {
+            return places.iter().try_fold(slf.clone().into_any(), |so_far, place| so_far.get_item(place));
+        }
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let at = slice.indices(n as isize)?;
+            let rows = (at.step == 1).then(|| this.tensor.rows(at.start as usize, at.start as usize + at.slicelength));
+            return match rows.flatten() {
+                Some(tensor) => part(tensor),
+                None => Err(PyIndexError::new_err("a slice of a Tensor has step 1 and at least one row")),
+            };
+        }
+        let k: isize =
+            index.extract().map_err(|_| PyTypeError::new_err("Tensor indices must be integers, slices or tuples"))?;
+        let place = usize::try_from(if k < 0 { k + n as isize } else { k }).ok();
+        let Some(tensor) = place.and_then(|k| this.tensor.index(k)) else {
+            return Err(PyIndexError::new_err(format!("index {k} of a Tensor with {n} rows")));
+        };
+        if this.tensor.shape().dims().len() > 1 { part(tensor) } else { vector::parameter_value(slf, tensor.slice()) }
+    }
+
+    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::inner_product(slf.as_any(), other)
+    }
+
+    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::inner_product(other, slf.as_any())
+    }
+
+    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Plus, slf.as_any(), other)
+    }
+
+    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Plus, other, slf.as_any())
+    }
+
+    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Minus, slf.as_any(), other)
+    }
+
+    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Minus, other, slf.as_any())
+    }
+
+    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Times, slf.as_any(), other)
+    }
+
+    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Times, other, slf.as_any())
     }
 
     fn __repr__(&self) -> String {

@@ -114,8 +114,7 @@ fn input_grad_at<E: KernelFloat, T: Target, const L: usize>(
         let (mean, scale) = (E::V::<L>::read(stats, 0), E::V::<L>::read(stats, L));
         let part = |i: usize| E::V::<L>::splat(*gain.get_unchecked(i)) * E::V::read(dy, i * L);
         let level = feature_sum!(n, |i, sum| sum + part(i)) * share;
-        let slope =
-            feature_sum!(n, |i, sum| { T::mul_add(part(i), (E::V::read(x, i * L) - mean) * scale, sum) }) * share;
+        let slope = feature_sum!(n, |i, sum| T::mul_add(part(i), (E::V::read(x, i * L) - mean) * scale, sum)) * share;
         for i in 0..n {
             let unit = (E::V::<L>::read(x, i * L) - mean) * scale;
             let change = T::mul_add(-unit, slope, part(i) - level) * scale;

@@ -129,6 +129,7 @@ pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S {
     if first_guess.all_finite() {
         return first_guess;
     }
+    // Infinities and NaN times zero are NaN.
     let is_finite = (first_guess * S::lit(0.0)).equal(S::lit(0.0));
     S::select(is_finite, first_guess, sum(xs) / S::lit(xs.len() as f64))
 }

@@ -119,6 +119,25 @@ impl Tensor {
         self.shape
     }
 
+    /// What is at place `k` of the first dimension, if there is such a place: a tensor of one dimension less, or of
+    /// shape (1,). No copy.
+    pub fn index(&self, k: usize) -> Option<Tensor> {
+        let slice = self.row(k)?;
+        let rest = &self.shape.dims()[1..];
+        let mut shape = Shape { dims: [1; 4], n_dims: rest.len().max(1) as u8 };
+        shape.dims[..rest.len()].copy_from_slice(rest);
+        Some(Tensor { slice, shape })
+    }
+
+    /// Places `from..to` of the first dimension, if it has them and they are not none. No copy.
+    pub fn rows(&self, from: usize, to: usize) -> Option<Tensor> {
+        let width = self.slice.len() / self.shape.dims[0] as usize;
+        let slice = self.slice.slice(from * width, to * width).filter(|part| !part.is_empty())?;
+        let mut shape = self.shape;
+        shape.dims[0] = (to - from) as u32;
+        Some(Tensor { slice, shape })
+    }
+
     /// Row `k` along the first dimension, if it has one. No copy.
     pub fn row(&self, k: usize) -> Option<Slice> {
         let rows = self.shape.dims()[0] as usize;

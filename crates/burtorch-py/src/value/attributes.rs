@@ -5,13 +5,15 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use burtorch_core::{NodeId, Scalar};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use super::number::{Number, number};
-use super::object::{ValueObject, cell_of, checked, is_value, new_object, raise, raise_python, value_type};
+use super::object::{
+    Unowned, ValueObject, allocate, cell_of, checked, fill, is_value, new_object, raise, raise_python, value_type,
+};
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph, Sweep};
@@ -24,16 +26,23 @@ use crate::graph::{self, PyGraph, Sweep};
 unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
     // SAFETY: `owner` is a living graph; no other reference into its cell is in use.
     unsafe {
+        // Before anything is built: memory for a subclass may start the garbage collector, which runs Python code.
+        let object = Unowned(allocate(type_));
+        if object.0.is_null() {
+            return ptr::null_mut();
+        }
         let cell = cell_of(owner);
         if cell.busy {
             return super::object::raise_busy();
         }
         let built = match &mut cell.graph {
-            AnyGraph::F64(g) if g.len() as u32 <= cell.limit => g.leaf(x).map(|node| (node, g.epoch())),
+            AnyGraph::F64(g) if g.len() as u32 <= cell.limit && !graph::no_grad_somewhere() => {
+                g.leaf(x).map(|node| (node, g.epoch()))
+            }
             _ => new_leaf_slow(cell, x),
         };
         match built {
-            Ok((node, epoch)) => new_object(type_, owner, cell, node.index(), epoch),
+            Ok((node, epoch)) => fill(object.take(), owner, cell, node.index(), epoch),
             Err(error) => raise(error),
         }
     }
@@ -44,7 +53,11 @@ fn new_leaf_slow(cell: &mut Cell, x: f64) -> burtorch_core::Result<(NodeId, u64)
     if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
         cell.collect()?;
     }
-    with_graph!(&mut cell.graph, g => g.leaf(Scalar::lit(x)).map(|node| (node, g.epoch())))
+    let is_constant = graph::wants_no_grad();
+    with_graph!(&mut cell.graph, g => {
+        let node = if is_constant { g.constant(Scalar::lit(x)) } else { g.leaf(Scalar::lit(x)) };
+        node.map(|node| (node, g.epoch()))
+    })
 }
 
 /// `Value(data)` without keywords: the fast way in.
@@ -85,7 +98,7 @@ unsafe fn call_slowly(
         let positional = (0..n).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
         let build = || -> PyResult<Py<PyAny>> {
             let positional = PyTuple::new(py, positional.collect::<Vec<_>>())?;
-            let named = pyo3::types::PyDict::new(py);
+            let named = PyDict::new(py);
             if !keywords.is_null() {
                 let names = Bound::from_borrowed_ptr(py, keywords).cast_into::<PyTuple>()?;
                 for (k, name) in names.iter().enumerate() {
@@ -102,39 +115,65 @@ unsafe fn call_slowly(
     }
 }
 
+/// What `Value(data, label=None, *, graph=None)` was called with.
+struct Arguments<'py> {
+    data: Bound<'py, PyAny>,
+    label: Option<Bound<'py, PyAny>>,
+    graph: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Arguments<'py> {
+    /// Reads a call. Of a subclass with an `__init__` of its own, only `data` is read: the rest is for that.
+    fn read(
+        type_: *mut ffi::PyTypeObject,
+        positional: &Bound<'py, PyTuple>,
+        named: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        // SAFETY: both are living types, as the interpreter calls their constructor.
+        let init_of = |type_: *mut ffi::PyTypeObject| unsafe { (*type_).tp_init.map(|f| f as usize) };
+        let is_ours = type_ == value_type() || init_of(type_) == init_of(value_type());
+        let (mut data, mut label, mut graph) = (positional.get_item(0).ok(), None, None);
+        if is_ours {
+            if positional.len() > 2 {
+                return Err(PyTypeError::new_err("Value() takes a number, and optionally label= and graph="));
+            }
+            label = positional.get_item(1).ok();
+        }
+        for (name, value) in named.iter().flatten() {
+            let place = match name.extract::<String>()?.as_str() {
+                "data" => &mut data,
+                "label" if is_ours => &mut label,
+                "graph" if is_ours => &mut graph,
+                _ if !is_ours => continue,
+                other => {
+                    let message = format!("Value() got an unexpected keyword argument {other:?}");
+                    return Err(PyTypeError::new_err(message));
+                }
+            };
+            if place.replace(value).is_some() {
+                return Err(PyTypeError::new_err(format!("Value() got multiple values for {name}")));
+            }
+        }
+        let data = data.ok_or_else(|| PyTypeError::new_err("Value() needs a number: Value(3.0)"))?;
+        let given = |x: &Bound<'py, PyAny>| !x.is_none();
+        Ok(Arguments { data, label: label.filter(given), graph: graph.filter(given) })
+    }
+}
+
 /// `tp_new`: `Value(data, label=None, *, graph=None)`.
 pub unsafe extern "C" fn new(
     type_: *mut ffi::PyTypeObject,
-    arguments: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
+    positional: *mut ffi::PyObject,
+    named: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a tuple and a dict or null under its lock.
-    let (py, arguments, keywords) = unsafe {
+    let (py, positional, named) = unsafe {
         let py = Python::assume_attached();
-        (py, Bound::from_borrowed_ptr(py, arguments), Bound::from_borrowed_ptr_or_opt(py, keywords))
+        (py, Bound::from_borrowed_ptr(py, positional), Bound::from_borrowed_ptr_or_opt(py, named))
     };
     let made = || -> PyResult<*mut ffi::PyObject> {
-        let arguments = arguments.cast_into::<PyTuple>()?;
-        let exact = type_ == value_type();
-        let n_most = if exact { 2 } else { usize::MAX };
-        if arguments.is_empty() || arguments.len() > n_most {
-            return Err(PyTypeError::new_err("Value() takes a number, and optionally label= and graph="));
-        }
-        let (mut label, mut graph) = (arguments.get_item(1).ok().filter(|_| exact), None);
-        if let Some(keywords) = keywords.filter(|_| exact) {
-            for (name, value) in keywords.cast_into::<pyo3::types::PyDict>()? {
-                match name.extract::<String>()?.as_str() {
-                    "label" if label.is_none() => label = Some(value),
-                    "graph" => graph = Some(value),
-                    other => {
-                        return Err(PyTypeError::new_err(format!(
-                            "Value() got an unexpected keyword argument {other:?}"
-                        )));
-                    }
-                }
-            }
-        }
-        let data = arguments.get_item(0)?;
+        let named = named.map(Bound::cast_into::<PyDict>).transpose()?;
+        let Arguments { data, label, graph } = Arguments::read(type_, &positional.cast_into()?, named)?;
         // SAFETY: a living object under the interpreter lock.
         let x = match unsafe { number(data.as_ptr()) } {
             Number::Is(x) => x,
@@ -144,24 +183,38 @@ pub unsafe extern "C" fn new(
             }
             Number::Failed => return Ok(ptr::null_mut()),
         };
+        let label = label.map(|label| label_text(&label)).transpose()?;
         let owner = match &graph {
-            Some(graph) if !graph.is_none() => graph.cast::<PyGraph>()?.as_ptr(),
-            _ => graph::current(py),
+            Some(graph) => graph.cast::<PyGraph>()?.as_ptr(),
+            None => graph::current(py),
         };
         if owner.is_null() {
             return Ok(ptr::null_mut());
         }
-        // SAFETY: a type of ours, a living graph, the interpreter lock.
-        let object = unsafe { new_leaf(type_, owner, x) };
-        if let Some(label) = label.filter(|label| !object.is_null() && !label.is_none()) {
-            // SAFETY: a fresh value that we own.
-            let value = unsafe { Bound::from_owned_ptr(py, object) };
-            value.setattr("label", label)?;
-            return Ok(value.into_ptr());
+        // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
+        unsafe {
+            let object = new_leaf(type_, owner, x);
+            if let Some(label) = label.filter(|label| !object.is_null() && !label.is_empty()) {
+                cell_of(owner).labels.insert((*object.cast::<ValueObject>()).handle.start, label);
+            }
+            Ok(object)
         }
-        Ok(object)
     };
     made().unwrap_or_else(raise_python)
+}
+
+/// `tp_init` does nothing: `new` has read the arguments. It is there for subclasses that call it.
+pub unsafe extern "C" fn init(
+    _value: *mut ffi::PyObject,
+    _positional: *mut ffi::PyObject,
+    _named: *mut ffi::PyObject,
+) -> c_int {
+    0
+}
+
+/// A label must be text.
+fn label_text(label: &Bound<'_, PyAny>) -> PyResult<String> {
+    label.extract().map_err(|_| PyTypeError::new_err("the label of a Value must be a str"))
 }
 
 /// `.data`
@@ -298,11 +351,11 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
         let py = Python::assume_attached();
-        let text = match Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label.extract::<String>()) {
+        let text = match Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label_text(&label)) {
             None => String::new(),
             Some(Ok(text)) => text,
-            Some(Err(_)) => {
-                raise_python(PyTypeError::new_err("the label of a Value must be a str"));
+            Some(Err(error)) => {
+                raise_python(error);
                 return -1;
             }
         };
@@ -332,7 +385,7 @@ unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> 
                 g.epoch()
             });
             let values = nodes.into_iter().map(|node| {
-                let made = new_object(value_type(), owner, cell, node.index(), epoch);
+                let made = new_object(owner, cell, node.index(), epoch);
                 Bound::from_owned_ptr_or_err(py, made)
             });
             let values = values.collect::<PyResult<Vec<_>>>()?;
@@ -438,12 +491,15 @@ unsafe extern "C" fn round(
 unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value and a living object under the interpreter lock.
     unsafe {
+        if ffi::PyUnicode_Check(spec) == 0 {
+            return raise_python(PyTypeError::new_err("__format__() expects a str"));
+        }
         let length = ffi::PyObject_Length(spec);
         if length < 0 {
             return ptr::null_mut();
         }
         if length == 0 {
-            return repr(value);
+            return ffi::PyObject_Str(value);
         }
         let x = get_data(value, ptr::null_mut());
         if x.is_null() {
@@ -491,19 +547,17 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
     }
 }
 
-/// Comparison by data, with values and numbers.
+/// Comparison by data, with values and numbers; not with anything else, not even if the value is stale.
 pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
     // SAFETY: living objects under the interpreter lock, the first a Value.
     unsafe {
-        let data = |value| read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from)));
-        let Some(x) = data(a) else {
-            return ptr::null_mut();
-        };
         let y = if is_value(b) {
-            match data(b) {
+            match data_of(b) {
                 Some(y) => y,
                 None => return ptr::null_mut(),
             }
+        } else if ffi::PyLong_Check(b) != 0 {
+            return compare_with_int(a, b, how);
         } else {
             match number(b) {
                 Number::Is(y) => y,
@@ -513,6 +567,9 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
                     return ffi::Py_NotImplemented();
                 }
             }
+        };
+        let Some(x) = data_of(a) else {
+            return ptr::null_mut();
         };
         let holds = match how {
             ffi::Py_LT => x < y,
@@ -524,6 +581,30 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
         };
         ffi::PyBool_FromLong(holds.into())
     }
+}
+
+/// Integers are compared exactly, also those that no float holds, as Python compares a float with them.
+unsafe fn compare_with_int(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
+    // SAFETY: a living Value and a living int under the interpreter lock.
+    unsafe {
+        let x = get_data(a, ptr::null_mut());
+        if x.is_null() {
+            return x;
+        }
+        let result = ffi::PyObject_RichCompare(x, b, how);
+        ffi::Py_DECREF(x);
+        result
+    }
+}
+
+/// The number a Value holds, or `None` with an error set.
+///
+/// # Safety
+/// `value` is a living Value; the interpreter lock is held.
+#[inline(always)]
+unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
+    // SAFETY: by the contract of this function.
+    unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) }
 }
 
 /// `bool(v)`
@@ -546,8 +627,7 @@ pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
         match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) {
-            Some(x) if x.is_finite() => ffi::PyLong_FromDouble(x),
-            Some(x) => raise_python(PyValueError::new_err(std::format!("cannot convert a Value of {x} to int"))),
+            Some(x) => ffi::PyLong_FromDouble(x),
             None => ptr::null_mut(),
         }
     }
@@ -605,6 +685,6 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
         method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
         method(c"__format__", c"__format__($self, spec, /)\n--\n\nThe data, formatted as a float is; repr(self) for an empty spec.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: format }),
         method(c"__reduce__", c"__reduce__($self, /)\n--\n\nRaises TypeError: a Value is not pickled without its graph.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: reduce }),
-        method(c"__array_ufunc__", c"__array_ufunc__($self, ufunc, method, *inputs)\n--\n\nLets NumPy operators defer to Value; other ufuncs raise TypeError that names the op to use.", ffi::METH_VARARGS | ffi::METH_KEYWORDS, ffi::PyMethodDefPointer { PyCFunctionWithKeywords: crate::vector::array_ufunc }),
+        method(c"__array_ufunc__", c"__array_ufunc__($self, ufunc, method, *inputs, **keywords)\n--\n\nLets NumPy operators defer to Value; other ufuncs raise TypeError that names the op to use.", ffi::METH_VARARGS | ffi::METH_KEYWORDS, ffi::PyMethodDefPointer { PyCFunctionWithKeywords: crate::vector::array_ufunc }),
     ]
 }

@@ -9,6 +9,7 @@ use burtorch_core::{Graph, NodeId, Op, Result, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 
+use super::docs::function_doc;
 use super::number::{Number, append_both, number};
 use super::object::{Build, ValueObject, append, is_value, raise_python};
 use crate::vector;
@@ -72,7 +73,7 @@ unsafe extern "C" fn unary_function<O: UnaryOp>(
     }
 }
 
-/// Shared by methods and functions of two operands; at least one is a Value.
+/// Shared by methods and functions of two operands.
 unsafe fn binary_of<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: living objects under the interpreter lock.
     unsafe {
@@ -82,17 +83,17 @@ unsafe fn binary_of<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -
                 Number::Is(c) => {
                     append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData))
                 }
-                Number::IsNot => not_operands(O::OP, y),
+                Number::IsNot => vector::binary_function(O::OP, &[x, y]),
                 Number::Failed => std::ptr::null_mut(),
             },
             (false, true) => match number(x) {
                 Number::Is(c) => {
                     append((*y.cast::<ValueObject>()).owner, [y.cast()], ConstantBinary::<O>(c, PhantomData))
                 }
-                Number::IsNot => not_operands(O::OP, x),
+                Number::IsNot => vector::binary_function(O::OP, &[x, y]),
                 Number::Failed => std::ptr::null_mut(),
             },
-            (false, false) => not_operands(O::OP, x),
+            (false, false) => vector::binary_function(O::OP, &[x, y]),
         }
     }
 }
@@ -120,11 +121,11 @@ unsafe extern "C" fn constant_function<O: BinaryOp>(
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes `n` living objects under its lock.
     unsafe {
-        if n != 2 || !is_value(*arguments) {
-            let message = format!("{}() takes a Value and a number", O::OP.name());
-            return raise_python(PyTypeError::new_err(message));
+        let arguments = slice_of(arguments, n);
+        match *arguments {
+            [x, c] if is_value(x) => constant_method::<O>(x, c),
+            _ => vector::constant_function(O::OP, arguments),
         }
-        constant_method::<O>(*arguments, *arguments.add(1))
     }
 }
 
@@ -135,11 +136,32 @@ unsafe extern "C" fn binary_function<O: BinaryOp>(
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes `n` living objects under its lock.
     unsafe {
-        if n == 2 && (is_value(*arguments) || is_value(*arguments.add(1))) {
-            return binary_of::<O>(*arguments, *arguments.add(1));
+        let arguments = slice_of(arguments, n);
+        match *arguments {
+            [x, y] => binary_of::<O>(x, y),
+            _ => vector::binary_function(O::OP, arguments),
         }
-        vector::binary_function(O::OP, std::slice::from_raw_parts(arguments, n.max(0) as usize))
     }
+}
+
+unsafe extern "C" fn reduction_function<const OP: u8>(
+    _module: *mut ffi::PyObject,
+    x: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a living object under its lock.
+    unsafe { vector::reduction_function(ops::OP_INFO[OP as usize].op, x) }
+}
+
+/// The arguments of a call. For none the interpreter may pass a null pointer.
+///
+/// # Safety
+/// `arguments` points to `n` objects that live while the result is used.
+unsafe fn slice_of<'a>(arguments: *mut *mut ffi::PyObject, n: ffi::Py_ssize_t) -> &'a [*mut ffi::PyObject] {
+    if n <= 0 {
+        return &[];
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { std::slice::from_raw_parts(arguments, n as usize) }
 }
 
 #[cold]
@@ -171,6 +193,7 @@ macro_rules! define_methods {
         unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
         binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal { $($bbody:tt)* } )* }
         with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
+        reduction { $( #[doc = $rdoc:literal] $R:ident $rname:ident $rpaper:literal { $($rbody:tt)* } )* }
         $($rest:tt)*
     ) => {
         /// The op methods of `Value`.
@@ -191,15 +214,14 @@ macro_rules! define_methods {
         /// The op functions of the module.
         pub fn op_functions() -> Vec<ffi::PyMethodDef> {
             vec![
-                $( method(c_str!(stringify!($uname)),
-                    c_str!(stringify!($uname), "(x, /)\n--\n\n", $udoc, ". x is a Value, or a Vector for one output per element."),
+                $( method(c_str!(stringify!($uname)), function_doc(Op::$U),
                     ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: unary_function::<ops::$U> }), )*
-                $( method(c_str!(stringify!($bname)),
-                    c_str!(stringify!($bname), "(x, y, /)\n--\n\n", $bdoc, ". x and y are Values or numbers, or Vectors for one output per element; mean, max and min also take one sequence."),
+                $( method(c_str!(stringify!($bname)), function_doc(Op::$B),
                     ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: binary_function::<ops::$B> }), )*
-                $( method(c_str!(stringify!($kname)),
-                    c_str!(stringify!($kname), "(x, c, /)\n--\n\n", $kdoc, "."),
+                $( method(c_str!(stringify!($kname)), function_doc(Op::$K),
                     ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: constant_function::<ops::$K> }), )*
+                $( method(c_str!(stringify!($rname)), function_doc(Op::$R),
+                    ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: reduction_function::<{ Op::$R as u8 }> }), )*
             ]
         }
     };

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod attributes;
+mod docs;
 mod methods;
 mod number;
 mod object;
@@ -52,8 +53,11 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: called once, while the module is loaded, under the interpreter lock. The definitions are leaked, as the
     // interpreter keeps pointers to them for ever.
     unsafe {
-        let type_ = make_type(py)?;
-        object::set_value_type(type_);
+        if object::value_type().is_null() {
+            object::set_value_type(make_type(py)?);
+        }
+        // An interpreter that forgot the module and imports it again gets the same type: values are still values.
+        let type_ = object::value_type();
         let value = Bound::from_borrowed_ptr(py, type_.cast());
         m.add("Value", value)?;
         for definition in Vec::leak(methods::op_functions()) {
@@ -87,6 +91,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr() as *mut c_void),
         slot(ffi::Py_tp_new, attributes::new as *mut c_void),
+        slot(ffi::Py_tp_init, attributes::init as *mut c_void),
         slot(ffi::Py_tp_dealloc, object::dealloc as *mut c_void),
         slot(ffi::Py_tp_repr, attributes::repr as *mut c_void),
         slot(ffi::Py_tp_hash, attributes::hash as *mut c_void),

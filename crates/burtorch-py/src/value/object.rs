@@ -10,9 +10,9 @@ use burtorch_core::{Graph, NodeId, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, with_graph};
 use crate::errors;
-use crate::graph::PyGraph;
+use crate::graph::{self, PyGraph};
 use crate::handle::Handle;
 
 /// A `Value` as the interpreter lays it out.
@@ -127,36 +127,80 @@ pub unsafe fn cell_of<'a>(owner: *mut ffi::PyObject) -> &'a mut Cell {
     unsafe { PyGraph::cell_of_object(owner) }
 }
 
-/// Makes an object of `type_` for a node of `owner`, or returns null with an error set.
+/// Makes a `Value` for a node of `owner`, or returns null with an error set.
 ///
 /// # Safety
 /// `owner` is a living `Graph`, `cell` is its cell; the interpreter lock is held.
 #[inline(always)]
-pub unsafe fn new_object(
-    type_: *mut ffi::PyTypeObject,
+pub unsafe fn new_object(owner: *mut ffi::PyObject, cell: &mut Cell, node: u32, epoch: u64) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let object = allocate(value_type());
+        if object.is_null() { object.cast() } else { fill(object, owner, cell, node, epoch) }
+    }
+}
+
+/// Memory for an object of `type_`, still without a graph, or null with an error set. For a subclass this may run the
+/// garbage collector, and with it Python code; for `Value` itself it never does.
+///
+/// # Safety
+/// `type_` is `Value` or a subclass; the interpreter lock is held.
+#[inline(always)]
+pub unsafe fn allocate(type_: *mut ffi::PyTypeObject) -> *mut ValueObject {
+    // SAFETY: memory from the free list has the size of the exact type; fresh memory is zeroed.
+    unsafe {
+        if type_ != value_type() {
+            return (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(type_, 0).cast();
+        }
+        let object = free_list::take();
+        if object.is_null() {
+            return ffi::PyType_GenericAlloc(type_, 0).cast();
+        }
+        ffi::PyObject_Init(object.cast(), type_);
+        (*object).owner = ptr::null_mut();
+        (*object).weak_references = ptr::null_mut();
+        object
+    }
+}
+
+/// An object without a graph, given back when it is not needed.
+pub struct Unowned(pub *mut ValueObject);
+
+impl Unowned {
+    /// The object, to be filled.
+    #[inline(always)]
+    pub fn take(self) -> *mut ValueObject {
+        let object = self.0;
+        std::mem::forget(self);
+        object
+    }
+}
+
+impl Drop for Unowned {
+    fn drop(&mut self) {
+        // SAFETY: ours alone; slots run under the interpreter lock.
+        unsafe { ffi::Py_XDECREF(self.0.cast()) }
+    }
+}
+
+/// Makes an allocated object stand for a node of `owner`, or returns null with an error set.
+///
+/// # Safety
+/// `object` comes from `allocate` and is given away; `owner` is a living `Graph`, `cell` is its cell; the interpreter
+/// lock is held.
+#[inline(always)]
+pub unsafe fn fill(
+    object: *mut ValueObject,
     owner: *mut ffi::PyObject,
     cell: &mut Cell,
     node: u32,
     epoch: u64,
 ) -> *mut ffi::PyObject {
-    // SAFETY: fresh memory of the type's basic size is filled before anybody sees it.
+    // SAFETY: by the contract of this function.
     unsafe {
-        let exact = type_ == value_type();
-        let mut object = if exact { free_list::take() } else { ptr::null_mut() };
-        if object.is_null() {
-            let alloc =
-                if exact { ffi::PyType_GenericAlloc } else { (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc) };
-            object = alloc(type_, 0).cast();
-            if object.is_null() {
-                return ptr::null_mut();
-            }
-        } else {
-            ffi::PyObject_Init(object.cast(), type_);
-        }
         ffi::Py_INCREF(owner);
         (*object).owner = owner;
         ptr::write(&raw mut (*object).handle, Handle::new(node, 1, epoch));
-        (*object).weak_references = ptr::null_mut();
         if !cell.handles.add(&raw mut (*object).handle) {
             ffi::Py_DECREF(object.cast());
             ffi::PyErr_NoMemory();
@@ -211,15 +255,15 @@ pub unsafe fn append<const N: usize>(
     // SAFETY: by the contract of this function; `build` calls no Python code.
     unsafe {
         let cell = cell_of(owner);
-        if cell.busy {
-            return raise_busy();
+        if cell.busy || graph::no_grad_somewhere() {
+            return append_specially(owner, cell, operands, build);
         }
         let built = match &mut cell.graph {
             crate::cell::AnyGraph::F64(graph) if graph.len() as u32 <= cell.limit => append_to(graph, operands, build),
             _ => append_slow(cell, operands, build),
         };
         match built {
-            Ok((node, epoch)) => new_object(value_type(), owner, cell, node, epoch),
+            Ok((node, epoch)) => new_object(owner, cell, node, epoch),
             Err(error) => raise(error),
         }
     }
@@ -248,11 +292,37 @@ unsafe fn append_slow<const N: usize>(
     operands: [*mut ValueObject; N],
     build: impl Build<N>,
 ) -> Result<(u32, u64)> {
-    if crate::cell::with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
+    if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
         cell.collect()?;
     }
     // SAFETY: the operands are living values of this cell's graph.
-    crate::cell::with_graph!(&mut cell.graph, g => unsafe { append_to(g, operands, build) })
+    with_graph!(&mut cell.graph, g => unsafe { append_to(g, operands, build) })
+}
+
+/// `append` while the graph is busy or some thread wants no gradients.
+///
+/// # Safety
+/// As for `append`; `cell` is the cell of `owner`.
+#[cold]
+#[inline(never)]
+unsafe fn append_specially<const N: usize>(
+    owner: *mut ffi::PyObject,
+    cell: &mut Cell,
+    operands: [*mut ValueObject; N],
+    build: impl Build<N>,
+) -> *mut ffi::PyObject {
+    if cell.busy {
+        return raise_busy();
+    }
+    let before = with_graph!(&mut cell.graph, g => { let off = !g.records_gradients() || graph::wants_no_grad(); g.set_no_grad(off) });
+    // SAFETY: by the contract of this function.
+    let built = unsafe { append_slow(cell, operands, build) };
+    with_graph!(&mut cell.graph, g => g.set_no_grad(before));
+    match built {
+        // SAFETY: by the contract of this function.
+        Ok((node, epoch)) => unsafe { new_object(owner, cell, node, epoch) },
+        Err(error) => raise(error),
+    }
 }
 
 /// Sets the Python error for a core error and returns null.
@@ -299,7 +369,7 @@ pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, Node
         }
         let handle = &mut (*value).handle;
         let node = NodeId::from_index(handle.start);
-        match crate::cell::with_graph!(&cell.graph, g => g.check(node, handle.epoch)) {
+        match with_graph!(&cell.graph, g => g.check(node, handle.epoch)) {
             Ok(epoch) => handle.epoch = epoch,
             Err(error) => {
                 raise(error);

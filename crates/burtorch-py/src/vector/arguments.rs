@@ -2,14 +2,17 @@
 #![allow(unsafe_code)]
 
 use burtorch_core::{Error, NodeId, Range, Scalar, View};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
 use crate::cell::{Cell, with_graph};
 use crate::errors::{IntoPython, to_python};
 use crate::graph::PyGraph;
+use crate::parameters::{attach, parameter_nodes};
+use crate::params::PyTensor;
 use crate::value::{self, Number};
 
 /// The number in a Python or NumPy scalar, if it is one.
@@ -24,33 +27,49 @@ pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
 
 /// All numbers of a buffer of floats, or of a sequence (of sequences) of numbers, by rows.
 pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
-    if let Ok(buffer) = PyBuffer::<f64>::get(object) {
-        return buffer.to_vec(object.py());
+    if let Some(x) = number_of(object)? {
+        return Ok(vec![x]);
     }
-    if let Ok(buffer) = PyBuffer::<f32>::get(object) {
-        return Ok(buffer.to_vec(object.py())?.into_iter().map(f64::from).collect());
+    if let Some(numbers) = float_buffer(object)? {
+        return Ok(numbers);
     }
     let mut all = Vec::new();
-    collect_numbers(object, &mut all, 0)?;
-    Ok(all)
-}
-
-fn collect_numbers(object: &Bound<'_, PyAny>, all: &mut Vec<f64>, depth: usize) -> PyResult<()> {
-    if object.is_instance_of::<pyo3::types::PyString>() || depth > 32 {
-        return Err(PyTypeError::new_err("expected numbers, or a sequence of numbers"));
-    }
-    for item in object.try_iter()? {
-        let item = item?;
-        match number_of(&item)? {
-            Some(x) => all.push(x),
-            None if item.try_iter().is_ok() => collect_numbers(&item, all, depth + 1)?,
-            None => {
-                return Err(PyTypeError::new_err(format!("expected a real number, found {}", item.get_type().name()?)));
+    for operand in Operand::read_all(object)? {
+        match operand {
+            Operand::Numbers(numbers) => all.extend(numbers),
+            Operand::Value(_) | Operand::Vector(_) | Operand::Tensor(_) => {
+                let message = "expected real numbers, found a Value, Vector or Tensor; join those with concat()";
+                return Err(PyTypeError::new_err(message));
             }
         }
     }
-    Ok(())
+    Ok(all)
 }
+
+/// The numbers of a buffer of float64 or float32, by rows.
+fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
+    if let Ok(buffer) = PyBuffer::<f64>::get(object)
+        && has_native_order(&buffer)
+    {
+        return buffer.to_vec(object.py()).map(Some);
+    }
+    if let Ok(buffer) = PyBuffer::<f32>::get(object)
+        && has_native_order(&buffer)
+    {
+        return Ok(Some(buffer.to_vec(object.py())?.into_iter().map(f64::from).collect()));
+    }
+    Ok(None)
+}
+
+/// Whether the bytes of a buffer's numbers stand in this machine's order: PyO3 0.30 takes big-endian ones for native on
+/// little-endian machines.
+fn has_native_order<T: Element>(buffer: &PyBuffer<T>) -> bool {
+    let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
+    buffer.format().to_bytes().first().is_some_and(|order| !foreign.contains(order))
+}
+
+/// Nested sequences deeper than this are refused.
+const DEEPEST: usize = 32;
 
 /// One operand, or a run of them.
 pub enum Operand {
@@ -58,32 +77,73 @@ pub enum Operand {
     Value(Py<PyAny>),
     /// A Vector.
     Vector(Py<PyVector>),
+    /// Part of a `Parameters`.
+    Tensor(Py<PyTensor>),
     /// Numbers, which will be constants.
     Numbers(Vec<f64>),
 }
 
 impl Operand {
-    /// Reads a Value, a Vector, a number, or a sequence or array of numbers.
-    pub fn read(object: &Bound<'_, PyAny>) -> PyResult<Operand> {
+    /// Reads a Value, a Vector or a number.
+    fn read_one(object: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
         if let Ok(vector) = object.cast::<PyVector>() {
-            return Ok(Operand::Vector(vector.clone().unbind()));
+            return Ok(Some(Operand::Vector(vector.clone().unbind())));
+        }
+        if let Ok(tensor) = object.cast::<PyTensor>() {
+            return Ok(Some(Operand::Tensor(tensor.clone().unbind())));
         }
         // SAFETY: a living object under the interpreter lock.
         if unsafe { value::is_value(object.as_ptr()) } {
-            return Ok(Operand::Value(object.clone().unbind()));
+            return Ok(Some(Operand::Value(object.clone().unbind())));
         }
-        Ok(Operand::Numbers(match number_of(object)? {
-            Some(x) => vec![x],
-            None => numbers(object)?,
-        }))
+        Ok(number_of(object)?.map(|x| Operand::Numbers(vec![x])))
     }
 
-    /// Reads the items of a sequence that may mix all of these.
+    /// Reads a Value, Vector or number, or a sequence (of sequences) that may mix them; neighbouring numbers are one
+    /// operand. The sequence is gone through once.
     pub fn read_all(object: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
-        if object.is_instance_of::<PyVector>() {
-            return Ok(vec![Operand::read(object)?]);
+        let mut all = Vec::new();
+        Self::collect(object, &mut all, 0)?;
+        Ok(all)
+    }
+
+    fn collect(object: &Bound<'_, PyAny>, all: &mut Vec<Operand>, depth: usize) -> PyResult<()> {
+        if let Some(operand) = Self::read_one(object)? {
+            Self::join(all, operand);
+            return Ok(());
         }
-        object.try_iter()?.map(|item| Operand::read(&item?)).collect()
+        if let Some(numbers) = float_buffer(object)? {
+            Self::join(all, Operand::Numbers(numbers));
+            return Ok(());
+        }
+        let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+        let items = if is_text || depth > DEEPEST { None } else { object.try_iter().ok() };
+        let Some(items) = items else {
+            let found = object.get_type().name()?;
+            let message = format!("expected Values, Vectors, real numbers or a sequence of them, found {found}");
+            return Err(PyTypeError::new_err(message));
+        };
+        for item in items {
+            Self::collect(&item?, all, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Appends an operand; numbers join the numbers before them.
+    fn join(all: &mut Vec<Operand>, operand: Operand) {
+        match (all.last_mut(), operand) {
+            (Some(Operand::Numbers(before)), Operand::Numbers(numbers)) => before.extend(numbers),
+            (_, operand) => all.push(operand),
+        }
+    }
+
+    /// Whether this is one scalar that elementwise ops use for every element.
+    pub fn is_single(&self) -> bool {
+        match self {
+            Operand::Value(_) => true,
+            Operand::Vector(_) | Operand::Tensor(_) => false,
+            Operand::Numbers(numbers) => numbers.len() == 1,
+        }
     }
 
     /// How many scalars.
@@ -91,6 +151,7 @@ impl Operand {
         match self {
             Operand::Value(_) => 1,
             Operand::Vector(vector) => vector.get().n(),
+            Operand::Tensor(tensor) => tensor.get().slice().len(),
             Operand::Numbers(numbers) => numbers.len(),
         }
     }
@@ -104,7 +165,7 @@ impl Operand {
                 Some(Bound::from_borrowed_ptr(py, owner).cast_into_unchecked())
             },
             Operand::Vector(vector) => Some(vector.get().owner(py).clone()),
-            Operand::Numbers(_) => None,
+            Operand::Tensor(_) | Operand::Numbers(_) => None,
         }
     }
 
@@ -119,6 +180,11 @@ impl Operand {
                 vec![View::from(node)]
             }
             Operand::Vector(vector) => views(vector.get().ranges_in(py, cell)?),
+            Operand::Tensor(tensor) => {
+                attach(py, cell, tensor.get().owner())?;
+                vec![View::Parameters(tensor.get().slice())]
+            }
+            Operand::Numbers(numbers) if numbers.is_empty() => Vec::new(),
             Operand::Numbers(numbers) => with_graph!(&mut cell.graph, g => {
                 let values: Vec<_> = numbers.iter().map(|&x| Scalar::lit(x)).collect();
                 vec![View::Nodes(g.constants(&values).or_raise(py)?)]
@@ -126,8 +192,11 @@ impl Operand {
         })
     }
 
-    /// Its nodes, one by one.
+    /// Its nodes, one by one; appends one per number of a tensor.
     pub fn nodes(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<NodeId>> {
+        if let Operand::Tensor(tensor) = self {
+            return parameter_nodes(py, cell, tensor.get().owner(), tensor.get().slice());
+        }
         let ranges = self.views(py, cell)?.into_iter().filter_map(|view| match view {
             View::Nodes(range) => Some(range),
             View::Parameters(_) => None,
@@ -137,12 +206,22 @@ impl Operand {
     }
 }
 
-/// The one graph of all operands. At least one must have a graph.
-pub fn common_owner<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyGraph>> {
-    let mut owners = operands.iter().filter_map(|operand| operand.owner(py));
-    let first = owners
-        .next()
-        .ok_or_else(|| PyTypeError::new_err("expected at least one Value or Vector among the operands"))?;
+/// The one graph of all operands: that of the Values and Vectors among them, or the current one for tensors alone.
+pub fn common_owner<'py, 'a>(
+    py: Python<'py>,
+    operands: impl IntoIterator<Item = &'a Operand>,
+) -> PyResult<Bound<'py, PyGraph>> {
+    let mut reads_tensors = false;
+    let mut owners = operands.into_iter().filter_map(|operand| {
+        reads_tensors |= matches!(operand, Operand::Tensor(_));
+        operand.owner(py)
+    });
+    let Some(first) = owners.next() else {
+        if reads_tensors {
+            return crate::graph::current_graph(py)?.into_bound(py).cast_into().map_err(PyErr::from);
+        }
+        return Err(PyTypeError::new_err("expected at least one Value, Vector or Tensor among the operands"));
+    };
     if owners.any(|owner| !owner.is(&first)) {
         return Err(to_python(py, Error::GraphMismatch { what: "a value" }));
     }
@@ -161,4 +240,27 @@ pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -
         }
         result
     })
+}
+
+/// How many scalars these operands are.
+pub fn n_scalars(operands: &[Operand]) -> usize {
+    operands.iter().map(Operand::len).sum()
+}
+
+/// The nodes of all operands in a row.
+pub fn all_nodes(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<NodeId>> {
+    let mut all = Vec::with_capacity(n_scalars(operands));
+    for operand in operands {
+        all.extend(operand.nodes(py, cell)?);
+    }
+    Ok(all)
+}
+
+/// The views of all operands in a row.
+pub fn all_views(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<View>> {
+    let mut all = Vec::with_capacity(operands.len());
+    for operand in operands {
+        all.extend(operand.views(py, cell)?);
+    }
+    Ok(all)
 }

@@ -6,10 +6,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::arguments::{Operand, atomically, common_owner};
+use super::arguments::{Operand, all_nodes, atomically, common_owner, n_scalars, number_of};
 use super::{PyVector, finish, functions, numpy};
 use crate::cell::with_graph;
 use crate::errors::{IntoPython, to_python};
+use crate::params::PyTensor;
 
 /// An operator between two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,42 +42,54 @@ impl Symbol {
 
 /// `x op y` where at least one is a Vector, or an array beside a Value.
 pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
     if let Some(result) = numpy::object_array(symbol, x, y)? {
         return Ok(result);
     }
-    let not_mine = || Ok(x.py().NotImplemented().into_bound(x.py()));
-    let (Ok(left), Ok(right)) = (Operand::read(x), Operand::read(y)) else {
-        return not_mine();
+    let (left, right) = match (Operand::read_all(x), Operand::read_all(y)) {
+        (Ok(left), Ok(right)) => (left, right),
+        (Err(error), _) | (_, Err(error)) if !error.is_instance_of::<PyTypeError>(py) => return Err(error),
+        _ => return Ok(py.NotImplemented().into_bound(py)),
     };
     if symbol == Symbol::Power
-        && let Operand::Numbers(exponent) = &right
+        && let [Operand::Numbers(exponent)] = &right[..]
         && let [c @ (2.0 | 3.0)] = exponent[..]
         && let Ok(vector) = x.cast::<PyVector>()
     {
         return unary(if c == 2.0 { Op::Sqr } else { Op::Pow3 }, vector);
     }
-    binary(symbol.op(), left, right, x.py())
+    refuse_matrix_beside_vector(x, y)?;
+    binary(symbol.op(), &left, &right, py)
+}
+
+/// A Vector has one dimension: pairing it with the elements of a matrix would hide a mistake.
+fn refuse_matrix_beside_vector(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
+    for (vector, array) in [(x, y), (y, x)] {
+        let n_dims = numpy::n_dims(array);
+        if vector.is_instance_of::<PyVector>() && n_dims > 1 {
+            let message = format!("a Vector has one dimension, the array has {n_dims}; use array.ravel()");
+            return Err(PyValueError::new_err(message));
+        }
+    }
+    Ok(())
 }
 
 /// One node `op(x_k, y_k)` per element; a single scalar is used for all.
-fn binary<'py>(op: Op, x: Operand, y: Operand, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let (n_x, n_y) = (x.len(), y.len());
-    let single = |operand: &Operand, n| n == 1 && !matches!(operand, Operand::Vector(_));
-    let n = match (single(&x, n_x), single(&y, n_y)) {
+fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (n_x, n_y) = (n_scalars(x), n_scalars(y));
+    let is_single = |operands: &[Operand]| matches!(operands, [operand] if operand.is_single());
+    let n = match (is_single(x), is_single(y)) {
         (false, true) => n_x,
         (true, false) => n_y,
         _ if n_x == n_y => n_x,
         _ => {
-            return Err(to_python(py, burtorch_core::Error::LengthMismatch { op: op.name(), left: n_x, right: n_y }));
+            let error = burtorch_core::Error::LengthMismatch { op: op.name(), left: n_x, right: n_y };
+            return Err(to_python(py, error));
         }
     };
-    if n == 0 {
-        return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
-    }
-    let operands = [x, y];
-    let owner = common_owner(py, &operands)?;
+    let owner = common_owner(py, x.iter().chain(y))?;
     let range = atomically(&owner, |cell| {
-        let (xs, ys) = (operands[0].nodes(py, cell)?, operands[1].nodes(py, cell)?);
+        let (xs, ys) = (all_nodes(py, cell, x)?, all_nodes(py, cell, y)?);
         with_graph!(&mut cell.graph, g => {
             let mut first = None;
             for k in 0..n {
@@ -86,8 +99,8 @@ fn binary<'py>(op: Op, x: Operand, y: Operand, py: Python<'py>) -> PyResult<Boun
             Ok(first.map(|first| Range::new(first, n as u32)))
         })
     })?;
-    let range = range.ok_or_else(|| PyValueError::new_err("no elements"))?;
-    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+    // Of no elements there are none.
+    Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any())
 }
 
 /// Element `k`, or the only one.
@@ -125,7 +138,8 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
     })
 }
 
-/// The function of a binary op where neither of two arguments is a Value, or with another number of arguments.
+/// The function of a binary op where one of two arguments is neither a Value nor a number, or with another number of
+/// arguments.
 ///
 /// # Safety
 /// `arguments` are living objects; the interpreter lock is held.
@@ -135,8 +149,34 @@ pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut 
         arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) }).collect();
     finish(match &arguments[..] {
         [sequence] => functions::fold(op, sequence),
-        [x, y] => Operand::read(x).and_then(|left| binary(op, left, Operand::read(y)?, x.py())),
+        [sequence, nothing] if nothing.is_none() => functions::fold(op, sequence),
+        [x, y] => refuse_matrix_beside_vector(x, y)
+            .and_then(|()| binary(op, &Operand::read_all(x)?, &Operand::read_all(y)?, x.py())),
         _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found {}", op.name(), arguments.len()))),
+    })
+}
+
+/// The function of an op with a constant where the first of two arguments is not a Value: a Vector, and a number.
+///
+/// # Safety
+/// `arguments` are living objects; the interpreter lock is held.
+pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    let arguments: Vec<Bound<'_, PyAny>> =
+        arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) }).collect();
+    let symbol = match op {
+        Op::AddConstant => Symbol::Plus,
+        Op::DivByConstant => Symbol::Over,
+        Op::PowConstant => Symbol::Power,
+        _ => Symbol::Times,
+    };
+    finish(match &arguments[..] {
+        [x, c] if x.is_instance_of::<PyVector>() => match number_of(c) {
+            Ok(Some(_)) => operator(symbol, x, c),
+            Ok(None) => Err(PyTypeError::new_err(format!("the constant of {}() must be a real number", op.name()))),
+            Err(error) => Err(error),
+        },
+        _ => Err(PyTypeError::new_err(format!("{}() takes a Value or a Vector, and a number", op.name()))),
     })
 }
 
@@ -150,7 +190,8 @@ pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut 
         let py = Python::assume_attached();
         (Bound::from_borrowed_ptr(py, a), Bound::from_borrowed_ptr(py, b))
     };
-    let takes = |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || numpy::is_array(x);
+    let takes =
+        |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>() || numpy::is_array(x);
     if takes(&a) || takes(&b) {
         return finish(operator(symbol, &a, &b));
     }

@@ -1,31 +1,48 @@
 //! Functions of many operands: reductions, inner products, concatenation, block ops.
+#![allow(unsafe_code)]
 
 use burtorch_core::{Op, Operands, Range, View};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::arguments::{Operand, atomically, common_owner};
-use super::{PyVector, wrap};
+use super::arguments::{Operand, all_nodes, all_views, atomically, common_owner, n_scalars};
+use super::{PyVector, finish, numpy, wrap};
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
+use crate::parameters::with_values;
 
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
 pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = x.py();
-    let operands = Operand::read_all(x)?;
-    if operands.is_empty() {
-        return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
-    }
-    let owner = common_owner(py, &operands)?;
+    let operands = read_many(op, x)?;
+    reduce_operands(op, &operands, x.py())
+}
+
+fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let owner = common_owner(py, operands)?;
     let node = atomically(&owner, |cell| {
-        let mut views = Vec::new();
-        for operand in &operands {
-            views.extend(operand.views(py, cell)?);
-        }
-        with_graph!(&mut cell.graph, g => g.reduce(op, as_operands(&views), &[]).or_raise(py))
+        let views = all_views(py, cell, operands)?;
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.reduce(op, as_operands(&views), given))?.or_raise(py)
+        })
     })?;
     wrap(&owner, node)
+}
+
+/// The operands of a reduction: at least one scalar, in a Vector or a sequence.
+fn read_many(op: Op, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
+    let operands = Operand::read_all(x)?;
+    // SAFETY: a living object under the interpreter lock.
+    if unsafe { crate::value::is_value(x.as_ptr()) } || super::arguments::number_of(x)?.is_some() {
+        let (name, found) = (op.name(), x.get_type().name()?);
+        return Err(PyTypeError::new_err(format!("{name}() expects a Vector or a sequence of Values, found {found}")));
+    }
+    if n_scalars(&operands) == 0 {
+        return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
+    }
+    Ok(operands)
 }
 
 /// A single run is named by its ends, more by a list of views.
@@ -43,37 +60,29 @@ pub fn inner_product<'py>(
     bias: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let (xs, ws) = (operand_list(x)?, operand_list(w)?);
-    let biases = bias.map(|b| Operand::read(b)).transpose()?;
-    if biases.as_ref().is_some_and(|b| b.len() != 1) {
+    for array in [x, w] {
+        let n_dims = numpy::n_dims(array);
+        if n_dims > 1 {
+            let message = format!("an inner product takes arrays of one dimension, found {n_dims}");
+            return Err(PyValueError::new_err(message));
+        }
+    }
+    let (xs, ws) = (Operand::read_all(x)?, Operand::read_all(w)?);
+    let bias = bias.map(Operand::read_all).transpose()?.unwrap_or_default();
+    if !matches!(bias[..], [] | [_]) || n_scalars(&bias) > 1 {
         return Err(PyValueError::new_err("the bias of an inner product is one Value or number"));
     }
-    let (n_x, n_w) = (xs.len(), ws.len());
-    let mut all: Vec<Operand> = xs.into_iter().chain(ws).collect();
-    all.extend(biases);
-    let owner = common_owner(py, &all)?;
+    let owner = common_owner(py, xs.iter().chain(&ws).chain(&bias))?;
     let node = atomically(&owner, |cell| {
-        let mut views: Vec<Vec<View>> = Vec::new();
-        for operand in &all {
-            views.push(operand.views(py, cell)?);
-        }
-        let join = |parts: &[Vec<View>]| parts.iter().flatten().copied().collect::<Vec<View>>();
-        let (x, w) = (join(&views[..n_x]), join(&views[n_x..n_x + n_w]));
-        let bias = match views.get(n_x + n_w).and_then(|views| views.first()) {
-            Some(View::Nodes(range)) => Some(range.first()),
-            _ => None,
-        };
-        with_graph!(&mut cell.graph, g => g.inner_product(as_operands(&x), as_operands(&w), bias, &[]).or_raise(py))
+        let (xs, ws) = (all_views(py, cell, &xs)?, all_views(py, cell, &ws)?);
+        let bias = all_nodes(py, cell, &bias)?.first().copied();
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.inner_product(as_operands(&xs), as_operands(&ws), bias, given))?
+                .or_raise(py)
+        })
     })?;
     wrap(&owner, node)
-}
-
-/// A Vector is one operand, numbers are one run of constants, any other sequence is read item by item.
-fn operand_list(x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
-    match Operand::read(x) {
-        Ok(operand) => Ok(vec![operand]),
-        Err(_) => Operand::read_all(x),
-    }
 }
 
 /// mean, max or min of one sequence.
@@ -82,50 +91,73 @@ pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
         Op::Mean => reduce(Op::ReduceMean, sequence),
         Op::NegativeMean => reduce(Op::ReduceNegativeMean, sequence),
         Op::Max | Op::Min => {
-            let name = op.name();
-            let mut items = sequence.try_iter()?;
-            let empty = || PyValueError::new_err(format!("{name} of no values is undefined; give at least one"));
-            let first = items.next().ok_or_else(empty)??;
-            let function = sequence.py().import("burtorch._core")?.getattr(name)?;
-            items.try_fold(first, |so_far, item| function.call1((so_far, item?)))
+            let py = sequence.py();
+            let operands = read_many(op, sequence)?;
+            let owner = common_owner(py, &operands)?;
+            let node = atomically(&owner, |cell| {
+                let nodes = all_nodes(py, cell, &operands)?;
+                with_graph!(&mut cell.graph, g => {
+                    let mut so_far = nodes[0];
+                    for &node in &nodes[1..] {
+                        so_far = g.binary_op(op, so_far, node).or_raise(py)?;
+                    }
+                    Ok(so_far)
+                })
+            })?;
+            wrap(&owner, node)
         }
         _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found 1", op.name()))),
     }
 }
 
-macro_rules! define_reductions {
-    (
-        nullary { $($nullary:tt)* } unary { $($unary:tt)* } binary { $($binary:tt)* } with_constant { $($constant:tt)* }
-        reduction { $( #[doc = $rdoc:literal] $R:ident $rname:ident $rpaper:literal { $($rbody:tt)* } )* }
-        $($rest:tt)*
-    ) => {
-        $(
-            #[doc = concat!("The ", $rdoc, ", over a Vector or a sequence of Values, Vectors and numbers.\n\nRaises ValueError for no operands. Linear in their number.")]
-            #[pyfunction]
-            fn $rname<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-                reduce(Op::$R, x)
-            }
-        )*
-
-        fn add_reductions(m: &Bound<'_, PyModule>) -> PyResult<()> {
-            $( m.add_function(wrap_pyfunction!($rname, m)?)?; )*
-            Ok(())
-        }
-    };
+/// The function of a reduction.
+///
+/// # Safety
+/// `x` is a living object; the interpreter lock is held.
+pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    let x = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) };
+    finish(reduce(op, &x))
 }
 
-burtorch_core::for_each_op!(define_reductions);
-
-/// The inner product of two Vectors (or sequences) of equal length.
+/// sum of x_i w_i; dx_i = w_i, dw_i = x_i.
 ///
-/// Raises ValueError for unequal or zero lengths.
+/// Args:
+///     x: a Vector, or a sequence of Values, Vectors and real numbers.
+///     w: likewise, as many scalars. At least one operand is a Value or a Vector.
+///
+/// Raises:
+///     ValueError: lengths differ or are 0, or an array has more than one dimension.
+///     GraphMismatchError: operands belong to different graphs.
+///
+/// One node; linear in the number of operands; a Vector is not copied.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.current_graph().vector([1.0, 2.0])
+///     >>> y = bt.inner_product(x, [3.0, 4.0])
+///     >>> y.backward()
+///     >>> y.data, list(x.grad)
+///     (11.0, [3.0, 4.0])
 #[pyfunction(name = "inner_product")]
+#[pyo3(signature = (x, w, /))]
 fn inner_product_function<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     inner_product(x, w, None)
 }
 
-/// The inner product of two Vectors (or sequences) of equal length, plus a bias.
+/// sum of x_i w_i, plus a bias; dx_i = w_i, dw_i = x_i, dbias = 1.
+///
+/// As inner_product(); the bias is a Value or a real number.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x, b = bt.current_graph().vector([1.0, 2.0]), bt.Value(0.5)
+///     >>> y = bt.inner_product_with_bias(x, [3.0, 4.0], b)
+///     >>> y.backward()
+///     >>> y.data, list(x.grad), b.grad
+///     (11.5, [3.0, 4.0], 1.0)
 #[pyfunction]
+#[pyo3(signature = (x, w, bias, /))]
 fn inner_product_with_bias<'py>(
     x: &Bound<'py, PyAny>,
     w: &Bound<'py, PyAny>,
@@ -134,8 +166,23 @@ fn inner_product_with_bias<'py>(
     inner_product(x, w, Some(bias))
 }
 
-/// The mean and the mean of squares of a Vector or sequence, as two Values.
+/// The mean of x_i and the mean of x_i^2, as two Values.
+///
+/// Args:
+///     x: a Vector, or a sequence of Values, Vectors and real numbers.
+///
+/// Raises:
+///     ValueError: there are no operands.
+///
+/// Two nodes; linear in the number of operands, which are read once if they are contiguous.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> mean, squares = bt.reduce_mean_and_mean_squares(bt.current_graph().vector([1.0, 2.0, 3.0, 4.0]))
+///     >>> mean.data, squares.data
+///     (2.5, 7.5)
 #[pyfunction]
+#[pyo3(signature = (x, /))]
 fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = x.py();
     if let Ok(vector) = x.cast::<PyVector>() {
@@ -149,10 +196,30 @@ fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'
             return Ok((wrap(owner, mean)?, wrap(owner, squares)?));
         }
     }
-    Ok((reduce(Op::ReduceMean, x)?, reduce(Op::ReduceMeanSquares, x)?))
+    let operands = read_many(Op::ReduceMean, x)?;
+    Ok((reduce_operands(Op::ReduceMean, &operands, py)?, reduce_operands(Op::ReduceMeanSquares, &operands, py)?))
 }
 
-/// Join Vectors and Values, one after another, without copying: concat(x, y) or concat([x, y]).
+/// Join Vectors, Values and numbers, one after another, without copying: concat(x, y) or concat([x, y]).
+///
+/// Args:
+///     parts: Vectors, Values, real numbers (which become constants) or sequences of them. At least one is a Value or
+///         a Vector.
+///
+/// Returns:
+///     A Vector that stands for the nodes of its parts. Linear in the number of parts.
+///
+/// Raises:
+///     TypeError: a part is something else, or none is a Value or a Vector.
+///     GraphMismatchError: parts belong to different graphs.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x, y = bt.current_graph().vector([1.0, 2.0]), bt.Value(3.0)
+///     >>> z = bt.concat(x, y)
+///     >>> z.sum().backward()
+///     >>> list(z.data), y.grad
+///     ([1.0, 2.0, 3.0], 1.0)
 #[pyfunction]
 #[pyo3(signature = (*parts))]
 fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
@@ -163,6 +230,11 @@ fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let ranges = atomically(&owner, |cell| {
         let mut ranges: Vec<Range> = Vec::new();
         for operand in &operands {
+            if let Operand::Tensor(_) = operand {
+                let nodes = operand.nodes(py, cell)?;
+                ranges.extend(nodes.first().map(|&first| Range::new(first, nodes.len() as u32)));
+                continue;
+            }
             ranges.extend(operand.views(py, cell)?.into_iter().filter_map(|view| match view {
                 View::Nodes(range) => Some(range),
                 View::Parameters(_) => None,
@@ -175,7 +247,6 @@ fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
 
 /// Adds the functions to the module.
 pub fn register_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    add_reductions(m)?;
     m.add_function(wrap_pyfunction!(inner_product_function, m)?)?;
     m.add_function(wrap_pyfunction!(inner_product_with_bias, m)?)?;
     m.add_function(wrap_pyfunction!(reduce_mean_and_mean_squares, m)?)?;

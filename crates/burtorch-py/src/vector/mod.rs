@@ -11,8 +11,8 @@ mod numpy;
 
 use std::cell::UnsafeCell;
 
-use burtorch_core::{NodeId, Range, Scalar, View};
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use burtorch_core::{NodeId, Range, Scalar, Slice, View};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
@@ -21,17 +21,27 @@ use crate::cell::{Cell, last_node, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::PyGraph;
 use crate::handle::Handle;
+use crate::parameters::parameter_nodes;
+use crate::params::PyTensor;
 use crate::value;
 
 pub use arguments::numbers;
-pub use elementwise::{Symbol, binary_function, binary_with_arrays, unary_function};
-pub use functions::register_functions;
+pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, operator, unary_function};
+pub use functions::{reduction_function, register_functions};
 pub use numpy::array_ufunc;
 
 /// Contiguous scalars of a graph, or a concatenation of such runs.
 ///
 /// Made by Graph.vector(), by slicing, by operators and op functions, and by concat(). Indexing gives a Value, slicing
-/// a view; operators work element by element and broadcast a Value or number.
+/// a view; operators work element by element and broadcast a Value or number. A Vector beside Values, Vectors and
+/// numbers in a sequence stands for its elements.
+///
+/// Raises:
+///     ValueError: lengths differ, or a reduction is over no elements.
+///     StaleValueError: its nodes were removed by a rewind or a clear.
+///     GraphMismatchError: the operands belong to different graphs.
+///
+/// One Python call per operation, which costs one node and a few nanoseconds per element; slices copy nothing.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -129,10 +139,18 @@ impl PyVector {
     /// Node `k`, checked.
     fn node(&self, py: Python<'_>, k: usize) -> PyResult<NodeId> {
         let mut k = k;
-        for range in self.ranges(py)? {
-            match range.get(k) {
-                Some(node) => return Ok(node),
-                None => k -= range.len(),
+        for run in &self.runs {
+            // SAFETY: under the interpreter lock nobody else touches the handles.
+            let handle = unsafe { &mut *run.get() };
+            match k.checked_sub(handle.len as usize) {
+                Some(rest) => k = rest,
+                None => {
+                    return self.owner.get().with(py, |cell| {
+                        let last = NodeId::from_index(last_node(handle));
+                        handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
+                        Ok(NodeId::from_index(handle.start + k as u32))
+                    });
+                }
             }
         }
         Err(PyIndexError::new_err("Vector index out of range"))
@@ -187,7 +205,7 @@ pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'p
         let epoch = with_graph!(&cell.graph, g => g.epoch());
         // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
         unsafe {
-            let made = value::new_object(value::value_type(), owner.as_ptr(), cell, node.index(), epoch);
+            let made = value::new_object(owner.as_ptr(), cell, node.index(), epoch);
             Bound::from_owned_ptr_or_err(owner.py(), made)
         }
     })
@@ -206,9 +224,14 @@ impl PyVector {
         self.n()
     }
 
+    /// Raises TypeError: a Vector is not pickled without its graph.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Vector cannot be pickled or copied without its graph; use list(vector.data)"))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let data = self.read(py, false)?;
-        let shown: Vec<String> = data.iter().take(8).map(|x| format!("{x}")).collect();
+        let shown: Vec<String> = data.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect();
         let rest = if data.len() > 8 { format!(", ... {} in all", data.len()) } else { String::new() };
         Ok(format!("Vector([{}{rest}])", shown.join(", ")))
     }
@@ -227,13 +250,22 @@ impl PyVector {
             let ranges = places.map(single).collect::<PyResult<Vec<_>>>()?;
             return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
         }
-        let k: isize =
-            index.extract().map_err(|_| PyTypeError::new_err("Vector indices must be integers or slices"))?;
+        let k: isize = index.extract().map_err(|error: PyErr| {
+            if error.is_instance_of::<PyOverflowError>(py) {
+                return PyIndexError::new_err(format!("index out of range for a Vector of {n}"));
+            }
+            PyTypeError::new_err("Vector indices must be integers or slices")
+        })?;
         let k = if k < 0 { k + n as isize } else { k };
         if k < 0 || k as usize >= n {
             return Err(PyIndexError::new_err(format!("index {k} of a Vector of {n}")));
         }
         wrap(vector.owner(py), vector.node(py, k as usize)?)
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: a living object under the interpreter lock; the iterator indexes it from 0 on.
+        unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
     }
 
     /// The numbers these nodes hold, as a copy (array.array). Assigning writes them; a single number goes to all.
@@ -363,8 +395,23 @@ impl PyVector {
         inputs: &Bound<'py, pyo3::types::PyTuple>,
         keywords: Option<&Bound<'py, pyo3::types::PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = keywords;
-        numpy::ufunc(slf.py(), inputs)
+        numpy::ufunc(slf.py(), inputs, keywords)
+    }
+}
+
+/// The inner product of two operands, as `@` writes it.
+pub fn inner_product<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    functions::inner_product(x, w, None)
+}
+
+/// A Value on the current graph that reads the one number of `slice`, which is part of `tensor`.
+pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let owner: Bound<'py, PyGraph> = crate::graph::current_graph(py)?.into_bound(py).cast_into()?;
+    let nodes = arguments::atomically(&owner, |cell| parameter_nodes(py, cell, tensor.get().owner(), slice))?;
+    match nodes.first() {
+        Some(&node) => wrap(&owner, node),
+        None => Err(PyIndexError::new_err("no such number")),
     }
 }
 

@@ -4,18 +4,28 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyFloat, PyTuple};
 
 use super::{PyVector, Symbol, finish};
 use crate::value;
 
-/// Whether this is an array (not a NumPy scalar): it has a dtype and dimensions.
-pub fn is_array(x: &Bound<'_, PyAny>) -> bool {
+/// The dimensions of an array; 0 for a NumPy scalar and for anything that is no array.
+pub fn n_dims(x: &Bound<'_, PyAny>) -> usize {
     let n_dims = || -> PyResult<usize> {
         x.getattr(pyo3::intern!(x.py(), "dtype"))?;
         x.getattr(pyo3::intern!(x.py(), "ndim"))?.extract()
     };
-    n_dims().is_ok_and(|n| n > 0)
+    if x.is_instance_of::<PyFloat>() { 0 } else { n_dims().unwrap_or(0) }
+}
+
+/// Whether this is an array (not a NumPy scalar): it has a dtype and dimensions.
+pub fn is_array(x: &Bound<'_, PyAny>) -> bool {
+    n_dims(x) > 0
+}
+
+/// The letter of an array's or NumPy scalar's kind of numbers.
+fn kind(x: &Bound<'_, PyAny>) -> PyResult<String> {
+    x.getattr("dtype")?.getattr("kind")?.extract()
 }
 
 /// For an object array beside a Value: the operator element by element, as an object array of the same shape.
@@ -24,9 +34,11 @@ pub fn object_array<'py>(
     x: &Bound<'py, PyAny>,
     y: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let holds_objects = |a: &Bound<'py, PyAny>| -> PyResult<bool> {
-        Ok(is_array(a) && a.getattr("dtype")?.getattr("kind")?.extract::<String>()? == "O")
-    };
+    let is_vector = |a: &Bound<'py, PyAny>| a.is_instance_of::<PyVector>();
+    if is_vector(x) || is_vector(y) {
+        return Ok(None); // elements are paired with elements
+    }
+    let holds_objects = |a: &Bound<'py, PyAny>| -> PyResult<bool> { Ok(is_array(a) && kind(a)? == "O") };
     let array = if holds_objects(x)? {
         x
     } else if holds_objects(y)? {
@@ -54,11 +66,69 @@ pub fn object_array<'py>(
 }
 
 /// A ufunc that met a Value or Vector: operators are done here, others are refused by name.
-pub fn ufunc<'py>(py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-    let name: String = arguments.get_item(0)?.getattr("__name__")?.extract()?;
+pub fn ufunc<'py>(
+    py: Python<'py>,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if arguments.len() < 3 {
+        return Err(PyTypeError::new_err("__array_ufunc__() takes a ufunc, a method and inputs"));
+    }
+    let function = arguments.get_item(0)?;
+    let name: String = function.getattr("__name__")?.extract()?;
     let method: String = arguments.get_item(1)?.extract()?;
     let inputs = arguments.get_slice(2, arguments.len());
-    let operator = match name.as_str() {
+    let out = output(&name, keywords)?;
+    let result = if method == "__call__" && is_comparison(&name) {
+        function.call1(PyTuple::new(py, inputs.iter().map(|x| data_of(&x)).collect::<PyResult<Vec<_>>>()?)?)
+    } else {
+        by_name(py, &name, &method, &inputs)
+    }?;
+    match out {
+        Some(out) => {
+            out.set_item(py.Ellipsis(), &result)?;
+            Ok(out)
+        }
+        None => Ok(result),
+    }
+}
+
+/// The array of objects to write to, if one was given. Arrays of numbers cannot hold Values.
+fn output<'py>(name: &str, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(keywords) = keywords.filter(|keywords| !keywords.is_empty()) else { return Ok(None) };
+    let refused = || {
+        let message = format!("numpy.{name} of Values takes no keywords but an out= array of objects; write x = x + v");
+        PyTypeError::new_err(message)
+    };
+    let out = keywords.get_item("out")?.filter(|_| keywords.len() == 1).ok_or_else(refused)?;
+    let out = if out.is_instance_of::<PyTuple>() { out.get_item(0)? } else { out };
+    if kind(&out)? == "O" { Ok(Some(out)) } else { Err(refused()) }
+}
+
+fn is_comparison(name: &str) -> bool {
+    matches!(name, "less" | "less_equal" | "greater" | "greater_equal" | "equal" | "not_equal")
+}
+
+/// What is compared: the data of Values and Vectors, anything else as it is.
+fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a living object under the interpreter lock.
+    if unsafe { value::is_value(x.as_ptr()) } {
+        x.getattr("data")
+    } else if x.is_instance_of::<PyVector>() {
+        x.py().import("numpy")?.call_method1("asarray", (x.getattr("data")?,))
+    } else {
+        Ok(x.clone())
+    }
+}
+
+/// An operator, or the error that names the op to use.
+fn by_name<'py>(
+    py: Python<'py>,
+    name: &str,
+    method: &str,
+    inputs: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let operator = match name {
         "add" => Some("add"),
         "subtract" => Some("sub"),
         "multiply" => Some("mul"),
@@ -67,19 +137,13 @@ pub fn ufunc<'py>(py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<
         "negative" => Some("neg"),
         "positive" => Some("pos"),
         "absolute" => Some("abs"),
-        "less" => Some("lt"),
-        "less_equal" => Some("le"),
-        "greater" => Some("gt"),
-        "greater_equal" => Some("ge"),
-        "equal" => Some("eq"),
-        "not_equal" => Some("ne"),
         "matmul" => Some("matmul"),
         _ => None,
     };
     if let Some(operator) = operator.filter(|_| method == "__call__") {
-        return by_operator(py, operator, &inputs);
+        return by_operator(py, operator, inputs);
     }
-    let ours = match name.as_str() {
+    let ours = match name {
         "arctan2" => "atan2",
         "maximum" => "max",
         "minimum" => "min",
@@ -94,13 +158,7 @@ pub fn ufunc<'py>(py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<
 
 /// Runs an operator with NumPy scalars turned into floats, so that NumPy is not asked again.
 fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-    let inputs: Vec<Bound<'py, PyAny>> = inputs
-        .iter()
-        .map(|input| match super::arguments::number_of(&input)? {
-            Some(x) => Ok(x.into_pyobject(py)?.into_any()),
-            None => Ok(input),
-        })
-        .collect::<PyResult<_>>()?;
+    let inputs: Vec<Bound<'py, PyAny>> = inputs.iter().map(|x| without_numpy_scalar(&x)).collect::<PyResult<_>>()?;
     let symbol = match operator {
         "add" => Some(Symbol::Plus),
         "sub" => Some(Symbol::Minus),
@@ -109,18 +167,39 @@ fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple
         "pow" => Some(Symbol::Power),
         _ => None,
     };
-    if let (Some(symbol), [x, y]) = (symbol, &inputs[..])
-        && (is_array(x) || is_array(y) || x.is_instance_of::<PyVector>() || y.is_instance_of::<PyVector>())
+    if let [x, y] = &inputs[..]
+        && (is_array(x) || is_array(y))
     {
-        let result = super::elementwise::operator(symbol, x, y)?;
+        let result = match symbol {
+            Some(symbol) => super::elementwise::operator(symbol, x, y)?,
+            None => super::functions::inner_product(x, y, None)?,
+        };
         if !result.is(py.NotImplemented()) {
             return Ok(result);
         }
     }
     if inputs.iter().any(is_array) {
-        return Err(PyTypeError::new_err(format!("operator {operator} does not take an array and a Value")));
+        return Err(PyTypeError::new_err(format!(
+            "operator {operator} does not take this array and a Value or Vector"
+        )));
     }
     py.import("operator")?.getattr(operator)?.call1(PyTuple::new(py, inputs)?)
+}
+
+/// A NumPy scalar or array without dimensions as a Python object; anything else as it is.
+fn without_numpy_scalar<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    if let Some(number) = super::arguments::number_of(x)? {
+        return Ok(number.into_pyobject(py)?.into_any());
+    }
+    if !x.hasattr("dtype")? || is_array(x) {
+        return Ok(x.clone());
+    }
+    if kind(x)? == "O" {
+        return x.call_method0("item");
+    }
+    let found = x.get_type().name()?;
+    Err(PyTypeError::new_err(format!("expected a real number beside a Value or Vector, found {found}")))
 }
 
 /// `Value.__array_ufunc__`.
@@ -130,13 +209,19 @@ fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple
 pub unsafe extern "C" fn array_ufunc(
     value: *mut ffi::PyObject,
     arguments: *mut ffi::PyObject,
-    _keywords: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: living objects under the interpreter lock.
-    let (py, arguments) = unsafe {
+    let (py, arguments, keywords) = unsafe {
         debug_assert!(value::is_value(value));
         let py = Python::assume_attached();
-        (py, Bound::from_borrowed_ptr(py, arguments))
+        (py, Bound::from_borrowed_ptr(py, arguments), Bound::from_borrowed_ptr_or_opt(py, keywords))
     };
-    finish(arguments.cast_into::<PyTuple>().map_err(PyErr::from).and_then(|arguments| ufunc(py, &arguments)))
+    let keywords = keywords.and_then(|keywords| keywords.cast_into::<PyDict>().ok());
+    finish(
+        arguments
+            .cast_into::<PyTuple>()
+            .map_err(PyErr::from)
+            .and_then(|arguments| ufunc(py, &arguments, keywords.as_ref())),
+    )
 }

@@ -1,0 +1,89 @@
+"""The problems that burtorch and its rivals are measured on: weights and batches, made from a seed with NumPy alone.
+
+Promises the same arrays on every machine. Weights are one flat float32 vector in burtorch's parameter order:
+
+    mlp   embedding (27, 64), W1 (e, 1024), b1 (e), W2 (27, e), b2 (27)
+    gpt   token (65, 24), position (8, 24), then for each of the 6 blocks:
+              gain1 (24), bias1 (24), Wq, Wk, Wv, Wo (24, 24 each), bo (24),
+              gain2 (24), bias2 (24), W1 (96, 24), b1 (96), W2 (24, 96), b2 (24);
+          then head (65, 24), head bias (65)
+
+Matrices are (outputs, inputs), row-major.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+SYMBOLS, CONTEXT, EMBEDDING = 27, 16, 64
+LAYERS, HEADS, WINDOW, WIDTH, GPT_SYMBOLS = 6, 6, 8, 24, 65
+N_BATCHES = 64
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measured problem: X is (n_batches, b, inputs), Y is (n_batches, b) or, for gpt, (n_batches, b, 8)."""
+
+    model: str
+    batch: int
+    hidden: int
+    weights: Floats
+    X: Ints
+    Y: Ints
+    lr: float = 0.01
+
+
+def mlp_shapes(hidden: int) -> list[tuple[int, ...]]:
+    """Parameter shapes of the character MLP, in flat order."""
+    inputs = CONTEXT * EMBEDDING
+    return [(SYMBOLS, EMBEDDING), (hidden, inputs), (hidden,), (SYMBOLS, hidden), (SYMBOLS,)]
+
+
+def gpt_shapes() -> list[tuple[int, ...]]:
+    """Parameter shapes of the GPT, in flat order; 46,289 numbers in all."""
+    d = WIDTH
+    block = [(d,), (d,), (d, d), (d, d), (d, d), (d, d), (d,), (d,), (d,), (4 * d, d), (4 * d,), (d, 4 * d), (d,)]
+    return [(GPT_SYMBOLS, d), (WINDOW, d), *block * LAYERS, (GPT_SYMBOLS, d), (GPT_SYMBOLS,)]
+
+
+def split(flat: Floats, shapes: list[tuple[int, ...]]) -> list[Floats]:
+    """Views of a flat vector, one for each shape."""
+    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
+    if flat.size != ends[-1]:
+        raise ValueError(f"expected {ends[-1]} weights, found {flat.size}")
+    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes)]
+
+
+def _weights(rng: np.random.Generator, shapes: list[tuple[int, ...]]) -> Floats:
+    """Glorot-uniform matrices, embeddings included; vectors near their usual start, never exactly 0 or 1."""
+    parts = []
+    for shape in shapes:
+        bound = np.sqrt(6 / sum(shape)) if len(shape) == 2 else 0.1
+        parts.append(rng.uniform(-bound, bound, shape).ravel())
+    return np.concatenate(parts).astype(np.float32)
+
+
+def mlp_cell(hidden: int, batch: int, seed: int = 0) -> Cell:
+    """A character MLP with random symbols, 64 batches to go round."""
+    rng = np.random.default_rng(seed)
+    weights = _weights(rng, mlp_shapes(hidden))
+    X = rng.integers(0, SYMBOLS, (N_BATCHES, batch, CONTEXT))
+    return Cell("mlp", batch, hidden, weights, X, rng.integers(0, SYMBOLS, (N_BATCHES, batch)))
+
+
+def gpt_cell(batch: int, seed: int = 0) -> Cell:
+    """A GPT of the paper's size with random symbols; layer-norm gains start near 1."""
+    rng = np.random.default_rng(seed)
+    weights = _weights(rng, gpt_shapes())
+    parts = split(weights, gpt_shapes())
+    for layer in range(LAYERS):
+        for gain in (2 + 13 * layer, 9 + 13 * layer):
+            parts[gain] += 1
+    X = rng.integers(0, GPT_SYMBOLS, (N_BATCHES, batch, WINDOW))
+    return Cell("gpt", batch, 4 * WIDTH, weights, X, rng.integers(0, GPT_SYMBOLS, X.shape))

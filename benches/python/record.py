@@ -1,0 +1,39 @@
+"""Dated benchmark records: benches/record/<date>-<cpu>-<what>.md."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "record"
+
+# AMD family 25 and 26 parts by the range of their model number; the name of a hosted EPYC says no more than "AMD EPYC".
+ZEN = [(25, 0x00, 0x0F, 3), (25, 0x10, 0x1F, 4), (25, 0x60, 0x7F, 4), (25, 0xA0, 0xAF, 4), (26, 0x00, 0xFF, 5)]
+
+
+def cpu_name() -> str:
+    """A short name of the processor for a file name, as epyc-zen4."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return re.sub(r"\W+", "-", platform.processor() or platform.machine()).lower()
+    fields = dict(re.findall(r"^(\w[\w ]*?)\s*: (.*)$", text.split("\n\n")[0], re.M))
+    name = re.sub(r"\(.*?\)|AMD|Intel|CPU|Processor|@.*|\d+-Core", " ", fields.get("model name", platform.machine()))
+    family, model = int(fields.get("cpu family", 0)), int(fields.get("model", 0))
+    zen = [
+        f"zen{n}"
+        for f, low, high, n in ZEN
+        if "AMD" in fields.get("vendor_id", "") and f == family and low <= model <= high
+    ]
+    return "-".join([*re.findall(r"\w+", name), *zen]).lower()
+
+
+def write_record(what: str, text: str) -> Path:
+    """Writes today's record and says where."""
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{datetime.date.today().isoformat()}-{cpu_name()}-{what}.md"
+    path.write_text(text)
+    print(f"written: {path}")
+    return path

@@ -1,0 +1,105 @@
+//! Docstrings of the op functions, made from the op table: formula, arguments, errors, cost, and an example whose
+//! figures are computed here, so that it is right for every op there will be.
+
+use std::ffi::{CStr, CString};
+use std::fmt::Write;
+
+use burtorch_core::Op;
+use burtorch_core::ops::{self, Arity, OpInfo, Reduction};
+
+/// The docstring of the function of an op, signature first, kept for ever as the interpreter wants it.
+pub fn function_doc(op: Op) -> &'static CStr {
+    let info = op.info();
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = write_doc(&mut text, info);
+    CString::new(text).map_or(c"", |text| &*Box::leak(text.into_boxed_c_str()))
+}
+
+/// Whether the function also takes one sequence instead of two operands.
+fn folds(op: Op) -> bool {
+    matches!(op, Op::Mean | Op::NegativeMean | Op::Max | Op::Min)
+}
+
+fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
+    let signature = match info.arity {
+        Arity::Unary | Arity::Reduction => "(x, /)",
+        Arity::WithConstant => "(x, c, /)",
+        _ if folds(info.op) => "(x, y=None, /)",
+        _ => "(x, y, /)",
+    };
+    writeln!(text, "{}{signature}\n--\n\n{}.\n\nArgs:", info.name, info.doc)?;
+    text.push_str(match info.arity {
+        Arity::Unary => "    x: a Value, or a Vector for one output per element.\n",
+        Arity::WithConstant => {
+            "    x: a Value, or a Vector for one output per element.\n    c: a real number; it receives no gradient.\n"
+        }
+        Arity::Reduction => "    x: a Vector, or a sequence of Values, Vectors and real numbers.\n",
+        _ if folds(info.op) => {
+            "    x: a Value or a real number; a Vector or a sequence of equal length for one output per element; or, if \
+             it is\n        the only argument, a Vector or a sequence to be reduced to one Value.\n    y: likewise. At \
+             least one operand is a Value or a Vector.\n"
+        }
+        _ => {
+            "    x: a Value or a real number; a Vector or a sequence of equal length for one output per element.\n    y: \
+             likewise. At least one operand is a Value or a Vector.\n"
+        }
+    });
+    text.push_str("\nRaises:\n    TypeError: an operand is no Value, Vector or real number.\n");
+    match info.arity {
+        Arity::Reduction => text.push_str("    ValueError: there are no operands.\n"),
+        Arity::Binary => text.push_str("    ValueError: lengths differ.\n"),
+        _ => {}
+    }
+    text.push_str("    StaleValueError: the node of an operand was removed.\n");
+    if !matches!(info.arity, Arity::Unary | Arity::WithConstant) {
+        text.push_str("    GraphMismatchError: operands belong to different graphs.\n");
+    }
+    text.push_str(match info.arity {
+        Arity::Reduction => "\nOne node; linear in the number of operands.\n",
+        _ => "\nOne node and constant time per output.\n",
+    });
+    text.push_str("\nExample:\n    >>> import burtorch as bt\n");
+    write_example(text, info)
+}
+
+fn write_example(text: &mut String, info: &OpInfo) -> std::fmt::Result {
+    let (name, op) = (info.name, info.op);
+    if let Some(reduction) = Reduction::new(op) {
+        let x = [1.0, 2.0, 4.0];
+        let mut partials = [0.0; 3];
+        reduction.pull(1.0, &x, &mut partials);
+        let [a, b, c] = partials.map(rounded);
+        writeln!(text, "    >>> x = bt.current_graph().vector([1.0, 2.0, 4.0])\n    >>> y = bt.{name}(x)")?;
+        writeln!(text, "    >>> y.backward()\n    >>> round(y.data, 4), [round(g, 4) for g in x.grad]")?;
+        return writeln!(text, "    ({}, [{a}, {b}, {c}])", rounded(reduction.forward(&x)));
+    }
+    if info.arity == Arity::Unary {
+        let x = 0.5;
+        let y: f64 = ops::forward_unary(op, x).unwrap_or_default();
+        let dx = ops::pull_unary(op, 1.0, x, y).unwrap_or_default();
+        writeln!(text, "    >>> x = bt.Value({x:?})\n    >>> y = bt.{name}(x)\n    >>> y.backward()")?;
+        writeln!(text, "    >>> round(y.data, 4), round(x.grad, 4)")?;
+        return writeln!(text, "    ({}, {})", rounded(y), rounded(dx));
+    }
+    let (x, y) = (2.0, 3.0);
+    let z: f64 = ops::forward_binary(op, x, y).unwrap_or_default();
+    let (dx, dy) = ops::pull_binary(op, 1.0, x, y, z).unwrap_or_default();
+    if info.arity == Arity::WithConstant {
+        writeln!(text, "    >>> x = bt.Value({x:?})\n    >>> z = bt.{name}(x, {y:?})\n    >>> z.backward()")?;
+        writeln!(text, "    >>> round(z.data, 4), round(x.grad, 4)")?;
+        return writeln!(text, "    ({}, {})", rounded(z), rounded(dx));
+    }
+    writeln!(
+        text,
+        "    >>> x, y = bt.Value({x:?}), bt.Value({y:?})\n    >>> z = bt.{name}(x, y)\n    >>> z.backward()"
+    )?;
+    writeln!(text, "    >>> round(z.data, 4), round(x.grad, 4), round(y.grad, 4)")?;
+    writeln!(text, "    ({}, {}, {})", rounded(z), rounded(dx), rounded(dy))
+}
+
+/// As Python prints `round(x, 4)`.
+fn rounded(x: f64) -> String {
+    let four_digits: f64 = format!("{x:.4}").parse().unwrap_or(x);
+    format!("{four_digits:?}")
+}

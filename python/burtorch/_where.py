@@ -1,0 +1,58 @@
+"""Choosing between operands by a condition."""
+
+from __future__ import annotations
+
+from burtorch._core import Value, Vector, concat
+
+TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def where(cond: Any, a: Any, b: Any) -> Any:
+    """Take ``a`` where ``cond`` holds, else ``b``; only what is taken receives a gradient.
+
+    Args:
+        cond: a bool, number or Value; or a sequence, array or Vector of them, for one choice per element.
+        a: a Value or a number; where ``cond`` is a sequence also a Vector, sequence or array as long as it.
+        b: likewise. At least one of the two is a Value, or holds Values.
+
+    Returns:
+        A Value, or a Vector where ``cond`` is a sequence. Nothing is copied; a number becomes a constant.
+
+    Raises:
+        ValueError: the lengths of ``cond``, ``a`` and ``b`` differ.
+        TypeError: what is chosen from are numbers only.
+
+    Linear in the length of ``cond``.
+
+    Example:
+        >>> import burtorch as bt
+        >>> x = bt.Value(3.0)
+        >>> y = bt.where(x > 2, x * x, -x)
+        >>> y.backward()
+        >>> y.data, x.grad
+        (9.0, 6.0)
+    """
+    if isinstance(cond, Value) or not hasattr(cond, "__len__"):
+        chosen, other = (a, b) if cond else (b, a)
+        if isinstance(chosen, (Value, Vector)):
+            return chosen
+        if not isinstance(other, (Value, Vector)):
+            raise TypeError("where() expects a Value or a Vector to choose from")
+        return other.graph.constant(chosen) if isinstance(other, Value) else concat(chosen, other[:0])
+    choices = [_elements(x, len(cond)) for x in (a, b)]
+    anchor = next((x for x in (a, b, *choices[0], *choices[1]) if isinstance(x, (Value, Vector))), None)
+    if anchor is None:
+        raise TypeError("where() expects a Value or a Vector to choose from")
+    # The empty part tells the graph where only numbers are chosen.
+    return concat([x if c else y for c, x, y in zip(cond, *choices)], concat(anchor)[:0])
+
+
+def _elements(x: Any, n: int) -> list[Any]:
+    """The ``n`` elements of a sequence, or ``n`` times one scalar."""
+    if isinstance(x, Value) or not hasattr(x, "__len__"):
+        return [x] * n
+    if len(x) != n:
+        raise ValueError(f"where() expects operands of equal length, found {n} and {len(x)}")
+    return list(x)

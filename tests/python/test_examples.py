@@ -1,0 +1,60 @@
+"""The examples run, and give the same losses on burtorch as on a plain-Python Value class."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+
+import pytest
+
+from burtorch import micrograd
+
+
+@pytest.fixture
+def example(root):
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, root / "examples" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def test_two_moons(example, capsys):
+    assert example("two_moons").main(["--steps", "20", "--points", "20"]) < 1e-9
+    assert "times faster" in capsys.readouterr().out
+
+
+def test_scalar_gpt(example, capsys):
+    assert example("scalar_gpt").main(["--steps", "3", "--names", "1"]) < 1e-9
+    out = capsys.readouterr().out
+    assert "4192 parameters" in out
+    assert "made up:" in out
+
+
+def test_micrograd_trains_as_its_readme_does(example):
+    random.seed(1337)
+    moons = example("two_moons").moons(20)
+    model = micrograd.MLP(2, [8, 8, 1])
+    assert repr(model).startswith("MLP of [Layer of [ReLUNeuron(2), ")
+    assert len(model.parameters()) == 2 * 8 + 8 + 8 * 8 + 8 + 8 + 1
+    losses = []
+    for _ in range(20):
+        scores = [model(list(map(micrograd.Value, x))) for x, _ in moons]
+        data_loss = sum((1 + -side * score).relu() for (_, side), score in zip(moons, scores)) * (1.0 / len(moons))
+        total = data_loss + 1e-4 * sum(p * p for p in model.parameters())
+        model.zero_grad()
+        total.backward()
+        for p in model.parameters():
+            p.data -= 0.1 * p.grad
+        losses.append(total.data)
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_micrograd_shapes():
+    random.seed(0)
+    assert isinstance(micrograd.Layer(2, 3)([1.0, 2.0]), list)
+    assert isinstance(micrograd.Layer(2, 1)([1.0, 2.0]), micrograd.Value)
+    assert isinstance(micrograd.MLP(2, [1, 3, 1])([1.0, 2.0]), micrograd.Value)
+    assert micrograd.Module().parameters() == []

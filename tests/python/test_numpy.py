@@ -1,0 +1,228 @@
+"""NumPy beside Values and Vectors: scalars on both sides, arrays of any dimensions, object arrays, ufuncs by name."""
+
+from __future__ import annotations
+
+import operator
+import subprocess
+import sys
+
+import pytest
+
+import burtorch as bt
+from burtorch import Value
+
+np = pytest.importorskip("numpy")
+
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]
+SCALARS = [
+    np.float64(2.5),
+    np.float32(2.5),
+    np.float16(2.5),
+    np.int64(3),
+    np.uint8(3),
+    np.bool_(True),
+    np.longdouble(2),
+]
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
+@pytest.mark.parametrize(
+    "scalar", [*SCALARS, np.array(2.5), np.array(3)], ids=lambda s: f"{type(s).__name__}-{s.dtype}"
+)
+def test_numpy_scalars_on_both_sides(op, scalar):
+    x = Value(1.5)
+    for result, expected in [(op(x, scalar), op(x, float(scalar))), (op(scalar, x), op(float(scalar), x))]:
+        assert type(result) is Value
+        assert result.data == expected.data
+        x.grad = 0
+        result.backward()
+        grad, x.grad = x.grad, 0
+        expected.backward()
+        assert x.grad == grad
+
+
+def test_numpy_scalars_elsewhere():
+    x = Value(np.float32(0.5))
+    x.data = np.int64(3)
+    x.grad = np.float64(1.0)
+    (x * 1).backward(np.float32(2.0))
+    assert (x.data, x.grad) == (3.0, 3.0)
+    assert x == np.float64(3.0)
+    assert np.float64(3.0) == x
+    assert np.int64(4) > x
+    assert x <= np.array(3.0)
+    assert x.max(np.float64(7.0)).data == 7.0
+    assert bt.pow(np.float64(2.0), x).data == 8.0
+    assert x.pow_constant(np.int32(2)).data == 9.0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.complex128(1),
+        np.str_("a"),
+        np.bytes_(b"a"),
+        np.datetime64("2020"),
+        np.array("a"),
+        np.array(1j),
+        np.array(None),
+    ],
+    ids=lambda x: str(getattr(x, "dtype", x)),
+)
+def test_other_numpy_scalars_are_refused(other):
+    x = Value(1.0)
+    v = x.graph.vector([1.0, 2.0])
+    for op in OPERATORS:
+        for operand in (x, v):
+            with pytest.raises(TypeError):
+                op(operand, other)
+            with pytest.raises(TypeError):
+                op(other, operand)
+    for call in (lambda: Value(other), lambda: bt.max(x, other), lambda: setattr(x, "data", other)):
+        with pytest.raises(TypeError):
+            call()
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "?", ">f8"])
+def test_an_array_with_a_value_gives_a_vector(op, dtype):
+    array = np.array([1, 2, 1], dtype=dtype)
+    x = Value(1.5)
+    for result, expected in [
+        (op(x, array), [op(x, float(a)) for a in array]),
+        (op(array, x), [op(float(a), x) for a in array]),
+    ]:
+        assert type(result) is bt.Vector
+        assert list(result.data) == [v.data for v in expected]
+        x.grad = 0
+        result.sum().backward()
+        grad, x.grad = x.grad, 0
+        bt.reduce_sum(expected).backward()
+        assert x.grad == grad
+
+
+def test_arrays_of_more_dimensions():
+    x = Value(2.0)
+    array = np.arange(6.0).reshape(2, 3)
+    assert list((array * x).data) == list((x * array.T.copy().T).data) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    assert list((x + array[:, ::2]).data) == [2.0, 4.0, 5.0, 7.0]
+    assert len(x * np.zeros((0, 3))) == 0
+    v = x.graph.vector(array)
+    assert list(v.data) == list(range(6))
+    for op in OPERATORS:
+        for pair in ((v, array), (array, v)):
+            with pytest.raises(ValueError, match="ravel"):
+                op(*pair)
+    for pair in ((v, array), (array, v), (np.eye(6), v)):
+        with pytest.raises(ValueError, match="one dimension"):
+            operator.matmul(*pair)
+    with pytest.raises(ValueError, match="one dimension"):
+        v.dot(np.eye(6))
+    with pytest.raises(ValueError, match="ravel"):
+        bt.add(v, array)
+
+
+def test_arrays_with_vectors():
+    v = bt.current_graph().vector(np.array([1, 2, 3], dtype="f4"))
+    array = np.array([3.0, 2.0, 1.0])
+    assert list((v + array).data) == list((array + v).data) == [4.0] * 3
+    assert list((array - v[::-1]).data) == [0.0] * 3
+    assert (v @ array).data == (array @ v).data == v.dot(array).data == bt.inner_product(array, v).data == 10.0
+    assert list(bt.max(v, array).data) == list(bt.max(array, v).data) == [3.0, 2.0, 3.0]
+    assert list(bt.concat(v, array).data) == [1.0, 2.0, 3.0, 3.0, 2.0, 1.0]
+    v.data = array * 2
+    v.grad = np.float64(1.0)
+    assert (list(np.asarray(v.data)), list(v.grad)) == ([6.0, 4.0, 2.0], [1.0] * 3)
+    assert np.asarray(v.data).dtype == np.float64
+    assert v[np.int64(1)].data == 4.0
+    with pytest.raises(ValueError, match="equal length"):
+        v + np.zeros(2)
+
+
+def test_object_arrays_are_elementwise():
+    a, b = Value(1.0), Value(2.0)
+    array = np.array([[a, b], [b, a]])
+    assert array.dtype == object
+    for result in (array * a, a * array, array + array, array**2, 1 + array, array - np.float64(1)):
+        assert isinstance(result, np.ndarray)
+        assert (result.shape, result.dtype) == ((2, 2), object)
+        assert all(type(v) is Value for v in result.flat)
+    (b * array).sum().backward()
+    assert (a.grad, b.grad) == (4.0, 2 * 4.0 + 2 * 1.0)
+    row = np.array([a, b])
+    assert np.dot(row, row).data == (row @ row).data == 5.0
+    v = a.graph.vector([1.0, 2.0])
+    assert type(row + v) is type(v * row) is bt.Vector
+    assert list((row - v).data) == [0.0, 0.0]
+    assert np.array(a) + b == 3.0
+    assert (a - np.array(b)).data == -1.0
+    row += a
+    assert [x.data for x in row] == [2.0, 3.0]
+    assert bt.reduce_sum(array).data == 6.0
+    assert bt.concat(row).data[1] == 3.0
+    with pytest.raises(TypeError):
+        np.array([a, "x"], dtype=object) * b
+
+
+def test_comparison_with_arrays_is_elementwise_by_data():
+    x = Value(2.0)
+    array = np.array([1.0, 2.0, 3.0])
+    assert list(array == x) == list(x == array) == [False, True, False]
+    assert list(array < x) == list(x > array) == [True, False, False]
+    assert list(np.array([x, x * 2]) >= x * 2) == [False, True]
+    v = x.graph.vector([3.0, 2.0, 1.0])
+    assert list(array <= v) == [True, True, False]
+    assert np.less(x, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "ours"),
+    [("exp", "exp"), ("tanh", "tanh"), ("sqrt", "sqrt"), ("sin", "sin"), ("log1p", "log1p")]
+    + [("maximum", "max"), ("minimum", "min"), ("square", "sqr"), ("reciprocal", "inv")],
+)
+def test_ufuncs_name_the_op_to_use(ufunc, ours):
+    x = Value(1.0)
+    function = getattr(np, ufunc)
+    for operand in (x, x.graph.vector([1.0])):
+        with pytest.raises(TypeError, match=rf"bt\.{ours}\(\.\.\.\)"):
+            function(*[operand] * function.nin)
+    assert hasattr(bt, ours)
+
+
+def test_other_ufuncs_and_keywords_are_refused():
+    x = Value(1.0)
+    for call in (lambda: np.floor(x), lambda: np.isnan(x), lambda: np.arccosh(x), lambda: np.divmod(x, 2)):
+        with pytest.raises(TypeError, match="no op of that name"):
+            call()
+    array = np.zeros(2)
+    for call in (
+        lambda: np.add(x, 1.0, out=array),
+        lambda: np.add(x, array, where=[True, False]),
+        lambda: np.add.outer(x, array),
+        lambda: np.add.at(array, 0, x),
+        lambda: x.__array_ufunc__(),
+        lambda: x.__array_ufunc__(np.add),
+        lambda: x.__array_ufunc__(1, 2, 3),
+        lambda: x.graph.vector([1.0]).__array_ufunc__(),
+    ):
+        with pytest.raises((TypeError, AttributeError)):
+            call()
+    with pytest.raises(TypeError, match="x = x \\+ v"):
+        array += x
+    assert list(array) == [0.0, 0.0]
+
+
+def test_conversion_to_arrays_of_numbers_drops_the_gradient():
+    x = Value(1.5)
+    assert np.array([x, x * 2], dtype=float).tolist() == [1.5, 3.0]
+    assert np.float64(x) == 1.5
+    assert np.array(x.graph.vector([1.0, 2.0])).dtype == object
+
+
+def test_numpy_is_not_imported_for_values():
+    code = (
+        "import sys; import burtorch as bt; x = bt.Value(1.0); v = x.graph.vector([1.0, 2.0]); y = (v * x).sum() + 2;"
+        " y.backward(); list(v.data); bt.concat(v, x); print('numpy' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
