@@ -62,24 +62,27 @@ impl Scene {
         Scene { graph, params: Parameters::new(9), w: None, marks, last }
     }
 
-    /// Everything that can be seen of the scene.
-    fn picture(&self) -> (Vec<u64>, Vec<u64>, [usize; 5], Vec<u64>, Mark, Mark, usize, usize) {
-        let bits = |xs: &[f64]| xs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    fn picture(&self) -> Picture {
+        let numbers = [self.graph.values(), self.graph.adjoints(), self.params.values()];
         let memory = self.graph.memory();
-        let sizes = [memory.nodes, memory.operand_lists, memory.leaves, self.params.len(), self.params.n_trainable()];
-        let (values, adjoints) = (bits(self.graph.values()), bits(self.graph.adjoints()));
-        let stores = self.graph.stores().len();
-        (
-            values,
-            adjoints,
-            sizes,
-            bits(self.params.values()),
-            self.graph.mark(),
-            self.marks[0],
-            stores,
-            self.params.names().count(),
-        )
+        Picture {
+            bits: numbers.map(|xs| xs.iter().map(|x| x.to_bits()).collect()),
+            sizes: [memory.nodes, memory.operand_lists, memory.leaves, self.params.len(), self.params.n_trainable()],
+            n_stores: self.graph.stores().len(),
+            n_names: self.params.names().count(),
+            marks: [self.graph.mark(), self.marks[0]],
+        }
     }
+}
+
+/// Everything that can be seen of a scene.
+#[derive(PartialEq)]
+struct Picture {
+    bits: [Vec<u64>; 3],
+    sizes: [usize; 5],
+    n_stores: usize,
+    n_names: usize,
+    marks: [Mark; 2],
 }
 
 type Call = fn(&mut Scene) -> Result<(), Error>;
@@ -163,9 +166,9 @@ fn every_refused_allocation_is_an_error_that_changes_nothing() {
     assert!(!met);
     let mut n_refused = 0;
     while let (true, scene) = run(n_refused) {
-        let (mut found, mut wanted) = (scene.picture(), whole.picture());
+        let (mut found, wanted) = (scene.picture(), whole.picture());
         // Marks name their graph.
-        (found.4, found.5) = (wanted.4, wanted.5);
+        found.marks = wanted.marks;
         assert!(found == wanted, "another end after allocation {n_refused} was refused");
         n_refused += 1;
     }

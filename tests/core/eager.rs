@@ -247,9 +247,9 @@ fn sums_of_every_length() {
         assert_eq!((graph.value(sum), graph.value(dot)), (Ok(wanted), Ok(wanted)));
         graph.backward(sum).unwrap();
         graph.backward(dot).unwrap();
-        for k in 0..n as usize {
+        for (k, &x) in xs.iter().enumerate() {
             assert_eq!(graph.grad(v.get(k).unwrap()), Ok(2.0));
-            assert_eq!(graph.grad(ones.get(k).unwrap()), Ok(xs[k]));
+            assert_eq!(graph.grad(ones.get(k).unwrap()), Ok(x));
         }
     }
 }

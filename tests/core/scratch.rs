@@ -13,7 +13,7 @@ fn build<S: Scalar<Elem = f64>>(seed: u64) -> (Graph<'static, S>, Parameters<'st
     let frozen = params.tensor(&[3], None, Init::Glorot, false).unwrap();
     let mut graph = Graph::<S>::new();
     for _ in 0..6 {
-        graph.vector(&vec![S::lit(rng.random_range(-1.0..1.0)); 5]).unwrap();
+        graph.vector(&[S::lit(rng.random_range(-1.0..1.0)); 5]).unwrap();
         let n = graph.len() as u32;
         let mut any = |len: u32| Range::new(NodeId::from_index(rng.random_range(0..=n - len)), len);
         let (x, y, z) = (any(2), any(1), any(4));
