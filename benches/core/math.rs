@@ -3,7 +3,7 @@
 //! `cargo bench -p burtorch-core --bench math`. Every answer is checked before it is timed; rivals run interleaved; the
 //! figures are the median over rounds and the distance between its quartiles, in nanoseconds an element.
 
-#![allow(clippy::unnecessary_cast, reason = "one list of functions serves f32 and f64")]
+#![allow(clippy::unnecessary_cast, reason = "one macro serves f32 and f64")]
 
 use burtorch_core::simd::{Elementary, F32x16, F64x8, Real, available_levels, force_level, slices};
 use std::hint::black_box;

@@ -1,7 +1,8 @@
 """Fits the polynomials of simd::math: near-minimax, low coefficients rounded one by one and the rest refitted.
 
 Run: python3 tests/core/math_fit.py [FAMILY.NAME ...] (mpmath 1.3; minutes for all). Prints each array with the worst
-error left, in bits. exp coefficients include the leading 1/2, erf ones the two of ERF_HEAD, which the source writes apart.
+error left, in bits. exp coefficients include the leading 1/2, erf ones the two of ERF_HEAD, which the
+source writes apart.
 """
 
 import struct
@@ -189,11 +190,11 @@ def over_least(_):
 ROOT_HALF, ROOT_TWO = mp.sqrt(0.5) - 1, mp.sqrt(2) - 1
 # name: function, weight of its error, interval, degree, then options of fit
 JOBS = {
-    "exp.TAIL": (exp_q, abs, -L, L, 10, dict(fixed=[0.5])),
-    "exp.TAIL_F32": (exp_q, abs, -L, L, 5, dict(kind="f32", fixed=[0.5])),
-    "exp.TAIL_SHORT": (exp_q, abs, -L, L, 6, dict(fixed=[0.5])),
+    "exp.TAIL": (exp_q, abs, -L, L, 10, {"fixed": [0.5]}),
+    "exp.TAIL_F32": (exp_q, abs, -L, L, 5, {"kind": "f32", "fixed": [0.5]}),
+    "exp.TAIL_SHORT": (exp_q, abs, -L, L, 6, {"fixed": [0.5]}),
     "log.ATANH": (log_r, lambda z: z / 2, 0, Z, 6, {}),
-    "log.TAIL_F32": (log_p, lambda x: x * x, ROOT_HALF, ROOT_TWO, 8, dict(kind="f32")),
+    "log.TAIL_F32": (log_p, lambda x: x * x, ROOT_HALF, ROOT_TWO, 8, {"kind": "f32"}),
     "pow.ATANH_SHORT": (log_r, lambda z: z / 2, 0, Z, 4, {}),
     "pow.LOG_REST": (log_tail, lambda z: z**3 / 2, 0, Z, 6, {}),
     "trig.SIN": (sin_q, lambda z: z, 0, P4, 5, {}),
@@ -204,12 +205,12 @@ JOBS = {
     "atan.ATAN_SHORT": (atan_q, lambda z: z, 0, T8, 6, {}),
     "erf.ERF": (erf_q, plain, 0, 1, 11, {}),
     "erf.ERF_SHORT": (erf_q, plain, 0, 1, 7, {}),
-    "erf.ERFC": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 13, dict(step=2)),
-    "erf.ERFC_SHORT": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 7, dict(step=2)),
-    "erf.TAIL": (lambda t: normal_tail(t, 5), over_least, -1, to_t(39, 5), 24, dict(step=2)),
-    "erf.TAIL_SHORT": (lambda t: normal_tail(t, 4), over_least, -1, to_t(39, 4), 12, dict(step=2)),
-    "erf.GRAD": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 24, dict(step=2)),
-    "erf.GRAD_SHORT": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 12, dict(step=2)),
+    "erf.ERFC": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 13, {"step": 2}),
+    "erf.ERFC_SHORT": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 7, {"step": 2}),
+    "erf.TAIL": (lambda t: normal_tail(t, 5), over_least, -1, to_t(39, 5), 24, {"step": 2}),
+    "erf.TAIL_SHORT": (lambda t: normal_tail(t, 4), over_least, -1, to_t(39, 4), 12, {"step": 2}),
+    "erf.GRAD": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 24, {"step": 2}),
+    "erf.GRAD_SHORT": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 12, {"step": 2}),
 }
 if __name__ == "__main__":
     for job in sys.argv[1:] or JOBS:

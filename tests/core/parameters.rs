@@ -143,7 +143,7 @@ fn gradients_with(frozen: &[std::ops::Range<usize>], when: When) -> (Vec<f64>, V
             if on { params.freeze(slice) } else { params.unfreeze(slice) }.unwrap();
         }
     };
-    freeze(&mut params, when != When::FrozenLater);
+    freeze(&mut params, when != When::After);
     let mut graph = Graph::<f64>::new();
     let x = graph.vector(&[0.5, -2.0]).unwrap();
     let y = graph.affine(&[&params], &[View::from(x)], w, Some(b)).unwrap();
@@ -157,9 +157,9 @@ fn gradients_with(frozen: &[std::ops::Range<usize>], when: When) -> (Vec<f64>, V
         graph.reduce(Op::ReduceSumOfSquares, Operands::Views(&[y.into(), z.into(), views[0]]), &[&params]).unwrap();
     let root = graph.binary_op(Op::Mul, dot, sum).unwrap();
     match when {
-        When::FrozenFirst => {}
-        When::FrozenLater => freeze(&mut params, true),
-        When::ThawedLater => freeze(&mut params, false),
+        When::Before => {}
+        When::After => freeze(&mut params, true),
+        When::Thawed => freeze(&mut params, false),
     }
     graph.backward_with(root, 1.0, &mut [params.gradients()]).unwrap();
     (params.grads().to_vec(), (0..2).map(|k| graph.grad(x.get(k).unwrap()).unwrap()).collect())
@@ -167,22 +167,22 @@ fn gradients_with(frozen: &[std::ops::Range<usize>], when: When) -> (Vec<f64>, V
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum When {
-    FrozenFirst,
-    FrozenLater,
-    ThawedLater,
+    Before,
+    After,
+    Thawed,
 }
 
 #[test]
 #[allow(clippy::single_range_in_vec_init)]
 fn a_frozen_number_gets_nothing_and_changes_nothing_for_the_others() {
-    let (free, free_x) = gradients_with(&[], When::FrozenFirst);
+    let (free, free_x) = gradients_with(&[], When::Before);
     assert!(free.iter().all(|&g| g != 0.0));
     for frozen in [&[0..1][..], &[3..4], &[1..5], &[0..6], &[6..9], &[0..9], &[7..8, 2..3], &[5..7]] {
-        for when in [When::FrozenFirst, When::FrozenLater, When::ThawedLater] {
+        for when in [When::Before, When::After, When::Thawed] {
             let (found, found_x) = gradients_with(frozen, when);
             assert_eq!(found_x, free_x, "inputs, with {frozen:?} {when:?}");
             for (k, (&found, &free)) in found.iter().zip(&free).enumerate() {
-                let is_frozen = when != When::ThawedLater && frozen.iter().any(|r| r.contains(&k));
+                let is_frozen = when != When::Thawed && frozen.iter().any(|r| r.contains(&k));
                 let wanted = if is_frozen { 0.0 } else { free };
                 assert!((found - wanted).abs() <= 1e-12 * free.abs(), "{k}: {found}, {wanted}, {frozen:?} {when:?}");
             }

@@ -207,6 +207,11 @@ def test_a_long_call_lets_other_threads_run_and_refuses_them_the_parameters():
     assert len(busy) > 3
 
 
+def train_for_long(oracle, x, y):
+    for _ in range(1000):
+        oracle(x, y)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals to oneself")
 def test_ctrl_c_ends_a_long_call_and_leaves_no_gradient():
     model, x, y = big()
@@ -216,11 +221,25 @@ def test_ctrl_c_ends_a_long_call_and_leaves_no_gradient():
     timer.start()
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        for _ in range(1000):
-            oracle(x, y)
+        train_for_long(oracle, x, y)
     assert time.monotonic() - start < 2.0
     assert list(model.params.values) == values
     assert not any(model.params.grads)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_fused_step_is_a_gradient_and_a_step(n):
+    models = [bt.nn.CharMLP(bt.Parameters(seed=1), vocab=5, context=CONTEXT, embedding=3, hidden=4) for _ in range(2)]
+    apart, fused = map(bt.Oracle, models)
+    sgd = bt.optim.SGD(models[0], lr=0.1)
+    batch = [[0, 1, 1], [4, 2, 0], [3, 3, 3]][:n], [3, 0, 1][:n]
+    for _ in range(5):
+        loss, _ = apart(*batch)
+        sgd.step()
+        assert fused.step(*batch, lr=0.1) == pytest.approx(loss, rel=1e-5)
+    assert list(fused.params.values) == pytest.approx(list(apart.params.values), rel=1e-4, abs=1e-6)
+    with pytest.raises(ValueError, match="learning rate"):
+        fused.step(*batch, lr=-1.0)
 
 
 def test_an_optimiser_follows_its_formula_and_refuses_nonsense():
@@ -239,9 +258,9 @@ def test_an_optimiser_follows_its_formula_and_refuses_nonsense():
     sgd.zero_grad()
     assert params.grads[0] == 0.0
     for arguments in ({"lr": -1.0}, {"lr": math.nan}, {"momentum": 1.0}, {"nesterov": True}, {"weight_decay": -1.0}):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="must be"):
             bt.optim.SGD(params, **arguments)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="learning rate"):
         sgd.lr = math.inf
     assert sgd.lr == 0.1
     with pytest.raises(TypeError):

@@ -58,11 +58,11 @@ def test_bad_words_are_refused(arguments, error):
 def test_places_outside_are_refused():
     data = contexts()
     for start, stop in [(0, data.n_train + 1), (2, 1), (3, 3), (data.n_train, data.n_train + 1)]:
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="start < stop"):
             data.train(start, stop)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="start < stop"):
         data.heldout(0, data.n_heldout + 1)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="at least one"):
         data.batch(0)
     with pytest.raises((MemoryError, OverflowError)):
         data.batch(2**60)
@@ -95,7 +95,7 @@ def test_sampling_is_greedy_at_temperature_zero_and_refuses_nonsense():
         {"temperature": -1.0},
         {"temperature": float("nan")},
     ):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=r"vocabulary|temperature"):
             sample(**arguments)
     with pytest.raises(OverflowError):
         sample(n=-1)

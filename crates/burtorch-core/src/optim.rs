@@ -112,7 +112,7 @@ impl<E: Float> Sgd<E> {
     }
 }
 
-fn check_rate(what: &'static str, rate: f64) -> Result<()> {
+pub(crate) fn check_rate(what: &'static str, rate: f64) -> Result<()> {
     if rate.is_finite() && rate >= 0.0 {
         return Ok(());
     }

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
+use crate::kernels::{KernelFloat, sgd_update};
 use crate::nn::{Input, Label, Model};
 use crate::params::{Parameters, Written};
 use crate::scalar::Float;
@@ -155,6 +156,36 @@ impl<E: Float> Oracle<E> {
             sum += self.graph.value(loss)?.to_f64();
         }
         Ok(sum)
+    }
+
+    /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
+    ///
+    /// With one sample, and a model each of whose parameters one node reads, values change during the sweep and no
+    /// gradient is stored: half the memory traffic, and the numbers of [`Oracle::gradient`] and
+    /// [`Sgd::step`](crate::Sgd::step) within rounding (the same bits but for embeddings that the sample names twice).
+    /// What is in the gradients afterwards is not specified.
+    pub fn step<M: Model<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        lr: f64,
+        mut interrupted: Interrupted<'_>,
+    ) -> Result<f64>
+    where
+        E: KernelFloat,
+    {
+        crate::optim::check_rate("the learning rate", lr)?;
+        let lr = E::lit(lr);
+        if batch.len() == 1 && model.reads_once() {
+            check(model, params, batch)?;
+            let loss = self.append(model, params, batch, 0, &mut interrupted)?;
+            self.graph.backward_with(loss, E::lit(1.0), &mut [params.stepped(lr)])?;
+            return Ok(self.graph.value(loss)?.to_f64());
+        }
+        let loss = self.gradient(model, params, batch, interrupted)?;
+        params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
+        Ok(loss)
     }
 
     /// The loss of the batch without its gradient.

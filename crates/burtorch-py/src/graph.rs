@@ -4,7 +4,7 @@
 use std::cell::{Cell as StdCell, RefCell, UnsafeCell};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use burtorch_core::{Graph, NodeId, Scalar, SweepOptions};
+use burtorch_core::{Float, Graph, NodeId, Scalar, SweepOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -396,7 +396,7 @@ impl PyGraph {
             let parameters = &cell.parameters;
             with_graph!(&mut cell.graph, g => {
                 crate::parameters::with_values(py, parameters, |given| g.recompute(root, given))?.or_raise(py)?;
-                g.value(root).map(f64::from).or_raise(py)
+                g.value(root).map(Float::to_f64).or_raise(py)
             })
         })
     }
@@ -409,7 +409,7 @@ impl PyGraph {
             Ok(with_graph!(&cell.graph, g => g.find_nonfinite().map(|found| {
                 let nodes = found.inputs.iter().filter_map(|run| run.nodes());
                 let nodes = nodes.flat_map(|range| (0..range.len()).filter_map(move |k| range.get(k)));
-                let inputs = nodes.filter_map(|node| g.value(node).ok()).map(f64::from).collect();
+                let inputs = nodes.filter_map(|node| g.value(node).ok()).map(Float::to_f64).collect();
                 (found.op.name(), found.node.index(), inputs)
             })))
         })

@@ -11,6 +11,7 @@ use crate::params::{PyParameters, PyTensor, with_params};
 
 /// A model that an oracle takes.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one per Python model, and it is never moved")]
 pub enum AnyModel {
     /// Tokens in, logits out.
     Chars(CharMlp),

@@ -3,6 +3,7 @@
 //! Promises: a batch is read and checked before anything is written; long calls release the interpreter lock and can be
 //! interrupted.
 
+use burtorch_core::kernels::KernelFloat;
 use burtorch_core::nn::{Input, Label, Model};
 use burtorch_core::oracle::Interrupted;
 use burtorch_core::{Batch, DType, Error, Float, Oracle, Parameters, Total};
@@ -109,6 +110,7 @@ enum Want<'a> {
     Gradient,
     Loss,
     Losses(&'a mut Vec<f64>),
+    Step(f64),
 }
 
 #[pymethods]
@@ -165,6 +167,15 @@ impl PyOracle {
         let mut losses = Vec::new();
         self.run(py, contexts, targets, Want::Losses(&mut losses))?;
         Ok(losses)
+    }
+
+    /// One step of plain gradient descent on a batch, `values -= lr * gradient`; returns the loss before it.
+    ///
+    /// With one sample the values change during the sweep and no gradient is stored: half the memory traffic of
+    /// `oracle(...)` and `SGD.step()`, and the same numbers within rounding. What is in `params.grads` afterwards is not
+    /// specified. Raises ValueError for a rate that is negative or not finite.
+    fn step(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>, lr: f64) -> PyResult<f64> {
+        self.run(py, contexts, targets, Want::Step(lr))
     }
 
     /// Where the gradient goes.
@@ -267,7 +278,7 @@ impl PyOracle {
         }
     }
 
-    fn compute_as<E: Float>(
+    fn compute_as<E: Float + KernelFloat>(
         &self,
         run: &mut Run<E>,
         params: &mut Parameters<'_, E>,
@@ -302,7 +313,7 @@ impl PyOracle {
     }
 }
 
-fn compute<E: Float, M: Model<E>>(
+fn compute<E: Float + KernelFloat, M: Model<E>>(
     oracle: &mut Oracle<E>,
     model: &M,
     params: &mut Parameters<'_, E>,
@@ -313,6 +324,7 @@ fn compute<E: Float, M: Model<E>>(
     match want {
         Want::Gradient => oracle.gradient(model, params, batch, stop),
         Want::Loss => oracle.loss(model, params, batch, stop),
+        Want::Step(lr) => oracle.step(model, params, batch, lr, stop),
         Want::Losses(losses) => {
             let mut found = vec![E::lit(0.0); batch.len()];
             oracle.losses(model, params, batch, &mut found, stop)?;

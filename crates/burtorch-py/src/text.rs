@@ -135,7 +135,7 @@ impl PyWordContexts {
         if n == 0 {
             return Err(PyValueError::new_err("a batch holds at least one place"));
         }
-        let n_symbols = n.checked_mul(self.context).unwrap_or(usize::MAX);
+        let n_symbols = n.saturating_mul(self.context);
         let (mut x, mut y) = (zeros(n_symbols)?, zeros(n)?);
         self.contexts.with(py, |contexts| read(contexts, &mut x, &mut y))?.or_raise(py)?;
         Ok((SymbolArray::rows(x, self.context), SymbolArray::row(y)))

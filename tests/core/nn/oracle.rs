@@ -135,6 +135,36 @@ fn overwriting_has_the_bits_of_zeroing_and_adding() {
 }
 
 #[test]
+fn a_step_during_the_sweep_is_a_gradient_and_a_step() {
+    for frozen in [None, Some(0..27 * 64), Some(30..40), Some(2000..3000), Some(60_000..69_083)] {
+        for n in [1, 2] {
+            let make = || {
+                let mut params = Parameters::<f32>::new(5);
+                let model = CharMlp::new(&mut params, CharMlpShape::default(), None).unwrap();
+                if let Some(frozen) = frozen.clone() {
+                    params.freeze(params.slice(frozen).unwrap()).unwrap();
+                }
+                (params, model)
+            };
+            let ((mut apart, model), (mut during, model_during)) = (make(), make());
+            let (x, y) = (tokens(16 * n, 27), tokens(n, 27));
+            let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), n).unwrap();
+            let (mut oracle, mut sgd) = (Oracle::new(), Sgd::new(0.05).unwrap());
+            for _ in 0..5 {
+                let loss = oracle.gradient(&model, &mut apart, batch, None).unwrap();
+                sgd.step(&mut apart).unwrap();
+                let same = oracle.step(&model_during, &mut during, batch, 0.05, None).unwrap();
+                assert!((loss - same).abs() <= 1e-5 * loss, "{loss} and {same}");
+            }
+            for (a, b) in apart.values().iter().zip(during.values()) {
+                assert!((a - b).abs() <= 1e-6, "{a} and {b}");
+            }
+            assert!(oracle.step(&model, &mut apart, batch, f64::NAN, None).is_err());
+        }
+    }
+}
+
+#[test]
 fn training_reduces_the_loss() {
     let mut params = Parameters::<f32>::new(7);
     let model = CharMlp::new(&mut params, CharMlpShape::default(), None).unwrap();

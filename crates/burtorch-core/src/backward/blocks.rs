@@ -4,6 +4,7 @@
 //! any of its outputs has been made, as users of a block come after all of it. Outputs that nobody reached contribute
 //! nothing, not even zero times infinity.
 
+use super::Values;
 use super::sweep::Sweep;
 use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, Encoded, MapRecord, OperandRun};
 use crate::ops::Op;
@@ -54,10 +55,28 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             None => self.gather(record.x, gathered),
         };
         let all_reached = n_met == n_out && dy.iter().fold(true, |all, dy| all & !dy.is_unreached());
-        self.affine_weights(record, dy, x, all_reached);
-        if self.wants_gradient(record.x) {
-            let store = &self.params[self.places[record.w_slot as usize] as usize];
-            let weights = &store.values[record.weights()];
+        let input_grad = self.affine_matrix(record, dy, x, dx, all_reached);
+        if let Some((slot, at)) = record.bias() {
+            self.affine_bias(slot as u32, at, dy, all_reached);
+        }
+        if input_grad {
+            self.scatter(record.x, dx);
+        }
+        self.scratch = scratch;
+    }
+
+    /// What the inputs receive goes to `dx`, if they receive anything; what the weights receive, to them.
+    fn affine_matrix(&mut self, record: AffineRecord, dy: &[S], x: &[S], dx: &mut [S], all_reached: bool) -> bool {
+        let (weights, n_in) = (record.weights(), x.len());
+        let wanted = self.wants_gradient(record.x);
+        let store = &mut self.params[self.places[record.w_slot as usize] as usize];
+        let whole = all_reached && store.all_trainable(weights.clone());
+        if let (true, Values::Stepped(values, lr)) = (whole, &mut store.values) {
+            S::affine_descend(*lr, dy, x, &mut values[weights], wanted.then_some(dx));
+            return wanted;
+        }
+        if wanted {
+            let weights = &store.values()[weights.clone()];
             if all_reached {
                 S::affine_input_grad(weights, dy, dx);
             } else {
@@ -68,9 +87,16 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                     }
                 }
             }
-            self.scatter(record.x, dx);
         }
-        self.scratch = scratch;
+        if whole {
+            let mode = store.mode(weights.clone());
+            S::affine_weight_grad(dy, x, &mut store.grads[weights], mode);
+        } else if store.any_trainable(weights.clone()) {
+            for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
+                self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
+            }
+        }
+        wanted
     }
 
     /// Whether some of the operands can receive a gradient now.
@@ -91,29 +117,31 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         wants
     }
 
-    /// Adds what weights and bias receive.
-    fn affine_weights(&mut self, record: AffineRecord, dy: &[S], x: &[S], all_reached: bool) {
-        let weights = record.weights();
-        let store = &mut self.params[self.places[record.w_slot as usize] as usize];
-        if all_reached && store.all_trainable(weights.clone()) {
-            let mode = store.mode(weights.clone());
-            S::affine_weight_grad(dy, x, &mut store.grads[weights], mode);
-        } else if store.any_trainable(weights.clone()) {
-            for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
-                let row = weights.start + o * x.len();
-                for (k, &x) in x.iter().enumerate() {
-                    self.add_parameter(record.w_slot, row + k, dy * x);
-                }
+    /// Adds what one row of weights receives.
+    fn affine_row(&mut self, slot: u32, row: usize, dy: S, x: &[S]) {
+        let range = row..row + x.len();
+        let store = &mut self.params[self.places[slot as usize] as usize];
+        if store.all_trainable(range.clone()) {
+            if let Values::Stepped(values, lr) = &mut store.values {
+                S::affine_descend(*lr, &[dy], x, &mut values[range], None);
+            } else {
+                let mode = store.mode(range.clone());
+                S::affine_weight_grad(&[dy], x, &mut store.grads[range], mode);
+            }
+        } else if store.any_trainable(range.clone()) {
+            for (index, &x) in range.zip(x) {
+                self.add_parameter(slot, index, dy * x);
             }
         }
-        match record.bias() {
-            Some((slot, at)) if all_reached => self.add_parameters(slot as u32, at.start, dy),
-            Some((slot, at)) => {
-                for (index, &dy) in at.zip(dy).filter(|(_, dy)| !dy.is_unreached()) {
-                    self.add_parameter(slot as u32, index, dy);
-                }
-            }
-            None => {}
+    }
+
+    /// Adds what biases receive.
+    fn affine_bias(&mut self, slot: u32, at: std::ops::Range<usize>, dy: &[S], all_reached: bool) {
+        if all_reached {
+            return self.add_parameters(slot, at.start, dy);
+        }
+        for (index, &dy) in at.zip(dy).filter(|(_, dy)| !dy.is_unreached()) {
+            self.add_parameter(slot, index, dy);
         }
     }
 

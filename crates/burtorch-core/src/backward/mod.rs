@@ -20,14 +20,33 @@ use sweep::Sweep;
 #[derive(Debug)]
 pub struct Gradients<'a, E> {
     pub(crate) store: u64,
-    pub(crate) values: &'a [E],
+    pub(crate) values: Values<'a, E>,
     pub(crate) grads: &'a mut [E],
     pub(crate) frozen: &'a [Range<u32>],
     /// What has been written so far, where gradients of an earlier pass are to be overwritten.
     pub(crate) written: Option<&'a mut Written>,
 }
 
+/// What a sweep may do to the values of parameters.
+#[derive(Debug)]
+pub(crate) enum Values<'a, E> {
+    /// Read them; contributions are added to gradients.
+    Kept(&'a [E]),
+    /// Move each against its contributions, `x -= lr c`, at once; gradients are not touched. Right where each number is
+    /// read by one node only, as a sweep has read all that it needs of a node's operands before it changes them.
+    Stepped(&'a mut [E], E),
+}
+
 impl<E: Float> Gradients<'_, E> {
+    /// The values.
+    #[inline(always)]
+    pub(crate) fn values(&self) -> &[E] {
+        match &self.values {
+            Values::Kept(values) => values,
+            Values::Stepped(values, _) => values,
+        }
+    }
+
     /// Whether no number of the range is frozen.
     pub(crate) fn all_trainable(&self, range: Range<usize>) -> bool {
         !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
@@ -63,12 +82,19 @@ impl<E: Float> Parameters<'_, E> {
     pub fn gradients(&mut self) -> Gradients<'_, E> {
         let store = self.id();
         let (values, grads, frozen) = self.split_for_sweep();
-        Gradients { store, values, grads, frozen, written: None }
+        Gradients { store, values: Values::Kept(values), grads, frozen, written: None }
     }
 
     /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as `written` has it.
     pub(crate) fn gradients_anew<'a>(&'a mut self, written: &'a mut Written) -> Gradients<'a, E> {
         Gradients { written: Some(written), ..self.gradients() }
+    }
+
+    /// The parameters for a sweep that moves their values against the gradient instead of writing it.
+    pub(crate) fn stepped(&mut self, lr: E) -> Gradients<'_, E> {
+        let store = self.id();
+        let (values, frozen) = self.split_for_descent();
+        Gradients { store, values: Values::Stepped(values, lr), grads: &mut [], frozen, written: None }
     }
 
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
@@ -80,7 +106,13 @@ impl<E: Float> Parameters<'_, E> {
                 have: grads.len(),
             });
         }
-        Ok(Gradients { store: self.id(), values: self.values(), grads, frozen: self.frozen(), written: None })
+        Ok(Gradients {
+            store: self.id(),
+            values: Values::Kept(self.values()),
+            grads,
+            frozen: self.frozen(),
+            written: None,
+        })
     }
 }
 

@@ -10,7 +10,7 @@
 //! 3. A run of unreached nodes is passed eight at a time.
 #![allow(unsafe_code)]
 
-use super::Gradients;
+use super::{Gradients, Values};
 use crate::graph::MAX_STORES;
 use crate::graph::columns::Recorded;
 use crate::graph::{Encoded, InnerOperands, OperandRun};
@@ -192,8 +192,13 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     pub(super) fn add_parameter(&mut self, slot: u32, index: usize, contribution: S) {
         let store = &mut self.params[self.places[slot as usize] as usize];
         if store.frozen.is_empty() || store.is_trainable(index) {
+            let contribution = contribution.sum_lanes();
+            if let Values::Stepped(values, lr) = &mut store.values {
+                values[index] = values[index] - *lr * contribution;
+                return;
+            }
             store.prepare(index..index + 1);
-            store.grads[index] = store.grads[index] + contribution.sum_lanes();
+            store.grads[index] = store.grads[index] + contribution;
         }
     }
 
@@ -205,6 +210,10 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             for (index, &c) in range.zip(contributions) {
                 self.add_parameter(slot, index, c);
             }
+            return;
+        }
+        if let Values::Stepped(values, lr) = &mut store.values {
+            S::descend(*lr, contributions, &mut values[range]);
             return;
         }
         let mode = store.mode(range.clone());
@@ -249,7 +258,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     pub(super) fn gather<'o>(&self, operands: Encoded, out: &'o mut [S]) -> &'o [S] {
         let mut stores: [&[S::Elem]; MAX_STORES] = [&[]; MAX_STORES];
         for (store, &place) in stores.iter_mut().zip(&self.places) {
-            *store = self.params.get(place as usize).map_or(&[], |p| p.values);
+            *store = self.params.get(place as usize).map_or(&[], |p| p.values());
         }
         operands.gather(self.extra, self.recorded.values, &stores, out);
         out

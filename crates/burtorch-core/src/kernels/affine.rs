@@ -26,6 +26,10 @@ leveled! {
 
     /// One step of gradient descent from one sample, `W -= lr dy x^T` and `b -= lr dy`, without storing the gradient.
     pub fn affine_sgd_update<E>(lr: E, dy: &[E], x: &[E], w: &mut [E], bias: Option<&mut [E]>) = sgd_update_at;
+
+    /// `dx = W^T dy`, and then `W -= lr dy x^T`, in one pass over the weights. The bits of [`affine_input_grad`]
+    /// followed by [`affine_sgd_update`].
+    pub fn affine_input_grad_sgd_update<E>(lr: E, dy: &[E], x: &[E], w: &mut [E], dx: &mut [E]) = input_grad_sgd_at;
 }
 
 #[inline(always)]
@@ -180,5 +184,55 @@ unsafe fn sgd_update_step<V: Pack, T: Target>(
         let zero = V::splat(V::Elem::default());
         let grad = T::mul_add(V::splat(factor), V::read(x, j), zero);
         T::mul_add(V::splat(-lr), grad, V::read(row, j)).write(row, j);
+    }
+}
+
+/// Four outputs at a time, as in [`input_grad_add_at`]; each vector of weights is changed right after its last use.
+#[inline(always)]
+fn input_grad_sgd_at<E: KernelFloat, T: Target>(lr: E, dy: &[E], x: &[E], w: &mut [E], dx: &mut [E]) {
+    check_shape(w, dy.len(), dx.len());
+    assert_eq!(x.len(), dx.len(), "kernel operands differ in length");
+    let n_in = dx.len();
+    dx.fill(E::default());
+    let mut o = 0;
+    while dy.len() - o >= 4 {
+        let rows = &mut w[o * n_in..][..4 * n_in];
+        let factors: [E; 4] = std::array::from_fn(|r| dy[o + r]);
+        columns!(E, n_in, input_grad_sgd_step[T, 4](lr, &factors, x, rows, dx));
+        o += 4;
+    }
+    while dy.len() - o >= 1 {
+        let row = &mut w[o * n_in..][..n_in];
+        columns!(E, n_in, input_grad_sgd_step[T, 1](lr, &[dy[o]], x, row, dx));
+        o += 1;
+    }
+}
+
+/// # Safety
+/// `j + V::LANES` is at most the length of `dx`; `x` is as long, and `rows` `R` times as long.
+#[inline(always)]
+unsafe fn input_grad_sgd_step<V: Pack, T: Target, const R: usize>(
+    j: usize,
+    lr: V::Elem,
+    factors: &[V::Elem; R],
+    x: &[V::Elem],
+    rows: &mut [V::Elem],
+    dx: &mut [V::Elem],
+) {
+    let (zero, n_in) = (V::splat(V::Elem::default()), dx.len());
+    // SAFETY: as the caller promises.
+    unsafe {
+        let xs = V::read(x, j);
+        // All loads come before all stores: rows may lie a multiple of 4096 bytes apart, where a load waits for a store.
+        let before: [V; R] = std::array::from_fn(|r| V::read(rows, r * n_in + j));
+        let mut sum = V::read(dx, j);
+        for r in 0..R {
+            sum = T::mul_add(before[r], V::splat(factors[r]), sum);
+        }
+        (sum + zero).write(dx, j);
+        for r in 0..R {
+            let grad = T::mul_add(V::splat(factors[r]), xs, zero);
+            T::mul_add(V::splat(-lr), grad, before[r]).write(rows, r * n_in + j);
+        }
     }
 }

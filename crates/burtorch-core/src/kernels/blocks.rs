@@ -3,7 +3,7 @@
 //! Promises: a type without kernels of its own still computes every block op, slowly. Knows opcodes of unary ops.
 
 use super::Mode;
-use crate::ops::{Op, pull_unary};
+use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
 
@@ -45,6 +45,31 @@ pub trait BlockMath: Copy {
         naive::affine_weight_grad(dy, x, dw);
     }
 
+    /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T`, summed over lanes.
+    fn affine_descend(lr: Self::Elem, dy: &[Self], x: &[Self], w: &mut [Self::Elem], dx: Option<&mut [Self]>)
+    where
+        Self: Scalar,
+    {
+        if let Some(dx) = dx {
+            naive::affine_input_grad(w, dy, dx);
+        }
+        for (&dy, row) in dy.iter().zip(w.chunks_exact_mut(x.len())) {
+            for (w, &x) in row.iter_mut().zip(x) {
+                *w = *w - lr * (dy * x).sum_lanes();
+            }
+        }
+    }
+
+    /// `x -= lr g`, with g summed over lanes.
+    fn descend(lr: Self::Elem, g: &[Self], x: &mut [Self::Elem])
+    where
+        Self: Scalar,
+    {
+        for (x, g) in x.iter_mut().zip(g) {
+            *x = *x - lr * g.sum_lanes();
+        }
+    }
+
     /// Softmax of `z` into `p`; returns `log(sum exp z)`.
     fn softmax(z: &[Self], p: &mut [Self]) -> Self
     where
@@ -66,12 +91,7 @@ pub trait BlockMath: Copy {
     where
         Self: Scalar,
     {
-        for (k, dx) in dx.iter_mut().enumerate() {
-            if !g[k].is_unreached() {
-                let contribution = pull_unary(op, g[k], x[k], y[k]).unwrap_or(g[k]);
-                *dx = *dx + (contribution + Self::lit(0.0));
-            }
-        }
+        naive::map_pull(op, g, x, y, dx);
     }
 }
 
@@ -102,6 +122,17 @@ macro_rules! one_sample {
                 super::affine_weight_grad(dy, x, dw, None, mode);
             }
 
+            fn affine_descend(lr: $t, dy: &[Self], x: &[Self], w: &mut [$t], dx: Option<&mut [Self]>) {
+                match dx {
+                    Some(dx) => super::affine_input_grad_sgd_update(lr, dy, x, w, dx),
+                    None => super::affine_sgd_update(lr, dy, x, w, None),
+                }
+            }
+
+            fn descend(lr: $t, g: &[Self], x: &mut [$t]) {
+                super::sgd_update(lr, g, x);
+            }
+
             fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
                 match op {
                     Op::Tanh => slices::tanh(x, y),
@@ -111,6 +142,17 @@ macro_rules! one_sample {
                     _ => naive::map_forward(op, x, y),
                 }
             }
+
+            fn map_pull(op: Op, g: &[Self], x: &[Self], y: &[Self], dx: &mut [Self]) {
+                // The kernels give to every input, so they are for outputs all of which were reached.
+                let all_reached = g.iter().fold(true, |all, g| all & !g.is_unreached());
+                match op {
+                    Op::Tanh if all_reached => super::tanh_backward(x, y, g, dx, Mode::Add),
+                    Op::Sigmoid if all_reached => super::sigmoid_backward(x, g, dx, Mode::Add),
+                    Op::Relu if all_reached => super::relu_backward(x, g, dx, Mode::Add),
+                    _ => naive::map_pull(op, g, x, y, dx),
+                }
+            }
         }
     )* };
 }
@@ -118,13 +160,23 @@ one_sample!(f32 f64);
 
 /// The plain loops.
 pub mod naive {
-    use crate::ops::{Op, forward_unary};
+    use crate::ops::{Op, forward_unary, pull_unary};
     use crate::scalar::{Float, Scalar};
 
     /// See [`super::BlockMath::map_forward`].
     pub fn map_forward<S: Scalar>(op: Op, x: &[S], y: &mut [S]) {
         for (y, &x) in y.iter_mut().zip(x) {
             *y = forward_unary(op, x).unwrap_or(x);
+        }
+    }
+
+    /// See [`super::BlockMath::map_pull`].
+    pub fn map_pull<S: Scalar>(op: Op, g: &[S], x: &[S], y: &[S], dx: &mut [S]) {
+        for (k, dx) in dx.iter_mut().enumerate() {
+            if !g[k].is_unreached() {
+                let contribution = pull_unary(op, g[k], x[k], y[k]).unwrap_or(g[k]);
+                *dx = *dx + (contribution + S::lit(0.0));
+            }
         }
     }
 

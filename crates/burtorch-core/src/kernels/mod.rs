@@ -34,7 +34,10 @@ mod optim;
 mod blocks;
 
 pub use crate::simd::slices::{relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward};
-pub use affine::{affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad};
+pub use affine::{
+    affine_forward, affine_input_grad, affine_input_grad_add, affine_input_grad_sgd_update, affine_sgd_update,
+    affine_weight_grad,
+};
 pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
 pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use blocks::{BlockMath, naive};

@@ -127,6 +127,10 @@ impl<E: Float> Model<E> for CharMlp {
         self.embedding.slice().store()
     }
 
+    fn reads_once(&self) -> bool {
+        true
+    }
+
     fn check(&self, x: Input<'_, E>, y: Label<'_, E>) -> Result<()> {
         self.check_tokens(tokens(x)?)?;
         check_label(y, self.shape.vocab)

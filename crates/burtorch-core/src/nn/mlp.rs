@@ -92,6 +92,12 @@ impl<E: Float> Model<E> for Mlp {
         self.store
     }
 
+    fn reads_once(&self) -> bool {
+        // Layers that share tensors can be put together by hand.
+        let starts = |k: usize| self.layers[k].weight().slice();
+        (1..self.layers.len()).all(|k| (0..k).all(|j| starts(j) != starts(k)))
+    }
+
     fn check(&self, x: Input<'_, E>, y: Label<'_, E>) -> Result<()> {
         numbers(x)?;
         check_len("a sample (inputs expected and given)", self.n_in(), x.len())?;

@@ -93,6 +93,12 @@ pub trait Model<S: Scalar> {
     /// Refuses what [`Model::loss`] could not take, so that a batch is refused as a whole.
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()>;
 
+    /// Whether in the graph of a sample each parameter is read by one node only. Then a step from one sample may change
+    /// values while it sweeps ([`Oracle::step`](crate::Oracle::step)).
+    fn reads_once(&self) -> bool {
+        false
+    }
+
     /// Appends the loss of the sample to `graph`.
     fn loss(
         &self,

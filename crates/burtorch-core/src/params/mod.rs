@@ -279,6 +279,11 @@ impl<'m, E: Float> Parameters<'m, E> {
         (self.values.slice(self.n), self.grads.slice_mut(self.n), &self.frozen)
     }
 
+    #[inline(always)]
+    pub(crate) fn split_for_descent(&mut self) -> (&mut [E], &[Range<u32>]) {
+        (self.values.slice_mut(self.n), &self.frozen)
+    }
+
     /// Values to write and gradients to read: what an optimiser needs.
     #[inline(always)]
     pub fn split_for_step(&mut self) -> (&mut [E], &[E]) {

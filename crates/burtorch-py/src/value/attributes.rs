@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use burtorch_core::{NodeId, Scalar};
+use burtorch_core::{Float, NodeId, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -221,7 +221,7 @@ fn label_text(label: &Bound<'_, PyAny>) -> PyResult<String> {
 unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock, as in every getter here.
     unsafe {
-        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) {
+        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) {
             Some(x) => ffi::PyFloat_FromDouble(x),
             None => ptr::null_mut(),
         }
@@ -232,7 +232,7 @@ unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut
 unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
     unsafe {
-        match read(value, |cell, node| with_graph!(&cell.graph, g => g.grad(node).map(f64::from))) {
+        match read(value, |cell, node| with_graph!(&cell.graph, g => g.grad(node).map(Float::to_f64))) {
             Some(x) => ffi::PyFloat_FromDouble(x),
             None => ptr::null_mut(),
         }
@@ -604,13 +604,13 @@ unsafe fn compare_with_int(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_
 #[inline(always)]
 unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
     // SAFETY: by the contract of this function.
-    unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) }
+    unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) }
 }
 
 /// `bool(v)`
 pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
-    match unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) } {
+    match unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) } {
         Some(x) => (x != 0.0).into(),
         None => -1,
     }
@@ -626,7 +626,7 @@ pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject 
 pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(f64::from))) {
+        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) {
             Some(x) => ffi::PyLong_FromDouble(x),
             None => ptr::null_mut(),
         }

@@ -11,7 +11,7 @@ mod numpy;
 
 use std::cell::UnsafeCell;
 
-use burtorch_core::{NodeId, Range, Scalar, Slice, View};
+use burtorch_core::{Float, NodeId, Range, Scalar, Slice, View};
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -162,7 +162,7 @@ impl PyVector {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             with_graph!(&cell.graph, g => nodes
-                .map(|node| if grads { g.grad(node) } else { g.value(node) }.map(f64::from).or_raise(py))
+                .map(|node| if grads { g.grad(node) } else { g.value(node) }.map(Float::to_f64).or_raise(py))
                 .collect())
         })
     }
