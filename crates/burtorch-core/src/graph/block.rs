@@ -143,7 +143,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// As [`Graph::affine`], for views that need not be in one place.
-    pub fn affine_of(
+    pub(crate) fn affine_of(
         &mut self,
         params: &[&Parameters<'_, S::Elem>],
         x: impl Iterator<Item = View> + Clone,
