@@ -215,14 +215,14 @@ JOBS = {
     "atan.ATAN_SHORT": (atan_q, lambda z: z, 0, T8, 6, {}),
     "erf.ERF": (erf_q, plain, 0, 1, 11, {}),
     "erf.ERF_SHORT": (erf_q, plain, 0, 1, 7, {}),
-    "erf.ERFC": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 13, dict(step=2)),
-    "erf.ERFC_SHORT": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 7, dict(step=2)),
+    "erf.ERFC": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 13, {"step": 2}),
+    "erf.ERFC_SHORT": (erfc_factor, erfc_weight, to_t(".8", 2), to_t(6, 2), 7, {"step": 2}),
     "erf.CENTRE": (normal_slope, plain, 0, mpf(".77") ** 2, 8, {}),
     "erf.GRAD_CENTRE": (gelu_slope_centre, plain, 0, mpf(".4") ** 2, 7, {}),
-    "erf.TAIL": (lambda t: normal_tail(t, 5), over_least, -1, to_t(39, 5), 24, dict(step=2)),
-    "erf.TAIL_SHORT": (lambda t: normal_tail(t, 4), over_least, -1, to_t(39, 4), 12, dict(step=2)),
-    "erf.GRAD": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 24, dict(step=2)),
-    "erf.GRAD_SHORT": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 12, dict(step=2)),
+    "erf.TAIL": (lambda t: normal_tail(t, 5), over_least, -1, to_t(39, 5), 24, {"step": 2}),
+    "erf.TAIL_SHORT": (lambda t: normal_tail(t, 4), over_least, -1, to_t(39, 4), 12, {"step": 2}),
+    "erf.GRAD": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 24, {"step": 2}),
+    "erf.GRAD_SHORT": (lambda t: gelu_slope(t, 5), over_least, -1, to_t(40, 5), 12, {"step": 2}),
 }
 if __name__ == "__main__":
     for job in sys.argv[1:] or JOBS:
