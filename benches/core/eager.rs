@@ -4,8 +4,9 @@
 
 use std::hint::black_box;
 
+use burtorch_core::ops::{Add, Mul};
 use burtorch_core::{Eager, Graph, Value};
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Figure 1 of the paper: 10 nodes.
 #[inline(always)]
@@ -71,5 +72,53 @@ fn eager(c: &mut Criterion) {
     time!(c, "small: build and backward", small, -4.0, 2.0);
 }
 
-criterion_group!(benches, eager);
+/// 10^4 small roots, each swept on its own, on one live tape of 10^6 nodes: the cost is that of the roots.
+fn small_roots_on_a_long_tape(c: &mut Criterion) {
+    let mut graph = Graph::<f64>::with_capacity(1_000_000).expect("memory for 10^6 nodes");
+    let x = graph.leaf(1.0).expect("room");
+    let mut roots = Vec::new();
+    while graph.len() < 1_000_000 {
+        let y = graph.leaf(2.0).expect("room");
+        let mut z = y;
+        for _ in 0..99 {
+            z = graph.binary::<Mul>(z, y).expect("room");
+        }
+        roots.push(z);
+    }
+    let z = graph.binary::<Mul>(x, x).expect("room");
+    graph.backward(z).expect("a node of this graph");
+    assert_eq!(graph.grad(x), Ok(2.0));
+    assert_eq!(roots.len(), 10_000);
+    c.bench_function("10^4 roots of 100 nodes on a tape of 10^6: one backward each", |bench| {
+        bench.iter(|| {
+            for &root in &roots {
+                graph.backward(root).expect("a node of this graph");
+            }
+        })
+    });
+}
+
+/// Build and sweep of chains, on a graph that keeps its memory between passes.
+fn chains(c: &mut Criterion) {
+    let mut group = c.benchmark_group("chain: build and backward");
+    group.sample_size(10);
+    for n in [10_000u32, 100_000, 1_000_000, 10_000_000] {
+        let mut graph = Graph::<f64>::with_capacity(n + 1).expect("memory for the chain");
+        group.throughput(Throughput::Elements(u64::from(n)));
+        group.bench_function(BenchmarkId::from_parameter(n), |bench| {
+            bench.iter(|| {
+                graph.clear().expect("a growing graph");
+                let x = graph.leaf(0.5).expect("room");
+                let mut y = x;
+                for _ in 0..n {
+                    y = graph.binary::<Add>(y, x).expect("room");
+                }
+                graph.backward(y).expect("a node of this graph");
+                assert_eq!(graph.grad(x), Ok(f64::from(n) + 1.0));
+            })
+        });
+    }
+}
+
+criterion_group!(benches, eager, small_roots_on_a_long_tape, chains);
 criterion_main!(benches);

@@ -611,6 +611,19 @@ impl CallerMemory {
         Ok(CallerMemory { buffer })
     }
 
+    /// Memory of an object with the buffer protocol, of any element type, to be used as bytes.
+    pub fn bytes(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        if !is_buffer(object) {
+            let found = type_name(object);
+            return Err(PyTypeError::new_err(format!("{what} must support the buffer protocol, found {found}")));
+        }
+        let buffer = PyUntypedBuffer::get(object)?;
+        if buffer.readonly() || !buffer.is_c_contiguous() || buffer.buf_ptr().is_null() {
+            return Err(PyValueError::new_err(format!("{what} must be writable and contiguous")));
+        }
+        Ok(CallerMemory { buffer })
+    }
+
     /// Where it is, as numbers of type `E`.
     pub fn numbers<E>(&self) -> NonNull<[E]> {
         let start = NonNull::new(self.buffer.buf_ptr().cast::<E>()).unwrap_or(NonNull::dangling());

@@ -4,12 +4,13 @@
 use std::cell::{Cell as StdCell, RefCell, UnsafeCell};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use burtorch_core::{Float, Graph, NodeId, Scalar, SweepOptions};
+use burtorch_core::{DType, Float, Graph, NodeId, Scalar, SweepOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::buffer::CallerMemory;
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::{IntoPython, busy, derived, to_python};
 use crate::value;
@@ -28,6 +29,8 @@ const POLLED_ABOVE: u32 = 1 << 16;
 ///     dtype: "float64" (default) or "float32".
 ///     capacity: nodes to make room for at once. Required for a fixed graph.
 ///     fixed: never grow; raise GraphFullError instead. Memory never moves.
+///     buffer: memory of yours to work in (NumPy, shared or mapped memory, a bytearray ...): writable, contiguous. Kept
+///         alive; nobody else may write it meanwhile. Such a graph is fixed; bytes_needed() tells how much it takes.
 ///     reclaim: remove unreachable nodes by itself. With False, indices are strictly sequential.
 ///
 /// Raises:
@@ -45,6 +48,8 @@ const POLLED_ABOVE: u32 = 1 << 16;
 #[pyclass(frozen, name = "Graph", module = "burtorch", weakref)]
 pub struct PyGraph {
     cell: UnsafeCell<Cell>,
+    /// Declared after what points into it, so dropped after it.
+    _memory: Option<CallerMemory>,
 }
 
 // SAFETY: the cell is only touched under the interpreter lock, or by the one call that has marked it busy.
@@ -149,7 +154,7 @@ fn sweep_carefully(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()
 impl PyGraph {
     /// A Python graph around a core one.
     pub fn around(graph: AnyGraph, reclaim: bool) -> Self {
-        PyGraph { cell: UnsafeCell::new(Cell::new(graph, reclaim)) }
+        PyGraph { cell: UnsafeCell::new(Cell::new(graph, reclaim)), _memory: None }
     }
 
     /// The cell of a graph object.
@@ -211,9 +216,28 @@ fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>)
 #[pymethods]
 impl PyGraph {
     #[new]
-    #[pyo3(signature = (dtype="float64", capacity=None, fixed=false, *, reclaim=true))]
-    fn new(py: Python<'_>, dtype: &str, capacity: Option<u32>, fixed: bool, reclaim: bool) -> PyResult<Self> {
-        fn make<S: Scalar>(py: Python<'_>, capacity: Option<u32>, fixed: bool) -> PyResult<Graph<'static, S>> {
+    #[pyo3(signature = (dtype="float64", capacity=None, fixed=false, *, reclaim=true, buffer=None))]
+    fn new(
+        py: Python<'_>,
+        dtype: &str,
+        capacity: Option<u32>,
+        fixed: bool,
+        reclaim: bool,
+        buffer: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        fn make<S: Scalar>(
+            py: Python<'_>,
+            capacity: Option<u32>,
+            fixed: bool,
+            memory: Option<&CallerMemory>,
+        ) -> PyResult<Graph<'static, S>> {
+            if let Some(memory) = memory {
+                let bytes = memory.numbers::<u8>();
+                let capacity = capacity.unwrap_or_else(|| most_nodes::<S>(bytes.len()));
+                // SAFETY: writable and contiguous, as checked, and kept alive beside the graph. That nobody else uses
+                // the bytes meanwhile is up to their owner, as the docstring says.
+                return unsafe { Graph::in_memory(bytes.cast(), bytes.len(), capacity) }.or_raise(py);
+            }
             match (capacity, fixed) {
                 (None, true) => {
                     Err(PyValueError::new_err("a fixed graph needs a capacity: Graph(capacity=n, fixed=True)"))
@@ -223,16 +247,12 @@ impl PyGraph {
                 (None, false) => Ok(Graph::new()),
             }
         }
-        let graph = match dtype {
-            "float64" => AnyGraph::F64(make(py, capacity, fixed)?),
-            "float32" => AnyGraph::F32(make(py, capacity, fixed)?),
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "dtype must be \"float64\" or \"float32\", found {other:?}"
-                )));
-            }
+        let memory = buffer.map(|buffer| CallerMemory::bytes(buffer, "buffer")).transpose()?;
+        let graph = match crate::params::dtype_named(dtype)? {
+            DType::Float64 => AnyGraph::F64(make(py, capacity, fixed, memory.as_ref())?),
+            DType::Float32 => AnyGraph::F32(make(py, capacity, fixed, memory.as_ref())?),
         };
-        Ok(Self::around(graph, reclaim))
+        Ok(PyGraph { _memory: memory, ..Self::around(graph, reclaim) })
     }
 
     /// Make this the current graph of the thread until the block ends.
@@ -588,11 +608,40 @@ impl PyNoGrad {
     }
 }
 
+/// The largest number of nodes that a graph in this many bytes can hold.
+fn most_nodes<S: Scalar>(bytes: usize) -> u32 {
+    let fits = |n: u32| burtorch_core::bytes_needed::<S>(n).is_ok_and(|need| need <= bytes);
+    let (mut low, mut high) = (0, u32::try_from(bytes).unwrap_or(u32::MAX));
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+/// How many bytes Graph(buffer=...) needs for this many nodes, whatever they are.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> memory = bytearray(bt.bytes_needed(100))
+///     >>> graph = bt.Graph(buffer=memory)
+///     >>> graph.capacity, graph.fixed
+///     (100, True)
+#[pyfunction]
+#[pyo3(signature = (n_nodes, dtype="float64"))]
+fn bytes_needed(py: Python<'_>, n_nodes: u32, dtype: &str) -> PyResult<usize> {
+    match crate::params::dtype_named(dtype)? {
+        DType::Float64 => burtorch_core::bytes_needed::<f64>(n_nodes).or_raise(py),
+        DType::Float32 => burtorch_core::bytes_needed::<f32>(n_nodes).or_raise(py),
+    }
+}
+
 /// Adds the classes and functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyGraph>()?;
     m.add_class::<PyMark>()?;
     m.add_class::<PyScope>()?;
     m.add_class::<PyNoGrad>()?;
+    m.add_function(wrap_pyfunction!(bytes_needed, m)?)?;
     m.add_function(wrap_pyfunction!(current_graph, m)?)
 }

@@ -6,10 +6,12 @@
 mod char_mlp;
 mod linear;
 mod mlp;
+mod neuron;
 
 pub use char_mlp::{CharMlp, CharMlpShape};
 pub use linear::{Activation, Linear};
 pub use mlp::Mlp;
+pub use neuron::Neuron;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range};
