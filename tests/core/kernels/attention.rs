@@ -1,6 +1,6 @@
 //! Causal attention against plain loops, and what a later token may not touch.
 
-use crate::support::{Float, Numbers, near, on_every_level};
+use crate::support::{Float, Numbers, level_stays, near, on_every_level};
 use burtorch_core::kernels::{Mode, attention_probs_len, causal_attention_backward, causal_attention_forward};
 
 /// (heads, width, groups)
@@ -99,6 +99,7 @@ fn attention_matches() {
 
 #[test]
 fn later_tokens_touch_nothing() {
+    let _turn = level_stays();
     const SHAPE: (usize, usize, usize) = (2, 6, 2);
     let n = 6 * 2 * 8;
     let mut numbers = Numbers::new(1);

@@ -2,7 +2,7 @@
 
 use burtorch_core::kernels::KernelFloat;
 use burtorch_core::simd::{Level, available_levels, force_level};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Lengths around the virtual widths (8, 16), around four of them, and beyond.
 pub const LENGTHS: [usize; 19] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 63, 64, 65, 131];
@@ -99,10 +99,15 @@ pub fn near<E: Float>(actual: E, expected: f64, scale: f64, tolerance: f64, what
 /// The level is one for the whole process: computations whose bits are compared take turns.
 static LEVEL_IN_USE: Mutex<()> = Mutex::new(());
 
+/// Keeps the level as it is while the guard lives: for tests that compare the bits of two computations themselves.
+pub fn level_stays() -> MutexGuard<'static, ()> {
+    LEVEL_IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 /// Runs `compute` twice on every level of this CPU: bits must agree between the two runs, and between all levels with
 /// fused multiply-add. `check` sees the numbers of every level.
 pub fn on_every_level<E: Float>(compute: impl Fn() -> Vec<E>, check: impl Fn(&[E])) {
-    let _turn = LEVEL_IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _turn = level_stays();
     let mut fused: Option<(Level, Vec<u64>)> = None;
     for &level in available_levels() {
         assert!(force_level(Some(level)));
