@@ -53,10 +53,11 @@ fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of 
 	PROPTEST_CASES=25600 cargo test --locked --release -p burtorch-core
 	$(BIN)/pytest tests/python --hypothesis-profile=long
 
-safety: ## Run the tests of the unsafe modules under Miri (needs a nightly toolchain with miri)
-	@cargo +nightly miri --version >/dev/null 2>&1 || \
-		{ echo "safety needs Miri: run 'rustup toolchain install nightly --component miri rust-src'" >&2; exit 1; }
-	cargo +nightly miri test --locked -p burtorch-core --lib
+RINGS := eager handles compaction edges oracle scratch nonfinite memory parameters
+safety: ## Run the core's test rings under AddressSanitizer
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS=allocator_may_return_null=1 \
+		cargo test --locked -p burtorch-core --target $$(rustc -vV | sed -n 's/^host: //p') --target-dir target/asan \
+		$(addprefix --test ,$(RINGS))
 
 clean: ## Remove .venv and what was built; keep runs and .venv-peers
 	rm -rf $(VENV) dist target .hypothesis .mypy_cache .pytest_cache .ruff_cache
