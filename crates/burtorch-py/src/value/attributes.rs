@@ -1,4 +1,4 @@
-//! Everything of `Value` that is not arithmetic: construction, attributes, comparison, conversion, text.
+//! Attributes and methods of `Value`, but for arithmetic: `construct` makes values, `convert` turns them into numbers.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -8,217 +8,18 @@ use burtorch_core::{Float, NodeId, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 
+use super::construct::label_text;
+use super::convert::{format, round};
 use super::number::{Number, number};
-use super::object::{
-    Unowned, ValueObject, allocate, cell_of, checked, fill, is_value, new_object, raise, raise_python, value_type,
-};
-use crate::cell::{AnyGraph, Cell, with_graph};
+use super::object::{ValueObject, checked, is_value, new_object, raise, raise_python};
+use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
-use crate::graph::{self, PyGraph, Sweep};
-
-/// Makes a leaf of `x` on the current graph (or the given one), as an object of `type_`.
-///
-/// # Safety
-/// `type_` is `Value` or a subclass; the interpreter lock is held.
-#[inline(always)]
-unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
-    // SAFETY: `owner` is a living graph; no other reference into its cell is in use.
-    unsafe {
-        // Before anything is built: memory for a subclass may start the garbage collector, which runs Python code.
-        let object = Unowned(allocate(type_));
-        if object.0.is_null() {
-            return ptr::null_mut();
-        }
-        let cell = cell_of(owner);
-        if cell.busy {
-            return super::object::raise_busy();
-        }
-        let built = match &mut cell.graph {
-            AnyGraph::F64(g) if g.len() as u32 <= cell.limit && !graph::no_grad_somewhere() => {
-                g.leaf(x).map(|node| (node, g.epoch()))
-            }
-            _ => new_leaf_slow(cell, x),
-        };
-        match built {
-            Ok((node, epoch)) => fill(object.take(), owner, cell, node.index(), epoch),
-            Err(error) => raise(error),
-        }
-    }
-}
-
-#[inline(never)]
-fn new_leaf_slow(cell: &mut Cell, x: f64) -> burtorch_core::Result<(NodeId, u64)> {
-    if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
-        cell.collect()?;
-    }
-    let is_constant = graph::wants_no_grad();
-    with_graph!(&mut cell.graph, g => {
-        let node = if is_constant { g.constant(Scalar::lit(x)) } else { g.leaf(Scalar::lit(x)) };
-        node.map(|node| (node, g.epoch()))
-    })
-}
-
-/// `Value(data)` without keywords: the fast way in.
-pub unsafe extern "C" fn vectorcall(
-    type_: *mut ffi::PyObject,
-    arguments: *const *mut ffi::PyObject,
-    n: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes living objects under its lock.
-    unsafe {
-        let n_positional = ffi::PyVectorcall_NARGS(n) as usize;
-        if n_positional == 1
-            && (keywords.is_null() || ffi::PyTuple_GET_SIZE(keywords) == 0)
-            && ffi::PyFloat_CheckExact(*arguments) != 0
-        {
-            let owner = graph::current(Python::assume_attached());
-            if owner.is_null() {
-                return ptr::null_mut();
-            }
-            return new_leaf(type_.cast(), owner, ffi::PyFloat_AS_DOUBLE(*arguments));
-        }
-        call_slowly(type_, arguments, n_positional, keywords)
-    }
-}
-
-/// Turns a vectorcall into a call of `new`.
-#[inline(never)]
-unsafe fn call_slowly(
-    type_: *mut ffi::PyObject,
-    arguments: *const *mut ffi::PyObject,
-    n: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: as in `vectorcall`: `n` positional arguments, then one per keyword.
-    unsafe {
-        let py = Python::assume_attached();
-        let positional = (0..n).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
-        let build = || -> PyResult<Py<PyAny>> {
-            let positional = PyTuple::new(py, positional.collect::<Vec<_>>())?;
-            let named = PyDict::new(py);
-            if !keywords.is_null() {
-                let names = Bound::from_borrowed_ptr(py, keywords).cast_into::<PyTuple>()?;
-                for (k, name) in names.iter().enumerate() {
-                    named.set_item(name, Bound::from_borrowed_ptr(py, *arguments.add(n + k)))?;
-                }
-            }
-            let made = new(type_.cast(), positional.as_ptr(), named.as_ptr());
-            Bound::from_owned_ptr_or_err(py, made).map(Bound::unbind)
-        };
-        match build() {
-            Ok(value) => value.into_ptr(),
-            Err(error) => raise_python(error),
-        }
-    }
-}
-
-/// What `Value(data, label=None, *, graph=None)` was called with.
-struct Arguments<'py> {
-    data: Bound<'py, PyAny>,
-    label: Option<Bound<'py, PyAny>>,
-    graph: Option<Bound<'py, PyAny>>,
-}
-
-impl<'py> Arguments<'py> {
-    /// Reads a call. Of a subclass with an `__init__` of its own, only `data` is read: the rest is for that.
-    fn read(
-        type_: *mut ffi::PyTypeObject,
-        positional: &Bound<'py, PyTuple>,
-        named: Option<Bound<'py, PyDict>>,
-    ) -> PyResult<Self> {
-        // SAFETY: both are living types, as the interpreter calls their constructor.
-        let init_of = |type_: *mut ffi::PyTypeObject| unsafe { (*type_).tp_init.map(|f| f as usize) };
-        let is_ours = type_ == value_type() || init_of(type_) == init_of(value_type());
-        let (mut data, mut label, mut graph) = (positional.get_item(0).ok(), None, None);
-        if is_ours {
-            if positional.len() > 2 {
-                return Err(PyTypeError::new_err("Value() takes a number, and optionally label= and graph="));
-            }
-            label = positional.get_item(1).ok();
-        }
-        for (name, value) in named.iter().flatten() {
-            let place = match name.extract::<String>()?.as_str() {
-                "data" => &mut data,
-                "label" if is_ours => &mut label,
-                "graph" if is_ours => &mut graph,
-                _ if !is_ours => continue,
-                other => {
-                    let message = format!("Value() got an unexpected keyword argument {other:?}");
-                    return Err(PyTypeError::new_err(message));
-                }
-            };
-            if place.replace(value).is_some() {
-                return Err(PyTypeError::new_err(format!("Value() got multiple values for {name}")));
-            }
-        }
-        let data = data.ok_or_else(|| PyTypeError::new_err("Value() needs a number: Value(3.0)"))?;
-        let given = |x: &Bound<'py, PyAny>| !x.is_none();
-        Ok(Arguments { data, label: label.filter(given), graph: graph.filter(given) })
-    }
-}
-
-/// `tp_new`: `Value(data, label=None, *, graph=None)`.
-pub unsafe extern "C" fn new(
-    type_: *mut ffi::PyTypeObject,
-    positional: *mut ffi::PyObject,
-    named: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a tuple and a dict or null under its lock.
-    let (py, positional, named) = unsafe {
-        let py = Python::assume_attached();
-        (py, Bound::from_borrowed_ptr(py, positional), Bound::from_borrowed_ptr_or_opt(py, named))
-    };
-    let made = || -> PyResult<*mut ffi::PyObject> {
-        let named = named.map(Bound::cast_into::<PyDict>).transpose()?;
-        let Arguments { data, label, graph } = Arguments::read(type_, &positional.cast_into()?, named)?;
-        // SAFETY: a living object under the interpreter lock.
-        let x = match unsafe { number(data.as_ptr()) } {
-            Number::Is(x) => x,
-            Number::IsNot => {
-                let found = data.get_type().name()?;
-                return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
-            }
-            Number::Failed => return Ok(ptr::null_mut()),
-        };
-        let label = label.map(|label| label_text(&label)).transpose()?;
-        let owner = match &graph {
-            Some(graph) => graph.cast::<PyGraph>()?.as_ptr(),
-            None => graph::current(py),
-        };
-        if owner.is_null() {
-            return Ok(ptr::null_mut());
-        }
-        // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
-        unsafe {
-            let object = new_leaf(type_, owner, x);
-            if let Some(label) = label.filter(|label| !object.is_null() && !label.is_empty()) {
-                cell_of(owner).labels.insert((*object.cast::<ValueObject>()).handle.start, label);
-            }
-            Ok(object)
-        }
-    };
-    made().unwrap_or_else(raise_python)
-}
-
-/// `tp_init` does nothing: `new` has read the arguments. It is there for subclasses that call it.
-pub unsafe extern "C" fn init(
-    _value: *mut ffi::PyObject,
-    _positional: *mut ffi::PyObject,
-    _named: *mut ffi::PyObject,
-) -> c_int {
-    0
-}
-
-/// A label must be text.
-fn label_text(label: &Bound<'_, PyAny>) -> PyResult<String> {
-    label.extract().map_err(|_| PyTypeError::new_err("the label of a Value must be a str"))
-}
+use crate::graph::{self, Sweep};
 
 /// `.data`
-unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock, as in every getter here.
     unsafe {
         match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) {
@@ -229,7 +30,7 @@ unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut
 }
 
 /// `.grad`
-unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
     unsafe {
         match read(value, |cell, node| with_graph!(&cell.graph, g => g.grad(node).map(Float::to_f64))) {
@@ -241,7 +42,7 @@ unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut
 
 /// Checks the value and reads its graph; `None` with an error set.
 #[inline(always)]
-unsafe fn read<T>(
+pub unsafe fn read<T>(
     value: *mut ffi::PyObject,
     f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
 ) -> Option<T> {
@@ -468,169 +269,6 @@ unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObj
 unsafe extern "C" fn reduce(_value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let message = "a Value cannot be pickled or copied without its graph; use float(v), or save the graph";
     raise_python(PyTypeError::new_err(message))
-}
-
-unsafe extern "C" fn round(
-    value: *mut ffi::PyObject,
-    arguments: *mut *mut ffi::PyObject,
-    n: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
-    // SAFETY: `n` living objects under the interpreter lock.
-    unsafe {
-        let py = Python::assume_attached();
-        let arguments = (0..n.max(0) as usize).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
-        let x = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
-        let Some(x) = x else { return ptr::null_mut() };
-        match PyTuple::new(py, arguments.collect::<Vec<_>>()).and_then(|a| x.call_method1("__round__", a)) {
-            Ok(result) => result.into_ptr(),
-            Err(error) => raise_python(error),
-        }
-    }
-}
-
-unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Value and a living object under the interpreter lock.
-    unsafe {
-        if ffi::PyUnicode_Check(spec) == 0 {
-            return raise_python(PyTypeError::new_err("__format__() expects a str"));
-        }
-        let length = ffi::PyObject_Length(spec);
-        if length < 0 {
-            return ptr::null_mut();
-        }
-        if length == 0 {
-            return ffi::PyObject_Str(value);
-        }
-        let x = get_data(value, ptr::null_mut());
-        if x.is_null() {
-            return ptr::null_mut();
-        }
-        let text = ffi::PyObject_Format(x, spec);
-        ffi::Py_DECREF(x);
-        text
-    }
-}
-
-/// `repr(v)`, as micrograd prints it.
-pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe {
-        let py = Python::assume_attached();
-        let data = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
-        let Some(data) = data else {
-            // A stale value still has a text: repr must not fail while an error is being shown.
-            ffi::PyErr_Clear();
-            return "<stale Value>".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
-        };
-        let grad = Bound::from_owned_ptr_or_opt(py, get_grad(value, ptr::null_mut()));
-        let Some(grad) = grad else {
-            return ptr::null_mut();
-        };
-        match std::format!("Value(data={data}, grad={grad})").into_pyobject(py) {
-            Ok(text) => text.into_ptr(),
-            Err(_) => ptr::null_mut(),
-        }
-    }
-}
-
-/// `hash(v)`: by node, the same for all its handles, also when reclaim renumbers it.
-pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe {
-        let Some((cell, node)) = checked(value.cast()) else {
-            return -1;
-        };
-        let graph = with_graph!(&cell.graph, g => g.id());
-        let mixed = cell.serial(node.index()).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ graph;
-        let hash = mixed as ffi::Py_hash_t;
-        if hash == -1 { -2 } else { hash }
-    }
-}
-
-/// Comparison by data, with values and numbers; not with anything else, not even if the value is stale.
-pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
-    // SAFETY: living objects under the interpreter lock, the first a Value.
-    unsafe {
-        let y = if is_value(b) {
-            match data_of(b) {
-                Some(y) => y,
-                None => return ptr::null_mut(),
-            }
-        } else if ffi::PyLong_Check(b) != 0 {
-            return compare_with_int(a, b, how);
-        } else {
-            match number(b) {
-                Number::Is(y) => y,
-                Number::Failed => return ptr::null_mut(),
-                Number::IsNot => {
-                    ffi::Py_INCREF(ffi::Py_NotImplemented());
-                    return ffi::Py_NotImplemented();
-                }
-            }
-        };
-        let Some(x) = data_of(a) else {
-            return ptr::null_mut();
-        };
-        let holds = match how {
-            ffi::Py_LT => x < y,
-            ffi::Py_LE => x <= y,
-            ffi::Py_EQ => x == y,
-            ffi::Py_NE => x != y,
-            ffi::Py_GT => x > y,
-            _ => x >= y,
-        };
-        ffi::PyBool_FromLong(holds.into())
-    }
-}
-
-/// Integers are compared exactly, also those that no float holds, as Python compares a float with them.
-unsafe fn compare_with_int(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
-    // SAFETY: a living Value and a living int under the interpreter lock.
-    unsafe {
-        let x = get_data(a, ptr::null_mut());
-        if x.is_null() {
-            return x;
-        }
-        let result = ffi::PyObject_RichCompare(x, b, how);
-        ffi::Py_DECREF(x);
-        result
-    }
-}
-
-/// The number a Value holds, or `None` with an error set.
-///
-/// # Safety
-/// `value` is a living Value; the interpreter lock is held.
-#[inline(always)]
-unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
-    // SAFETY: by the contract of this function.
-    unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) }
-}
-
-/// `bool(v)`
-pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
-    // SAFETY: a living Value under the interpreter lock.
-    match unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) } {
-        Some(x) => (x != 0.0).into(),
-        None => -1,
-    }
-}
-
-/// `float(v)`: the data; the gradient is dropped.
-pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe { get_data(value, ptr::null_mut()) }
-}
-
-/// `int(v)`: the data, towards zero.
-pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe {
-        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) {
-            Some(x) => ffi::PyLong_FromDouble(x),
-            None => ptr::null_mut(),
-        }
-    }
 }
 
 const fn attribute(

@@ -2,10 +2,12 @@
 //!
 //! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node is still there.
 //! This folder is the audited unsafe part of the binding: `object` (memory and identity), `number` (operators),
-//! `methods` (ops by name), `attributes` (the rest).
+//! `methods` (ops by name), `construct`, `convert` (as a number) and `attributes`.
 #![allow(unsafe_code)]
 
 mod attributes;
+mod construct;
+mod convert;
 mod docs;
 mod methods;
 mod number;
@@ -90,12 +92,12 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     let slot = |slot: i32, function: *mut c_void| ffi::PyType_Slot { slot, pfunc: function };
     let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr() as *mut c_void),
-        slot(ffi::Py_tp_new, attributes::new as *mut c_void),
-        slot(ffi::Py_tp_init, attributes::init as *mut c_void),
+        slot(ffi::Py_tp_new, construct::new as *mut c_void),
+        slot(ffi::Py_tp_init, construct::init as *mut c_void),
         slot(ffi::Py_tp_dealloc, object::dealloc as *mut c_void),
-        slot(ffi::Py_tp_repr, attributes::repr as *mut c_void),
-        slot(ffi::Py_tp_hash, attributes::hash as *mut c_void),
-        slot(ffi::Py_tp_richcompare, attributes::compare as *mut c_void),
+        slot(ffi::Py_tp_repr, convert::repr as *mut c_void),
+        slot(ffi::Py_tp_hash, convert::hash as *mut c_void),
+        slot(ffi::Py_tp_richcompare, convert::compare as *mut c_void),
         slot(ffi::Py_tp_methods, Vec::leak(all_methods).as_mut_ptr().cast()),
         slot(ffi::Py_tp_getset, Vec::leak(all_attributes).as_mut_ptr().cast()),
         slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),
@@ -107,9 +109,9 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_nb_negative, number::negative as *mut c_void),
         slot(ffi::Py_nb_positive, number::positive as *mut c_void),
         slot(ffi::Py_nb_absolute, number::absolute as *mut c_void),
-        slot(ffi::Py_nb_bool, attributes::truth as *mut c_void),
-        slot(ffi::Py_nb_float, attributes::float as *mut c_void),
-        slot(ffi::Py_nb_int, attributes::int as *mut c_void),
+        slot(ffi::Py_nb_bool, convert::truth as *mut c_void),
+        slot(ffi::Py_nb_float, convert::float as *mut c_void),
+        slot(ffi::Py_nb_int, convert::int as *mut c_void),
         slot(0, ptr::null_mut()),
     ];
     let mut spec = ffi::PyType_Spec {
@@ -126,7 +128,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
             return Err(PyErr::fetch(py));
         }
         // The fast constructor; it cannot be given as a slot before CPython 3.14.
-        (*type_).tp_vectorcall = Some(attributes::vectorcall);
+        (*type_).tp_vectorcall = Some(construct::vectorcall);
         Ok(type_)
     }
 }

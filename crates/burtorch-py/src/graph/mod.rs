@@ -1,14 +1,19 @@
-//! `Graph` and `Mark` for Python, the current graph of each thread, and the sweep with its questions about Ctrl-C.
+//! `Graph` for Python: making, marking, sweeping, reclaiming, measuring.
+//!
+//! `current` knows which graph a thread builds on, `marks` holds the places to rewind to, `sweep` runs backward passes.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell as StdCell, RefCell, UnsafeCell};
-use std::sync::atomic::{AtomicU32, Ordering};
+mod current;
+mod marks;
+mod sweep;
 
-use burtorch_core::{DType, Float, Graph, NodeId, Scalar, SweepOptions};
+use std::cell::UnsafeCell;
+
+use burtorch_core::{DType, Float, Graph, NodeId, Scalar};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 
 use crate::buffer::CallerMemory;
 use crate::cell::{AnyGraph, Cell, with_graph};
@@ -16,8 +21,10 @@ use crate::errors::{IntoPython, busy, derived, to_python};
 use crate::value;
 use crate::vector::{PyVector, numbers};
 
-/// Sweeps over more nodes than this ask now and then whether Ctrl-C was pressed.
-const POLLED_ABOVE: u32 = 1 << 16;
+use current::{PyNoGrad, enter, leave};
+pub use current::{current, current_graph, no_grad_somewhere, wants_no_grad};
+use marks::{PyMark, PyScope};
+pub use sweep::{Sweep, sweep};
 
 /// A graph of scalar operations.
 ///
@@ -54,102 +61,6 @@ pub struct PyGraph {
 
 // SAFETY: the cell is only touched under the interpreter lock, or by the one call that has marked it busy.
 unsafe impl Sync for PyGraph {}
-
-thread_local! {
-    /// The current graph of this thread, a borrowed pointer into `OWNED`; null until one is needed.
-    static CURRENT: StdCell<*mut ffi::PyObject> = const { StdCell::new(std::ptr::null_mut()) };
-    /// The default graph, then one per `with` that this thread is in.
-    static OWNED: RefCell<Vec<Py<PyGraph>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// How many `with no_grad():` blocks all threads are in: while there is none, building asks no thread.
-static NO_GRAD_BLOCKS: AtomicU32 = AtomicU32::new(0);
-
-thread_local! {
-    /// How many of them this thread is in.
-    static NO_GRAD: StdCell<u32> = const { StdCell::new(0) };
-}
-
-/// Whether any thread is in a `with no_grad():` block. Relaxed, as a thread only needs to see its own entries.
-#[inline(always)]
-pub fn no_grad_somewhere() -> bool {
-    NO_GRAD_BLOCKS.load(Ordering::Relaxed) != 0
-}
-
-/// Whether this thread is in a `with no_grad():` block.
-#[inline(always)]
-pub fn wants_no_grad() -> bool {
-    no_grad_somewhere() && NO_GRAD.with(StdCell::get) > 0
-}
-
-/// The current graph of this thread, borrowed; null with an error set if none could be made.
-#[inline(always)]
-pub fn current(py: Python<'_>) -> *mut ffi::PyObject {
-    let current = CURRENT.with(StdCell::get);
-    if current.is_null() { make_default(py) } else { current }
-}
-
-#[cold]
-#[inline(never)]
-fn make_default(py: Python<'_>) -> *mut ffi::PyObject {
-    match Py::new(py, PyGraph::around(AnyGraph::F64(Graph::new()), true)) {
-        Ok(graph) => {
-            let pointer = graph.as_ptr();
-            OWNED.with_borrow_mut(|owned| owned.push(graph));
-            CURRENT.with(|current| current.set(pointer));
-            pointer
-        }
-        Err(error) => value::raise_python(error),
-    }
-}
-
-/// A sweep that Python asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Sweep {
-    /// Where it starts.
-    pub root: NodeId,
-    /// The root's adjoint.
-    pub seed: f64,
-    /// See the core's `SweepOptions`.
-    pub skip_zero_adjoints: bool,
-}
-
-/// Runs a sweep. Long ones poll for signals.
-#[inline]
-pub fn sweep(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
-    if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && sweep.root.index() < POLLED_ABOVE {
-        let swept = match &mut cell.graph {
-            AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []),
-            AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []),
-        };
-        return swept.or_raise(py);
-    }
-    sweep_carefully(py, cell, sweep)
-}
-
-#[inline(never)]
-fn sweep_carefully(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
-    let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints };
-    // Signal handlers are Python code and may touch this graph: while they run it is busy.
-    let busy_flag = &mut cell.busy;
-    let mut raised = None;
-    let mut interrupted = || {
-        *busy_flag = true;
-        raised = py.check_signals().err();
-        *busy_flag = false;
-        raised.is_some()
-    };
-    let parameters = &cell.parameters;
-    let swept = with_graph!(&mut cell.graph, g => {
-        crate::parameters::with_gradients(py, parameters, |gradients| {
-            g.backward_polled(sweep.root, Scalar::lit(sweep.seed), gradients, options, Some(&mut interrupted))
-        })
-    });
-    match (raised, swept?) {
-        (Some(error), _) => Err(error),
-        (None, result) => result.or_raise(py),
-    }
-}
 
 impl PyGraph {
     /// A Python graph around a core one.
@@ -257,29 +168,13 @@ impl PyGraph {
 
     /// Make this the current graph of the thread until the block ends.
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        if current(slf.py()).is_null() {
-            return Err(PyErr::fetch(slf.py()));
-        }
-        OWNED.with_borrow_mut(|owned| owned.push(slf.clone().unbind()));
-        CURRENT.with(|current| current.set(slf.as_ptr()));
+        enter(slf)?;
         Ok(slf.clone())
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        let left = OWNED.with_borrow_mut(|owned| {
-            let innermost = owned.len() > 1 && owned.last().is_some_and(|graph| graph.as_ptr() == slf.as_ptr());
-            if !innermost {
-                return None;
-            }
-            let left = owned.pop();
-            CURRENT.with(|current| current.set(owned.last().map_or(std::ptr::null_mut(), Py::as_ptr)));
-            left
-        });
-        match left {
-            Some(_) => Ok(()),
-            None => Err(PyValueError::new_err("this graph is not the innermost `with graph:` of this thread")),
-        }
+        leave(slf)
     }
 
     /// The element type, "float64" or "float32".
@@ -388,7 +283,7 @@ impl PyGraph {
 
     /// A context manager that rewinds to where it was entered.
     fn scope(slf: &Bound<'_, Self>) -> PyScope {
-        PyScope { graph: slf.clone().unbind(), marks: std::sync::Mutex::new(Vec::new()) }
+        PyScope::of(slf.clone().unbind())
     }
 
     /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
@@ -471,143 +366,6 @@ impl PyGraph {
     }
 }
 
-/// A place in a graph to rewind to; made by Graph.mark().
-#[pyclass(frozen, name = "Mark", module = "burtorch")]
-pub struct PyMark {
-    graph: Py<PyGraph>,
-    number: u64,
-}
-
-impl Drop for PyMark {
-    fn drop(&mut self) {
-        let number = self.number;
-        Python::try_attach(|py| {
-            // A busy graph keeps the entry of a dead mark, which costs a few bytes until the graph goes.
-            let _ = self.graph.get().with(py, |cell| {
-                cell.marks.remove(&number);
-                Ok(())
-            });
-        });
-    }
-}
-
-#[pymethods]
-impl PyMark {
-    /// Raises TypeError: a mark is a place in one graph of this process.
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("a Mark cannot be pickled or copied; it is a place in one graph of this process"))
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        self.graph.get().with(py, |cell| {
-            Ok(match cell.marks.get(&self.number) {
-                Some(mark) => format!("<Mark at {} nodes>", mark.len()),
-                None => "<stale Mark>".to_string(),
-            })
-        })
-    }
-}
-
-/// `with graph.scope():` makes the graph current and rewinds it at the end of the block; made by Graph.scope().
-#[pyclass(frozen, name = "Scope", module = "burtorch")]
-pub struct PyScope {
-    graph: Py<PyGraph>,
-    /// One mark per block that the scope is in.
-    marks: std::sync::Mutex<Vec<Py<PyMark>>>,
-}
-
-#[pymethods]
-impl PyScope {
-    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyGraph>> {
-        let graph = self.graph.bind(py);
-        let mark = Py::new(py, PyGraph::mark(graph)?)?;
-        PyGraph::__enter__(graph)?;
-        if let Ok(mut marks) = self.marks.lock() {
-            marks.push(mark);
-        }
-        Ok(graph.clone())
-    }
-
-    #[pyo3(signature = (*exception))]
-    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let graph = self.graph.bind(py);
-        PyGraph::__exit__(graph, exception.as_any())?;
-        let mark = self.marks.lock().ok().and_then(|mut marks| marks.pop());
-        let rewound = mark.map_or(Ok(()), |mark| PyGraph::rewind(graph, mark.bind(py)));
-        // An exception of the block is worth more than the news that the block has cleared the graph.
-        let failed = exception.get_item(0).is_ok_and(|class| !class.is_none());
-        if failed { Ok(()) } else { rewound }
-    }
-}
-
-/// The graph that new leaves of this thread are appended to.
-#[pyfunction]
-pub fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    // SAFETY: a borrowed pointer to a living graph, or null with an error set.
-    unsafe { Bound::from_borrowed_ptr_or_err(py, current(py)).map(Bound::unbind) }
-}
-
-/// `with no_grad():` builds constants only, in this thread: on every graph, or on the one given.
-///
-/// What is built receives no gradient and costs no gradient memory or work. Blocks may be nested. Costs nothing per
-/// operation.
-///
-/// Args:
-///     graph: the only Graph to build constants on, whatever the thread; None for all graphs of this thread.
-///
-/// Example:
-///     >>> import burtorch as bt
-///     >>> x = bt.Value(2.0)
-///     >>> with bt.no_grad():
-///     ...     y = x * x
-///     >>> y.op
-///     'constant'
-#[pyclass(frozen, name = "no_grad", module = "burtorch")]
-pub struct PyNoGrad {
-    graph: Option<Py<PyGraph>>,
-    /// The settings before the blocks on `graph`.
-    before: std::sync::Mutex<Vec<bool>>,
-}
-
-#[pymethods]
-impl PyNoGrad {
-    #[new]
-    #[pyo3(signature = (graph=None))]
-    fn new(graph: Option<Py<PyGraph>>) -> Self {
-        PyNoGrad { graph, before: std::sync::Mutex::new(Vec::new()) }
-    }
-
-    fn __enter__(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(graph) = &self.graph else {
-            NO_GRAD.with(|blocks| blocks.set(blocks.get() + 1));
-            NO_GRAD_BLOCKS.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
-        };
-        let before = graph.get().set_no_grad(py, true)?;
-        if let Ok(mut all) = self.before.lock() {
-            all.push(before);
-        }
-        Ok(())
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Some(graph) = &self.graph else {
-            let blocks = NO_GRAD.with(StdCell::get);
-            if blocks > 0 {
-                NO_GRAD.with(|cell| cell.set(blocks - 1));
-                NO_GRAD_BLOCKS.fetch_sub(1, Ordering::Relaxed);
-            }
-            return Ok(());
-        };
-        let before = self.before.lock().ok().and_then(|mut all| all.pop());
-        if let Some(before) = before {
-            graph.get().set_no_grad(py, before)?;
-        }
-        Ok(())
-    }
-}
-
 /// The largest number of nodes that a graph in this many bytes can hold.
 fn most_nodes<S: Scalar>(bytes: usize) -> u32 {
     let fits = |n: u32| burtorch_core::bytes_needed::<S>(n).is_ok_and(|need| need <= bytes);
@@ -643,5 +401,5 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyScope>()?;
     m.add_class::<PyNoGrad>()?;
     m.add_function(wrap_pyfunction!(bytes_needed, m)?)?;
-    m.add_function(wrap_pyfunction!(current_graph, m)?)
+    m.add_function(wrap_pyfunction!(current::current_graph, m)?)
 }

@@ -1,0 +1,75 @@
+//! Memory of the caller that a graph or Parameters work in.
+
+use std::ptr::NonNull;
+
+use burtorch_core::DType;
+use pyo3::buffer::{ElementType, PyUntypedBuffer};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::read::{element_type, is_buffer, type_name};
+
+/// Memory of the caller for numbers of `dtype`, which it keeps alive: writable, contiguous, aligned.
+pub struct CallerMemory {
+    buffer: PyUntypedBuffer,
+}
+
+impl CallerMemory {
+    /// Memory of an object with the buffer protocol.
+    pub fn of(object: &Bound<'_, PyAny>, dtype: DType, what: &str) -> PyResult<Self> {
+        if !is_buffer(object) {
+            return Err(PyTypeError::new_err(format!(
+                "{what} must support the buffer protocol, found {}",
+                type_name(object)
+            )));
+        }
+        let buffer = PyUntypedBuffer::get(object)?;
+        let bytes = match dtype {
+            DType::Float32 => 4,
+            DType::Float64 => 8,
+        };
+        let refuse = |expected: String| Err(PyValueError::new_err(format!("{what} must be {expected}")));
+        if element_type(&buffer, what)? != (ElementType::Float { bytes }) {
+            return refuse(format!("{} numbers", dtype.name()));
+        }
+        if buffer.readonly() {
+            return refuse("writable".into());
+        }
+        if !buffer.is_c_contiguous() {
+            return refuse("contiguous".into());
+        }
+        if buffer.item_count() == 0 || buffer.buf_ptr().is_null() {
+            return refuse("of at least one number".into());
+        }
+        if !(buffer.buf_ptr() as usize).is_multiple_of(bytes) {
+            return refuse(format!("aligned to {bytes} bytes"));
+        }
+        Ok(CallerMemory { buffer })
+    }
+
+    /// Memory of an object with the buffer protocol, of any element type, to be used as bytes.
+    pub fn bytes(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        if !is_buffer(object) {
+            let found = type_name(object);
+            return Err(PyTypeError::new_err(format!("{what} must support the buffer protocol, found {found}")));
+        }
+        let buffer = PyUntypedBuffer::get(object)?;
+        if buffer.readonly() || !buffer.is_c_contiguous() || buffer.buf_ptr().is_null() {
+            return Err(PyValueError::new_err(format!("{what} must be writable and contiguous")));
+        }
+        Ok(CallerMemory { buffer })
+    }
+
+    /// Where it is, as numbers of type `E`.
+    pub fn numbers<E>(&self) -> NonNull<[E]> {
+        let start = NonNull::new(self.buffer.buf_ptr().cast::<E>()).unwrap_or(NonNull::dangling());
+        NonNull::slice_from_raw_parts(start, self.buffer.len_bytes() / size_of::<E>())
+    }
+
+    /// Whether two pieces of memory share bytes.
+    pub fn overlaps(&self, other: &CallerMemory) -> bool {
+        let span = |m: &CallerMemory| (m.buffer.buf_ptr() as usize, m.buffer.buf_ptr() as usize + m.buffer.len_bytes());
+        let (a, b) = (span(self), span(other));
+        a.0 < b.1 && b.0 < a.1
+    }
+}

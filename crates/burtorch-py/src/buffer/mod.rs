@@ -1,0 +1,16 @@
+//! Arrays between Python and the core: numbers shared without a copy, symbols handed out, numbers read from any buffer or
+//! nested sequence, and memory of the caller.
+//!
+//! Promises: what is exported never moves while somebody holds it; what is read is checked before it is used; NumPy is
+//! not imported. Knows nothing of models.
+
+mod caller;
+mod flat;
+mod read;
+mod symbols;
+mod view;
+
+pub use caller::CallerMemory;
+pub use flat::FlatArray;
+pub use read::{Dims, holds_integers, read_numbers, read_symbols};
+pub use symbols::SymbolArray;

@@ -1,0 +1,270 @@
+//! Whole or real numbers read from any buffer or nested sequence of one or two dimensions.
+//!
+//! Promises: what is read is checked before it is used; NumPy is not imported.
+#![allow(unsafe_code)]
+
+use pyo3::buffer::{ElementType, PyUntypedBuffer};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PyString};
+
+use super::SymbolArray;
+
+/// Up to two dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dims {
+    n: usize,
+    dims: [usize; 2],
+}
+
+impl Dims {
+    /// One dimension.
+    pub fn one(n: usize) -> Self {
+        Dims { n: 1, dims: [n, 1] }
+    }
+
+    /// Rows and columns.
+    pub fn two(rows: usize, columns: usize) -> Self {
+        Dims { n: 2, dims: [rows, columns] }
+    }
+
+    /// The length, if there is one dimension.
+    pub fn row(self) -> Option<usize> {
+        (self.n == 1).then_some(self.dims[0])
+    }
+
+    /// Rows and columns, if there are two dimensions.
+    pub fn matrix(self) -> Option<(usize, usize)> {
+        (self.n == 2).then_some((self.dims[0], self.dims[1]))
+    }
+
+    /// As Python writes it.
+    pub fn text(self) -> String {
+        match self.n {
+            1 => format!("({},)", self.dims[0]),
+            _ => format!("({}, {})", self.dims[0], self.dims[1]),
+        }
+    }
+}
+
+/// A number that can be read from a buffer or a Python object.
+trait Read: Sized {
+    /// Reads one entry of `bytes` of this kind, if such a one is acceptable.
+    ///
+    /// # Safety
+    /// `at` may be read for the size of the kind.
+    unsafe fn from_memory(kind: ElementType, at: *const u8, what: &str) -> PyResult<Self>;
+    fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self>;
+}
+
+/// # Safety
+/// `at` may be read for the size of the kind.
+unsafe fn whole_number(kind: ElementType, at: *const u8) -> Option<i128> {
+    // SAFETY: by the contract of this function; entries need not be aligned.
+    unsafe {
+        Some(match kind {
+            ElementType::SignedInteger { bytes: 1 } => i128::from(at.cast::<i8>().read()),
+            ElementType::SignedInteger { bytes: 2 } => i128::from(at.cast::<i16>().read_unaligned()),
+            ElementType::SignedInteger { bytes: 4 } => i128::from(at.cast::<i32>().read_unaligned()),
+            ElementType::SignedInteger { bytes: 8 } => i128::from(at.cast::<i64>().read_unaligned()),
+            ElementType::UnsignedInteger { bytes: 1 } => i128::from(at.read()),
+            ElementType::UnsignedInteger { bytes: 2 } => i128::from(at.cast::<u16>().read_unaligned()),
+            ElementType::UnsignedInteger { bytes: 4 } => i128::from(at.cast::<u32>().read_unaligned()),
+            ElementType::UnsignedInteger { bytes: 8 } => i128::from(at.cast::<u64>().read_unaligned()),
+            _ => return None,
+        })
+    }
+}
+
+impl Read for u32 {
+    unsafe fn from_memory(kind: ElementType, at: *const u8, what: &str) -> PyResult<Self> {
+        // SAFETY: by the contract of this function.
+        let Some(number) = (unsafe { whole_number(kind, at) }) else {
+            return Err(PyTypeError::new_err(format!("{what} must be integers")));
+        };
+        number
+            .try_into()
+            .map_err(|_| PyIndexError::new_err(format!("{what}: {number} is out of range: expected 0 or more")))
+    }
+
+    fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        let number: i64 = object.extract().map_err(|error: PyErr| {
+            if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(object.py()) {
+                PyIndexError::new_err(format!("{what}: an integer is out of range: expected a small one, 0 or more"))
+            } else {
+                PyTypeError::new_err(format!("{what} must be integers, found {}", type_name(object)))
+            }
+        })?;
+        number
+            .try_into()
+            .map_err(|_| PyIndexError::new_err(format!("{what}: {number} is out of range: expected 0 or more")))
+    }
+}
+
+impl Read for f64 {
+    unsafe fn from_memory(kind: ElementType, at: *const u8, what: &str) -> PyResult<Self> {
+        // SAFETY: by the contract of this function; entries need not be aligned.
+        unsafe {
+            match kind {
+                ElementType::Float { bytes: 4 } => Ok(f64::from(at.cast::<f32>().read_unaligned())),
+                ElementType::Float { bytes: 8 } => Ok(at.cast::<f64>().read_unaligned()),
+                _ => match whole_number(kind, at) {
+                    Some(number) => Ok(number as f64),
+                    None => Err(PyTypeError::new_err(format!("{what} must be numbers (float32, float64 or integers)"))),
+                },
+            }
+        }
+    }
+
+    fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        object.extract().map_err(|error: PyErr| {
+            if error.is_instance_of::<PyTypeError>(object.py()) {
+                PyTypeError::new_err(format!("{what} must be numbers, found {}", type_name(object)))
+            } else {
+                error
+            }
+        })
+    }
+}
+
+/// The name of an object's type, for messages.
+pub fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "another type".to_string(), |name| name.to_string())
+}
+
+/// Whether an object supports the buffer protocol.
+pub fn is_buffer(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: any object may be asked.
+    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
+}
+
+/// Reads whole numbers of one or two dimensions into `out`, replacing what it held.
+pub fn read_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str) -> PyResult<Dims> {
+    out.clear();
+    if let Ok(array) = object.cast::<SymbolArray>() {
+        out.extend_from_slice(&array.get().symbols);
+        return Ok(array.get().dims());
+    }
+    read_into(object, out, what, 0)
+}
+
+/// Reads real numbers of one or two dimensions into `out`, replacing what it held.
+pub fn read_numbers(object: &Bound<'_, PyAny>, out: &mut Vec<f64>, what: &str) -> PyResult<Dims> {
+    out.clear();
+    read_into(object, out, what, 0)
+}
+
+/// Whether an array or a (nested) sequence holds integers, judged by its first number.
+pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let mut object = object.clone();
+    for _ in 0..=MAX_DIMS {
+        if is_buffer(&object) && !is_number(&object) {
+            let kind = ElementType::from_format(PyUntypedBuffer::get(&object)?.format());
+            return Ok(matches!(kind, ElementType::SignedInteger { .. } | ElementType::UnsignedInteger { .. }));
+        }
+        if is_number(&object) {
+            break;
+        }
+        match object.try_iter()?.next() {
+            Some(first) => object = first?,
+            None => return Ok(true),
+        }
+    }
+    Ok(object.is_instance_of::<PyInt>() || object.hasattr("__index__")?)
+}
+
+/// Dimensions of a batch.
+const MAX_DIMS: usize = 2;
+
+/// Whether something that is not a buffer has entries; a string has none here.
+fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+    !object.is_instance_of::<PyString>() && object.try_iter().is_ok()
+}
+
+fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, depth: usize) -> PyResult<Dims> {
+    if is_buffer(object) {
+        return read_buffer(object, out, what);
+    }
+    if depth == MAX_DIMS {
+        return Err(PyValueError::new_err(format!("{what} have more than two dimensions")));
+    }
+    if !is_sequence(object) {
+        return Err(PyTypeError::new_err(format!(
+            "{what} must be an array or a sequence, found {}",
+            type_name(object)
+        )));
+    }
+    let mut width = None;
+    let mut n = 0;
+    for entry in object.try_iter()? {
+        let entry = entry?;
+        let found = if is_number(&entry) || entry.is_instance_of::<PyString>() {
+            out.push(T::from_object(&entry, what)?);
+            None
+        } else {
+            let row = read_into(&entry, out, what, depth + 1)?;
+            Some(row.row().ok_or_else(|| PyValueError::new_err(format!("{what} have more than two dimensions")))?)
+        };
+        if n > 0 && width != found {
+            return Err(PyValueError::new_err(format!("{what} have rows of unequal length")));
+        }
+        width = found;
+        n += 1;
+    }
+    Ok(width.map_or(Dims::one(n), |width| Dims::two(n, width)))
+}
+
+/// Whether an entry is a number. NumPy's scalars are buffers without dimensions.
+fn is_number(object: &Bound<'_, PyAny>) -> bool {
+    if object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() {
+        return true;
+    }
+    if is_buffer(object) {
+        return PyUntypedBuffer::get(object).map_or(true, |buffer| buffer.dimensions() == 0);
+    }
+    !is_sequence(object)
+}
+
+fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str) -> PyResult<Dims> {
+    let buffer = PyUntypedBuffer::get(object)?;
+    let kind = element_type(&buffer, what)?;
+    let dims = match *buffer.shape() {
+        [n] => Dims::one(n),
+        [n, width] => Dims::two(n, width),
+        ref shape => {
+            return Err(PyValueError::new_err(format!(
+                "{what} must have one or two dimensions, found {}",
+                shape.len()
+            )));
+        }
+    };
+    let size = buffer.item_size();
+    if buffer.is_c_contiguous() {
+        let start = buffer.buf_ptr().cast::<u8>();
+        for k in 0..buffer.item_count() {
+            // SAFETY: a contiguous buffer holds `item_count` entries of `item_size` one after another.
+            out.push(unsafe { T::from_memory(kind, start.add(k * size), what)? });
+        }
+        return Ok(dims);
+    }
+    for i in 0..dims.dims[0] {
+        for j in 0..dims.dims[1] {
+            let indices = [i, j];
+            let at = buffer.get_ptr(indices.get(..dims.n).unwrap_or(&indices)).cast::<u8>();
+            // SAFETY: the indices lie within the buffer's shape.
+            out.push(unsafe { T::from_memory(kind, at, what)? });
+        }
+    }
+    Ok(dims)
+}
+
+/// The kind of entries, in this machine's byte order.
+pub fn element_type(buffer: &PyUntypedBuffer, what: &str) -> PyResult<ElementType> {
+    let format = buffer.format();
+    let foreign = if cfg!(target_endian = "little") { &b">!"[..] } else { &b"<"[..] };
+    if buffer.item_size() > 1 && format.to_bytes().first().is_some_and(|order| foreign.contains(order)) {
+        return Err(PyValueError::new_err(format!("{what} must be in this machine's byte order")));
+    }
+    Ok(ElementType::from_format(format))
+}

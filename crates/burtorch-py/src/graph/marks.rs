@@ -1,0 +1,85 @@
+//! `Mark` and `Scope`: places in a graph to rewind to.
+//!
+//! Promises: a mark is forgotten when its object goes; a mark that a rewind has undone is a `StaleValueError`.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::PyGraph;
+
+/// A place in a graph to rewind to; made by Graph.mark().
+#[pyclass(frozen, name = "Mark", module = "burtorch")]
+pub struct PyMark {
+    pub(super) graph: Py<PyGraph>,
+    pub(super) number: u64,
+}
+
+impl Drop for PyMark {
+    fn drop(&mut self) {
+        let number = self.number;
+        Python::try_attach(|py| {
+            // A busy graph keeps the entry of a dead mark, which costs a few bytes until the graph goes.
+            let _ = self.graph.get().with(py, |cell| {
+                cell.marks.remove(&number);
+                Ok(())
+            });
+        });
+    }
+}
+
+#[pymethods]
+impl PyMark {
+    /// Raises TypeError: a mark is a place in one graph of this process.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Mark cannot be pickled or copied; it is a place in one graph of this process"))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.graph.get().with(py, |cell| {
+            Ok(match cell.marks.get(&self.number) {
+                Some(mark) => format!("<Mark at {} nodes>", mark.len()),
+                None => "<stale Mark>".to_string(),
+            })
+        })
+    }
+}
+
+/// `with graph.scope():` makes the graph current and rewinds it at the end of the block; made by Graph.scope().
+#[pyclass(frozen, name = "Scope", module = "burtorch")]
+pub struct PyScope {
+    graph: Py<PyGraph>,
+    /// One mark per block that the scope is in.
+    marks: std::sync::Mutex<Vec<Py<PyMark>>>,
+}
+
+impl PyScope {
+    /// A scope that is in no block yet.
+    pub fn of(graph: Py<PyGraph>) -> Self {
+        PyScope { graph, marks: std::sync::Mutex::new(Vec::new()) }
+    }
+}
+
+#[pymethods]
+impl PyScope {
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyGraph>> {
+        let graph = self.graph.bind(py);
+        let mark = Py::new(py, PyGraph::mark(graph)?)?;
+        PyGraph::__enter__(graph)?;
+        if let Ok(mut marks) = self.marks.lock() {
+            marks.push(mark);
+        }
+        Ok(graph.clone())
+    }
+
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let graph = self.graph.bind(py);
+        PyGraph::__exit__(graph, exception.as_any())?;
+        let mark = self.marks.lock().ok().and_then(|mut marks| marks.pop());
+        let rewound = mark.map_or(Ok(()), |mark| PyGraph::rewind(graph, mark.bind(py)));
+        // An exception of the block is worth more than the news that the block has cleared the graph.
+        let failed = exception.get_item(0).is_ok_and(|class| !class.is_none());
+        if failed { Ok(()) } else { rewound }
+    }
+}

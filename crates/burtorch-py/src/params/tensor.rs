@@ -1,0 +1,166 @@
+//! `Tensor`: a shaped part of `Parameters`, which graphs read in place.
+
+use burtorch_core::{Slice, Tensor};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PySlice, PyTuple};
+
+use super::{PyParameters, with_params};
+use crate::buffer::FlatArray;
+use crate::errors::IntoPython;
+use crate::vector::{self, Symbol};
+
+/// A shaped part of Parameters, by rows. Made by `Parameters.tensor`.
+#[pyclass(frozen, name = "Tensor", module = "burtorch")]
+pub struct PyTensor {
+    params: Py<PyParameters>,
+    tensor: Tensor,
+    name: Option<String>,
+}
+
+impl PyTensor {
+    /// A tensor of these parameters.
+    pub fn new(params: Py<PyParameters>, tensor: Tensor, name: Option<String>) -> Self {
+        PyTensor { params, tensor, name }
+    }
+
+    /// Where its numbers are. With [`PyTensor::owner`], what a graph needs to read `w[i]`.
+    pub fn slice(&self) -> Slice {
+        self.tensor.slice()
+    }
+
+    /// Whose numbers they are.
+    pub fn owner(&self) -> &Py<PyParameters> {
+        &self.params
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// The dimensions.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tensor.shape().dims())
+    }
+
+    /// The name, or None.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// First place and the place behind the last in the flat arrays.
+    #[getter]
+    fn span(&self) -> (usize, usize) {
+        let range = self.tensor.slice().range();
+        (range.start, range.end)
+    }
+
+    /// The Parameters it is part of.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    /// Its values, flat, by rows, sharing the memory.
+    #[getter]
+    fn values(&self, py: Python<'_>) -> PyResult<FlatArray> {
+        PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), false)
+    }
+
+    /// Its gradients, likewise.
+    #[getter]
+    fn grads(&self, py: Python<'_>) -> PyResult<FlatArray> {
+        PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), true)
+    }
+
+    /// Whether any of its numbers is trainable.
+    #[getter]
+    fn trainable(&self, py: Python<'_>) -> PyResult<bool> {
+        let range = self.tensor.slice().range();
+        self.params.get().with(py, |params| with_params!(params, p => p.any_trainable(range)))
+    }
+
+    /// Make it fixed: no gradient, no gradient memory, no work.
+    fn freeze(&self, py: Python<'_>) -> PyResult<()> {
+        let slice = self.tensor.slice();
+        self.params.get().with(py, |params| with_params!(params, p => p.freeze(slice)))?.or_raise(py)
+    }
+
+    /// Make it trainable again.
+    fn unfreeze(&self, py: Python<'_>) -> PyResult<()> {
+        let slice = self.tensor.slice();
+        self.params.get().with(py, |params| with_params!(params, p => p.unfreeze(slice)))?.or_raise(py)
+    }
+
+    fn __len__(&self) -> usize {
+        self.tensor.shape().dims()[0] as usize
+    }
+
+    /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] goes down
+    /// further; w[a:b] are rows. Nothing is copied.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let n = this.tensor.shape().dims()[0] as usize;
+        let part = |tensor| Ok(PyTensor::new(this.params.clone_ref(py), tensor, None).into_pyobject(py)?.into_any());
+        if let Ok(places) = index.cast::<PyTuple>() {
+            return places.iter().try_fold(slf.clone().into_any(), |so_far, place| so_far.get_item(place));
+        }
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let at = slice.indices(n as isize)?;
+            let rows = (at.step == 1).then(|| this.tensor.rows(at.start as usize, at.start as usize + at.slicelength));
+            return match rows.flatten() {
+                Some(tensor) => part(tensor),
+                None => Err(PyIndexError::new_err("a slice of a Tensor has step 1 and at least one row")),
+            };
+        }
+        let k: isize =
+            index.extract().map_err(|_| PyTypeError::new_err("Tensor indices must be integers, slices or tuples"))?;
+        let place = usize::try_from(if k < 0 { k + n as isize } else { k }).ok();
+        let Some(tensor) = place.and_then(|k| this.tensor.index(k)) else {
+            return Err(PyIndexError::new_err(format!("index {k} of a Tensor with {n} rows")));
+        };
+        if this.tensor.shape().dims().len() > 1 { part(tensor) } else { vector::parameter_value(slf, tensor.slice()) }
+    }
+
+    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::inner_product(slf.as_any(), other)
+    }
+
+    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::inner_product(other, slf.as_any())
+    }
+
+    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Plus, slf.as_any(), other)
+    }
+
+    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Plus, other, slf.as_any())
+    }
+
+    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Minus, slf.as_any(), other)
+    }
+
+    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Minus, other, slf.as_any())
+    }
+
+    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Times, slf.as_any(), other)
+    }
+
+    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        vector::operator(Symbol::Times, other, slf.as_any())
+    }
+
+    fn __repr__(&self) -> String {
+        let dims: Vec<String> = self.tensor.shape().dims().iter().map(u32::to_string).collect();
+        let comma = if dims.len() == 1 { "," } else { "" };
+        match &self.name {
+            Some(name) => format!("Tensor(({}{comma}), name={name:?})", dims.join(", ")),
+            None => format!("Tensor(({}{comma}))", dims.join(", ")),
+        }
+    }
+}
