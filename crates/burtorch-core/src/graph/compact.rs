@@ -3,9 +3,10 @@
 //! Promises: no value, gradient or structure changes, only numbers of nodes; cost is linear in the nodes there are and
 //! nothing is allocated once the buffers have their size. The caller says what is alive and renames its handles.
 
+use super::block::Field;
 use super::operands::{Encoded, InnerOperands};
 use super::reach::NodeSet;
-use super::{BlockHeader, Graph, MAX_STORES, Mark, NodeId, Range};
+use super::{Graph, MAX_STORES, Mark, NodeId, Range};
 use crate::error::Result;
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
@@ -210,38 +211,29 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     fn slide_block(&mut self, kept: &NodeSet, slots: &Slots, op: Op, at: u32, n_extra: &mut u32) -> u32 {
-        let header = BlockHeader::read(self.extra.as_slice(), at);
-        // The record is copied out, as sliding its operand list may overwrite it.
-        let mut record = [0; 4 + MAX_LANES];
-        let len = match op {
-            Op::Affine => super::AffineRecord::LEN,
-            Op::CrossEntropy if self.extra.as_slice()[at as usize + 3] == 1 => 4 + S::LANES,
-            Op::CrossEntropy => 5,
-            _ => 4,
-        };
-        record[..len].copy_from_slice(&self.extra.as_slice()[at as usize..at as usize + len]);
-        record[0] = kept.rank(header.first);
-        match op {
-            Op::Affine => {
-                let x = self.slide_encoded(kept, slots, Encoded(record[2], record[3]), n_extra);
-                (record[2], record[3]) = (x.0, x.1);
-                record[5] = slots[record[5] as usize];
-                if record[7] > 0 {
-                    record[7] = slots[record[7] as usize - 1] + 1;
-                }
+        let layout = self.block_layout(op, at);
+        let at = at as usize;
+        // Lists lie before the record, so what is written here never passes what is still to be read.
+        for field in layout.fields {
+            if let &Field::Operands(k) = field {
+                let operands = Encoded(self.extra.as_slice()[at + k], self.extra.as_slice()[at + k + 1]);
+                let moved = self.slide_encoded(kept, slots, operands, n_extra);
+                self.extra.as_mut_slice()[at + k..at + k + 2].copy_from_slice(&[moved.0, moved.1]);
             }
-            Op::Map => record[3] = kept.rank(record[3]),
-            Op::CrossEntropy => {
-                record[2] = kept.rank(record[2]);
-                if record[3] == 0 {
-                    record[4] = kept.rank(record[4]);
-                }
-            }
-            _ => record[2] = kept.rank(record[2]),
         }
-        self.put_record(&record[..len], n_extra)
+        let to = *n_extra as usize;
+        *n_extra += layout.len as u32;
+        let extra = self.extra.as_mut_slice();
+        extra.copy_within(at..at + layout.len, to);
+        let record = &mut extra[to..to + layout.len];
+        for field in layout.fields {
+            match *field {
+                Field::Node(k) => record[k] = kept.rank(record[k]),
+                Field::Slot(k) => record[k] = slots[record[k] as usize],
+                Field::Source(k) if record[k] > 0 => record[k] = slots[record[k] as usize - 1] + 1,
+                Field::Source(_) | Field::Operands(_) => {}
+            }
+        }
+        to as u32
     }
 }
-
-/// The widest scalar.
-const MAX_LANES: usize = 16;

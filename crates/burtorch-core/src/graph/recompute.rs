@@ -1,7 +1,7 @@
 //! Re-evaluating what a node depends on, after `set_value` changed something below it.
 
 use super::operands::{Encoded, InnerOperands, StoreValues};
-use super::{AffineRecord, CrossEntropyRecord, Graph, MapRecord, NodeId, Range};
+use super::{Graph, NodeId};
 use crate::error::{Error, Result};
 use crate::graph::build::inner_values;
 use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary};
@@ -71,19 +71,5 @@ impl<S: Scalar> Graph<'_, S> {
         let (xs, ws) = inner_values(operands, n, self.extra.as_slice(), self.columns.values(), stores, scratch);
         let product = S::dot(xs, ws);
         if op == Op::InnerProductWithBias { product + self.columns.value(operands.bias) } else { product }
-    }
-
-    fn evaluate_block(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) {
-        let extra = self.extra.as_slice();
-        match op {
-            Op::Affine => self.evaluate_affine(AffineRecord::read(extra, at), stores),
-            Op::Map => self.evaluate_map(MapRecord::read(extra, at)),
-            Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
-            _ => {
-                let first = extra[at as usize];
-                let x = Range { start: extra[at as usize + 2], len: extra[at as usize + 3] };
-                self.evaluate_means(first, x);
-            }
-        }
     }
 }

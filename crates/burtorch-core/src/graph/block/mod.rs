@@ -1,0 +1,129 @@
+//! Block ops: one record that produces a range of nodes. The last node of the range is the op, the others are parts.
+//!
+//! Promises: a block's values equal those of its expansion into scalar nodes within the bound of its sums; a record is
+//! plain numbers in the operand lists, so rewinding past it costs nothing. Parameters are read in place.
+//!
+//! Each kind of block is a file: its record, how it is appended and evaluated, which operands it names, how it is
+//! renumbered. This file holds what they share, and asks the right one.
+
+mod affine;
+mod cross_entropy;
+mod map;
+mod means;
+
+pub use cross_entropy::Target;
+
+pub(crate) use affine::AffineRecord;
+pub(crate) use cross_entropy::CrossEntropyRecord;
+pub(crate) use map::MapRecord;
+
+use super::operands::{OperandRun, StoreValues};
+use super::{Graph, Range};
+use crate::error::Result;
+use crate::ops::Op;
+use crate::scalar::{Float, Scalar};
+
+/// First output and number of outputs: how every record begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockHeader {
+    pub(crate) first: u32,
+    pub(crate) n_out: u32,
+}
+
+impl BlockHeader {
+    pub(crate) fn read(extra: &[u32], at: u32) -> Self {
+        BlockHeader { first: extra[at as usize], n_out: extra[at as usize + 1] }
+    }
+}
+
+/// What a record holds besides plain numbers, so that it can be renumbered. Lists of operands that a record names lie
+/// before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// How many numbers.
+    pub(crate) len: usize,
+    /// The places that name something.
+    pub(crate) fields: &'static [Field],
+}
+
+/// What the number at a place of a record names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Field {
+    /// A node.
+    Node(usize),
+    /// Operands, in two numbers.
+    Operands(usize),
+    /// A slot of parameters.
+    Slot(usize),
+    /// A slot of parameters plus one, or 0 for none.
+    Source(usize),
+}
+
+/// A run of nodes as an operand.
+fn nodes(range: Range) -> OperandRun {
+    OperandRun { source: 0, start: range.start, len: range.len }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Appends the nodes and the record of a block; values are still to be computed.
+    fn push_block(&mut self, op: Op, n_out: u32, record: &[u32]) -> Result<Range> {
+        self.extra.reserve(record.len())?;
+        let at = self.extra.len() as u32;
+        for &number in record {
+            self.extra.push_reserved(number);
+        }
+        let start = self.columns.push_many_reserved(Op::Part, n_out);
+        self.columns.set_node(start + n_out - 1, op, at, 0);
+        Ok(Range { start, len: n_out })
+    }
+
+    /// Under `no_grad`, turns the outputs into constants.
+    fn finish_block(&mut self, outputs: Range) -> Range {
+        if self.no_grad {
+            for node in outputs.start..outputs.start + outputs.len {
+                self.columns.set_node(node, Op::Constant, 0, 0);
+            }
+        }
+        outputs
+    }
+
+    /// Computes a block again from its operands.
+    pub(crate) fn evaluate_block(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) {
+        let extra = self.extra.as_slice();
+        match op {
+            Op::Affine => self.evaluate_affine(AffineRecord::read(extra, at), stores),
+            Op::Map => self.evaluate_map(MapRecord::read(extra, at)),
+            Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
+            _ => {
+                let (first, x) = means::operands(extra, at);
+                self.evaluate_means(first, x);
+            }
+        }
+    }
+
+    /// Calls `f` with every run of operands of a block.
+    pub(crate) fn for_each_block_operand(&self, op: Op, at: u32, f: impl FnMut(OperandRun)) {
+        let extra = self.extra.as_slice();
+        match op {
+            Op::Affine => AffineRecord::read(extra, at).for_each_operand(extra, f),
+            Op::Map => MapRecord::read(extra, at).for_each_operand(f),
+            Op::CrossEntropy => CrossEntropyRecord::read(extra, at).for_each_operand(f),
+            _ => means::for_each_operand(extra, at, f),
+        }
+    }
+
+    /// How a block's record is laid out.
+    pub(crate) fn block_layout(&self, op: Op, at: u32) -> Layout {
+        match op {
+            Op::Affine => AffineRecord::LAYOUT,
+            Op::Map => MapRecord::LAYOUT,
+            Op::CrossEntropy => CrossEntropyRecord::layout(self.extra.as_slice(), at, S::LANES),
+            _ => means::LAYOUT,
+        }
+    }
+}
+
+/// Block ops are for the element types that have kernels.
+pub const fn has_kernels<E: Float>() -> bool {
+    matches!(E::DTYPE, crate::scalar::DType::Float32 | crate::scalar::DType::Float64)
+}
