@@ -149,6 +149,24 @@ pub enum Error {
         /// Scalars there is room for.
         capacity: usize,
     },
+    /// Bytes that are not what they should be. Nothing was loaded and nothing has changed.
+    #[error("{reason}, at byte {offset}; nothing was loaded: give what burtorch saved, whole and unchanged")]
+    Format {
+        /// Where in the file or in memory.
+        offset: u64,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// The operating system refused to read or write a file.
+    #[error("cannot {doing} {}: {}", .path.display(), std::io::Error::from_raw_os_error(*.code))]
+    System {
+        /// Its error number.
+        code: i32,
+        /// What was to be done: "open", "write" ...
+        doing: &'static str,
+        /// Where.
+        path: std::path::PathBuf,
+    },
     /// The sweep was interrupted from outside.
     #[error("interrupted; no leaf gradient was changed")]
     Interrupted,

@@ -18,6 +18,8 @@ pub mod eager;
 pub mod kernels;
 pub mod params;
 
+pub mod io;
+
 pub mod nn;
 pub mod optim;
 pub mod oracle;

@@ -5,7 +5,7 @@
 use burtorch_core::Error;
 use pyo3::create_exception;
 use pyo3::exceptions::{
-    PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyTypeError, PyValueError,
+    PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -103,6 +103,8 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         Error::NoSuchNode { .. } => PyIndexError::new_err(message),
         Error::OutOfRange { .. } => PyIndexError::new_err(message),
         Error::NoSuchName { .. } => PyKeyError::new_err(message),
+        Error::Format { offset, reason } => malformed(py, message, offset, reason),
+        Error::System { code, path, .. } => system(py, code, path),
         Error::Interrupted => PyKeyboardInterrupt::new_err(message),
         Error::EmptyReduction { .. }
         | Error::LengthMismatch { .. }
@@ -113,6 +115,25 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         | Error::NoSuchSymbol { .. }
         | Error::DuplicateName { .. } => PyValueError::new_err(message),
         _ => BurtorchError::new_err(message),
+    }
+}
+
+/// A `FormatError` that carries its reason and offset.
+fn malformed(py: Python<'_>, message: String, offset: u64, reason: String) -> PyErr {
+    let error = derived(py, "FormatError", message);
+    let value = error.value(py);
+    // An exception that cannot take attributes still says all in its message.
+    let _ = value.setattr("offset", offset).and_then(|()| value.setattr("reason", reason));
+    error
+}
+
+/// The `OSError` of this number, of the subclass that Python has for it.
+fn system(py: Python<'_>, code: i32, path: std::path::PathBuf) -> PyErr {
+    let text = py.import("os").and_then(|os| os.call_method1("strerror", (code,)));
+    let text = text.and_then(|text| text.extract::<String>());
+    match text {
+        Ok(text) => PyOSError::new_err((code, text, path.into_os_string())),
+        Err(error) => error,
     }
 }
 

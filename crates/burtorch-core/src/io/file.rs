@@ -1,0 +1,202 @@
+//! Files that appear whole or not at all, and files read only as far as they are what they should be.
+//!
+//! Promises of [`save`]: whoever opens the path finds the old content or the new, also after a kill at any moment; with
+//! [`Durability::Durable`] also after a loss of power. A failure leaves the old file, and no other. Written by hand because
+//! errors must keep the system's number, which wrappers for temporary files lose.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::format::{HEADER_BYTES, Header, malformed};
+use crate::error::{Error, Result};
+use crate::sync::unique_id;
+
+/// What a finished [`save`] survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A kill at any moment, and a loss of power: waits for the disk.
+    #[default]
+    Durable,
+    /// A kill at any moment. After a loss of power the new content may be missing.
+    Cached,
+}
+
+/// What the system said about `path`.
+pub(super) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Error {
+    const EIO: i32 = 5;
+    const EINVAL: i32 = 22;
+    let code = error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::InvalidInput => EINVAL,
+        _ => EIO,
+    });
+    Error::System { code, doing, path: path.to_path_buf() }
+}
+
+/// Replaces the content of `path` by `bytes`, or makes the file. Its permissions stay as they are; a link is followed. What
+/// is not an ordinary file (a pipe, a device) is written to as it is.
+pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
+    let target = followed(path)?;
+    // A file that its owner has protected must not be replaced, so that it can be written is tried first.
+    let permissions = match OpenOptions::new().write(true).open(&target) {
+        Ok(mut old) => {
+            let about = old.metadata().map_err(|error| refused("inspect", path, &error))?;
+            if !about.is_file() {
+                return old.write_all(bytes).map_err(|error| refused("write", path, &error));
+            }
+            Some(about.permissions())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(refused("open", path, &error)),
+    };
+    let folder = match target.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut partial = Partial::create(folder, permissions.as_ref()).map_err(|error| refused("open", path, &error))?;
+    partial.fill(bytes, permissions, durability).map_err(|error| refused("write", path, &error))?;
+    partial.rename(&target).map_err(|error| refused("replace", path, &error))?;
+    if durability == Durability::Durable {
+        sync_folder(folder).map_err(|error| refused("finish", path, &error))?;
+    }
+    Ok(())
+}
+
+/// Where a path leads once links are followed.
+fn followed(path: &Path) -> Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(about) if about.is_symlink() => fs::canonicalize(path).map_err(|error| refused("follow", path, &error)),
+        _ => Ok(path.to_path_buf()),
+    }
+}
+
+/// A new file beside the one it will replace; removed unless it has.
+struct Partial {
+    path: PathBuf,
+    file: File,
+    renamed: bool,
+}
+
+impl Partial {
+    fn create(folder: &Path, permissions: Option<&Permissions>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        if let Some(permissions) = permissions {
+            use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+            options.mode(permissions.mode() & 0o777);
+        }
+        #[cfg(not(unix))]
+        let _ = permissions;
+        loop {
+            // A process of this number may have been killed here before: then the next number is tried.
+            let path = folder.join(format!(".burtorch-{}-{}.partial", std::process::id(), unique_id()));
+            match options.open(&path) {
+                Ok(file) => return Ok(Partial { path, file, renamed: false }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn fill(&mut self, bytes: &[u8], permissions: Option<Permissions>, durability: Durability) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        if let Some(permissions) = permissions {
+            self.file.set_permissions(permissions)?;
+        }
+        if durability == Durability::Durable { self.file.sync_all() } else { Ok(()) }
+    }
+
+    fn rename(mut self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.renamed {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Waits until the names in a folder are on the disk, where the system lets one ask for it.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => Ok(()),
+        done => done,
+    }
+}
+
+/// Writes `bytes` over the content of `path` in place, or makes the file: fast, and neither old nor new after a kill.
+pub fn write_over(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = File::create(path).map_err(|error| refused("open", path, &error))?;
+    file.write_all(bytes).map_err(|error| refused("write", path, &error))
+}
+
+/// Reads a file of the checked form, to be opened by [`Reader::open`](super::Reader::open). Memory is taken only for a
+/// file that is as long as its header says.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    let failed = |error: io::Error| refused("read", path, &error);
+    let mut file = open(path)?;
+    let mut bytes = read_up_to(&mut file, Vec::new(), HEADER_BYTES).map_err(failed)?;
+    let (_, length, _) = Header::decode(&bytes)?;
+    let whole = usize::try_from(length).ok().and_then(|n| n.checked_add(HEADER_BYTES + 1)).unwrap_or(usize::MAX);
+    let about = file.metadata().map_err(failed)?;
+    if about.is_file() && about.len() != (whole - 1) as u64 {
+        let reason = format!("the file has {} bytes, expected {}", about.len(), whole - 1);
+        return Err(malformed(about.len().min(whole as u64 - 1) as usize, reason));
+    }
+    if about.is_file() {
+        bytes
+            .try_reserve_exact(whole - HEADER_BYTES)
+            .map_err(|_| Error::OutOfMemory { bytes: whole, what: "a file in memory" })?;
+    }
+    read_up_to(&mut file, bytes, whole).map_err(failed)
+}
+
+/// Reads a file that must have exactly `n` bytes.
+pub(super) fn read_exactly(path: &Path, n: usize) -> Result<Vec<u8>> {
+    let mut file = open(path)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(n + 1).map_err(|_| Error::OutOfMemory { bytes: n, what: "a file in memory" })?;
+    // One byte more tells a longer file without asking for its length.
+    let bytes = read_up_to(&mut file, bytes, n + 1).map_err(|error| refused("read", path, &error))?;
+    if bytes.len() == n { Ok(bytes) } else { Err(wrong_length(n, bytes.len())) }
+}
+
+/// The error for `found` bytes (or more) where `n` were expected.
+pub(super) fn wrong_length(n: usize, found: usize) -> Error {
+    let how = if found < n { format!("{found} bytes") } else { "more bytes".to_string() };
+    malformed(found.min(n), format!("{how}, expected exactly {n}"))
+}
+
+pub(super) fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| refused("open", path, &error))
+}
+
+/// Reads on until there are `n` bytes in all, or the file ends.
+fn read_up_to(file: &mut File, mut bytes: Vec<u8>, n: usize) -> io::Result<Vec<u8>> {
+    if bytes.capacity() < n {
+        // A pipe, or the header: grows as it comes.
+        Read::take(file, (n - bytes.len()) as u64).read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    let mut at = bytes.len();
+    bytes.resize(n, 0);
+    while at < n {
+        match file.read(&mut bytes[at..]) {
+            Ok(0) => break,
+            Ok(more) => at += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(at);
+    Ok(bytes)
+}

@@ -1,0 +1,75 @@
+//! Numbers as bytes: little-endian, every bit kept, also those of a NaN.
+
+mod sealed {
+    /// Implemented here only: the numbers in files name these types.
+    pub trait Sealed {}
+}
+
+/// A number that files hold.
+pub trait Stored: Copy + sealed::Sealed + 'static {
+    /// Its type's number in section headers.
+    const CODE: u8;
+    /// Its type's name in messages.
+    const NAME: &'static str;
+    /// Bytes of one.
+    const BYTES: usize;
+    /// Writes one into exactly [`Stored::BYTES`] bytes.
+    fn put(self, out: &mut [u8]);
+    /// Reads one from exactly [`Stored::BYTES`] bytes.
+    fn get(bytes: &[u8]) -> Self;
+}
+
+macro_rules! stored {
+    ($($t:ty, $code:literal;)*) => { $(
+        impl sealed::Sealed for $t {}
+        impl Stored for $t {
+            const CODE: u8 = $code;
+            const NAME: &'static str = stringify!($t);
+            const BYTES: usize = size_of::<$t>();
+            #[inline(always)]
+            fn put(self, out: &mut [u8]) {
+                out.copy_from_slice(&self.to_le_bytes());
+            }
+            #[inline(always)]
+            fn get(bytes: &[u8]) -> Self {
+                let mut own = [0; size_of::<$t>()];
+                own.copy_from_slice(bytes);
+                <$t>::from_le_bytes(own)
+            }
+        }
+    )* };
+}
+
+stored! {
+    u8, 1;
+    u32, 2;
+    u64, 3;
+    f32, 4;
+    f64, 5;
+}
+
+/// The name of the type with this number.
+pub(super) fn type_name(code: u8) -> &'static str {
+    match code {
+        1 => u8::NAME,
+        2 => u32::NAME,
+        3 => u64::NAME,
+        4 => f32::NAME,
+        5 => f64::NAME,
+        _ => "an unknown type",
+    }
+}
+
+/// Writes numbers one after another; `out` has exactly the room.
+#[inline]
+pub(crate) fn put_all<T: Stored>(numbers: impl Iterator<Item = T>, out: &mut [u8]) {
+    for (bytes, number) in out.chunks_exact_mut(T::BYTES).zip(numbers) {
+        number.put(bytes);
+    }
+}
+
+/// The numbers in bytes, whose length is a multiple of theirs.
+#[inline]
+pub(crate) fn get_all<T: Stored>(bytes: &[u8]) -> impl ExactSizeIterator<Item = T> + '_ {
+    bytes.chunks_exact(T::BYTES).map(T::get)
+}

@@ -1,0 +1,153 @@
+//! The checked container: what was written comes back; every prefix, flipped bit, and lie about a length is refused.
+
+use burtorch_core::io::{Contents, HEADER_BYTES, Header, Kind, Reader, Writer};
+use burtorch_core::{DType, Error};
+use proptest::prelude::*;
+
+/// A file of every type of section, at least `n` bytes long.
+fn sample(n: usize) -> Vec<u8> {
+    let header = Header { dtype: Some(DType::Float64), lanes: 1, first: 3, count: 7, ..Header::new(Kind::PROGRAM) };
+    let mut writer = Writer::new(Header { contents: Contents::Both, ..header }).unwrap();
+    writer.section(*b"BYTE", &[1u8, 2, 3]).unwrap();
+    writer.section(*b"IDS ", &[u32::MAX, 0, 5]).unwrap();
+    writer.section(*b"BIG ", &[u64::MAX, 1 << 40]).unwrap();
+    writer.section(*b"F32 ", &[f32::NAN, -0.0, 1.5]).unwrap();
+    writer.text(*b"TEXT", "∇f").unwrap();
+    writer.section(*b"NONE", &[0u32; 0]).unwrap();
+    let wave: Vec<f64> = (0..n / 8).map(|k| (k as f64).sin()).collect();
+    writer.section(*b"F64 ", &wave).unwrap();
+    writer.finish()
+}
+
+fn read(bytes: &[u8]) -> Result<(), Error> {
+    let mut reader = Reader::open(bytes, Kind::PROGRAM)?;
+    reader.section::<u8>(*b"BYTE")?;
+    reader.section::<u32>(*b"IDS ")?;
+    reader.section::<u64>(*b"BIG ")?;
+    reader.section::<f32>(*b"F32 ")?;
+    reader.text(*b"TEXT")?;
+    reader.section_of::<u32>(*b"NONE", 0)?;
+    reader.section::<f64>(*b"F64 ")?;
+    reader.finish()
+}
+
+fn is_format(result: Result<(), Error>) -> bool {
+    matches!(result, Err(Error::Format { .. }))
+}
+
+#[test]
+fn what_was_written_comes_back() {
+    let bytes = sample(80);
+    let mut reader = Reader::open(&bytes, Kind::PROGRAM).unwrap();
+    let header = reader.header();
+    assert_eq!((header.dtype, header.lanes, header.first, header.count), (Some(DType::Float64), 1, 3, 7));
+    assert_eq!(header.contents, Contents::Both);
+    assert_eq!(reader.section::<u8>(*b"BYTE").unwrap().to_vec().unwrap(), [1, 2, 3]);
+    let ids = reader.section::<u32>(*b"IDS ").unwrap();
+    assert_eq!((ids.len(), ids.get(0), ids.get(2), ids.get(3)), (3, Some(u32::MAX), Some(5), None));
+    assert_eq!(reader.section::<u64>(*b"BIG ").unwrap().to_vec().unwrap(), [u64::MAX, 1 << 40]);
+    let floats: Vec<u32> = reader.section::<f32>(*b"F32 ").unwrap().iter().map(f32::to_bits).collect();
+    assert_eq!(floats, [f32::NAN.to_bits(), (-0.0f32).to_bits(), 1.5f32.to_bits()]);
+    assert_eq!(reader.text(*b"TEXT").unwrap(), "∇f");
+    assert!(reader.next_is(*b"NONE") && reader.section::<u32>(*b"NONE").unwrap().is_empty());
+    assert_eq!(reader.section::<f64>(*b"F64 ").unwrap().len(), 10);
+    reader.finish().unwrap();
+    assert_eq!(bytes.len() % 8, 0);
+}
+
+#[test]
+fn every_prefix_of_64_kib_is_refused() {
+    let bytes = sample(65_200);
+    assert!((65_300..65_600).contains(&bytes.len()), "{}", bytes.len());
+    read(&bytes).unwrap();
+    let refused = (0..bytes.len()).filter(|&n| is_format(read(&bytes[..n]))).count();
+    assert_eq!(refused, bytes.len());
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(is_format(read(&longer)));
+}
+
+#[test]
+fn every_flipped_bit_of_4_kib_is_refused() {
+    let mut bytes = sample(3_900);
+    assert!(bytes.len() >= 4096, "{}", bytes.len());
+    for bit in 0..8 * bytes.len() {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(is_format(read(&bytes)), "bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    read(&bytes).unwrap();
+}
+
+#[test]
+fn the_reason_names_what_is_wrong_and_where() {
+    let bytes = sample(80);
+    let reason = |bytes: &[u8], kind| match Reader::open(bytes, kind) {
+        Err(Error::Format { offset, reason }) => (offset, reason),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(b"", Kind::GRAPH).0, 0);
+    assert!(reason(b"\x93NUMPY", Kind::GRAPH).1.contains("no file of burtorch"));
+    assert_eq!(reason(&bytes[..20], Kind::GRAPH).0, 20);
+    assert_eq!(reason(&bytes[..70], Kind::GRAPH).0, 70);
+    let (at, why) = reason(&bytes, Kind::PARAMETERS);
+    assert_eq!((at, why.as_str()), (10, "this holds a traced function, expected parameters"));
+    let newer = [&bytes[..8], &[2, 0], &bytes[10..]].concat();
+    assert!(reason(&newer, Kind::PROGRAM).1.contains("version 2"));
+    let mut reader = Reader::open(&bytes, Kind::PROGRAM).unwrap();
+    let wrong = reader.section::<u32>(*b"OPND").unwrap_err().to_string();
+    assert!(wrong.contains("section BYTE where OPND was expected, at byte 64"), "{wrong}");
+    let wrong = reader.section::<u32>(*b"BYTE").unwrap_err().to_string();
+    assert!(wrong.contains("section BYTE of u8, expected u32, at byte 68"), "{wrong}");
+    assert!(reader.clone().finish().is_err());
+}
+
+/// The file with other bytes in its payload and checksums that agree, as a careless or hostile writer would make it.
+fn forged(bytes: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut payload = bytes[HEADER_BYTES..].to_vec();
+    change(&mut payload);
+    let crc = crc::Crc::<u64>::new(&crc::CRC_64_XZ);
+    let mut header = bytes[..HEADER_BYTES].to_vec();
+    header[40..48].copy_from_slice(&crc.checksum(&payload).to_le_bytes());
+    let own = crc.checksum(&header[..56]).to_le_bytes();
+    header[56..].copy_from_slice(&own);
+    [header, payload].concat()
+}
+
+#[test]
+fn lengths_are_not_believed_before_they_are_compared() {
+    let bytes = sample(80);
+    read(&forged(&bytes, |_| {})).unwrap();
+    for lie in [2, 9, 1 << 20, 1 << 40, u64::MAX / 2, u64::MAX] {
+        let file = forged(&bytes, |payload| payload[8..16].copy_from_slice(&lie.to_le_bytes()));
+        assert!(is_format(read(&file)), "{lie}");
+    }
+    // What fills up a section, and the rest of its header, is zero.
+    assert!(is_format(read(&forged(&bytes, |payload| payload[20] = 1))));
+    assert!(is_format(read(&forged(&bytes, |payload| payload[5] = 1))));
+    assert!(is_format(read(&forged(&bytes, |payload| payload[4] = 9))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Any change of any bytes is refused by the checksums; with checksums that agree it is read as other numbers or
+    /// refused, and never panics.
+    #[test]
+    fn mutations_are_refused(changes in prop::collection::vec((0usize..400, any::<u8>()), 1..8), cut in 0usize..500) {
+        let bytes = sample(80);
+        let mut mutated = bytes.clone();
+        for &(at, byte) in &changes {
+            let n = mutated.len();
+            mutated[at % n] = byte;
+        }
+        mutated.truncate(cut.max(1));
+        prop_assert!(mutated == bytes || is_format(read(&mutated)));
+        let _ = read(&forged(&bytes, |payload| {
+            for &(at, byte) in &changes {
+                let n = payload.len();
+                payload[at % n] = byte;
+            }
+        }));
+    }
+}
