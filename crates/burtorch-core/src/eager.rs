@@ -163,7 +163,8 @@ impl<'g, S: Scalar> Eager<'g, S> {
         self.len() == 0
     }
 
-    /// The node of a handle, if it belongs to this graph and is still there.
+    /// The node of a handle, if it belongs to this graph and is still there. What this returns exists: handles are made
+    /// of nodes that do, by this module only.
     #[inline(always)]
     fn own(&self, value: &Value<'_, S>) -> Result<NodeId> {
         if !std::ptr::addr_eq(self.graph, value.eager.graph) {
@@ -232,13 +233,16 @@ impl<'t, S: Scalar> Value<'t, S> {
     #[inline(always)]
     fn unary<O: UnaryOp>(self) -> Self {
         let node = self.eager.own(&self);
-        self.eager.value(node.and_then(|x| self.eager.with(|graph| graph.unary::<O>(x))))
+        // SAFETY: `own` has found the node there.
+        self.eager.value(node.and_then(|x| self.eager.with(|graph| unsafe { graph.unary_unchecked::<O>(x) })))
     }
 
     #[inline(always)]
     fn binary<O: BinaryOp>(self, other: Self) -> Self {
         let nodes = self.eager.own(&self).and_then(|x| self.eager.own(&other).map(|y| (x, y)));
-        self.eager.value(nodes.and_then(|(x, y)| self.eager.with(|graph| graph.binary::<O>(x, y))))
+        // SAFETY: `own` has found both nodes there.
+        let append = |(x, y)| self.eager.with(|graph| unsafe { graph.binary_unchecked::<O>(x, y) });
+        self.eager.value(nodes.and_then(append))
     }
 
     /// `self` raised to a constant.

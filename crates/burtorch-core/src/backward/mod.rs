@@ -4,6 +4,7 @@
 //! and the lowest node it reaches; leaves and parameters accumulate, everything else is of this sweep alone.
 
 mod blocks;
+mod scalars;
 mod sweep;
 
 use std::ops::Range;
@@ -14,6 +15,7 @@ use crate::kernels::Mode;
 use crate::ops::{Arity, Op};
 use crate::params::{Parameters, Written};
 use crate::scalar::{Float, Scalar};
+use scalars::{Descent, sweep_scalars};
 use sweep::Sweep;
 
 /// Values of a `Parameters`, and where the sweep adds their gradients.
@@ -167,46 +169,88 @@ impl<S: Scalar> Graph<'_, S> {
         self.check_exists(root)?;
         let places = self.place_stores(params)?;
         self.reset_adjoints();
+        if options.skip_zero_adjoints || interrupted.is_some() {
+            return self.sweep_carefully(root.0, seed, params, places, options, interrupted);
+        }
+        let (recorded, adjoints) = self.columns.split_for_sweep();
+        let (came, low) = sweep_scalars(recorded, adjoints, self.leaves.grads_mut(), root.0, seed);
+        self.dirty = (low, root.0 + 1);
+        if let Descent::Met(node) = came {
+            self.sweep_through_blocks(node, params, places);
+        }
+        Ok(())
+    }
+
+    /// Ends a sweep that came down to a node with many operands.
+    #[inline(never)]
+    fn sweep_through_blocks(&mut self, met: u32, params: &mut [Gradients<'_, S::Elem>], places: [u8; MAX_STORES]) {
+        let (low, end) = self.dirty;
+        // Until the span is known, in case a kernel panics.
+        self.dirty = (0, end);
         let (recorded, adjoints) = self.columns.split_for_sweep();
         let mut sweep = Sweep {
             recorded,
             extra: self.extra.as_slice(),
             adjoints,
             base: 0,
-            low: root.0,
+            low,
             scratch: self.scratch.as_mut_slice(),
+            leaf_grads: self.leaves.grads_mut(),
+            params,
+            places,
+            skip_zero_adjoints: false,
+        };
+        sweep.finish(met);
+        self.dirty = (sweep.low, end);
+    }
+
+    /// A sweep with options, or one that may be interrupted: leaves are committed when it has come to its end.
+    #[inline(never)]
+    fn sweep_carefully(
+        &mut self,
+        root: u32,
+        seed: S,
+        params: &mut [Gradients<'_, S::Elem>],
+        places: [u8; MAX_STORES],
+        options: SweepOptions,
+        interrupted: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<()> {
+        // Until the span is known, in case `interrupted` panics.
+        self.dirty = (0, root + 1);
+        let (recorded, adjoints) = self.columns.split_for_sweep();
+        let mut sweep = Sweep {
+            recorded,
+            extra: self.extra.as_slice(),
+            adjoints,
+            base: 0,
+            low: root,
+            scratch: self.scratch.as_mut_slice(),
+            leaf_grads: &mut [],
             params,
             places,
             skip_zero_adjoints: options.skip_zero_adjoints,
         };
-        // Until the span is known, in case `interrupted` panics.
-        self.dirty = (0, root.0 + 1);
-        let finished = sweep.run(root.0, seed, interrupted);
+        let finished = sweep.run(root, seed, interrupted);
         let low = sweep.low;
-        self.dirty = (low, root.0 + 1);
+        self.dirty = (low, root + 1);
         if !finished {
             return Err(Error::Interrupted);
         }
-        self.commit_leaves(low, root.0);
+        self.commit_leaves(low, root);
         Ok(())
     }
 
     /// Adds the adjoints of this sweep to the gradients of the leaves it reached.
-    #[inline(always)]
     fn commit_leaves(&mut self, low: u32, root: u32) {
-        let leaves = self.leaf_nodes.as_slice();
-        let mut k = leaves.len();
-        if k > 0 && leaves[k - 1] > root {
-            k = leaves.partition_point(|&leaf| leaf <= root);
-        }
-        let adjoints = self.columns.adjoints();
-        let grads = self.leaf_grads.as_mut_slice();
-        for (&leaf, grad) in leaves[..k].iter().zip(&mut grads[..k]).rev() {
-            if leaf < low {
+        let from = self.leaves.nodes().partition_point(|&leaf| leaf < low);
+        for k in from..self.leaves.len() as usize {
+            let leaf = self.leaves.nodes()[k];
+            if leaf > root {
                 break;
             }
-            let adjoint = adjoints[leaf as usize];
+            let adjoint = self.columns.adjoint(leaf);
             if !adjoint.is_unreached() {
+                let grad = &mut self.leaves.grads_mut()[k];
                 *grad = *grad + adjoint;
             }
         }
@@ -280,6 +324,7 @@ impl<S: Scalar> Graph<'_, S> {
             base,
             low: root.0,
             scratch: temporaries,
+            leaf_grads: &mut [],
             params,
             places,
             skip_zero_adjoints: false,

@@ -1,21 +1,15 @@
-//! The sweep over scalar nodes.
+//! The sweep where it meets more than scalar nodes: reductions, inner products, parameters, blocks.
 //!
-//! In words: give the root its seed; then, from the root down, take each node whose adjoint is not "not reached" and add
-//! what its op's row says to the adjoints of its operands. Every operand lies below its node, so when a node is taken
-//! all contributions to it have been made: no recursion, no visited set, no order to compute.
-//!
-//! Departures from that loop, and what they buy:
-//! 1. "Not reached" is the adjoint -0.0 itself: contributions are `c + 0.0`, which is never -0.0. No flag to keep.
-//! 2. `low`, the lowest operand touched, ends the loop: the cost follows the root's span, not the tape.
-//! 3. A run of unreached nodes is passed eight at a time.
+//! Promises: nodes are taken in the order of `scalars`, which this hands everything with one or two operands to.
 #![allow(unsafe_code)]
 
+use super::scalars::{Cursor, Descent};
 use super::{Gradients, Values};
 use crate::graph::MAX_STORES;
 use crate::graph::columns::Recorded;
 use crate::graph::{Encoded, InnerOperands, OperandRun};
 use crate::kernels::Mode;
-use crate::ops::{self, Arity, BinaryOp, Op, Reduction, UnaryOp};
+use crate::ops::{Arity, Op, Reduction};
 use crate::scalar::Scalar;
 
 /// Nodes between two questions whether to stop: a few tens of microseconds.
@@ -30,142 +24,79 @@ pub(super) struct Sweep<'a, 'g, S: Scalar> {
     /// The lowest node touched so far.
     pub(super) low: u32,
     pub(super) scratch: &'a mut [S],
+    /// Gradients of leaves, by their number; empty where the sweep is to leave them alone.
+    pub(super) leaf_grads: &'a mut [S],
     pub(super) params: &'a mut [Gradients<'g, S::Elem>],
     /// For each slot of the graph, its place in `params`.
     pub(super) places: [u8; MAX_STORES],
     pub(super) skip_zero_adjoints: bool,
 }
 
-/// Where the sweep is: columns as bare pointers, so that the loop keeps them in registers.
-struct Cursor<S> {
-    /// To the adjoint that node 0 has or would have; only nodes from the sweep's base to its root are there.
-    adjoints: *mut S,
-    /// To the value of node 0.
-    values: *const S,
-    /// The lowest node touched so far.
-    low: u32,
-}
-
-impl<S: Scalar> Cursor<S> {
-    /// # Safety
-    /// `node` lies between the sweep's base and its root.
-    #[inline(always)]
-    unsafe fn adjoint(&self, node: u32) -> S {
-        // SAFETY: by the contract of this function.
-        unsafe { *self.adjoints.wrapping_add(node as usize) }
-    }
-
-    /// # Safety
-    /// `node` is a node of the graph.
-    #[inline(always)]
-    unsafe fn value(&self, node: u32) -> S {
-        // SAFETY: by the contract of this function.
-        unsafe { *self.values.add(node as usize) }
-    }
-
-    /// Adds a contribution to a node's adjoint.
-    ///
-    /// # Safety
-    /// `node` lies between the sweep's base and its root.
-    #[inline(always)]
-    unsafe fn add(&mut self, node: u32, contribution: S) {
-        // SAFETY: by the contract of this function.
-        let adjoint = unsafe { &mut *self.adjoints.wrapping_add(node as usize) };
-        *adjoint = *adjoint + (contribution + S::lit(0.0));
-        self.low = self.low.min(node);
-    }
-
-    /// From an unreached node, the last of the unreached nodes right below it, as far as whole eights go.
-    ///
-    /// # Safety
-    /// `node` lies between `low` and the sweep's root.
-    #[inline(always)]
-    unsafe fn pass_unreached(&self, mut node: u32, floor: u32) -> u32 {
-        let floor = floor.max(self.low);
-        while node - floor >= 8 {
-            // SAFETY: all eight lie between `low`, which is not below the sweep's base, and the root.
-            let unreached = |k: usize| unsafe { (*self.adjoints.wrapping_add(node as usize - k)).is_unreached() };
-            if !(1..=8).fold(true, |all, k| all & unreached(k)) {
-                break;
-            }
-            node -= 8;
-        }
-        node
-    }
-}
-
 impl<S: Scalar> Sweep<'_, '_, S> {
-    /// Sweeps from `root`; `false` if interrupted.
+    /// Sweeps from `root`, asking now and then whether to stop; `false` if so. Leaves are left alone.
     #[inline]
     pub(super) fn run(&mut self, root: u32, seed: S, interrupted: Option<&mut dyn FnMut() -> bool>) -> bool {
         debug_assert!((root - self.base) < self.adjoints.len() as u32);
         self.add(root, seed);
-        match (self.skip_zero_adjoints, interrupted) {
-            (false, None) => self.descend::<false>(root, 0),
-            (true, None) => self.descend::<true>(root, 0),
-            (skip, Some(stop)) => return self.descend_polled(root, skip, stop),
-        };
-        true
+        match interrupted {
+            None => {
+                self.descend(root + 1, 0);
+                true
+            }
+            Some(stop) => self.descend_polled(root, stop),
+        }
     }
 
     #[inline(never)]
-    fn descend_polled(&mut self, root: u32, skip: bool, stop: &mut dyn FnMut() -> bool) -> bool {
+    fn descend_polled(&mut self, root: u32, stop: &mut dyn FnMut() -> bool) -> bool {
         let mut node = root + 1;
         while node > self.low {
             if stop() {
                 return false;
             }
-            let floor = node.saturating_sub(POLL_EVERY);
-            node = if skip { self.descend::<true>(node - 1, floor) } else { self.descend::<false>(node - 1, floor) };
+            node = self.descend(node, node.saturating_sub(POLL_EVERY));
         }
         true
     }
 
-    /// Takes the nodes from `top` down, as long as they are at `floor` or above and anything below is touched.
-    /// Returns the lowest node taken.
-    #[inline(always)]
-    fn descend<const SKIP_ZERO: bool>(&mut self, top: u32, floor: u32) -> u32 {
-        let mut node = top + 1;
-        let mut cursor = self.cursor();
-        while node > cursor.low && node > floor {
-            node -= 1;
-            // SAFETY: low <= node <= root: adjoints hold everything from low to root, the columns everything up to it.
-            let g = unsafe { cursor.adjoint(node) };
-            if g.is_unreached() {
-                // SAFETY: as above.
-                node = unsafe { cursor.pass_unreached(node, floor) };
-                continue;
-            }
-            if SKIP_ZERO && g.all_zero() {
-                continue;
-            }
-            // SAFETY: as above; the operands of a scalar op are nodes of the graph that lie below it.
-            let (op, [a, b]) = unsafe { (self.recorded.op(node), self.recorded.operands(node)) };
-            // SAFETY: as above.
-            if !unsafe { cursor.pull(op, node, g, a, b) } {
-                self.low = cursor.low;
-                node = self.pull_many(op, node, g, a, b);
-                cursor = self.cursor();
-            }
-        }
-        self.low = cursor.low;
-        node
-    }
-
-    /// The hot part of the sweep's state, in registers.
-    #[inline(always)]
-    fn cursor(&mut self) -> Cursor<S> {
-        Cursor {
-            adjoints: self.adjoints.as_mut_ptr().wrapping_sub(self.base as usize),
-            values: self.recorded.values.as_ptr(),
-            low: self.low,
+    /// Takes the nodes below `end` down to `floor`, leaving leaves alone. Returns the lowest node taken.
+    fn descend(&mut self, end: u32, floor: u32) -> u32 {
+        if self.skip_zero_adjoints {
+            self.descend_as::<true, false>(end, floor)
+        } else {
+            self.descend_as::<false, false>(end, floor)
         }
     }
 
-    /// Hands `g` on through anything that is not a unary or binary op. Returns the lowest node this took care of: the
+    /// Goes on at `met`, which a cursor would not take, down to the end, and commits leaves.
+    #[inline(never)]
+    pub(super) fn finish(&mut self, met: u32) {
+        let end = self.pull_many(met);
+        self.descend_as::<false, true>(end, 0);
+    }
+
+    #[inline]
+    fn descend_as<const SKIP_ZERO: bool, const COMMIT: bool>(&mut self, mut end: u32, floor: u32) -> u32 {
+        loop {
+            let (recorded, base, low) = (self.recorded, self.base, self.low);
+            let mut cursor = Cursor::new(recorded, self.adjoints, base, low, self.leaf_grads);
+            // SAFETY: adjoints hold everything from the base, below which nothing is reached, to the root, and the
+            // columns everything up to it; leaves are only committed by the sweep that has been given all gradients.
+            let came = unsafe { cursor.descend::<SKIP_ZERO, COMMIT>(end, floor) };
+            self.low = cursor.low;
+            end = match came {
+                Descent::Down(node) => return node,
+                Descent::Met(node) => self.pull_many(node),
+            };
+        }
+    }
+
+    /// Hands the adjoint of a node on through anything that is not a unary or binary op. Returns the lowest node this took care of: the
     /// node itself, or the first output of its block.
     #[inline(never)]
-    fn pull_many(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> u32 {
+    fn pull_many(&mut self, node: u32) -> u32 {
+        let (op, [a, b]) = (self.recorded.ops[node as usize], self.recorded.operands[node as usize]);
+        let g = self.adjoints[(node - self.base) as usize];
         match op.info().arity {
             // Whether it is frozen now decides, not whether it was when the node was built.
             Arity::Nullary if op != Op::Part => self.add_parameter(b, a as usize, g),
@@ -292,44 +223,3 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         self.scratch = scratch;
     }
 }
-
-macro_rules! define_pull {
-    (
-        nullary { $($nullary:tt)* }
-        unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
-        binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal { $($bbody:tt)* } )* }
-        with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
-        $($rest:tt)*
-    ) => {
-        impl<S: Scalar> Cursor<S> {
-            /// Hands the adjoint `g` of `node` on to its operands; `false`, with nothing done, if that is not a matter
-            /// of one or two of them.
-            ///
-            /// # Safety
-            /// `node` has this op and these operands; adjoints are there for everything it can reach.
-            #[inline(always)]
-            unsafe fn pull(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> bool {
-                // SAFETY: by the contract of this function.
-                unsafe {
-                    match op {
-                        Op::Leaf | Op::Constant => {}
-                        $( Op::$U => self.add(a, <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node))), )*
-                        $( Op::$B => {
-                            let (x, y, z) = (self.value(a), self.value(b), self.value(node));
-                            self.add(a, <ops::$B as BinaryOp>::pull_x(g, x, y, z));
-                            self.add(b, <ops::$B as BinaryOp>::pull_y(g, x, y, z));
-                        } )*
-                        $( Op::$K => {
-                            let (x, c, z) = (self.value(a), self.value(b), self.value(node));
-                            self.add(a, <ops::$K as BinaryOp>::pull_x(g, x, c, z));
-                        } )*
-                        _ => return false,
-                    }
-                }
-                true
-            }
-        }
-    };
-}
-
-for_each_op!(define_pull);

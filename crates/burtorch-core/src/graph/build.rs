@@ -1,6 +1,8 @@
 //! Appending scalar nodes: leaves, unary and binary ops, reductions and inner products.
 //!
-//! Promises: a node's value is computed when it is appended; an error appends nothing.
+//! Promises: a node's value is computed when it is appended; an error appends nothing. Where a caller has just checked
+//! a handle, `..._unchecked` spares the question whether its node exists.
+#![allow(unsafe_code)]
 
 use super::operands::{Encoded, InnerOperands, StoreValues, View};
 use super::{Graph, NodeId, Range};
@@ -56,38 +58,10 @@ impl<'a> From<&'a [NodeId]> for Operands<'a> {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// A leaf: a number of the caller's whose gradient accumulates. A constant under `no_grad`.
-    #[inline(always)]
-    pub fn leaf(&mut self, value: S) -> Result<NodeId> {
-        if self.no_grad {
-            return self.constant(value);
-        }
-        self.leaf_nodes.reserve(1)?;
-        self.leaf_grads.reserve(1)?;
-        let index = self.columns.push(Op::Leaf, self.leaf_nodes.len() as u32, 0, value)?;
-        self.leaf_nodes.push_reserved(index);
-        self.leaf_grads.push_reserved(S::lit(0.0));
-        Ok(NodeId(index))
-    }
-
     /// A number that receives no gradient.
     #[inline(always)]
     pub fn constant(&mut self, value: S) -> Result<NodeId> {
         self.columns.push(Op::Constant, 0, 0, value).map(NodeId)
-    }
-
-    /// Contiguous leaves (constants under `no_grad`), one per value.
-    pub fn vector(&mut self, values: &[S]) -> Result<Range> {
-        let n = self.room_for(values.len())?;
-        if !self.no_grad {
-            self.leaf_nodes.reserve(values.len())?;
-            self.leaf_grads.reserve(values.len())?;
-        }
-        let start = self.columns.len();
-        for &value in values {
-            self.leaf(value)?;
-        }
-        Ok(Range { start, len: n })
     }
 
     /// Contiguous constants, one per value.
@@ -121,7 +95,7 @@ impl<S: Scalar> Graph<'_, S> {
         let at = slice.start + index as u32;
         self.columns.reserve(1)?;
         let value = S::splat(params.values()[at as usize]);
-        if self.no_grad {
+        if !self.columns.is_recording() {
             return self.constant(value);
         }
         let op = if params.is_trainable(at as usize) { Op::Param } else { Op::FrozenParam };
@@ -138,44 +112,86 @@ impl<S: Scalar> Graph<'_, S> {
     /// Appends `O(x)`.
     #[inline(always)]
     pub fn unary<O: UnaryOp>(&mut self, x: NodeId) -> Result<NodeId> {
-        let value = O::forward(self.value(x)?);
-        self.push_scalar(O::OP, x.0, 0, value)
+        self.check_exists(x)?;
+        // SAFETY: it exists.
+        unsafe { self.unary_unchecked::<O>(x) }
     }
 
     /// Appends `O(x, y)`.
     #[inline(always)]
     pub fn binary<O: BinaryOp>(&mut self, x: NodeId, y: NodeId) -> Result<NodeId> {
-        let value = O::forward(self.value(x)?, self.value(y)?);
-        self.push_scalar(O::OP, x.0, y.0, value)
+        self.check_exists(x)?;
+        self.check_exists(y)?;
+        // SAFETY: both exist.
+        unsafe { self.binary_unchecked::<O>(x, y) }
     }
 
     /// Appends `O(x, c)` with a constant `c`, for which a node of its own is appended first.
     #[inline(always)]
     pub fn with_constant<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
-        let value = O::forward(self.value(x)?, c);
-        self.push_with_constant(O::OP, c, value, |c| [x.0, c])
+        self.check_exists(x)?;
+        // SAFETY: it exists.
+        unsafe { self.with_constant_unchecked::<O>(x, c) }
     }
 
     /// Appends the binary `O(c, x)` with a constant on the left.
     #[inline(always)]
     pub fn constant_with<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
-        let value = O::forward(c, self.value(x)?);
-        self.push_with_constant(O::OP, c, value, |c| [c, x.0])
+        self.check_exists(x)?;
+        // SAFETY: it exists.
+        unsafe { self.constant_with_unchecked::<O>(c, x) }
     }
 
+    /// As [`Graph::unary`], without asking whether the node exists.
+    ///
+    /// # Safety
+    /// `x` is a node of this graph, as it is when [`Graph::check`] accepts a handle that this graph's building made.
     #[inline(always)]
-    fn push_with_constant(&mut self, op: Op, c: S, value: S, operands: impl FnOnce(u32) -> [u32; 2]) -> Result<NodeId> {
-        if self.no_grad {
-            return self.constant(value);
-        }
-        self.columns.push_with_constant(c, op, operands, value).map(NodeId)
+    pub unsafe fn unary_unchecked<O: UnaryOp>(&mut self, x: NodeId) -> Result<NodeId> {
+        debug_assert!(self.check_exists(x).is_ok());
+        // SAFETY: by the contract of this function.
+        let value = O::forward(unsafe { self.columns.value_unchecked(x.0) });
+        self.push_scalar(O::OP, x.0, 0, value)
+    }
+
+    /// As [`Graph::binary`], without asking whether the nodes exist.
+    ///
+    /// # Safety
+    /// As for [`Graph::unary_unchecked`], for both.
+    #[inline(always)]
+    pub unsafe fn binary_unchecked<O: BinaryOp>(&mut self, x: NodeId, y: NodeId) -> Result<NodeId> {
+        debug_assert!(self.check_exists(x).is_ok() && self.check_exists(y).is_ok());
+        // SAFETY: by the contract of this function.
+        let value = unsafe { O::forward(self.columns.value_unchecked(x.0), self.columns.value_unchecked(y.0)) };
+        self.push_scalar(O::OP, x.0, y.0, value)
+    }
+
+    /// As [`Graph::with_constant`], without asking whether the node exists.
+    ///
+    /// # Safety
+    /// As for [`Graph::unary_unchecked`].
+    #[inline(always)]
+    pub unsafe fn with_constant_unchecked<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
+        debug_assert!(self.check_exists(x).is_ok());
+        // SAFETY: by the contract of this function.
+        let value = O::forward(unsafe { self.columns.value_unchecked(x.0) }, c);
+        self.columns.push_with_constant(c, false, O::OP, x.0, value).map(NodeId)
+    }
+
+    /// As [`Graph::constant_with`], without asking whether the node exists.
+    ///
+    /// # Safety
+    /// As for [`Graph::unary_unchecked`].
+    #[inline(always)]
+    pub unsafe fn constant_with_unchecked<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
+        debug_assert!(self.check_exists(x).is_ok());
+        // SAFETY: by the contract of this function.
+        let value = O::forward(c, unsafe { self.columns.value_unchecked(x.0) });
+        self.columns.push_with_constant(c, true, O::OP, x.0, value).map(NodeId)
     }
 
     #[inline(always)]
     fn push_scalar(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<NodeId> {
-        if self.no_grad {
-            return self.constant(value);
-        }
         self.columns.push(op, a, b, value).map(NodeId)
     }
 

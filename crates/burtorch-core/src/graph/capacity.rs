@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use super::Graph;
 use super::columns::Columns;
+use super::leaves::Leaves;
 use super::mark::{Rewind, RewindLog};
 use super::memory::{Column, Origin, Stack};
 use crate::error::{Error, Result};
@@ -90,14 +91,12 @@ impl<S: Scalar> Graph<'static, S> {
         let mut graph = Self::assemble(
             columns,
             Stack::new("operand lists", Origin::Fixed),
-            Stack::new("leaves", Origin::Fixed),
-            Stack::new("leaf gradients", Origin::Fixed),
+            Leaves::new(Origin::Fixed),
             Stack::new("temporaries", Origin::Fixed),
             RewindLog::new(allocated("rewinds", c.rewinds)?),
         );
         graph.extra.preallocate(c.operand_lists as usize)?;
-        graph.leaf_nodes.preallocate(c.leaves as usize)?;
-        graph.leaf_grads.preallocate(c.leaves as usize)?;
+        graph.leaves.preallocate(c.leaves)?;
         graph.scratch.preallocate(c.temporaries as usize)?;
         Ok(graph)
     }
@@ -155,8 +154,10 @@ unsafe fn over<'m, S: Scalar>(start: NonNull<u8>, bytes: usize, c: Capacity) -> 
                 Column::foreign(base.add(at[1]).cast(), c.nodes as usize),
             ),
             Stack::over(Column::foreign(base.add(at[6]).cast(), c.operand_lists as usize), "operand lists"),
-            Stack::over(Column::foreign(base.add(at[7]).cast(), c.leaves as usize), "leaves"),
-            Stack::over(Column::foreign(base.add(at[2]).cast(), c.leaves as usize), "leaf gradients"),
+            Leaves::over(
+                Column::foreign(base.add(at[7]).cast(), c.leaves as usize),
+                Column::foreign(base.add(at[2]).cast(), c.leaves as usize),
+            ),
             Stack::over(Column::foreign(base.add(at[3]).cast(), c.temporaries as usize), "temporaries"),
             RewindLog::new(Stack::over(Column::foreign(base.add(at[4]).cast(), c.rewinds as usize), "rewinds")),
         ))

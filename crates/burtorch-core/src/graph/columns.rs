@@ -24,6 +24,10 @@ pub(crate) struct Columns<S: Scalar> {
     len: u32,
     /// Nodes there is room for in every column.
     cap: u32,
+    /// Below this length a node is appended without a question: `cap`, or 0 while nothing is recorded.
+    quick_below: u32,
+    /// Whether new nodes take part in sweeps; otherwise constants are appended in their place.
+    recording: bool,
     origin: Origin,
     /// Never more nodes than this: ids are 32 bits wide (tests use less).
     limit: u32,
@@ -38,6 +42,8 @@ impl<S: Scalar> Columns<S> {
             adjoints: Column::empty(),
             len: 0,
             cap: 0,
+            quick_below: 0,
+            recording: true,
             origin,
             limit,
         }
@@ -46,7 +52,18 @@ impl<S: Scalar> Columns<S> {
     pub(crate) fn over(ops: Column<Op>, operands: Column<[u32; 2]>, values: Column<S>, adjoints: Column<S>) -> Self {
         let cap = ops.capacity().min(operands.capacity()).min(values.capacity()).min(adjoints.capacity());
         let cap = u32::try_from(cap).unwrap_or(u32::MAX);
-        Columns { ops, operands, values, adjoints, len: 0, cap, origin: Origin::Foreign, limit: u32::MAX }
+        Columns {
+            ops,
+            operands,
+            values,
+            adjoints,
+            len: 0,
+            cap,
+            quick_below: cap,
+            recording: true,
+            origin: Origin::Foreign,
+            limit: u32::MAX,
+        }
     }
 
     /// Room for exactly `cap` nodes, for a graph that will not grow, or a first size for one that does.
@@ -57,7 +74,20 @@ impl<S: Scalar> Columns<S> {
         self.values.grow(n, "values")?;
         self.adjoints.grow(n, "adjoints")?;
         self.cap = self.cap.max(cap);
+        self.set_recording(self.recording);
         Ok(())
+    }
+
+    /// Whether new nodes take part in sweeps.
+    #[inline(always)]
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording
+    }
+
+    /// Says whether new nodes take part in sweeps. Returns the setting before.
+    pub(crate) fn set_recording(&mut self, on: bool) -> bool {
+        self.quick_below = if on { self.cap } else { 0 };
+        std::mem::replace(&mut self.recording, on)
     }
 
     #[inline(always)]
@@ -94,28 +124,65 @@ impl<S: Scalar> Columns<S> {
         self.preallocate(target as u32)
     }
 
-    /// Appends a node.
+    /// Whether there is room for one more node and new nodes are recorded: one comparison.
+    #[inline(always)]
+    pub(crate) fn is_quick(&self) -> bool {
+        self.len < self.quick_below
+    }
+
+    /// Appends a node, or a constant of the same value while nothing is recorded.
     #[inline(always)]
     pub(crate) fn push(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
+        if self.is_quick() {
+            // SAFETY: there is room for it.
+            return Ok(unsafe { self.push_reserved(op, a, b, value) });
+        }
+        self.push_slow(op, a, b, value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_slow(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
         self.reserve(1)?;
+        let (op, a, b) = if self.recording { (op, a, b) } else { (Op::Constant, 0, 0) };
         // SAFETY: there is room for it now.
         Ok(unsafe { self.push_reserved(op, a, b, value) })
     }
 
-    /// Appends a constant and a node of which it is an operand; `operands` is told the constant's index.
+    /// Appends a constant and a node of which it is an operand, the left one if `on_left`; `x` is the other operand.
+    /// While nothing is recorded, appends a constant of value `value` alone.
     #[inline(always)]
-    pub(crate) fn push_with_constant(
-        &mut self,
-        constant: S,
-        op: Op,
-        operands: impl FnOnce(u32) -> [u32; 2],
-        value: S,
-    ) -> Result<u32> {
+    pub(crate) fn push_with_constant(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> Result<u32> {
+        if u64::from(self.len) + 1 < u64::from(self.quick_below) {
+            // SAFETY: there is room for both.
+            return Ok(unsafe { self.push_both_reserved(constant, on_left, op, x, value) });
+        }
+        self.push_with_constant_slow(constant, on_left, op, x, value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_with_constant_slow(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> Result<u32> {
+        if !self.recording {
+            return self.push_slow(Op::Constant, 0, 0, value);
+        }
         self.reserve(2)?;
         // SAFETY: there is room for both now.
+        Ok(unsafe { self.push_both_reserved(constant, on_left, op, x, value) })
+    }
+
+    /// Appends a constant and a node that reads it.
+    ///
+    /// # Safety
+    /// There is room for both.
+    #[inline(always)]
+    unsafe fn push_both_reserved(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> u32 {
+        debug_assert!(self.cap - self.len >= 2);
+        // SAFETY: by the contract of this function.
         unsafe {
-            let [a, b] = operands(self.push_reserved(Op::Constant, 0, 0, constant));
-            Ok(self.push_reserved(op, a, b, value))
+            let c = self.push_reserved(Op::Constant, 0, 0, constant);
+            let [a, b] = if on_left { [c, x] } else { [x, c] };
+            self.push_reserved(op, a, b, value)
         }
     }
 
@@ -124,7 +191,7 @@ impl<S: Scalar> Columns<S> {
     /// # Safety
     /// There is room for it.
     #[inline(always)]
-    unsafe fn push_reserved(&mut self, op: Op, a: u32, b: u32, value: S) -> u32 {
+    pub(crate) unsafe fn push_reserved(&mut self, op: Op, a: u32, b: u32, value: S) -> u32 {
         let index = self.len;
         let at = index as usize;
         debug_assert!(index < self.cap);
@@ -204,6 +271,17 @@ impl<S: Scalar> Columns<S> {
         self.values()[at as usize]
     }
 
+    /// The value of a node that is known to be there.
+    ///
+    /// # Safety
+    /// `at` is a node of this graph.
+    #[inline(always)]
+    pub(crate) unsafe fn value_unchecked(&self, at: u32) -> S {
+        debug_assert!(at < self.len);
+        // SAFETY: by the contract of this function; entries below `len` are initialised.
+        unsafe { *self.values.ptr().add(at as usize) }
+    }
+
     #[inline(always)]
     pub(crate) fn set_value(&mut self, at: u32, value: S) {
         self.values_mut()[at as usize] = value;
@@ -277,24 +355,4 @@ pub(crate) struct Recorded<'a, S> {
     pub(crate) ops: &'a [Op],
     pub(crate) operands: &'a [[u32; 2]],
     pub(crate) values: &'a [S],
-}
-
-impl<S: Scalar> Recorded<'_, S> {
-    /// # Safety
-    /// `at` is a node of the graph.
-    #[inline(always)]
-    pub(crate) unsafe fn op(&self, at: u32) -> Op {
-        debug_assert!((at as usize) < self.ops.len());
-        // SAFETY: by the contract of this function.
-        unsafe { *self.ops.get_unchecked(at as usize) }
-    }
-
-    /// # Safety
-    /// `at` is a node of the graph.
-    #[inline(always)]
-    pub(crate) unsafe fn operands(&self, at: u32) -> [u32; 2] {
-        debug_assert!((at as usize) < self.operands.len());
-        // SAFETY: by the contract of this function.
-        unsafe { *self.operands.get_unchecked(at as usize) }
-    }
 }

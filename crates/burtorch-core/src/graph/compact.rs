@@ -129,8 +129,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.place_marks(marks, end, to, n_extra, n_leaves);
         self.columns.truncate(to);
         self.extra.truncate(n_extra as usize);
-        self.leaf_nodes.truncate(n_leaves as usize);
-        self.leaf_grads.truncate(n_leaves as usize);
+        self.leaves.truncate(n_leaves);
     }
 
     /// Gives marks with lengths up to `node` their new lengths; returns the next smallest length among the others.
@@ -165,8 +164,7 @@ impl<S: Scalar> Graph<'_, S> {
                     _ => return [a, b],
                 }
                 let new = *n_leaves;
-                self.leaf_grads.as_mut_slice()[new as usize] = self.leaf_grads.as_slice()[a as usize];
-                self.leaf_nodes.as_mut_slice()[new as usize] = to;
+                self.leaves.move_leaf(a, new, to);
                 *n_leaves += 1;
                 [new, 0]
             }

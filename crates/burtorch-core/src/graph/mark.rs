@@ -65,7 +65,7 @@ impl RewindLog {
         self.entries.push_reserved(Rewind { epoch, len: 0 });
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
         // The usual case, a loop that rewinds to the same place: the last entry covers what this one would.
         if let Some(last) = self.entries.as_mut_slice().last_mut()
@@ -74,6 +74,11 @@ impl RewindLog {
             last.epoch = epoch;
             return Ok(());
         }
+        self.push_elsewhere(epoch, len)
+    }
+
+    #[inline(never)]
+    fn push_elsewhere(&mut self, epoch: u64, len: u32) -> Result<()> {
         let kept = self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1);
         if kept == self.entries.len() {
             self.entries.reserve(1)?;
@@ -83,8 +88,14 @@ impl RewindLog {
         Ok(())
     }
 
+    /// The smallest length of any rewind: a place at or below it is there whatever its epoch.
+    #[inline(always)]
+    fn lowest(&self) -> u32 {
+        self.entries.as_slice().first().map_or(u32::MAX, |e| e.len)
+    }
+
     /// The smallest length of any rewind after `epoch`.
-    #[inline]
+    #[inline(never)]
     fn low_since(&self, epoch: u64) -> u32 {
         let entries = self.entries.as_slice();
         let k = entries.partition_point(|e| e.epoch <= epoch);
@@ -101,7 +112,7 @@ impl<S: Scalar> Graph<'_, S> {
             epoch: self.epoch,
             len: self.columns.len(),
             extra: self.extra.len() as u32,
-            leaves: self.leaf_nodes.len() as u32,
+            leaves: self.leaves.len(),
             stores: self.n_stores,
         }
     }
@@ -112,7 +123,8 @@ impl<S: Scalar> Graph<'_, S> {
         if mark.graph != self.id {
             return Err(Error::GraphMismatch { what: "the mark" });
         }
-        if mark.epoch != self.epoch && self.rewinds.low_since(mark.epoch) < mark.len {
+        if mark.epoch != self.epoch && self.rewinds.lowest() < mark.len && self.rewinds.low_since(mark.epoch) < mark.len
+        {
             return Err(Error::StaleMark { len: mark.len });
         }
         Ok(())
@@ -130,10 +142,12 @@ impl<S: Scalar> Graph<'_, S> {
         self.epoch += 1;
         self.columns.truncate(mark.len);
         self.extra.truncate(mark.extra as usize);
-        self.leaf_nodes.truncate(mark.leaves as usize);
-        self.leaf_grads.truncate(mark.leaves as usize);
+        self.leaves.truncate(mark.leaves);
         self.n_stores = mark.stores;
-        self.dirty = (self.dirty.0.min(mark.len), self.dirty.1.min(mark.len));
+        if mark.len < self.dirty.1 {
+            // What is left of the dirty span: often nothing.
+            self.dirty = if mark.len <= self.dirty.0 { (0, 0) } else { (self.dirty.0, mark.len) };
+        }
         Ok(())
     }
 
@@ -153,6 +167,10 @@ impl<S: Scalar> Graph<'_, S> {
     #[cold]
     #[inline(never)]
     fn check_older(&self, node: NodeId, epoch: u64) -> Result<u64> {
-        if node.0 < self.rewinds.low_since(epoch) { Ok(self.epoch) } else { Err(Error::Stale { index: node.0 }) }
+        if node.0 < self.rewinds.lowest() || node.0 < self.rewinds.low_since(epoch) {
+            Ok(self.epoch)
+        } else {
+            Err(Error::Stale { index: node.0 })
+        }
     }
 }

@@ -10,6 +10,7 @@ mod block;
 mod build;
 mod capacity;
 mod compact;
+mod leaves;
 mod mark;
 mod operands;
 mod reach;
@@ -28,6 +29,7 @@ pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord}
 pub(crate) use operands::{Encoded, InnerOperands};
 
 use columns::Columns;
+use leaves::Leaves;
 use mark::RewindLog;
 use memory::{Origin, Stack};
 
@@ -131,10 +133,8 @@ pub struct Graph<'m, S: Scalar> {
     pub(crate) columns: Columns<S>,
     /// Operand lists and block records, as plain numbers.
     pub(crate) extra: Stack<u32>,
-    /// The nodes that are leaves, ascending.
-    pub(crate) leaf_nodes: Stack<u32>,
-    /// The accumulated gradient of each of them.
-    pub(crate) leaf_grads: Stack<S>,
+    /// The nodes that are leaves, and the accumulated gradient of each.
+    pub(crate) leaves: Leaves<S>,
     /// Temporaries of block ops and reductions; its length is the largest need so far.
     pub(crate) scratch: Stack<S>,
     /// Rewinds that a handle may still have to know about.
@@ -144,8 +144,6 @@ pub struct Graph<'m, S: Scalar> {
     n_stores: u8,
     /// Adjoints outside this span are all "not reached".
     pub(crate) dirty: (u32, u32),
-    /// Whether new nodes take no part in sweeps.
-    no_grad: bool,
     /// Kept between compactions, so that they allocate nothing.
     reached: reach::NodeSet,
     memory: PhantomData<&'m mut [u8]>,
@@ -162,8 +160,7 @@ impl<S: Scalar> Graph<'static, S> {
         Self::assemble(
             Columns::new(Origin::Growing, limit),
             Stack::new("operand lists", Origin::Growing),
-            Stack::new("leaves", Origin::Growing),
-            Stack::new("leaf gradients", Origin::Growing),
+            Leaves::new(Origin::Growing),
             Stack::new("temporaries", Origin::Growing),
             RewindLog::new(Stack::new("rewinds", Origin::Growing)),
         )
@@ -187,8 +184,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
     pub(crate) fn assemble(
         columns: Columns<S>,
         extra: Stack<u32>,
-        leaf_nodes: Stack<u32>,
-        leaf_grads: Stack<S>,
+        leaves: Leaves<S>,
         scratch: Stack<S>,
         rewinds: RewindLog,
     ) -> Self {
@@ -197,14 +193,12 @@ impl<'m, S: Scalar> Graph<'m, S> {
             epoch: 0,
             columns,
             extra,
-            leaf_nodes,
-            leaf_grads,
+            leaves,
             scratch,
             rewinds,
             stores: [0; MAX_STORES],
             n_stores: 0,
             dirty: (0, 0),
-            no_grad: false,
             reached: reach::NodeSet::default(),
             memory: PhantomData,
         }
@@ -253,12 +247,12 @@ impl<'m, S: Scalar> Graph<'m, S> {
             values: n * size_of::<S>(),
             adjoints: n * size_of::<S>(),
             operand_lists: self.extra.len() * 4,
-            leaves: self.leaf_nodes.len() * (4 + size_of::<S>()),
+            leaves: self.leaves.len() as usize * (4 + size_of::<S>()),
             temporaries: self.scratch.len() * size_of::<S>(),
             reserved: self.columns.capacity() as usize * columns::bytes_per_node::<S>()
                 + self.extra.capacity() * 4
-                + self.leaf_nodes.capacity() * 4
-                + (self.leaf_grads.capacity() + self.scratch.capacity()) * size_of::<S>()
+                + self.leaves.capacity() as usize * (4 + size_of::<S>())
+                + self.scratch.capacity() * size_of::<S>()
                 + self.rewinds.capacity() * 16,
         }
     }
@@ -289,7 +283,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
     pub fn grad(&self, node: NodeId) -> Result<S> {
         self.check_exists(node)?;
         let adjoint = if self.columns.op(node.0) == Op::Leaf {
-            self.leaf_grads.as_slice()[self.columns.operands(node.0)[0] as usize]
+            self.leaves.grads()[self.columns.operands(node.0)[0] as usize]
         } else {
             self.columns.adjoint(node.0)
         };
@@ -301,7 +295,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.check_exists(node)?;
         if self.columns.op(node.0) == Op::Leaf {
             let leaf = self.columns.operands(node.0)[0] as usize;
-            self.leaf_grads.as_mut_slice()[leaf] = grad;
+            self.leaves.grads_mut()[leaf] = grad;
         } else {
             self.columns.set_adjoint(node.0, grad + S::lit(0.0));
             self.dirty = if self.dirty.0 == self.dirty.1 {
@@ -315,18 +309,22 @@ impl<'m, S: Scalar> Graph<'m, S> {
 
     /// Sets the gradients of all leaves, and of everything else, to zero.
     pub fn zero_grad(&mut self) {
-        self.leaf_grads.as_mut_slice().fill(S::lit(0.0));
+        self.leaves.grads_mut().fill(S::lit(0.0));
         self.reset_adjoints();
     }
 
     /// Makes every adjoint "not reached" again: only the span of the last sweep can hold another.
     #[inline(always)]
     pub(crate) fn reset_adjoints(&mut self) {
-        let (from, to) = self.dirty;
-        if from < to {
-            self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
-            self.dirty = (0, 0);
+        if self.dirty.0 < self.dirty.1 {
+            self.reset_dirty();
         }
+    }
+
+    #[inline(never)]
+    fn reset_dirty(&mut self) {
+        let (from, to) = std::mem::take(&mut self.dirty);
+        self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
     }
 
     /// All values, by node index.
@@ -346,13 +344,13 @@ impl<'m, S: Scalar> Graph<'m, S> {
 
     /// Whether new nodes take part in sweeps; `false` after [`Graph::set_no_grad`].
     pub fn records_gradients(&self) -> bool {
-        !self.no_grad
+        self.columns.is_recording()
     }
 
     /// While `on`, what is built are constants: no gradient, no gradient memory, no work in a sweep. Returns the
     /// setting before.
     pub fn set_no_grad(&mut self, on: bool) -> bool {
-        std::mem::replace(&mut self.no_grad, on)
+        !self.columns.set_recording(!on)
     }
 
     /// The first node whose value, or adjoint of the last sweep, is infinite or NaN. Linear in the number of nodes.
@@ -415,7 +413,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if result.is_err() {
             self.columns.truncate(nodes);
         }
-        if result.is_err() || self.no_grad {
+        if result.is_err() || !self.columns.is_recording() {
             self.extra.truncate(extra);
             self.n_stores = stores;
         }

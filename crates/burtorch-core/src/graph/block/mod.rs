@@ -79,7 +79,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Under `no_grad`, turns the outputs into constants.
     fn finish_block(&mut self, outputs: Range) -> Range {
-        if self.no_grad {
+        if !self.columns.is_recording() {
             for node in outputs.start..outputs.start + outputs.len {
                 self.columns.set_node(node, Op::Constant, 0, 0);
             }

@@ -1,0 +1,175 @@
+//! The leaves of a graph: which nodes they are, ascending, the gradient that each has gathered over sweeps, and how they
+//! are appended.
+//!
+//! Promises: both columns have one length and one capacity; every entry below the length is initialised; appending where
+//! there is room costs two stores. Knows nothing of ops.
+#![allow(unsafe_code)]
+
+use super::memory::{Column, Origin};
+use super::{Graph, NodeId, Range};
+use crate::error::{Error, Result};
+use crate::ops::Op;
+use crate::scalar::Scalar;
+
+#[derive(Debug)]
+pub(crate) struct Leaves<S: Scalar> {
+    nodes: Column<u32>,
+    grads: Column<S>,
+    /// Leaves there are.
+    len: u32,
+    /// Leaves there is room for in both columns.
+    cap: u32,
+    origin: Origin,
+}
+
+impl<S: Scalar> Leaves<S> {
+    pub(crate) const fn new(origin: Origin) -> Self {
+        Leaves { nodes: Column::empty(), grads: Column::empty(), len: 0, cap: 0, origin }
+    }
+
+    pub(crate) fn over(nodes: Column<u32>, grads: Column<S>) -> Self {
+        let cap = u32::try_from(nodes.capacity().min(grads.capacity())).unwrap_or(u32::MAX);
+        Leaves { nodes, grads, len: 0, cap, origin: Origin::Foreign }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.cap
+    }
+
+    /// Room for exactly `cap` leaves in all.
+    pub(crate) fn preallocate(&mut self, cap: u32) -> Result<()> {
+        self.nodes.grow(cap as usize, "leaves")?;
+        self.grads.grow(cap as usize, "leaf gradients")?;
+        self.cap = self.cap.max(cap);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        self.len < self.cap
+    }
+
+    /// Room for `more` leaves, or an error.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn reserve(&mut self, more: usize) -> Result<()> {
+        let need = (self.len as usize).saturating_add(more);
+        if need <= self.cap as usize {
+            return Ok(());
+        }
+        let Ok(need) = u32::try_from(need) else {
+            return Err(Error::IndexExhausted { limit: u32::MAX });
+        };
+        if self.origin != Origin::Growing {
+            return Err(Error::GraphFull { column: "leaves", need: need as usize, have: self.cap as usize });
+        }
+        self.preallocate(need.max(self.cap.saturating_mul(2)).max(64))
+    }
+
+    /// Appends a leaf whose gradient is zero.
+    ///
+    /// # Safety
+    /// There is room for it.
+    #[inline(always)]
+    pub(crate) unsafe fn push_reserved(&mut self, node: u32) {
+        debug_assert!(self.has_room());
+        // SAFETY: by the contract of this function the place is below the capacity of both columns.
+        unsafe {
+            self.nodes.ptr().add(self.len as usize).write(node);
+            self.grads.ptr().add(self.len as usize).write(S::lit(0.0));
+        }
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    pub(crate) fn truncate(&mut self, len: u32) {
+        self.len = self.len.min(len);
+    }
+
+    /// The nodes that are leaves.
+    #[inline(always)]
+    pub(crate) fn nodes(&self) -> &[u32] {
+        // SAFETY: entries below `len` are initialised.
+        unsafe { std::slice::from_raw_parts(self.nodes.ptr(), self.len as usize) }
+    }
+
+    /// The gradient of each leaf.
+    #[inline(always)]
+    pub(crate) fn grads(&self) -> &[S] {
+        // SAFETY: entries below `len` are initialised.
+        unsafe { std::slice::from_raw_parts(self.grads.ptr(), self.len as usize) }
+    }
+
+    /// The gradient of each leaf, to be overwritten.
+    #[inline(always)]
+    pub(crate) fn grads_mut(&mut self) -> &mut [S] {
+        // SAFETY: entries below `len` are initialised; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.grads.ptr(), self.len as usize) }
+    }
+
+    /// Makes leaf `from` leaf number `to`, which is node `node` now.
+    #[inline]
+    pub(crate) fn move_leaf(&mut self, from: u32, to: u32, node: u32) {
+        assert!(from < self.len && to < self.len);
+        // SAFETY: both places are below the length.
+        unsafe {
+            self.nodes.ptr().add(to as usize).write(node);
+            *self.grads.ptr().add(to as usize) = *self.grads.ptr().add(from as usize);
+        }
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// A leaf: a number of the caller's whose gradient accumulates. A constant under `no_grad`.
+    #[inline(always)]
+    pub fn leaf(&mut self, value: S) -> Result<NodeId> {
+        if self.columns.is_quick() && self.leaves.has_room() {
+            // SAFETY: there is room for the node and for the leaf.
+            return Ok(unsafe { self.push_leaf(value) });
+        }
+        self.leaf_slow(value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leaf_slow(&mut self, value: S) -> Result<NodeId> {
+        if !self.columns.is_recording() {
+            return self.constant(value);
+        }
+        self.columns.reserve(1)?;
+        self.leaves.reserve(1)?;
+        // SAFETY: there is room for the node and for the leaf now.
+        Ok(unsafe { self.push_leaf(value) })
+    }
+
+    /// # Safety
+    /// There is room for a node and for a leaf.
+    #[inline(always)]
+    unsafe fn push_leaf(&mut self, value: S) -> NodeId {
+        debug_assert!(self.leaves.has_room());
+        // SAFETY: by the contract of this function.
+        unsafe {
+            let index = self.columns.push_reserved(Op::Leaf, self.leaves.len(), 0, value);
+            self.leaves.push_reserved(index);
+            NodeId(index)
+        }
+    }
+
+    /// Contiguous leaves (constants under `no_grad`), one per value.
+    pub fn vector(&mut self, values: &[S]) -> Result<Range> {
+        let n = self.room_for(values.len())?;
+        if self.columns.is_recording() {
+            self.leaves.reserve(values.len())?;
+        }
+        let start = self.columns.len();
+        for &value in values {
+            self.leaf(value)?;
+        }
+        Ok(Range { start, len: n })
+    }
+}
