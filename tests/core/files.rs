@@ -4,8 +4,57 @@
 mod atomic;
 #[path = "files/container.rs"]
 mod container;
+#[path = "files/golden.rs"]
+mod golden;
+#[path = "files/graph.rs"]
+mod graph;
+#[path = "files/parameters.rs"]
+mod parameters;
 #[path = "files/raw.rs"]
 mod raw;
+
+use burtorch_core::io::HEADER_BYTES;
+
+/// The file with other bytes in its payload and checksums that agree, as a careless or hostile writer would make it.
+fn forged(bytes: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut payload = bytes[HEADER_BYTES..].to_vec();
+    change(&mut payload);
+    let crc = crc::Crc::<u64>::new(&crc::CRC_64_XZ);
+    let mut header = bytes[..HEADER_BYTES].to_vec();
+    header[40..48].copy_from_slice(&crc.checksum(&payload).to_le_bytes());
+    let own = crc.checksum(&header[..56]).to_le_bytes();
+    header[56..].copy_from_slice(&own);
+    [header, payload].concat()
+}
+
+/// The file with some bytes changed, cut out, put in, or cut off, as `seed` has it.
+fn damage(file: &[u8], seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut draw = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let mut file = file.to_vec();
+    for _ in 0..1 + draw(4) {
+        let at = draw(file.len());
+        match draw(6) {
+            0 => file.truncate(at.max(1)),
+            1 => drop(file.drain(at..(at + draw(9)).min(file.len()))),
+            2 => file.insert(at, draw(256) as u8),
+            3 => file[at] ^= 1 << draw(8),
+            4 => {
+                let from = draw(file.len());
+                let n = draw(17).min(file.len() - from).min(file.len() - at);
+                file.copy_within(from..from + n, at);
+            }
+            _ => file[at] = draw(256) as u8,
+        }
+        if file.is_empty() {
+            break;
+        }
+    }
+    file
+}
 
 /// A fresh folder for one test, removed when the test is over.
 struct Folder(std::path::PathBuf);

@@ -7,6 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
+use crate::io::{OptimiserState, Stored};
 use crate::kernels::{KernelFloat, Momentum, sgd_momentum_update, sgd_update};
 use crate::params::Parameters;
 use crate::scalar::Float;
@@ -94,6 +95,35 @@ impl<E: Float> Sgd<E> {
         params.for_each_trainable_mut(|range, x, g| {
             sgd_momentum_update(&rule, g, &mut self.velocity[range], x);
         });
+        Ok(())
+    }
+
+    /// All that decides the next steps, besides the parameters and their gradients.
+    pub fn state(&self) -> OptimiserState<E> {
+        OptimiserState {
+            name: "sgd".into(),
+            settings: vec![self.lr, self.momentum, self.weight_decay],
+            counters: vec![u64::from(self.nesterov)],
+            columns: vec![self.velocity.clone()],
+        }
+    }
+
+    /// The checked form of the state.
+    pub fn to_bytes(&self) -> Result<Vec<u8>>
+    where
+        E: Stored,
+    {
+        self.state().to_bytes()
+    }
+
+    /// Becomes the optimiser whose state was saved, for `params`, of which there are as many as then.
+    pub fn load_bytes(&mut self, params: &Parameters<'_, E>, bytes: &[u8]) -> Result<()>
+    where
+        E: Stored,
+    {
+        let mut state = OptimiserState::from_bytes(bytes, "sgd", [3, 1, 1], params.len())?;
+        let new = Self::with_momentum(state.settings[0], state.settings[1], state.counters[0] != 0, state.settings[2])?;
+        *self = Sgd { velocity: state.columns.swap_remove(0), store: params.id(), ..new };
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! The checked container: what was written comes back; every prefix, flipped bit, and lie about a length is refused.
 
-use burtorch_core::io::{Contents, HEADER_BYTES, Header, Kind, Reader, Writer};
+use burtorch_core::io::{Contents, Header, Kind, Reader, Writer};
 use burtorch_core::{DType, Error};
 use proptest::prelude::*;
+
+use super::forged;
 
 /// A file of every type of section, at least `n` bytes long.
 fn sample(n: usize) -> Vec<u8> {
@@ -100,18 +102,6 @@ fn the_reason_names_what_is_wrong_and_where() {
     let wrong = reader.section::<u32>(*b"BYTE").unwrap_err().to_string();
     assert!(wrong.contains("section BYTE of u8, expected u32, at byte 68"), "{wrong}");
     assert!(reader.clone().finish().is_err());
-}
-
-/// The file with other bytes in its payload and checksums that agree, as a careless or hostile writer would make it.
-fn forged(bytes: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
-    let mut payload = bytes[HEADER_BYTES..].to_vec();
-    change(&mut payload);
-    let crc = crc::Crc::<u64>::new(&crc::CRC_64_XZ);
-    let mut header = bytes[..HEADER_BYTES].to_vec();
-    header[40..48].copy_from_slice(&crc.checksum(&payload).to_le_bytes());
-    let own = crc.checksum(&header[..56]).to_le_bytes();
-    header[56..].copy_from_slice(&own);
-    [header, payload].concat()
 }
 
 #[test]

@@ -229,7 +229,7 @@ impl<S: Scalar> Graph<'_, S> {
                 Field::Node(k) => record[k] = kept.rank(record[k]),
                 Field::Slot(k) => record[k] = slots[record[k] as usize],
                 Field::Source(k) if record[k] > 0 => record[k] = slots[record[k] as usize - 1] + 1,
-                Field::Source(_) | Field::Operands(_) => {}
+                Field::Source(_) | Field::Operands(_) | Field::Op(_) => {}
             }
         }
         to as u32

@@ -15,6 +15,7 @@ mod mark;
 mod operands;
 mod reach;
 mod recompute;
+mod structure;
 
 use std::marker::PhantomData;
 
@@ -27,6 +28,7 @@ pub use operands::{OperandRun, View};
 
 pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord};
 pub(crate) use operands::{Encoded, InnerOperands};
+pub(crate) use structure::{Check, Parts};
 
 use columns::Columns;
 use leaves::Leaves;

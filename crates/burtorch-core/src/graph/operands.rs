@@ -88,6 +88,11 @@ const LIST: u32 = 2 << 30;
 const COUNT: u32 = VIEWS - 1;
 
 impl Encoded {
+    /// Whether the top bits say how to read these.
+    pub(crate) fn is_known(self) -> bool {
+        self.1 >> 30 < 3
+    }
+
     /// The contiguous nodes, if that is what these are.
     #[inline(always)]
     pub(crate) fn contiguous(self) -> Option<Range> {

@@ -29,8 +29,16 @@ mod file;
 mod map;
 mod raw;
 
+mod graph;
+mod parameters;
+mod state;
+
 pub use file::{Durability, read, save, write_over};
 pub use format::{Contents, HEADER_BYTES, Header, Kind, MAGIC, VERSION};
+pub use graph::Loaded;
 pub use numbers::Stored;
+pub use state::OptimiserState;
+
 pub use raw::{Nodes, Overwrite};
 pub use sections::{Reader, Section, Tag, Writer};
+pub(crate) use state::{data_from_bytes, data_to_bytes, fingerprint};

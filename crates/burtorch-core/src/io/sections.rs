@@ -197,6 +197,11 @@ impl<'a, T: Stored> Section<'a, T> {
         self.bytes.is_empty()
     }
 
+    /// The bytes.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Number `k`, if there are so many.
     #[inline]
     pub fn get(&self, k: usize) -> Option<T> {

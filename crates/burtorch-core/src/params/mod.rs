@@ -476,6 +476,25 @@ impl<'m, E: Float> Parameters<'m, E> {
         Ok(())
     }
 
+    /// What further random initial values come from.
+    pub(crate) fn rng(&self) -> &ChaCha8Rng {
+        &self.rng
+    }
+
+    /// Makes empty parameters what was saved: values are 0 still.
+    pub(crate) fn restore(&mut self, saved: Restored) -> Result<()> {
+        debug_assert!(self.is_empty() && saved.n <= u32::MAX as usize);
+        self.make_room(saved.n)?;
+        self.n = saved.n;
+        let tensor = |(name, start, shape): (String, u32, Shape)| {
+            (name, Tensor { slice: Slice { store: self.id, start, len: shape.n() as u32 }, shape })
+        };
+        self.names = saved.names.into_iter().map(tensor).collect();
+        self.frozen = saved.frozen;
+        self.rng = saved.rng;
+        Ok(())
+    }
+
     /// Frozen ranges, ascending.
     pub fn frozen(&self) -> &[Range<u32>] {
         &self.frozen
@@ -514,6 +533,19 @@ impl<'m, E: Float> Parameters<'m, E> {
     pub fn bytes(&self) -> (usize, usize) {
         (self.n * size_of::<E>(), self.n_trainable() * size_of::<E>())
     }
+}
+
+/// What parameters are made again from, besides their numbers: checked by who read it.
+#[derive(Debug)]
+pub(crate) struct Restored {
+    /// How many numbers.
+    pub(crate) n: usize,
+    /// Name, first place and shape of each named tensor, by ascending name.
+    pub(crate) names: Vec<(String, u32, Shape)>,
+    /// Frozen ranges, ascending, apart from each other.
+    pub(crate) frozen: Vec<Range<u32>>,
+    /// What further random initial values come from.
+    pub(crate) rng: ChaCha8Rng,
 }
 
 fn out_of_memory<T>(n: usize) -> Error {

@@ -3,6 +3,7 @@
 //! Promises what the module above promises. Knows nothing of activations.
 
 use super::super::operands::{Encoded, OperandRun, StoreValues};
+use super::super::structure::{Check, Checked};
 use super::super::{Graph, Range, View};
 use super::{BlockHeader, Field, Layout};
 use crate::error::{Error, Result};
@@ -39,6 +40,21 @@ impl AffineRecord {
             bias_source: r[7],
             bias_start: r[8],
         }
+    }
+
+    /// See [`Check::block`].
+    pub(super) fn check(record: &[u32], n_in: u64, check: &mut Check<'_>) -> Checked {
+        let record = Self::read(record, 0);
+        if u64::from(record.n_in) != n_in {
+            return Err(format!("has {n_in} inputs, its record says {}", record.n_in));
+        }
+        let n_out = u64::from(record.header.n_out);
+        check.parameters(record.w_slot, u64::from(record.w_start), n_in * n_out)?;
+        if record.bias_source > 0 {
+            check.parameters(record.bias_source - 1, u64::from(record.bias_start), n_out)?;
+        }
+        check.temporaries(2 * n_in as usize + n_out as usize);
+        Ok(())
     }
 
     fn write(self) -> [u32; Self::LEN] {

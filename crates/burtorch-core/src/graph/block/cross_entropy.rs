@@ -2,6 +2,7 @@
 //!
 //! Promises that each lane is compared with its own class. Knows nothing of where logits come from.
 
+use super::super::structure::{Check, Checked};
 use super::super::{Graph, NodeId, OperandRun, Range};
 use super::{BlockHeader, Field, Layout, nodes};
 use crate::error::{Error, Result};
@@ -40,6 +41,22 @@ impl CrossEntropyRecord {
         f(nodes(self.logits));
         if self.by_probabilities {
             f(nodes(Range { start: self.target, len: self.logits.len }));
+        }
+    }
+
+    /// See [`Check::block`].
+    pub(super) fn check(record: &[u32], check: &mut Check<'_>) -> Checked {
+        let [first, n_out, logits, how, ..] = *record else {
+            return Err("has too short a record".into());
+        };
+        let n = n_out - 1;
+        check.run(logits, n, first)?;
+        check.temporaries(n as usize);
+        match how {
+            0 => check.run(record[4], n, first),
+            1 if record[4..].iter().all(|&class| class < n) => Ok(()),
+            1 => Err(format!("has a class above {}", n - 1)),
+            _ => Err(format!("has targets of kind {how}, expected 0 or 1")),
         }
     }
 

@@ -2,10 +2,11 @@
 //!
 //! Promises the values and gradients of one node each. Knows nothing of what the numbers mean.
 
+use super::super::structure::{Check, Checked};
 use super::super::{Graph, OperandRun, Range};
 use super::{BlockHeader, Field, Layout, nodes};
 use crate::error::{Error, Result};
-use crate::ops::{Op, forward_unary};
+use crate::ops::{Arity, Op, forward_unary};
 use crate::scalar::Scalar;
 
 /// A unary op over a range.
@@ -17,12 +18,20 @@ pub(crate) struct MapRecord {
 }
 
 impl MapRecord {
-    pub(super) const LAYOUT: Layout = Layout { len: 4, fields: &[Field::Node(0), Field::Node(3)] };
+    pub(super) const LAYOUT: Layout = Layout { len: 4, fields: &[Field::Node(0), Field::Op(2), Field::Node(3)] };
 
     pub(crate) fn read(extra: &[u32], at: u32) -> Self {
         let header = BlockHeader::read(extra, at);
         let op = crate::ops::OP_INFO[extra[at as usize + 2] as usize].op;
         MapRecord { header, op, x: Range { start: extra[at as usize + 3], len: header.n_out } }
+    }
+
+    /// See [`Check::block`].
+    pub(super) fn check(record: &[u32], op: Op, check: &mut Check<'_>) -> Checked {
+        if op.info().arity != Arity::Unary {
+            return Err(format!("maps {}, expected a unary op", op.name()));
+        }
+        check.run(record[3], record[1], record[0])
     }
 
     pub(super) fn for_each_operand(&self, mut f: impl FnMut(OperandRun)) {

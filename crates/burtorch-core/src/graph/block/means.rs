@@ -1,5 +1,6 @@
 //! Mean and mean of squares of a run, as one block of two outputs.
 
+use super::super::structure::{Check, Checked};
 use super::super::{Graph, NodeId, OperandRun, Range};
 use super::{Field, Layout, nodes};
 use crate::error::{Error, Result};
@@ -12,6 +13,14 @@ pub(super) const LAYOUT: Layout = Layout { len: 4, fields: &[Field::Node(0), Fie
 pub(super) fn operands(extra: &[u32], at: u32) -> (u32, Range) {
     let at = at as usize;
     (extra[at], Range { start: extra[at + 2], len: extra[at + 3] })
+}
+
+/// See [`Check::block`].
+pub(super) fn check(record: &[u32], check: &mut Check<'_>) -> Checked {
+    if record[1] != 2 {
+        return Err(format!("has {} outputs, expected 2", record[1]));
+    }
+    check.run(record[2], record[3], record[0])
 }
 
 pub(super) fn for_each_operand(extra: &[u32], at: u32, mut f: impl FnMut(OperandRun)) {

@@ -17,7 +17,8 @@ pub(crate) use affine::AffineRecord;
 pub(crate) use cross_entropy::CrossEntropyRecord;
 pub(crate) use map::MapRecord;
 
-use super::operands::{OperandRun, StoreValues};
+use super::operands::{Encoded, OperandRun, StoreValues};
+use super::structure::{Check, Checked};
 use super::{Graph, Range};
 use crate::error::Result;
 use crate::ops::Op;
@@ -53,6 +54,8 @@ pub(crate) enum Field {
     Node(usize),
     /// Operands, in two numbers.
     Operands(usize),
+    /// An op.
+    Op(usize),
     /// A slot of parameters.
     Slot(usize),
     /// A slot of parameters plus one, or 0 for none.
@@ -114,11 +117,57 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// How a block's record is laid out.
     pub(crate) fn block_layout(&self, op: Op, at: u32) -> Layout {
+        layout(op, self.extra.as_slice(), at, S::LANES)
+    }
+}
+
+fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
+    match op {
+        Op::Affine => AffineRecord::LAYOUT,
+        Op::Map => MapRecord::LAYOUT,
+        Op::CrossEntropy => CrossEntropyRecord::layout(extra, at, lanes),
+        _ => means::LAYOUT,
+    }
+}
+
+/// Whether files can hold this kind of block: whether its record can be checked.
+pub(crate) fn can_be_stored(op: Op) -> bool {
+    matches!(op, Op::Affine | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares)
+}
+
+impl Check<'_> {
+    /// Checks the record of a block of `n_out` outputs whose tail is `node`: what lies at `at`, behind its lists.
+    pub(super) fn block(&mut self, node: u32, op: Op, at: u32) -> Checked {
+        if !can_be_stored(op) {
+            return Err(format!("is a block that this version of burtorch does not load: {}", op.name()));
+        }
+        // The shortest record has four numbers, which is all that `layout` looks at.
+        self.numbers(at, 4)?;
+        let layout = layout(op, self.extra, at, self.lanes);
+        let mut n_in = 0;
+        let mut inner = op;
+        for field in layout.fields {
+            match *field {
+                Field::Operands(k) => {
+                    self.numbers(at, layout.len)?;
+                    let [a, b] = [self.extra[at as usize + k], self.extra[at as usize + k + 1]];
+                    let first = self.extra[at as usize];
+                    n_in += self.operands(Encoded(a, b), first)?;
+                }
+                Field::Op(k) => inner = self.translate(at as usize + k)?,
+                _ => {}
+            }
+        }
+        let place = self.record(at, layout.len)?;
+        let record = &self.extra[place].to_vec()[..];
+        if record[0] != node - self.n_parts || record[1] != self.n_parts + 1 {
+            return Err(format!("is the end of a block of {} outputs from {}", record[1], record[0]));
+        }
         match op {
-            Op::Affine => AffineRecord::LAYOUT,
-            Op::Map => MapRecord::LAYOUT,
-            Op::CrossEntropy => CrossEntropyRecord::layout(self.extra.as_slice(), at, S::LANES),
-            _ => means::LAYOUT,
+            Op::Affine => AffineRecord::check(record, n_in, self),
+            Op::Map => MapRecord::check(record, inner, self),
+            Op::CrossEntropy => CrossEntropyRecord::check(record, self),
+            _ => means::check(record, self),
         }
     }
 }

@@ -1,0 +1,135 @@
+//! The state of random numbers, optimisers and training data in the checked form, so that training goes on bit for bit.
+//!
+//! Promises: what is loaded belongs to the same kind of optimiser, the same number of parameters, the same data.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::format::{Header, Kind, checksum};
+use super::numbers::Stored;
+use super::sections::{Reader, Section, Writer};
+use crate::error::{Error, Result};
+use crate::scalar::Float;
+
+/// Seed, stream and position of a generator.
+const RNG_BYTES: usize = 32 + 8 + 16;
+
+/// Where a generator is.
+pub(crate) fn rng_to_bytes(rng: &ChaCha8Rng) -> [u8; RNG_BYTES] {
+    let mut bytes = [0; RNG_BYTES];
+    bytes[..32].copy_from_slice(&rng.get_seed());
+    bytes[32..40].copy_from_slice(&rng.get_stream().to_le_bytes());
+    bytes[40..].copy_from_slice(&rng.get_word_pos().to_le_bytes());
+    bytes
+}
+
+/// The generator that is there.
+pub(crate) fn rng_from_section(section: Section<'_, u8>) -> Result<ChaCha8Rng> {
+    let bytes: &[u8; RNG_BYTES] = section.bytes().try_into().map_err(|_| {
+        section.refuse(0, format!("starts {} bytes of a generator, expected {RNG_BYTES}", section.len()))
+    })?;
+    let (mut seed, mut stream, mut position) = ([0; 32], [0; 8], [0; 16]);
+    seed.copy_from_slice(&bytes[..32]);
+    stream.copy_from_slice(&bytes[32..40]);
+    position.copy_from_slice(&bytes[40..]);
+    let position = u128::from_le_bytes(position);
+    // A generator counts 64-bit blocks of 16 words.
+    if position >> 68 != 0 {
+        return Err(section.refuse(40, "starts a position beyond the generator's last".into()));
+    }
+    let mut rng = ChaCha8Rng::from_seed(seed);
+    rng.set_stream(u64::from_le_bytes(stream));
+    rng.set_word_pos(position);
+    Ok(rng)
+}
+
+/// The state of an optimiser: what kind it is, its settings and counters, and columns of one number per parameter (or
+/// none, before the first step).
+#[derive(Clone, Debug, PartialEq)]
+pub struct OptimiserState<E> {
+    /// Which optimiser: "sgd" ...
+    pub name: String,
+    /// Rates and the like, in an order that the optimiser knows.
+    pub settings: Vec<f64>,
+    /// Whole numbers: steps taken, flags.
+    pub counters: Vec<u64>,
+    /// Velocities, moments ...
+    pub columns: Vec<Vec<E>>,
+}
+
+impl<E: Float + Stored> OptimiserState<E> {
+    /// The checked form.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let header = Header { dtype: Some(E::DTYPE), lanes: 1, ..Header::new(Kind::OPTIMISER) };
+        let n = self.columns.first().map_or(0, Vec::len);
+        let mut writer = Writer::new(Header { count: n as u64, ..header })?;
+        writer.text(*b"NAME", &self.name)?;
+        writer.section(*b"SETS", &self.settings)?;
+        writer.section(*b"CNTS", &self.counters)?;
+        for column in &self.columns {
+            writer.section(*b"COLU", column)?;
+        }
+        Ok(writer.finish())
+    }
+
+    /// Reads the state of the optimiser called `name`, with so many settings, counters and columns, for `n` parameters.
+    /// Columns are all of `n` numbers or all empty.
+    pub fn from_bytes(bytes: &[u8], name: &str, counts: [usize; 3], n: usize) -> Result<Self> {
+        let mut reader = Reader::open(bytes, Kind::OPTIMISER)?;
+        let header = reader.header();
+        if header.dtype != Some(E::DTYPE) {
+            let found = header.dtype.map_or("no", |dtype| dtype.name());
+            return Err(reader.refuse(format!("the file is of {found} numbers, expected {}", E::DTYPE.name())));
+        }
+        let found = reader.text(*b"NAME")?;
+        if found != name {
+            return Err(reader.refuse(format!("the file is of optimiser {found:?}, expected {name:?}")));
+        }
+        let settings = reader.section_of(*b"SETS", counts[0])?.to_vec()?;
+        let counters = reader.section_of(*b"CNTS", counts[1])?.to_vec()?;
+        let length = usize::try_from(header.count).ok().filter(|&length| length == 0 || length == n);
+        let Some(length) = length else {
+            return Err(reader.refuse(format!("the file is of {} parameters, expected {n}", header.count)));
+        };
+        let mut columns = Vec::new();
+        for _ in 0..counts[2] {
+            columns.push(reader.section_of(*b"COLU", length)?.to_vec()?);
+        }
+        reader.finish()?;
+        Ok(OptimiserState { name: name.to_string(), settings, counters, columns })
+    }
+}
+
+/// The state of a source of data: its generator, and a fingerprint of the data themselves.
+pub(crate) fn data_to_bytes(rng: &ChaCha8Rng, fingerprint: u64) -> Result<Vec<u8>> {
+    let mut writer = Writer::new(Header::new(Kind::DATA))?;
+    writer.section(*b"DATA", &[fingerprint])?;
+    writer.section(*b"RNGS", &rng_to_bytes(rng))?;
+    Ok(writer.finish())
+}
+
+/// The generator of a source of the same data.
+pub(crate) fn data_from_bytes(bytes: &[u8], fingerprint: u64) -> Result<ChaCha8Rng> {
+    let mut reader = Reader::open(bytes, Kind::DATA)?;
+    let data = reader.section_of::<u64>(*b"DATA", 1)?;
+    if data.get(0) != Some(fingerprint) {
+        return Err(data.refuse(0, "is the fingerprint of other data, or of another way to split them".into()));
+    }
+    let rng = rng_from_section(reader.section(*b"RNGS")?)?;
+    reader.finish()?;
+    Ok(rng)
+}
+
+/// One number for some numbers, the same on every machine.
+pub(crate) fn fingerprint<T: Stored>(parts: &[&[T]]) -> Result<u64> {
+    let n: usize = parts.iter().map(|part| 8 + part.len() * T::BYTES).sum();
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes: n, what: "a fingerprint of data" })?;
+    for part in parts {
+        bytes.extend((part.len() as u64).to_le_bytes());
+        let at = bytes.len();
+        bytes.resize(at + part.len() * T::BYTES, 0);
+        super::numbers::put_all(part.iter().copied(), &mut bytes[at..]);
+    }
+    Ok(checksum(&bytes))
+}
