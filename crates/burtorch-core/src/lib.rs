@@ -2,7 +2,7 @@
 //!
 //! A [`Graph`] keeps scalar nodes in columns, in the order they were built; [`Graph::backward`] is one pass over them in
 //! reverse. [`Parameters`] keeps what is trained apart from the tape. [`Graph::eager`] lends a graph to operators.
-#![feature(portable_simd)]
+#![feature(portable_simd, f128, float_erf)]
 
 #[macro_use]
 pub mod ops;
@@ -35,4 +35,4 @@ pub use ops::Op;
 pub use optim::Sgd;
 pub use oracle::{Batch, Oracle, Total};
 pub use params::{Init, Parameters, Shape, Slice, Tensor};
-pub use scalar::{DType, Float, Scalar};
+pub use scalar::{DType, Float, Scalar, bf16, f16};

@@ -1,13 +1,18 @@
 //! What a node may carry: the `Scalar` trait, for plain floats and for lanes of them.
 //!
-//! Promises: lane k of every operation equals the operation on lane k, bit for bit.
-//! Knows nothing of graphs.
+//! Promises: lane k of every operation equals the operation on lane k, bit for bit; an op on half numbers is computed in
+//! f32 and rounded once. The half types are in `narrow`, f128 is in `wide`. Knows nothing of graphs.
+
+mod narrow;
+mod wide;
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::kernels::BlockMath;
 use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
+
+pub use half::{bf16, f16};
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,14 +21,26 @@ pub enum DType {
     Float32,
     /// IEEE 754 binary64, one per node.
     Float64,
+    /// IEEE 754 binary16, computed in binary32.
+    Float16,
+    /// The upper half of a binary32, computed in binary32.
+    BFloat16,
+    /// IEEE 754 binary128.
+    Float128,
 }
 
 impl DType {
+    /// All of them.
+    pub const ALL: [DType; 5] = [DType::Float32, DType::Float64, DType::Float16, DType::BFloat16, DType::Float128];
+
     /// The name as in `Graph(dtype=...)`.
     pub const fn name(self) -> &'static str {
         match self {
             DType::Float32 => "float32",
             DType::Float64 => "float64",
+            DType::Float16 => "float16",
+            DType::BFloat16 => "bfloat16",
+            DType::Float128 => "float128",
         }
     }
 }
@@ -56,11 +73,18 @@ pub trait Scalar:
     type Elem: Float;
     /// One truth value per lane.
     type Mask: Copy;
+    /// What ops are computed in: f32 for the half types, otherwise this type itself.
+    type Compute: Scalar<Compute = Self::Compute>;
 
     /// Lanes per scalar; 1 for plain floats.
     const LANES: usize;
     /// The adjoint of a node that no path has reached: -0.0 in every lane.
     const UNREACHED: Self;
+
+    /// The number in the type that ops are computed in; exact.
+    fn widen(self) -> Self::Compute;
+    /// A computed number, rounded to this type.
+    fn narrow(computed: Self::Compute) -> Self;
 
     /// The same number in every lane.
     fn splat(elem: Self::Elem) -> Self;
@@ -182,8 +206,18 @@ macro_rules! plain_float {
         impl Scalar for $t {
             type Elem = $t;
             type Mask = bool;
+            type Compute = $t;
             const LANES: usize = 1;
             const UNREACHED: Self = -0.0;
+
+            #[inline(always)]
+            fn widen(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn narrow(computed: $t) -> $t {
+                computed
+            }
 
             #[inline(always)]
             fn splat(elem: $t) -> Self {
@@ -275,8 +309,18 @@ macro_rules! lanes {
         impl Scalar for Simd<$t, $n> {
             type Elem = $t;
             type Mask = Mask<$int, $n>;
+            type Compute = Self;
             const LANES: usize = $n;
             const UNREACHED: Self = Simd::from_array([-0.0; $n]);
+
+            #[inline(always)]
+            fn widen(self) -> Self {
+                self
+            }
+            #[inline(always)]
+            fn narrow(computed: Self) -> Self {
+                computed
+            }
 
             #[inline(always)]
             fn splat(elem: $t) -> Self {

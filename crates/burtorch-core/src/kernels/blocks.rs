@@ -4,7 +4,7 @@
 
 use super::Mode;
 use crate::ops::Op;
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, bf16, f16};
 use crate::simd::{Simd, slices};
 
 /// What block ops compute, per scalar type. The default methods are the plain loops; types with kernels override them.
@@ -99,7 +99,7 @@ pub trait BlockMath: Copy {
 macro_rules! plain {
     ($($t:ty)*) => { $( impl BlockMath for $t {} )* };
 }
-plain!(Simd<f32, 4> Simd<f32, 8> Simd<f32, 16> Simd<f64, 2> Simd<f64, 4> Simd<f64, 8>);
+plain!(Simd<f32, 4> Simd<f32, 8> Simd<f32, 16> Simd<f64, 2> Simd<f64, 4> Simd<f64, 8> f16 bf16 f128);
 
 /// One number per node: lanes run along the inner dimension.
 macro_rules! one_sample {
@@ -183,11 +183,11 @@ pub mod naive {
     /// See [`super::BlockMath::dot`].
     #[inline]
     pub fn dot<S: Scalar>(x: &[S], y: &[S]) -> S {
-        let mut total = x[0] * y[0];
-        for (&x, &y) in x[1..].iter().zip(&y[1..]) {
-            total = total + x * y;
+        let mut total = x[0].widen() * y[0].widen();
+        for (x, y) in x[1..].iter().zip(&y[1..]) {
+            total = total + x.widen() * y.widen();
         }
-        total
+        S::narrow(total)
     }
 
     /// See [`super::BlockMath::affine_forward`].

@@ -131,33 +131,61 @@ macro_rules! define_ops {
         impl UnaryOp for $U {
             const OP: Op = Op::$U;
             #[inline(always)]
-            fn forward<S: Scalar>($ux: S) -> S { $uy }
+            fn forward<T: Scalar>(x: T) -> T {
+                #[inline(always)]
+                fn formula<S: Scalar>($ux: S) -> S { $uy }
+                T::narrow(formula(x.widen()))
+            }
             #[inline(always)]
-            #[allow(unused_variables)]
-            fn pull<S: Scalar>($ug: S, $ux2: S, $uo: S) -> S { $udx }
+            fn pull<T: Scalar>(g: T, x: T, y: T) -> T {
+                #[inline(always)]
+                #[allow(unused_variables)]
+                fn formula<S: Scalar>($ug: S, $ux2: S, $uo: S) -> S { $udx }
+                T::narrow(formula(g.widen(), x.widen(), y.widen()))
+            }
         } )*
         $( #[doc = $bdoc] #[derive(Clone, Copy, Debug)] pub struct $B;
         impl sealed::Sealed for $B {}
         impl BinaryOp for $B {
             const OP: Op = Op::$B;
             #[inline(always)]
-            fn forward<S: Scalar>($bx: S, $by: S) -> S { $bz }
+            fn forward<T: Scalar>(x: T, y: T) -> T {
+                #[inline(always)]
+                fn formula<S: Scalar>($bx: S, $by: S) -> S { $bz }
+                T::narrow(formula(x.widen(), y.widen()))
+            }
             #[inline(always)]
-            #[allow(unused_variables)]
-            fn pull_x<S: Scalar>($bg: S, $bx2: S, $by2: S, $bo: S) -> S { $bdx }
+            fn pull_x<T: Scalar>(g: T, x: T, y: T, z: T) -> T {
+                #[inline(always)]
+                #[allow(unused_variables)]
+                fn formula<S: Scalar>($bg: S, $bx2: S, $by2: S, $bo: S) -> S { $bdx }
+                T::narrow(formula(g.widen(), x.widen(), y.widen(), z.widen()))
+            }
             #[inline(always)]
-            #[allow(unused_variables)]
-            fn pull_y<S: Scalar>($cg: S, $cx2: S, $cy2: S, $co: S) -> S { $bdy }
+            fn pull_y<T: Scalar>(g: T, x: T, y: T, z: T) -> T {
+                #[inline(always)]
+                #[allow(unused_variables)]
+                fn formula<S: Scalar>($cg: S, $cx2: S, $cy2: S, $co: S) -> S { $bdy }
+                T::narrow(formula(g.widen(), x.widen(), y.widen(), z.widen()))
+            }
         } )*
         $( #[doc = $kdoc] #[derive(Clone, Copy, Debug)] pub struct $K;
         impl sealed::Sealed for $K {}
         impl BinaryOp for $K {
             const OP: Op = Op::$K;
             #[inline(always)]
-            fn forward<S: Scalar>($kx: S, $ky: S) -> S { $kz }
+            fn forward<T: Scalar>(x: T, y: T) -> T {
+                #[inline(always)]
+                fn formula<S: Scalar>($kx: S, $ky: S) -> S { $kz }
+                T::narrow(formula(x.widen(), y.widen()))
+            }
             #[inline(always)]
-            #[allow(unused_variables)]
-            fn pull_x<S: Scalar>($kg: S, $kx2: S, $ky2: S, $ko: S) -> S { $kdx }
+            fn pull_x<T: Scalar>(g: T, x: T, y: T, z: T) -> T {
+                #[inline(always)]
+                #[allow(unused_variables)]
+                fn formula<S: Scalar>($kg: S, $kx2: S, $ky2: S, $ko: S) -> S { $kdx }
+                T::narrow(formula(g.widen(), x.widen(), y.widen(), z.widen()))
+            }
             #[inline(always)]
             fn pull_y<S: Scalar>(_g: S, _x: S, _y: S, _z: S) -> S { S::UNREACHED }
         } )*

@@ -1,0 +1,138 @@
+//! Half numbers: `f16` and `bf16` of the crate `half`, as scalars.
+//!
+//! Promises: every op is computed in f32 and rounded once, to nearest even; so is every sum of two adjoints, and each
+//! addition to a gradient. Reductions add in f32 and round their result.
+
+use half::{bf16, f16};
+
+use super::{DType, Float, Scalar, sealed};
+
+/// `x` in f32 with the last bit set where it is not exact: rounding that to a half number is rounding `x` itself.
+#[inline]
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) == x || x.is_nan() {
+        return near;
+    }
+    // One place nearer to zero where rounding went outwards: an infinity becomes the largest number.
+    let outwards = f64::from(near).abs() > x.abs();
+    f32::from_bits((near.to_bits() - u32::from(outwards)) | 1)
+}
+
+/// Elementary functions: those of f32, rounded.
+macro_rules! rounded {
+    ($($name:ident)* ; $($name2:ident)*) => {
+        $(
+            #[inline]
+            fn $name(self) -> Self {
+                Self::narrow(Scalar::$name(self.widen()))
+            }
+        )*
+        $(
+            #[inline]
+            fn $name2(self, y: Self) -> Self {
+                Self::narrow(Scalar::$name2(self.widen(), y.widen()))
+            }
+        )*
+    };
+}
+
+macro_rules! half_number {
+    ($t:ty, $dtype:ident, $fraction:literal) => {
+        impl sealed::Sealed for $t {}
+
+        impl Scalar for $t {
+            type Elem = $t;
+            type Mask = bool;
+            type Compute = f32;
+            const LANES: usize = 1;
+            const UNREACHED: Self = <$t>::NEG_ZERO;
+
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                self.to_f32()
+            }
+            #[inline(always)]
+            fn narrow(computed: f32) -> $t {
+                <$t>::from_f32(computed)
+            }
+            #[inline(always)]
+            fn splat(elem: $t) -> Self {
+                elem
+            }
+            #[inline(always)]
+            fn lane(self, _k: usize) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn with_lane(self, _k: usize, elem: $t) -> Self {
+                elem
+            }
+            #[inline(always)]
+            fn sum_lanes(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn all_finite(self) -> bool {
+                self.is_finite()
+            }
+            #[inline(always)]
+            fn is_unreached(&self) -> bool {
+                self.to_bits() == Self::UNREACHED.to_bits()
+            }
+            #[inline(always)]
+            fn all_zero(self) -> bool {
+                self == <$t>::ZERO
+            }
+            #[inline(always)]
+            fn has_exact_inverse(self) -> bool {
+                let inverse = Self::narrow(1.0 / self.widen());
+                self.to_bits() & ((1 << $fraction) - 1) == 0 && self.is_normal() && inverse.is_normal()
+            }
+            rounded! {
+                exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad
+                sqrt;
+                tanh_grad pow atan2
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                <$t>::from_bits(self.to_bits() & 0x7fff)
+            }
+            #[inline(always)]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline(always)]
+            fn less_equal(self, other: Self) -> bool {
+                self <= other
+            }
+            #[inline(always)]
+            fn equal(self, other: Self) -> bool {
+                self == other
+            }
+            #[inline(always)]
+            fn nan_mask(self) -> bool {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn select(mask: bool, yes: Self, no: Self) -> Self {
+                if mask { yes } else { no }
+            }
+        }
+
+        impl Float for $t {
+            const DTYPE: DType = DType::$dtype;
+            #[inline]
+            fn from_f64(x: f64) -> Self {
+                <$t>::from_f32(to_odd(x))
+            }
+            #[inline]
+            fn to_f64(self) -> f64 {
+                self.to_f32().into()
+            }
+        }
+    };
+}
+
+half_number!(f16, Float16, 10);
+half_number!(bf16, BFloat16, 7);
