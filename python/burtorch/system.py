@@ -4,5 +4,8 @@ from burtorch._core import available_cpu_levels, cpu_level
 
 __all__ = ["DTYPES", "available_cpu_levels", "cpu_level"]
 
-DTYPES = ("float64", "float32")
+DTYPES = (
+    *("float64", "float32", "float16", "bfloat16", "float128"),
+    *("float32x4", "float32x8", "float32x16", "float64x2", "float64x4", "float64x8"),
+)
 """The names that ``dtype=`` takes, the default of :class:`burtorch.Graph` first."""

@@ -30,7 +30,7 @@ def test_construction_and_text():
     )
     assert bt.Graph(capacity=100).capacity >= 100
     assert bt.Graph("float32").dtype == "float32"
-    for call in (lambda: bt.Graph("float16"), lambda: bt.Graph(fixed=True)):
+    for call in (lambda: bt.Graph("float16x2"), lambda: bt.Graph(fixed=True)):
         with pytest.raises(ValueError, match=r"dtype must be|needs a capacity"):
             call()
     for call in (lambda: bt.Graph(3), lambda: bt.Graph(capacity="1"), lambda: bt.Graph("float64", 1, False, False)):

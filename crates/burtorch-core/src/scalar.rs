@@ -3,6 +3,7 @@
 //! Promises: lane k of every operation equals the operation on lane k, bit for bit; an op on half numbers is computed in
 //! f32 and rounded once. The half types are in `narrow`, f128 is in `wide`. Knows nothing of graphs.
 
+mod decimal;
 mod narrow;
 mod wide;
 
@@ -12,6 +13,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use crate::kernels::BlockMath;
 use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
 
+pub use decimal::{f128_from_decimal, f128_to_decimal};
 pub use half::{bf16, f16};
 
 /// The element types that burtorch names, with the names Python uses.
@@ -173,6 +175,10 @@ pub trait Float: Scalar<Elem = Self, Mask = bool> + PartialOrd {
     fn from_f64(x: f64) -> Self;
     /// Widens or rounds to `f64`.
     fn to_f64(self) -> f64;
+    /// Rounds to this type.
+    fn from_f128(x: f128) -> Self;
+    /// Widens; exact.
+    fn to_f128(self) -> f128;
 }
 
 /// The elementary functions of [`Scalar`], from the module that has one implementation for numbers and lanes.
@@ -294,6 +300,14 @@ macro_rules! plain_float {
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 self as f64
+            }
+            #[inline]
+            fn from_f128(x: f128) -> Self {
+                x as $t
+            }
+            #[inline]
+            fn to_f128(self) -> f128 {
+                self as f128
             }
         }
     };

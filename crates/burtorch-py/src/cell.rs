@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use burtorch_core::{DType, Graph, Mark, NodeId, Range, Result, Scalar};
+use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use burtorch_core::{Graph, Mark, NodeId, Range, Result, Scalar, bf16, f16};
 
 use crate::handle::{Handle, LiveHandles};
+use crate::scalars::ScalarType;
 
 /// Below this many nodes a graph never reclaims.
 const RECLAIM_ABOVE: u32 = 512;
@@ -20,6 +22,24 @@ pub enum AnyGraph {
     F64(Graph<'static, f64>),
     /// float32
     F32(Graph<'static, f32>),
+    /// float16
+    F16(Graph<'static, f16>),
+    /// bfloat16
+    BF16(Graph<'static, bf16>),
+    /// float128
+    F128(Graph<'static, f128>),
+    /// float32x4
+    F32x4(Graph<'static, F32x4>),
+    /// float32x8
+    F32x8(Graph<'static, F32x8>),
+    /// float32x16
+    F32x16(Graph<'static, F32x16>),
+    /// float64x2
+    F64x2(Graph<'static, F64x2>),
+    /// float64x4
+    F64x4(Graph<'static, F64x4>),
+    /// float64x8
+    F64x8(Graph<'static, F64x8>),
 }
 
 /// Runs an expression on the graph inside an [`AnyGraph`], whatever its dtype.
@@ -30,18 +50,27 @@ macro_rules! with_graph {
             #[allow(clippy::useless_conversion)]
             $crate::cell::AnyGraph::F64($graph) => $body,
             $crate::cell::AnyGraph::F32($graph) => $body,
+            $crate::cell::AnyGraph::F16($graph) => $body,
+            $crate::cell::AnyGraph::BF16($graph) => $body,
+            $crate::cell::AnyGraph::F128($graph) => $body,
+            $crate::cell::AnyGraph::F32x4($graph) => $body,
+            $crate::cell::AnyGraph::F32x8($graph) => $body,
+            $crate::cell::AnyGraph::F32x16($graph) => $body,
+            $crate::cell::AnyGraph::F64x2($graph) => $body,
+            $crate::cell::AnyGraph::F64x4($graph) => $body,
+            $crate::cell::AnyGraph::F64x8($graph) => $body,
         }
     };
 }
 pub(crate) use with_graph;
 
 impl AnyGraph {
-    /// The element type.
-    pub fn dtype(&self) -> DType {
-        match self {
-            AnyGraph::F64(_) => DType::Float64,
-            AnyGraph::F32(_) => DType::Float32,
+    /// The type of its scalars.
+    pub fn scalar_type(&self) -> ScalarType {
+        fn of<S: Scalar>(_: &Graph<'static, S>) -> ScalarType {
+            ScalarType::of::<S>()
         }
+        with_graph!(self, g => of(g))
     }
 }
 

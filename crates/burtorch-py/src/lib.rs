@@ -1,7 +1,10 @@
 //! The extension module `burtorch._core`: conversion between Python and the core, nothing else.
+#![feature(f128)]
 
 mod errors;
 mod guarded;
+
+mod scalars;
 
 mod cell;
 mod handle;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::buffer::{read_numbers, read_symbols};
 use crate::errors::IntoPython;
-use crate::params::{PyParameters, PyTensor, with_params};
+use crate::params::{PyParameters, PyTensor, with_kernels};
 
 /// A model that an oracle takes.
 #[derive(Clone, Debug)]
@@ -102,9 +102,10 @@ impl PyCharMlp {
         hidden: usize,
         name: Option<String>,
     ) -> PyResult<Self> {
+        params.get().need_kernels()?;
         let shape = CharMlpShape { vocab, context, embedding, hidden };
         let model =
-            params.get().append(params.py(), |p| with_params!(p, p => CharMlp::new(p, shape, name.as_deref())))?;
+            params.get().append(params.py(), |p| with_kernels!(p, p => CharMlp::new(p, shape, name.as_deref())))?;
         Ok(PyCharMlp { model, params: params.clone().unbind(), name })
     }
 
@@ -126,7 +127,7 @@ impl PyCharMlp {
             .get()
             .with(
                 py,
-                |params| with_params!(params, p => evaluate(p, |graph, p| self.model.logits(graph, p, &symbols))),
+                |params| with_kernels!(params, p => evaluate(p, |graph, p| self.model.logits(graph, p, &symbols))),
             )?
             .or_raise(py)
     }
@@ -218,9 +219,10 @@ impl PyLinear {
     ) -> PyResult<Self> {
         let py = params.py();
         let activation = activation_named(py, activation)?;
+        params.get().need_kernels()?;
         let layer = params
             .get()
-            .append(py, |p| with_params!(p, p => Linear::new(p, n_in, n_out, bias, activation, name.as_deref())))?;
+            .append(py, |p| with_kernels!(p, p => Linear::new(p, n_in, n_out, bias, activation, name.as_deref())))?;
         Ok(PyLinear { layer, params: params.clone().unbind(), name })
     }
 
@@ -320,9 +322,10 @@ impl PyMlp {
     ) -> PyResult<Self> {
         let py = params.py();
         let activation = activation_named(py, Some(activation))?;
+        params.get().need_kernels()?;
         let model = params
             .get()
-            .append(py, |p| with_params!(p, p => Mlp::new(p, &sizes, bias, activation, name.as_deref())))?;
+            .append(py, |p| with_kernels!(p, p => Mlp::new(p, &sizes, bias, activation, name.as_deref())))?;
         Ok(PyMlp { model, params: params.clone().unbind(), name })
     }
 
@@ -384,7 +387,7 @@ fn outputs(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'_, PyAny>) -> PyRe
     params
         .get()
         .with(py, |params| {
-            with_params!(params, p => evaluate(p, |graph, p| {
+            with_kernels!(params, p => evaluate(p, |graph, p| {
                 let x: Vec<_> = numbers.iter().map(|&x| Float::from_f64(x)).collect();
                 model.outputs(graph, p, &x)
             }))

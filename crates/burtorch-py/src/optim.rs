@@ -57,9 +57,10 @@ impl PySgd {
     fn new(params: &Bound<'_, PyAny>, lr: f64, momentum: f64, nesterov: bool, weight_decay: f64) -> PyResult<Self> {
         let py = params.py();
         let params = params_of(params)?;
+        params.get().need_kernels()?;
         let sgd = match params.get().dtype_of() {
             DType::Float32 => AnySgd::F32(Sgd::with_momentum(lr, momentum, nesterov, weight_decay).or_raise(py)?),
-            DType::Float64 => AnySgd::F64(Sgd::with_momentum(lr, momentum, nesterov, weight_decay).or_raise(py)?),
+            _ => AnySgd::F64(Sgd::with_momentum(lr, momentum, nesterov, weight_decay).or_raise(py)?),
         };
         Ok(PySgd { params, sgd: Guarded::new(sgd, "this optimiser") })
     }

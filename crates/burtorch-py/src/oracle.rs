@@ -138,9 +138,10 @@ impl PyOracle {
                 )));
             }
         };
+        params.get().need_kernels()?;
         let run = match params.get().dtype_of() {
             DType::Float32 => AnyRun::F32(Run::new(total)),
-            DType::Float64 => AnyRun::F64(Run::new(total)),
+            _ => AnyRun::F64(Run::new(total)),
         };
         let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
         Ok(PyOracle { model, params, state: Guarded::new(state, "this Oracle"), loss, total })

@@ -3,7 +3,7 @@
 //! Promises: all parameters of one call are locked together and let go at its end; a graph keeps those alive that its
 //! nodes read, and no others.
 
-use burtorch_core::{Error, Float, Gradients, NodeId, Parameters, Slice};
+use burtorch_core::{Error, Float, Gradients, NodeId, Parameters, Slice, bf16, f16};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -31,6 +31,9 @@ macro_rules! held {
 }
 held!(f32, F32);
 held!(f64, F64);
+held!(f16, F16);
+held!(bf16, BF16);
+held!(f128, F128);
 
 /// Runs `f` with the parameters, which must be of the graph's dtype.
 fn locked<E: Held, R>(
@@ -75,7 +78,7 @@ pub fn attach(py: Python<'_>, cell: &mut Cell, new: &Py<PyParameters>) -> PyResu
     if cell.parameters.iter().any(|p| p.is(new)) {
         return Ok(());
     }
-    let (wanted, found) = (cell.graph.dtype().name(), new.get().dtype_of().name());
+    let (wanted, found) = (cell.graph.scalar_type().elem.name(), new.get().dtype_of().name());
     if wanted != found {
         return Err(wrong_dtype(wanted, found));
     }

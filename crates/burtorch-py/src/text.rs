@@ -8,7 +8,7 @@ use crate::buffer::SymbolArray;
 use crate::errors::{IntoPython, to_python};
 use crate::guarded::Guarded;
 use crate::nn::PyCharMlp;
-use crate::params::with_params;
+use crate::params::with_kernels;
 use crate::poll::Poll;
 
 /// How the end mark is written in a vocabulary.
@@ -198,7 +198,7 @@ fn sample(
     let mut poll = Poll::new();
     let words = model.params.get().with(py, |params| {
         let mut stop = || poll.stop();
-        with_params!(params, p => text::sample(&model.model, p, &vocabulary, n, sampling, Some(&mut stop)))
+        with_kernels!(params, p => text::sample(&model.model, p, &vocabulary, n, sampling, Some(&mut stop)))
     })?;
     words.map_err(|error| poll.raised().unwrap_or_else(|| to_python(py, error)))
 }

@@ -236,6 +236,18 @@ impl<S: Scalar> Graph<'_, S> {
         self.push_scalar(op, x.0, y.0, value)
     }
 
+    /// Appends a binary op chosen at run time, or an op with a constant, of `x` and a constant; see [`Graph::with_constant`].
+    pub fn with_constant_op(&mut self, op: Op, x: NodeId, c: S) -> Result<NodeId> {
+        let value = forward_binary(op, self.value(x)?, c).ok_or_else(|| wrong_kind("a binary op", op))?;
+        self.push_with_constant(op, c, value, |c| [x.0, c])
+    }
+
+    /// Appends a binary op chosen at run time with a constant on the left.
+    pub fn constant_with_op(&mut self, op: Op, c: S, x: NodeId) -> Result<NodeId> {
+        let value = forward_binary(op, c, self.value(x)?).ok_or_else(|| wrong_kind("a binary op", op))?;
+        self.push_with_constant(op, c, value, |c| [c, x.0])
+    }
+
     /// Appends a reduction over at least one operand.
     pub fn reduce(&mut self, op: Op, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
         let reduction = Reduction::new(op).ok_or_else(|| wrong_kind("a reduction", op))?;

@@ -19,6 +19,16 @@ fn to_odd(x: f64) -> f32 {
     f32::from_bits((near.to_bits() - u32::from(outwards)) | 1)
 }
 
+/// The same from an f128.
+fn wide_to_odd(x: f128) -> f64 {
+    let near = x as f64;
+    if f128::from(near) == x || x.is_nan() {
+        return near;
+    }
+    let outwards = f128::from(near).abs() > x.abs();
+    f64::from_bits((near.to_bits() - u64::from(outwards)) | 1)
+}
+
 /// Elementary functions: those of f32, rounded.
 macro_rules! rounded {
     ($($name:ident)* ; $($name2:ident)*) => {
@@ -128,6 +138,12 @@ macro_rules! half_number {
             }
             #[inline]
             fn to_f64(self) -> f64 {
+                self.to_f32().into()
+            }
+            fn from_f128(x: f128) -> Self {
+                Self::from_f64(wide_to_odd(x))
+            }
+            fn to_f128(self) -> f128 {
                 self.to_f32().into()
             }
         }

@@ -171,6 +171,12 @@ impl Float for f128 {
     fn to_f64(self) -> f64 {
         self as f64
     }
+    fn from_f128(x: f128) -> Self {
+        x
+    }
+    fn to_f128(self) -> f128 {
+        self
+    }
 }
 
 /// e^(factor x^2), with the rounding of the square made good: an exponent of n would make n half-places of it.

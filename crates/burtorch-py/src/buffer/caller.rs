@@ -25,8 +25,13 @@ impl CallerMemory {
         }
         let buffer = PyUntypedBuffer::get(object)?;
         let bytes = match dtype {
+            DType::Float16 => 2,
             DType::Float32 => 4,
             DType::Float64 => 8,
+            DType::BFloat16 | DType::Float128 => {
+                let name = dtype.name();
+                return Err(PyTypeError::new_err(format!("no array holds {name} numbers; leave out {what}")));
+            }
         };
         let refuse = |expected: String| Err(PyValueError::new_err(format!("{what} must be {expected}")));
         if element_type(&buffer, what)? != (ElementType::Float { bytes }) {

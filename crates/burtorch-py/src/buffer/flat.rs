@@ -5,21 +5,22 @@ use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use burtorch_core::DType;
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use burtorch_core::{DType, bf16, f16};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyList, PyMemoryView, PySlice};
+use pyo3::types::{PyList, PyMemoryView, PySlice};
 
 use super::read_numbers;
 use super::view::Exported;
 use crate::params::PyParameters;
+use crate::scalars::{Given, ScalarType, object_of};
 
 /// Flat numbers that never move, shared without a copy.
 ///
 /// The values or gradients of Parameters, or of one tensor of them. Supports `len`, indexing by int and by slices of
-/// step 1, iteration, and the buffer protocol (format "f" or "d", writable), so `memoryview(a)` and `numpy.asarray(a)`
-/// copy nothing. While an array is held, its Parameters stay where they are.
+/// step 1, iteration, and the buffer protocol (format "f", "d" or "e", writable), so `memoryview(a)` and `numpy.asarray(a)`
+/// copy nothing; for bfloat16 and float128, which it has no format for, use `list(a)`. While an array is held, its Parameters stay where they are.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -55,16 +56,21 @@ impl FlatArray {
     pub fn new(parent: Py<PyParameters>, start: NonNull<u8>, len: usize, dtype: DType) -> Self {
         parent.get().n_arrays.fetch_add(1, Ordering::AcqRel);
         let item_size = match dtype {
+            DType::Float16 | DType::BFloat16 => 2,
             DType::Float32 => 4,
             DType::Float64 => 8,
+            DType::Float128 => 16,
         };
         FlatArray { parent, start, len: len as isize, item_size, dtype }
     }
 
-    fn format(&self) -> &'static CStr {
+    /// How the buffer protocol calls the numbers, if it has a name for them.
+    fn format(&self) -> Option<&'static CStr> {
         match self.dtype {
-            DType::Float32 => c"f",
-            DType::Float64 => c"d",
+            DType::Float16 => Some(c"e"),
+            DType::Float32 => Some(c"f"),
+            DType::Float64 => Some(c"d"),
+            DType::BFloat16 | DType::Float128 => None,
         }
     }
 
@@ -87,26 +93,59 @@ impl FlatArray {
 
     /// # Safety
     /// `at` is below the length.
-    unsafe fn read(&self, at: usize) -> f64 {
+    unsafe fn read<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the caller guarantees that the number exists; the memory is aligned and initialised.
         unsafe {
             match self.dtype {
-                DType::Float32 => f64::from(self.start.cast::<f32>().add(at).read_volatile()),
-                DType::Float64 => self.start.cast::<f64>().add(at).read_volatile(),
+                DType::Float32 => object_of(py, self.start.cast::<f32>().add(at).read_volatile()),
+                DType::Float64 => object_of(py, self.start.cast::<f64>().add(at).read_volatile()),
+                DType::Float16 => object_of(py, self.start.cast::<f16>().add(at).read_volatile()),
+                DType::BFloat16 => object_of(py, self.start.cast::<bf16>().add(at).read_volatile()),
+                DType::Float128 => object_of(py, self.start.cast::<f128>().add(at).read_volatile()),
             }
         }
     }
 
     /// # Safety
     /// `at` is below the length.
-    unsafe fn write(&self, at: usize, x: f64) {
+    unsafe fn write(&self, at: usize, x: &Given) {
         // SAFETY: as in `read`.
         unsafe {
             match self.dtype {
-                DType::Float32 => self.start.cast::<f32>().add(at).write_volatile(x as f32),
-                DType::Float64 => self.start.cast::<f64>().add(at).write_volatile(x),
+                DType::Float32 => self.start.cast::<f32>().add(at).write_volatile(x.scalar()),
+                DType::Float64 => self.start.cast::<f64>().add(at).write_volatile(x.scalar()),
+                DType::Float16 => self.start.cast::<f16>().add(at).write_volatile(x.scalar()),
+                DType::BFloat16 => self.start.cast::<bf16>().add(at).write_volatile(x.scalar()),
+                DType::Float128 => self.start.cast::<f128>().add(at).write_volatile(x.scalar()),
             }
         }
+    }
+
+    /// A number as an entry takes it.
+    fn entry(&self, object: &Bound<'_, PyAny>) -> PyResult<Given> {
+        if self.dtype == DType::Float128 {
+            return Given::expect(object, ScalarType { elem: self.dtype, lanes: 1 });
+        }
+        object.extract().map(Given::All)
+    }
+
+    /// Numbers for a slice.
+    fn entries(&self, object: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<Given>> {
+        if let Ok(one) = self.entry(object) {
+            return Ok(vec![one; len]);
+        }
+        if self.dtype == DType::Float128 {
+            return Given::read_many(object, ScalarType { elem: self.dtype, lanes: 1 });
+        }
+        let mut numbers = Vec::new();
+        read_numbers(object, &mut numbers, "values")?;
+        Ok(numbers.into_iter().map(Given::All).collect())
+    }
+
+    fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        // SAFETY: all indices are below the length.
+        let all = (0..self.len as usize).map(|k| unsafe { self.read(py, k) });
+        PyList::new(py, all.collect::<PyResult<Vec<_>>>()?)
     }
 }
 
@@ -116,7 +155,7 @@ impl FlatArray {
         self.len as usize
     }
 
-    /// "float32" or "float64".
+    /// The type of the numbers, such as "float32".
     #[getter]
     fn dtype(&self) -> &'static str {
         self.dtype.name()
@@ -132,28 +171,23 @@ impl FlatArray {
         }
         let at = self.place(index.extract()?)?;
         // SAFETY: `place` gives indices below the length.
-        Ok(PyFloat::new(py, unsafe { self.read(at) }).into_any())
+        unsafe { self.read(py, at) }
     }
 
     fn __setitem__(&self, index: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let Ok(slice) = index.cast::<PySlice>() else {
             let at = self.place(index.extract()?)?;
-            let value = value.extract()?;
+            let value = self.entry(value)?;
             // SAFETY: `place` gives indices below the length.
-            unsafe { self.write(at, value) };
+            unsafe { self.write(at, &value) };
             return Ok(());
         };
         let (start, len) = self.span(slice)?;
-        let mut numbers = Vec::new();
-        if let Ok(value) = value.extract::<f64>() {
-            numbers.resize(len, value);
-        } else {
-            read_numbers(value, &mut numbers, "values")?;
-        }
+        let numbers = self.entries(value, len)?;
         if numbers.len() != len {
             return Err(PyValueError::new_err(format!("{} numbers do not fit a slice of {len}", numbers.len())));
         }
-        for (k, &x) in numbers.iter().enumerate() {
+        for (k, x) in numbers.iter().enumerate() {
             // SAFETY: the span lies inside this array.
             unsafe { self.write(start + k, x) };
         }
@@ -161,33 +195,36 @@ impl FlatArray {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(PyMemoryView::from(slf.as_any())?.try_iter()?.into_any())
+        // A memoryview reads what the module struct has letters for, but half numbers only of late.
+        match slf.get().dtype {
+            DType::Float32 | DType::Float64 => Ok(PyMemoryView::from(slf.as_any())?.try_iter()?.into_any()),
+            _ => Ok(slf.get().list(slf.py())?.try_iter()?.into_any()),
+        }
     }
 
-    /// The numbers as a list of floats.
+    /// The numbers as a list of floats; of Decimals for float128.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        // SAFETY: all indices are below the length.
-        PyList::new(py, (0..self.len as usize).map(|k| unsafe { self.read(k) }))
+        self.list(py)
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         // SAFETY: all indices are below the length.
-        let first = (0..(self.len as usize).min(4)).map(|k| unsafe { self.read(k) }.to_string());
+        let first = (0..(self.len as usize).min(4)).map(|k| Ok(unsafe { self.read(py, k) }?.to_string()));
+        let first = first.collect::<PyResult<Vec<_>>>()?.join(", ");
         let dots = if self.len > 4 { ", ..." } else { "" };
-        format!(
-            "FlatArray([{}{dots}], n={}, dtype={})",
-            first.collect::<Vec<_>>().join(", "),
-            self.len,
-            self.dtype.name()
-        )
+        Ok(format!("FlatArray([{first}{dots}], n={}, dtype={})", self.len, self.dtype.name()))
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let array = slf.get();
+        let Some(format) = array.format() else {
+            let name = array.dtype.name();
+            return Err(PyBufferError::new_err(format!("arrays of {name} have no buffer format; use list(array)")));
+        };
         let memory = Exported {
             start: array.start.as_ptr().cast(),
             item_size: array.item_size,
-            format: array.format(),
+            format,
             shape: std::slice::from_ref(&array.len),
             strides: std::slice::from_ref(&array.item_size),
             read_only: false,

@@ -9,7 +9,7 @@ mod sweep;
 
 use std::cell::UnsafeCell;
 
-use burtorch_core::{DType, Float, Graph, NodeId, Scalar};
+use burtorch_core::{DType, Graph, NodeId, Scalar};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -18,6 +18,7 @@ use pyo3::types::PyDict;
 use crate::buffer::CallerMemory;
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::{IntoPython, busy, derived, to_python};
+use crate::scalars::{self, Given, ScalarType};
 use crate::value;
 use crate::vector::{PyVector, numbers};
 
@@ -33,7 +34,8 @@ pub use sweep::{Sweep, sweep};
 /// rewinds stays in constant memory.
 ///
 /// Args:
-///     dtype: "float64" (default) or "float32".
+///     dtype: "float64" (default), "float32", "float16", "bfloat16", "float128", or lanes of numbers, of which every
+///         node carries as many: "float32x4", "float32x8", "float32x16", "float64x2", "float64x4", "float64x8".
 ///     capacity: nodes to make room for at once. Required for a fixed graph.
 ///     fixed: never grow; raise GraphFullError instead. Memory never moves.
 ///     buffer: memory of yours to work in (NumPy, shared or mapped memory, a bytearray ...): writable, contiguous. Kept
@@ -95,6 +97,11 @@ impl PyGraph {
         })
     }
 
+    /// The type of its scalars.
+    pub fn scalar_type(&self, py: Python<'_>) -> PyResult<ScalarType> {
+        self.with_as_is(py, |cell| Ok(cell.graph.scalar_type()))
+    }
+
     /// Runs `f` on the cell, unless the graph is busy.
     fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
@@ -105,6 +112,9 @@ impl PyGraph {
         f(cell)
     }
 }
+
+/// What find_nonfinite() found: op, index, inputs.
+type NonFinite<'py> = (&'static str, u32, Vec<Bound<'py, PyAny>>);
 
 /// The node and its checked graph behind a Value argument.
 fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
@@ -159,9 +169,18 @@ impl PyGraph {
             }
         }
         let memory = buffer.map(|buffer| CallerMemory::bytes(buffer, "buffer")).transpose()?;
-        let graph = match crate::params::dtype_named(dtype)? {
-            DType::Float64 => AnyGraph::F64(make(py, capacity, fixed, memory.as_ref())?),
-            DType::Float32 => AnyGraph::F32(make(py, capacity, fixed, memory.as_ref())?),
+        macro_rules! of_type {
+            ($scalar_type:expr; $($elem:ident $lanes:literal $Variant:ident)*) => {
+                match ($scalar_type.elem, $scalar_type.lanes) {
+                    $( (DType::$elem, $lanes) => AnyGraph::$Variant(make(py, capacity, fixed, memory.as_ref())?), )*
+                    _ => return Err(PyValueError::new_err("no graph has scalars of this type")),
+                }
+            };
+        }
+        let graph = of_type! {
+            ScalarType::named(dtype)?;
+            Float64 1 F64 Float32 1 F32 Float16 1 F16 BFloat16 1 BF16 Float128 1 F128
+            Float32 4 F32x4 Float32 8 F32x8 Float32 16 F32x16 Float64 2 F64x2 Float64 4 F64x4 Float64 8 F64x8
         };
         Ok(PyGraph { _memory: memory, ..Self::around(graph, reclaim) })
     }
@@ -177,10 +196,10 @@ impl PyGraph {
         leave(slf)
     }
 
-    /// The element type, "float64" or "float32".
+    /// The type of its scalars, such as "float64" or "float32x8".
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |cell| Ok(cell.graph.dtype().name()))
+        self.with(py, |cell| Ok(cell.graph.scalar_type().name()))
     }
 
     /// Whether the graph never grows and its memory never moves.
@@ -202,7 +221,7 @@ impl PyGraph {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |cell| {
             let n = with_graph!(&cell.graph, g => g.len());
-            Ok(format!("<Graph of {n} {} nodes>", cell.graph.dtype().name()))
+            Ok(format!("<Graph of {n} {} nodes>", cell.graph.scalar_type().name()))
         })
     }
 
@@ -236,8 +255,11 @@ impl PyGraph {
     ///
     /// Raises TypeError for anything but real numbers, ValueError for an empty sequence.
     fn vector(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<Py<PyVector>> {
-        let data = numbers(data)?;
-        PyVector::leaves(slf, &data)
+        let scalar_type = slf.get().scalar_type(slf.py())?;
+        if scalar_type.fits_float() {
+            return PyVector::leaves(slf, &numbers(data)?);
+        }
+        PyVector::special_leaves(slf, &Given::read_many(data, scalar_type)?)
     }
 
     /// Remember the present length, to rewind to. Costs the same at any size.
@@ -304,14 +326,14 @@ impl PyGraph {
     }
 
     /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.
-    fn recompute(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>) -> PyResult<f64> {
+    fn recompute<'py>(slf: &Bound<'py, Self>, root: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let root = node_of(py, slf, root)?;
         slf.get().with(py, |cell| {
             let parameters = &cell.parameters;
             with_graph!(&mut cell.graph, g => {
                 crate::parameters::with_values(py, parameters, |given| g.recompute(root, given))?.or_raise(py)?;
-                g.value(root).map(Float::to_f64).or_raise(py)
+                scalars::object_of(py, g.value(root).or_raise(py)?)
             })
         })
     }
@@ -319,14 +341,15 @@ impl PyGraph {
     /// The first node whose data or gradient is infinite or NaN, as (op, index, inputs), or None.
     ///
     /// Linear in the number of nodes.
-    fn find_nonfinite(slf: &Bound<'_, Self>) -> PyResult<Option<(&'static str, u32, Vec<f64>)>> {
-        slf.get().with(slf.py(), |cell| {
-            Ok(with_graph!(&cell.graph, g => g.find_nonfinite().map(|found| {
+    fn find_nonfinite<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<NonFinite<'py>>> {
+        let py = slf.py();
+        slf.get().with(py, |cell| {
+            with_graph!(&cell.graph, g => g.find_nonfinite().map(|found| {
                 let nodes = found.inputs.iter().filter_map(|run| run.nodes());
                 let nodes = nodes.flat_map(|range| (0..range.len()).filter_map(move |k| range.get(k)));
-                let inputs = nodes.filter_map(|node| g.value(node).ok()).map(Float::to_f64).collect();
-                (found.op.name(), found.node.index(), inputs)
-            })))
+                let inputs = nodes.filter_map(|node| g.value(node).ok()).map(|x| scalars::object_of(py, x));
+                Ok((found.op.name(), found.node.index(), inputs.collect::<PyResult<Vec<_>>>()?))
+            }).transpose())
         })
     }
 
@@ -388,10 +411,24 @@ fn most_nodes<S: Scalar>(bytes: usize) -> u32 {
 #[pyfunction]
 #[pyo3(signature = (n_nodes, dtype="float64"))]
 fn bytes_needed(py: Python<'_>, n_nodes: u32, dtype: &str) -> PyResult<usize> {
-    match crate::params::dtype_named(dtype)? {
-        DType::Float64 => burtorch_core::bytes_needed::<f64>(n_nodes).or_raise(py),
-        DType::Float32 => burtorch_core::bytes_needed::<f32>(n_nodes).or_raise(py),
+    let scalar_type = ScalarType::named(dtype)?;
+    // A lane of a vector takes as much as the number alone; what matters is the size of the whole.
+    let size = scalar_type.lanes
+        * match scalar_type.elem {
+            DType::Float16 | DType::BFloat16 => 2,
+            DType::Float32 => 4,
+            DType::Float64 => 8,
+            DType::Float128 => 16,
+        };
+    match size {
+        2 => burtorch_core::bytes_needed::<burtorch_core::f16>(n_nodes),
+        4 => burtorch_core::bytes_needed::<f32>(n_nodes),
+        8 => burtorch_core::bytes_needed::<f64>(n_nodes),
+        16 => burtorch_core::bytes_needed::<f128>(n_nodes),
+        32 => burtorch_core::bytes_needed::<burtorch_core::simd::F64x4>(n_nodes),
+        _ => burtorch_core::bytes_needed::<burtorch_core::simd::F64x8>(n_nodes),
     }
+    .or_raise(py)
 }
 
 /// Adds the classes and functions to the module.

@@ -26,11 +26,11 @@ pub struct Sweep {
 #[inline]
 pub fn sweep(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
     if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && sweep.root.index() < POLLED_ABOVE {
-        let swept = match &mut cell.graph {
-            AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []),
-            AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []),
+        return match &mut cell.graph {
+            AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []).or_raise(py),
+            AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []).or_raise(py),
+            _ => sweep_carefully(py, cell, sweep),
         };
-        return swept.or_raise(py);
     }
     sweep_carefully(py, cell, sweep)
 }

@@ -9,7 +9,7 @@ mod tensor;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burtorch_core::{DType, Error, Init, Parameters, Slice};
+use burtorch_core::{DType, Error, Init, Parameters, Slice, bf16, f16};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
@@ -26,6 +26,12 @@ pub enum AnyParameters {
     F32(Parameters<'static, f32>),
     /// float64
     F64(Parameters<'static, f64>),
+    /// float16
+    F16(Parameters<'static, f16>),
+    /// bfloat16
+    BF16(Parameters<'static, bf16>),
+    /// float128
+    F128(Parameters<'static, f128>),
 }
 
 /// Runs an expression on the parameters inside an [`AnyParameters`], whatever their dtype.
@@ -34,15 +40,31 @@ macro_rules! with_params {
         match $any {
             $crate::params::AnyParameters::F32($params) => $body,
             $crate::params::AnyParameters::F64($params) => $body,
+            $crate::params::AnyParameters::F16($params) => $body,
+            $crate::params::AnyParameters::BF16($params) => $body,
+            $crate::params::AnyParameters::F128($params) => $body,
         }
     };
 }
 pub(crate) use with_params;
 
+/// The same for what only float32 and float64 have: models and block ops. See [`PyParameters::need_kernels`].
+macro_rules! with_kernels {
+    ($any:expr, $params:ident => $body:expr) => {
+        match $any {
+            $crate::params::AnyParameters::F32($params) => $body,
+            $crate::params::AnyParameters::F64($params) => $body,
+            _ => Err($crate::params::mismatch()),
+        }
+    };
+}
+pub(crate) use with_kernels;
+
 /// Trainable numbers and their gradients, as two flat arrays that every model and graph shares.
 ///
 /// Args:
-///     dtype: "float32" (default) or "float64".
+///     dtype: "float32" (default), "float64", "float16", "bfloat16" or "float128". Scalar ops take all of them; models,
+///         oracles and optimisers the first two.
 ///     seed: decides all random initial values.
 ///     capacity: numbers to reserve address space for (4 Mi by default); pages are used only when touched.
 ///     values, grads: memory of yours (NumPy, shared or mapped memory, array.array ...) to use instead of our own:
@@ -75,6 +97,17 @@ impl PyParameters {
     /// The element type.
     pub fn dtype_of(&self) -> DType {
         self.dtype
+    }
+
+    /// Refuses types for which there are no block ops.
+    pub fn need_kernels(&self) -> PyResult<()> {
+        if matches!(self.dtype, DType::Float32 | DType::Float64) {
+            return Ok(());
+        }
+        let found = self.dtype.name();
+        Err(PyTypeError::new_err(format!(
+            "models, oracles and optimisers take float32 and float64 Parameters, found {found}; scalar ops take all"
+        )))
     }
 
     /// Exclusive access until the guard goes.
@@ -146,10 +179,12 @@ impl PyParameters {
 
 /// The dtype called `name`.
 pub fn dtype_named(name: &str) -> PyResult<DType> {
-    [DType::Float32, DType::Float64]
-        .into_iter()
-        .find(|dtype| dtype.name() == name)
-        .ok_or_else(|| PyValueError::new_err(format!("dtype must be \"float32\" or \"float64\", found {name:?}")))
+    DType::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "dtype must be \"float32\", \"float64\", \"float16\", \"bfloat16\" or \"float128\", found {name:?}; \
+             graphs of lanes read float32 or float64 Parameters"
+        ))
+    })
 }
 
 #[pymethods]
@@ -193,6 +228,9 @@ impl PyParameters {
         let params = match dtype {
             DType::Float32 => make!(F32),
             DType::Float64 => make!(F64),
+            DType::Float16 => make!(F16),
+            DType::BFloat16 => make!(BF16),
+            DType::Float128 => make!(F128),
         };
         Ok(PyParameters {
             content: Guarded::new(params, "these Parameters"),
@@ -291,7 +329,7 @@ impl PyParameters {
         true
     }
 
-    /// "float32" or "float64".
+    /// "float32", "float64", "float16", "bfloat16" or "float128".
     #[getter]
     fn dtype(&self) -> &'static str {
         self.dtype.name()

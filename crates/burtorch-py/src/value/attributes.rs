@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use burtorch_core::{Float, NodeId, Scalar};
+use burtorch_core::{NodeId, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -17,26 +17,44 @@ use super::object::{ValueObject, checked, is_value, new_object, raise, raise_pyt
 use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, Sweep};
+use crate::scalars::{self, Given};
 
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock, as in every getter here.
-    unsafe {
-        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) {
-            Some(x) => ffi::PyFloat_FromDouble(x),
-            None => ptr::null_mut(),
-        }
-    }
+    unsafe { number_or_object(value, false) }
 }
 
 /// `.grad`
 pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
+    unsafe { number_or_object(value, true) }
+}
+
+/// The data or the gradient: a float, or where that is too narrow a Decimal or a tuple.
+#[inline(always)]
+unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        match read(value, |cell, node| with_graph!(&cell.graph, g => g.grad(node).map(Float::to_f64))) {
-            Some(x) => ffi::PyFloat_FromDouble(x),
-            None => ptr::null_mut(),
+        let Some((cell, node)) = checked(value.cast()) else {
+            return ptr::null_mut();
+        };
+        match scalars::plain(&cell.graph, node, of_grad) {
+            Ok(Some(x)) => ffi::PyFloat_FromDouble(x),
+            Ok(None) => special_object(cell, node, of_grad),
+            Err(error) => raise(error),
         }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn special_object(cell: &Cell, node: NodeId, of_grad: bool) -> *mut ffi::PyObject {
+    // SAFETY: getters run under the interpreter lock.
+    let py = unsafe { Python::assume_attached() };
+    match scalars::object(py, &cell.graph, node, of_grad) {
+        Ok(object) => object.into_ptr(),
+        Err(error) => raise_python(error),
     }
 }
 
@@ -58,29 +76,36 @@ pub unsafe fn read<T>(
 }
 
 /// The number to assign, or `None` with an error set.
-unsafe fn assigned(name: &str, x: *mut ffi::PyObject) -> Option<f64> {
+unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject) -> Option<Given> {
     if x.is_null() {
         raise_python(PyTypeError::new_err(format!("cannot delete {name} of a Value")));
         return None;
     }
-    // SAFETY: a living object under the interpreter lock.
-    match unsafe { number(x) } {
-        Number::Is(x) => Some(x),
-        Number::IsNot => {
+    // SAFETY: a living Value and a living object under the interpreter lock.
+    let read = unsafe {
+        let py = Python::assume_attached();
+        Given::read(&Bound::from_borrowed_ptr(py, x), scalars::type_of(value))
+    };
+    match read {
+        Ok(Some(given)) => Some(given),
+        Ok(None) => {
             raise_python(PyTypeError::new_err(format!("{name} of a Value must be a real number")));
             None
         }
-        Number::Failed => None,
+        Err(error) => {
+            raise_python(error);
+            None
+        }
     }
 }
 
 unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let Some(x) = assigned("data", x) else {
+        let Some(x) = assigned("data", value, x) else {
             return -1;
         };
-        let set = read(value, |cell, node| with_graph!(&mut cell.graph, g => g.set_value(node, Scalar::lit(x))));
+        let set = read(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, false));
         if set.is_some() { 0 } else { -1 }
     }
 }
@@ -88,10 +113,10 @@ unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
 unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let Some(x) = assigned("grad", x) else {
+        let Some(x) = assigned("grad", value, x) else {
             return -1;
         };
-        let set = read(value, |cell, node| with_graph!(&mut cell.graph, g => g.set_grad(node, Scalar::lit(x))));
+        let set = read(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, true));
         if set.is_some() { 0 } else { -1 }
     }
 }
@@ -245,6 +270,10 @@ unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
         ) -> burtorch_core::Result<NodeId> {
             graph.detach(x)
         }
+
+        fn step(&self) -> super::step::Step {
+            super::step::Step::Detach
+        }
     }
     // SAFETY: a living Value under the interpreter lock.
     unsafe { super::object::append((*value.cast::<ValueObject>()).owner, [value.cast()], Detach) }
@@ -285,7 +314,7 @@ pub fn attributes() -> Vec<ffi::PyGetSetDef> {
     vec![
         attribute(
             c"data",
-            c"The number this node holds. Assigning changes this node only; graph.recompute(root) re-evaluates.",
+            c"The number this node holds: a float; a tuple of floats on a graph of lanes, a Decimal on a float128 one. Assigning changes this node only; graph.recompute(root) re-evaluates.",
             get_data,
             Some(set_data),
         ),

@@ -4,23 +4,23 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use burtorch_core::{NodeId, Scalar};
+use burtorch_core::NodeId;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::number::{Number, number};
 use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_python, value_type};
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::graph::{self, PyGraph};
+use crate::scalars::{self, Given};
 
 /// Makes a leaf of `x` on the current graph (or the given one), as an object of `type_`.
 ///
 /// # Safety
 /// `type_` is `Value` or a subclass; the interpreter lock is held.
 #[inline(always)]
-unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
+unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: &Given) -> *mut ffi::PyObject {
     // SAFETY: `owner` is a living graph; no other reference into its cell is in use.
     unsafe {
         // Before anything is built: memory for a subclass may start the garbage collector, which runs Python code.
@@ -32,8 +32,8 @@ unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: 
         if cell.busy {
             return super::object::raise_busy();
         }
-        let built = match &mut cell.graph {
-            AnyGraph::F64(g) if g.len() as u32 <= cell.limit && !graph::no_grad_somewhere() => {
+        let built = match (&mut cell.graph, x) {
+            (AnyGraph::F64(g), &Given::All(x)) if g.len() as u32 <= cell.limit && !graph::no_grad_somewhere() => {
                 g.leaf(x).map(|node| (node, g.epoch()))
             }
             _ => new_leaf_slow(cell, x),
@@ -46,15 +46,11 @@ unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: 
 }
 
 #[inline(never)]
-fn new_leaf_slow(cell: &mut Cell, x: f64) -> burtorch_core::Result<(NodeId, u64)> {
+fn new_leaf_slow(cell: &mut Cell, x: &Given) -> burtorch_core::Result<(NodeId, u64)> {
     if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
         cell.collect()?;
     }
-    let is_constant = graph::wants_no_grad();
-    with_graph!(&mut cell.graph, g => {
-        let node = if is_constant { g.constant(Scalar::lit(x)) } else { g.leaf(Scalar::lit(x)) };
-        node.map(|node| (node, g.epoch()))
-    })
+    scalars::leaf(&mut cell.graph, x, graph::wants_no_grad())
 }
 
 /// `Value(data)` without keywords: the fast way in.
@@ -75,7 +71,7 @@ pub unsafe extern "C" fn vectorcall(
             if owner.is_null() {
                 return ptr::null_mut();
             }
-            return new_leaf(type_.cast(), owner, ffi::PyFloat_AS_DOUBLE(*arguments));
+            return new_leaf(type_.cast(), owner, &Given::All(ffi::PyFloat_AS_DOUBLE(*arguments)));
         }
         call_slowly(type_, arguments, n_positional, keywords)
     }
@@ -171,15 +167,6 @@ pub unsafe extern "C" fn new(
     let made = || -> PyResult<*mut ffi::PyObject> {
         let named = named.map(Bound::cast_into::<PyDict>).transpose()?;
         let Arguments { data, label, graph } = Arguments::read(type_, &positional.cast_into()?, named)?;
-        // SAFETY: a living object under the interpreter lock.
-        let x = match unsafe { number(data.as_ptr()) } {
-            Number::Is(x) => x,
-            Number::IsNot => {
-                let found = data.get_type().name()?;
-                return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
-            }
-            Number::Failed => return Ok(ptr::null_mut()),
-        };
         let label = label.map(|label| label_text(&label)).transpose()?;
         let owner = match &graph {
             Some(graph) => graph.cast::<PyGraph>()?.as_ptr(),
@@ -188,9 +175,15 @@ pub unsafe extern "C" fn new(
         if owner.is_null() {
             return Ok(ptr::null_mut());
         }
+        // SAFETY: a living graph under the interpreter lock; the reference into its cell ends here.
+        let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
+        let Some(x) = Given::read(&data, scalar_type)? else {
+            let found = data.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
+        };
         // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
         unsafe {
-            let object = new_leaf(type_, owner, x);
+            let object = new_leaf(type_, owner, &x);
             if let Some(label) = label.filter(|label| !object.is_null() && !label.is_empty()) {
                 cell_of(owner).labels.insert((*object.cast::<ValueObject>()).handle.start, label);
             }

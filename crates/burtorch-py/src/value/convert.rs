@@ -6,8 +6,8 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use burtorch_core::Float;
-use pyo3::exceptions::PyTypeError;
+use burtorch_core::{Float, Scalar};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -16,6 +16,7 @@ use super::attributes::{get_data, get_grad, read};
 use super::number::{Number, number};
 use super::object::{checked, is_value, raise_python};
 use crate::cell::with_graph;
+use crate::scalars;
 
 /// `round(v, ndigits)`: the data, rounded as a float is.
 pub unsafe extern "C" fn round(
@@ -27,12 +28,8 @@ pub unsafe extern "C" fn round(
     unsafe {
         let py = Python::assume_attached();
         let arguments = (0..n.max(0) as usize).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
-        let x = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
-        let Some(x) = x else { return ptr::null_mut() };
-        match PyTuple::new(py, arguments.collect::<Vec<_>>()).and_then(|a| x.call_method1("__round__", a)) {
-            Ok(result) => result.into_ptr(),
-            Err(error) => raise_python(error),
-        }
+        let arguments = PyTuple::new(py, arguments.collect::<Vec<_>>());
+        with_number(value, |x| x.call_method1("__round__", arguments?))
     }
 }
 
@@ -50,13 +47,25 @@ pub unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObj
         if length == 0 {
             return ffi::PyObject_Str(value);
         }
-        let x = get_data(value, ptr::null_mut());
-        if x.is_null() {
-            return ptr::null_mut();
+        let spec = Bound::from_borrowed_ptr(Python::assume_attached(), spec);
+        with_number(value, |x| x.call_method1("__format__", (spec,)))
+    }
+}
+
+/// What `f` makes of the data, as a float or a Decimal; lanes are a ValueError.
+unsafe fn with_number<'py>(
+    value: *mut ffi::PyObject,
+    f: impl FnOnce(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock.
+    unsafe {
+        let scalar_type = scalars::type_of(value);
+        if scalar_type.lanes > 1 {
+            return raise_python(scalars::refuse_lanes(scalar_type));
         }
-        let text = ffi::PyObject_Format(x, spec);
-        ffi::Py_DECREF(x);
-        text
+        let data = Bound::from_owned_ptr_or_opt(Python::assume_attached(), get_data(value, ptr::null_mut()));
+        let Some(data) = data else { return ptr::null_mut() };
+        f(data).map_or_else(raise_python, Bound::into_ptr)
     }
 }
 
@@ -96,11 +105,15 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
     }
 }
 
-/// Comparison by data, with values and numbers; not with anything else, not even if the value is stale.
+/// Comparison by data, with values and numbers; not with anything else, not even if the value is stale. Lanes are equal
+/// if all of them are; they have no order.
 pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
     // SAFETY: living objects under the interpreter lock, the first a Value.
     unsafe {
-        let y = if is_value(b) {
+        let fits_float = |x| scalars::type_of(x).fits_float();
+        let y = if !fits_float(a) || is_value(b) && !fits_float(b) {
+            return compare_as_objects(a, b, how);
+        } else if is_value(b) {
             match data_of(b) {
                 Some(y) => y,
                 None => return ptr::null_mut(),
@@ -146,37 +159,101 @@ unsafe fn compare_with_int(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_
     }
 }
 
-/// The number a Value holds, or `None` with an error set.
+/// Comparison of Decimals and tuples of lanes, as Python does it.
+#[cold]
+#[inline(never)]
+unsafe fn compare_as_objects(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
+    // SAFETY: living objects under the interpreter lock, the first a Value.
+    unsafe {
+        let py = Python::assume_attached();
+        let with_value = is_value(b);
+        let has_lanes = |x| scalars::type_of(x).lanes > 1;
+        if (has_lanes(a) || with_value && has_lanes(b)) && how != ffi::Py_EQ && how != ffi::Py_NE {
+            return raise_python(PyValueError::new_err("lanes have no order; compare their .data, number by number"));
+        }
+        let Some(x) = Bound::from_owned_ptr_or_opt(py, get_data(a, ptr::null_mut())) else { return ptr::null_mut() };
+        let y = if with_value {
+            Bound::from_owned_ptr_or_opt(py, get_data(b, ptr::null_mut()))
+        } else {
+            Some(Bound::from_borrowed_ptr(py, b))
+        };
+        let Some(y) = y else { return ptr::null_mut() };
+        let (Ok(x), Ok(y)) = (one_or_lanes(x), one_or_lanes(y)) else { return ptr::null_mut() };
+        ffi::PyObject_RichCompare(x.as_ptr(), y.as_ptr(), how)
+    }
+}
+
+/// Lanes that hold one number are that number, so that `Value(2.0) == 2.0` whatever the graph.
+fn one_or_lanes(x: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let Ok(lanes) = x.cast::<PyTuple>() else { return Ok(x) };
+    let first = lanes.get_item(0)?;
+    let all_the_same = lanes.iter().all(|lane| lane.eq(&first).unwrap_or(false));
+    Ok(if all_the_same { first } else { x })
+}
+
+/// The number a Value holds, rounded to a float, or `None` with an error set; lanes are a ValueError.
 ///
 /// # Safety
 /// `value` is a living Value; the interpreter lock is held.
 #[inline(always)]
 unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
     // SAFETY: by the contract of this function.
-    unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) }
+    unsafe {
+        match read(value, |cell, node| scalars::plain(&cell.graph, node, false))? {
+            Some(x) => Some(x),
+            None => rounded(value),
+        }
+    }
+}
+
+/// The float nearest to a float128, or `None` with an error set for lanes.
+#[cold]
+#[inline(never)]
+unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
+    // SAFETY: a living Value under the interpreter lock.
+    unsafe {
+        let scalar_type = scalars::type_of(value);
+        if scalar_type.lanes > 1 {
+            raise_python(scalars::refuse_lanes(scalar_type));
+            return None;
+        }
+        read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| x.lane(0).to_f64())))
+    }
 }
 
 /// `bool(v)`
 pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
-    match unsafe { read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) } {
-        Some(x) => (x != 0.0).into(),
-        None => -1,
+    unsafe {
+        match read(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
+            Some(Some(x)) => (x != 0.0).into(),
+            Some(None) if scalars::type_of(value).lanes == 1 => {
+                // A float128 may be too small for a float and still not be 0.
+                read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| !x.all_zero())))
+                    .map_or(-1, c_int::from)
+            }
+            Some(None) => {
+                raise_python(scalars::refuse_lanes(scalars::type_of(value)));
+                -1
+            }
+            None => -1,
+        }
     }
 }
 
 /// `float(v)`: the data; the gradient is dropped.
 pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
-    unsafe { get_data(value, ptr::null_mut()) }
+    unsafe { data_of(value).map_or(ptr::null_mut(), |x| ffi::PyFloat_FromDouble(x)) }
 }
 
 /// `int(v)`: the data, towards zero.
 pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        match read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(Float::to_f64))) {
-            Some(x) => ffi::PyLong_FromDouble(x),
+        match read(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
+            Some(Some(x)) => ffi::PyLong_FromDouble(x),
+            Some(None) => with_number(value, |x| x.call_method0("__int__")),
             None => ptr::null_mut(),
         }
     }

@@ -12,6 +12,7 @@ use pyo3::ffi;
 use super::docs::function_doc;
 use super::number::{Number, append_both, number};
 use super::object::{Build, ValueObject, append, is_value, raise_python};
+use super::step::Step;
 use crate::vector;
 
 struct Unary<O>(PhantomData<O>);
@@ -21,6 +22,10 @@ impl<O: UnaryOp> Build<1> for Unary<O> {
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
         graph.unary::<O>(x)
     }
+
+    fn step(&self) -> Step {
+        Step::Op(O::OP)
+    }
 }
 
 struct Binary<O>(PhantomData<O>);
@@ -29,6 +34,10 @@ impl<O: BinaryOp> Build<2> for Binary<O> {
     #[inline(always)]
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
         graph.binary::<O>(x, y)
+    }
+
+    fn step(&self) -> Step {
+        Step::Op(O::OP)
     }
 }
 
@@ -40,6 +49,10 @@ impl<O: BinaryOp> Build<1> for BinaryConstant<O> {
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
         graph.with_constant::<O>(x, S::lit(self.0))
     }
+
+    fn step(&self) -> Step {
+        Step::WithConstant(O::OP, self.0)
+    }
 }
 
 /// A binary op whose first operand is a number.
@@ -49,6 +62,10 @@ impl<O: BinaryOp> Build<1> for ConstantBinary<O> {
     #[inline(always)]
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [y]: [NodeId; 1]) -> Result<NodeId> {
         graph.constant_with::<O>(S::lit(self.0), y)
+    }
+
+    fn step(&self) -> Step {
+        Step::ConstantWith(O::OP, self.0)
     }
 }
 

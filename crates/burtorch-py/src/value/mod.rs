@@ -2,7 +2,7 @@
 //!
 //! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node is still there.
 //! This folder is the audited unsafe part of the binding: `object` (memory and identity), `number` (operators),
-//! `methods` (ops by name), `construct`, `convert` (as a number) and `attributes`.
+//! `step` (operations in words), `methods` (ops by name), `construct`, `convert` (as a number) and `attributes`.
 #![allow(unsafe_code)]
 
 mod attributes;
@@ -12,6 +12,7 @@ mod docs;
 mod methods;
 mod number;
 mod object;
+mod step;
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -22,6 +23,7 @@ use pyo3::prelude::*;
 
 pub use number::{Number, number};
 pub use object::{ValueObject, cell_of, checked, is_value, new_object, raise_python, value_type};
+pub use step::{left, right};
 
 const DOC: &std::ffi::CStr = c"Value(data, label=None, *, graph=None)
 --
@@ -32,7 +34,8 @@ Operators and op methods append nodes and compute their values at once; backward
 Costs about 30 bytes in the graph and one small Python object.
 
 Args:
-    data: a real number (Python or NumPy).
+    data: a real number (Python or NumPy). On a graph of lanes one number for all, or one per lane; on a float128 graph
+        also a Decimal or a str of decimal digits.
     label: a name for drawings.
     graph: the Graph to append to; the current one by default.
 

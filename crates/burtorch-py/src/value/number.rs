@@ -4,12 +4,13 @@
 //! TypeError at last. Knows no op by heart: operators name rows of the op table.
 #![allow(unsafe_code)]
 
-use burtorch_core::ops::{self, BinaryOp};
+use burtorch_core::ops::{self, BinaryOp, UnaryOp};
 use burtorch_core::{Graph, NodeId, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::object::{Build, ValueObject, append, is_value, raise, raise_python};
+use super::step::Step;
 use crate::vector;
 
 /// A number from Python that is not a Value.
@@ -116,6 +117,10 @@ impl<O: Operator> Build<2> for Both<O> {
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
         graph.binary::<O::Op>(x, y)
     }
+
+    fn step(&self) -> Step {
+        Step::Op(O::Op::OP)
+    }
 }
 
 struct Right<O>(f64, std::marker::PhantomData<O>);
@@ -125,6 +130,10 @@ impl<O: Operator> Build<1> for Right<O> {
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
         O::right(graph, x, S::lit(self.0))
     }
+
+    fn step(&self) -> Step {
+        Step::Right(O::SYMBOL, self.0)
+    }
 }
 
 struct Left<O>(f64, std::marker::PhantomData<O>);
@@ -133,6 +142,10 @@ impl<O: Operator> Build<1> for Left<O> {
     #[inline(always)]
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
         O::left(graph, S::lit(self.0), x)
+    }
+
+    fn step(&self) -> Step {
+        Step::Left(O::SYMBOL, self.0)
     }
 }
 
@@ -200,6 +213,10 @@ impl Build<1> for Negate {
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
         graph.unary::<ops::Neg>(x)
     }
+
+    fn step(&self) -> Step {
+        Step::Op(ops::Neg::OP)
+    }
 }
 
 struct Magnitude;
@@ -208,6 +225,10 @@ impl Build<1> for Magnitude {
     #[inline(always)]
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
         graph.unary::<ops::Abs>(x)
+    }
+
+    fn step(&self) -> Step {
+        Step::Op(ops::Abs::OP)
     }
 }
 

@@ -10,7 +10,8 @@ use burtorch_core::{Graph, NodeId, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::cell::{Cell, with_graph};
+use super::step::{Step, append_step};
+use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors;
 use crate::graph::{self, PyGraph};
 use crate::handle::Handle;
@@ -240,6 +241,8 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 pub trait Build<const N: usize> {
     /// Appends to the graph.
     fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, operands: [NodeId; N]) -> Result<NodeId>;
+    /// The same in words, for graphs of other types than float64 and float32: one body serves all operations there.
+    fn step(&self) -> Step;
 }
 
 /// Runs `build` on the graph of `owner` and wraps the new node, or returns null with an error set.
@@ -259,7 +262,7 @@ pub unsafe fn append<const N: usize>(
             return append_specially(owner, cell, operands, build);
         }
         let built = match &mut cell.graph {
-            crate::cell::AnyGraph::F64(graph) if graph.len() as u32 <= cell.limit => append_to(graph, operands, build),
+            AnyGraph::F64(graph) if graph.len() as u32 <= cell.limit => append_to(graph, operands, build),
             _ => append_slow(cell, operands, build),
         };
         match built {
@@ -296,7 +299,13 @@ unsafe fn append_slow<const N: usize>(
         cell.collect()?;
     }
     // SAFETY: the operands are living values of this cell's graph.
-    with_graph!(&mut cell.graph, g => unsafe { append_to(g, operands, build) })
+    unsafe {
+        match &mut cell.graph {
+            AnyGraph::F64(graph) => append_to(graph, operands, build),
+            AnyGraph::F32(graph) => append_to(graph, operands, build),
+            _ => append_step(cell, &operands, build.step()),
+        }
+    }
 }
 
 /// `append` while the graph is busy or some thread wants no gradients.

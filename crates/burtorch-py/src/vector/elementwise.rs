@@ -190,6 +190,11 @@ pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut 
         let py = Python::assume_attached();
         (Bound::from_borrowed_ptr(py, a), Bound::from_borrowed_ptr(py, b))
     };
+    match crate::scalars::with_decimal(symbol, &a, &b) {
+        Ok(None) => {}
+        Ok(Some(result)) => return finish(Ok(result)),
+        Err(error) => return finish(Err(error)),
+    }
     let takes =
         |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>() || numpy::is_array(x);
     if takes(&a) || takes(&b) {

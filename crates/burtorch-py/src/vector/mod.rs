@@ -23,9 +23,10 @@ use crate::graph::PyGraph;
 use crate::handle::Handle;
 use crate::parameters::parameter_nodes;
 use crate::params::PyTensor;
+use crate::scalars::{self, Given, ScalarType};
 use crate::value;
 
-pub use arguments::numbers;
+pub use arguments::{Operand, atomically, numbers};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, operator, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::array_ufunc;
@@ -108,6 +109,21 @@ impl PyVector {
         Self::of_runs(owner, &[range])
     }
 
+    /// New leaves of a graph whose numbers are more than floats.
+    pub fn special_leaves(owner: &Bound<'_, PyGraph>, data: &[Given]) -> PyResult<Py<PyVector>> {
+        if data.is_empty() {
+            return Err(PyValueError::new_err("a Vector holds at least one number"));
+        }
+        let range = owner.get().with(owner.py(), |cell| {
+            reclaim_if_due(owner.py(), cell)?;
+            with_graph!(&mut cell.graph, g => {
+                let values: Vec<_> = data.iter().map(Given::scalar).collect();
+                g.vector(&values).or_raise(owner.py())
+            })
+        })?;
+        Self::of_runs(owner, &[range])
+    }
+
     /// The graph.
     pub fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, PyGraph> {
         self.owner.bind(py)
@@ -157,25 +173,53 @@ impl PyVector {
     }
 
     /// Reads a number of each node.
-    fn read(&self, py: Python<'_>, grads: bool) -> PyResult<Vec<f64>> {
+    fn read<'py>(&self, py: Python<'py>, grads: bool) -> PyResult<Numbers<'py>> {
+        self.owner.get().with(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            let mut nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
+            if cell.graph.scalar_type().fits_float() {
+                let floats = with_graph!(&cell.graph, g => nodes
+                    .map(|node| if grads { g.grad(node) } else { g.value(node) }.map(|x| x.lane(0).to_f64()))
+                    .collect::<burtorch_core::Result<Vec<f64>>>());
+                return floats.or_raise(py).map(Numbers::Floats);
+            }
+            let objects = nodes.try_fold(Vec::new(), |mut all, node| {
+                all.push(scalars::object(py, &cell.graph, node, grads)?);
+                PyResult::Ok(all)
+            });
+            objects.map(Numbers::Objects)
+        })
+    }
+
+    /// Writes what Python gave to each node of a graph whose numbers are more than floats.
+    fn write_special(&self, py: Python<'_>, data: &Bound<'_, PyAny>, into: ScalarType, grads: bool) -> PyResult<()> {
+        let is_one = arguments::number_of(data)?.is_some();
+        let data = if is_one { vec![Given::expect(data, into)?] } else { Given::read_many(data, into)? };
+        if !is_one && data.len() != self.n() {
+            return Err(wrong_count(self.n(), data.len()));
+        }
         self.owner.get().with(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
-            with_graph!(&cell.graph, g => nodes
-                .map(|node| if grads { g.grad(node) } else { g.value(node) }.map(Float::to_f64).or_raise(py))
-                .collect())
+            for (k, node) in nodes.enumerate() {
+                scalars::assign(&mut cell.graph, node, &data[if is_one { 0 } else { k }], grads).or_raise(py)?;
+            }
+            Ok(())
         })
     }
 
     /// Writes a number to each node; a single number goes to all.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, grads: bool) -> PyResult<()> {
+        let scalar_type = self.owner.get().scalar_type(py)?;
+        if !scalar_type.fits_float() {
+            return self.write_special(py, data, scalar_type, grads);
+        }
         let data = match arguments::number_of(data)? {
             Some(x) => vec![x; self.n()],
             None => numbers(data)?,
         };
         if data.len() != self.n() {
-            let message = format!("expected {} numbers, found {}", self.n(), data.len());
-            return Err(PyValueError::new_err(message));
+            return Err(wrong_count(self.n(), data.len()));
         }
         self.owner.get().with(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
@@ -211,8 +255,24 @@ pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'p
     })
 }
 
-/// A copy as array.array("d"): iterable, indexable, and a buffer for NumPy.
-fn array<'py>(py: Python<'py>, data: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+/// The numbers of a Vector.
+enum Numbers<'py> {
+    /// As floats.
+    Floats(Vec<f64>),
+    /// Of a graph of lanes, or of float128: tuples, or Decimals.
+    Objects(Vec<Bound<'py, PyAny>>),
+}
+
+fn wrong_count(expected: usize, found: usize) -> PyErr {
+    PyValueError::new_err(format!("expected {expected} numbers, found {found}"))
+}
+
+/// A copy for Python: array.array("d"), which is iterable, indexable, and a buffer for NumPy; or a tuple of objects.
+fn array<'py>(py: Python<'py>, data: Numbers<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let data = match data {
+        Numbers::Objects(objects) => return Ok(pyo3::types::PyTuple::new(py, objects)?.into_any()),
+        Numbers::Floats(floats) => floats,
+    };
     let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_ne_bytes()).collect();
     let class = py.import("array")?.getattr("array")?;
     class.call1(("d", pyo3::types::PyBytes::new(py, &bytes)))
@@ -230,9 +290,11 @@ impl PyVector {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let data = self.read(py, false)?;
-        let shown: Vec<String> = data.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect();
-        let rest = if data.len() > 8 { format!(", ... {} in all", data.len()) } else { String::new() };
+        let (shown, n): (Vec<String>, usize) = match self.read(py, false)? {
+            Numbers::Floats(all) => (all.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect(), all.len()),
+            Numbers::Objects(all) => (all.iter().take(8).map(ToString::to_string).collect(), all.len()),
+        };
+        let rest = if n > 8 { format!(", ... {n} in all") } else { String::new() };
         Ok(format!("Vector([{}{rest}])", shown.join(", ")))
     }
 
@@ -268,10 +330,11 @@ impl PyVector {
         unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
     }
 
-    /// The numbers these nodes hold, as a copy (array.array). Assigning writes them; a single number goes to all.
+    /// The numbers these nodes hold, as a copy: array.array("d"); on graphs of lanes a tuple of tuples, on float128 ones
+    /// a tuple of Decimals. Assigning writes them; a single number goes to all.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        array(py, &self.read(py, false)?)
+        array(py, self.read(py, false)?)
     }
 
     #[setter]
@@ -282,7 +345,7 @@ impl PyVector {
     /// Their gradients, as a copy. Assigning writes them.
     #[getter]
     fn grad<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        array(py, &self.read(py, true)?)
+        array(py, self.read(py, true)?)
     }
 
     #[setter]
