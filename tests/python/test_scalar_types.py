@@ -7,13 +7,30 @@ import struct
 from decimal import Decimal
 from fractions import Fraction
 
-import burtorch as bt
 import pytest
+
+import burtorch as bt
 
 LANES = {"float32x4": 4, "float32x8": 8, "float32x16": 16, "float64x2": 2, "float64x4": 4, "float64x8": 8}
 PLAIN = ("float64", "float32", "float16", "bfloat16", "float128")
-UNARY = ("relu tanh exp neg_log sigmoid inv sqr pow3 log sqrt inv_sqrt neg abs sin cos tan log1p expm1 softplus erf gelu").split()
-BINARY = "add sub mul div mean add_squares mean_squares negative_mean pow atan2 max min".split()
+UNARY = [
+    *("relu", "tanh", "exp", "neg_log", "sigmoid", "inv", "sqr", "pow3", "log", "sqrt", "inv_sqrt", "neg", "abs"),
+    *("sin", "cos", "tan", "log1p", "expm1", "softplus", "erf", "gelu"),
+]
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "mean",
+    "add_squares",
+    "mean_squares",
+    "negative_mean",
+    "pow",
+    "atan2",
+    "max",
+    "min",
+]
 
 
 def tiny(a: bt.Value, b: bt.Value) -> bt.Value:

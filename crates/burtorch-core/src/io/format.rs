@@ -7,7 +7,7 @@
 //! | 0..8 | magic |
 //! | 8..10 | version of the format |
 //! | 10..12 | kind: a graph, parameters ... |
-//! | 12 | dtype: 0 none, 1 float32, 2 float64 |
+//! | 12 | dtype: 0 none, 1 float32, 2 float64, 3 float16, 4 bfloat16, 5 float128 |
 //! | 13 | contents: 1 values, 2 gradients, 3 both |
 //! | 14..16 | lanes per scalar, 0 where there are no scalars |
 //! | 16..32 | range: first index, number of entries |
@@ -185,6 +185,9 @@ impl Header {
             0 => None,
             1 => Some(DType::Float32),
             2 => Some(DType::Float64),
+            3 => Some(DType::Float16),
+            4 => Some(DType::BFloat16),
+            5 => Some(DType::Float128),
             n => return Err(malformed(12, format!("dtype {n} is unknown to this version of burtorch"))),
         };
         let contents = match bytes[13] {
@@ -207,6 +210,9 @@ const fn dtype_number(dtype: Option<DType>) -> u8 {
         None => 0,
         Some(DType::Float32) => 1,
         Some(DType::Float64) => 2,
+        Some(DType::Float16) => 3,
+        Some(DType::BFloat16) => 4,
+        Some(DType::Float128) => 5,
     }
 }
 

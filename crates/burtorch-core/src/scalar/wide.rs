@@ -2,14 +2,10 @@
 //!
 //! Arithmetic is the compiler's; elementary functions build on those of the standard library.
 
+use std::f128::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
 use super::{DType, Float, Scalar, sealed};
 
-/// 1/sqrt(2), and what is left of it beyond an f128.
-const INV_SQRT_2: f128 =
-    0.7071067811865475244008443621048490392848359376884740365883398689953662392310535194251937671638207864_f128;
-/// 2/sqrt(pi).
-const TWO_OVER_SQRT_PI: f128 =
-    1.1283791670955125738961589031215451716881012586579977136881714434212849368829868289734873204042147_f128;
 /// 1/sqrt(2 pi).
 const INV_SQRT_2PI: f128 =
     0.39894228040143267793994605993438186847585863116493465766592582967065792589930183850125233390730693_f128;
@@ -93,7 +89,7 @@ impl Scalar for f128 {
         f128::erf(self)
     }
     fn erf_grad(self) -> Self {
-        TWO_OVER_SQRT_PI * exp_of_square(self, -1.0)
+        FRAC_2_SQRT_PI * exp_of_square(self, -1.0)
     }
     fn gelu(self) -> Self {
         // Phi is 0 before x is -infinite: the limit is -0.
@@ -193,6 +189,6 @@ fn exp_of_square(x: f128, factor: f128) -> f128 {
 /// The normal distribution at x.
 fn normal(x: f128) -> f128 {
     // erfc magnifies the rounding of its argument by its square, so that is made good by the derivative.
-    let a = -x * INV_SQRT_2;
+    let a = -x * FRAC_1_SQRT_2;
     0.5 * f128::erfc(a)
 }
