@@ -239,13 +239,13 @@ impl<S: Scalar> Graph<'_, S> {
     /// Appends a binary op chosen at run time, or an op with a constant, of `x` and a constant; see [`Graph::with_constant`].
     pub fn with_constant_op(&mut self, op: Op, x: NodeId, c: S) -> Result<NodeId> {
         let value = forward_binary(op, self.value(x)?, c).ok_or_else(|| wrong_kind("a binary op", op))?;
-        self.push_with_constant(op, c, value, |c| [x.0, c])
+        self.columns.push_with_constant(c, false, op, x.0, value).map(NodeId)
     }
 
     /// Appends a binary op chosen at run time with a constant on the left.
     pub fn constant_with_op(&mut self, op: Op, c: S, x: NodeId) -> Result<NodeId> {
         let value = forward_binary(op, c, self.value(x)?).ok_or_else(|| wrong_kind("a binary op", op))?;
-        self.push_with_constant(op, c, value, |c| [c, x.0])
+        self.columns.push_with_constant(c, true, op, x.0, value).map(NodeId)
     }
 
     /// Appends a reduction over at least one operand.
