@@ -10,3 +10,5 @@ mod optim;
 mod oracle;
 #[path = "nn/text.rs"]
 mod text;
+#[path = "nn/tokens.rs"]
+mod tokens;

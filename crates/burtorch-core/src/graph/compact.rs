@@ -230,6 +230,15 @@ impl<S: Scalar> Graph<'_, S> {
                 Field::Slot(k) => record[k] = slots[record[k] as usize],
                 Field::Source(k) if record[k] > 0 => record[k] = slots[record[k] as usize - 1] + 1,
                 Field::Source(_) | Field::Operands(_) | Field::Op(_) => {}
+                Field::Runs { count, from } => {
+                    let n = record[count] as usize;
+                    for run in record[from..from + 3 * n].as_chunks_mut::<3>().0 {
+                        match run[0] {
+                            0 => run[1] = kept.rank(run[1]),
+                            source => run[0] = slots[source as usize - 1] + 1,
+                        }
+                    }
+                }
             }
         }
         to as u32

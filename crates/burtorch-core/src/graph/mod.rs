@@ -16,6 +16,7 @@ mod operands;
 mod reach;
 mod recompute;
 mod structure;
+mod tokens;
 
 use std::marker::PhantomData;
 
@@ -25,10 +26,12 @@ pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
 pub use mark::Mark;
 pub use operands::{OperandRun, View};
+pub use tokens::Tokens;
 
 pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord};
 pub(crate) use operands::{Encoded, InnerOperands};
 pub(crate) use structure::{Check, Parts};
+pub(crate) use tokens::{AffineParts, TokenRecord, attention_shape, gathered};
 
 use columns::Columns;
 use leaves::Leaves;

@@ -2,13 +2,13 @@
 //!
 //! Promises: a type without kernels of its own still computes every block op, slowly. Knows opcodes of unary ops.
 
-use super::Mode;
+use super::{Mode, TokenMath};
 use crate::ops::Op;
 use crate::scalar::{Scalar, bf16, f16};
 use crate::simd::{Simd, slices};
 
 /// What block ops compute, per scalar type. The default methods are the plain loops; types with kernels override them.
-pub trait BlockMath: Copy {
+pub trait BlockMath: TokenMath {
     /// `sum x_i y_i` over slices of equal length, at least one, in one fixed order.
     #[inline]
     fn dot(x: &[Self], y: &[Self]) -> Self
@@ -97,7 +97,7 @@ pub trait BlockMath: Copy {
 
 /// Types that run the plain loops.
 macro_rules! plain {
-    ($($t:ty)*) => { $( impl BlockMath for $t {} )* };
+    ($($t:ty)*) => { $( impl BlockMath for $t {} impl TokenMath for $t {} )* };
 }
 plain!(Simd<f32, 4> Simd<f32, 8> Simd<f32, 16> Simd<f64, 2> Simd<f64, 4> Simd<f64, 8> f16 bf16 f128);
 

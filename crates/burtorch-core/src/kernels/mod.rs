@@ -32,6 +32,7 @@ mod softmax_lanes;
 mod optim;
 
 mod blocks;
+pub mod tokens;
 
 pub use crate::simd::slices::{relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward};
 pub use affine::{
@@ -55,6 +56,7 @@ pub use softmax_lanes::{
     softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes,
     softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes,
 };
+pub use tokens::TokenMath;
 pub use weight_grad_lanes::{affine_weight_grad_lanes, weight_grad_scratch_len};
 
 /// What a kernel does with the numbers already in its output.

@@ -4,11 +4,13 @@
 //! it; making one either appends all of its tensors or none.
 
 mod char_mlp;
+mod gpt;
 mod linear;
 mod mlp;
 mod neuron;
 
 pub use char_mlp::{CharMlp, CharMlpShape};
+pub use gpt::{Attention, Block, Gpt, GptShape, LayerNorm};
 pub use linear::{Activation, Linear};
 pub use mlp::Mlp;
 pub use neuron::Neuron;

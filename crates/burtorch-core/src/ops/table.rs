@@ -265,6 +265,18 @@ macro_rules! for_each_op {
                 CrossEntropy softmax_cross_entropy
                 #[doc = "mean of x_i, and mean of x_i^2 as the last output"]
                 MeanAndMeanSquares reduce_mean_and_mean_squares
+                #[doc = "rows of a table, one per token, plus rows of positions; a row of 0 for padding"]
+                TokenEmbedding token_embedding
+                #[doc = "W x + b for each token, or max(W x + b, 0)"]
+                TokenAffine token_affine
+                #[doc = "gain (x - mean)/sqrt(variance + eps) + bias for each token"]
+                LayerNorm layer_norm
+                #[doc = "softmax(q k^T/sqrt(d)) v for each head, over the tokens not after the query's"]
+                CausalAttention causal_attention
+                #[doc = "mean over tokens of the softmax cross-entropy of their logits"]
+                TokenCrossEntropy token_cross_entropy
+                #[doc = "x_i + y_i over two ranges"]
+                AddRanges add_ranges
             }
         }
     };

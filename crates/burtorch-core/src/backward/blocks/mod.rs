@@ -8,6 +8,7 @@ mod affine;
 mod cross_entropy;
 mod map;
 mod means;
+mod tokens;
 
 use super::sweep::Sweep;
 use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord};
@@ -35,7 +36,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             Op::Affine => self.affine(AffineRecord::read(self.extra, record), node),
             Op::Map => self.map(MapRecord::read(self.extra, record), node),
             Op::CrossEntropy => self.cross_entropy(CrossEntropyRecord::read(self.extra, record), node),
-            _ => self.mean_and_mean_squares(record, node),
+            Op::MeanAndMeanSquares => self.mean_and_mean_squares(record, node),
+            op => self.token_block(op, record, node),
         }
         header.first
     }

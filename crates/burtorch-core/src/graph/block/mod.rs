@@ -19,7 +19,7 @@ pub(crate) use map::MapRecord;
 
 use super::operands::{Encoded, OperandRun, StoreValues};
 use super::structure::{Check, Checked};
-use super::{Graph, Range};
+use super::{Graph, Range, TokenRecord};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::scalar::{Float, Scalar};
@@ -60,6 +60,13 @@ pub(crate) enum Field {
     Slot(usize),
     /// A slot of parameters plus one, or 0 for none.
     Source(usize),
+    /// As many runs of operands (source, start, length) as the number at `count` says, the first at `from`.
+    Runs {
+        /// Where their number is.
+        count: usize,
+        /// Where they begin.
+        from: usize,
+    },
 }
 
 /// A run of nodes as an operand.
@@ -81,7 +88,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Under `no_grad`, turns the outputs into constants.
-    fn finish_block(&mut self, outputs: Range) -> Range {
+    pub(super) fn finish_block(&mut self, outputs: Range) -> Range {
         if !self.columns.is_recording() {
             for node in outputs.start..outputs.start + outputs.len {
                 self.columns.set_node(node, Op::Constant, 0, 0);
@@ -97,10 +104,11 @@ impl<S: Scalar> Graph<'_, S> {
             Op::Affine => self.evaluate_affine(AffineRecord::read(extra, at), stores),
             Op::Map => self.evaluate_map(MapRecord::read(extra, at)),
             Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
-            _ => {
+            Op::MeanAndMeanSquares => {
                 let (first, x) = means::operands(extra, at);
                 self.evaluate_means(first, x);
             }
+            _ => self.evaluate_tokens(op, at, stores),
         }
     }
 
@@ -111,7 +119,8 @@ impl<S: Scalar> Graph<'_, S> {
             Op::Affine => AffineRecord::read(extra, at).for_each_operand(extra, f),
             Op::Map => MapRecord::read(extra, at).for_each_operand(f),
             Op::CrossEntropy => CrossEntropyRecord::read(extra, at).for_each_operand(f),
-            _ => means::for_each_operand(extra, at, f),
+            Op::MeanAndMeanSquares => means::for_each_operand(extra, at, f),
+            _ => TokenRecord::read(extra, at).runs().for_each(f),
         }
     }
 
@@ -126,7 +135,8 @@ fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
         Op::Affine => AffineRecord::LAYOUT,
         Op::Map => MapRecord::LAYOUT,
         Op::CrossEntropy => CrossEntropyRecord::layout(extra, at, lanes),
-        _ => means::LAYOUT,
+        Op::MeanAndMeanSquares => means::LAYOUT,
+        _ => TokenRecord::read(extra, at).layout(),
     }
 }
 

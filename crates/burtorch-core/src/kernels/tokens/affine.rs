@@ -1,0 +1,143 @@
+//! A dense layer over tokens: the kernels for 8 lanes, group by group.
+//!
+//! Promises: a group all of whose outputs were reached goes straight to the kernels; one in which whole tokens were not
+//! (padding, for one) goes there with those tokens blanked; any other runs the plain loops.
+
+use super::lanes::{Reach, blank_unreached, cut_off, pass_on_reached, reach};
+use super::{TOKEN_LANES, Target, emptied, naive};
+use crate::kernels::{
+    KernelFloat, Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_weight_grad_lanes, relu_backward,
+};
+use crate::scalar::Scalar;
+
+const L: usize = TOKEN_LANES;
+
+/// A dense layer whose outputs have adjoints, and where to put what they contribute.
+#[derive(Debug)]
+pub struct AffinePull<'a, S: Scalar> {
+    /// Inputs of the layer.
+    pub n_in: usize,
+    /// Weights, `n_out x n_in`.
+    pub w: &'a [S::Elem],
+    /// Whether outputs were cut off at 0.
+    pub relu: bool,
+    /// Adjoints of the outputs.
+    pub dy: &'a [S],
+    /// Outputs.
+    pub y: &'a [S],
+    /// Inputs.
+    pub x: &'a [S],
+    /// Adjoints of the inputs, added to.
+    pub dx: Option<&'a mut [S]>,
+    /// Gradients of the weights.
+    pub dw: Target<'a, S::Elem>,
+    /// Gradients of the biases.
+    pub db: Target<'a, S::Elem>,
+    /// Working memory, [`AffinePull::scratch_len`] numbers.
+    pub scratch: &'a mut [S],
+}
+
+impl<S: Scalar> AffinePull<'_, S> {
+    /// How much working memory a pull needs.
+    pub const fn scratch_len(n_in: usize, n_out: usize) -> usize {
+        L * (n_out + 3 * n_in)
+    }
+}
+
+pub(super) fn forward<E: KernelFloat>(n_in: usize, w: &[E], bias: Option<&[E]>, relu: bool, x: &[E], y: &mut [E]) {
+    let n_out = w.len() / n_in;
+    for (x, y) in x.chunks_exact(n_in * L).zip(y.chunks_exact_mut(n_out * L)) {
+        affine_forward_lanes::<E, L>(w, bias, x, y);
+    }
+    if relu {
+        cut_off(y);
+    }
+}
+
+pub(super) fn pull<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
+    let AffinePull { n_in, w, relu, dy, y, x, mut dx, dw, db, scratch } = pull;
+    let n_out = w.len() / n_in;
+    let (mut dw, mut db) = (dw, db);
+    for (g, dy) in dy.chunks_exact(n_out * L).enumerate() {
+        let (inputs, outputs) = (g * n_in * L..(g + 1) * n_in * L, g * n_out * L..(g + 1) * n_out * L);
+        let group = AffinePull {
+            n_in,
+            w,
+            relu,
+            dy,
+            y: &y[outputs],
+            x: &x[inputs.clone()],
+            dx: dx.as_deref_mut().map(|dx| &mut dx[inputs]),
+            dw: dw.as_mut().map(|(dw, mode)| (&mut **dw, std::mem::replace(mode, Mode::Add))),
+            db: db.as_mut().map(|(db, mode)| (&mut **db, std::mem::replace(mode, Mode::Add))),
+            scratch: &mut *scratch,
+        };
+        match reach(dy) {
+            Reach::Everything => pull_whole(group),
+            Reach::WholeTokens => pull_blanked(group),
+            Reach::Some => naive::affine_pull(group),
+        }
+    }
+}
+
+/// A group every output of which was reached.
+fn pull_whole<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
+    let AffinePull { w, relu, dy, y, x, dx, dw, db, scratch, .. } = pull;
+    let (cut, scratch) = scratch.split_at_mut(if relu { dy.len() } else { 0 });
+    let dy = if relu {
+        relu_backward(y, dy, cut, Mode::Set);
+        cut
+    } else {
+        dy
+    };
+    if let Some(dx) = dx {
+        affine_input_grad_add_lanes::<E, L>(w, dy, dx);
+    }
+    match (dw, db) {
+        (Some((dw, mode)), Some((db, same))) if mode == same => {
+            affine_weight_grad_lanes::<E, L>(&[dy], &[x], dw, Some(db), mode, scratch);
+        }
+        (dw, db) => {
+            if let Some((dw, mode)) = dw {
+                affine_weight_grad_lanes::<E, L>(&[dy], &[x], dw, None, mode, scratch);
+            }
+            if let Some(db) = emptied(db) {
+                for (db, dy) in db.iter_mut().zip(dy.chunks_exact(L)) {
+                    *db = dy.iter().fold(*db, |sum, &dy| sum + dy);
+                }
+            }
+        }
+    }
+}
+
+/// A group in which some tokens were reached in every output and the others in none: these count as 0 times 0.
+fn pull_blanked<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
+    let AffinePull { n_in, w, relu, dy, y, x, dx, dw, db, scratch } = pull;
+    let (dy_blanked, rest) = scratch.split_at_mut(dy.len());
+    let (x_blanked, rest) = rest.split_at_mut(x.len());
+    let (dx_here, rest) = rest.split_at_mut(x.len());
+    if relu {
+        relu_backward(y, dy, dy_blanked, Mode::Set);
+    } else {
+        dy_blanked.copy_from_slice(dy);
+    }
+    x_blanked.copy_from_slice(x);
+    blank_unreached(dy, dy_blanked);
+    blank_unreached(dy, x_blanked);
+    dx_here.fill(E::UNREACHED);
+    pull_whole(AffinePull {
+        n_in,
+        w,
+        relu: false,
+        dy: dy_blanked,
+        y,
+        x: x_blanked,
+        dx: dx.is_some().then_some(&mut *dx_here),
+        dw,
+        db,
+        scratch: rest,
+    });
+    if let Some(dx) = dx {
+        pass_on_reached(dy, dx_here, dx);
+    }
+}

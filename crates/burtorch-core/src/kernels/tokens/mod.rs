@@ -1,0 +1,197 @@
+//! Block ops over several tokens, per scalar type: [`TokenMath`], with plain loops as its default.
+//!
+//! Tokens stand in groups of 8: token t is lane `t % 8` of group `t / 8`, and a group of activations is `width x 8`
+//! numbers. Places after the last token are padding.
+//! Promises: a pull adds to the adjoints of inputs what each *reached* output contributes, and leaves an input that no
+//! reached output reads as it was, so an infinite weight behind an unread output reaches nobody. A type without kernels
+//! computes everything, slowly. Knows nothing of nodes or parameters.
+
+pub mod naive;
+
+mod affine;
+mod attention;
+mod lanes;
+mod layer_norm;
+
+pub use affine::AffinePull;
+pub use attention::{AttentionPull, AttentionShape};
+pub use layer_norm::LayerNormPull;
+
+use super::Mode;
+use crate::scalar::Scalar;
+
+/// Tokens side by side in the vectors of the kernels.
+pub const TOKEN_LANES: usize = 8;
+
+/// Places for `n` tokens: whole groups.
+pub const fn padded(n: usize) -> usize {
+    n.div_ceil(TOKEN_LANES) * TOKEN_LANES
+}
+
+/// Gradients of parameters and what to do with what they hold.
+pub type Target<'a, E> = Option<(&'a mut [E], Mode)>;
+
+/// What block ops over tokens compute, per scalar type.
+pub trait TokenMath: Copy {
+    /// Whether no number is the adjoint "not reached".
+    fn all_reached(g: &[Self]) -> bool
+    where
+        Self: Scalar,
+    {
+        g.iter().fold(true, |all, g| all & !g.is_unreached())
+    }
+
+    /// `y = W x + b` for each token, cut off at 0 with `relu`.
+    fn token_affine(n_in: usize, w: &[Self::Elem], bias: Option<&[Self::Elem]>, relu: bool, x: &[Self], y: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::affine(n_in, w, bias, relu, x, y);
+    }
+
+    /// What inputs, weights and biases receive.
+    fn token_affine_pull(pull: AffinePull<'_, Self>)
+    where
+        Self: Scalar,
+    {
+        naive::affine_pull(pull);
+    }
+
+    /// Layer normalisation; `stats` receives mean and inverse deviation, `2 x 8` for each group.
+    fn token_layer_norm(
+        x: &[Self],
+        gain: &[Self::Elem],
+        bias: &[Self::Elem],
+        eps: f64,
+        y: &mut [Self],
+        stats: &mut [Self],
+    ) where
+        Self: Scalar,
+    {
+        naive::layer_norm(x, gain, bias, eps, y, stats);
+    }
+
+    /// What its inputs, gain and bias receive.
+    fn token_layer_norm_pull(pull: LayerNormPull<'_, Self>)
+    where
+        Self: Scalar,
+    {
+        naive::layer_norm_pull(pull);
+    }
+
+    /// Causal attention; `probs` receives the probabilities.
+    fn token_attention(shape: AttentionShape, qkv: [&[Self]; 3], probs: &mut [Self], out: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::attention(shape, qkv, probs, out);
+    }
+
+    /// What queries, keys and values receive, in `grads`, one after the other: the adjoint "not reached" where nothing.
+    fn token_attention_pull(pull: AttentionPull<'_, Self>)
+    where
+        Self: Scalar,
+    {
+        naive::attention_pull(pull);
+    }
+
+    /// The sum of the losses of the first `n` tokens; `probs` receives the softmax of the logits. Lane k of token t has
+    /// class `classes[k * n + t]`.
+    fn token_cross_entropy(logits: &[Self], n: usize, classes: &[u32], probs: &mut [Self]) -> Self
+    where
+        Self: Scalar,
+    {
+        naive::cross_entropy(logits, n, classes, probs)
+    }
+
+    /// Adds `g (p - onehot)` to the adjoints of the logits of the first `n` tokens.
+    fn token_cross_entropy_pull(g: Self, n: usize, classes: &[u32], probs: &[Self], dlogits: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::cross_entropy_pull(g, n, classes, probs, dlogits);
+    }
+
+    /// `z = x + y`.
+    fn add_ranges(x: &[Self], y: &[Self], z: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        for ((z, &x), &y) in z.iter_mut().zip(x).zip(y) {
+            *z = x + y;
+        }
+    }
+
+    /// Adds every reached `g` to the adjoint at its place.
+    fn pass_on(g: &[Self], to: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::pass_on(g, to);
+    }
+}
+
+/// The gradients of an op whose gradients overwrite: emptied first.
+pub(super) fn emptied<'a, E: Default + Clone>(target: Target<'a, E>) -> Option<&'a mut [E]> {
+    target.map(|(to, mode)| {
+        if mode == Mode::Set {
+            to.fill(E::default());
+        }
+        to
+    })
+}
+
+macro_rules! kernels {
+    ($($t:ty)*) => { $(
+        impl TokenMath for $t {
+            fn all_reached(g: &[Self]) -> bool {
+                lanes::all_reached(g)
+            }
+
+            fn token_affine(n_in: usize, w: &[$t], bias: Option<&[$t]>, relu: bool, x: &[$t], y: &mut [$t]) {
+                affine::forward(n_in, w, bias, relu, x, y);
+            }
+
+            fn token_affine_pull(pull: AffinePull<'_, Self>) {
+                affine::pull(pull);
+            }
+
+            fn token_layer_norm(x: &[$t], gain: &[$t], bias: &[$t], eps: f64, y: &mut [$t], stats: &mut [$t]) {
+                layer_norm::forward(x, gain, bias, eps as $t, y, stats);
+            }
+
+            fn token_layer_norm_pull(pull: LayerNormPull<'_, Self>) {
+                layer_norm::pull(pull);
+            }
+
+            fn token_attention(shape: AttentionShape, [q, k, v]: [&[$t]; 3], probs: &mut [$t], out: &mut [$t]) {
+                super::causal_attention_forward::<$t, TOKEN_LANES>(shape.heads, shape.width, q, k, v, probs, out);
+            }
+
+            fn token_attention_pull(pull: AttentionPull<'_, Self>) {
+                attention::pull(pull);
+            }
+
+            fn token_cross_entropy(logits: &[$t], n: usize, classes: &[u32], probs: &mut [$t]) -> $t {
+                lanes::cross_entropy(logits, n, classes, probs)
+            }
+
+            fn token_cross_entropy_pull(g: $t, n: usize, classes: &[u32], probs: &[$t], dlogits: &mut [$t]) {
+                lanes::cross_entropy_pull(g, n, classes, probs, dlogits);
+            }
+
+            fn add_ranges(x: &[$t], y: &[$t], z: &mut [$t]) {
+                lanes::add(x, y, z);
+            }
+
+            fn pass_on(g: &[$t], to: &mut [$t]) {
+                if lanes::all_reached(g) {
+                    lanes::add_to(g, to);
+                } else {
+                    naive::pass_on(g, to);
+                }
+            }
+        }
+    )* };
+}
+kernels!(f32 f64);
