@@ -4,10 +4,15 @@
 mod blocks;
 #[path = "nn/expand.rs"]
 mod expand;
+#[path = "nn/gpt.rs"]
+mod gpt;
 #[path = "nn/optim.rs"]
 mod optim;
 #[path = "nn/oracle.rs"]
 mod oracle;
+#[allow(dead_code, reason = "the kernel tests use more of it")]
+#[path = "kernels/support.rs"]
+mod support;
 #[path = "nn/text.rs"]
 mod text;
 #[path = "nn/tokens.rs"]

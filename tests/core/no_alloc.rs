@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use burtorch_core::nn::{CharMlp, CharMlpShape, Input, Label};
+use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
 use burtorch_core::text::WordContexts;
 use burtorch_core::{Batch, Oracle, Parameters, Sgd};
 
@@ -86,4 +86,30 @@ fn a_step_makes_no_heap_call_after_warm_up() {
     let calls = calls() - before;
     assert!(loss.is_finite());
     assert_eq!(calls, 0, "heap calls in {STEPS} steps");
+}
+
+#[test]
+fn a_step_of_the_gpt_makes_no_heap_call_after_warm_up() {
+    let mut params = Parameters::<f32>::new(0);
+    let model = Gpt::new(&mut params, GptShape::default(), None).unwrap();
+    let mut oracle = Oracle::new();
+    let mut momentum = Sgd::with_momentum(0.01, 0.9, true, 1e-4).unwrap();
+    let symbols = |n: u32, by: u32| (0..8 * n).map(|k| k * by % 65).collect::<Vec<_>>();
+    let (x, y) = (symbols(64, 31), symbols(64, 17));
+    let mut go = |n: usize| {
+        let (mut loss, n_tokens) = (0.0, 8 * n);
+        for _ in 0..10 {
+            let batch = Batch::new(Input::Tokens(&x[..n_tokens]), Label::Classes(&y[..n_tokens]), n).unwrap();
+            loss = oracle.gradient(&model, &mut params, batch, None).unwrap();
+            momentum.step(&mut params).unwrap();
+            loss += oracle.loss(&model, &params, batch, None).unwrap();
+        }
+        loss
+    };
+    go(1);
+    let before = calls();
+    let losses = [go(1), go(64)];
+    let calls = calls() - before;
+    assert!(losses.iter().all(|loss| loss.is_finite()));
+    assert_eq!(calls, 0);
 }

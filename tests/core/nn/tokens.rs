@@ -59,13 +59,11 @@ fn nodes_of(x: Tokens) -> Nodes {
     (0..x.n()).map(|t| (0..x.width()).map(|f| x.node(t, f).unwrap()).collect()).collect()
 }
 
+/// A way to build the outputs from the tokens.
+type Build<'a, E> = &'a dyn Fn(&mut Graph<'_, E>, &Setting<E>, Tokens) -> Nodes;
+
 /// What a root over some of the outputs gives: its value, the gradients of parameters, and those of the leaves.
-fn run<E: Float>(
-    setting: &mut Setting<E>,
-    n: usize,
-    read: fn(usize, usize) -> bool,
-    build: &dyn Fn(&mut Graph<'_, E>, &Setting<E>, Tokens) -> Nodes,
-) -> Vec<f64> {
+fn run<E: Float>(setting: &mut Setting<E>, n: usize, read: fn(usize, usize) -> bool, build: Build<'_, E>) -> Vec<f64> {
     setting.params.zero_grad();
     let mut graph = Graph::<E>::new();
     let places = n.div_ceil(8) * 8 * WIDTH;
@@ -93,9 +91,6 @@ fn run<E: Float>(
     assert!((total - real).abs() <= 1e-5 * real.max(1e-3), "padding received {}", total - real);
     found
 }
-
-/// A way to build the outputs from the tokens.
-type Build<'a, E> = &'a dyn Fn(&mut Graph<'_, E>, &Setting<E>, Tokens) -> Nodes;
 
 #[track_caller]
 fn same<E: Float>(block: Build<'_, E>, expansion: Build<'_, E>) {

@@ -134,7 +134,7 @@ pub(super) fn cross_entropy_pull<E: KernelFloat + Scalar<Elem = E>>(
     for ((probs, dlogits), classes) in groups.zip(classes.chunks(L)) {
         softmax_cross_entropy_backward_lanes::<E, L>(&[g; L], probs, &of_group(classes), dlogits, Mode::Add);
     }
-    if n % L > 0 {
+    if !n.is_multiple_of(L) {
         naive::cross_entropy_pull(g, n % L, &classes[n / L * L..], &probs[whole..], &mut dlogits[whole..]);
     }
 }
