@@ -1,7 +1,8 @@
 //! Which public types may cross threads: graphs, parameters and plain names may; handles with operators may not.
 
-use burtorch_core::graph::{Memory, NonFinite, OperandRun, Renumbering};
+use burtorch_core::graph::{Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced};
 use burtorch_core::simd::{F32x8, F64x4};
+use burtorch_core::sync::{Flag, Pool, Raised};
 use burtorch_core::{
     Adjoints, Capacity, DType, Eager, Error, Gradients, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range,
     Shape, Slice, SweepOptions, Target, Tensor, Value, View,
@@ -50,6 +51,14 @@ are_send_and_sync!(
     NonFinite<f64>,
     OperandRun,
     Renumbering<'static>,
+    Branch<'static, 'static, f64>,
+    Branches<'static, 'static, f64>,
+    Imports,
+    Joined,
+    Spliced,
+    Flag,
+    Pool,
+    Raised<'static>,
 );
 
 are_not!(Send: Eager<'static, f64>, Value<'static, f64>, Eager<'static, F32x8>);

@@ -25,12 +25,15 @@ pub mod optim;
 pub mod oracle;
 pub mod text;
 
-mod sync;
+pub mod sync;
 
 pub use backward::{Adjoints, Gradients, SweepOptions};
 pub use eager::{Eager, Value};
 pub use error::{Error, Result};
-pub use graph::{Capacity, Graph, Mark, NodeId, Operands, Range, Target, Tokens, View, bytes_needed};
+pub use graph::{
+    Branch, Branches, Capacity, Graph, Imports, Joined, Mark, NodeId, Operands, Range, Target, Tokens, View,
+    bytes_needed,
+};
 pub use ops::Op;
 pub use optim::Sgd;
 pub use oracle::{Batch, Oracle, Total};

@@ -205,7 +205,7 @@ macro_rules! define_pull {
                     #[allow(unreachable_patterns)]
                     match op {
                         Op::Leaf => if COMMIT { self.commit(a, g) },
-                        Op::Constant => {}
+                        Op::Constant | Op::Imported => {}
                         $( Op::$U => self.add(a, <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node))), )*
                         $( Op::$B => {
                             let (x, y, z) = (self.value(a), self.value(b), self.value(node));

@@ -3,16 +3,14 @@
 //! Promises: no value, gradient or structure changes, only numbers of nodes; cost is linear in the nodes there are and
 //! nothing is allocated once the buffers have their size. The caller says what is alive and renames its handles.
 
-use super::block::Field;
-use super::operands::{Encoded, InnerOperands};
+use std::convert::Infallible;
+
 use super::reach::NodeSet;
+use super::renumber::{self, Lists, Numbers, Slots};
 use super::{Graph, MAX_STORES, Mark, NodeId, Range};
 use crate::error::Result;
-use crate::ops::{Arity, Op};
+use crate::ops::Op;
 use crate::scalar::Scalar;
-
-/// New numbers of slots.
-type Slots = [u32; MAX_STORES];
 
 /// The new numbers of nodes after a compaction.
 #[derive(Debug)]
@@ -120,8 +118,17 @@ impl<S: Scalar> Graph<'_, S> {
                 lowest_mark = self.place_marks(marks, node, to, n_extra, n_leaves);
             }
             let op = self.columns.op(node);
-            let [a, b] = self.columns.operands(node);
-            let renamed = self.renumber_operands(kept, slots, op, [a, b], &mut n_extra, &mut n_leaves, to);
+            let old = self.columns.operands(node);
+            let renamed = if op == Op::Leaf {
+                self.leaves.move_leaf(old[0], n_leaves, to);
+                n_leaves += 1;
+                [n_leaves - 1, 0]
+            } else {
+                let mut lists = InPlace { extra: self.extra.as_mut_slice(), n: n_extra as usize };
+                let Ok(renamed) = renumber::operands::<S, _>(op, old, &Slid { kept, slots }, &mut lists);
+                n_extra = lists.n as u32;
+                renamed
+            };
             self.columns.move_node(node, to, renamed);
             to += 1;
         });
@@ -142,105 +149,58 @@ impl<S: Scalar> Graph<'_, S> {
         }
         marks.iter().filter(|m| waits(m)).map(|m| m.len).min()
     }
+}
 
-    /// The operands of a node in new numbers. Lists and records slide down in the operand lists, leaves in theirs.
-    #[inline]
-    #[allow(clippy::too_many_arguments)]
-    fn renumber_operands(
-        &mut self,
-        kept: &NodeSet,
-        slots: &Slots,
-        op: Op,
-        [a, b]: [u32; 2],
-        n_extra: &mut u32,
-        n_leaves: &mut u32,
-        to: u32,
-    ) -> [u32; 2] {
-        match op.info().arity {
-            Arity::Nullary => {
-                match op {
-                    Op::Leaf => {}
-                    Op::Param | Op::FrozenParam => return [a, slots[b as usize]],
-                    _ => return [a, b],
-                }
-                let new = *n_leaves;
-                self.leaves.move_leaf(a, new, to);
-                *n_leaves += 1;
-                [new, 0]
-            }
-            Arity::Unary => [kept.rank(a), 0],
-            Arity::Binary | Arity::WithConstant => [kept.rank(a), kept.rank(b)],
-            Arity::Reduction => {
-                let moved = self.slide_encoded(kept, slots, Encoded(a, b), n_extra);
-                [moved.0, moved.1]
-            }
-            Arity::InnerProduct => {
-                let inner = InnerOperands::read(self.extra.as_slice(), a);
-                let moved = InnerOperands {
-                    x: self.slide_encoded(kept, slots, inner.x, n_extra),
-                    w: self.slide_encoded(kept, slots, inner.w, n_extra),
-                    bias: if op == Op::InnerProductWithBias { kept.rank(inner.bias) } else { 0 },
-                };
-                [self.put_record(&moved.write(), n_extra), 0]
-            }
-            Arity::Block => [self.slide_block(kept, slots, op, a, n_extra), 0],
-        }
+/// The new numbers of what stays.
+struct Slid<'a> {
+    kept: &'a NodeSet,
+    slots: &'a Slots,
+}
+
+impl Numbers for Slid<'_> {
+    const PARTS_RUNS: bool = false;
+
+    #[inline(always)]
+    fn node(&self, old: u32) -> u32 {
+        self.kept.rank(old)
     }
 
-    /// Writes a record at the end of what has been kept of the operand lists. It never passes what is still to be read.
-    fn put_record(&mut self, record: &[u32], n_extra: &mut u32) -> u32 {
-        let at = *n_extra;
-        self.extra.as_mut_slice()[at as usize..at as usize + record.len()].copy_from_slice(record);
-        *n_extra += record.len() as u32;
-        at
+    #[inline(always)]
+    fn run(&self, start: u32, _: u32) -> Option<u32> {
+        Some(self.kept.rank(start))
     }
 
-    fn slide_encoded(&mut self, kept: &NodeSet, slots: &Slots, operands: Encoded, n_extra: &mut u32) -> Encoded {
-        if let Some(run) = operands.contiguous() {
-            return Encoded(kept.rank(run.start), operands.1);
-        }
-        let (from, n) = (operands.0 as usize, operands.stored_len());
-        let at = *n_extra as usize;
-        let extra = self.extra.as_mut_slice();
-        extra.copy_within(from..from + n, at);
-        operands.renumber(&mut extra[at..at + n], |node| kept.rank(node), slots);
-        *n_extra += n as u32;
-        Encoded(at as u32, operands.1)
+    fn slots(&self) -> &Slots {
+        self.slots
+    }
+}
+
+/// Operand lists that slide down in their array.
+struct InPlace<'a> {
+    extra: &'a mut [u32],
+    /// How many numbers have been kept so far; never more than have been read.
+    n: usize,
+}
+
+impl Lists for InPlace<'_> {
+    type Refused = Infallible;
+
+    fn old(&self) -> &[u32] {
+        self.extra
     }
 
-    fn slide_block(&mut self, kept: &NodeSet, slots: &Slots, op: Op, at: u32, n_extra: &mut u32) -> u32 {
-        let layout = self.block_layout(op, at);
-        let at = at as usize;
-        // Lists lie before the record, so what is written here never passes what is still to be read.
-        for field in layout.fields {
-            if let &Field::Operands(k) = field {
-                let operands = Encoded(self.extra.as_slice()[at + k], self.extra.as_slice()[at + k + 1]);
-                let moved = self.slide_encoded(kept, slots, operands, n_extra);
-                self.extra.as_mut_slice()[at + k..at + k + 2].copy_from_slice(&[moved.0, moved.1]);
-            }
-        }
-        let to = *n_extra as usize;
-        *n_extra += layout.len as u32;
-        let extra = self.extra.as_mut_slice();
-        extra.copy_within(at..at + layout.len, to);
-        let record = &mut extra[to..to + layout.len];
-        for field in layout.fields {
-            match *field {
-                Field::Node(k) => record[k] = kept.rank(record[k]),
-                Field::Slot(k) => record[k] = slots[record[k] as usize],
-                Field::Source(k) if record[k] > 0 => record[k] = slots[record[k] as usize - 1] + 1,
-                Field::Source(_) | Field::Operands(_) | Field::Op(_) => {}
-                Field::Runs { count, from } => {
-                    let n = record[count] as usize;
-                    for run in record[from..from + 3 * n].as_chunks_mut::<3>().0 {
-                        match run[0] {
-                            0 => run[1] = kept.rank(run[1]),
-                            source => run[0] = slots[source as usize - 1] + 1,
-                        }
-                    }
-                }
-            }
-        }
-        to as u32
+    fn bring(&mut self, from: usize, n: usize) -> std::result::Result<usize, Infallible> {
+        let at = self.n;
+        self.extra.copy_within(from..from + n, at);
+        self.n += n;
+        Ok(at)
+    }
+
+    fn new_mut(&mut self) -> &mut [u32] {
+        self.extra
+    }
+
+    fn append(&mut self, _: [u32; 3]) -> std::result::Result<usize, Infallible> {
+        unreachable!("what was contiguous stays contiguous when nodes slide down")
     }
 }

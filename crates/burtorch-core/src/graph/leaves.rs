@@ -86,6 +86,19 @@ impl<S: Scalar> Leaves<S> {
         self.len += 1;
     }
 
+    /// Appends the leaves of another graph with their gradients; `renamed` tells the new number of a node.
+    pub(crate) fn extend(&mut self, others: &Leaves<S>, renamed: impl Fn(u32) -> u32) -> Result<()> {
+        self.reserve(others.len as usize)?;
+        for (&node, &grad) in others.nodes().iter().zip(others.grads()) {
+            // SAFETY: there is room for all of them.
+            unsafe { self.push_reserved(renamed(node)) }
+            if let Some(last) = self.grads_mut().last_mut() {
+                *last = grad;
+            }
+        }
+        Ok(())
+    }
+
     #[inline(always)]
     pub(crate) fn truncate(&mut self, len: u32) {
         self.len = self.len.min(len);

@@ -7,6 +7,7 @@ pub(crate) mod columns;
 pub(crate) mod memory;
 
 mod block;
+mod branch;
 mod build;
 mod capacity;
 mod compact;
@@ -15,17 +16,21 @@ mod mark;
 mod operands;
 mod reach;
 mod recompute;
+mod renumber;
+mod splice;
 mod structure;
 mod tokens;
 
 use std::marker::PhantomData;
 
 pub use block::{Target, has_kernels};
+pub use branch::{Branch, Branches, Imports};
 pub use build::Operands;
 pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
 pub use mark::Mark;
 pub use operands::{OperandRun, View};
+pub use splice::{Joined, Spliced};
 pub use tokens::Tokens;
 
 pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord};

@@ -93,6 +93,11 @@ impl Encoded {
         self.1 >> 30 < 3
     }
 
+    /// `count` views from `at` in the operand lists.
+    pub(crate) fn views(at: u32, count: u32) -> Self {
+        Encoded(at, VIEWS | count)
+    }
+
     /// The contiguous nodes, if that is what these are.
     #[inline(always)]
     pub(crate) fn contiguous(self) -> Option<Range> {
@@ -183,6 +188,8 @@ pub(crate) struct InnerOperands {
 }
 
 impl InnerOperands {
+    pub(crate) const LEN: usize = 5;
+
     pub(crate) fn read(extra: &[u32], at: u32) -> Self {
         let record = &extra[at as usize..at as usize + 5];
         InnerOperands { x: Encoded(record[0], record[1]), w: Encoded(record[2], record[3]), bias: record[4] }

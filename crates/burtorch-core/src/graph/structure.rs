@@ -68,7 +68,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Calls `f` with each place of the operand lists where a block's record holds an op.
     fn for_each_inner_op(&self, op: Op, at: u32, mut f: impl FnMut(usize)) {
-        for field in self.block_layout(op, at).fields {
+        for field in Self::block_layout(self.extra.as_slice(), op, at).fields {
             if let &Field::Op(k) = field {
                 f(at as usize + k);
             }

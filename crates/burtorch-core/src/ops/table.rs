@@ -24,6 +24,8 @@ macro_rules! for_each_op {
                 FrozenParam frozen_parameter ""
                 #[doc = "an output of a block op other than the last"]
                 Part part ""
+                #[doc = "a node of the frozen graph that a branch reads"]
+                Imported imported ""
             }
             unary {
                 #[doc = "max(x, 0); dx = 1 if x > 0 else 0"]

@@ -47,6 +47,16 @@ pub(crate) struct Layout {
     pub(crate) fields: &'static [Field],
 }
 
+impl Layout {
+    /// The places of operands.
+    pub(crate) fn lists(self) -> impl Iterator<Item = usize> {
+        self.fields.iter().filter_map(|field| match *field {
+            Field::Operands(k) => Some(k),
+            _ => None,
+        })
+    }
+}
+
 /// What the number at a place of a record names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
@@ -125,8 +135,8 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// How a block's record is laid out.
-    pub(crate) fn block_layout(&self, op: Op, at: u32) -> Layout {
-        layout(op, self.extra.as_slice(), at, S::LANES)
+    pub(crate) fn block_layout(extra: &[u32], op: Op, at: u32) -> Layout {
+        layout(op, extra, at, S::LANES)
     }
 }
 

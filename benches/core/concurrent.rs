@@ -1,0 +1,156 @@
+//! Building one graph by several threads: nodes per second by number of threads, with branches, and beside them with
+//! places handed out by one shared counter, which is what the paper suggests and is kept here for comparison only.
+//!
+//! Answers are checked before anything is timed. Joining is part of the time.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use burtorch_core::ops::{Add, Mul};
+use burtorch_core::{Graph, NodeId};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+
+/// Nodes of one job, whatever the number of threads.
+const N: u32 = 1 << 20;
+
+/// A chain that reads one node of the others' making; `len` nodes.
+fn chain(graph: &mut Graph<'_, f64>, x: NodeId, len: u32) -> NodeId {
+    let mut y = x;
+    for k in 0..len {
+        y = if k % 2 == 0 { graph.binary::<Mul>(y, x) } else { graph.binary::<Add>(y, x) }.expect("room");
+    }
+    y
+}
+
+/// The graph by branches, one per thread.
+fn by_branches(graph: &mut Graph<'static, f64>, n_threads: u32) -> Vec<NodeId> {
+    graph.clear().expect("a growing graph");
+    let x = graph.leaf(0.5).expect("room");
+    let mut branches = graph.branches(n_threads as usize).expect("memory");
+    let own: Vec<NodeId> = std::thread::scope(|scope| {
+        let threads: Vec<_> = branches
+            .iter_mut()
+            .map(|mut branch| {
+                scope.spawn(move || {
+                    let x = branch.read(x).expect("a node of the parent");
+                    chain(&mut branch, x, N / n_threads)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let joined = branches.join().expect("room");
+    own.iter().enumerate().map(|(k, &node)| joined.node(k, node).expect("it was built")).collect()
+}
+
+/// Columns of fixed size whose next place a counter hands out: every node of every thread goes through its cache line.
+struct Counted {
+    next: AtomicU32,
+    operands: Vec<AtomicU64>,
+    values: Vec<AtomicU64>,
+}
+
+impl Counted {
+    fn new() -> Self {
+        let column = || (0..=N).map(|_| AtomicU64::new(0)).collect();
+        Counted { next: AtomicU32::new(0), operands: column(), values: column() }
+    }
+
+    fn push(&self, a: u32, b: u32, value: f64) -> u32 {
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        self.operands[at as usize].store(u64::from(a) << 32 | u64::from(b), Ordering::Relaxed);
+        self.values[at as usize].store(value.to_bits(), Ordering::Release);
+        at
+    }
+
+    fn value(&self, at: u32) -> f64 {
+        f64::from_bits(self.values[at as usize].load(Ordering::Acquire))
+    }
+
+    fn chain(&self, x: u32, len: u32) -> u32 {
+        let mut y = x;
+        for k in 0..len {
+            let (a, b) = (self.value(y), self.value(x));
+            y = self.push(y, x, if k % 2 == 0 { a * b } else { a + b });
+        }
+        y
+    }
+
+    fn build(&self, n_threads: u32) -> Vec<f64> {
+        self.next.store(0, Ordering::Relaxed);
+        let x = self.push(0, 0, 0.5);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..n_threads).map(|_| scope.spawn(move || self.value(self.chain(x, N / n_threads)))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        })
+    }
+}
+
+fn concurrent(c: &mut Criterion) {
+    let mut graph = Graph::<f64>::with_capacity(N + 1).expect("memory");
+    let counted = Counted::new();
+    for n_threads in [1, 2, 4] {
+        let mut plain = Graph::<f64>::new();
+        let x = plain.leaf(0.5).expect("room");
+        let root = chain(&mut plain, x, N / n_threads);
+        let wanted = plain.value(root).expect("it was built");
+        let roots = by_branches(&mut graph, n_threads);
+        assert!(roots.iter().all(|&root| graph.value(root) == Ok(wanted)));
+        assert!(counted.build(n_threads).iter().all(|&value| value == wanted));
+        assert_eq!(graph.len(), N as usize + 1);
+    }
+    let mut group = c.benchmark_group("building 2^20 nodes");
+    group.throughput(Throughput::Elements(u64::from(N))).sample_size(20);
+    group.bench_function("a plain graph", |bench| {
+        bench.iter(|| {
+            graph.clear().expect("a growing graph");
+            let x = graph.leaf(black_box(0.5)).expect("room");
+            chain(&mut graph, x, N)
+        })
+    });
+    group.bench_function("one branch, without joining", |bench| {
+        let mut parent = Graph::<f64>::new();
+        let x = parent.leaf(black_box(0.5)).expect("room");
+        let mut branches = parent.branches(1).expect("memory");
+        let mut branch = branches.iter_mut().next().expect("one");
+        bench.iter(|| {
+            branch.clear().expect("a growing graph");
+            let x = branch.read(x).expect("a node of the parent");
+            chain(&mut branch, x, N)
+        })
+    });
+    for n_threads in [1, 2, 4] {
+        group.bench_with_input(BenchmarkId::new("branches, joined", n_threads), &n_threads, |bench, &n| {
+            bench.iter(|| by_branches(&mut graph, n))
+        });
+        group.bench_with_input(BenchmarkId::new("a shared counter", n_threads), &n_threads, |bench, &n| {
+            bench.iter(|| counted.build(n))
+        });
+    }
+}
+
+/// From the call to the return of an empty job: what a step of some tens of microseconds pays for a second thread.
+fn waking(c: &mut Criterion) {
+    let mut group = c.benchmark_group("an empty job");
+    for n_threads in [1, 2, 4] {
+        group.bench_with_input(BenchmarkId::from_parameter(n_threads), &n_threads, |bench, &n| {
+            bench.iter(|| burtorch_core::sync::run(n, n, &|k| _ = black_box(k)))
+        });
+    }
+    group.bench_function("2, after a rest of 1 ms", |bench| {
+        bench.iter_custom(|n| {
+            let mut total = std::time::Duration::ZERO;
+            for _ in 0..n {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                let start = std::time::Instant::now();
+                burtorch_core::sync::run(2, 2, &|k| _ = black_box(k));
+                total += start.elapsed();
+            }
+            total
+        })
+    });
+}
+
+criterion_group!(benches, concurrent, waking);
+criterion_main!(benches);

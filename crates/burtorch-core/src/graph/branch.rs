@@ -1,0 +1,193 @@
+//! Branches: threads that append to one graph at the same time, without a lock and without an atomic.
+//!
+//! Each branch is a private graph that may read the frozen nodes of its parent. Joining appends the branches to the
+//! parent in the order of their numbers, so the parent does not depend on which thread was faster. Promises: appending
+//! to a branch costs what appending to a graph costs; what is not joined leaves no trace; a branch reads its parent and
+//! no other branch, as the borrow checker sees to. A node of the parent is read through a proxy, which is appended to
+//! the branch once and is no node of the parent after joining.
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+
+use super::{Graph, Joined, NodeId, Range};
+use crate::error::{Error, Result};
+use crate::ops::Op;
+use crate::scalar::Scalar;
+
+/// Which nodes of a frozen graph another graph has proxies of, so that each is made once.
+#[derive(Debug, Default)]
+pub struct Imports {
+    /// First proxy of each range, and the epoch in which that was known.
+    seen: HashMap<(u32, u32), (u32, u64)>,
+}
+
+impl Imports {
+    /// Nodes of `own` that stand for `range` of `frozen`: those made before, or new ones. A proxy has the value that
+    /// the node had when it was made; its gradient is what a sweep of `own` sends to the node.
+    pub fn read<S: Scalar>(&mut self, own: &mut Graph<'_, S>, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
+        frozen.check_range(range)?;
+        if let Some(found) = self.seen.get_mut(&(range.start, range.len)) {
+            let made = Range { start: found.0, ..range };
+            // A rewind or a compaction of the branch may have removed or moved the proxies.
+            if found.1 == own.epoch || own.are_proxies(made, range.start) {
+                found.1 = own.epoch;
+                return Ok(made);
+            }
+        }
+        let made = own.append_proxies(frozen, range)?;
+        self.seen.insert((range.start, range.len), (made.start, own.epoch));
+        Ok(made)
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    fn append_proxies(&mut self, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
+        let n = self.room_for(range.len())?;
+        let start = self.columns.push_many_reserved(Op::Imported, n);
+        for k in 0..n {
+            self.columns.set_node(start + k, Op::Imported, range.start + k, 0);
+        }
+        self.columns.values_mut()[start as usize..].copy_from_slice(&frozen.values()[range.indices()]);
+        Ok(Range { start, len: n })
+    }
+
+    /// Whether the nodes are proxies of the frozen nodes from `first`.
+    fn are_proxies(&self, made: Range, first: u32) -> bool {
+        self.check_range(made).is_ok()
+            && made.indices().zip(first..).all(|(own, frozen)| {
+                self.columns.op(own as u32) == Op::Imported && self.columns.operands(own as u32)[0] == frozen
+            })
+    }
+}
+
+/// The branches of a graph, which is frozen while they are there. Dropped without [`Branches::join`], they append
+/// nothing.
+///
+/// ```
+/// use burtorch_core::{Graph, Op};
+/// let mut graph = Graph::<f64>::new();
+/// let x = graph.leaf(3.0).unwrap();
+/// let mut branches = graph.branches(4).unwrap();
+/// let found: Vec<_> = std::thread::scope(|scope| {
+///     let threads: Vec<_> = branches
+///         .iter_mut()
+///         .map(|mut branch| {
+///             scope.spawn(move || {
+///                 let x = branch.read(x)?;
+///                 let c = branch.number() as f64;
+///                 let y = branch.with_constant::<burtorch_core::ops::MulByConstant>(x, c)?;
+///                 branch.unary_op(Op::Sqr, y)
+///             })
+///         })
+///         .collect();
+///     threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
+/// });
+/// let joined = branches.join().unwrap();
+/// let y = joined.node(3, found[3]).unwrap();
+/// graph.backward(y).unwrap();
+/// assert_eq!((graph.value(y), graph.grad(x)), (Ok(81.0), Ok(54.0)));
+/// ```
+#[derive(Debug)]
+pub struct Branches<'p, 'm, S: Scalar> {
+    parent: &'p mut Graph<'m, S>,
+    segments: Vec<Segment<S>>,
+}
+
+/// What one branch appends, and has read.
+#[derive(Debug, Default)]
+struct Segment<S: Scalar> {
+    own: Graph<'static, S>,
+    imports: Imports,
+}
+
+/// One branch: a graph to append to, beside the frozen one that it may read. Goes to the thread that builds it.
+#[derive(Debug)]
+pub struct Branch<'b, 'm, S: Scalar> {
+    parent: &'b Graph<'m, S>,
+    segment: &'b mut Segment<S>,
+    number: usize,
+}
+
+impl<'m, S: Scalar> Graph<'m, S> {
+    /// Freezes the graph and makes `n` branches of it, at least one. A branch builds constants where this graph does.
+    pub fn branches(&mut self, n: usize) -> Result<Branches<'_, 'm, S>> {
+        if n == 0 {
+            return Err(Error::BadArgument {
+                what: "the number of branches",
+                expected: "at least 1".to_string(),
+                found: "0".to_string(),
+            });
+        }
+        let mut segments = Vec::new();
+        let refused = |_| Error::OutOfMemory { bytes: n * size_of::<Segment<S>>(), what: "branches" };
+        segments.try_reserve_exact(n).map_err(refused)?;
+        for _ in 0..n {
+            let mut segment = Segment::default();
+            segment.own.set_no_grad(!self.records_gradients());
+            segments.push(segment);
+        }
+        Ok(Branches { parent: self, segments })
+    }
+}
+
+impl<'m, S: Scalar> Branches<'_, 'm, S> {
+    /// The branches by their numbers, to be given to threads.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = Branch<'_, 'm, S>> + ExactSizeIterator {
+        let parent: &Graph<'m, S> = self.parent;
+        self.segments.iter_mut().enumerate().map(move |(number, segment)| Branch { parent, segment, number })
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Never.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Appends what the branches hold to the graph, in the order of their numbers, and says where it went. Linear in
+    /// the nodes appended. On an error nothing is appended.
+    pub fn join(self) -> Result<Joined> {
+        let Branches { parent, segments } = self;
+        parent.splice(segments.iter().map(|segment| &segment.own))
+    }
+}
+
+impl<S: Scalar> Branch<'_, '_, S> {
+    /// This branch's number, from 0.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// A node of this branch that stands for a frozen node of the parent: the same one each time.
+    pub fn read(&mut self, node: NodeId) -> Result<NodeId> {
+        self.read_range(Range::new(node, 1)).map(Range::first)
+    }
+
+    /// Contiguous nodes of this branch that stand for frozen ones of the parent.
+    pub fn read_range(&mut self, range: Range) -> Result<Range> {
+        let Segment { own, imports } = &mut *self.segment;
+        imports.read(own, self.parent, range)
+    }
+
+    /// The frozen graph.
+    pub fn parent(&self) -> &Graph<'_, S> {
+        self.parent
+    }
+}
+
+impl<S: Scalar> Deref for Branch<'_, '_, S> {
+    type Target = Graph<'static, S>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.segment.own
+    }
+}
+
+impl<S: Scalar> DerefMut for Branch<'_, '_, S> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.segment.own
+    }
+}

@@ -1,0 +1,174 @@
+//! Operands in new numbers: what reclaim does within one graph, and joining does from a branch to its parent.
+//!
+//! Promises: every kind of operand is renumbered here and nowhere else. Nodes, slots and side arrays are what the caller
+//! says they are; leaves are its own business.
+
+use super::block::{Field, Layout};
+use super::operands::{Encoded, InnerOperands};
+use super::{Graph, MAX_STORES};
+use crate::ops::{Arity, Op};
+use crate::scalar::Scalar;
+
+/// New numbers of slots.
+pub(super) type Slots = [u32; MAX_STORES];
+
+/// No record names more lists of operands than this.
+const MAX_LISTS: usize = 8;
+
+/// The new number of each node.
+pub(super) trait Numbers {
+    /// Whether contiguous nodes may part.
+    const PARTS_RUNS: bool;
+
+    /// The new number of a node.
+    fn node(&self, old: u32) -> u32;
+
+    /// The new number of the first of contiguous nodes, if they are contiguous in the new numbers too.
+    fn run(&self, start: u32, len: u32) -> Option<u32>;
+
+    /// The first of contiguous nodes that a block reads, which needs them contiguous.
+    fn block_run(&self, start: u32) -> u32 {
+        self.node(start)
+    }
+
+    /// The new number of each slot of parameters.
+    fn slots(&self) -> &Slots;
+}
+
+/// Operand lists that are read in one place and written in another; the two may be one array, written behind what is
+/// still to be read.
+pub(super) trait Lists {
+    /// Why there is no room.
+    type Refused;
+
+    /// What is read.
+    fn old(&self) -> &[u32];
+
+    /// Copies `n` numbers to the end of what has been written. Returns their new place.
+    fn bring(&mut self, from: usize, n: usize) -> Result<usize, Self::Refused>;
+
+    /// What has been written.
+    fn new_mut(&mut self) -> &mut [u32];
+
+    /// Appends numbers that were not there before, and returns their place: runs that are not contiguous any more.
+    fn append(&mut self, numbers: [u32; 3]) -> Result<usize, Self::Refused>;
+}
+
+/// The operands of a node, other than a leaf, in new numbers.
+#[inline]
+pub(super) fn operands<S: Scalar, L: Lists>(
+    op: Op,
+    [a, b]: [u32; 2],
+    numbers: &impl Numbers,
+    lists: &mut L,
+) -> Result<[u32; 2], L::Refused> {
+    Ok(match op.info().arity {
+        Arity::Nullary => match op {
+            Op::Param | Op::FrozenParam => [a, numbers.slots()[b as usize]],
+            _ => [a, b],
+        },
+        Arity::Unary => [numbers.node(a), 0],
+        Arity::Binary | Arity::WithConstant => [numbers.node(a), numbers.node(b)],
+        Arity::Reduction => {
+            let moved = encoded(Encoded(a, b), numbers, lists)?;
+            [moved.0, moved.1]
+        }
+        Arity::InnerProduct => {
+            let inner = InnerOperands::read(lists.old(), a);
+            let moved = InnerOperands {
+                x: encoded(inner.x, numbers, lists)?,
+                w: encoded(inner.w, numbers, lists)?,
+                bias: if op == Op::InnerProductWithBias { numbers.node(inner.bias) } else { 0 },
+            };
+            let at = lists.bring(a as usize, InnerOperands::LEN)?;
+            lists.new_mut()[at..at + InnerOperands::LEN].copy_from_slice(&moved.write());
+            [at as u32, 0]
+        }
+        Arity::Block => [record(Graph::<S>::block_layout(lists.old(), op, a), a as usize, numbers, lists)?, 0],
+    })
+}
+
+/// A list, or a run, of operands.
+fn encoded<N: Numbers, L: Lists>(operands: Encoded, numbers: &N, lists: &mut L) -> Result<Encoded, L::Refused> {
+    if N::PARTS_RUNS {
+        let mut stays = true;
+        operands.for_each_run(lists.old(), |run| {
+            stays = stays && (run.source > 0 || run.len == 1 || numbers.run(run.start, run.len).is_some());
+        });
+        if !stays {
+            return in_pieces(operands, numbers, lists);
+        }
+    }
+    if let Some(run) = operands.contiguous() {
+        return Ok(Encoded(numbers.node(run.start), operands.1));
+    }
+    let n = operands.stored_len();
+    let at = lists.bring(operands.0 as usize, n)?;
+    operands.renumber(&mut lists.new_mut()[at..at + n], |node| numbers.node(node), numbers.slots());
+    Ok(Encoded(at as u32, operands.1))
+}
+
+/// As a list of views, one for each run that is contiguous in the new numbers.
+#[cold]
+fn in_pieces<L: Lists>(operands: Encoded, numbers: &impl Numbers, lists: &mut L) -> Result<Encoded, L::Refused> {
+    let mut runs = Vec::new();
+    operands.for_each_run(lists.old(), |run| runs.push(run));
+    let (mut first, mut n_views) = (0, 0);
+    let mut push = |view: [u32; 3]| {
+        let at = lists.append(view)?;
+        first = if n_views == 0 { at } else { first };
+        n_views += 1;
+        Ok(())
+    };
+    for run in runs {
+        if run.source > 0 {
+            push([numbers.slots()[run.source as usize - 1] + 1, run.start, run.len])?;
+            continue;
+        }
+        let mut start = run.start;
+        while start < run.start + run.len {
+            let mut n = 1;
+            while start + n < run.start + run.len && numbers.node(start + n) == numbers.node(start) + n {
+                n += 1;
+            }
+            push([0, numbers.node(start), n])?;
+            start += n;
+        }
+    }
+    Ok(Encoded::views(first as u32, n_views))
+}
+
+/// A block's record, at `at` in the old lists. Returns its new place.
+fn record<L: Lists>(layout: Layout, at: usize, numbers: &impl Numbers, lists: &mut L) -> Result<u32, L::Refused> {
+    let mut moved = [Encoded(0, 0); MAX_LISTS];
+    // Lists lie before the record, so what is written here never passes what is still to be read.
+    for (field, moved) in layout.lists().zip(&mut moved) {
+        let operands = Encoded(lists.old()[at + field], lists.old()[at + field + 1]);
+        *moved = encoded(operands, numbers, lists)?;
+    }
+    let to = lists.bring(at, layout.len)?;
+    let record = &mut lists.new_mut()[to..to + layout.len];
+    for (field, moved) in layout.lists().zip(moved) {
+        (record[field], record[field + 1]) = (moved.0, moved.1);
+    }
+    for field in layout.fields {
+        match *field {
+            // The first number of a record is the block's own first output.
+            Field::Node(0) => record[0] = numbers.node(record[0]),
+            Field::Node(k) => record[k] = numbers.block_run(record[k]),
+            Field::Slot(k) => record[k] = numbers.slots()[record[k] as usize],
+            Field::Source(k) if record[k] > 0 => record[k] = numbers.slots()[record[k] as usize - 1] + 1,
+            Field::Source(_) | Field::Operands(_) | Field::Op(_) => {}
+            Field::Runs { count, from } => {
+                let n = record[count] as usize;
+                for run in record[from..from + 3 * n].as_chunks_mut::<3>().0 {
+                    match run[0] {
+                        0 => run[1] = numbers.block_run(run[1]),
+                        source => run[0] = numbers.slots()[source as usize - 1] + 1,
+                    }
+                }
+            }
+        }
+    }
+    Ok(to as u32)
+}

@@ -1,0 +1,50 @@
+//! Everything atomic in the crate but the instruction level: identities, flags, and the threads of [`run`].
+//!
+//! Promises: what stands here is model-checked (`tests/core/models.rs` compiles these files against loom); a child of
+//! `fork` starts threads of its own and never waits for those of its parent.
+
+mod flag;
+mod per_process;
+mod pool;
+mod primitives;
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+pub use flag::{Flag, Raised};
+pub use pool::Pool;
+
+use per_process::PerProcess;
+
+/// The next identity to give out. Relaxed: only uniqueness matters, nothing else is published through it.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// An identity that no other graph or set of parameters of this process has.
+pub(crate) fn unique_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The threads of this process.
+static POOL: PerProcess<Pool> = PerProcess::new(AtomicPtr::new(std::ptr::null_mut()));
+
+/// Calls `task` with each number below `n_tasks`, on up to `n_threads` threads, of which the caller is one; returns when
+/// all calls have returned. Which thread makes which call is left open: tasks must not care.
+///
+/// The threads are started when first needed and stay for the next call, which wakes them within a few microseconds.
+/// While another thread is in this function, or where no thread can be started, the caller makes all calls itself.
+/// A panic of a task is handed on once all threads have stopped. Allocates nothing once the threads are there.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// let sum = AtomicUsize::new(0);
+/// burtorch_core::sync::run(2, 10, &|k| {
+///     sum.fetch_add(k, Ordering::Relaxed);
+/// });
+/// assert_eq!(sum.into_inner(), 45);
+/// ```
+pub fn run(n_threads: usize, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+    if n_threads <= 1 || n_tasks <= 1 {
+        (0..n_tasks).for_each(task);
+    } else {
+        POOL.get(std::process::id(), Pool::new).run(n_threads, n_tasks, task);
+    }
+}

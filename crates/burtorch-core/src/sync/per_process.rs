@@ -1,0 +1,50 @@
+//! One of something for each process: a child of `fork` makes its own.
+//!
+//! A forked child has the memory of its parent and none of its threads: what waits for a thread, or for a lock that one
+//! held, would wait for ever. So the child never looks at what the parent made.
+#![allow(unsafe_code)]
+
+use super::primitives::{AtomicPtr, Ordering};
+
+#[derive(Debug)]
+pub(super) struct PerProcess<T> {
+    /// What the process made first; never freed.
+    made: AtomicPtr<Made<T>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Made<T> {
+    process: u32,
+    content: T,
+}
+
+impl<T: Sync> PerProcess<T> {
+    pub(super) const fn new(nothing: AtomicPtr<Made<T>>) -> Self {
+        PerProcess { made: nothing }
+    }
+
+    /// What `process` has made, or makes now. Without locks: of two threads that make one at the same time, the later
+    /// one drops its own.
+    pub(super) fn get(&self, process: u32, make: impl FnOnce() -> T) -> &T {
+        // Acquire: pairs with Release below, so that the content is seen as it was made.
+        let found = self.made.load(Ordering::Acquire);
+        // SAFETY: what has been stored is never freed.
+        if let Some(made) = unsafe { found.as_ref() }
+            && made.process == process
+        {
+            return &made.content;
+        }
+        let new = Box::into_raw(Box::new(Made { process, content: make() }));
+        match self.made.compare_exchange(found, new, Ordering::Release, Ordering::Acquire) {
+            // SAFETY: stored now, so never freed.
+            Ok(_) => unsafe { &(*new).content },
+            Err(other) => {
+                // SAFETY: `new` was not stored, so it is ours alone; `other` was, by a thread of this process.
+                unsafe {
+                    drop(Box::from_raw(new));
+                    &(*other).content
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Threads that wait for work, and the gate through which they get it.
+//!
+//! One caller at a time opens the gate with a job, takes tasks of it like everybody else, closes the gate when none is
+//! left, and waits until nobody is inside. A thread that wakes up late finds the gate closed and has missed nothing, so
+//! a caller never waits for a thread to wake up. Promises: every task is called once; when `run` returns no thread
+//! touches the job; no allocation once the threads are there.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use super::primitives::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, UnsafeCell, n_cores, pause,
+    start,
+};
+
+/// Threads that share the tasks of a job. They stop when the pool is dropped.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// Whether a caller is in `run`. Acquire on entry pairs with Release on exit: callers follow one another.
+    in_use: AtomicBool,
+    /// Threads started so far; written by the caller in `run` only.
+    n_workers: AtomicUsize,
+}
+
+/// The gate's word: the job's number in the upper half, then how many are inside, then whether it is open.
+const OPEN: u64 = 1;
+const ONE_INSIDE: u64 = 2;
+const INSIDE: u64 = (1 << 32) - 2;
+const NEXT_JOB: u64 = 1 << 32;
+
+const fn job_number(gate: u64) -> u64 {
+    gate >> 32
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// See above. Opening it (Release) pairs with entering (Acquire): who enters sees the job. Leaving (Release) pairs
+    /// with the caller's wait (Acquire): the caller sees what was done.
+    gate: AtomicU64,
+    /// Written by the caller while the gate is closed and nobody is inside; read by who is inside.
+    job: UnsafeCell<Job>,
+    /// The next task to take.
+    next: AtomicUsize,
+    /// How many may be inside.
+    limit: AtomicUsize,
+    /// How often to look at the gate before sleeping.
+    spins: AtomicUsize,
+    state: Mutex<State>,
+    /// Told when the gate opens, or the pool goes.
+    opened: Condvar,
+    /// Told when the last one leaves a closed gate.
+    left: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Threads that wait for `opened`.
+    n_asleep: usize,
+    /// Whether the caller waits for `left`.
+    caller_waits: bool,
+    /// Whether threads are to stop.
+    ends: bool,
+    /// What a task panicked with.
+    panic: Option<Panic>,
+}
+
+/// The payload of a panic.
+struct Panic(Box<dyn Any + Send>);
+
+impl std::fmt::Debug for Panic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Panic")
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    /// Valid from the opening of the gate until nobody is inside.
+    task: *const Task,
+    n_tasks: usize,
+}
+
+type Task = dyn Fn(usize) + Sync + 'static;
+
+// SAFETY: the gate lets threads read the job, or the caller alone write it; a task is Sync.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pool {
+    /// A pool without threads; `run` starts what it needs.
+    pub fn new() -> Self {
+        fn nothing(_: usize) {}
+        let shared = Shared {
+            gate: AtomicU64::new(0),
+            job: UnsafeCell::new(Job { task: &(nothing as fn(usize)) as *const fn(usize) as *const Task, n_tasks: 0 }),
+            next: AtomicUsize::new(0),
+            limit: AtomicUsize::new(0),
+            spins: AtomicUsize::new(0),
+            state: Mutex::new(State::default()),
+            opened: Condvar::new(),
+            left: Condvar::new(),
+        };
+        Pool { shared: Arc::new(shared), in_use: AtomicBool::new(false), n_workers: AtomicUsize::new(0) }
+    }
+
+    /// Calls `task` with each number below `n_tasks` on up to `n_threads` threads, the caller included. While another
+    /// caller is in here, the caller makes all calls itself.
+    pub fn run(&self, n_threads: usize, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        let wanted = n_threads.min(n_tasks).saturating_sub(1);
+        if wanted == 0 || self.in_use.swap(true, Ordering::Acquire) {
+            return (0..n_tasks).for_each(task);
+        }
+        let _in_use = InUse(&self.in_use);
+        let n_workers = self.grow(wanted);
+        if n_workers == 0 {
+            return (0..n_tasks).for_each(task);
+        }
+        // SAFETY: only the lifetime is changed: `Closing` sees to it that nobody is inside when this call ends.
+        let task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const Task>(task) };
+        self.shared.open(Job { task, n_tasks }, wanted.min(n_workers));
+        let closing = Closing(&self.shared);
+        self.shared.take_tasks();
+        drop(closing);
+        let panic = self.shared.lock().panic.take();
+        if let Some(panic) = panic {
+            resume_unwind(panic.0);
+        }
+    }
+
+    /// Starts threads until there are `wanted`, or the system refuses. Returns how many there are.
+    fn grow(&self, wanted: usize) -> usize {
+        let mut n = self.n_workers.load(Ordering::Relaxed);
+        if n < wanted {
+            let served = job_number(self.shared.gate.load(Ordering::Relaxed));
+            while n < wanted {
+                let shared = Arc::clone(&self.shared);
+                if !start(move || shared.work(served)) {
+                    break;
+                }
+                n += 1;
+            }
+            self.n_workers.store(n, Ordering::Relaxed);
+            // More threads than cores take the time of those that work when they spin.
+            self.shared.spins.store(if n < n_cores() { SPINS as usize } else { 0 }, Ordering::Relaxed);
+        }
+        n
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().ends = true;
+        self.shared.opened.notify_all();
+    }
+}
+
+/// Gives the pool back, also in a panic.
+struct InUse<'a>(&'a AtomicBool);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Closes the gate and waits until nobody is inside, also when a task of the caller panics.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, so what it guards is whole even if the lock says otherwise.
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Publishes a job and wakes as many threads as it wants.
+    fn open(&self, job: Job, wanted: usize) {
+        // SAFETY: the gate is closed and nobody is inside, so nobody reads the job.
+        self.job.with_mut(|place| unsafe { *place = job });
+        self.next.store(0, Ordering::Relaxed);
+        self.limit.store(wanted, Ordering::Relaxed);
+        let closed = self.gate.load(Ordering::Relaxed);
+        debug_assert_eq!(closed & (INSIDE | OPEN), 0);
+        self.gate.store(closed.wrapping_add(NEXT_JOB) | OPEN, Ordering::Release);
+        // A thread looks at the gate again under the lock before it sleeps: it is counted here, or it has seen the job.
+        let asleep = self.lock().n_asleep;
+        for _ in 0..asleep.min(wanted) {
+            self.opened.notify_one();
+        }
+    }
+
+    fn close(&self) {
+        let mut gate = self.gate.fetch_and(!OPEN, Ordering::AcqRel);
+        for _ in 0..self.spins.load(Ordering::Relaxed) {
+            if gate & INSIDE == 0 {
+                return;
+            }
+            pause();
+            gate = self.gate.load(Ordering::Acquire);
+        }
+        let mut state = self.lock();
+        while self.gate.load(Ordering::Acquire) & INSIDE != 0 {
+            state.caller_waits = true;
+            state = self.left.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        state.caller_waits = false;
+    }
+
+    /// What a thread does all its life. `served` is the number of the last job it need not look at.
+    fn work(&self, mut served: u64) {
+        while let Some(job) = self.wait_for_job(served) {
+            served = job;
+            if self.enter(job) {
+                self.take_tasks();
+                self.leave();
+            }
+        }
+    }
+
+    /// The number of a job other than `served` whose gate is open; `None` when the pool goes.
+    fn wait_for_job(&self, served: u64) -> Option<u64> {
+        let look = || {
+            let gate = self.gate.load(Ordering::Acquire);
+            (gate & OPEN != 0 && job_number(gate) != served).then(|| job_number(gate))
+        };
+        for _ in 0..self.spins.load(Ordering::Relaxed) {
+            if let Some(job) = look() {
+                return Some(job);
+            }
+            pause();
+        }
+        let mut state = self.lock();
+        loop {
+            if state.ends {
+                return None;
+            }
+            if let Some(job) = look() {
+                return Some(job);
+            }
+            state.n_asleep += 1;
+            state = self.opened.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state.n_asleep -= 1;
+        }
+    }
+
+    /// Goes inside, if the gate is still open for this job and not enough are there.
+    fn enter(&self, job: u64) -> bool {
+        let mut gate = self.gate.load(Ordering::Acquire);
+        loop {
+            let n_inside = (gate & INSIDE) / ONE_INSIDE;
+            if gate & OPEN == 0 || job_number(gate) != job || n_inside >= self.limit.load(Ordering::Relaxed) as u64 {
+                return false;
+            }
+            match self.gate.compare_exchange_weak(gate, gate + ONE_INSIDE, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(other) => gate = other,
+            }
+        }
+    }
+
+    fn leave(&self) {
+        let before = self.gate.fetch_sub(ONE_INSIDE, Ordering::Release);
+        if before & OPEN == 0 && before & INSIDE == ONE_INSIDE {
+            let waits = self.lock().caller_waits;
+            if waits {
+                self.left.notify_one();
+            }
+        }
+    }
+
+    /// Takes tasks until none is left. Called inside, or by the caller.
+    fn take_tasks(&self) {
+        // SAFETY: while somebody is inside, or the caller in `run`, nobody writes the job.
+        let job = self.job.with(|job| unsafe { *job });
+        loop {
+            // Relaxed: only that each number is taken once matters.
+            let k = self.next.fetch_add(1, Ordering::Relaxed);
+            if k >= job.n_tasks {
+                return;
+            }
+            // SAFETY: the caller of `run` keeps the task alive until nobody is inside.
+            let task = unsafe { &*job.task };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task(k))) {
+                // Nobody takes another one.
+                self.next.store(job.n_tasks, Ordering::Relaxed);
+                self.lock().panic.get_or_insert(Panic(panic));
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Models of everything atomic: the files of `sync`, compiled against loom, which tries every order of their steps.
+//!
+//! With at most BOUND forced changes of thread (LOOM_MAX_PREEMPTIONS; 2 in a test run, 3 in `make safety`).
+#![allow(dead_code, unsafe_code)]
+
+#[path = "../../crates/burtorch-core/src/sync/flag.rs"]
+mod flag;
+#[path = "../../crates/burtorch-core/src/sync/per_process.rs"]
+mod per_process;
+#[path = "../../crates/burtorch-core/src/sync/pool.rs"]
+mod pool;
+#[path = "models/primitives.rs"]
+mod primitives;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use loom::thread;
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    let model = std::sync::Arc::new(model);
+    // With fewer cores than threads nobody looks twice before sleeping.
+    for n_cores in [1, 4] {
+        primitives::CORES.set(n_cores);
+        let model = std::sync::Arc::clone(&model);
+        builder.check(move || model());
+    }
+}
+
+/// Cells that loom watches: two accesses at the same time fail the model.
+struct Cells(Vec<UnsafeCell<usize>>);
+
+// SAFETY: loom sees every access and fails the model where two meet.
+unsafe impl Sync for Cells {}
+// SAFETY: as above.
+unsafe impl Send for Cells {}
+
+impl Cells {
+    fn new(n: usize) -> Arc<Self> {
+        Arc::new(Cells((0..n).map(|_| UnsafeCell::new(0)).collect()))
+    }
+
+    fn add(&self, k: usize, n: usize) {
+        // SAFETY: as above.
+        self.0[k].with_mut(|cell| unsafe { *cell += n });
+    }
+
+    fn read(&self, k: usize) -> usize {
+        // SAFETY: as above.
+        self.0[k].with(|cell| unsafe { *cell })
+    }
+}
+
+#[test]
+fn a_job_is_done_once_and_seen_by_its_caller() {
+    check(|| {
+        let pool = pool::Pool::new();
+        let cells = Cells::new(3);
+        pool.run(2, 3, &|k| cells.add(k, k + 1));
+        assert_eq!((0..3).map(|k| cells.read(k)).collect::<Vec<_>>(), [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_thread_that_wakes_up_late_never_sees_an_old_job() {
+    check(|| {
+        let pool = pool::Pool::new();
+        for round in 1..3 {
+            // Made anew for each job: whoever calls an old task touches what is gone.
+            let cells = Cells::new(2);
+            pool.run(2, 2, &|k| cells.add(k, round));
+            assert_eq!((cells.read(0), cells.read(1)), (round, round));
+        }
+    });
+}
+
+#[test]
+fn two_callers_at_a_time_both_get_their_work_done() {
+    check(|| {
+        let pool = Arc::new(pool::Pool::new());
+        let other = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let cells = Cells::new(2);
+                pool.run(2, 2, &|k| cells.add(k, 1));
+                assert_eq!((cells.read(0), cells.read(1)), (1, 1));
+            })
+        };
+        let cells = Cells::new(2);
+        pool.run(2, 2, &|k| cells.add(k, 1));
+        assert_eq!((cells.read(0), cells.read(1)), (1, 1));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_flag_keeps_two_holders_apart() {
+    check(|| {
+        let shared = Arc::new((flag::Flag::new(), Cells::new(1), AtomicUsize::new(0)));
+        let hold = |shared: &(flag::Flag, Arc<Cells>, AtomicUsize)| {
+            if let Some(_raised) = shared.0.raise() {
+                shared.1.add(0, 1);
+                shared.2.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || hold(&shared))
+            })
+            .collect();
+        hold(&shared);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let holders = shared.2.load(Ordering::Relaxed);
+        assert!(holders >= 1 && shared.1.read(0) == holders);
+    });
+}
+
+#[test]
+fn two_threads_of_a_process_get_the_same_and_a_child_its_own() {
+    check(|| {
+        let shared = Arc::new(per_process::PerProcess::<AtomicUsize>::new(AtomicPtr::new(std::ptr::null_mut())));
+        let get = |process, shared: &per_process::PerProcess<AtomicUsize>| {
+            let found = shared.get(process, || AtomicUsize::new(process as usize));
+            assert_eq!(found.load(Ordering::Relaxed), process as usize);
+            std::ptr::from_ref(found) as usize
+        };
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || get(1, &shared))
+        };
+        let here = get(1, &shared);
+        assert_eq!(other.join().unwrap(), here);
+        assert_ne!(get(2, &shared), here);
+    });
+}

@@ -1,0 +1,26 @@
+//! Loom's counterparts of `sync/primitives.rs`.
+
+pub use loom::cell::UnsafeCell;
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// One look before sleeping shows every order that more of them would.
+pub const SPINS: u32 = 1;
+
+pub fn pause() {
+    loom::thread::yield_now();
+}
+
+std::thread_local! {
+    /// What the model says of the machine; a model runs in one thread of the system.
+    pub static CORES: std::cell::Cell<usize> = const { std::cell::Cell::new(1) };
+}
+
+pub fn n_cores() -> usize {
+    CORES.get()
+}
+
+pub fn start(work: impl FnOnce() + Send + 'static) -> bool {
+    loom::thread::spawn(work);
+    true
+}
