@@ -202,3 +202,14 @@ fn parameters_that_nothing_reads_any_more_are_forgotten() {
         assert!(found.zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-12));
     }
 }
+
+#[test]
+fn a_block_of_half_a_million_outputs_is_compacted_in_linear_time() {
+    let mut graph = Graph::<f64>::new();
+    graph.vector(&[0.0; 100]).unwrap();
+    let x = graph.vector(&vec![0.5; 500_000]).unwrap();
+    let y = graph.map(Op::Tanh, x).unwrap();
+    // Held by its first output alone, it is kept whole.
+    let left = graph.compact(|keep| keep(y.slice(0, 1).unwrap()), &mut [], |_| ()).unwrap();
+    assert_eq!(left, 1_000_000);
+}

@@ -146,6 +146,28 @@ const EXACT: &[Row] = &[
     (Op::VarianceBiased, &[0.1; 7], 0.0, &[0.0; 7]),
     (Op::Variance, &[1.0, 2.0, 3.0], 1.0, &[-1.0, 0.0, 1.0]),
     (Op::Variance, &[1.0, NAN], NAN, &[NAN, NAN]),
+    (Op::ReduceMax, &[2.0, 5.0, 5.0, 1.0, 5.0, 5.0], 5.0, &[0.0, 0.25, 0.25, 0.0, 0.25, 0.25]),
+    (Op::ReduceMax, &[-0.0, 0.0], 0.0, &[0.5, 0.5]),
+    (Op::ReduceMax, &[-INF, -INF], -INF, &[0.5, 0.5]),
+    (Op::ReduceMax, &[1.0, NAN], NAN, &[NAN, NAN]),
+    (Op::ReduceMax, &[7.0], 7.0, &[1.0]),
+    (Op::ReduceMin, &[2.0, 5.0, 1.0, 1.0], 1.0, &[0.0, 0.0, 0.5, 0.5]),
+    (Op::ReduceMin, &[NAN, 1.0], NAN, &[NAN, NAN]),
+    (Op::LogSumExp, &[-3.5], -3.5, &[1.0]),
+    (Op::LogSumExp, &[1000.0], 1000.0, &[1.0]),
+    (Op::LogSumExp, &[-INF, 2.0], 2.0, &[0.0, 1.0]),
+    (Op::LogSumExp, &[INF, 2.0], INF, &[1.0, 0.0]),
+    (Op::LogSumExp, &[INF, INF], INF, &[0.5, 0.5]),
+    (Op::LogSumExp, &[-INF, -INF], -INF, &[0.5, 0.5]),
+    (Op::LogSumExp, &[-INF], -INF, &[1.0]),
+    (Op::LogSumExp, &[0.0, NAN], NAN, &[NAN, NAN]),
+    (Op::LogSumExp, &[INF, NAN], NAN, &[NAN, NAN]),
+    (Op::Norm2, &[3.0, -4.0], 5.0, &[0.6, -0.8]),
+    (Op::Norm2, &[-2.0], 2.0, &[-1.0]),
+    (Op::Norm2, &[0.0, 0.0], 0.0, &[0.0, 0.0]),
+    (Op::Norm2, &[-0.0], 0.0, &[0.0]),
+    (Op::Norm2, &[-INF, 1.0], INF, &[-1.0, 0.0]),
+    (Op::Norm2, &[INF, 1.0, NAN], NAN, &[NAN, NAN, NAN]),
 ];
 
 /// Exact in double precision.
@@ -159,6 +181,8 @@ const EXACT_F64: &[Row] = &[
     (Op::Sub, &[2.5e-308, 2.4e-308], 2.5e-308 - 2.4e-308, &[1.0, -1.0]),
     (Op::VarianceBiased, &[1e200, -1e200], INF, &[1e200 * 2.0 / 2.0, -1e200]),
     (Op::ReduceMean, &[1e308, -1e308], 0.0, &[0.5, 0.5]),
+    (Op::Norm2, &[1.5e-323, 2e-323], 2.5e-323, &[0.6, 0.8]),
+    (Op::LogSumExp, &[1e308, -1e308], 1e308, &[1.0, 0.0]),
 ];
 
 /// Exact in single precision.
@@ -184,12 +208,18 @@ const CLOSE: &[Row] = &[
     (Op::Exp, &[1.0], std::f64::consts::E, &[std::f64::consts::E]),
     (Op::Expm1, &[-60.0], -1.0, &[8.75651076269652e-27]),
     (Op::Pow, &[2.0, 0.5], std::f64::consts::SQRT_2, &[0.3535533905932738, 0.9802581434685472]),
+    (Op::LogSumExp, &[1000.0, 1000.0], 1000.0 + std::f64::consts::LN_2, &[0.5, 0.5]),
+    (Op::LogSumExp, &[0.0, -40.0], 4.248354255291589e-18, &[1.0, 4.248354255291589e-18]),
+    (Op::Norm2, &[1.0, 1.0], std::f64::consts::SQRT_2, &[std::f64::consts::FRAC_1_SQRT_2; 2]),
     (Op::Variance, &[1e8, 1e8 + 8.0, 1e8 + 16.0], 64.0, &[-8.0, 0.0, 8.0]),
 ];
 
 /// The variance of numbers that the two-pass formula alone gets right.
-const CLOSE_F64: &[Row] =
-    &[(Op::VarianceBiased, &[1e8, 1e8 + 1.0, 1e8 + 2.0], 2.0 / 3.0, &[-2.0 / 3.0, 0.0, 2.0 / 3.0])];
+const CLOSE_F64: &[Row] = &[
+    (Op::VarianceBiased, &[1e8, 1e8 + 1.0, 1e8 + 2.0], 2.0 / 3.0, &[-2.0 / 3.0, 0.0, 2.0 / 3.0]),
+    (Op::Norm2, &[3e200, 4e200], 5e200, &[0.6, 0.8]),
+    (Op::Norm2, &[3e-200, -4e-200], 5e-200, &[0.6, -0.8]),
+];
 
 /// Value and gradients with `at` in one lane and 0.75 in the others.
 fn run<S: Scalar>(op: Op, at: &[f64], lane: usize) -> (S, Vec<S>) {

@@ -245,7 +245,8 @@ def test_fixed_graphs_refuse_to_grow_and_stay_as_they_are():
         lambda: bt.exp(v),
         lambda: graph.vector([1.0, 2.0]),
         lambda: bt.concat(v, 1, 2, x, 3),
-        lambda: bt.max([x, *v]),
+        lambda: bt.softmax(v),
+        lambda: bt.tanh(v),
     ):
         with pytest.raises(bt.GraphFullError, match="larger capacity"):
             call()
@@ -502,26 +503,28 @@ def long_chain(n):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
 def test_ctrl_c_in_a_long_sweep_commits_nothing():
-    graph, x, y = long_chain(400_000)
+    n = 3_000_000
+    graph, x, y = long_chain(n)
     seen = []
 
     def handler(*_):
-        seen.append(len(seen))
-        for use in (lambda: y.data, lambda: x + 1, lambda: y.backward(), lambda: graph.clear(), lambda: len(graph)):
+        uses = [lambda: y.data, lambda: x + 1, lambda: len(graph)]
+        for use in uses:
             try:
                 use()
             except bt.BusyError:
                 seen.append("busy")
+                uses += [] if len(uses) > 3 else [lambda: y.backward(), lambda: graph.clear()]
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
         for _ in range(50):
             x.grad = 0
-            signal.setitimer(signal.ITIMER_REAL, 1e-4)
+            signal.setitimer(signal.ITIMER_REAL, 1e-3)
             try:
                 start = time.monotonic()
-                for _ in range(1000):
+                for _ in range(100):
                     done = x.grad
                     y.backward()
             except KeyboardInterrupt:
@@ -529,10 +532,10 @@ def test_ctrl_c_in_a_long_sweep_commits_nothing():
             if "busy" in seen:
                 break
         assert seen.count("busy") in (0, 5)
-        assert x.grad in (done, done + 400_001.0)
+        assert x.grad in (done, done + n + 1.0)
         x.grad = 0
         y.backward()
-        assert x.grad == 400_001.0
+        assert x.grad == n + 1.0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -252,7 +252,7 @@ pub fn with_decimal<'py>(
         };
         let operand = crate::vector::Operand::Value(x.clone().unbind());
         let node = crate::vector::atomically(&owner, |cell| {
-            let (x, c) = (operand.nodes(py, cell)?[0], Given::Wide(c));
+            let (x, c) = (operand.runs(py, cell)?[0].first(), Given::Wide(c));
             with_graph!(&mut cell.graph, g => match constant_first {
                 true => value::left(g, symbol, c.scalar(), x),
                 false => value::right(g, symbol, x, c.scalar()),

@@ -325,7 +325,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.push_scalar(op, at, 0, value)
     }
 
-    fn encode(&mut self, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
+    pub(super) fn encode(&mut self, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
         match operands {
             Operands::Run(range) => self.encode_views(std::iter::once(View::Nodes(range)), params),
             Operands::Views(views) => self.encode_views(views.iter().copied(), params),

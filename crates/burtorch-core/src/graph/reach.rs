@@ -102,11 +102,11 @@ impl<S: Scalar> Graph<'_, S> {
         let mut tail = node;
         let mut op = self.columns.op(node);
         if op == Op::Part {
-            // Met from above: a part whose tail is in the set was taken with it.
-            tail = self.block_tail(node).unwrap_or(node);
-            if set.contains(tail) {
+            // Met from above: if the next output is in the set, the block was taken whole with it.
+            if set.contains(node + 1) {
                 return;
             }
+            tail = self.block_tail(node).unwrap_or(node);
             op = self.columns.op(tail);
         }
         if op.info().arity == Arity::Block {

@@ -5,8 +5,10 @@
 
 #[macro_use]
 mod table;
+mod peak;
 mod reduce;
 
+pub(crate) use peak::{softmax_forward, softmax_pull};
 pub use reduce::{Reduction, variance_of};
 
 use crate::scalar::Scalar;

@@ -3,7 +3,7 @@
 //! Promises: one fixed order of summation, so that equal inputs give equal bits; two passes for variances; products of
 //! the others without dividing. Knows nothing of graphs: the caller gathers operands and scatters contributions.
 
-use super::Op;
+use super::{Op, peak};
 use crate::scalar::Scalar;
 
 /// A reduction op chosen at run time.
@@ -25,6 +25,10 @@ impl Reduction {
                 | Op::ReduceNegativeMean
                 | Op::VarianceBiased
                 | Op::Variance
+                | Op::ReduceMax
+                | Op::ReduceMin
+                | Op::LogSumExp
+                | Op::Norm2
         )
         .then_some(Reduction(op))
     }
@@ -49,6 +53,10 @@ impl Reduction {
             Op::ReduceMeanSquares => sum_by(xs, |x| x * x) / n(),
             Op::VarianceBiased => variance_of(xs, n()),
             Op::Variance => variance_of(xs, S::Compute::lit(xs.len() as f64 - 1.0)),
+            Op::ReduceMax => peak::largest(xs),
+            Op::ReduceMin => peak::smallest(xs),
+            Op::LogSumExp => peak::log_sum_exp(xs),
+            Op::Norm2 => peak::norm2(xs),
             _ => unreachable!("not a reduction"),
         })
     }
@@ -80,19 +88,23 @@ impl Reduction {
                 let less = n - S::Compute::lit(1.0);
                 each(xs, out, |x| wide * (two * (x - m) / less));
             }
+            Op::ReduceMax => peak::pull_extreme(wide, peak::largest(xs), xs, out),
+            Op::ReduceMin => peak::pull_extreme(wide, peak::smallest(xs), xs, out),
+            Op::LogSumExp => peak::pull_log_sum_exp(wide, xs, out),
+            Op::Norm2 => peak::pull_norm2(wide, xs, out),
             _ => unreachable!("not a reduction"),
         }
     }
 }
 
 /// Whether ops on this type are computed in a wider one.
-const fn is_narrow<S: Scalar>() -> bool {
+pub(super) const fn is_narrow<S: Scalar>() -> bool {
     size_of::<S>() < size_of::<S::Compute>()
 }
 
 /// Applies `f` to each input.
 #[inline(always)]
-fn each<S: Scalar>(xs: &[S], out: &mut [S], f: impl Fn(S::Compute) -> S::Compute) {
+pub(super) fn each<S: Scalar>(xs: &[S], out: &mut [S], f: impl Fn(S::Compute) -> S::Compute) {
     for (o, x) in out.iter_mut().zip(xs) {
         *o = S::narrow(f(x.widen()));
     }
@@ -105,7 +117,7 @@ fn sum<S: Scalar>(xs: &[S]) -> S::Compute {
 }
 
 #[inline(always)]
-fn sum_by<S: Scalar>(xs: &[S], f: impl Fn(S::Compute) -> S::Compute) -> S::Compute {
+pub(super) fn sum_by<S: Scalar>(xs: &[S], f: impl Fn(S::Compute) -> S::Compute) -> S::Compute {
     if xs.len() < 16 {
         let mut total = f(xs[0].widen());
         for x in &xs[1..] {

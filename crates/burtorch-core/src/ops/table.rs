@@ -251,6 +251,14 @@ macro_rules! for_each_op {
                 VarianceBiased variance_biased "varianceBiased" { reads inputs; on -10.0, 10.0; }
                 #[doc = "sum of (x_i - m)^2 / (n-1) with m the mean, in two passes; dx_i = 2 (x_i - m)/(n-1)"]
                 Variance variance "variance" { reads inputs; on -10.0, 10.0; }
+                #[doc = "the largest x_i; dx_i = 1/k for the k that equal it, else 0"]
+                ReduceMax reduce_max "" { reads inputs; on -10.0, 10.0; }
+                #[doc = "the smallest x_i; dx_i = 1/k for the k that equal it, else 0"]
+                ReduceMin reduce_min "" { reads inputs; on -10.0, 10.0; }
+                #[doc = "log of the sum of exp(x_i), shifted by the largest; dx_i = softmax(x)_i"]
+                LogSumExp logsumexp "" { reads inputs; on -10.0, 10.0; }
+                #[doc = "sqrt of the sum of x_i^2, without overflow or underflow inside; dx_i = x_i/|x|, 0 at the origin"]
+                Norm2 norm2 "" { reads inputs; on -10.0, 10.0; }
             }
             inner_product {
                 #[doc = "sum of x_i w_i; dx_i = w_i, dw_i = x_i"]
@@ -279,6 +287,10 @@ macro_rules! for_each_op {
                 TokenCrossEntropy token_cross_entropy
                 #[doc = "x_i + y_i over two ranges"]
                 AddRanges add_ranges
+                #[doc = "exp(x_i) / sum of exp(x), shifted by the largest; dx_i = y_i (g_i - sum of g_j y_j)"]
+                Softmax softmax
+                #[doc = "x_i - log of the sum of exp(x), shifted by the largest; dx_i = g_i - exp(y_i) sum of g_j"]
+                LogSoftmax log_softmax
             }
         }
     };

@@ -5,6 +5,7 @@
 
 mod current;
 mod marks;
+mod released;
 mod sweep;
 
 use std::cell::UnsafeCell;
@@ -25,6 +26,7 @@ use crate::vector::{PyVector, numbers};
 use current::{PyNoGrad, enter, leave};
 pub use current::{current, current_graph, no_grad_somewhere, wants_no_grad};
 use marks::{PyMark, PyScope};
+pub use released::{LONG, unlocked};
 pub use sweep::{Sweep, sweep};
 
 /// A graph of scalar operations.
@@ -314,7 +316,7 @@ impl PyGraph {
     #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
     fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
         let root = node_of(slf.py(), slf, root)?;
-        slf.get().with(slf.py(), |cell| sweep(slf.py(), cell, Sweep { root, seed, skip_zero_adjoints }))
+        slf.get().sweep(slf.py(), Sweep { root, seed, skip_zero_adjoints })
     }
 
     /// Set the gradients of all nodes to 0.

@@ -1,15 +1,16 @@
-//! Sweeps that Python asks for: short ones at once, long ones with questions about Ctrl-C.
+//! Sweeps that Python asks for: short ones at once, long ones without the interpreter lock and with questions about Ctrl-C.
 //!
-//! Promises: an interrupted sweep commits no leaf; while signal handlers run, the graph is busy.
+//! Promises: an interrupted sweep commits no leaf; during a long one the graph is busy.
+#![allow(unsafe_code)]
 
 use burtorch_core::{NodeId, Scalar, SweepOptions};
 use pyo3::prelude::*;
 
-use crate::cell::{AnyGraph, Cell, with_graph};
-use crate::errors::IntoPython;
-
-/// Sweeps over more nodes than this ask now and then whether Ctrl-C was pressed.
-const POLLED_ABOVE: u32 = 1 << 16;
+use super::{LONG, PyGraph, unlocked};
+use crate::cell::{AnyGraph, with_graph};
+use crate::errors::{IntoPython, busy};
+use crate::parameters::with_gradients;
+use crate::poll::Poll;
 
 /// A sweep that Python asked for.
 #[derive(Clone, Copy, Debug)]
@@ -22,39 +23,52 @@ pub struct Sweep {
     pub skip_zero_adjoints: bool,
 }
 
-/// Runs a sweep. Long ones poll for signals.
-#[inline]
-pub fn sweep(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
-    if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && sweep.root.index() < POLLED_ABOVE {
-        return match &mut cell.graph {
-            AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []).or_raise(py),
-            AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []).or_raise(py),
-            _ => sweep_carefully(py, cell, sweep),
-        };
+impl PyGraph {
+    /// Runs a sweep. Long ones ask for signals.
+    #[inline]
+    pub fn sweep(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
+        // SAFETY: under the interpreter lock; a sweep runs no Python code, and the reference ends before a long one.
+        let cell = unsafe { &mut *self.cell.get() };
+        if cell.busy {
+            return Err(busy(py, "this graph's nodes"));
+        }
+        if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && (sweep.root.index() as usize) < LONG {
+            return match &mut cell.graph {
+                AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []).or_raise(py),
+                AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []).or_raise(py),
+                _ => self.sweep_carefully(py, sweep),
+            };
+        }
+        self.sweep_carefully(py, sweep)
     }
-    sweep_carefully(py, cell, sweep)
+
+    #[inline(never)]
+    fn sweep_carefully(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
+        let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints };
+        let mut poll = Poll::new();
+        let swept = self.released(py, |graph, parameters| {
+            with_graph!(graph, g => with_gradients(py, parameters, |gradients| {
+                let mut interrupted = || poll.stop();
+                unlocked(py, sweep.root.index() as usize, || {
+                    let seed = Scalar::lit(sweep.seed);
+                    g.backward_polled(sweep.root, seed, gradients, options, Some(&mut interrupted))
+                })
+            }))
+        })?;
+        match poll.raised() {
+            Some(error) => Err(error),
+            None => swept.or_raise(py),
+        }
+    }
 }
 
-#[inline(never)]
-fn sweep_carefully(py: Python<'_>, cell: &mut Cell, sweep: Sweep) -> PyResult<()> {
-    let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints };
-    // Signal handlers are Python code and may touch this graph: while they run it is busy.
-    let busy_flag = &mut cell.busy;
-    let mut raised = None;
-    let mut interrupted = || {
-        *busy_flag = true;
-        raised = py.check_signals().err();
-        *busy_flag = false;
-        raised.is_some()
-    };
-    let parameters = &cell.parameters;
-    let swept = with_graph!(&mut cell.graph, g => {
-        crate::parameters::with_gradients(py, parameters, |gradients| {
-            g.backward_polled(sweep.root, Scalar::lit(sweep.seed), gradients, options, Some(&mut interrupted))
-        })
-    });
-    match (raised, swept?) {
-        (Some(error), _) => Err(error),
-        (None, result) => result.or_raise(py),
-    }
+/// Runs a sweep on the graph of a Value.
+///
+/// # Safety
+/// `owner` is a living `Graph`; the interpreter lock is held; no reference into its cell is in use.
+#[inline(always)]
+pub unsafe fn sweep(py: Python<'_>, owner: *mut pyo3::ffi::PyObject, sweep: Sweep) -> PyResult<()> {
+    // SAFETY: by the contract of this function.
+    let graph = unsafe { pyo3::Borrowed::from_ptr(py, owner).cast_unchecked::<PyGraph>() };
+    graph.get().sweep(py, sweep)
 }

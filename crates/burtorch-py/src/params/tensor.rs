@@ -8,7 +8,7 @@ use pyo3::types::{PySlice, PyTuple};
 use super::{PyParameters, with_params};
 use crate::buffer::FlatArray;
 use crate::errors::IntoPython;
-use crate::vector::{self, Symbol};
+use crate::vector;
 
 /// A shaped part of Parameters, by rows. Made by `Parameters.tensor`.
 #[pyclass(frozen, name = "Tensor", module = "burtorch")]
@@ -27,6 +27,11 @@ impl PyTensor {
     /// Where its numbers are. With [`PyTensor::owner`], what a graph needs to read `w[i]`.
     pub fn slice(&self) -> Slice {
         self.tensor.slice()
+    }
+
+    /// How many dimensions it has.
+    pub fn n_dims(&self) -> usize {
+        self.tensor.shape().dims().len()
     }
 
     /// Whose numbers they are.
@@ -121,38 +126,6 @@ impl PyTensor {
             return Err(PyIndexError::new_err(format!("index {k} of a Tensor with {n} rows")));
         };
         if this.tensor.shape().dims().len() > 1 { part(tensor) } else { vector::parameter_value(slf, tensor.slice()) }
-    }
-
-    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::inner_product(slf.as_any(), other)
-    }
-
-    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::inner_product(other, slf.as_any())
-    }
-
-    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::operator(Symbol::Plus, slf.as_any(), other)
-    }
-
-    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::operator(Symbol::Plus, other, slf.as_any())
-    }
-
-    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::operator(Symbol::Minus, slf.as_any(), other)
-    }
-
-    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::operator(Symbol::Minus, other, slf.as_any())
-    }
-
-    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::operator(Symbol::Times, slf.as_any(), other)
-    }
-
-    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        vector::operator(Symbol::Times, other, slf.as_any())
     }
 
     fn __repr__(&self) -> String {

@@ -246,10 +246,11 @@ unsafe extern "C" fn backward(
                 Number::Failed => return ptr::null_mut(),
             }
         }
-        let Some((cell, node)) = checked(value.cast()) else {
+        let Some((_, root)) = checked(value.cast()) else {
             return ptr::null_mut();
         };
-        match graph::sweep(Python::assume_attached(), cell, Sweep { root: node, seed, skip_zero_adjoints: false }) {
+        let owner = (*value.cast::<ValueObject>()).owner;
+        match graph::sweep(Python::assume_attached(), owner, Sweep { root, seed, skip_zero_adjoints: false }) {
             Ok(()) => {
                 ffi::Py_INCREF(ffi::Py_None());
                 ffi::Py_None()

@@ -194,15 +194,17 @@ pub fn method(name: &'static CStr, doc: &'static CStr, flags: i32, call: ffi::Py
     ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
+/// Text for the interpreter.
 macro_rules! c_str {
     ($($text:expr),*) => {
         // SAFETY-free: the concatenation ends with its only NUL.
-        match CStr::from_bytes_with_nul(concat!($($text,)* "\0").as_bytes()) {
+        match std::ffi::CStr::from_bytes_with_nul(concat!($($text,)* "\0").as_bytes()) {
             Ok(text) => text,
             Err(_) => c"",
         }
     };
 }
+pub(crate) use c_str;
 
 macro_rules! define_methods {
     (

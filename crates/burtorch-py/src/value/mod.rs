@@ -21,6 +21,8 @@ use std::ptr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+pub(crate) use methods::c_str;
+pub use methods::method;
 pub use number::{Number, number};
 pub use object::{ValueObject, cell_of, checked, is_value, new_object, raise_python, value_type};
 pub use step::{left, right};

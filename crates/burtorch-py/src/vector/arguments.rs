@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
-use crate::cell::{Cell, with_graph};
+use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::{IntoPython, to_python};
-use crate::graph::PyGraph;
+use crate::graph::{LONG, PyGraph};
 use crate::parameters::{attach, parameter_nodes};
-use crate::params::PyTensor;
+use crate::params::{PyParameters, PyTensor};
 use crate::value::{self, Number};
 
 /// The number in a Python or NumPy scalar, if it is one.
@@ -192,17 +192,17 @@ impl Operand {
         })
     }
 
-    /// Its nodes, one by one; appends one per number of a tensor.
-    pub fn nodes(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<NodeId>> {
+    /// Its nodes as runs; appends one node per number of a tensor.
+    pub fn runs(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<Range>> {
         if let Operand::Tensor(tensor) = self {
-            return parameter_nodes(py, cell, tensor.get().owner(), tensor.get().slice());
+            let nodes = parameter_nodes(py, cell, tensor.get().owner(), tensor.get().slice())?;
+            return Ok(nodes.first().map(|&first| Range::new(first, nodes.len() as u32)).into_iter().collect());
         }
         let ranges = self.views(py, cell)?.into_iter().filter_map(|view| match view {
             View::Nodes(range) => Some(range),
             View::Parameters(_) => None,
         });
-        let all: Vec<Range> = ranges.collect();
-        Ok(all.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k))).collect())
+        Ok(ranges.collect())
     }
 }
 
@@ -242,17 +242,54 @@ pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -
     })
 }
 
+/// As `atomically`, for work on `n` scalars in two parts: `prepare` reads operands, `build` appends what they are for
+/// and may release the interpreter lock, by `unlocked`, if they are many.
+pub fn appended<P, T>(
+    owner: &Bound<'_, PyGraph>,
+    n: usize,
+    prepare: impl FnOnce(&mut Cell) -> PyResult<P>,
+    build: impl FnOnce(&mut AnyGraph, &[Py<PyParameters>], P) -> PyResult<T>,
+) -> PyResult<T> {
+    let py = owner.py();
+    if n < LONG {
+        return atomically(owner, |cell| {
+            let prepared = prepare(cell)?;
+            build(&mut cell.graph, &cell.parameters, prepared)
+        });
+    }
+    let mut mark = None;
+    let prepared = atomically(owner, |cell| {
+        mark = Some(with_graph!(&cell.graph, g => g.mark()));
+        prepare(cell)
+    })?;
+    owner.get().released(py, |graph, parameters| {
+        let result = build(graph, parameters, prepared);
+        if let (Err(_), Some(mark)) = (&result, mark) {
+            with_graph!(graph, g => g.rewind(mark)).or_raise(py)?;
+        }
+        result
+    })
+}
+
 /// How many scalars these operands are.
 pub fn n_scalars(operands: &[Operand]) -> usize {
     operands.iter().map(Operand::len).sum()
 }
 
-/// The nodes of all operands in a row.
-pub fn all_nodes(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<NodeId>> {
-    let mut all = Vec::with_capacity(n_scalars(operands));
+/// The nodes of all operands in a row, as runs.
+pub fn all_runs(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<Range>> {
+    let mut all = Vec::with_capacity(operands.len());
     for operand in operands {
-        all.extend(operand.nodes(py, cell)?);
+        all.extend(operand.runs(py, cell)?);
     }
+    Ok(all)
+}
+
+/// The nodes of all operands in a row, one by one.
+pub fn all_nodes(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<NodeId>> {
+    let runs = all_runs(py, cell, operands)?;
+    let mut all = Vec::with_capacity(runs.iter().map(|run| run.len()).sum());
+    all.extend(runs.iter().flat_map(|run| run.nodes()));
     Ok(all)
 }
 

@@ -1,15 +1,16 @@
 //! Element-by-element ops: operators and op functions on Vectors, with broadcasting of single scalars.
 #![allow(unsafe_code)]
 
-use burtorch_core::{NodeId, Op, Range};
+use burtorch_core::{Graph, NodeId, Op, Range, Scalar};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::arguments::{Operand, all_nodes, atomically, common_owner, n_scalars, number_of};
+use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars, number_of};
 use super::{PyVector, finish, functions, numpy};
 use crate::cell::with_graph;
 use crate::errors::{IntoPython, to_python};
+use crate::graph::unlocked;
 use crate::params::PyTensor;
 
 /// An operator between two operands.
@@ -54,9 +55,9 @@ pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny
     if symbol == Symbol::Power
         && let [Operand::Numbers(exponent)] = &right[..]
         && let [c @ (2.0 | 3.0)] = exponent[..]
-        && let Ok(vector) = x.cast::<PyVector>()
+        && is_many(x)
     {
-        return unary(if c == 2.0 { Op::Sqr } else { Op::Pow3 }, vector);
+        return unary(if c == 2.0 { Op::Sqr } else { Op::Pow3 }, x);
     }
     refuse_matrix_beside_vector(x, y)?;
     binary(symbol.op(), &left, &right, py)
@@ -88,19 +89,30 @@ fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResul
         }
     };
     let owner = common_owner(py, x.iter().chain(y))?;
-    let range = atomically(&owner, |cell| {
-        let (xs, ys) = (all_nodes(py, cell, x)?, all_nodes(py, cell, y)?);
-        with_graph!(&mut cell.graph, g => {
-            let mut first = None;
-            for k in 0..n {
-                let node = g.binary_op(op, pick(&xs, k), pick(&ys, k)).or_raise(py)?;
-                first.get_or_insert(node);
-            }
-            Ok(first.map(|first| Range::new(first, n as u32)))
-        })
-    })?;
+    let range = appended(
+        &owner,
+        n,
+        |cell| Ok((all_nodes(py, cell, x)?, all_nodes(py, cell, y)?)),
+        |graph, _, (xs, ys)| with_graph!(graph, g => unlocked(py, n, || pairwise(g, op, &xs, &ys, n)).or_raise(py)),
+    )?;
     // Of no elements there are none.
     Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any())
+}
+
+/// Appends `n` nodes.
+fn pairwise<S: Scalar>(
+    graph: &mut Graph<'static, S>,
+    op: Op,
+    xs: &[NodeId],
+    ys: &[NodeId],
+    n: usize,
+) -> burtorch_core::Result<Option<Range>> {
+    let mut first = None;
+    for k in 0..n {
+        let node = graph.binary_op(op, pick(xs, k), pick(ys, k))?;
+        first.get_or_insert(node);
+    }
+    Ok(first.map(|first| Range::new(first, n as u32)))
 }
 
 /// Element `k`, or the only one.
@@ -108,17 +120,23 @@ fn pick(nodes: &[NodeId], k: usize) -> NodeId {
     if nodes.len() == 1 { nodes[0] } else { nodes[k] }
 }
 
-/// A unary op over a Vector, as one block per run.
-pub fn unary<'py>(op: Op, vector: &Bound<'py, PyVector>) -> PyResult<Bound<'py, PyAny>> {
-    let py = vector.py();
-    let owner = vector.get().owner(py);
-    let ranges = atomically(owner, |cell| {
-        let ranges = vector.get().ranges_in(py, cell)?;
-        with_graph!(&mut cell.graph, g => {
-            ranges.into_iter().map(|range| g.map(op, range).or_raise(py)).collect::<PyResult<Vec<_>>>()
-        })
-    })?;
-    Ok(PyVector::of_runs(owner, &ranges)?.into_bound(py).into_any())
+/// A unary op over a Vector or a Tensor, as one block per run.
+pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let operands = Operand::read_all(x)?;
+    let owner = common_owner(py, &operands)?;
+    let n = n_scalars(&operands);
+    let ranges = appended(
+        &owner,
+        n,
+        |cell| all_runs(py, cell, &operands),
+        |graph, _, ranges| {
+            with_graph!(graph, g => unlocked(py, n, || {
+                ranges.into_iter().map(|range| g.map(op, range)).collect::<burtorch_core::Result<Vec<_>>>()
+            }).or_raise(py))
+        },
+    )?;
+    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
 }
 
 /// The op function for anything that is not a Value.
@@ -128,14 +146,18 @@ pub fn unary<'py>(op: Op, vector: &Bound<'py, PyVector>) -> PyResult<Bound<'py, 
 pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     let x = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) };
-    finish(match x.cast::<PyVector>() {
-        Ok(vector) => unary(op, vector),
-        Err(_) => Err(PyTypeError::new_err(format!(
-            "{}() expects a Value or a Vector, found {}",
-            op.name(),
-            x.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string())
-        ))),
-    })
+    finish(if is_many(&x) { unary(op, &x) } else { Err(not_a_vector(op, &x)) })
+}
+
+/// Whether this stands for many scalars with operators of their own.
+pub fn is_many(x: &Bound<'_, PyAny>) -> bool {
+    x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>()
+}
+
+/// The error for something else.
+pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
+    let found = x.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    PyTypeError::new_err(format!("{}() expects a Value or a Vector, found {found}", op.name()))
 }
 
 /// The function of a binary op where one of two arguments is neither a Value nor a number, or with another number of
@@ -171,7 +193,7 @@ pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mu
         _ => Symbol::Times,
     };
     finish(match &arguments[..] {
-        [x, c] if x.is_instance_of::<PyVector>() => match number_of(c) {
+        [x, c] if is_many(x) => match number_of(c) {
             Ok(Some(_)) => operator(symbol, x, c),
             Ok(None) => Err(PyTypeError::new_err(format!("the constant of {}() must be a real number", op.name()))),
             Err(error) => Err(error),
@@ -195,8 +217,7 @@ pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut 
         Ok(Some(result)) => return finish(Ok(result)),
         Err(error) => return finish(Err(error)),
     }
-    let takes =
-        |x: &Bound<'_, PyAny>| x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>() || numpy::is_array(x);
+    let takes = |x: &Bound<'_, PyAny>| is_many(x) || numpy::is_array(x);
     if takes(&a) || takes(&b) {
         return finish(operator(symbol, &a, &b));
     }

@@ -1,17 +1,19 @@
 //! Functions of many operands: reductions, inner products, concatenation, block ops.
 #![allow(unsafe_code)]
 
-use burtorch_core::{Op, Operands, Range, View};
+use burtorch_core::{Op, Operands, View};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::arguments::{Operand, all_nodes, all_views, atomically, common_owner, n_scalars};
+use super::arguments::{Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars};
 use super::{PyVector, finish, numpy, wrap};
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
+use crate::graph::unlocked;
 use crate::parameters::with_values;
+use crate::params::PyTensor;
 
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
 pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -21,14 +23,37 @@ pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
 
 fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let owner = common_owner(py, operands)?;
-    let node = atomically(&owner, |cell| {
-        let views = all_views(py, cell, operands)?;
-        let parameters = &cell.parameters;
-        with_graph!(&mut cell.graph, g => {
-            with_values(py, parameters, |given| g.reduce(op, as_operands(&views), given))?.or_raise(py)
-        })
-    })?;
+    let n = n_scalars(operands);
+    let node = appended(
+        &owner,
+        n,
+        |cell| all_views(py, cell, operands),
+        |graph, parameters, views| {
+            with_graph!(graph, g => with_values(py, parameters, |given| {
+                unlocked(py, n, || g.reduce(op, as_operands(&views), given))
+            })?.or_raise(py))
+        },
+    )?;
     wrap(&owner, node)
+}
+
+/// Softmax, or its logarithm, of a Vector or a sequence: one output per operand.
+pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let operands = read_many(op, x)?;
+    let owner = common_owner(py, &operands)?;
+    let n = n_scalars(&operands);
+    let range = appended(
+        &owner,
+        n,
+        |cell| all_views(py, cell, &operands),
+        |graph, parameters, views| {
+            with_graph!(graph, g => with_values(py, parameters, |given| {
+                unlocked(py, n, || g.softmax(op, as_operands(&views), given))
+            })?.or_raise(py))
+        },
+    )?;
+    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
 }
 
 /// The operands of a reduction: at least one scalar, in a Vector or a sequence.
@@ -73,16 +98,56 @@ pub fn inner_product<'py>(
         return Err(PyValueError::new_err("the bias of an inner product is one Value or number"));
     }
     let owner = common_owner(py, xs.iter().chain(&ws).chain(&bias))?;
-    let node = atomically(&owner, |cell| {
-        let (xs, ws) = (all_views(py, cell, &xs)?, all_views(py, cell, &ws)?);
-        let bias = all_nodes(py, cell, &bias)?.first().copied();
-        let parameters = &cell.parameters;
-        with_graph!(&mut cell.graph, g => {
-            with_values(py, parameters, |given| g.inner_product(as_operands(&xs), as_operands(&ws), bias, given))?
-                .or_raise(py)
-        })
-    })?;
+    let n = n_scalars(&xs);
+    let node = appended(
+        &owner,
+        n,
+        |cell| {
+            let views = (all_views(py, cell, &xs)?, all_views(py, cell, &ws)?);
+            Ok((views, all_nodes(py, cell, &bias)?.first().copied()))
+        },
+        |graph, parameters, ((xs, ws), bias)| {
+            with_graph!(graph, g => with_values(py, parameters, |given| {
+                unlocked(py, n, || g.inner_product(as_operands(&xs), as_operands(&ws), bias, given))
+            })?.or_raise(py))
+        },
+    )?;
     wrap(&owner, node)
+}
+
+/// `x @ y`: an inner product, or one per row of a matrix of parameters on the left.
+pub fn product<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let matrix = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().filter(|w| w.get().n_dims() > 1).cloned();
+    match (matrix(x), matrix(y)) {
+        (None, None) => inner_product(x, y, None),
+        (Some(w), None) if w.get().n_dims() == 2 => matrix_product(&w, y),
+        _ => Err(PyValueError::new_err("@ takes two of one dimension, or a matrix of parameters on the left: W @ x")),
+    }
+}
+
+/// `W @ x` for a matrix of parameters: one output per row, as one block.
+pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let xs = Operand::read_all(x)?;
+    let (n_columns, n_given) = (w.get().slice().len() / w.as_any().len()?.max(1), n_scalars(&xs));
+    if n_columns != n_given {
+        return Err(PyValueError::new_err(format!("W @ x expects {n_columns} scalars for x, found {n_given}")));
+    }
+    let (weights, operands) = (w.get().slice(), std::iter::once(Operand::Tensor(w.clone().unbind())).chain(xs));
+    let operands: Vec<Operand> = operands.collect();
+    let owner = common_owner(py, &operands)?;
+    let n = weights.len();
+    let range = appended(
+        &owner,
+        n,
+        |cell| all_views(py, cell, &operands),
+        |graph, parameters, views| {
+            with_graph!(graph, g => with_values(py, parameters, |given| {
+                unlocked(py, n, || g.affine(given, views.get(1..).unwrap_or(&[]), weights, None))
+            })?.or_raise(py))
+        },
+    )?;
+    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
 }
 
 /// mean, max or min of one sequence.
@@ -90,22 +155,8 @@ pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     match op {
         Op::Mean => reduce(Op::ReduceMean, sequence),
         Op::NegativeMean => reduce(Op::ReduceNegativeMean, sequence),
-        Op::Max | Op::Min => {
-            let py = sequence.py();
-            let operands = read_many(op, sequence)?;
-            let owner = common_owner(py, &operands)?;
-            let node = atomically(&owner, |cell| {
-                let nodes = all_nodes(py, cell, &operands)?;
-                with_graph!(&mut cell.graph, g => {
-                    let mut so_far = nodes[0];
-                    for &node in &nodes[1..] {
-                        so_far = g.binary_op(op, so_far, node).or_raise(py)?;
-                    }
-                    Ok(so_far)
-                })
-            })?;
-            wrap(&owner, node)
-        }
+        Op::Max => reduce(Op::ReduceMax, sequence),
+        Op::Min => reduce(Op::ReduceMin, sequence),
         _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found 1", op.name()))),
     }
 }
@@ -227,22 +278,84 @@ fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let single = if parts.len() == 1 { Some(parts.get_item(0)?) } else { None };
     let operands = Operand::read_all(single.as_ref().unwrap_or(parts.as_any()))?;
     let owner = common_owner(py, &operands)?;
-    let ranges = atomically(&owner, |cell| {
-        let mut ranges: Vec<Range> = Vec::new();
-        for operand in &operands {
-            if let Operand::Tensor(_) = operand {
-                let nodes = operand.nodes(py, cell)?;
-                ranges.extend(nodes.first().map(|&first| Range::new(first, nodes.len() as u32)));
-                continue;
-            }
-            ranges.extend(operand.views(py, cell)?.into_iter().filter_map(|view| match view {
-                View::Nodes(range) => Some(range),
-                View::Parameters(_) => None,
-            }));
-        }
-        Ok(ranges)
-    })?;
+    let ranges = atomically(&owner, |cell| all_runs(py, cell, &operands))?;
     Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+}
+
+/// Join Values and numbers, one after another, to a Vector, without copying: stack(a, b) or stack([a, b]).
+///
+/// Args:
+///     values: Values and real numbers (which become constants), or one sequence of them. At least one is a Value.
+///
+/// Returns:
+///     A Vector that stands for these nodes. Linear in their number.
+///
+/// Raises:
+///     TypeError: one of them is a Vector (a Vector has one dimension: concat() joins those) or something else, or none
+///         is a Value.
+///     GraphMismatchError: they belong to different graphs.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> a, b = bt.Value(3.0), bt.Value(4.0)
+///     >>> length = bt.stack(a, b).norm2()
+///     >>> length.backward()
+///     >>> length.data, a.grad, b.grad
+///     (5.0, 0.6, 0.8)
+#[pyfunction]
+#[pyo3(signature = (*values))]
+fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let py = values.py();
+    let single = if values.len() == 1 { Some(values.get_item(0)?) } else { None };
+    let operands = Operand::read_all(single.as_ref().unwrap_or(values.as_any()))?;
+    if operands.iter().any(|operand| matches!(operand, Operand::Vector(_) | Operand::Tensor(_))) {
+        return Err(PyTypeError::new_err("stack() joins Values and numbers; join Vectors with concat()"));
+    }
+    let owner = common_owner(py, &operands)?;
+    let ranges = atomically(&owner, |cell| all_runs(py, cell, &operands))?;
+    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+}
+
+/// exp(x_i) / sum of exp(x), shifted by the largest so that nothing overflows; dx_i = y_i (g_i - sum of g_j y_j).
+///
+/// Args:
+///     x: a Vector, or a sequence of Values, Vectors and real numbers.
+///
+/// Returns:
+///     A Vector with one probability per operand. Where operands are infinite, the limit; equal shares where they tie.
+///
+/// Raises:
+///     ValueError: there are no operands.
+///
+/// One block of nodes; linear in the number of operands. The relative error of output i is at most
+/// (max - x_i) / 2 + n + 3 units in the last place.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.current_graph().vector([1000.0, 1000.0])
+///     >>> p = bt.softmax(x)
+///     >>> p[0].backward()
+///     >>> list(p.data), list(x.grad)
+///     ([0.5, 0.5], [0.25, -0.25])
+#[pyfunction(name = "softmax")]
+#[pyo3(signature = (x, /))]
+fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    softmax(Op::Softmax, x)
+}
+
+/// log(softmax(x)), exact also where probabilities are near 0 or 1; dx_i = g_i - exp(y_i) sum of g_j.
+///
+/// Args, errors and cost as for softmax().
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.current_graph().vector([0.0, -1000.0])
+///     >>> list(bt.log_softmax(x).data)
+///     [0.0, -1000.0]
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+fn log_softmax<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    softmax(Op::LogSoftmax, x)
 }
 
 /// Adds the functions to the module.
@@ -250,5 +363,8 @@ pub fn register_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(inner_product_function, m)?)?;
     m.add_function(wrap_pyfunction!(inner_product_with_bias, m)?)?;
     m.add_function(wrap_pyfunction!(reduce_mean_and_mean_squares, m)?)?;
-    m.add_function(wrap_pyfunction!(concat, m)?)
+    m.add_function(wrap_pyfunction!(concat, m)?)?;
+    m.add_function(wrap_pyfunction!(stack, m)?)?;
+    m.add_function(wrap_pyfunction!(softmax_function, m)?)?;
+    m.add_function(wrap_pyfunction!(log_softmax, m)?)
 }

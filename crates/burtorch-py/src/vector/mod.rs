@@ -7,15 +7,17 @@
 mod arguments;
 mod elementwise;
 mod functions;
+mod methods;
 mod numpy;
+mod operators;
+mod sequence;
 
 use std::cell::UnsafeCell;
 
 use burtorch_core::{Float, NodeId, Range, Scalar, Slice, View};
-use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PySlice;
 
 use crate::cell::{Cell, last_node, with_graph};
 use crate::errors::IntoPython;
@@ -27,7 +29,7 @@ use crate::scalars::{self, Given, ScalarType};
 use crate::value;
 
 pub use arguments::{Operand, atomically, numbers};
-pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, operator, unary_function};
+pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::array_ufunc;
 
@@ -278,195 +280,6 @@ fn array<'py>(py: Python<'py>, data: Numbers<'py>) -> PyResult<Bound<'py, PyAny>
     class.call1(("d", pyo3::types::PyBytes::new(py, &bytes)))
 }
 
-#[pymethods]
-impl PyVector {
-    fn __len__(&self) -> usize {
-        self.n()
-    }
-
-    /// Raises TypeError: a Vector is not pickled without its graph.
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("a Vector cannot be pickled or copied without its graph; use list(vector.data)"))
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let (shown, n): (Vec<String>, usize) = match self.read(py, false)? {
-            Numbers::Floats(all) => (all.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect(), all.len()),
-            Numbers::Objects(all) => (all.iter().take(8).map(ToString::to_string).collect(), all.len()),
-        };
-        let rest = if n > 8 { format!(", ... {n} in all") } else { String::new() };
-        Ok(format!("Vector([{}{rest}])", shown.join(", ")))
-    }
-
-    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let (py, vector) = (slf.py(), slf.get());
-        let n = vector.n();
-        if let Ok(slice) = index.cast::<PySlice>() {
-            let at = slice.indices(n as isize)?;
-            if at.step == 1 {
-                let ranges = cut(&vector.ranges(py)?, at.start as usize, at.slicelength);
-                return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
-            }
-            let places = (0..at.slicelength as isize).map(|k| (at.start + k * at.step) as usize);
-            let single = |k| Ok(Range::new(vector.node(py, k)?, 1));
-            let ranges = places.map(single).collect::<PyResult<Vec<_>>>()?;
-            return Ok(PyVector::of_runs(vector.owner(py), &ranges)?.into_bound(py).into_any());
-        }
-        let k: isize = index.extract().map_err(|error: PyErr| {
-            if error.is_instance_of::<PyOverflowError>(py) {
-                return PyIndexError::new_err(format!("index out of range for a Vector of {n}"));
-            }
-            PyTypeError::new_err("Vector indices must be integers or slices")
-        })?;
-        let k = if k < 0 { k + n as isize } else { k };
-        if k < 0 || k as usize >= n {
-            return Err(PyIndexError::new_err(format!("index {k} of a Vector of {n}")));
-        }
-        wrap(vector.owner(py), vector.node(py, k as usize)?)
-    }
-
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: a living object under the interpreter lock; the iterator indexes it from 0 on.
-        unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
-    }
-
-    /// The numbers these nodes hold, as a copy: array.array("d"); on graphs of lanes a tuple of tuples, on float128 ones
-    /// a tuple of Decimals. Assigning writes them; a single number goes to all.
-    #[getter]
-    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        array(py, self.read(py, false)?)
-    }
-
-    #[setter]
-    fn set_data(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.write(py, data, false)
-    }
-
-    /// Their gradients, as a copy. Assigning writes them.
-    #[getter]
-    fn grad<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        array(py, self.read(py, true)?)
-    }
-
-    #[setter]
-    fn set_grad(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.write(py, data, true)
-    }
-
-    /// The Graph these nodes belong to.
-    #[getter]
-    fn graph(&self, py: Python<'_>) -> Py<PyGraph> {
-        self.owner.clone_ref(py)
-    }
-
-    /// The sum, as a Value.
-    fn sum<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reduce(burtorch_core::Op::ReduceSum, slf.as_any())
-    }
-
-    /// The mean, as a Value.
-    fn mean<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reduce(burtorch_core::Op::ReduceMean, slf.as_any())
-    }
-
-    /// The product, as a Value; its gradient is right where factors are 0.
-    fn prod<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reduce(burtorch_core::Op::ReduceMul, slf.as_any())
-    }
-
-    /// The inner product with another Vector or a sequence of numbers.
-    fn dot<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::inner_product(slf.as_any(), other, None)
-    }
-
-    fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::inner_product(slf.as_any(), other, None)
-    }
-
-    fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::inner_product(other, slf.as_any(), None)
-    }
-
-    /// The Euclidean length, as a Value.
-    fn norm2<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        functions::reduce(burtorch_core::Op::ReduceSumOfSquares, slf.as_any())?.call_method0("sqrt")
-    }
-
-    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Plus, slf.as_any(), other)
-    }
-
-    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Plus, other, slf.as_any())
-    }
-
-    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Minus, slf.as_any(), other)
-    }
-
-    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Minus, other, slf.as_any())
-    }
-
-    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Times, slf.as_any(), other)
-    }
-
-    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Times, other, slf.as_any())
-    }
-
-    fn __truediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Over, slf.as_any(), other)
-    }
-
-    fn __rtruediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Over, other, slf.as_any())
-    }
-
-    fn __pow__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-        _modulus: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Power, slf.as_any(), other)
-    }
-
-    fn __rpow__<'py>(
-        slf: &Bound<'py, Self>,
-        other: &Bound<'py, PyAny>,
-        _modulus: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::operator(Symbol::Power, other, slf.as_any())
-    }
-
-    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::unary(burtorch_core::Op::Neg, slf)
-    }
-
-    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        elementwise::unary(burtorch_core::Op::Abs, slf)
-    }
-
-    fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
-        slf.clone()
-    }
-
-    #[pyo3(signature = (*inputs, **keywords))]
-    fn __array_ufunc__<'py>(
-        slf: &Bound<'py, Self>,
-        inputs: &Bound<'py, pyo3::types::PyTuple>,
-        keywords: Option<&Bound<'py, pyo3::types::PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        numpy::ufunc(slf.py(), inputs, keywords)
-    }
-}
-
-/// The inner product of two operands, as `@` writes it.
-pub fn inner_product<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    functions::inner_product(x, w, None)
-}
-
 /// A Value on the current graph that reads the one number of `slice`, which is part of `tensor`.
 pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
@@ -478,20 +291,6 @@ pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyRe
     }
 }
 
-/// The part of a list of runs that begins after `skip` scalars and holds `len`.
-fn cut(ranges: &[Range], skip: usize, len: usize) -> Vec<Range> {
-    let (mut skip, mut len) = (skip, len);
-    let mut parts = Vec::new();
-    for range in ranges {
-        let from = skip.min(range.len());
-        let to = (from + len).min(range.len());
-        parts.extend(range.slice(from, to).filter(|part| !part.is_empty()));
-        skip -= from;
-        len -= to - from;
-    }
-    parts
-}
-
 /// The views that a vector stands for.
 fn views(ranges: Vec<Range>) -> Vec<View> {
     ranges.into_iter().map(View::Nodes).collect()
@@ -500,6 +299,7 @@ fn views(ranges: Vec<Range>) -> Vec<View> {
 /// Adds the class and the n-ary functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyVector>()?;
+    methods::register(m.py())?;
     register_functions(m)
 }
 

@@ -8,10 +8,11 @@ mod affine;
 mod cross_entropy;
 mod map;
 mod means;
+mod softmax;
 mod tokens;
 
 use super::sweep::Sweep;
-use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord};
+use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord, SoftmaxRecord};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
@@ -35,6 +36,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         match self.recorded.ops[tail] {
             Op::Affine => self.affine(AffineRecord::read(self.extra, record), node),
             Op::Map => self.map(MapRecord::read(self.extra, record), node),
+            op @ (Op::Softmax | Op::LogSoftmax) => self.softmax(op, SoftmaxRecord::read(self.extra, record), node),
             Op::CrossEntropy => self.cross_entropy(CrossEntropyRecord::read(self.extra, record), node),
             Op::MeanAndMeanSquares => self.mean_and_mean_squares(record, node),
             op => self.token_block(op, record, node),

@@ -10,12 +10,14 @@ mod affine;
 mod cross_entropy;
 mod map;
 mod means;
+mod softmax;
 
 pub use cross_entropy::Target;
 
 pub(crate) use affine::AffineRecord;
 pub(crate) use cross_entropy::CrossEntropyRecord;
 pub(crate) use map::MapRecord;
+pub(crate) use softmax::SoftmaxRecord;
 
 use super::operands::{Encoded, OperandRun, StoreValues};
 use super::structure::{Check, Checked};
@@ -113,6 +115,7 @@ impl<S: Scalar> Graph<'_, S> {
         match op {
             Op::Affine => self.evaluate_affine(AffineRecord::read(extra, at), stores),
             Op::Map => self.evaluate_map(MapRecord::read(extra, at)),
+            Op::Softmax | Op::LogSoftmax => self.evaluate_softmax(op, SoftmaxRecord::read(extra, at), stores),
             Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
             Op::MeanAndMeanSquares => {
                 let (first, x) = means::operands(extra, at);
@@ -128,6 +131,7 @@ impl<S: Scalar> Graph<'_, S> {
         match op {
             Op::Affine => AffineRecord::read(extra, at).for_each_operand(extra, f),
             Op::Map => MapRecord::read(extra, at).for_each_operand(f),
+            Op::Softmax | Op::LogSoftmax => SoftmaxRecord::read(extra, at).for_each_operand(extra, f),
             Op::CrossEntropy => CrossEntropyRecord::read(extra, at).for_each_operand(f),
             Op::MeanAndMeanSquares => means::for_each_operand(extra, at, f),
             _ => TokenRecord::read(extra, at).runs().for_each(f),
@@ -144,6 +148,7 @@ fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
     match op {
         Op::Affine => AffineRecord::LAYOUT,
         Op::Map => MapRecord::LAYOUT,
+        Op::Softmax | Op::LogSoftmax => SoftmaxRecord::LAYOUT,
         Op::CrossEntropy => CrossEntropyRecord::layout(extra, at, lanes),
         Op::MeanAndMeanSquares => means::LAYOUT,
         _ => TokenRecord::read(extra, at).layout(),
@@ -152,7 +157,7 @@ fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
 
 /// Whether files can hold this kind of block: whether its record can be checked.
 pub(crate) fn can_be_stored(op: Op) -> bool {
-    matches!(op, Op::Affine | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares)
+    matches!(op, Op::Affine | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares | Op::Softmax | Op::LogSoftmax)
 }
 
 impl Check<'_> {
@@ -186,6 +191,7 @@ impl Check<'_> {
         match op {
             Op::Affine => AffineRecord::check(record, n_in, self),
             Op::Map => MapRecord::check(record, inner, self),
+            Op::Softmax | Op::LogSoftmax => SoftmaxRecord::check(record, n_in, self),
             Op::CrossEntropy => CrossEntropyRecord::check(record, self),
             _ => means::check(record, self),
         }

@@ -1,0 +1,158 @@
+//! Formulas that look at the largest operand first: max and min of many, log-sum-exp, softmax and its logarithm, the
+//! Euclidean norm.
+//!
+//! Promises: no overflow and no harmful underflow inside, whatever the sign and size of the operands; at a kink, and
+//! where infinities tie, the minimum-norm choice among the limits; half numbers are rounded once. Operands are not
+//! empty. Knows nothing of graphs.
+
+use super::reduce::{each, is_narrow, sum_by};
+use super::{BinaryOp, Max, Min, Op};
+use crate::scalar::{DType, Float, Scalar};
+
+/// The largest operand, NaN if one is a NaN.
+#[inline]
+pub(super) fn largest<S: Scalar>(xs: &[S]) -> S::Compute {
+    xs[1..].iter().fold(xs[0].widen(), |top, x| Max::forward(top, x.widen()))
+}
+
+/// The smallest operand, NaN if one is a NaN.
+#[inline]
+pub(super) fn smallest<S: Scalar>(xs: &[S]) -> S::Compute {
+    xs[1..].iter().fold(xs[0].widen(), |low, x| Min::forward(low, x.widen()))
+}
+
+/// What the adjoint of the extreme `y` contributes: equal shares to all that attain it, nothing to the others.
+pub(super) fn pull_extreme<S: Scalar>(g: S::Compute, y: S::Compute, xs: &[S], out: &mut [S]) {
+    let share = g / count_equal(xs, y);
+    each(xs, out, |x| choose(y.nan_mask(), y, choose(x.equal(y), share, S::Compute::lit(0.0))));
+}
+
+#[inline(always)]
+fn choose<C: Scalar>(mask: C::Mask, yes: C, no: C) -> C {
+    C::select(mask, yes, no)
+}
+
+/// How many operands equal `y`, per lane.
+fn count_equal<S: Scalar>(xs: &[S], y: S::Compute) -> S::Compute {
+    sum_by(xs, |x| choose(x.equal(y), S::Compute::lit(1.0), S::Compute::lit(0.0)))
+}
+
+/// The distance from the largest operand: 0 for the largest itself, also where it is infinite.
+#[inline(always)]
+fn below<C: Scalar>(x: C, top: C) -> C {
+    choose(x.equal(top), C::lit(0.0), x - top)
+}
+
+/// The logarithm of the sum of exponentials of operands shifted by the largest of them, `top`.
+///
+/// The largest contributes exactly 1, so the logarithm is taken of 1 plus the rest: a rest far below 1 is not lost.
+#[inline]
+fn log_sum_shifted<S: Scalar>(xs: &[S], top: S::Compute) -> S::Compute {
+    let rest = sum_by(xs, |x| choose(x.equal(top), S::Compute::lit(0.0), (x - top).exp()));
+    choose(top.nan_mask(), top, (rest + (count_equal(xs, top) - S::Compute::lit(1.0))).log1p())
+}
+
+/// `log(sum exp x_i)`.
+pub(super) fn log_sum_exp<S: Scalar>(xs: &[S]) -> S::Compute {
+    let top = largest(xs);
+    top + log_sum_shifted(xs, top)
+}
+
+/// Writes `g softmax(x)_i`.
+pub(super) fn pull_log_sum_exp<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
+    let top = largest(xs);
+    let total = sum_by(xs, |x| below(x, top).exp());
+    each(xs, out, |x| g * (below(x, top).exp() / total));
+}
+
+/// Writes `exp(x_i) / sum exp(x)` (for [`Op::Softmax`]) or its logarithm. `room` is as long as the operands.
+pub(crate) fn softmax_forward<S: Scalar>(op: Op, xs: &[S], room: &mut [S], out: &mut [S]) {
+    let top = largest(xs);
+    if op == Op::LogSoftmax {
+        let log_total = log_sum_shifted(xs, top);
+        each(xs, out, |x| below(x, top) - log_total);
+    } else if is_narrow::<S>() {
+        let total = sum_by(xs, |x| below(x, top).exp());
+        each(xs, out, |x| below(x, top).exp() / total);
+    } else {
+        // Where nothing is rounded on the way, exponentials are taken a vector at a time.
+        each(xs, room, |x| below(x, top));
+        S::map_forward(Op::Exp, room, out);
+        let total = sum_by(out, |e| e);
+        out.iter_mut().for_each(|o| *o = S::narrow(o.widen() / total));
+    }
+}
+
+/// Writes into `out` what the adjoints `g` of the outputs `y` contribute to each operand; `g` may end early and hold
+/// adjoints that were not reached, which contribute nothing.
+pub(crate) fn softmax_pull<S: Scalar>(op: Op, g: &[S], y: &[S], out: &mut [S]) {
+    let zero = S::Compute::lit(0.0);
+    let reached = || g.iter().zip(y).filter(|(g, _)| !g.is_unreached()).map(|(g, y)| (g.widen(), y.widen()));
+    let own = |k: usize| g.get(k).filter(|g| !g.is_unreached()).map_or(zero, |g| g.widen());
+    let is_log = op == Op::LogSoftmax;
+    let total = reached().fold(zero, |sum, (g, y)| sum + if is_log { g } else { g * y });
+    for (k, (o, y)) in out.iter_mut().zip(y).enumerate() {
+        let y = y.widen();
+        *o = S::narrow(if is_log { own(k) - y.exp() * total } else { y * (own(k) - total) });
+    }
+}
+
+/// A power of two, of any size that `C` holds.
+fn two_to<C: Scalar>(exponent: i32) -> C {
+    let step = C::lit(2f64.powi(1000 * exponent.signum()));
+    (0..exponent.abs() / 1000).fold(C::lit(2f64.powi(exponent % 1000)), |power, _| power * step)
+}
+
+/// How a norm sums squares: operands are multiplied by a power of two that keeps their squares in range, and signs stand
+/// in place of infinities where there are any.
+#[derive(Clone, Copy)]
+struct Scaling<C> {
+    factor: C,
+    /// The largest magnitude.
+    top: C,
+}
+
+impl<C: Scalar<Compute = C>> Scaling<C> {
+    fn of<S: Scalar<Compute = C>>(xs: &[S]) -> Self {
+        let top = xs[1..].iter().fold(xs[0].widen().abs(), |top, x| Max::forward(top, x.widen().abs()));
+        // Above the first, squares overflow; below the second, they lose bits.
+        let [large, small, down, up] = match <C::Elem as Float>::DTYPE {
+            DType::Float128 => [8000, -8000, -9000, 9000],
+            DType::Float64 => [500, -450, -600, 600],
+            _ => [60, -45, -70, 100],
+        }
+        .map(two_to::<C>);
+        Scaling { factor: choose(large.less(top), down, choose(top.less(small), up, C::lit(1.0))), top }
+    }
+
+    #[inline(always)]
+    fn apply(self, x: C) -> C {
+        let infinity = C::lit(f64::INFINITY);
+        let sign = choose(x.less(C::lit(0.0)), C::lit(-1.0), C::lit(1.0));
+        let part = choose(x.abs().equal(infinity), sign, C::lit(0.0));
+        choose(self.top.equal(infinity), part, x * self.factor)
+    }
+
+    fn length<S: Scalar<Compute = C>>(self, xs: &[S]) -> C {
+        let square = |x| {
+            let scaled = self.apply(x);
+            scaled * scaled
+        };
+        sum_by(xs, square).sqrt()
+    }
+}
+
+/// `sqrt(sum x_i^2)`.
+pub(super) fn norm2<S: Scalar>(xs: &[S]) -> S::Compute {
+    let scaling = Scaling::of(xs);
+    let length = scaling.length(xs) / scaling.factor;
+    choose(scaling.top.equal(S::Compute::lit(f64::INFINITY)), scaling.top, length)
+}
+
+/// Writes `g x_i / |x|`; 0 for all at the origin.
+pub(super) fn pull_norm2<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
+    let scaling = Scaling::of(xs);
+    let length = scaling.length(xs);
+    let zero = S::Compute::lit(0.0);
+    each(xs, out, |x| choose(scaling.top.equal(zero), zero, g * (scaling.apply(x) / length)));
+}

@@ -1,0 +1,66 @@
+//! Long work on a graph without the interpreter lock.
+//!
+//! Promises: while the work runs, the graph is busy: every other use of it is a `BusyError`, and handles may still be
+//! dropped, as the graph has been taken out of the cell that they are listed in. It is put back also on a panic.
+#![allow(unsafe_code)]
+
+use burtorch_core::Graph;
+use pyo3::prelude::*;
+
+use super::{PyGraph, wants_no_grad};
+use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::errors::busy;
+use crate::params::PyParameters;
+
+/// From this many scalars on, work releases the lock: some tens of microseconds, against less than one for releasing it.
+pub const LONG: usize = 1 << 14;
+
+/// Runs `work`, without the interpreter lock if it is on many scalars.
+pub fn unlocked<T: Send>(py: Python<'_>, n_scalars: usize, work: impl FnOnce() -> T + Send) -> T {
+    if n_scalars < LONG { work() } else { py.detach(work) }
+}
+
+/// A graph that is out of its cell, and goes back when this is dropped.
+struct Taken {
+    /// Points into a living `PyGraph`. No reference is made of it but for moments under the interpreter lock.
+    cell: *mut Cell,
+    graph: AnyGraph,
+    no_grad_before: bool,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        with_graph!(&mut self.graph, g => g.set_no_grad(self.no_grad_before));
+        // SAFETY: the cell outlives this, which is only dropped with the interpreter lock held.
+        let cell = unsafe { &mut *self.cell };
+        std::mem::swap(&mut cell.graph, &mut self.graph);
+        cell.busy = false;
+    }
+}
+
+impl PyGraph {
+    /// Runs `work`, which may release the interpreter lock, on the graph and the parameters its nodes read.
+    pub fn released<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut AnyGraph, &[Py<PyParameters>]) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let (mut taken, parameters) = {
+            // SAFETY: under the interpreter lock; the reference ends with this block, before any lock is released.
+            let cell = unsafe { &mut *self.cell.get() };
+            if cell.busy {
+                return Err(busy(py, "this graph's nodes"));
+            }
+            let parameters: Vec<_> = cell.parameters.iter().map(|p| p.clone_ref(py)).collect();
+            cell.busy = true;
+            // Nobody looks at what stands in its place.
+            let graph = std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new()));
+            (Taken { cell: self.cell.get(), graph, no_grad_before: false }, parameters)
+        };
+        taken.no_grad_before = with_graph!(&mut taken.graph, g => {
+            let off = !g.records_gradients();
+            g.set_no_grad(off || wants_no_grad())
+        });
+        work(&mut taken.graph, &parameters)
+    }
+}
