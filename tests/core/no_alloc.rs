@@ -55,7 +55,13 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_step_makes_no_heap_call_after_warm_up() {
-    const BATCH: usize = 2;
+    steps::<1>(STEPS);
+    steps::<2>(STEPS);
+    steps::<64>(STEPS / 10);
+    steps::<75>(STEPS / 10);
+}
+
+fn steps<const BATCH: usize>(n_steps: usize) {
     let words = ["emma", "olivia", "ava", "isabella", "sophia", "charlotte", "mia", "amelia"];
     let mut contexts = WordContexts::new(words, 16, 0.1, 0).unwrap();
     let mut params = Parameters::<f32>::new(0);
@@ -64,7 +70,7 @@ fn a_step_makes_no_heap_call_after_warm_up() {
     let mut oracle = Oracle::new();
     let mut plain = Sgd::new(0.01).unwrap();
     let mut momentum = Sgd::with_momentum(0.01, 0.9, true, 1e-4).unwrap();
-    let (mut x, mut y) = ([0; 16 * BATCH], [0; BATCH]);
+    let (mut x, mut y) = (vec![0; 16 * BATCH], [0; BATCH]);
     let mut go = |n: usize| {
         let mut loss = 0.0;
         for k in 0..n {
@@ -82,10 +88,10 @@ fn a_step_makes_no_heap_call_after_warm_up() {
     };
     go(10);
     let before = calls();
-    let loss = go(STEPS);
+    let loss = go(n_steps);
     let calls = calls() - before;
     assert!(loss.is_finite());
-    assert_eq!(calls, 0, "heap calls in {STEPS} steps");
+    assert_eq!(calls, 0, "heap calls in {n_steps} steps of {BATCH} samples");
 }
 
 #[test]

@@ -36,6 +36,6 @@ pub use graph::{
 };
 pub use ops::Op;
 pub use optim::Sgd;
-pub use oracle::{Batch, Oracle, Total};
+pub use oracle::{Batch, Elsewhere, LaneFloat, LaneModel, Lanes, Oracle, Total};
 pub use params::{Init, Parameters, Shape, Slice, Tensor};
 pub use scalar::{DType, Float, Scalar, bf16, f16};

@@ -3,10 +3,9 @@
 //! Promises: a batch is read and checked before anything is written; long calls release the interpreter lock and can be
 //! interrupted.
 
-use burtorch_core::kernels::KernelFloat;
-use burtorch_core::nn::{Input, Label, Model};
+use burtorch_core::nn::{Input, Label};
 use burtorch_core::oracle::Interrupted;
-use burtorch_core::{Batch, DType, Error, Float, Oracle, Parameters, Total};
+use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Oracle, Parameters, Total};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -78,13 +77,13 @@ enum AnyRun {
     F64(Run<f64>),
 }
 
-struct Run<E: Float> {
+struct Run<E: LaneFloat> {
     oracle: Oracle<E>,
     x: Vec<E>,
     y: Vec<E>,
 }
 
-impl<E: Float> Run<E> {
+impl<E: LaneFloat> Run<E> {
     fn new(total: Total) -> Self {
         Run { oracle: Oracle::with_total(total), x: Vec::new(), y: Vec::new() }
     }
@@ -279,7 +278,7 @@ impl PyOracle {
         }
     }
 
-    fn compute_as<E: Float + KernelFloat>(
+    fn compute_as<E: LaneFloat>(
         &self,
         run: &mut Run<E>,
         params: &mut Parameters<'_, E>,
@@ -314,7 +313,7 @@ impl PyOracle {
     }
 }
 
-fn compute<E: Float + KernelFloat, M: Model<E>>(
+fn compute<E: LaneFloat, M: LaneModel<E>>(
     oracle: &mut Oracle<E>,
     model: &M,
     params: &mut Parameters<'_, E>,

@@ -242,8 +242,8 @@ fn an_interruption_leaves_no_gradient() {
     let mut params = Parameters::<f64>::new(0);
     let model = CharMlp::new(&mut params, SMALL, None).unwrap();
     let before = params.values().to_vec();
-    let (x, y) = (tokens(30, 7), tokens(10, 7));
-    let mut left = 5;
+    let (x, y) = (tokens(300, 7), tokens(100, 7));
+    let mut left = 11;
     let mut stop = || {
         left -= 1;
         left == 0

@@ -4,6 +4,7 @@
 //! and the lowest node it reaches; leaves and parameters accumulate, everything else is of this sweep alone.
 
 mod blocks;
+mod deferred;
 mod scalars;
 mod sweep;
 
@@ -15,6 +16,7 @@ use crate::kernels::Mode;
 use crate::ops::{Arity, Op};
 use crate::params::{Parameters, Written};
 use crate::scalar::{Float, Scalar};
+pub(crate) use deferred::Deferred;
 use scalars::{Descent, sweep_scalars};
 use sweep::Sweep;
 
@@ -199,6 +201,7 @@ impl<S: Scalar> Graph<'_, S> {
             params,
             places,
             skip_zero_adjoints: false,
+            deferred: None,
         };
         sweep.finish(met);
         self.dirty = (sweep.low, end);
@@ -229,6 +232,7 @@ impl<S: Scalar> Graph<'_, S> {
             params,
             places,
             skip_zero_adjoints: options.skip_zero_adjoints,
+            deferred: None,
         };
         let finished = sweep.run(root, seed, interrupted);
         let low = sweep.low;
@@ -237,6 +241,48 @@ impl<S: Scalar> Graph<'_, S> {
             return Err(Error::Interrupted);
         }
         self.commit_leaves(low, root);
+        Ok(())
+    }
+
+    /// Adds the gradient of `sum seed_k root_k` to the leaves and to the parameters, in one sweep over all roots, which
+    /// ascend. Weight gradients of dense layers wait in `deferred`, so that all groups of samples share one pass over the
+    /// weights. On an error nothing has changed.
+    pub(crate) fn backward_many(
+        &mut self,
+        roots: &[(NodeId, S)],
+        params: &mut [Gradients<'_, S::Elem>],
+        deferred: &mut Deferred<S>,
+    ) -> Result<()> {
+        let Some(&(top, _)) = roots.last() else {
+            return Ok(());
+        };
+        self.check_exists(top)?;
+        debug_assert!(roots.is_sorted_by_key(|(root, _)| root.0));
+        let places = self.place_stores(params)?;
+        deferred.prepare()?;
+        self.reset_adjoints();
+        let (recorded, adjoints) = self.columns.split_for_sweep();
+        let mut sweep = Sweep {
+            recorded,
+            extra: self.extra.as_slice(),
+            adjoints,
+            base: 0,
+            low: top.0,
+            scratch: self.scratch.as_mut_slice(),
+            leaf_grads: &mut [],
+            params,
+            places,
+            skip_zero_adjoints: false,
+            deferred: Some(deferred),
+        };
+        for &(root, seed) in roots {
+            sweep.add(root.0, seed);
+        }
+        sweep.descend(top.0 + 1, 0);
+        sweep.add_deferred();
+        let low = sweep.low;
+        self.dirty = (low, top.0 + 1);
+        self.commit_leaves(low, top.0);
         Ok(())
     }
 
@@ -328,6 +374,7 @@ impl<S: Scalar> Graph<'_, S> {
             params,
             places,
             skip_zero_adjoints: false,
+            deferred: None,
         };
         sweep.run(root.0, seed, None);
         Ok(Adjoints { base, adjoints })

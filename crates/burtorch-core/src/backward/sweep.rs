@@ -3,6 +3,7 @@
 //! Promises: nodes are taken in the order of `scalars`, which this hands everything with one or two operands to.
 #![allow(unsafe_code)]
 
+use super::deferred::Deferred;
 use super::scalars::{Cursor, Descent};
 use super::{Gradients, Values};
 use crate::graph::MAX_STORES;
@@ -30,6 +31,8 @@ pub(super) struct Sweep<'a, 'g, S: Scalar> {
     /// For each slot of the graph, its place in `params`.
     pub(super) places: [u8; MAX_STORES],
     pub(super) skip_zero_adjoints: bool,
+    /// Where weight gradients wait for those of other groups of samples, if they do.
+    pub(super) deferred: Option<&'a mut Deferred<S>>,
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
@@ -60,7 +63,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     }
 
     /// Takes the nodes below `end` down to `floor`, leaving leaves alone. Returns the lowest node taken.
-    fn descend(&mut self, end: u32, floor: u32) -> u32 {
+    pub(super) fn descend(&mut self, end: u32, floor: u32) -> u32 {
         if self.skip_zero_adjoints {
             self.descend_as::<true, false>(end, floor)
         } else {
@@ -121,9 +124,14 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     /// Adds a contribution to the gradient of a parameter, if it is trainable.
     #[inline(always)]
     pub(super) fn add_parameter(&mut self, slot: u32, index: usize, contribution: S) {
+        self.add_to_parameter(slot, index, contribution.sum_lanes());
+    }
+
+    /// As [`Sweep::add_parameter`], of one lane or the sum of all.
+    #[inline(always)]
+    pub(super) fn add_to_parameter(&mut self, slot: u32, index: usize, contribution: S::Elem) {
         let store = &mut self.params[self.places[slot as usize] as usize];
         if store.frozen.is_empty() || store.is_trainable(index) {
-            let contribution = contribution.sum_lanes();
             if let Values::Stepped(values, lr) = &mut store.values {
                 values[index] = values[index] - *lr * contribution;
                 return;

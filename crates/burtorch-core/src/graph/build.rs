@@ -57,6 +57,9 @@ impl<'a> From<&'a [NodeId]> for Operands<'a> {
     }
 }
 
+/// Lanes of the widest scalar.
+const MAX_LANES: usize = 16;
+
 impl<S: Scalar> Graph<'_, S> {
     /// A number that receives no gradient.
     #[inline(always)]
@@ -69,6 +72,23 @@ impl<S: Scalar> Graph<'_, S> {
         let n = self.room_for(values.len())?;
         let start = self.columns.push_many_reserved(Op::Constant, n);
         self.columns.values_mut()[start as usize..].copy_from_slice(values);
+        Ok(Range { start, len: n })
+    }
+
+    /// Contiguous constants that differ by lane: `values` holds all numbers of lane 0, then of lane 1, ..., equally many
+    /// for each.
+    pub fn constants_of_lanes(&mut self, values: &[S::Elem]) -> Result<Range> {
+        if !values.len().is_multiple_of(S::LANES) {
+            let (op, right) = ("constants (lanes and numbers)", values.len());
+            return Err(Error::LengthMismatch { op, left: S::LANES, right });
+        }
+        let n = self.room_for(values.len() / S::LANES)?;
+        let start = self.columns.push_many_reserved(Op::Constant, n);
+        if n > 0 {
+            // Lanes are rows of one number block, so this is a table of which each lane takes its own row.
+            let rows: [u32; MAX_LANES] = std::array::from_fn(|lane| lane as u32);
+            S::gather(values, &rows[..S::LANES], &mut self.columns.values_mut()[start as usize..]);
+        }
         Ok(Range { start, len: n })
     }
 

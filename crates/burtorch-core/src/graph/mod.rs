@@ -33,7 +33,7 @@ pub use operands::{OperandRun, View};
 pub use splice::{Joined, Spliced};
 pub use tokens::Tokens;
 
-pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord, SoftmaxRecord};
+pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, GatherRecord, MapRecord, SoftmaxRecord};
 pub(crate) use operands::{Encoded, InnerOperands};
 pub(crate) use structure::{Check, Parts};
 pub(crate) use tokens::{AffineParts, TokenRecord, attention_shape, gathered};

@@ -5,7 +5,7 @@
 use super::{Mode, TokenMath};
 use crate::ops::Op;
 use crate::scalar::{Scalar, bf16, f16};
-use crate::simd::{Simd, slices};
+use crate::simd::slices;
 
 /// What block ops compute, per scalar type. The default methods are the plain loops; types with kernels override them.
 pub trait BlockMath: TokenMath {
@@ -26,23 +26,27 @@ pub trait BlockMath: TokenMath {
         naive::affine_forward(w, bias, x, y);
     }
 
-    /// `dx = W^T dy`, overwriting.
-    fn affine_input_grad(w: &[Self::Elem], dy: &[Self], dx: &mut [Self])
+    /// `dx += W^T dy`. No entry is `-0.0` afterwards; one that was, the mark of "not reached", counts as nothing.
+    fn affine_input_grad_add(w: &[Self::Elem], dy: &[Self], dx: &mut [Self])
     where
         Self: Scalar,
     {
-        naive::affine_input_grad(w, dy, dx);
+        naive::affine_input_grad_add(w, dy, dx);
     }
 
-    /// `dw = dy x^T` or `dw += dy x^T`, summed over lanes.
-    fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [Self::Elem], mode: Mode)
-    where
+    /// `dw = sum dy x^T` and `db = sum dy`, or the same added, over all samples of all groups: `dy[g]` and `x[g]` belong
+    /// together, in the order of samples. `panel` holds at least `PANEL` scalars for each group.
+    fn affine_weight_grad(
+        dy: &[&[Self]],
+        x: &[&[Self]],
+        dw: &mut [Self::Elem],
+        db: Option<&mut [Self::Elem]>,
+        mode: Mode,
+        _panel: &mut [Self],
+    ) where
         Self: Scalar,
     {
-        if mode == Mode::Set {
-            dw.fill(Self::Elem::lit(0.0));
-        }
-        naive::affine_weight_grad(dy, x, dw);
+        naive::affine_weight_grad(dy, x, dw, db, mode);
     }
 
     /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T`, summed over lanes.
@@ -51,7 +55,8 @@ pub trait BlockMath: TokenMath {
         Self: Scalar,
     {
         if let Some(dx) = dx {
-            naive::affine_input_grad(w, dy, dx);
+            dx.fill(Self::UNREACHED);
+            naive::affine_input_grad_add(w, dy, dx);
         }
         for (&dy, row) in dy.iter().zip(w.chunks_exact_mut(x.len())) {
             for (w, &x) in row.iter_mut().zip(x) {
@@ -70,12 +75,52 @@ pub trait BlockMath: TokenMath {
         }
     }
 
-    /// Softmax of `z` into `p`; returns `log(sum exp z)`.
-    fn softmax(z: &[Self], p: &mut [Self]) -> Self
+    /// The cross-entropy of the softmax of `z`, which goes to `p`, with the class of each lane: `log(sum exp z) - z[c]`.
+    fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self
     where
         Self: Scalar,
     {
-        naive::softmax(z, p)
+        naive::cross_entropy(z, classes, p)
+    }
+
+    /// Adds `g (p - onehot(class))` to `dz`.
+    fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::cross_entropy_pull(g, p, classes, dz);
+    }
+
+    /// The cross-entropy with a vector of probabilities, `sum t (log(sum exp z) - z)`.
+    fn soft_cross_entropy(z: &[Self], t: &[Self], p: &mut [Self]) -> Self
+    where
+        Self: Scalar,
+    {
+        naive::soft_cross_entropy(z, t, p)
+    }
+
+    /// Adds `g (p sum(t) - t)` to `dz`.
+    fn soft_cross_entropy_pull(g: Self, p: &[Self], t: &[Self], dz: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::soft_cross_entropy_pull(g, p, t, dz);
+    }
+
+    /// The rows `indices` of `table`, one after the other. `indices` holds all positions of lane 0, then of 1, ...
+    fn gather(table: &[Self::Elem], indices: &[u32], out: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::gather(table, indices, out);
+    }
+
+    /// Adds what the rows receive to the gradients of the table. `room` is as long as `grad`.
+    fn scatter_add(grad: &[Self], indices: &[u32], table_grad: &mut [Self::Elem], _room: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::scatter_add(grad, indices, table_grad);
     }
 
     /// `y_i = op(x_i)`.
@@ -99,7 +144,11 @@ pub trait BlockMath: TokenMath {
 macro_rules! plain {
     ($($t:ty)*) => { $( impl BlockMath for $t {} impl TokenMath for $t {} )* };
 }
-plain!(Simd<f32, 4> Simd<f32, 8> Simd<f32, 16> Simd<f64, 2> Simd<f64, 4> Simd<f64, 8> f16 bf16 f128);
+plain!(f16 bf16 f128);
+
+/// Inputs that a weight gradient turns at once, at most: [`BlockMath::affine_weight_grad`] needs so many scalars of
+/// working memory for each group.
+pub const PANEL: usize = 64;
 
 /// One number per node: lanes run along the inner dimension.
 macro_rules! one_sample {
@@ -114,12 +163,22 @@ macro_rules! one_sample {
                 super::affine_forward(w, bias, x, y);
             }
 
-            fn affine_input_grad(w: &[$t], dy: &[Self], dx: &mut [Self]) {
-                super::affine_input_grad(w, dy, dx);
+            fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self]) {
+                super::affine_input_grad_add(w, dy, dx);
             }
 
-            fn affine_weight_grad(dy: &[Self], x: &[Self], dw: &mut [$t], mode: Mode) {
-                super::affine_weight_grad(dy, x, dw, None, mode);
+            fn affine_weight_grad(
+                dy: &[&[Self]],
+                x: &[&[Self]],
+                dw: &mut [$t],
+                mut db: Option<&mut [$t]>,
+                mut mode: Mode,
+                _panel: &mut [Self],
+            ) {
+                for (dy, x) in dy.iter().zip(x) {
+                    super::affine_weight_grad(dy, x, dw, db.as_deref_mut(), mode);
+                    mode = Mode::Add;
+                }
             }
 
             fn affine_descend(lr: $t, dy: &[Self], x: &[Self], w: &mut [$t], dx: Option<&mut [Self]>) {
@@ -131,6 +190,32 @@ macro_rules! one_sample {
 
             fn descend(lr: $t, g: &[Self], x: &mut [$t]) {
                 super::sgd_update(lr, g, x);
+            }
+
+            fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
+                let loss = super::softmax_cross_entropy_forward(z, classes[0], p);
+                if loss.is_finite() { loss } else { naive::cross_entropy(z, classes, p) }
+            }
+
+            fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self]) {
+                super::softmax_cross_entropy_backward(g, p, classes[0], dz, Mode::Add);
+            }
+
+            fn soft_cross_entropy(z: &[Self], t: &[Self], p: &mut [Self]) -> Self {
+                let loss = super::softmax_cross_entropy_soft_forward(z, t, p);
+                if loss.is_finite() { loss } else { naive::soft_cross_entropy(z, t, p) }
+            }
+
+            fn soft_cross_entropy_pull(g: Self, p: &[Self], t: &[Self], dz: &mut [Self]) {
+                super::softmax_cross_entropy_soft_backward(g, p, t, dz, Mode::Add);
+            }
+
+            fn gather(table: &[$t], indices: &[u32], out: &mut [Self]) {
+                super::gather_rows(table, indices, out);
+            }
+
+            fn scatter_add(grad: &[Self], indices: &[u32], table_grad: &mut [$t], _room: &mut [Self]) {
+                super::scatter_add_rows(grad, indices, table_grad);
             }
 
             fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
@@ -160,6 +245,7 @@ one_sample!(f32 f64);
 
 /// The plain loops.
 pub mod naive {
+    use super::Mode;
     use crate::ops::{Op, forward_unary, pull_unary};
     use crate::scalar::{Float, Scalar};
 
@@ -201,27 +287,109 @@ pub mod naive {
         }
     }
 
-    /// See [`super::BlockMath::affine_input_grad`].
-    pub fn affine_input_grad<S: Scalar>(w: &[S::Elem], dy: &[S], dx: &mut [S]) {
+    /// See [`super::BlockMath::affine_input_grad_add`].
+    pub fn affine_input_grad_add<S: Scalar>(w: &[S::Elem], dy: &[S], dx: &mut [S]) {
         let n_in = dx.len();
-        dx.fill(S::lit(0.0));
         for (&dy, row) in dy.iter().zip(w.chunks_exact(n_in)) {
             for (dx, &w) in dx.iter_mut().zip(row) {
-                *dx = *dx + S::splat(w) * dy;
+                *dx = *dx + (S::splat(w) * dy + S::lit(0.0));
             }
         }
     }
 
     /// See [`super::BlockMath::affine_weight_grad`].
-    pub fn affine_weight_grad<S: Scalar>(dy: &[S], x: &[S], dw: &mut [S::Elem]) {
-        for (&dy, row) in dy.iter().zip(dw.chunks_exact_mut(x.len())) {
-            for (dw, &x) in row.iter_mut().zip(x) {
-                *dw = *dw + (dy * x).sum_lanes();
+    pub fn affine_weight_grad<S: Scalar>(
+        dy: &[&[S]],
+        x: &[&[S]],
+        dw: &mut [S::Elem],
+        mut db: Option<&mut [S::Elem]>,
+        mode: Mode,
+    ) {
+        if mode == Mode::Set {
+            dw.fill(S::Elem::lit(0.0));
+            if let Some(db) = &mut db {
+                db.fill(S::Elem::lit(0.0));
+            }
+        }
+        for (dy, x) in dy.iter().zip(x) {
+            for (&dy, row) in dy.iter().zip(dw.chunks_exact_mut(x.len())) {
+                for (dw, &x) in row.iter_mut().zip(*x) {
+                    *dw = *dw + (dy * x).sum_lanes();
+                }
+            }
+            if let Some(db) = &mut db {
+                for (db, dy) in db.iter_mut().zip(*dy) {
+                    *db = *db + dy.sum_lanes();
+                }
             }
         }
     }
 
-    /// See [`super::BlockMath::softmax`].
+    /// See [`super::BlockMath::cross_entropy`].
+    pub fn cross_entropy<S: Scalar>(z: &[S], classes: &[u32], p: &mut [S]) -> S {
+        let mut chosen = S::lit(0.0);
+        for (lane, &class) in classes.iter().enumerate() {
+            chosen = chosen.with_lane(lane, z[class as usize].lane(lane));
+        }
+        softmax(z, p) - chosen
+    }
+
+    /// See [`super::BlockMath::cross_entropy_pull`].
+    pub fn cross_entropy_pull<S: Scalar>(g: S, p: &[S], classes: &[u32], dz: &mut [S]) {
+        for (k, (dz, &p)) in dz.iter_mut().zip(p).enumerate() {
+            let mut change = p;
+            for (lane, _) in classes.iter().enumerate().filter(|&(_, &class)| class as usize == k) {
+                // p - 1 is exact where the probability is at least one half, and rounds once elsewhere.
+                change = change.with_lane(lane, p.lane(lane) - S::Elem::lit(1.0));
+            }
+            *dz = *dz + (g * change + S::lit(0.0));
+        }
+    }
+
+    /// See [`super::BlockMath::soft_cross_entropy`].
+    pub fn soft_cross_entropy<S: Scalar>(z: &[S], t: &[S], p: &mut [S]) -> S {
+        let log_sum = softmax(z, p);
+        let mut total = t[0] * (log_sum - z[0]);
+        for (&t, &z) in t[1..].iter().zip(&z[1..]) {
+            total = total + t * (log_sum - z);
+        }
+        total
+    }
+
+    /// See [`super::BlockMath::soft_cross_entropy_pull`].
+    pub fn soft_cross_entropy_pull<S: Scalar>(g: S, p: &[S], t: &[S], dz: &mut [S]) {
+        let total = t[1..].iter().fold(t[0], |sum, &t| sum + t);
+        for ((dz, &p), &t) in dz.iter_mut().zip(p).zip(t) {
+            *dz = *dz + (g * (p * total - t) + S::lit(0.0));
+        }
+    }
+
+    /// See [`super::BlockMath::gather`].
+    pub fn gather<S: Scalar>(table: &[S::Elem], indices: &[u32], out: &mut [S]) {
+        let positions = indices.len() / S::LANES;
+        let width = out.len() / positions;
+        for (k, out) in out.iter_mut().enumerate() {
+            for lane in 0..S::LANES {
+                let row = indices[lane * positions + k / width] as usize;
+                *out = out.with_lane(lane, table[row * width + k % width]);
+            }
+        }
+    }
+
+    /// See [`super::BlockMath::scatter_add`].
+    pub fn scatter_add<S: Scalar>(grad: &[S], indices: &[u32], table_grad: &mut [S::Elem]) {
+        let positions = indices.len() / S::LANES;
+        let width = grad.len() / positions;
+        for lane in 0..S::LANES {
+            for (k, grad) in grad.iter().enumerate() {
+                let row = indices[lane * positions + k / width] as usize;
+                let at = &mut table_grad[row * width + k % width];
+                *at = *at + grad.lane(lane);
+            }
+        }
+    }
+
+    /// Softmax of `z` into `p`; returns `log(sum exp z)`.
     pub fn softmax<S: Scalar>(z: &[S], p: &mut [S]) -> S {
         let mut top = z[0];
         for &z in &z[1..] {

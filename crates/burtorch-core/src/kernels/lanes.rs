@@ -7,7 +7,7 @@ use super::float::{KernelFloat, Pack};
 /// The number of elements in lane-major activations of `len` numbers.
 #[inline(always)]
 pub(super) fn features<const L: usize>(len: usize) -> usize {
-    const { assert!(L == 4 || L == 8 || L == 16, "lane groups hold 4, 8 or 16") };
+    const { assert!(L == 2 || L == 4 || L == 8 || L == 16, "lane groups hold 2, 4, 8 or 16") };
     assert!(len.is_multiple_of(L), "activations in lanes must hold L numbers per element");
     len / L
 }

@@ -7,7 +7,7 @@
 //! Knows nothing of graphs, nodes or ids.
 //!
 //! Layouts: a weight matrix is row-major, `n_out x n_in`. "Lanes" kernels take activations of `L` samples (or tokens) at
-//! once, `L` = 4, 8 or 16, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
+//! once, `L` = 2, 4, 8 or 16, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
 
 #![allow(unsafe_code)]
 #![allow(clippy::needless_range_loop, reason = "a tile is written as loops over the indices of its sums")]
@@ -32,6 +32,7 @@ mod softmax_lanes;
 mod optim;
 
 mod blocks;
+mod blocks_lanes;
 pub mod tokens;
 
 pub use crate::simd::slices::{relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward};
@@ -41,7 +42,7 @@ pub use affine::{
 };
 pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
 pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
-pub use blocks::{BlockMath, naive};
+pub use blocks::{BlockMath, PANEL, naive};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use float::KernelFloat;
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};

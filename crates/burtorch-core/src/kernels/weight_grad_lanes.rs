@@ -10,9 +10,12 @@ use super::lanes::{features, lanes_of, transpose};
 use super::levels::{Target, leveled};
 use crate::simd::Real;
 
+/// Inputs that are turned at once, at most: four vectors of f32.
+const PANEL: usize = 64;
+
 /// How many numbers of scratch [`affine_weight_grad_lanes`] needs for `n_in` inputs and `samples` samples in all groups.
 pub const fn weight_grad_scratch_len(n_in: usize, samples: usize) -> usize {
-    n_in * samples
+    if n_in < PANEL { n_in * samples } else { PANEL * samples }
 }
 
 leveled! {
@@ -74,11 +77,12 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     let scratch = &mut scratch[..weight_grad_scratch_len(n_in, samples)];
     let job = Job { dy, lanes: L, samples, n_in, n_out, mode };
 
+    const { assert!(4 * E::Vector::LANES <= PANEL) };
     let full = if T::fits::<E::Vector>(24) { 4 * E::Vector::LANES } else { E::Vector::LANES };
     let mut start = 0;
     while start < n_in {
         let width = full.min(n_in - start);
-        let packed = &mut scratch[start * samples..][..width * samples];
+        let packed = &mut scratch[..width * samples];
         for (g, x) in x.iter().enumerate() {
             let inputs = &x[start * L..][..width * L];
             transpose::<E, L>(inputs, &mut packed[g * L * width..][..L * width]);

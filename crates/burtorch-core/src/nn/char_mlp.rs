@@ -4,7 +4,7 @@ use super::{Activation, Input, Label, Linear, Model, check_below, check_label, c
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
 use crate::params::{Init, Parameters, Tensor};
-use crate::scalar::Float;
+use crate::scalar::{Float, Scalar};
 
 /// The standard deviation of initial embeddings. With 1 the hidden layer starts so close to saturation that training is
 /// chaotic: two runs that differ in the last place part after some hundred steps. With 1/2 they stay together.
@@ -108,21 +108,29 @@ impl CharMlp {
         check_below("token", tokens, self.shape.vocab)
     }
 
-    /// Appends the logits of the symbol after `tokens`.
-    pub fn logits<E: Float>(
+    /// Appends the logits of the symbol after `tokens`; with lanes, `tokens` holds the context of lane 0, then of 1, ...
+    pub fn logits<S: Scalar>(
         &self,
-        graph: &mut Graph<'_, E>,
-        params: &Parameters<'_, E>,
+        graph: &mut Graph<'_, S>,
+        params: &Parameters<'_, S::Elem>,
         tokens: &[u32],
     ) -> Result<Range> {
-        self.check_tokens(tokens)?;
-        let rows = tokens.iter().filter_map(|&token| self.embedding.row(token as usize).map(View::from));
-        let hidden = self.hidden.apply(graph, params, rows)?;
+        let context = self.shape.context;
+        check_len("a sample (symbols expected and given)", context * S::LANES, tokens.len())?;
+        check_below("token", tokens, self.shape.vocab)?;
+        let hidden = if S::LANES == 1 {
+            // Rows are read where they are; lanes, which read different rows, need them side by side.
+            let rows = tokens.iter().filter_map(|&token| self.embedding.row(token as usize).map(View::from));
+            self.hidden.apply(graph, params, rows)?
+        } else {
+            let rows = graph.gather(params, self.embedding, tokens)?;
+            self.hidden.apply(graph, params, std::iter::once(View::Nodes(rows)))?
+        };
         self.output.apply(graph, params, std::iter::once(View::Nodes(hidden)))
     }
 }
 
-impl<E: Float> Model<E> for CharMlp {
+impl<S: Scalar> Model<S> for CharMlp {
     fn store(&self) -> u64 {
         self.embedding.slice().store()
     }
@@ -131,17 +139,17 @@ impl<E: Float> Model<E> for CharMlp {
         true
     }
 
-    fn check(&self, x: Input<'_, E>, y: Label<'_, E>) -> Result<()> {
+    fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {
         self.check_tokens(tokens(x)?)?;
         check_label(y, self.shape.vocab)
     }
 
     fn loss(
         &self,
-        graph: &mut Graph<'_, E>,
-        params: &Parameters<'_, E>,
-        x: Input<'_, E>,
-        y: Label<'_, E>,
+        graph: &mut Graph<'_, S>,
+        params: &Parameters<'_, S::Elem>,
+        x: Input<'_, S::Elem>,
+        y: Label<'_, S::Elem>,
     ) -> Result<NodeId> {
         let logits = self.logits(graph, params, tokens(x)?)?;
         loss_of(graph, logits, y)

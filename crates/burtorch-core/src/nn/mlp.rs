@@ -4,7 +4,7 @@ use super::{Activation, Input, Label, Linear, Model, check_label, check_len, los
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
 use crate::params::Parameters;
-use crate::scalar::Float;
+use crate::scalar::{Float, Scalar};
 
 /// Dense layers one after another: `activation` after each but the last, which ends plain.
 ///
@@ -79,15 +79,20 @@ impl Mlp {
         self.layers.iter().map(Linear::n_parameters).sum()
     }
 
-    /// Appends the outputs for inputs `x`.
-    pub fn outputs<E: Float>(&self, graph: &mut Graph<'_, E>, params: &Parameters<'_, E>, x: &[E]) -> Result<Range> {
-        check_len("a sample (inputs expected and given)", self.n_in(), x.len())?;
-        let x = graph.constants(x)?;
+    /// Appends the outputs for inputs `x`; with lanes, `x` holds the inputs of lane 0, then of 1, ...
+    pub fn outputs<S: Scalar>(
+        &self,
+        graph: &mut Graph<'_, S>,
+        params: &Parameters<'_, S::Elem>,
+        x: &[S::Elem],
+    ) -> Result<Range> {
+        check_len("a sample (inputs expected and given)", self.n_in() * S::LANES, x.len())?;
+        let x = graph.constants_of_lanes(x)?;
         self.layers.iter().try_fold(x, |x, layer| layer.apply(graph, params, std::iter::once(View::Nodes(x))))
     }
 }
 
-impl<E: Float> Model<E> for Mlp {
+impl<S: Scalar> Model<S> for Mlp {
     fn store(&self) -> u64 {
         self.store
     }
@@ -98,7 +103,7 @@ impl<E: Float> Model<E> for Mlp {
         (1..self.layers.len()).all(|k| (0..k).all(|j| starts(j) != starts(k)))
     }
 
-    fn check(&self, x: Input<'_, E>, y: Label<'_, E>) -> Result<()> {
+    fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {
         numbers(x)?;
         check_len("a sample (inputs expected and given)", self.n_in(), x.len())?;
         check_label(y, self.n_out())
@@ -106,10 +111,10 @@ impl<E: Float> Model<E> for Mlp {
 
     fn loss(
         &self,
-        graph: &mut Graph<'_, E>,
-        params: &Parameters<'_, E>,
-        x: Input<'_, E>,
-        y: Label<'_, E>,
+        graph: &mut Graph<'_, S>,
+        params: &Parameters<'_, S::Elem>,
+        x: Input<'_, S::Elem>,
+        y: Label<'_, S::Elem>,
     ) -> Result<NodeId> {
         let outputs = self.outputs(graph, params, numbers(x)?)?;
         loss_of(graph, outputs, y)

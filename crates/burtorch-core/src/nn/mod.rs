@@ -18,7 +18,7 @@ pub use neuron::Neuron;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range};
 use crate::params::Parameters;
-use crate::scalar::{Float, Scalar};
+use crate::scalar::Scalar;
 
 /// What a model is given: one sample, or several one after another.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,6 +97,12 @@ pub trait Model<S: Scalar> {
     /// Refuses what [`Model::loss`] could not take, so that a batch is refused as a whole.
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()>;
 
+    /// How many samples one graph carries: one in each lane, unless the model uses lanes for something else (tokens, say).
+    /// Divides the lanes; sample k then has lanes `k n .. (k + 1) n`, whose mean is its loss.
+    fn samples(&self) -> usize {
+        S::LANES
+    }
+
     /// Whether in the graph of a sample each parameter is read by one node only. Then a step from one sample may change
     /// values while it sweeps ([`Oracle::step`](crate::Oracle::step)).
     fn reads_once(&self) -> bool {
@@ -145,17 +151,17 @@ fn check_label<E>(y: Label<'_, E>, n: usize) -> Result<()> {
 
 /// Appends the loss of `outputs`: cross-entropy with classes or probabilities, mean of squared differences with
 /// numbers.
-fn loss_of<E: Float>(graph: &mut Graph<'_, E>, outputs: Range, y: Label<'_, E>) -> Result<NodeId> {
+fn loss_of<S: Scalar>(graph: &mut Graph<'_, S>, outputs: Range, y: Label<'_, S::Elem>) -> Result<NodeId> {
     use crate::graph::Target;
     use crate::ops::{Op, Sub};
     match y {
         Label::Classes(classes) => graph.softmax_cross_entropy(outputs, Target::Classes(classes)),
         Label::Probabilities(numbers) => {
-            let targets = graph.constants(numbers)?;
+            let targets = graph.constants_of_lanes(numbers)?;
             graph.softmax_cross_entropy(outputs, Target::Probabilities(targets))
         }
         Label::Numbers(numbers) => {
-            let targets = graph.constants(numbers)?;
+            let targets = graph.constants_of_lanes(numbers)?;
             let first = NodeId::from_index(graph.len() as u32);
             for (y, t) in outputs.nodes().zip(targets.nodes()) {
                 graph.binary::<Sub>(y, t)?;

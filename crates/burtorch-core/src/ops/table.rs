@@ -269,6 +269,8 @@ macro_rules! for_each_op {
             block {
                 #[doc = "W x + b: one output per row of W"]
                 Affine affine
+                #[doc = "rows of a table of parameters, one after another, each lane with its own"]
+                Gather gather
                 #[doc = "a unary op over a range"]
                 Map map
                 #[doc = "softmax cross-entropy of a range of logits; the loss is the last output, the probabilities are the others"]

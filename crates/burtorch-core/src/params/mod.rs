@@ -5,6 +5,7 @@
 //! Knows nothing of graphs.
 
 mod block;
+mod elsewhere;
 mod init;
 mod written;
 

@@ -2,25 +2,77 @@
 
 use super::super::Values;
 use super::super::sweep::Sweep;
-use crate::graph::{AffineRecord, Encoded};
+use crate::graph::{AffineRecord, Encoded, GatherRecord, Range};
+use crate::kernels::PANEL;
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
 impl<S: Scalar> Sweep<'_, '_, S> {
     pub(super) fn affine(&mut self, record: AffineRecord, top: u32) {
+        let n_out = record.header.n_out as usize;
+        let n_met = (top + 1 - record.header.first) as usize;
+        let met = &self.adjoints[self.place(record.header.first, top)];
+        let all_reached = n_met == n_out && met.iter().fold(true, |all, dy| all & !dy.is_unreached());
+        match record.x.contiguous() {
+            Some(x) if all_reached && self.affine_in_place(record, x) => {}
+            _ => self.affine_gathered(record, n_met, all_reached),
+        }
+    }
+
+    /// The usual case, inputs in one place and all outputs reached: nothing is copied. `false`, with nothing done, where
+    /// it is another.
+    fn affine_in_place(&mut self, record: AffineRecord, x: Range) -> bool {
+        let weights = record.weights();
+        let store = &self.params[self.places[record.w_slot as usize] as usize];
+        let grows = store.any_trainable(weights.clone());
+        if matches!(store.values, Values::Stepped(..)) || grows && !self.bias_goes_along(&record) {
+            return false;
+        }
+        if self.wants_gradient(record.x) {
+            let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
+            let dy = &outputs[..record.header.n_out as usize];
+            let dx = &mut below[(x.start - self.base) as usize..][..x.len()];
+            S::affine_input_grad_add(&store.values()[weights], dy, dx);
+            self.low = self.low.min(x.start);
+        }
+        if grows {
+            self.weight_grad(record);
+        } else if let Some((slot, at)) = record.bias() {
+            let scratch = std::mem::take(&mut self.scratch);
+            let dy = &mut scratch[..at.len()];
+            dy.copy_from_slice(&self.adjoints[(record.header.first - self.base) as usize..][..at.len()]);
+            self.add_parameters(slot as u32, at.start, dy);
+            self.scratch = scratch;
+        }
+        true
+    }
+
+    /// Whether weights and biases lie in one `Parameters`, apart, the weights all trainable and the biases all or none.
+    fn bias_goes_along(&self, record: &AffineRecord) -> bool {
+        let (place, weights) = (self.places[record.w_slot as usize], record.weights());
+        let store = &self.params[place as usize];
+        let along = |(slot, at): (usize, std::ops::Range<usize>)| {
+            self.places[slot] == place
+                && (at.start >= weights.end || at.end <= weights.start)
+                && (store.all_trainable(at.clone()) || !store.any_trainable(at))
+        };
+        store.all_trainable(weights.clone()) && record.bias().is_none_or(along)
+    }
+
+    /// Inputs from several places, outputs that nobody reached, frozen rows, or values that move during the sweep.
+    fn affine_gathered(&mut self, record: AffineRecord, n_met: usize, all_reached: bool) {
         let (n_in, n_out) = (record.n_in as usize, record.header.n_out as usize);
         let scratch = std::mem::take(&mut self.scratch);
         let (gathered, rest) = scratch.split_at_mut(n_in);
         let (dx, rest) = rest.split_at_mut(n_in);
         let dy = &mut rest[..n_out];
-        let n_met = (top + 1 - record.header.first) as usize;
-        dy[..n_met].copy_from_slice(&self.adjoints[self.place(record.header.first, top)]);
+        let first = (record.header.first - self.base) as usize;
+        dy[..n_met].copy_from_slice(&self.adjoints[first..first + n_met]);
         dy[n_met..].fill(S::UNREACHED);
         let x = match record.x.contiguous() {
             Some(run) => &self.recorded.values[run.indices()],
             None => self.gather(record.x, gathered),
         };
-        let all_reached = n_met == n_out && dy.iter().fold(true, |all, dy| all & !dy.is_unreached());
         let input_grad = self.affine_matrix(record, dy, x, dx, all_reached);
         if let Some((slot, at)) = record.bias() {
             self.affine_bias(slot as u32, at, dy, all_reached);
@@ -43,20 +95,21 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         }
         if wanted {
             let weights = &store.values()[weights.clone()];
+            dx.fill(S::UNREACHED);
             if all_reached {
-                S::affine_input_grad(weights, dy, dx);
+                S::affine_input_grad_add(weights, dy, dx);
             } else {
-                dx.fill(S::lit(0.0));
                 for (&dy, row) in dy.iter().zip(weights.chunks_exact(n_in)).filter(|(dy, _)| !dy.is_unreached()) {
                     for (dx, &w) in dx.iter_mut().zip(row) {
-                        *dx = *dx + S::splat(w) * dy;
+                        *dx = *dx + (S::splat(w) * dy + S::lit(0.0));
                     }
                 }
             }
         }
         if whole {
             let mode = store.mode(weights.clone());
-            S::affine_weight_grad(dy, x, &mut store.grads[weights], mode);
+            let mut panel = [S::UNREACHED; PANEL];
+            S::affine_weight_grad(&[dy], &[x], &mut store.grads[weights], None, mode, &mut panel);
         } else if store.any_trainable(weights.clone()) {
             for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
                 self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
@@ -72,15 +125,34 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         operands.for_each_run(self.extra, |run| {
             wants = wants
                 || match run.source {
-                    0 => run.range().any(|node| match (self.recorded.ops[node], self.recorded.operands[node]) {
-                        (Op::Constant, _) => false,
-                        (Op::Param | Op::FrozenParam, [index, slot]) => store(slot).is_trainable(index as usize),
-                        _ => true,
-                    }),
+                    0 => self.nodes_want_gradient(run.range()),
                     source => store(source - 1).any_trainable(run.range()),
                 };
         });
         wants
+    }
+
+    /// Whether some of the nodes can hand a gradient on now.
+    fn nodes_want_gradient(&self, nodes: std::ops::Range<usize>) -> bool {
+        let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
+        let mut node = nodes.start;
+        while node < nodes.end {
+            let tail = self.tail(node);
+            let wants = match (self.recorded.ops[tail], self.recorded.operands[tail]) {
+                (Op::Constant, _) => false,
+                (Op::Param | Op::FrozenParam, [index, slot]) => store(slot).is_trainable(index as usize),
+                (Op::Gather, [record, _]) => {
+                    let rows = GatherRecord::read(self.extra, record);
+                    store(rows.slot).any_trainable(rows.table())
+                }
+                _ => true,
+            };
+            if wants {
+                return true;
+            }
+            node = tail + 1;
+        }
+        false
     }
 
     /// Adds what one row of weights receives.
@@ -92,7 +164,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                 S::affine_descend(*lr, &[dy], x, &mut values[range], None);
             } else {
                 let mode = store.mode(range.clone());
-                S::affine_weight_grad(&[dy], x, &mut store.grads[range], mode);
+                let mut panel = [S::UNREACHED; PANEL];
+                S::affine_weight_grad(&[&[dy]], &[x], &mut store.grads[range], None, mode, &mut panel);
             }
         } else if store.any_trainable(range.clone()) {
             for (index, &x) in range.zip(x) {

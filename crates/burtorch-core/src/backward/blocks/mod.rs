@@ -6,13 +6,14 @@
 
 mod affine;
 mod cross_entropy;
+mod gather;
 mod map;
 mod means;
 mod softmax;
 mod tokens;
 
 use super::sweep::Sweep;
-use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, MapRecord, SoftmaxRecord};
+use crate::graph::{AffineRecord, BlockHeader, CrossEntropyRecord, GatherRecord, MapRecord, SoftmaxRecord};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 
@@ -20,10 +21,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     /// Takes the block of which `node` is an output; returns its first output.
     #[inline(never)]
     pub(super) fn block(&mut self, node: u32) -> u32 {
-        let mut tail = node as usize;
-        while self.recorded.ops[tail] == Op::Part {
-            tail += 1;
-        }
+        let tail = self.tail(node as usize);
         let record = self.recorded.operands[tail][0];
         // Outputs above `node` are unreached, or this block would have been met there.
         let header = BlockHeader::read(self.extra, record);
@@ -35,6 +33,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         }
         match self.recorded.ops[tail] {
             Op::Affine => self.affine(AffineRecord::read(self.extra, record), node),
+            Op::Gather => self.gather_rows(GatherRecord::read(self.extra, record), node),
             Op::Map => self.map(MapRecord::read(self.extra, record), node),
             op @ (Op::Softmax | Op::LogSoftmax) => self.softmax(op, SoftmaxRecord::read(self.extra, record), node),
             Op::CrossEntropy => self.cross_entropy(CrossEntropyRecord::read(self.extra, record), node),
@@ -42,6 +41,15 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             op => self.token_block(op, record, node),
         }
         header.first
+    }
+
+    /// The last output of the block that the node belongs to; a node that is no part of one is that itself.
+    fn tail(&self, node: usize) -> usize {
+        let mut tail = node;
+        while self.recorded.ops[tail] == Op::Part {
+            tail += 1;
+        }
+        tail
     }
 
     /// Where the adjoints of nodes `first..=last` are.

@@ -71,6 +71,23 @@ impl AffineRecord {
         ]
     }
 
+    /// Stands where there is no record yet.
+    pub(crate) const NONE: Self = AffineRecord {
+        header: BlockHeader { first: 0, n_out: 0 },
+        x: Encoded(0, 0),
+        n_in: 0,
+        w_slot: 0,
+        w_start: 0,
+        bias_source: 0,
+        bias_start: 0,
+    };
+
+    /// Whether both are the same layer, of other inputs.
+    pub(crate) fn same_parameters(&self, other: &Self) -> bool {
+        let parameters = |r: &Self| (r.w_slot, r.w_start, r.n_in, r.header.n_out, r.bias_source, r.bias_start);
+        parameters(self) == parameters(other)
+    }
+
     pub(super) fn for_each_operand(&self, extra: &[u32], mut f: impl FnMut(OperandRun)) {
         self.x.for_each_run(extra, &mut f);
         let weights = self.weights();

@@ -142,20 +142,11 @@ impl<S: Scalar> Graph<'_, S> {
         let n = record.logits.len();
         let logits = &nodes[record.logits.indices()];
         let (probabilities, loss) = outputs[..n + 1].split_at_mut(n);
-        let log_sum = S::softmax(logits, probabilities);
         loss[0] = if record.by_probabilities {
             let targets = &nodes[record.target as usize..record.target as usize + n];
-            let mut total = targets[0] * (log_sum - logits[0]);
-            for (&t, &z) in targets[1..].iter().zip(&logits[1..]) {
-                total = total + t * (log_sum - z);
-            }
-            total
+            S::soft_cross_entropy(logits, targets, probabilities)
         } else {
-            let mut chosen = S::lit(0.0);
-            for (lane, &class) in record.classes(self.extra.as_slice(), S::LANES).iter().enumerate() {
-                chosen = chosen.with_lane(lane, logits[class as usize].lane(lane));
-            }
-            log_sum - chosen
+            S::cross_entropy(logits, record.classes(self.extra.as_slice(), S::LANES), probabilities)
         };
     }
 }

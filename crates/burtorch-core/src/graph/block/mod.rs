@@ -8,6 +8,7 @@
 
 mod affine;
 mod cross_entropy;
+mod gather;
 mod map;
 mod means;
 mod softmax;
@@ -16,6 +17,7 @@ pub use cross_entropy::Target;
 
 pub(crate) use affine::AffineRecord;
 pub(crate) use cross_entropy::CrossEntropyRecord;
+pub(crate) use gather::GatherRecord;
 pub(crate) use map::MapRecord;
 pub(crate) use softmax::SoftmaxRecord;
 
@@ -114,6 +116,7 @@ impl<S: Scalar> Graph<'_, S> {
         let extra = self.extra.as_slice();
         match op {
             Op::Affine => self.evaluate_affine(AffineRecord::read(extra, at), stores),
+            Op::Gather => self.evaluate_gather(GatherRecord::read(extra, at), stores),
             Op::Map => self.evaluate_map(MapRecord::read(extra, at)),
             Op::Softmax | Op::LogSoftmax => self.evaluate_softmax(op, SoftmaxRecord::read(extra, at), stores),
             Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
@@ -130,6 +133,7 @@ impl<S: Scalar> Graph<'_, S> {
         let extra = self.extra.as_slice();
         match op {
             Op::Affine => AffineRecord::read(extra, at).for_each_operand(extra, f),
+            Op::Gather => GatherRecord::read(extra, at).for_each_operand(f),
             Op::Map => MapRecord::read(extra, at).for_each_operand(f),
             Op::Softmax | Op::LogSoftmax => SoftmaxRecord::read(extra, at).for_each_operand(extra, f),
             Op::CrossEntropy => CrossEntropyRecord::read(extra, at).for_each_operand(f),
@@ -147,6 +151,7 @@ impl<S: Scalar> Graph<'_, S> {
 fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
     match op {
         Op::Affine => AffineRecord::LAYOUT,
+        Op::Gather => GatherRecord::layout(extra, at, lanes),
         Op::Map => MapRecord::LAYOUT,
         Op::Softmax | Op::LogSoftmax => SoftmaxRecord::LAYOUT,
         Op::CrossEntropy => CrossEntropyRecord::layout(extra, at, lanes),
@@ -157,7 +162,7 @@ fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
 
 /// Whether files can hold this kind of block: whether its record can be checked.
 pub(crate) fn can_be_stored(op: Op) -> bool {
-    matches!(op, Op::Affine | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares | Op::Softmax | Op::LogSoftmax)
+    matches!(op, Op::Affine | Op::Gather | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares | Op::Softmax | Op::LogSoftmax)
 }
 
 impl Check<'_> {
@@ -190,6 +195,7 @@ impl Check<'_> {
         }
         match op {
             Op::Affine => AffineRecord::check(record, n_in, self),
+            Op::Gather => GatherRecord::check(record, self),
             Op::Map => MapRecord::check(record, inner, self),
             Op::Softmax | Op::LogSoftmax => SoftmaxRecord::check(record, n_in, self),
             Op::CrossEntropy => CrossEntropyRecord::check(record, self),

@@ -1,0 +1,136 @@
+//! What block ops run where a node carries a vector: one sample (or token) in each lane.
+//!
+//! Promises what the kernels on lanes promise; a slice of vectors is a lane-major slice of numbers. Knows nothing of
+//! graphs.
+
+use super::Mode;
+use super::blocks::{BlockMath, naive};
+use crate::ops::Op;
+use crate::scalar::Scalar;
+use crate::simd::{Simd, slices};
+
+/// A vector of numbers without padding.
+///
+/// # Safety
+/// A value of the type is its `LANES` numbers of type `Elem`, one after another, and nothing else.
+unsafe trait Flat: Scalar {}
+
+/// The numbers in vectors, element by element.
+#[inline(always)]
+fn flat<S: Flat>(x: &[S]) -> &[S::Elem] {
+    const { assert!(size_of::<S>() == S::LANES * size_of::<S::Elem>()) };
+    // SAFETY: the trait promises that these are so many numbers; vectors are aligned more strictly than numbers.
+    unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), x.len() * S::LANES) }
+}
+
+/// As [`flat`], to write.
+#[inline(always)]
+fn flat_mut<S: Flat>(x: &mut [S]) -> &mut [S::Elem] {
+    const { assert!(size_of::<S>() == S::LANES * size_of::<S::Elem>()) };
+    // SAFETY: as above, and any numbers make a vector.
+    unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), x.len() * S::LANES) }
+}
+
+/// Lane groups that go to one call of the weight gradient.
+const MAX_GROUPS: usize = 32;
+
+/// One group after another as slices of numbers.
+#[inline(always)]
+fn flat_groups<'a, S: Flat>(groups: &[&'a [S]]) -> [&'a [S::Elem]; MAX_GROUPS] {
+    std::array::from_fn(|g| groups.get(g).map_or(&[][..], |group| flat(group)))
+}
+
+macro_rules! lanes {
+    ($($t:ty, $l:literal;)*) => { $(
+        // SAFETY: a vector of 2, 4, 8 or 16 floats is those floats in order, without padding.
+        unsafe impl Flat for Simd<$t, $l> {}
+
+        impl BlockMath for Simd<$t, $l> {
+            fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self]) {
+                super::affine_forward_lanes::<$t, $l>(w, bias, flat(x), flat_mut(y));
+            }
+
+            fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self]) {
+                super::affine_input_grad_add_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
+            }
+
+            fn affine_weight_grad(
+                dy: &[&[Self]],
+                x: &[&[Self]],
+                dw: &mut [$t],
+                mut db: Option<&mut [$t]>,
+                mut mode: Mode,
+                panel: &mut [Self],
+            ) {
+                for (dy, x) in dy.chunks(MAX_GROUPS).zip(x.chunks(MAX_GROUPS)) {
+                    let n = dy.len();
+                    let (dy, x, panel) = (flat_groups(dy), flat_groups(x), flat_mut(panel));
+                    let db = db.as_deref_mut();
+                    super::affine_weight_grad_lanes::<$t, $l>(&dy[..n], &x[..n], dw, db, mode, panel);
+                    mode = Mode::Add;
+                }
+            }
+
+            fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
+                let classes_of = std::array::from_fn(|lane| classes[lane]);
+                let loss = super::softmax_cross_entropy_forward_lanes::<$t, $l>(flat(z), &classes_of, flat_mut(p));
+                let loss = Simd::from_array(loss);
+                if loss.all_finite() { loss } else { naive::cross_entropy(z, classes, p) }
+            }
+
+            fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self]) {
+                let classes = std::array::from_fn(|lane| classes[lane]);
+                let (g, p, dz) = (g.to_array(), flat(p), flat_mut(dz));
+                super::softmax_cross_entropy_backward_lanes::<$t, $l>(&g, p, &classes, dz, Mode::Add);
+            }
+
+            fn soft_cross_entropy(z: &[Self], t: &[Self], p: &mut [Self]) -> Self {
+                let loss = super::softmax_cross_entropy_soft_forward_lanes::<$t, $l>(flat(z), flat(t), flat_mut(p));
+                let loss = Simd::from_array(loss);
+                if loss.all_finite() { loss } else { naive::soft_cross_entropy(z, t, p) }
+            }
+
+            fn soft_cross_entropy_pull(g: Self, p: &[Self], t: &[Self], dz: &mut [Self]) {
+                let (g, p, t, dz) = (g.to_array(), flat(p), flat(t), flat_mut(dz));
+                super::softmax_cross_entropy_soft_backward_lanes::<$t, $l>(&g, p, t, dz, Mode::Add);
+            }
+
+            fn gather(table: &[$t], indices: &[u32], out: &mut [Self]) {
+                super::gather_rows_lanes::<$t, $l>(table, indices, flat_mut(out));
+            }
+
+            fn scatter_add(grad: &[Self], indices: &[u32], table_grad: &mut [$t], room: &mut [Self]) {
+                super::scatter_add_rows_lanes::<$t, $l>(flat(grad), indices, table_grad, flat_mut(room));
+            }
+
+            fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
+                match op {
+                    Op::Tanh => slices::tanh(flat(x), flat_mut(y)),
+                    Op::Sigmoid => slices::sigmoid(flat(x), flat_mut(y)),
+                    Op::Exp => slices::exp(flat(x), flat_mut(y)),
+                    Op::Relu => slices::relu(flat(x), flat_mut(y)),
+                    _ => naive::map_forward(op, x, y),
+                }
+            }
+
+            fn map_pull(op: Op, g: &[Self], x: &[Self], y: &[Self], dx: &mut [Self]) {
+                // The kernels give to every input, so they are for outputs all of which were reached.
+                let all_reached = g.iter().fold(true, |all, g| all & !g.is_unreached());
+                match op {
+                    Op::Tanh if all_reached => super::tanh_backward(flat(x), flat(y), flat(g), flat_mut(dx), Mode::Add),
+                    Op::Sigmoid if all_reached => super::sigmoid_backward(flat(x), flat(g), flat_mut(dx), Mode::Add),
+                    Op::Relu if all_reached => super::relu_backward(flat(x), flat(g), flat_mut(dx), Mode::Add),
+                    _ => naive::map_pull(op, g, x, y, dx),
+                }
+            }
+        }
+    )* };
+}
+lanes! {
+    f32, 4;
+    f32, 8;
+    f32, 16;
+    f64, 2;
+    f64, 4;
+    f64, 8;
+}

@@ -1,0 +1,206 @@
+//! Lane groups: how many samples one graph carries at once, and the passes over blocks of such groups.
+//!
+//! Promises: which widths are used depends on the number of samples and their type only, so that every CPU gives the
+//! same bits; a group that is not full is filled up with a sample that counts 0; memory is that of a block of at most
+//! 64 samples.
+
+use std::ops::Range;
+
+use super::Interrupted;
+use super::batch::{Batch, Padding};
+use crate::backward::Deferred;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, NodeId};
+use crate::kernels::KernelFloat;
+use crate::nn::Model;
+use crate::params::{Parameters, Written};
+use crate::scalar::{Float, Scalar};
+use crate::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+
+/// A float that oracles compute with: alone, or in lanes of three widths.
+pub trait LaneFloat: Float + KernelFloat {
+    /// The narrowest lanes.
+    type NarrowLanes: Scalar<Elem = Self>;
+    /// Twice as wide.
+    type MiddleLanes: Scalar<Elem = Self>;
+    /// The widest: a register of AVX-512, two of AVX2.
+    type WideLanes: Scalar<Elem = Self>;
+    /// Samples up to which one at a time is faster than lanes.
+    const FEW: usize;
+}
+
+impl LaneFloat for f32 {
+    type NarrowLanes = F32x4;
+    type MiddleLanes = F32x8;
+    type WideLanes = F32x16;
+    const FEW: usize = 4;
+}
+
+impl LaneFloat for f64 {
+    type NarrowLanes = F64x2;
+    type MiddleLanes = F64x4;
+    type WideLanes = F64x8;
+    const FEW: usize = 2;
+}
+
+/// How many samples a node carries at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Lanes {
+    /// As the number of samples and their type suggest, never the CPU: one at a time for a few, else the widest that can
+    /// be filled by more than half.
+    #[default]
+    Auto,
+    /// So many: 1, 4, 8 or 16 of f32, 1, 2, 4 or 8 of f64.
+    Of(usize),
+}
+
+impl Lanes {
+    /// Refuses a width that the type has not.
+    pub fn check<E: LaneFloat>(self) -> Result<()> {
+        let widths = [1, E::NarrowLanes::LANES, E::MiddleLanes::LANES, E::WideLanes::LANES];
+        match self {
+            Lanes::Of(n) if !widths.contains(&n) => Err(Error::BadArgument {
+                what: "the number of lanes",
+                expected: format!("\"auto\", {}, {}, {} or {}", widths[0], widths[1], widths[2], widths[3]),
+                found: format!("{n}"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The width for the next of `left` samples, and how many of them it takes.
+    pub(super) fn next<E: LaneFloat>(self, left: usize) -> (usize, usize) {
+        let (middle, wide) = (E::MiddleLanes::LANES, E::WideLanes::LANES);
+        match self {
+            Lanes::Of(n) => (n, left),
+            Lanes::Auto if left <= E::FEW => (1, left),
+            Lanes::Auto if left <= middle => (middle, left),
+            Lanes::Auto if left < wide => (wide, left),
+            Lanes::Auto => (wide, left / wide * wide),
+        }
+    }
+}
+
+/// A model on every width of a float.
+pub trait LaneModel<E: LaneFloat>:
+    Model<E> + Model<E::NarrowLanes> + Model<E::MiddleLanes> + Model<E::WideLanes>
+{
+}
+
+impl<E: LaneFloat, M: Model<E> + Model<E::NarrowLanes> + Model<E::MiddleLanes> + Model<E::WideLanes>> LaneModel<E>
+    for M
+{
+}
+
+/// Samples of a block, at most, where one graph carries lanes of them: activations of more leave the second-level cache.
+const BLOCK: usize = 64;
+
+/// Groups of a block, at most.
+const MAX_GROUPS: usize = BLOCK / 2;
+
+/// A graph of lanes and what its sweep needs.
+#[derive(Debug)]
+pub(super) struct LaneGraph<S: Scalar> {
+    pub(super) graph: Graph<'static, S>,
+    deferred: Deferred<S>,
+}
+
+/// One pass over samples, the same for every width.
+pub(super) struct Pass<'a, 'i, E, M> {
+    pub(super) model: &'a M,
+    pub(super) batch: Batch<'a, E>,
+    pub(super) interrupted: Interrupted<'i>,
+    /// Is told the number and the loss of each sample, in their order.
+    pub(super) each: &'a mut dyn FnMut(usize, E),
+}
+
+/// The losses of the groups of a block, and what each is to be multiplied with.
+pub(super) struct Roots<S> {
+    roots: [(NodeId, S); MAX_GROUPS],
+    n: usize,
+}
+
+impl<S: Scalar> Default for LaneGraph<S> {
+    fn default() -> Self {
+        LaneGraph { graph: Graph::new(), deferred: Deferred::new() }
+    }
+}
+
+impl<S: Scalar> LaneGraph<S> {
+    /// Adds the gradient of `seed` times the sum of the losses of `samples`.
+    pub(super) fn gradients<M: Model<S>>(
+        &mut self,
+        pass: &mut Pass<'_, '_, S::Elem, M>,
+        padding: &mut Padding<S::Elem>,
+        params: &mut Parameters<'_, S::Elem>,
+        written: &mut Written,
+        samples: Range<usize>,
+        seed: S::Elem,
+    ) -> Result<()> {
+        for block in self.blocks(pass.model, samples) {
+            let roots = self.build(pass, padding, params, block, seed)?;
+            let gradients = params.gradients_anew(written);
+            self.graph.backward_many(&roots.roots[..roots.n], &mut [gradients], &mut self.deferred)?;
+        }
+        Ok(())
+    }
+
+    /// The losses of `samples` only.
+    pub(super) fn losses<M: Model<S>>(
+        &mut self,
+        pass: &mut Pass<'_, '_, S::Elem, M>,
+        padding: &mut Padding<S::Elem>,
+        params: &Parameters<'_, S::Elem>,
+        samples: Range<usize>,
+    ) -> Result<()> {
+        for block in self.blocks(pass.model, samples) {
+            self.build(pass, padding, params, block, S::Elem::lit(0.0))?;
+        }
+        Ok(())
+    }
+
+    fn blocks<M: Model<S>>(&self, model: &M, samples: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<S, M> {
+        let step = (BLOCK / S::LANES).min(MAX_GROUPS) * model.samples();
+        samples.clone().step_by(step).map(move |start| start..samples.end.min(start + step))
+    }
+
+    /// Builds the losses of a block where the one before it was, a group after the other.
+    fn build<M: Model<S>>(
+        &mut self,
+        pass: &mut Pass<'_, '_, S::Elem, M>,
+        padding: &mut Padding<S::Elem>,
+        params: &Parameters<'_, S::Elem>,
+        block: Range<usize>,
+        seed: S::Elem,
+    ) -> Result<Roots<S>> {
+        self.graph.clear()?;
+        let mut roots = Roots { roots: [(NodeId(0), S::lit(0.0)); MAX_GROUPS], n: 0 };
+        let per_group = pass.model.samples();
+        let lanes_of_sample = S::LANES / per_group;
+        let share = S::Elem::lit(1.0) / S::Elem::lit(lanes_of_sample as f64);
+        for first in block.clone().step_by(per_group) {
+            if let Some(interrupted) = &mut pass.interrupted
+                && interrupted()
+            {
+                return Err(Error::Interrupted);
+            }
+            let group = first..block.end.min(first + per_group);
+            let (x, y) = match group.len() == per_group {
+                true => pass.batch.samples(group.clone()),
+                false => padding.fill(&pass.batch, group.clone(), per_group)?,
+            };
+            let loss = pass.model.loss(&mut self.graph, params, x, y)?;
+            let found = self.graph.value(loss)?;
+            let mut seeds = S::lit(0.0);
+            for (k, sample) in group.enumerate() {
+                let lanes = k * lanes_of_sample..(k + 1) * lanes_of_sample;
+                let sum = lanes.clone().fold(S::Elem::lit(0.0), |sum, lane| sum + found.lane(lane));
+                lanes.for_each(|lane| seeds = seeds.with_lane(lane, seed * share));
+                (pass.each)(sample, sum * share);
+            }
+            roots.roots[roots.n] = (loss, seeds);
+            roots.n += 1;
+        }
+        Ok(roots)
+    }
+}

@@ -1,0 +1,349 @@
+//! Gradient oracles: the loss of a batch and its gradient, a few samples at a time.
+//!
+//! Promises: memory is that of a block of at most 64 samples, whatever the batch size; after warm-up no call allocates;
+//! which samples are computed together depends on their number and type only, so a batch has the same bits on every run
+//! and every CPU with fused multiply-add; a batch is checked before anything is written. Knows models only as
+//! [`Model`], nothing of optimisers.
+
+mod batch;
+mod lanes;
+
+pub use batch::Batch;
+pub use lanes::{LaneFloat, LaneModel, Lanes};
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, NodeId};
+use crate::kernels::sgd_update;
+use crate::nn::Model;
+use crate::params::{Parameters, Written};
+use crate::scalar::{Float, Scalar};
+use batch::Padding;
+use lanes::{LaneGraph, Pass};
+
+/// How the losses of a batch become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Total {
+    /// Their mean.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+}
+
+/// Asked between samples whether to stop.
+pub type Interrupted<'a> = Option<&'a mut dyn FnMut() -> bool>;
+
+/// Computes losses and gradients of batches, in graphs of its own that it rewinds after each block of samples.
+///
+/// ```
+/// use burtorch_core::nn::{Activation, Input, Label, Mlp};
+/// use burtorch_core::{Batch, Oracle, Parameters, Sgd};
+/// let mut params = Parameters::<f64>::new(0);
+/// let model = Mlp::new(&mut params, &[2, 8, 1], true, Activation::Tanh, None).unwrap();
+/// let x = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0];
+/// let y = [0.0, 1.0, 1.0, 0.0];
+/// let batch = Batch::new(Input::Numbers(&x), Label::Numbers(&y), 4).unwrap();
+/// let (mut oracle, mut sgd) = (Oracle::new(), Sgd::new(0.3).unwrap());
+/// for _ in 0..2000 {
+///     oracle.gradient(&model, &mut params, batch, None).unwrap();
+///     sgd.step(&mut params).unwrap();
+/// }
+/// assert!(oracle.loss(&model, &params, batch, None).unwrap() < 1e-3);
+/// ```
+#[derive(Debug)]
+pub struct Oracle<E: LaneFloat> {
+    single: Graph<'static, E>,
+    narrow: LaneGraph<E::NarrowLanes>,
+    middle: LaneGraph<E::MiddleLanes>,
+    wide: LaneGraph<E::WideLanes>,
+    padding: Padding<E>,
+    written: Written,
+    total: Total,
+    lanes: Lanes,
+}
+
+/// Another point than the values of the parameters, and another place for the gradient than theirs.
+#[derive(Debug)]
+pub struct Elsewhere<'a, E> {
+    /// As many numbers as there are parameters.
+    pub at: Option<&'a [E]>,
+    /// As many numbers as there are parameters.
+    pub out: Option<&'a mut [E]>,
+}
+
+impl<E> Default for Elsewhere<'_, E> {
+    fn default() -> Self {
+        Elsewhere { at: None, out: None }
+    }
+}
+
+impl<E: LaneFloat> Default for Oracle<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E: LaneFloat> Oracle<E> {
+    /// An oracle of the mean loss.
+    pub fn new() -> Self {
+        Self::with_total(Total::Mean)
+    }
+
+    /// An oracle of the mean or the sum of losses.
+    pub fn with_total(total: Total) -> Self {
+        Oracle {
+            single: Graph::new(),
+            narrow: LaneGraph::default(),
+            middle: LaneGraph::default(),
+            wide: LaneGraph::default(),
+            padding: Padding::new(),
+            written: Written::new(),
+            total,
+            lanes: Lanes::Auto,
+        }
+    }
+
+    /// As [`Oracle::with_total`], with so many samples at once.
+    pub fn with_lanes(total: Total, lanes: Lanes) -> Result<Self> {
+        lanes.check::<E>()?;
+        Ok(Oracle { lanes, ..Self::with_total(total) })
+    }
+
+    /// Whether losses are averaged or summed.
+    pub fn total(&self) -> Total {
+        self.total
+    }
+
+    /// How many samples are computed at once.
+    pub fn lanes(&self) -> Lanes {
+        self.lanes
+    }
+
+    /// The loss of the batch, as a 64-bit float. Its gradient **overwrites** that of `params`: the gradient of what the
+    /// batch does not reach is 0. Each gradient adds samples in one fixed order.
+    ///
+    /// A batch that the model does not take is refused before anything is written. When `interrupted`, or out of
+    /// memory, the gradient is 0.
+    pub fn gradient<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        interrupted: Interrupted<'_>,
+    ) -> Result<f64> {
+        let mut sum = 0.0;
+        self.gradient_of(model, params, batch, interrupted, &mut |_, loss| sum += loss.to_f64())?;
+        Ok(self.reduce(sum, batch.len()))
+    }
+
+    /// As [`Oracle::gradient`], with the loss of each sample in `losses`, which holds as many.
+    pub fn gradient_and_losses<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        losses: &mut [E],
+        interrupted: Interrupted<'_>,
+    ) -> Result<f64> {
+        check_room(losses, batch)?;
+        let mut sum = 0.0;
+        self.gradient_of(model, params, batch, interrupted, &mut |k, loss| {
+            losses[k] = loss;
+            sum += loss.to_f64();
+        })?;
+        Ok(self.reduce(sum, batch.len()))
+    }
+
+    /// As [`Oracle::gradient`], at another point and into other memory than those of the parameters, which then stay as
+    /// they are.
+    pub fn gradient_elsewhere<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        elsewhere: Elsewhere<'_, E>,
+        interrupted: Interrupted<'_>,
+    ) -> Result<f64> {
+        check(model, params, batch)?;
+        params.with_arrays(elsewhere.at, elsewhere.out, |params| self.gradient(model, params, batch, interrupted))?
+    }
+
+    fn gradient_of<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        interrupted: Interrupted<'_>,
+        each: &mut dyn FnMut(usize, E),
+    ) -> Result<()> {
+        check(model, params, batch)?;
+        let (_, grads, frozen) = params.split_for_sweep();
+        self.written.start(frozen, grads);
+        let mut pass = Pass { model, batch, interrupted, each };
+        let swept = self.sweep(&mut pass, params);
+        match swept {
+            Ok(()) => self.written.finish(params.grads_mut()),
+            Err(_) => params.zero_grad(),
+        }
+        swept
+    }
+
+    /// Gradients of all samples are written as far as [`Written`] knows.
+    fn sweep<M: LaneModel<E>>(&mut self, pass: &mut Pass<'_, '_, E, M>, params: &mut Parameters<'_, E>) -> Result<()> {
+        let seed = match self.total {
+            Total::Mean => E::lit(1.0) / E::lit(pass.batch.len() as f64),
+            Total::Sum => E::lit(1.0),
+        };
+        let Oracle { narrow, middle, wide, padding, written, .. } = self;
+        let mut at = 0;
+        while at < pass.batch.len() {
+            let (width, n) = self.lanes.next::<E>(pass.batch.len() - at);
+            let samples = at..at + n;
+            if width == E::WideLanes::LANES {
+                wide.gradients(pass, padding, params, written, samples, seed)?;
+            } else if width == E::MiddleLanes::LANES {
+                middle.gradients(pass, padding, params, written, samples, seed)?;
+            } else if width == E::NarrowLanes::LANES {
+                narrow.gradients(pass, padding, params, written, samples, seed)?;
+            } else {
+                for k in samples {
+                    let loss = append(&mut self.single, pass, params, k)?;
+                    let gradients = params.gradients_anew(written);
+                    self.single.backward_with(loss, seed, &mut [gradients])?;
+                }
+            }
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
+    ///
+    /// With one sample, and a model each of whose parameters one node reads, values change during the sweep and no
+    /// gradient is stored: half the memory traffic, and the numbers of [`Oracle::gradient`] and
+    /// [`Sgd::step`](crate::Sgd::step) within rounding (the same bits but for embeddings that the sample names twice).
+    /// What is in the gradients afterwards is not specified.
+    pub fn step<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        lr: f64,
+        interrupted: Interrupted<'_>,
+    ) -> Result<f64> {
+        crate::optim::check_rate("the learning rate", lr)?;
+        let lr = E::lit(lr);
+        if batch.len() == 1 && self.lanes.next::<E>(1).0 == 1 && <M as Model<E>>::reads_once(model) {
+            check(model, params, batch)?;
+            let mut pass = Pass { model, batch, interrupted, each: &mut |_, _| {} };
+            let loss = append(&mut self.single, &mut pass, params, 0)?;
+            self.single.backward_with(loss, E::lit(1.0), &mut [params.stepped(lr)])?;
+            return Ok(self.single.value(loss)?.to_f64());
+        }
+        let loss = self.gradient(model, params, batch, interrupted)?;
+        params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
+        Ok(loss)
+    }
+
+    /// The loss of the batch without its gradient.
+    pub fn loss<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        interrupted: Interrupted<'_>,
+    ) -> Result<f64> {
+        let mut sum = 0.0;
+        self.each_loss(model, params, batch, interrupted, &mut |_, loss| sum += loss.to_f64())?;
+        Ok(self.reduce(sum, batch.len()))
+    }
+
+    /// Writes the loss of each sample to `losses`, which holds as many.
+    pub fn losses<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        losses: &mut [E],
+        interrupted: Interrupted<'_>,
+    ) -> Result<()> {
+        check_room(losses, batch)?;
+        self.each_loss(model, params, batch, interrupted, &mut |k, loss| losses[k] = loss)
+    }
+
+    fn each_loss<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        interrupted: Interrupted<'_>,
+        each: &mut dyn FnMut(usize, E),
+    ) -> Result<()> {
+        check(model, params, batch)?;
+        let mut pass = Pass { model, batch, interrupted, each };
+        let mut at = 0;
+        while at < batch.len() {
+            let (width, n) = self.lanes.next::<E>(batch.len() - at);
+            let samples = at..at + n;
+            if width == E::WideLanes::LANES {
+                self.wide.losses(&mut pass, &mut self.padding, params, samples)?;
+            } else if width == E::MiddleLanes::LANES {
+                self.middle.losses(&mut pass, &mut self.padding, params, samples)?;
+            } else if width == E::NarrowLanes::LANES {
+                self.narrow.losses(&mut pass, &mut self.padding, params, samples)?;
+            } else {
+                for k in samples {
+                    append(&mut self.single, &mut pass, params, k)?;
+                }
+            }
+            at += n;
+        }
+        Ok(())
+    }
+
+    fn reduce(&self, sum: f64, n: usize) -> f64 {
+        match self.total {
+            Total::Mean => sum / n as f64,
+            Total::Sum => sum,
+        }
+    }
+}
+
+/// Builds the loss of sample `k` where the one before it was.
+fn append<E: Float, M: Model<E>>(
+    graph: &mut Graph<'static, E>,
+    pass: &mut Pass<'_, '_, E, M>,
+    params: &Parameters<'_, E>,
+    k: usize,
+) -> Result<NodeId> {
+    if let Some(interrupted) = &mut pass.interrupted
+        && interrupted()
+    {
+        return Err(Error::Interrupted);
+    }
+    graph.clear()?;
+    let (x, y) = pass.batch.samples(k..k + 1);
+    let loss = pass.model.loss(graph, params, x, y)?;
+    (pass.each)(k, graph.value(loss)?);
+    Ok(loss)
+}
+
+/// Refuses a list of losses of another length than the batch.
+fn check_room<E>(losses: &[E], batch: Batch<'_, E>) -> Result<()> {
+    if losses.len() == batch.len() {
+        return Ok(());
+    }
+    Err(Error::LengthMismatch { op: "losses (samples and room)", left: batch.len(), right: losses.len() })
+}
+
+/// Refuses a batch, or parameters, that the model does not take.
+fn check<E: Float, M: Model<E>>(model: &M, params: &Parameters<'_, E>, batch: Batch<'_, E>) -> Result<()> {
+    if model.store() != params.id() {
+        return Err(Error::MissingParameters);
+    }
+    for k in 0..batch.len() {
+        let (x, y) = batch.samples(k..k + 1);
+        model.check(x, y)?;
+    }
+    Ok(())
+}
