@@ -2,7 +2,7 @@
 
 use burtorch_core::nn::{Gpt, GptShape, Input, Label};
 use burtorch_core::simd::{available_levels, force_level};
-use burtorch_core::{Batch, Float, Oracle, Parameters};
+use burtorch_core::{Batch, LaneFloat, Oracle, Parameters};
 
 /// Loss, Euclidean norm, sum of magnitudes and a weighted sum of the gradient, by PyTorch in float64 (the script
 /// `benches/python/reference_gpt.py` computes it) for the weights and samples of [`setting`].
@@ -24,7 +24,7 @@ const ENTRIES: [(usize, f64); 12] = [
 ];
 
 /// The paper's model with weights `sin(0.37 k + 0.1)/4`, gains one more, and three samples.
-fn setting<E: Float>() -> (Gpt, Parameters<'static, E>, Vec<u32>, Vec<u32>) {
+fn setting<E: LaneFloat>() -> (Gpt, Parameters<'static, E>, Vec<u32>, Vec<u32>) {
     let mut params = Parameters::<E>::new(0);
     let model = Gpt::new(&mut params, GptShape::default(), None).unwrap();
     for (k, x) in params.values_mut().iter_mut().enumerate() {
@@ -37,7 +37,7 @@ fn setting<E: Float>() -> (Gpt, Parameters<'static, E>, Vec<u32>, Vec<u32>) {
     (model, params, x, y)
 }
 
-fn gradient<E: Float>() -> (f64, Vec<f64>) {
+fn gradient<E: LaneFloat>() -> (f64, Vec<f64>) {
     let (model, mut params, x, y) = setting::<E>();
     let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 3).unwrap();
     let loss = Oracle::new().gradient(&model, &mut params, batch, None).unwrap();

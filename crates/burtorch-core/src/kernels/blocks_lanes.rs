@@ -3,8 +3,8 @@
 //! Promises what the kernels on lanes promise; a slice of vectors is a lane-major slice of numbers. Knows nothing of
 //! graphs.
 
-use super::Mode;
 use super::blocks::{BlockMath, naive};
+use super::{Mode, TokenMath};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
@@ -44,6 +44,8 @@ macro_rules! lanes {
     ($($t:ty, $l:literal;)*) => { $(
         // SAFETY: a vector of 2, 4, 8 or 16 floats is those floats in order, without padding.
         unsafe impl Flat for Simd<$t, $l> {}
+
+        impl TokenMath for Simd<$t, $l> {}
 
         impl BlockMath for Simd<$t, $l> {
             fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self]) {

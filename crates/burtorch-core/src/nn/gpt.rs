@@ -347,6 +347,10 @@ impl<S: Scalar> Model<S> for Gpt {
         self.tokens.slice().store()
     }
 
+    fn fills_lanes_itself(&self) -> bool {
+        true
+    }
+
     /// A sample is 1 to `context` tokens, its label the symbol after each.
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {
         let (tokens, classes) = parts_of(x, y)?;

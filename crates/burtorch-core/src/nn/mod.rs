@@ -97,10 +97,10 @@ pub trait Model<S: Scalar> {
     /// Refuses what [`Model::loss`] could not take, so that a batch is refused as a whole.
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()>;
 
-    /// How many samples one graph carries: one in each lane, unless the model uses lanes for something else (tokens, say).
-    /// Divides the lanes; sample k then has lanes `k n .. (k + 1) n`, whose mean is its loss.
-    fn samples(&self) -> usize {
-        S::LANES
+    /// Whether one sample at a time is fast by itself, as where lanes run along its tokens. Then an oracle puts samples
+    /// side by side only when told to.
+    fn fills_lanes_itself(&self) -> bool {
+        false
     }
 
     /// Whether in the graph of a sample each parameter is read by one node only. Then a step from one sample may change

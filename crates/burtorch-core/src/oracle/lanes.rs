@@ -68,12 +68,12 @@ impl Lanes {
         }
     }
 
-    /// The width for the next of `left` samples, and how many of them it takes.
-    pub(super) fn next<E: LaneFloat>(self, left: usize) -> (usize, usize) {
+    /// The width for the next of `left` samples, and how many of them it takes; `singly` for a model that fills lanes itself.
+    pub(super) fn next<E: LaneFloat>(self, left: usize, singly: bool) -> (usize, usize) {
         let (middle, wide) = (E::MiddleLanes::LANES, E::WideLanes::LANES);
         match self {
             Lanes::Of(n) => (n, left),
-            Lanes::Auto if left <= E::FEW => (1, left),
+            Lanes::Auto if singly || left <= E::FEW => (1, left),
             Lanes::Auto if left <= middle => (middle, left),
             Lanes::Auto if left < wide => (wide, left),
             Lanes::Auto => (wide, left / wide * wide),
@@ -137,7 +137,7 @@ impl<S: Scalar> LaneGraph<S> {
         samples: Range<usize>,
         seed: S::Elem,
     ) -> Result<()> {
-        for block in self.blocks(pass.model, samples) {
+        for block in Self::blocks(samples) {
             let roots = self.build(pass, padding, params, block, seed)?;
             let gradients = params.gradients_anew(written);
             self.graph.backward_many(&roots.roots[..roots.n], &mut [gradients], &mut self.deferred)?;
@@ -153,14 +153,14 @@ impl<S: Scalar> LaneGraph<S> {
         params: &Parameters<'_, S::Elem>,
         samples: Range<usize>,
     ) -> Result<()> {
-        for block in self.blocks(pass.model, samples) {
+        for block in Self::blocks(samples) {
             self.build(pass, padding, params, block, S::Elem::lit(0.0))?;
         }
         Ok(())
     }
 
-    fn blocks<M: Model<S>>(&self, model: &M, samples: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<S, M> {
-        let step = (BLOCK / S::LANES).min(MAX_GROUPS) * model.samples();
+    fn blocks(samples: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let step = BLOCK.max(S::LANES);
         samples.clone().step_by(step).map(move |start| start..samples.end.min(start + step))
     }
 
@@ -175,28 +175,23 @@ impl<S: Scalar> LaneGraph<S> {
     ) -> Result<Roots<S>> {
         self.graph.clear()?;
         let mut roots = Roots { roots: [(NodeId(0), S::lit(0.0)); MAX_GROUPS], n: 0 };
-        let per_group = pass.model.samples();
-        let lanes_of_sample = S::LANES / per_group;
-        let share = S::Elem::lit(1.0) / S::Elem::lit(lanes_of_sample as f64);
-        for first in block.clone().step_by(per_group) {
+        for first in block.clone().step_by(S::LANES) {
             if let Some(interrupted) = &mut pass.interrupted
                 && interrupted()
             {
                 return Err(Error::Interrupted);
             }
-            let group = first..block.end.min(first + per_group);
-            let (x, y) = match group.len() == per_group {
+            let group = first..block.end.min(first + S::LANES);
+            let (x, y) = match group.len() == S::LANES {
                 true => pass.batch.samples(group.clone()),
-                false => padding.fill(&pass.batch, group.clone(), per_group)?,
+                false => padding.fill(&pass.batch, group.clone(), S::LANES)?,
             };
             let loss = pass.model.loss(&mut self.graph, params, x, y)?;
             let found = self.graph.value(loss)?;
             let mut seeds = S::lit(0.0);
-            for (k, sample) in group.enumerate() {
-                let lanes = k * lanes_of_sample..(k + 1) * lanes_of_sample;
-                let sum = lanes.clone().fold(S::Elem::lit(0.0), |sum, lane| sum + found.lane(lane));
-                lanes.for_each(|lane| seeds = seeds.with_lane(lane, seed * share));
-                (pass.each)(sample, sum * share);
+            for (lane, sample) in group.enumerate() {
+                seeds = seeds.with_lane(lane, seed);
+                (pass.each)(sample, found.lane(lane));
             }
             roots.roots[roots.n] = (loss, seeds);
             roots.n += 1;

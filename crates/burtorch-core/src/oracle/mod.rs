@@ -194,10 +194,11 @@ impl<E: LaneFloat> Oracle<E> {
             Total::Mean => E::lit(1.0) / E::lit(pass.batch.len() as f64),
             Total::Sum => E::lit(1.0),
         };
+        let singly = <M as Model<E>>::fills_lanes_itself(pass.model);
         let Oracle { narrow, middle, wide, padding, written, .. } = self;
         let mut at = 0;
         while at < pass.batch.len() {
-            let (width, n) = self.lanes.next::<E>(pass.batch.len() - at);
+            let (width, n) = self.lanes.next::<E>(pass.batch.len() - at, singly);
             let samples = at..at + n;
             if width == E::WideLanes::LANES {
                 wide.gradients(pass, padding, params, written, samples, seed)?;
@@ -233,7 +234,7 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<f64> {
         crate::optim::check_rate("the learning rate", lr)?;
         let lr = E::lit(lr);
-        if batch.len() == 1 && self.lanes.next::<E>(1).0 == 1 && <M as Model<E>>::reads_once(model) {
+        if batch.len() == 1 && self.lanes.next::<E>(1, false).0 == 1 && <M as Model<E>>::reads_once(model) {
             check(model, params, batch)?;
             let mut pass = Pass { model, batch, interrupted, each: &mut |_, _| {} };
             let loss = append(&mut self.single, &mut pass, params, 0)?;
@@ -281,9 +282,10 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<()> {
         check(model, params, batch)?;
         let mut pass = Pass { model, batch, interrupted, each };
+        let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;
         while at < batch.len() {
-            let (width, n) = self.lanes.next::<E>(batch.len() - at);
+            let (width, n) = self.lanes.next::<E>(batch.len() - at, singly);
             let samples = at..at + n;
             if width == E::WideLanes::LANES {
                 self.wide.losses(&mut pass, &mut self.padding, params, samples)?;

@@ -162,7 +162,10 @@ fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
 
 /// Whether files can hold this kind of block: whether its record can be checked.
 pub(crate) fn can_be_stored(op: Op) -> bool {
-    matches!(op, Op::Affine | Op::Gather | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares | Op::Softmax | Op::LogSoftmax)
+    matches!(
+        op,
+        Op::Affine | Op::Gather | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares | Op::Softmax | Op::LogSoftmax
+    )
 }
 
 impl Check<'_> {
