@@ -89,6 +89,7 @@ from burtorch._core import (
     variance,
     variance_biased,
 )
+from burtorch._parallel import parallel
 from burtorch._where import where
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that importing typing costs
@@ -151,6 +152,7 @@ __all__ = [
     "no_grad",
     "norm2",
     "optim",
+    "parallel",
     "pow",
     "pow3",
     "pow_constant",

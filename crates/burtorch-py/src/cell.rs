@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
 use burtorch_core::{Graph, Mark, NodeId, Range, Result, Scalar, bf16, f16};
 
+use crate::graph::Branching;
 use crate::handle::{Handle, LiveHandles};
 use crate::scalars::ScalarType;
 
@@ -65,6 +66,24 @@ macro_rules! with_graph {
 pub(crate) use with_graph;
 
 impl AnyGraph {
+    /// An empty graph of this type.
+    pub fn growing(scalar_type: ScalarType) -> Self {
+        use burtorch_core::DType::{BFloat16, Float16, Float32, Float128};
+        match (scalar_type.elem, scalar_type.lanes) {
+            (Float32, 1) => AnyGraph::F32(Graph::new()),
+            (Float16, _) => AnyGraph::F16(Graph::new()),
+            (BFloat16, _) => AnyGraph::BF16(Graph::new()),
+            (Float128, _) => AnyGraph::F128(Graph::new()),
+            (Float32, 4) => AnyGraph::F32x4(Graph::new()),
+            (Float32, 8) => AnyGraph::F32x8(Graph::new()),
+            (Float32, _) => AnyGraph::F32x16(Graph::new()),
+            (_, 2) => AnyGraph::F64x2(Graph::new()),
+            (_, 4) => AnyGraph::F64x4(Graph::new()),
+            (_, 8) => AnyGraph::F64x8(Graph::new()),
+            _ => AnyGraph::F64(Graph::new()),
+        }
+    }
+
     /// The type of its scalars.
     pub fn scalar_type(&self) -> ScalarType {
         fn of<S: Scalar>(_: &Graph<'static, S>) -> ScalarType {
@@ -98,6 +117,8 @@ pub struct Cell {
     pub n_reclaimed: u64,
     /// The parameters that nodes read.
     pub parameters: Vec<pyo3::Py<crate::params::PyParameters>>,
+    /// What the graph has to do with branches, if anything.
+    pub branching: Option<Box<Branching>>,
 }
 
 impl Cell {
@@ -117,6 +138,7 @@ impl Cell {
             busy: false,
             n_reclaimed: 0,
             parameters: Vec::new(),
+            branching: None,
         }
     }
 

@@ -75,7 +75,7 @@ impl PyScope {
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         let graph = self.graph.bind(py);
-        PyGraph::__exit__(graph, exception.as_any())?;
+        PyGraph::__exit__(graph, exception)?;
         let mark = self.marks.lock().ok().and_then(|mut marks| marks.pop());
         let rewound = mark.map_or(Ok(()), |mark| PyGraph::rewind(graph, mark.bind(py)));
         // An exception of the block is worth more than the news that the block has cleared the graph.

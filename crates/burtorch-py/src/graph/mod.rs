@@ -3,6 +3,7 @@
 //! `current` knows which graph a thread builds on, `marks` holds the places to rewind to, `sweep` runs backward passes.
 #![allow(unsafe_code)]
 
+mod branches;
 mod current;
 mod marks;
 mod released;
@@ -14,15 +15,16 @@ use burtorch_core::{DType, Graph, NodeId, Scalar};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::buffer::CallerMemory;
 use crate::cell::{AnyGraph, Cell, with_graph};
-use crate::errors::{IntoPython, busy, derived, to_python};
+use crate::errors::{IntoPython, derived, to_python};
 use crate::scalars::{self, Given, ScalarType};
 use crate::value;
 use crate::vector::{PyVector, numbers};
 
+pub use branches::{Branching, common, forget, gather, import, is_foreign, remember};
 use current::{PyNoGrad, enter, leave};
 pub use current::{current, current_graph, no_grad_somewhere, wants_no_grad};
 use marks::{PyMark, PyScope};
@@ -101,7 +103,7 @@ impl PyGraph {
 
     /// The type of its scalars.
     pub fn scalar_type(&self, py: Python<'_>) -> PyResult<ScalarType> {
-        self.with_as_is(py, |cell| Ok(cell.graph.scalar_type()))
+        self.look(py, |cell| Ok(cell.graph.scalar_type()))
     }
 
     /// Runs `f` on the cell, unless the graph is busy.
@@ -109,7 +111,17 @@ impl PyGraph {
         // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
         let cell = unsafe { &mut *self.cell.get() };
         if cell.busy {
-            return Err(busy(py, "this graph's nodes"));
+            return Err(cell.refusal(py));
+        }
+        f(cell)
+    }
+
+    /// Runs `f`, which only reads nodes, on the cell: also while branches are open.
+    pub fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+        // SAFETY: as in `with_as_is`.
+        let cell = unsafe { &mut *self.cell.get() };
+        if cell.busy && !cell.is_frozen() {
+            return Err(cell.refusal(py));
         }
         f(cell)
     }
@@ -189,39 +201,92 @@ impl PyGraph {
 
     /// Make this the current graph of the thread until the block ends.
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        enter(slf)?;
+        branches::enter(slf)?;
+        if let Err(error) = enter(slf) {
+            branches::leave(slf, false);
+            return Err(error);
+        }
         Ok(slf.clone())
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        leave(slf)
+    #[pyo3(signature = (*exception))]
+    fn __exit__(slf: &Bound<'_, Self>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        leave(slf)?;
+        branches::leave(slf, exception.get_item(0).is_ok_and(|class| !class.is_none()));
+        Ok(())
+    }
+
+    /// Freeze this graph and make n branches of it, each a Graph for one thread to build on.
+    ///
+    /// `with branch:` makes a branch the current graph of a thread: what is built there, also from Values of this graph,
+    /// goes to the branch. A branch reads everything that was there before it, and no other open branch. An exception in
+    /// the block removes what the branch has built. Meanwhile this graph only reads: BusyError otherwise. join() ends it.
+    ///
+    /// Plain operators hold the interpreter's lock, so threads take turns; block ops and models release it.
+    ///
+    /// Raises:
+    ///     ValueError: n is 0.
+    ///     BusyError: this graph has open branches already.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> with bt.Graph() as graph:
+    ///     ...     x = bt.Value(3.0)
+    ///     >>> found = []
+    ///     >>> for branch in graph.branches(2):
+    ///     ...     with branch:
+    ///     ...         found.append(x * len(found))
+    ///     >>> graph.join()
+    ///     >>> (found[0] + found[1]).backward()
+    ///     >>> x.grad
+    ///     1.0
+    fn branches<'py>(slf: &Bound<'py, Self>, n: usize) -> PyResult<Vec<Bound<'py, Self>>> {
+        branches::open(slf, n)
+    }
+
+    /// Append the open branches to this graph, by number; their Values and Vectors are this graph's from now on.
+    ///
+    /// Linear in the nodes appended. Which thread was faster does not show.
+    ///
+    /// Raises:
+    ///     ValueError: no branches are open.
+    ///     BusyError: a thread is still in one of them, or one has open branches of its own.
+    ///     GraphFullError, MemoryError: no room; nothing was appended, the branches are still open.
+    fn join(slf: &Bound<'_, Self>) -> PyResult<()> {
+        branches::join(slf)
+    }
+
+    /// Drop the open branches: nothing is appended, and their Values are stale.
+    ///
+    /// Raises ValueError where none are open, BusyError while a thread is in one of them.
+    fn drop_branches(slf: &Bound<'_, Self>) -> PyResult<()> {
+        branches::discard(slf)
     }
 
     /// The type of its scalars, such as "float64" or "float32x8".
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |cell| Ok(cell.graph.scalar_type().name()))
+        self.look(py, |cell| Ok(cell.graph.scalar_type().name()))
     }
 
     /// Whether the graph never grows and its memory never moves.
     #[getter]
     fn fixed(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.is_fixed())))
+        self.look(py, |cell| Ok(with_graph!(&cell.graph, g => g.is_fixed())))
     }
 
     /// Nodes there is room for.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.capacity())))
+        self.look(py, |cell| Ok(with_graph!(&cell.graph, g => g.capacity())))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))
+        self.look(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |cell| {
+        self.look(py, |cell| {
             let n = with_graph!(&cell.graph, g => g.len());
             Ok(format!("<Graph of {n} {} nodes>", cell.graph.scalar_type().name()))
         })
@@ -345,7 +410,7 @@ impl PyGraph {
     /// Linear in the number of nodes.
     fn find_nonfinite<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<NonFinite<'py>>> {
         let py = slf.py();
-        slf.get().with(py, |cell| {
+        slf.get().look(py, |cell| {
             with_graph!(&cell.graph, g => g.find_nonfinite().map(|found| {
                 let nodes = found.inputs.iter().filter_map(|run| run.nodes());
                 let nodes = nodes.flat_map(|range| (0..range.len()).filter_map(move |k| range.get(k)));
@@ -362,7 +427,7 @@ impl PyGraph {
 
     /// Bytes by column, nodes live and reclaimed, handles alive.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.with(py, |cell| {
+        self.look(py, |cell| {
             let memory = with_graph!(&cell.graph, g => g.memory());
             let table = PyDict::new(py);
             for (name, n) in [

@@ -9,7 +9,6 @@ use pyo3::prelude::*;
 
 use super::{PyGraph, wants_no_grad};
 use crate::cell::{AnyGraph, Cell, with_graph};
-use crate::errors::busy;
 use crate::params::PyParameters;
 
 /// From this many scalars on, work releases the lock: some tens of microseconds, against less than one for releasing it.
@@ -49,7 +48,7 @@ impl PyGraph {
             // SAFETY: under the interpreter lock; the reference ends with this block, before any lock is released.
             let cell = unsafe { &mut *self.cell.get() };
             if cell.busy {
-                return Err(busy(py, "this graph's nodes"));
+                return Err(cell.refusal(py));
             }
             let parameters: Vec<_> = cell.parameters.iter().map(|p| p.clone_ref(py)).collect();
             cell.busy = true;

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::{LONG, PyGraph, unlocked};
 use crate::cell::{AnyGraph, with_graph};
-use crate::errors::{IntoPython, busy};
+use crate::errors::IntoPython;
 use crate::parameters::with_gradients;
 use crate::poll::Poll;
 
@@ -30,7 +30,10 @@ impl PyGraph {
         // SAFETY: under the interpreter lock; a sweep runs no Python code, and the reference ends before a long one.
         let cell = unsafe { &mut *self.cell.get() };
         if cell.busy {
-            return Err(busy(py, "this graph's nodes"));
+            return Err(cell.refusal(py));
+        }
+        if cell.branching.is_some() {
+            cell.not_in_a_branch(py, "backward()")?;
         }
         if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && (sweep.root.index() as usize) < LONG {
             return match &mut cell.graph {

@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use super::construct::label_text;
 use super::convert::{format, round};
 use super::number::{Number, number};
-use super::object::{ValueObject, checked, is_value, new_object, raise, raise_python};
+use super::object::{ValueObject, checked, checked_mut, is_value, new_object, raise, raise_python};
 use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, Sweep};
@@ -65,8 +65,21 @@ pub unsafe fn read<T>(
     f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
 ) -> Option<T> {
     // SAFETY: callers pass a living Value under the interpreter lock; `f` calls no Python code.
-    let (cell, node) = unsafe { checked(value.cast()) }?;
-    match f(cell, node) {
+    unsafe { checked(value.cast()) }.and_then(|(cell, node)| or_raised(f(cell, node)))
+}
+
+/// As `read`, for what changes a node.
+unsafe fn write<T>(
+    value: *mut ffi::PyObject,
+    f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
+) -> Option<T> {
+    // SAFETY: as in `read`.
+    unsafe { checked_mut(value.cast()) }.and_then(|(cell, node)| or_raised(f(cell, node)))
+}
+
+#[inline(always)]
+fn or_raised<T>(result: burtorch_core::Result<T>) -> Option<T> {
+    match result {
         Ok(result) => Some(result),
         Err(error) => {
             raise(error);
@@ -105,7 +118,7 @@ unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
         let Some(x) = assigned("data", value, x) else {
             return -1;
         };
-        let set = read(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, false));
+        let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, false));
         if set.is_some() { 0 } else { -1 }
     }
 }
@@ -116,7 +129,7 @@ unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
         let Some(x) = assigned("grad", value, x) else {
             return -1;
         };
-        let set = read(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, true));
+        let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, true));
         if set.is_some() { 0 } else { -1 }
     }
 }
@@ -185,7 +198,7 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
                 return -1;
             }
         };
-        let Some((cell, node)) = checked(value.cast()) else {
+        let Some((cell, node)) = checked_mut(value.cast()) else {
             return -1;
         };
         if text.is_empty() {
@@ -246,7 +259,7 @@ unsafe extern "C" fn backward(
                 Number::Failed => return ptr::null_mut(),
             }
         }
-        let Some((_, root)) = checked(value.cast()) else {
+        let Some((_, root)) = checked_mut(value.cast()) else {
             return ptr::null_mut();
         };
         let owner = (*value.cast::<ValueObject>()).owner;

@@ -30,7 +30,7 @@ unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: 
         }
         let cell = cell_of(owner);
         if cell.busy {
-            return super::object::raise_busy();
+            return super::object::raise_busy(cell);
         }
         let built = match (&mut cell.graph, x) {
             (AnyGraph::F64(g), &Given::All(x)) if g.len() as u32 <= cell.limit && !graph::no_grad_somewhere() => {

@@ -9,7 +9,7 @@ use burtorch_core::{Graph, NodeId, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::object::{Build, ValueObject, append, is_value, raise, raise_python};
+use super::object::{Build, ValueObject, append, append_in_branch, is_value, raise_python};
 use super::step::Step;
 use crate::vector;
 
@@ -158,7 +158,7 @@ pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl 
     // SAFETY: by the contract of this function.
     unsafe {
         if (*a).owner != (*b).owner {
-            return raise(burtorch_core::Error::GraphMismatch { what: "a value" });
+            return append_in_branch([a, b], build);
         }
         append((*a).owner, [a, b], build)
     }

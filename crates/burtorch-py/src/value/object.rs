@@ -321,7 +321,8 @@ unsafe fn append_specially<const N: usize>(
     build: impl Build<N>,
 ) -> *mut ffi::PyObject {
     if cell.busy {
-        return raise_busy();
+        // SAFETY: by the contract of this function.
+        return if cell.is_frozen() { unsafe { append_in_branch(operands, build) } } else { raise_busy(cell) };
     }
     let before = with_graph!(&mut cell.graph, g => { let off = !g.records_gradients() || graph::wants_no_grad(); g.set_no_grad(off) });
     // SAFETY: by the contract of this function.
@@ -331,6 +332,28 @@ unsafe fn append_specially<const N: usize>(
         // SAFETY: by the contract of this function.
         Ok((node, epoch)) => unsafe { new_object(owner, cell, node, epoch) },
         Err(error) => raise(error),
+    }
+}
+
+/// `append` for values of several graphs, or of a frozen one: on the branch that reads them all, if there is one.
+///
+/// # Safety
+/// `operands` are living values; the interpreter lock is held; no reference into their cells is in use.
+#[cold]
+#[inline(never)]
+pub unsafe fn append_in_branch<const N: usize>(
+    operands: [*mut ValueObject; N],
+    build: impl Build<N>,
+) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function; what `gather` returns are values of the graph it returns.
+    unsafe {
+        match graph::gather(Python::assume_attached(), operands) {
+            Ok((target, found)) => {
+                let operands = std::array::from_fn(|k| found[k].as_ptr().cast());
+                append(target.as_ptr(), operands, build)
+            }
+            Err(error) => raise_python(error),
+        }
     }
 }
 
@@ -357,10 +380,24 @@ pub fn raise_python(error: PyErr) -> *mut ffi::PyObject {
 /// Sets `BusyError` and returns null.
 #[cold]
 #[inline(never)]
-pub fn raise_busy() -> *mut ffi::PyObject {
+pub fn raise_busy(cell: &Cell) -> *mut ffi::PyObject {
     // SAFETY: slots run under the interpreter lock.
     let py = unsafe { Python::assume_attached() };
-    raise_python(errors::busy(py, "this graph's nodes"))
+    raise_python(cell.refusal(py))
+}
+
+/// As `checked`, for a value that is about to be written: not while branches of its graph are open.
+///
+/// # Safety
+/// As for `checked`.
+pub unsafe fn checked_mut<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, NodeId)> {
+    // SAFETY: by the contract of this function.
+    let (cell, node) = unsafe { checked(value) }?;
+    if cell.busy {
+        raise_busy(cell);
+        return None;
+    }
+    Some((cell, node))
 }
 
 /// Reads a value's node after checking it: `None` with an error set if it is stale or its graph is busy.
@@ -372,8 +409,8 @@ pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, Node
     // SAFETY: by the contract of this function.
     unsafe {
         let cell = cell_of((*value).owner);
-        if cell.busy {
-            raise_busy();
+        if cell.busy && !cell.is_frozen() {
+            raise_busy(cell);
             return None;
         }
         let handle = &mut (*value).handle;

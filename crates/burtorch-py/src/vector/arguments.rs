@@ -1,7 +1,7 @@
 //! Reading arguments: numbers from anything that holds numbers, and operands from Values, Vectors and numbers.
 #![allow(unsafe_code)]
 
-use burtorch_core::{Error, NodeId, Range, Scalar, View};
+use burtorch_core::{NodeId, Range, Scalar, View};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -9,8 +9,8 @@ use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
 use crate::cell::{AnyGraph, Cell, with_graph};
-use crate::errors::{IntoPython, to_python};
-use crate::graph::{LONG, PyGraph};
+use crate::errors::IntoPython;
+use crate::graph::{LONG, PyGraph, is_foreign};
 use crate::parameters::{attach, parameter_nodes};
 use crate::params::{PyParameters, PyTensor};
 use crate::value::{self, Number};
@@ -171,6 +171,21 @@ impl Operand {
 
     /// Its nodes as views, appending constants for numbers.
     pub fn views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
+        if let Some(owner) = self.owner(py).filter(|owner| is_foreign(cell, owner)) {
+            // Of a frozen graph that this branch reads.
+            // SAFETY: under the interpreter lock; `owner` is another graph than that of `cell`.
+            let theirs = unsafe { value::cell_of(owner.as_ptr()) };
+            let here = |view| match view {
+                View::Nodes(range) => crate::graph::import(py, cell, &owner, range).map(View::Nodes),
+                view => Ok(view),
+            };
+            return self.own_views(py, theirs)?.into_iter().map(here).collect();
+        }
+        self.own_views(py, cell)
+    }
+
+    /// Its nodes where they are.
+    fn own_views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
         Ok(match self {
             Operand::Value(object) => {
                 // SAFETY: a living Value of this cell's graph, as `common_owner` has checked.
@@ -222,10 +237,13 @@ pub fn common_owner<'py, 'a>(
         }
         return Err(PyTypeError::new_err("expected at least one Value, Vector or Tensor among the operands"));
     };
-    if owners.any(|owner| !owner.is(&first)) {
-        return Err(to_python(py, Error::GraphMismatch { what: "a value" }));
-    }
-    Ok(first)
+    let mut all = vec![first];
+    owners.for_each(|owner| {
+        if !all.iter().any(|other| other.is(&owner)) {
+            all.push(owner);
+        }
+    });
+    crate::graph::common(py, &all)
 }
 
 /// Runs `build` on the graph; on an error the graph is as it was.

@@ -55,7 +55,8 @@ pub use numpy::array_ufunc;
 ///     (14.0, [2.0, 4.0, 6.0])
 #[pyclass(frozen, name = "Vector", module = "burtorch", weakref, sequence)]
 pub struct PyVector {
-    owner: Py<PyGraph>,
+    /// The graph; another one once a branch is joined.
+    owner: UnsafeCell<Py<PyGraph>>,
     /// In the list of live handles from construction to drop; their addresses are stable, as the box never moves.
     runs: Box<[UnsafeCell<Handle>]>,
 }
@@ -66,22 +67,40 @@ unsafe impl Sync for PyVector {}
 impl Drop for PyVector {
     fn drop(&mut self) {
         // SAFETY: a Python object dies under the interpreter lock; its graph is still alive, as it is owned.
-        let handles = unsafe { &mut value::cell_of(self.owner.as_ptr()).handles };
+        let cell = unsafe { value::cell_of(self.home().as_ptr()) };
+        crate::graph::forget(cell, self);
         for run in &self.runs {
             // SAFETY: the handle is valid until this box goes.
-            unsafe { handles.remove(run.get()) }
+            unsafe { cell.handles.remove(run.get()) }
         }
     }
 }
 
 impl PyVector {
+    pub(super) fn home(&self) -> &Py<PyGraph> {
+        // SAFETY: under the interpreter lock; `set_owner` runs while nobody holds what this returns.
+        unsafe { &*self.owner.get() }
+    }
+
+    /// Makes the nodes those of another graph: that of a joined branch.
+    pub fn set_owner(&self, owner: Py<PyGraph>) {
+        // SAFETY: under the interpreter lock, and no reference to the owner is in use.
+        drop(std::mem::replace(unsafe { &mut *self.owner.get() }, owner));
+    }
+
+    /// Where its handles are.
+    pub fn handles(&self) -> impl Iterator<Item = *mut Handle> {
+        self.runs.iter().map(UnsafeCell::get)
+    }
+
     /// A vector of these runs of `owner`, which exist now.
     pub fn of_runs(owner: &Bound<'_, PyGraph>, runs: &[Range]) -> PyResult<Py<PyVector>> {
         let py = owner.py();
-        let vector = owner.get().with(py, |cell| {
+        let vector = owner.get().look(py, |cell| {
             let epoch = with_graph!(&cell.graph, g => g.epoch());
             let handle = |r: &Range| UnsafeCell::new(Handle::new(r.first().index(), r.len() as u32, epoch));
-            let vector = PyVector { owner: owner.clone().unbind(), runs: runs.iter().map(handle).collect() };
+            let vector =
+                PyVector { owner: UnsafeCell::new(owner.clone().unbind()), runs: runs.iter().map(handle).collect() };
             for run in &vector.runs {
                 // SAFETY: the box keeps the handle in place until drop, which removes it.
                 if !unsafe { cell.handles.add(run.get()) } {
@@ -91,7 +110,11 @@ impl PyVector {
             Ok(Some(vector))
         })?;
         match vector {
-            Some(vector) => Py::new(py, vector),
+            Some(vector) => {
+                let vector = Py::new(py, vector)?;
+                crate::graph::remember(owner, vector.get());
+                Ok(vector)
+            }
             None => Err(pyo3::exceptions::PyMemoryError::new_err("no memory for a handle")),
         }
     }
@@ -128,7 +151,7 @@ impl PyVector {
 
     /// The graph.
     pub fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, PyGraph> {
-        self.owner.bind(py)
+        self.home().bind(py)
     }
 
     /// Number of scalars.
@@ -139,7 +162,7 @@ impl PyVector {
 
     /// The runs, checked.
     pub fn ranges(&self, py: Python<'_>) -> PyResult<Vec<Range>> {
-        self.owner.get().with(py, |cell| self.ranges_in(py, cell))
+        self.home().get().look(py, |cell| self.ranges_in(py, cell))
     }
 
     /// The runs, checked against the cell of this vector's graph.
@@ -163,7 +186,7 @@ impl PyVector {
             match k.checked_sub(handle.len as usize) {
                 Some(rest) => k = rest,
                 None => {
-                    return self.owner.get().with(py, |cell| {
+                    return self.home().get().look(py, |cell| {
                         let last = NodeId::from_index(last_node(handle));
                         handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
                         Ok(NodeId::from_index(handle.start + k as u32))
@@ -176,7 +199,7 @@ impl PyVector {
 
     /// Reads a number of each node.
     fn read<'py>(&self, py: Python<'py>, grads: bool) -> PyResult<Numbers<'py>> {
-        self.owner.get().with(py, |cell| {
+        self.home().get().look(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let mut nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             if cell.graph.scalar_type().fits_float() {
@@ -200,7 +223,7 @@ impl PyVector {
         if !is_one && data.len() != self.n() {
             return Err(wrong_count(self.n(), data.len()));
         }
-        self.owner.get().with(py, |cell| {
+        self.home().get().with(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             for (k, node) in nodes.enumerate() {
@@ -212,7 +235,7 @@ impl PyVector {
 
     /// Writes a number to each node; a single number goes to all.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, grads: bool) -> PyResult<()> {
-        let scalar_type = self.owner.get().scalar_type(py)?;
+        let scalar_type = self.home().get().scalar_type(py)?;
         if !scalar_type.fits_float() {
             return self.write_special(py, data, scalar_type, grads);
         }
@@ -223,7 +246,7 @@ impl PyVector {
         if data.len() != self.n() {
             return Err(wrong_count(self.n(), data.len()));
         }
-        self.owner.get().with(py, |cell| {
+        self.home().get().with(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             with_graph!(&mut cell.graph, g => {
@@ -247,7 +270,7 @@ pub fn reclaim_if_due(py: Python<'_>, cell: &mut Cell) -> PyResult<()> {
 
 /// A Value for a node of `owner`.
 pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
-    owner.get().with(owner.py(), |cell| {
+    owner.get().look(owner.py(), |cell| {
         let epoch = with_graph!(&cell.graph, g => g.epoch());
         // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
         unsafe {

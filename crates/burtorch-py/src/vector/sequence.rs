@@ -87,7 +87,7 @@ impl PyVector {
     /// The Graph these nodes belong to.
     #[getter]
     fn graph(&self, py: Python<'_>) -> Py<PyGraph> {
-        self.owner.clone_ref(py)
+        self.home().clone_ref(py)
     }
 }
 
