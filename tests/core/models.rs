@@ -119,6 +119,29 @@ fn a_flag_keeps_two_holders_apart() {
 }
 
 #[test]
+fn a_flag_lets_readers_in_together_and_a_writer_alone() {
+    check(|| {
+        let shared = Arc::new((flag::Flag::new(), Cells::new(1)));
+        let read = |shared: &(flag::Flag, Arc<Cells>)| {
+            if let Some(_shared) = shared.0.share() {
+                assert!(shared.1.read(0) <= 1);
+            }
+        };
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || read(&shared))
+            })
+            .collect();
+        if let Some(_alone) = shared.0.raise() {
+            shared.1.add(0, 1);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(shared.0.raise().is_some());
+    });
+}
+
+#[test]
 fn two_threads_of_a_process_get_the_same_and_a_child_its_own() {
     check(|| {
         let shared = Arc::new(per_process::PerProcess::<AtomicUsize>::new(AtomicPtr::new(std::ptr::null_mut())));

@@ -1,51 +1,49 @@
-//! A cell that the interpreter's lock and a flag guard together: exclusive access for one call at a time.
+//! A cell that a flag guards: exclusive access for one call at a time, or shared access for several.
 //!
-//! Promises: a second access while one is under way, from another thread or from inside a callback, is a `BusyError`,
-//! never a data race or a second reference.
+//! Promises: an access that another one excludes, from another thread or from inside a callback, is a `BusyError`, never a
+//! data race or a second reference.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use burtorch_core::sync::{Flag, Raised, Shared};
 use pyo3::prelude::*;
 
 use crate::errors::busy;
 
 /// What a Python object holds and calls may change.
 pub struct Guarded<T> {
-    /// True while somebody has access. Acquire on entry pairs with Release on exit, so that a thread that enters sees
-    /// what the last one wrote, also without an interpreter lock.
-    in_use: AtomicBool,
+    /// Up while somebody has access, also without an interpreter lock.
+    in_use: Flag,
     content: UnsafeCell<T>,
     /// The noun for messages.
     what: &'static str,
 }
 
-// SAFETY: `in_use` lets one thread at a time reach the content.
-unsafe impl<T: Send> Sync for Guarded<T> {}
-
-/// Gives the flag back, also when the closure panics.
-struct InUse<'a>(&'a AtomicBool);
-
-impl Drop for InUse<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
+// SAFETY: `in_use` lets one thread at a time reach the content, or several that only read it.
+unsafe impl<T: Send + Sync> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
     /// Guards `content`; `what` is its plural noun for messages: "these parameters".
     pub fn new(content: T, what: &'static str) -> Self {
-        Guarded { in_use: AtomicBool::new(false), content: UnsafeCell::new(content), what }
+        Guarded { in_use: Flag::new(), content: UnsafeCell::new(content), what }
     }
 
     /// Exclusive access until the guard goes.
     pub fn enter(&self, py: Python<'_>) -> PyResult<Entered<'_, T>> {
-        if self.in_use.swap(true, Ordering::Acquire) {
-            return Err(busy(py, self.what));
+        match self.in_use.raise() {
+            Some(in_use) => Ok(Entered { _in_use: in_use, content: &self.content }),
+            None => Err(busy(py, self.what)),
         }
-        Ok(Entered { _in_use: InUse(&self.in_use), content: &self.content })
+    }
+
+    /// Access for reading until the guard goes; others may read meanwhile.
+    pub fn look(&self, py: Python<'_>) -> PyResult<Looking<'_, T>> {
+        match self.in_use.share() {
+            Some(in_use) => Ok(Looking { _in_use: in_use, content: &self.content }),
+            None => Err(busy(py, self.what)),
+        }
     }
 
     /// Runs `f` with exclusive access.
@@ -56,9 +54,24 @@ impl<T> Guarded<T> {
     }
 }
 
+/// Shared access to what a [`Guarded`] holds.
+pub struct Looking<'a, T> {
+    _in_use: Shared<'a>,
+    content: &'a UnsafeCell<T>,
+}
+
+impl<T> Deref for Looking<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: while this lives nobody has the content alone.
+        unsafe { &*self.content.get() }
+    }
+}
+
 /// Exclusive access to what a [`Guarded`] holds.
 pub struct Entered<'a, T> {
-    _in_use: InUse<'a>,
+    _in_use: Raised<'a>,
     content: &'a UnsafeCell<T>,
 }
 

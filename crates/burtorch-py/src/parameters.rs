@@ -15,12 +15,22 @@ use crate::params::{AnyParameters, PyParameters, with_params};
 pub trait Held: Float {
     /// The parameters inside, if they hold this type.
     fn of(any: &mut AnyParameters) -> Option<&mut Parameters<'static, Self>>;
+
+    /// The same, to be read.
+    fn of_ref(any: &AnyParameters) -> Option<&Parameters<'static, Self>>;
 }
 
 macro_rules! held {
     ($t:ty, $variant:ident) => {
         impl Held for $t {
             fn of(any: &mut AnyParameters) -> Option<&mut Parameters<'static, $t>> {
+                match any {
+                    AnyParameters::$variant(params) => Some(params),
+                    _ => None,
+                }
+            }
+
+            fn of_ref(any: &AnyParameters) -> Option<&Parameters<'static, $t>> {
                 match any {
                     AnyParameters::$variant(params) => Some(params),
                     _ => None,
@@ -61,16 +71,18 @@ pub fn with_gradients<E: Held, R>(
     })
 }
 
-/// Runs `f` with the parameters, to be read.
+/// Runs `f` with the parameters, to be read: several threads may at the same time.
 pub fn with_values<E: Held, R>(
     py: Python<'_>,
     parameters: &[Py<PyParameters>],
     f: impl FnOnce(&[&Parameters<'static, E>]) -> R,
 ) -> PyResult<R> {
-    locked(py, parameters, |all: Vec<&mut Parameters<'static, E>>| {
-        let all: Vec<&Parameters<'static, E>> = all.into_iter().map(|p| &*p).collect();
-        f(&all)
-    })
+    let guards = parameters.iter().map(|p| p.get().look(py)).collect::<PyResult<Vec<_>>>()?;
+    let mut all = Vec::with_capacity(guards.len());
+    for (guard, owner) in guards.iter().zip(parameters) {
+        all.push(E::of_ref(guard).ok_or_else(|| wrong_dtype(E::DTYPE.name(), owner.get().dtype_of().name()))?);
+    }
+    Ok(f(&all))
 }
 
 /// Keeps parameters alive that nodes of the graph are about to read; forgets those that no node reads any more.
@@ -83,7 +95,7 @@ pub fn attach(py: Python<'_>, cell: &mut Cell, new: &Py<PyParameters>) -> PyResu
         return Err(wrong_dtype(wanted, found));
     }
     let read = with_graph!(&cell.graph, g => g.stores().to_vec());
-    let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));
+    let identity = |p: &Py<PyParameters>| p.get().look(py).map(|any| with_params!(&*any, p => p.id()));
     let identities = cell.parameters.iter().map(identity).collect::<PyResult<Vec<_>>>()?;
     let mut still_read = identities.iter().map(|id| read.contains(id));
     cell.parameters.retain(|_| still_read.next().unwrap_or(true));

@@ -1,38 +1,66 @@
-//! A flag that one holder at a time can raise: exclusive use without waiting.
+//! A flag that one holder may raise, or several may share: use without waiting.
 
-use super::primitives::{AtomicBool, Ordering};
+use super::primitives::{AtomicUsize, Ordering};
 
-/// Whether something is in use. Whoever raises the flag has it until the guard goes; nobody waits.
+/// Whether something is in use, and how. Whoever gets the flag has it until the guard goes; nobody waits.
 #[derive(Debug, Default)]
-pub struct Flag(AtomicBool);
+pub struct Flag(AtomicUsize);
 
-/// The flag is up; it goes down with this guard, also in a panic.
+/// Stands for a holder that shares with nobody; else the number counts those that share.
+const ALONE: usize = usize::MAX;
+
+/// The flag is up for one holder; it goes down with this guard, also in a panic.
 #[derive(Debug)]
 pub struct Raised<'a>(&'a Flag);
+
+/// The flag is up for one of several holders.
+#[derive(Debug)]
+pub struct Shared<'a>(&'a Flag);
 
 impl Flag {
     /// A flag that is down.
     pub fn new() -> Self {
-        Flag(AtomicBool::new(false))
+        Flag(AtomicUsize::new(0))
     }
 
-    /// Raises the flag; `None` if it is up already.
+    /// Raises the flag alone; `None` if it is up already.
     #[inline]
     pub fn raise(&self) -> Option<Raised<'_>> {
-        // Acquire: pairs with Release in `drop`, so that the holder sees what the one before wrote.
-        if self.0.swap(true, Ordering::Acquire) { None } else { Some(Raised(self)) }
+        // Acquire: pairs with Release where guards go, so that the holder sees what those before wrote and have read.
+        self.0.compare_exchange(0, ALONE, Ordering::Acquire, Ordering::Relaxed).is_ok().then(|| Raised(self))
+    }
+
+    /// Raises the flag beside others that share it; `None` if somebody has it alone.
+    #[inline]
+    pub fn share(&self) -> Option<Shared<'_>> {
+        let mut n = self.0.load(Ordering::Relaxed);
+        while n < ALONE - 1 {
+            match self.0.compare_exchange_weak(n, n + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(Shared(self)),
+                Err(other) => n = other,
+            }
+        }
+        None
     }
 
     /// Whether the flag is up at this moment, for messages.
     pub fn is_up(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) != 0
     }
 }
 
 impl Drop for Raised<'_> {
     #[inline]
     fn drop(&mut self) {
+        // Release: pairs with Acquire in `raise` and `share`.
+        self.0.0.store(0, Ordering::Release);
+    }
+}
+
+impl Drop for Shared<'_> {
+    #[inline]
+    fn drop(&mut self) {
         // Release: pairs with Acquire in `raise`.
-        self.0.0.store(false, Ordering::Release);
+        self.0.0.fetch_sub(1, Ordering::Release);
     }
 }

@@ -10,7 +10,7 @@ mod primitives;
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-pub use flag::{Flag, Raised};
+pub use flag::{Flag, Raised, Shared};
 pub use pool::Pool;
 
 use per_process::PerProcess;

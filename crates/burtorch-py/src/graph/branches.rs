@@ -225,10 +225,13 @@ fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced:
             });
             let range = Range::new(NodeId::from_index((*handle).start), (*handle).len);
             match spliced.range(range).filter(|_| is_there) {
-                Some(new) => (*handle).start = new.first().index(),
-                None => (*handle).kill(),
+                Some(new) => ((*handle).start, (*handle).epoch) = (new.first().index(), epoch),
+                None => {
+                    (*handle).kill();
+                    // No graph has this epoch, so none takes the handle for a living one.
+                    (*handle).epoch = u64::MAX;
+                }
             }
-            (*handle).epoch = epoch;
             cell.handles.add(handle);
             if !of_vectors.contains(&(handle as usize)) {
                 let object = handle.byte_sub(std::mem::offset_of!(ValueObject, handle)).cast::<ValueObject>();
@@ -258,8 +261,9 @@ pub fn discard(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
 pub fn enter(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     // SAFETY: under the interpreter lock, for this call.
     let cell = unsafe { cell_of(graph) };
-    if cell.branching.as_ref().is_some_and(|b| b.ended.is_some()) {
-        return Err(cell.refusal(graph.py()));
+    if let Some(end) = cell.branching.as_ref().and_then(|b| b.ended) {
+        let message = format!("this branch was {end}; build on its graph, or on new branches of it");
+        return Err(derived(graph.py(), "BusyError", message));
     }
     if !cell.is_branch() {
         return Ok(());

@@ -16,7 +16,7 @@ use pyo3::types::{PyTuple, PyType};
 
 use crate::buffer::{CallerMemory, FlatArray};
 use crate::errors::IntoPython;
-use crate::guarded::{Entered, Guarded};
+use crate::guarded::{Entered, Guarded, Looking};
 
 pub use tensor::PyTensor;
 
@@ -113,6 +113,11 @@ impl PyParameters {
     /// Exclusive access until the guard goes.
     pub fn enter(&self, py: Python<'_>) -> PyResult<Entered<'_, AnyParameters>> {
         self.content.enter(py)
+    }
+
+    /// Access for reading until the guard goes; others may read meanwhile.
+    pub fn look(&self, py: Python<'_>) -> PyResult<Looking<'_, AnyParameters>> {
+        self.content.look(py)
     }
 
     /// Runs `f` with exclusive access.
