@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import MLP, CharMLP, Linear, Parameters, Value, inner_product
+from burtorch._core import MLP, CharMLP, Linear, Parameters, Value, inner_product, sample_loss
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Activation = Literal["identity", "tanh", "relu", "sigmoid"]
 
-__all__ = ["MLP", "CharMLP", "Linear", "Neuron"]
+__all__ = ["MLP", "CharMLP", "Linear", "Neuron", "sample_loss"]
 
 
 class Neuron:

@@ -15,5 +15,7 @@ mod oracle;
 mod support;
 #[path = "nn/text.rs"]
 mod text;
+#[path = "nn/threads.rs"]
+mod threads;
 #[path = "nn/tokens.rs"]
 mod tokens;

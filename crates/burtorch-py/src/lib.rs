@@ -20,6 +20,7 @@ mod optim;
 mod oracle;
 mod params;
 mod poll;
+mod sample_loss;
 mod system;
 mod text;
 
@@ -39,6 +40,7 @@ mod _core {
         params::register(m)?;
         nn::register(m)?;
         oracle::register(m)?;
+        sample_loss::register(m)?;
         optim::register(m)?;
         text::register(m)?;
         system::register(m)

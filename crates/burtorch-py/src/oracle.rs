@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::buffer::{Dims, FlatArray, holds_integers, read_numbers, read_symbols};
-use crate::errors::to_python;
+use crate::errors::{IntoPython, to_python};
 use crate::guarded::Guarded;
 use crate::nn::{AnyModel, model_of};
 use crate::params::{AnyParameters, PyParameters, mismatch};
@@ -26,6 +26,8 @@ const RELEASE_ABOVE: usize = 1 << 18;
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
 ///     loss: "cross_entropy" (softmax of the outputs; the default for integer labels and for CharMLP) or "mse" (mean
 ///         of squared differences; the default for float labels otherwise).
+///     threads: how many threads compute the gradient of a batch of more than 64 samples (16 for models that go one sample
+///         at a time): the same bits for any number. Each costs the memory of a chunk and of one gradient.
 ///
 /// `oracle(contexts, targets)` gives the loss and the gradient, a FlatArray over `params.grads` that the next call
 /// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)
@@ -84,8 +86,10 @@ struct Run<E: LaneFloat> {
 }
 
 impl<E: LaneFloat> Run<E> {
-    fn new(total: Total) -> Self {
-        Run { oracle: Oracle::with_total(total), x: Vec::new(), y: Vec::new() }
+    fn new(total: Total, threads: usize) -> burtorch_core::Result<Self> {
+        let mut oracle = Oracle::with_total(total);
+        oracle.set_threads(threads)?;
+        Ok(Run { oracle, x: Vec::new(), y: Vec::new() })
     }
 }
 
@@ -115,8 +119,9 @@ enum Want<'a> {
 #[pymethods]
 impl PyOracle {
     #[new]
-    #[pyo3(signature = (model, reduction="mean", loss=None))]
-    fn new(model: &Bound<'_, PyAny>, reduction: &str, loss: Option<&str>) -> PyResult<Self> {
+    #[pyo3(signature = (model, reduction="mean", loss=None, *, threads=1))]
+    fn new(model: &Bound<'_, PyAny>, reduction: &str, loss: Option<&str>, threads: usize) -> PyResult<Self> {
+        let py = model.py();
         let (model, params) = model_of(model)?;
         let total = match reduction {
             "mean" => Total::Mean,
@@ -139,8 +144,8 @@ impl PyOracle {
         };
         params.get().need_kernels()?;
         let run = match params.get().dtype_of() {
-            DType::Float32 => AnyRun::F32(Run::new(total)),
-            _ => AnyRun::F64(Run::new(total)),
+            DType::Float32 => AnyRun::F32(Run::new(total, threads).or_raise(py)?),
+            _ => AnyRun::F64(Run::new(total, threads).or_raise(py)?),
         };
         let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
         Ok(PyOracle { model, params, state: Guarded::new(state, "this Oracle"), loss, total })

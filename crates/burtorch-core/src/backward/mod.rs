@@ -94,6 +94,12 @@ impl<E: Float> Parameters<'_, E> {
         Gradients { written: Some(written), ..self.gradients() }
     }
 
+    /// As [`Parameters::gradients_anew`], with the gradient of all parameters in `grads`, which is as long.
+    pub(crate) fn gradients_apart<'a>(&'a self, grads: &'a mut [E], written: &'a mut Written) -> Gradients<'a, E> {
+        let values = Values::Kept(self.values());
+        Gradients { store: self.id(), values, grads, frozen: self.frozen(), written: Some(written) }
+    }
+
     /// The parameters for a sweep that moves their values against the gradient instead of writing it.
     pub(crate) fn stepped(&mut self, lr: E) -> Gradients<'_, E> {
         let store = self.id();

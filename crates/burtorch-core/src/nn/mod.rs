@@ -90,7 +90,7 @@ impl<'a, E> Label<'a, E> {
 /// What maps a sample to a loss.
 ///
 /// With lanes, `x` and `y` hold one sample per lane, one after another.
-pub trait Model<S: Scalar> {
+pub trait Model<S: Scalar>: Sync {
     /// The identity of the parameters the model reads.
     fn store(&self) -> u64;
 

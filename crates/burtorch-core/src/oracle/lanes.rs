@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::Interrupted;
 use super::batch::{Batch, Padding};
+use super::seat::Sink;
 use crate::backward::Deferred;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
@@ -132,14 +133,14 @@ impl<S: Scalar> LaneGraph<S> {
         &mut self,
         pass: &mut Pass<'_, '_, S::Elem, M>,
         padding: &mut Padding<S::Elem>,
-        params: &mut Parameters<'_, S::Elem>,
+        sink: &mut Sink<'_, '_, S::Elem>,
         written: &mut Written,
         samples: Range<usize>,
         seed: S::Elem,
     ) -> Result<()> {
         for block in Self::blocks(samples) {
-            let roots = self.build(pass, padding, params, block, seed)?;
-            let gradients = params.gradients_anew(written);
+            let roots = self.build(pass, padding, sink.params(), block, seed)?;
+            let gradients = sink.gradients(written);
             self.graph.backward_many(&roots.roots[..roots.n], &mut [gradients], &mut self.deferred)?;
         }
         Ok(())

@@ -7,6 +7,8 @@
 
 mod batch;
 mod lanes;
+mod seat;
+mod team;
 
 pub use batch::Batch;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
@@ -15,10 +17,11 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
 use crate::kernels::sgd_update;
 use crate::nn::Model;
-use crate::params::{Parameters, Written};
+use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
-use batch::Padding;
-use lanes::{LaneGraph, Pass};
+use lanes::Pass;
+use seat::{Seat, Sink};
+use team::{Team, chunk_of};
 
 /// How the losses of a batch become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,12 +55,8 @@ pub type Interrupted<'a> = Option<&'a mut dyn FnMut() -> bool>;
 /// ```
 #[derive(Debug)]
 pub struct Oracle<E: LaneFloat> {
-    single: Graph<'static, E>,
-    narrow: LaneGraph<E::NarrowLanes>,
-    middle: LaneGraph<E::MiddleLanes>,
-    wide: LaneGraph<E::WideLanes>,
-    padding: Padding<E>,
-    written: Written,
+    seat: Seat<E>,
+    team: Team<E>,
     total: Total,
     lanes: Lanes,
 }
@@ -91,16 +90,25 @@ impl<E: LaneFloat> Oracle<E> {
 
     /// An oracle of the mean or the sum of losses.
     pub fn with_total(total: Total) -> Self {
-        Oracle {
-            single: Graph::new(),
-            narrow: LaneGraph::default(),
-            middle: LaneGraph::default(),
-            wide: LaneGraph::default(),
-            padding: Padding::new(),
-            written: Written::new(),
-            total,
-            lanes: Lanes::Auto,
+        Oracle { seat: Seat::default(), team: Team::default(), total, lanes: Lanes::Auto }
+    }
+
+    /// Computes the gradients of batches on this many threads, at least one: the same bits for any number. A batch of
+    /// more than a chunk (64 samples, or 16 for models that go one sample at a time) is divided into chunks, and each
+    /// gradient adds those of the chunks in their order. Each thread takes the memory of a chunk and of one gradient of
+    /// all parameters.
+    pub fn set_threads(&mut self, n: usize) -> Result<()> {
+        if n == 0 {
+            let (expected, found) = ("at least 1".to_string(), "0".to_string());
+            return Err(Error::BadArgument { what: "the number of threads", expected, found });
         }
+        self.team.n_threads = n;
+        Ok(())
+    }
+
+    /// On how many threads gradients are computed.
+    pub fn threads(&self) -> usize {
+        self.team.n_threads
     }
 
     /// As [`Oracle::with_total`], with so many samples at once.
@@ -177,45 +185,21 @@ impl<E: LaneFloat> Oracle<E> {
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
         check(model, params, batch)?;
-        let (_, grads, frozen) = params.split_for_sweep();
-        self.written.start(frozen, grads);
-        let mut pass = Pass { model, batch, interrupted, each };
-        let swept = self.sweep(&mut pass, params);
-        match swept {
-            Ok(()) => self.written.finish(params.grads_mut()),
-            Err(_) => params.zero_grad(),
-        }
-        swept
-    }
-
-    /// Gradients of all samples are written as far as [`Written`] knows.
-    fn sweep<M: LaneModel<E>>(&mut self, pass: &mut Pass<'_, '_, E, M>, params: &mut Parameters<'_, E>) -> Result<()> {
         let seed = match self.total {
-            Total::Mean => E::lit(1.0) / E::lit(pass.batch.len() as f64),
+            Total::Mean => E::lit(1.0) / E::lit(batch.len() as f64),
             Total::Sum => E::lit(1.0),
         };
-        let singly = <M as Model<E>>::fills_lanes_itself(pass.model);
-        let Oracle { narrow, middle, wide, padding, written, .. } = self;
-        let mut at = 0;
-        while at < pass.batch.len() {
-            let (width, n) = self.lanes.next::<E>(pass.batch.len() - at, singly);
-            let samples = at..at + n;
-            if width == E::WideLanes::LANES {
-                wide.gradients(pass, padding, params, written, samples, seed)?;
-            } else if width == E::MiddleLanes::LANES {
-                middle.gradients(pass, padding, params, written, samples, seed)?;
-            } else if width == E::NarrowLanes::LANES {
-                narrow.gradients(pass, padding, params, written, samples, seed)?;
-            } else {
-                for k in samples {
-                    let loss = append(&mut self.single, pass, params, k)?;
-                    let gradients = params.gradients_anew(written);
-                    self.single.backward_with(loss, seed, &mut [gradients])?;
-                }
-            }
-            at += n;
+        let chunk = chunk_of::<E, M>(model);
+        let mut pass = Pass { model, batch, interrupted, each };
+        let swept = if batch.len() <= chunk {
+            self.seat.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed)
+        } else {
+            self.team.gradient(self.lanes, &mut pass, params, chunk, seed)
+        };
+        if swept.is_err() {
+            params.zero_grad();
         }
-        Ok(())
+        swept
     }
 
     /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
@@ -237,9 +221,9 @@ impl<E: LaneFloat> Oracle<E> {
         if batch.len() == 1 && self.lanes.next::<E>(1, false).0 == 1 && <M as Model<E>>::reads_once(model) {
             check(model, params, batch)?;
             let mut pass = Pass { model, batch, interrupted, each: &mut |_, _| {} };
-            let loss = append(&mut self.single, &mut pass, params, 0)?;
-            self.single.backward_with(loss, E::lit(1.0), &mut [params.stepped(lr)])?;
-            return Ok(self.single.value(loss)?.to_f64());
+            let loss = append(&mut self.seat.single, &mut pass, params, 0)?;
+            self.seat.single.backward_with(loss, E::lit(1.0), &mut [params.stepped(lr)])?;
+            return Ok(self.seat.single.value(loss)?.to_f64());
         }
         let loss = self.gradient(model, params, batch, interrupted)?;
         params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
@@ -282,20 +266,21 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<()> {
         check(model, params, batch)?;
         let mut pass = Pass { model, batch, interrupted, each };
+        let Seat { single, narrow, middle, wide, padding, .. } = &mut self.seat;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;
         while at < batch.len() {
             let (width, n) = self.lanes.next::<E>(batch.len() - at, singly);
             let samples = at..at + n;
             if width == E::WideLanes::LANES {
-                self.wide.losses(&mut pass, &mut self.padding, params, samples)?;
+                wide.losses(&mut pass, padding, params, samples)?;
             } else if width == E::MiddleLanes::LANES {
-                self.middle.losses(&mut pass, &mut self.padding, params, samples)?;
+                middle.losses(&mut pass, padding, params, samples)?;
             } else if width == E::NarrowLanes::LANES {
-                self.narrow.losses(&mut pass, &mut self.padding, params, samples)?;
+                narrow.losses(&mut pass, padding, params, samples)?;
             } else {
                 for k in samples {
-                    append(&mut self.single, &mut pass, params, k)?;
+                    append(single, &mut pass, params, k)?;
                 }
             }
             at += n;

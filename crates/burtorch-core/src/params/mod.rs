@@ -432,6 +432,12 @@ impl<'m, E: Float> Parameters<'m, E> {
         for_each_gap(&self.frozen, self.n, |range| f(range.clone(), &mut values[range.clone()], &grads[range]));
     }
 
+    /// Calls `f` with each range of numbers that are not frozen, and their gradients, in order.
+    pub(crate) fn for_each_trainable_grad(&mut self, mut f: impl FnMut(Range<usize>, &mut [E])) {
+        let grads = self.grads.slice_mut(self.n);
+        for_each_gap(&self.frozen, self.n, |range| f(range.clone(), &mut grads[range]));
+    }
+
     /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
     pub fn freeze(&mut self, slice: Slice) -> Result<()> {
         self.check_slice(slice)?;

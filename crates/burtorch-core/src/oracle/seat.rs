@@ -1,0 +1,128 @@
+//! A place to compute at: graphs of every width, and what their sweeps need. One thread sits there at a time.
+//!
+//! Promises: memory is that of a block of at most 64 samples; after warm-up nothing is allocated.
+
+use std::ops::Range;
+
+use super::append;
+use super::batch::Padding;
+use super::lanes::{LaneFloat, LaneGraph, LaneModel, Lanes, Pass};
+use crate::backward::Gradients;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::nn::Model;
+use crate::params::{Parameters, Written};
+use crate::scalar::{Float, Scalar};
+
+#[derive(Debug)]
+pub(super) struct Seat<E: LaneFloat> {
+    pub(super) single: Graph<'static, E>,
+    pub(super) narrow: LaneGraph<E::NarrowLanes>,
+    pub(super) middle: LaneGraph<E::MiddleLanes>,
+    pub(super) wide: LaneGraph<E::WideLanes>,
+    pub(super) padding: Padding<E>,
+    written: Written,
+}
+
+/// Where a gradient goes.
+pub(super) enum Sink<'a, 'p, E: Float> {
+    /// To the gradients of the parameters.
+    Own(&'a mut Parameters<'p, E>),
+    /// To memory of its own, one number per parameter, so that several threads may read the parameters.
+    Apart(&'a Parameters<'p, E>, &'a mut [E]),
+}
+
+impl<'p, E: Float> Sink<'_, 'p, E> {
+    pub(super) fn params(&self) -> &Parameters<'p, E> {
+        match self {
+            Sink::Own(params) => params,
+            Sink::Apart(params, _) => params,
+        }
+    }
+
+    /// For a sweep that overwrites what `written` does not know.
+    pub(super) fn gradients<'b>(&'b mut self, written: &'b mut Written) -> Gradients<'b, E> {
+        match self {
+            Sink::Own(params) => params.gradients_anew(written),
+            Sink::Apart(params, grads) => params.gradients_apart(grads, written),
+        }
+    }
+
+    fn start(&mut self, written: &mut Written) {
+        match self {
+            Sink::Own(params) => {
+                let (_, grads, frozen) = params.split_for_sweep();
+                written.start(frozen, grads);
+            }
+            Sink::Apart(params, grads) => written.start(params.frozen(), grads),
+        }
+    }
+
+    fn finish(&mut self, written: &mut Written) {
+        match self {
+            Sink::Own(params) => written.finish(params.grads_mut()),
+            Sink::Apart(_, grads) => written.finish(grads),
+        }
+    }
+}
+
+impl<E: LaneFloat> Default for Seat<E> {
+    fn default() -> Self {
+        Seat {
+            single: Graph::new(),
+            narrow: LaneGraph::default(),
+            middle: LaneGraph::default(),
+            wide: LaneGraph::default(),
+            padding: Padding::new(),
+            written: Written::new(),
+        }
+    }
+}
+
+impl<E: LaneFloat> Seat<E> {
+    /// The gradient of `seed` times the sum of the losses of `samples`, which overwrites what is in the sink.
+    pub(super) fn gradient<M: LaneModel<E>>(
+        &mut self,
+        lanes: Lanes,
+        pass: &mut Pass<'_, '_, E, M>,
+        sink: &mut Sink<'_, '_, E>,
+        samples: Range<usize>,
+        seed: E,
+    ) -> Result<()> {
+        sink.start(&mut self.written);
+        self.sweep(lanes, pass, sink, samples, seed)?;
+        sink.finish(&mut self.written);
+        Ok(())
+    }
+
+    fn sweep<M: LaneModel<E>>(
+        &mut self,
+        lanes: Lanes,
+        pass: &mut Pass<'_, '_, E, M>,
+        sink: &mut Sink<'_, '_, E>,
+        samples: Range<usize>,
+        seed: E,
+    ) -> Result<()> {
+        let singly = <M as Model<E>>::fills_lanes_itself(pass.model);
+        let Seat { single, narrow, middle, wide, padding, written } = self;
+        let mut at = samples.start;
+        while at < samples.end {
+            let (width, n) = lanes.next::<E>(samples.end - at, singly);
+            let part = at..at + n;
+            if width == E::WideLanes::LANES {
+                wide.gradients(pass, padding, sink, written, part, seed)?;
+            } else if width == E::MiddleLanes::LANES {
+                middle.gradients(pass, padding, sink, written, part, seed)?;
+            } else if width == E::NarrowLanes::LANES {
+                narrow.gradients(pass, padding, sink, written, part, seed)?;
+            } else {
+                for k in part {
+                    let loss = append(single, pass, sink.params(), k)?;
+                    single.backward_with(loss, seed, &mut [sink.gradients(written)])?;
+                }
+            }
+            at += n;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Oracles on several threads: the bits of one, for any number, and errors that leave zeros.
+
+use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
+use burtorch_core::{Batch, Error, LaneFloat, LaneModel, Oracle, Parameters, Total};
+
+fn draw(n: usize, below: u32, seed: u32) -> Vec<u32> {
+    let mut state = seed;
+    (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+            (state >> 16) % below
+        })
+        .collect()
+}
+
+/// Loss and gradient of a batch on `n` threads, as bits.
+fn bits<E: LaneFloat, M: LaneModel<E>>(
+    model: &M,
+    params: &mut Parameters<'static, E>,
+    batch: Batch<'_, E>,
+    n: usize,
+) -> (u64, Vec<u64>) {
+    let mut oracle = Oracle::with_total(Total::Mean);
+    oracle.set_threads(n).unwrap();
+    params.grads_mut().fill(E::lit(7.0));
+    // The second call computes in used memory.
+    let mut losses = vec![E::lit(0.0); batch.len()];
+    oracle.gradient_and_losses(model, params, batch, &mut losses, None).unwrap();
+    let loss = oracle.gradient(model, params, batch, None).unwrap();
+    let sum: f64 = losses.iter().map(|loss| loss.to_f64()).sum();
+    assert_eq!(loss, sum / batch.len() as f64);
+    (loss.to_bits(), params.grads().iter().map(|g| g.to_f64().to_bits()).collect())
+}
+
+fn same_for_all<E: LaneFloat, M: LaneModel<E>>(model: &M, params: &mut Parameters<'static, E>, batch: Batch<'_, E>) {
+    let wanted = bits(model, params, batch, 1);
+    for n in [2, 3, 8, 64, 100] {
+        assert!(bits(model, params, batch, n) == wanted, "{n} threads differ for {} samples", batch.len());
+    }
+}
+
+#[test]
+fn an_mlp_in_lanes_has_the_same_bits_on_any_number_of_threads() {
+    let mut params = Parameters::<f32>::new(3);
+    let shape = CharMlpShape { vocab: 27, context: 4, embedding: 8, hidden: 16 };
+    let model = CharMlp::new(&mut params, shape, None).unwrap();
+    for n in [1, 64, 65, 200, 321] {
+        let (x, y) = (draw(4 * n, 27, 1), draw(n, 27, 2));
+        let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), n).unwrap();
+        same_for_all(&model, &mut params, batch);
+    }
+    params.freeze(params.slice(10..40).unwrap()).unwrap();
+    let (x, y) = (draw(4 * 130, 27, 1), draw(130, 27, 2));
+    same_for_all(&model, &mut params, Batch::new(Input::Tokens(&x), Label::Classes(&y), 130).unwrap());
+}
+
+#[test]
+fn a_gpt_has_the_same_bits_on_any_number_of_threads() {
+    let mut params = Parameters::<f32>::new(3);
+    let model = Gpt::new(&mut params, GptShape { layers: 2, ..GptShape::default() }, None).unwrap();
+    for n in [16, 17, 64, 70] {
+        let (x, y) = (draw(8 * n, 65, 1), draw(8 * n, 65, 2));
+        same_for_all(&model, &mut params, Batch::new(Input::Tokens(&x), Label::Classes(&y), n).unwrap());
+    }
+}
+
+#[test]
+fn chunks_add_up_to_the_gradient_of_the_batch() {
+    let mut params = Parameters::<f64>::new(3);
+    let model = Gpt::new(&mut params, GptShape { layers: 1, ..GptShape::default() }, None).unwrap();
+    let (x, y) = (draw(8 * 40, 65, 1), draw(8 * 40, 65, 2));
+    let mut sum = vec![0.0; params.len()];
+    let mut oracle = Oracle::with_total(Total::Sum);
+    for k in 0..40 {
+        let one = |all: &[u32]| all[8 * k..8 * k + 8].to_vec();
+        let (x, y) = (one(&x), one(&y));
+        let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 1).unwrap();
+        oracle.gradient(&model, &mut params, batch, None).unwrap();
+        sum.iter_mut().zip(params.grads()).for_each(|(s, g)| *s += g);
+    }
+    oracle.set_threads(2).unwrap();
+    let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 40).unwrap();
+    oracle.gradient(&model, &mut params, batch, None).unwrap();
+    for (found, wanted) in params.grads().iter().zip(sum) {
+        assert!((found - wanted).abs() <= 1e-12 * (1.0 + wanted.abs()), "{found} instead of {wanted}");
+    }
+}
+
+#[test]
+fn an_interrupted_batch_leaves_zeros_and_the_next_one_is_right() {
+    let mut params = Parameters::<f32>::new(3);
+    let model = Gpt::new(&mut params, GptShape { layers: 1, ..GptShape::default() }, None).unwrap();
+    let (x, y) = (draw(8 * 100, 65, 1), draw(8 * 100, 65, 2));
+    let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 100).unwrap();
+    let wanted = bits(&model, &mut params, batch, 2);
+    let mut oracle = Oracle::new();
+    oracle.set_threads(2).unwrap();
+    for when in 1..4 {
+        let mut asked = 0;
+        let mut stop = || {
+            asked += 1;
+            asked == when
+        };
+        assert_eq!(oracle.gradient(&model, &mut params, batch, Some(&mut stop)), Err(Error::Interrupted));
+        assert!(params.grads().iter().all(|&g| g == 0.0));
+        oracle.gradient(&model, &mut params, batch, None).unwrap();
+        assert!(params.grads().iter().map(|&g| f64::from(g).to_bits()).eq(wanted.1.iter().copied()));
+    }
+    assert!(matches!(oracle.set_threads(0), Err(Error::BadArgument { .. })));
+    assert_eq!(oracle.threads(), 2);
+}
