@@ -22,11 +22,11 @@ def parallel(
     graph: Graph | None = None,
     threads: int | None = None,
 ) -> list[Result]:
-    """Call ``fn`` with each item in a pool of threads, each in a branch of the graph, and join the branches in item order.
+    """Call ``fn`` with each item in a pool of threads, each in a branch of the graph, and join these in item order.
 
     What comes out has the same bits for any number of threads, and is what ``[fn(item) for item in items]`` gives.
-    Models and block ops release the interpreter's lock while they build, so they scale with cores; scalar operators hold
-    it, so they do not.
+    Models and block ops release the interpreter's lock while they build, so they scale with cores; scalar operators
+    hold it, so they do not.
 
     Args:
         fn: builds on the current graph, which is a branch, and may read what is on the graph already. It must not read

@@ -265,3 +265,39 @@ def test_an_optimiser_follows_its_formula_and_refuses_nonsense():
     assert sgd.lr == 0.1
     with pytest.raises(TypeError):
         bt.optim.SGD([1.0])
+
+
+def test_threads_do_not_change_a_bit():
+    params = bt.Parameters(seed=1)
+    model = bt.nn.CharMLP(params, vocab=11, context=3, embedding=4, hidden=8)
+    contexts = [[(7 * k + i) % 11 for i in range(3)] for k in range(300)]
+    targets = [(5 * k) % 11 for k in range(300)]
+    found = set()
+    for threads in (1, 2, 8, 64):
+        oracle = bt.Oracle(model, threads=threads)
+        for _ in range(3):
+            loss, grad = oracle(contexts, targets)
+            found.add((loss, bytes(memoryview(grad))))
+    assert len(found) == 1
+    with pytest.raises(ValueError, match="number of threads must be at least 1"):
+        bt.Oracle(model, threads=0)
+
+
+def test_a_sample_loss_is_that_of_the_oracle_and_an_error_appends_nothing():
+    params = bt.Parameters(seed=1)
+    model = bt.nn.CharMLP(params, vocab=11, context=3, embedding=4, hidden=8)
+    graph = bt.Graph(dtype="float32")
+    with graph:
+        losses = bt.parallel(lambda k: bt.nn.sample_loss(model, [k, 1, 2], [k]), range(8), threads=4)
+        wanted = bt.Oracle(model).losses([[k, 1, 2] for k in range(8)], list(range(8)))
+        assert [loss.data for loss in losses] == pytest.approx(wanted, rel=1e-6)
+        n = len(graph)
+        with pytest.raises(IndexError):
+            bt.nn.sample_loss(model, [11, 1, 2], [0])
+        with pytest.raises(ValueError, match="expects"):
+            bt.nn.sample_loss(model, [1, 2], [0])
+        with pytest.raises(TypeError), bt.Graph():
+            bt.nn.sample_loss(model, [1, 1, 2], [0])
+        assert len(graph) == n
+    losses[0].backward()
+    assert any(params.grads)
