@@ -112,6 +112,35 @@ def test_bench_eager(command):
     assert "small graph" in done.stdout
 
 
+def test_bench_mlp_as_json(command):
+    record = json.loads(command("bench", "mlp", "--hidden", 4, "--batch", "1,64", "--rounds", 1, "--json").stdout)
+    assert list(record["cells"]) == ["e=4, b=1", "e=4, b=64"]
+    for rows in record["cells"].values():
+        assert 0 < rows["burtorch"]["minimum"] <= rows["burtorch"]["median"]
+
+
+@pytest.mark.parametrize("arguments", [("--peers", "tensorflow"), ("--hidden", "4,x"), ("--batch", "0")])
+def test_bench_mlp_refuses(command, arguments):
+    done = command("bench", "mlp", *arguments, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_bench_memory_does_not_grow_with_the_batch(command):
+    rows = json.loads(command("bench", "memory", "--json").stdout)["cells"]["whole processes"]
+    for hidden in (4, 1024):
+        one, many = (rows[f"MLP e={hidden}, b={batch}, 3 steps"] for batch in (64, 4096))
+        # The batch itself, 4,096 contexts of 16 symbols as they are handed over and read, is 1.1 MB.
+        assert many["peak_resident"] < one["peak_resident"] + 2.5
+    assert rows["bare interpreter"]["peak_resident"] < rows["small graph, 20,000 times"]["peak_resident"]
+
+
+def test_bench_startup(command):
+    done = command("bench", "startup", "--rounds", 1)
+    assert "import burtorch" in done.stdout
+
+
 def test_bench_eager_as_json(command):
     record = json.loads(command("bench", "eager", "--rounds", 2, "--json").stdout)
     for graph in ("tiny", "small"):

@@ -3,27 +3,31 @@
 //! Promises: a batch is read and checked before anything is written; long calls release the interpreter lock and can be
 //! interrupted.
 
+use burtorch_core::kernels::sum_squares;
 use burtorch_core::nn::{Input, Label};
 use burtorch_core::oracle::Interrupted;
-use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Oracle, Parameters, Total};
+use burtorch_core::{Batch, DType, Elsewhere, Error, LaneFloat, LaneModel, Lanes, Oracle, Parameters, Total};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyMemoryView, PySlice};
 
-use crate::buffer::{Dims, FlatArray, holds_integers, read_numbers, read_symbols};
+use crate::buffer::{CallerMemory, Dims, holds_integers, read_numbers, read_symbols};
 use crate::errors::{IntoPython, to_python};
 use crate::guarded::Guarded;
 use crate::nn::{AnyModel, model_of};
-use crate::params::{AnyParameters, PyParameters, mismatch};
+use crate::params::{AnyParameters, PyParameters, mismatch, with_params};
 use crate::poll::Poll;
 
 /// Parameters times samples above which a call releases the interpreter lock: about 50 microseconds of work.
 const RELEASE_ABOVE: usize = 1 << 18;
 
-/// Loss and gradient of batches, computed sample by sample in the memory of one.
+/// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
 /// Args:
 ///     model: a CharMLP, an MLP or a Linear.
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
+///     lanes: how many samples are computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8
+///         or 16 of float32, 1, 2, 4 or 8 of float64. Other widths give the same numbers within rounding.
 ///     loss: "cross_entropy" (softmax of the outputs; the default for integer labels and for CharMLP) or "mse" (mean
 ///         of squared differences; the default for float labels otherwise).
 ///     threads: how many threads compute the gradient of a batch of more than 64 samples (16 for models that go one sample
@@ -33,7 +37,9 @@ const RELEASE_ABOVE: usize = 1 << 18;
 /// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)
 /// for classes, (b, n_out) for probabilities or numbers. Both may be buffers of any width (NumPy, array.array,
 /// memoryview), also strided ones, or nested sequences. Each call costs one pass forward and one back per sample;
-/// gradients add samples in their order, so they have the same bits on every run.
+/// gradients add samples in one fixed order, so they have the same bits on every run and every CPU with fused multiply-add.
+/// `oracle(x, y, at=point)` evaluates at another flat point and leaves the values alone; `out=` takes writable memory of
+/// the parameters' dtype for the gradient, which is then returned instead, and `params.grads` stays as it is.
 ///
 /// Raises:
 ///     TypeError, ValueError: data of another type or shape.
@@ -57,6 +63,7 @@ pub struct PyOracle {
     state: Guarded<State>,
     loss: Option<Loss>,
     total: Total,
+    lanes: Lanes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +93,8 @@ struct Run<E: LaneFloat> {
 }
 
 impl<E: LaneFloat> Run<E> {
-    fn new(total: Total, threads: usize) -> burtorch_core::Result<Self> {
-        let mut oracle = Oracle::with_total(total);
+    fn new(total: Total, lanes: Lanes, threads: usize) -> burtorch_core::Result<Self> {
+        let mut oracle = Oracle::with_lanes(total, lanes)?;
         oracle.set_threads(threads)?;
         Ok(Run { oracle, x: Vec::new(), y: Vec::new() })
     }
@@ -110,18 +117,28 @@ enum ReadLabel {
 
 /// What a call computes.
 enum Want<'a> {
-    Gradient,
+    Gradient(Option<CallerMemory>, Option<CallerMemory>),
     Loss,
     Losses(&'a mut Vec<f64>),
     Step(f64),
+    Norms(&'a mut Vec<f64>),
+    /// Loss and gradient of one sample.
+    Sample(usize, Option<CallerMemory>),
 }
 
 #[pymethods]
 impl PyOracle {
     #[new]
-    #[pyo3(signature = (model, reduction="mean", loss=None, *, threads=1))]
-    fn new(model: &Bound<'_, PyAny>, reduction: &str, loss: Option<&str>, threads: usize) -> PyResult<Self> {
+    #[pyo3(signature = (model, reduction="mean", loss=None, *, lanes=None, threads=1))]
+    fn new(
+        model: &Bound<'_, PyAny>,
+        reduction: &str,
+        loss: Option<&str>,
+        lanes: Option<&Bound<'_, PyAny>>,
+        threads: usize,
+    ) -> PyResult<Self> {
         let py = model.py();
+        let lanes = lanes_of(lanes)?;
         let (model, params) = model_of(model)?;
         let total = match reduction {
             "mean" => Total::Mean,
@@ -144,22 +161,126 @@ impl PyOracle {
         };
         params.get().need_kernels()?;
         let run = match params.get().dtype_of() {
-            DType::Float32 => AnyRun::F32(Run::new(total, threads).or_raise(py)?),
-            _ => AnyRun::F64(Run::new(total, threads).or_raise(py)?),
+            DType::Float32 => AnyRun::F32(Run::new(total, lanes, threads).or_raise(py)?),
+            _ => AnyRun::F64(Run::new(total, lanes, threads).or_raise(py)?),
         };
         let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
-        Ok(PyOracle { model, params, state: Guarded::new(state, "this Oracle"), loss, total })
+        Ok(PyOracle { model, params, state: Guarded::new(state, "this Oracle"), loss, total, lanes })
     }
 
     /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
-    fn __call__(
+    #[pyo3(signature = (contexts, targets, at=None, out=None))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+        at: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(f64, Bound<'py, PyAny>)> {
+        let want = Want::Gradient(self.point(at)?, self.memory(out, "out")?);
+        let loss = self.run(py, contexts, targets, want)?;
+        let grad = match out {
+            Some(out) => out.clone(),
+            None => Bound::new(py, PyParameters::grads_array(self.params.bind(py))?)?.into_any(),
+        };
+        Ok((loss, grad))
+    }
+
+    /// The gradient of a batch alone, as `oracle(...)` gives it.
+    ///
+    /// The loss comes with the forward pass, so this saves its logarithm and a tuple: under a microsecond a call.
+    #[pyo3(signature = (contexts, targets, at=None, out=None))]
+    fn grad<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+        at: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.__call__(py, contexts, targets, at, out)?.1)
+    }
+
+    /// Calls `visit(k, loss, grad)` for each sample: its number, its loss, and its own gradient.
+    ///
+    /// The gradient is a FlatArray over `params.grads`, overwritten for the next sample; an exception ends the pass. Costs
+    /// one pass forward and one back per sample, and the memory of one gradient. The oracle cannot be used within `visit`
+    /// (BusyError).
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters(dtype="float64")
+    ///     >>> oracle = bt.Oracle(bt.nn.Linear(params, 1, 1, bias=False))
+    ///     >>> params.values[:] = [1.0]
+    ///     >>> oracle.per_sample([[1.0], [2.0]], [[0.0], [0.0]], lambda k, loss, grad: print(k, loss, list(grad)))
+    ///     0 1.0 [2.0]
+    ///     1 4.0 [8.0]
+    fn per_sample(
         &self,
         py: Python<'_>,
         contexts: &Bound<'_, PyAny>,
         targets: &Bound<'_, PyAny>,
-    ) -> PyResult<(f64, FlatArray)> {
-        let loss = self.run(py, contexts, targets, Want::Gradient)?;
-        Ok((loss, PyParameters::grads_array(self.params.bind(py))?))
+        visit: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.state.with(py, |state| {
+            let read = self.read(state, contexts, targets)?;
+            for k in 0..read.n {
+                let loss = self.run_read(py, state, read, Want::Sample(k, None))?;
+                visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
+            }
+            Ok(())
+        })?
+    }
+
+    /// The gradient of each sample, as the rows of a memoryview of shape (b, n) in the parameters' dtype.
+    ///
+    /// `numpy.asarray` of it copies nothing. Takes b times the memory of a gradient; `per_sample` takes one.
+    fn per_sample_grads<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.state.with(py, |state| {
+            let read = self.read(state, contexts, targets)?;
+            let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+            let (format, size) = if self.params.get().dtype_of() == DType::Float32 { ("f", 4) } else { ("d", 8) };
+            let bytes = read.n.saturating_mul(d).saturating_mul(size);
+            if bytes > isize::MAX as usize {
+                return Err(to_python(py, Error::OutOfMemory { bytes, what: "the gradients of all samples" }));
+            }
+            let memory = PyByteArray::new_with(py, bytes, |_| Ok(()))?;
+            let memory = PyMemoryView::from(memory.as_any())?;
+            let flat = memory.call_method1("cast", (format,))?;
+            for k in 0..read.n {
+                let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
+                let row = self.memory(Some(&row), "a row")?;
+                self.run_read(py, state, read, Want::Sample(k, row))?;
+            }
+            memory.call_method1("cast", (format, (read.n, d)))
+        })?
+    }
+
+    /// The Euclidean norm of each sample's gradient, without storing more than one of them.
+    fn per_sample_grad_norms(
+        &self,
+        py: Python<'_>,
+        contexts: &Bound<'_, PyAny>,
+        targets: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<f64>> {
+        let mut norms = Vec::new();
+        self.run(py, contexts, targets, Want::Norms(&mut norms))?;
+        Ok(norms)
+    }
+
+    /// How many samples are computed at once: "auto" or a number.
+    #[getter]
+    fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.lanes {
+            Lanes::Auto => Ok("auto".into_pyobject(py)?.into_any()),
+            Lanes::Of(n) => Ok(n.into_pyobject(py)?.into_any()),
+        }
     }
 
     /// The loss of a batch. Gradients stay as they are. Costs one pass forward per sample.
@@ -203,16 +324,44 @@ impl PyOracle {
     fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
         self.state.with(py, |state| {
             let read = self.read(state, x, y)?;
-            let mut poll = Poll::new();
-            let result = self.params.get().with(py, |params| {
-                let go = || self.compute(state, params, read, want, &mut || poll.stop());
-                if self.n_parameters().saturating_mul(read.n) > RELEASE_ABOVE { py.detach(go) } else { go() }
-            })?;
-            match result {
-                Ok(loss) => Ok(loss),
-                Err(error) => Err(poll.raised().unwrap_or_else(|| to_python(py, error))),
-            }
+            self.run_read(py, state, read, want)
         })?
+    }
+
+    fn run_read(&self, py: Python<'_>, state: &mut State, read: Read, want: Want<'_>) -> PyResult<f64> {
+        let mut poll = Poll::new();
+        let result = self.params.get().with(py, |params| {
+            let go = || self.compute(state, params, read, want, &mut || poll.stop());
+            if self.n_parameters().saturating_mul(read.n) > RELEASE_ABOVE { py.detach(go) } else { go() }
+        })?;
+        match result {
+            Ok(loss) => Ok(loss),
+            Err(error) => Err(poll.raised().unwrap_or_else(|| to_python(py, error))),
+        }
+    }
+
+    /// Memory of the caller in the parameters' dtype.
+    fn memory(&self, object: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Option<CallerMemory>> {
+        object.map(|object| CallerMemory::of(object, self.params.get().dtype_of(), what)).transpose()
+    }
+
+    /// A flat point: memory of the parameters' dtype as it is, anything else as a copy.
+    fn point(&self, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<CallerMemory>> {
+        let Some(object) = object else {
+            return Ok(None);
+        };
+        if let Ok(memory) = self.memory(Some(object), "at") {
+            return Ok(memory);
+        }
+        let py = object.py();
+        let mut numbers = Vec::new();
+        let dims = read_numbers(object, &mut numbers, "at")?;
+        if dims.row().is_none() {
+            return Err(PyValueError::new_err(format!("at must have one dimension, found shape {}", dims.text())));
+        }
+        let format = if self.params.get().dtype_of() == DType::Float32 { "f" } else { "d" };
+        let copy = py.import("array")?.getattr("array")?.call1((format, numbers))?;
+        self.memory(Some(&copy), "at")
     }
 
     fn n_parameters(&self) -> usize {
@@ -327,7 +476,35 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
     stop: Interrupted<'_>,
 ) -> Result<f64, Error> {
     match want {
-        Want::Gradient => oracle.gradient(model, params, batch, stop),
+        Want::Gradient(None, None) => oracle.gradient(model, params, batch, stop),
+        Want::Gradient(at, mut out) => {
+            let shares = |memory: &CallerMemory| {
+                memory.overlaps_numbers(params.values()) || memory.overlaps_numbers(params.grads())
+            };
+            let taken = out.as_ref().is_some_and(|out| shares(out) || at.as_ref().is_some_and(|at| at.overlaps(out)));
+            if taken || at.as_ref().is_some_and(|at| at.overlaps_numbers(params.grads())) {
+                return Err(Error::BadArgument {
+                    what: "memory for an oracle",
+                    expected: "memory apart from the gradients and, for out, from the values and the point".into(),
+                    found: "memory that overlaps".into(),
+                });
+            }
+            let elsewhere =
+                Elsewhere { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
+            oracle.gradient_elsewhere(model, params, batch, elsewhere, stop)
+        }
+        Want::Sample(k, mut out) => {
+            let sample = batch.sample(k).ok_or(Error::EmptyReduction { op: "the loss" })?;
+            let elsewhere = Elsewhere { at: None, out: out.as_mut().map(|out| out.slice_mut()) };
+            oracle.gradient_elsewhere(model, params, sample, elsewhere, stop)
+        }
+        Want::Norms(norms) => {
+            oracle.per_sample(model, params, batch, stop, &mut |_, _, params| {
+                norms.push(sum_squares(params.grads()).to_f64().sqrt());
+                Ok(())
+            })?;
+            Ok(0.0)
+        }
         Want::Loss => oracle.loss(model, params, batch, stop),
         Want::Step(lr) => oracle.step(model, params, batch, lr, stop),
         Want::Losses(losses) => {
@@ -336,6 +513,20 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
             losses.extend(found.iter().map(|loss| loss.to_f64()));
             Ok(0.0)
         }
+    }
+}
+
+/// The lanes that Python asks for.
+fn lanes_of(lanes: Option<&Bound<'_, PyAny>>) -> PyResult<Lanes> {
+    let Some(lanes) = lanes else {
+        return Ok(Lanes::Auto);
+    };
+    if let Ok(n) = lanes.extract::<usize>() {
+        return Ok(Lanes::Of(n));
+    }
+    match lanes.extract::<String>().as_deref() {
+        Ok("auto") => Ok(Lanes::Auto),
+        _ => Err(PyValueError::new_err(format!("lanes must be \"auto\" or a number, found {}", lanes.repr()?))),
     }
 }
 

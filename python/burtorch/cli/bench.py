@@ -1,4 +1,7 @@
-"""``burtorch bench eager``: what one small graph costs from Python, beside plain floats and micrograd.
+"""``burtorch bench``: eager graphs, training steps of the paper's models, memory and start-up.
+
+``bench eager`` is what one small graph costs from Python, beside plain floats and micrograd; the others have modules of
+their own.
 
 Every contender's answer is checked before anything is timed. Contenders take turns in short slices within one run, so
 that a busy machine slows them all alike; medians and minima are over the slices.
@@ -12,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import burtorch
-from burtorch.cli import bench_graphs
+from burtorch.cli import bench_graphs, bench_mlp, bench_process
 from burtorch.cli.arguments import count
 
 SLICE_SECONDS = 0.01
@@ -22,18 +25,97 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "bench",
         help="time burtorch on this machine",
-        description="Time building and differentiating the tiny and the small graph, in nanoseconds per graph, "
-        "beside plain Python floats, a gradient written by hand, and micrograd where it is installed.",
+        description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
+        "floats, a gradient written by hand, and micrograd where it is installed. mlp: one SGD step of the character "
+        "model, in ms, beside the rivals asked for. memory: peak memory of whole processes, in MB. startup: their time, "
+        "in ms.",
     )
-    parser.add_argument("what", choices=["eager"], help="eager: graphs built by operators, every time anew")
+    parser.add_argument("what", choices=["eager", "mlp", "memory", "startup"], help="what to measure")
     parser.add_argument(
         "--rounds", type=count, default=25, metavar="N", help="slices per contender (default %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    cells = parser.add_argument_group("mlp")
+    cells.add_argument("--hidden", type=counts, metavar="E,E", help="hidden sizes (default 4,64,512,1024)")
+    cells.add_argument("--batch", type=counts, metavar="B,B", help="batch sizes (default 1,64)")
+    cells.add_argument(
+        "--peers", type=peers, default=[], metavar="NAME,NAME", help="numpy, torch, jax: those that are installed join"
+    )
     parser.set_defaults(run=run)
 
 
+def counts(text: str) -> list[int]:
+    """Whole numbers between commas."""
+    return [count(part) for part in text.split(",")]
+
+
+def peers(text: str) -> list[str]:
+    """Names of rivals between commas."""
+    names = text.split(",")
+    for name in names:
+        if name not in bench_mlp.PEERS:
+            raise argparse.ArgumentTypeError(f"{name!r}: expected {', '.join(bench_mlp.PEERS)}")
+    return names
+
+
 def run(args: argparse.Namespace) -> int:
+    return {"eager": run_eager, "mlp": run_mlp, "memory": run_memory, "startup": run_startup}[args.what](args)
+
+
+def run_mlp(args: argparse.Namespace) -> int:
+    record = header("mlp", "ms per SGD step", args.rounds)
+    try:
+        for hidden in args.hidden or bench_mlp.HIDDEN:
+            for batch in args.batch or bench_mlp.BATCHES:
+                cell = f"e={hidden}, b={batch}"
+                record["cells"][cell] = bench_mlp.measure(hidden, batch, args.peers, args.rounds)
+    except (ValueError, AssertionError) as error:
+        print(f"burtorch bench: {error}")
+        return 1
+    return show(record, args.json, ("median", "minimum", "compile_seconds"))
+
+
+def run_memory(args: argparse.Namespace) -> int:
+    record = header("memory", "MB at the peak", 1)
+    record["cells"]["whole processes"] = bench_process.memory()
+    return show(record, args.json, ("peak_resident", "peak_virtual"))
+
+
+def run_startup(args: argparse.Namespace) -> int:
+    record = header("startup", "ms per process", args.rounds)
+    record["cells"]["whole processes"] = bench_process.startup(args.rounds)
+    return show(record, args.json, ("median", "minimum"))
+
+
+def header(bench: str, unit: str, rounds: int) -> dict[str, Any]:
+    """A record without rows."""
+    level = burtorch.system.cpu_level()
+    return {
+        "burtorch": burtorch.__version__,
+        "cpu_level": level,
+        "bench": bench,
+        "unit": unit,
+        "rounds": rounds,
+        "cells": {},
+    }
+
+
+def show(record: dict[str, Any], as_json: bool, columns: tuple[str, ...]) -> int:
+    """Prints a record as JSON or as a table for each cell."""
+    if as_json:
+        import json
+
+        print(json.dumps(record, indent=1))
+        return 0
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {record['unit']}, {record['rounds']} slices in turn")
+    for cell, rows in record["cells"].items():
+        print(f"\n{cell:<34}" + "".join(f"{column:>17}" for column in columns))
+        for name, row in rows.items():
+            print(f"{name:<34}" + "".join(f"{row[column]:>17,.4f}" for column in columns))
+    return 0
+
+
+def run_eager(args: argparse.Namespace) -> int:
     record: dict[str, Any] = {
         "burtorch": burtorch.__version__,
         "cpu_level": burtorch.system.cpu_level(),

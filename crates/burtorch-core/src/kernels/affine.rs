@@ -5,7 +5,7 @@
 //! Knows nothing of lanes, batches or activations. Cost: `2 n_in n_out` operations, one pass over the weights.
 
 use super::Mode;
-use super::float::{KernelFloat, Pack};
+use super::float::{KernelFloat, Pack, line, prefetch};
 use super::levels::{Target, columns, leveled};
 use super::optim::sgd_step;
 use super::reduce::dot_rows;
@@ -114,6 +114,9 @@ unsafe fn input_grad_step<V: Pack, T: Target, const R: usize>(
     unsafe {
         let mut sum = V::read(dx, j);
         for r in 0..R {
+            if V::LANES >= line::<V::Elem>() {
+                prefetch(rows[r], R * dx.len() + j);
+            }
             sum = T::mul_add(V::read(rows[r], j), V::splat(factors[r]), sum);
         }
         (sum + V::splat(V::Elem::default())).write(dx, j);
@@ -225,6 +228,11 @@ unsafe fn input_grad_sgd_step<V: Pack, T: Target, const R: usize>(
         let xs = V::read(x, j);
         // All loads come before all stores: rows may lie a multiple of 4096 bytes apart, where a load waits for a store.
         let before: [V; R] = std::array::from_fn(|r| V::read(rows, r * n_in + j));
+        if V::LANES >= line::<V::Elem>() {
+            for r in 0..R {
+                prefetch(rows, (R + r) * n_in + j);
+            }
+        }
         let mut sum = V::read(dx, j);
         for r in 0..R {
             sum = T::mul_add(before[r], V::splat(factors[r]), sum);

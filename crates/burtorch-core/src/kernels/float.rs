@@ -80,6 +80,25 @@ pub trait Pack: Real {
     }
 }
 
+/// Asks for the cache line with number `at` of `from`, which may lie behind its end, to be in the cache soon.
+#[inline(always)]
+pub(super) fn prefetch<E>(from: &[E], at: usize) {
+    let place = from.as_ptr().wrapping_add(at);
+    // SAFETY: a hint may name any address; nothing is read.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// Numbers in a cache line of 64 bytes.
+#[inline(always)]
+pub(super) const fn line<E>() -> usize {
+    64 / size_of::<E>()
+}
+
 macro_rules! kernel_float {
     ($t:ty) => {
         impl KernelFloat for $t {

@@ -5,7 +5,7 @@
 //! fixed tree. The sum of nothing is `-0.0`, the neutral element of IEEE addition.
 //! Knows nothing of weights or layers.
 
-use super::float::{KernelFloat, Pack};
+use super::float::{KernelFloat, Pack, line, prefetch};
 use super::levels::{Target, columns, leveled};
 use crate::simd::Real;
 
@@ -39,7 +39,8 @@ fn sum_squares_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
 /// 1. Four accumulators of the virtual width, because one chain of additions waits 4 cycles for each; they also shorten
 ///    the error.
 /// 2. Several rows at a time share the loads of x.
-/// 3. The last block is padded with neutral elements (`0 * -0.0 = -0.0`) rather than finished one number at a time.
+/// 3. Where there are several rows, the next ones are asked for: they may come from the third-level cache.
+/// 4. The last block is padded with neutral elements (`0 * -0.0 = -0.0`) rather than finished one number at a time.
 #[inline(always)]
 pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R], x: &[E]) -> [E; R] {
     let n = x.len();
@@ -55,6 +56,9 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R
             unsafe {
                 let xs = E::Vector::read(x, k + a * width);
                 for r in 0..R {
+                    if R > 1 && width >= line::<E>() {
+                        prefetch(rows[r], R * n + k + a * width);
+                    }
                     sums[r][a] = T::mul_add(E::Vector::read(rows[r], k + a * width), xs, sums[r][a]);
                 }
             }

@@ -38,6 +38,14 @@ impl<'a, E> Batch<'a, E> {
         self.n
     }
 
+    /// Sample `k` as a batch of its own, if there is one.
+    pub fn sample(&self, k: usize) -> Option<Batch<'a, E>> {
+        (k < self.n).then(|| {
+            let (x, y) = self.samples(k..k + 1);
+            Batch { x, y, n: 1 }
+        })
+    }
+
     /// Never.
     pub fn is_empty(&self) -> bool {
         self.n == 0

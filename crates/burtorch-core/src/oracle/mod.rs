@@ -36,6 +36,9 @@ pub enum Total {
 /// Asked between samples whether to stop.
 pub type Interrupted<'a> = Option<&'a mut dyn FnMut() -> bool>;
 
+/// Is told a sample's number, its loss, and the parameters with its gradient.
+pub type Visit<'a, E> = dyn FnMut(usize, f64, &Parameters<'_, E>) -> Result<()> + 'a;
+
 /// Computes losses and gradients of batches, in graphs of its own that it rewinds after each block of samples.
 ///
 /// ```
@@ -174,6 +177,31 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<f64> {
         check(model, params, batch)?;
         params.with_arrays(elsewhere.at, elsewhere.out, |params| self.gradient(model, params, batch, interrupted))?
+    }
+
+    /// The loss of each sample and its own gradient, one after the other: `visit` is told the sample's number and loss and
+    /// finds the gradient among those of the parameters; what it fails with ends the pass. Costs one pass forward and one
+    /// back for each sample, and the memory of one gradient.
+    pub fn per_sample<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        mut interrupted: Interrupted<'_>,
+        visit: &mut Visit<'_, E>,
+    ) -> Result<()> {
+        check(model, params, batch)?;
+        let lanes = std::mem::replace(&mut self.lanes, Lanes::Of(1));
+        let result = (0..batch.len()).filter_map(|k| Some((k, batch.sample(k)?))).try_for_each(|(k, sample)| {
+            let again: Interrupted<'_> = match &mut interrupted {
+                Some(interrupted) => Some(&mut **interrupted),
+                None => None,
+            };
+            let loss = self.gradient(model, params, sample, again)?;
+            visit(k, loss, params)
+        });
+        self.lanes = lanes;
+        result
     }
 
     fn gradient_of<M: LaneModel<E>>(

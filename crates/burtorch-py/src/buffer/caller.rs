@@ -1,5 +1,7 @@
 //! Memory of the caller that a graph or Parameters work in.
 
+#![allow(unsafe_code)]
+
 use std::ptr::NonNull;
 
 use burtorch_core::DType;
@@ -69,6 +71,28 @@ impl CallerMemory {
     pub fn numbers<E>(&self) -> NonNull<[E]> {
         let start = NonNull::new(self.buffer.buf_ptr().cast::<E>()).unwrap_or(NonNull::dangling());
         NonNull::slice_from_raw_parts(start, self.buffer.len_bytes() / size_of::<E>())
+    }
+
+    /// The numbers, to read. `E` is the type that the memory was checked for.
+    pub fn slice<E>(&self) -> &[E] {
+        assert_eq!(self.buffer.item_size(), size_of::<E>());
+        // SAFETY: the buffer is contiguous, aligned and of this type, as checked when it was taken, and kept alive; that
+        // nobody else writes it meanwhile is up to the caller of Python, as with every buffer.
+        unsafe { self.numbers::<E>().as_ref() }
+    }
+
+    /// The numbers, to write. `E` is the type that the memory was checked for.
+    pub fn slice_mut<E>(&mut self) -> &mut [E] {
+        assert_eq!(self.buffer.item_size(), size_of::<E>());
+        // SAFETY: as above, and the buffer is writable.
+        unsafe { self.numbers::<E>().as_mut() }
+    }
+
+    /// Whether some of the numbers lie in this memory.
+    pub fn overlaps_numbers<E>(&self, numbers: &[E]) -> bool {
+        let (start, end) = (self.buffer.buf_ptr() as usize, self.buffer.buf_ptr() as usize + self.buffer.len_bytes());
+        let range = numbers.as_ptr_range();
+        start < range.end as usize && (range.start as usize) < end
     }
 
     /// Whether two pieces of memory share bytes.

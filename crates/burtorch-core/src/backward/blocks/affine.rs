@@ -136,6 +136,10 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     fn nodes_want_gradient(&self, nodes: std::ops::Range<usize>) -> bool {
         let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
         let mut node = nodes.start;
+        // Only rows of a frozen table are outputs of a block that hand nothing on.
+        if node < nodes.end && self.recorded.ops[node] == Op::Part && self.params.iter().all(|p| p.frozen.is_empty()) {
+            return true;
+        }
         while node < nodes.end {
             let tail = self.tail(node);
             let wants = match (self.recorded.ops[tail], self.recorded.operands[tail]) {

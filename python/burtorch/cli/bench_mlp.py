@@ -1,0 +1,152 @@
+"""``burtorch bench mlp``: one SGD step of the paper's character model, beside the rivals that are installed.
+
+Every contender starts from the same weights; losses and gradients must agree to 1e-5, and weights after a few steps,
+before anything is timed. Contenders take turns, one short slice each, so that a busy machine slows them all alike. The
+rivals are those of ``benches/python/peers`` in a checkout; without them burtorch is timed alone and needs no NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import burtorch
+
+SYMBOLS, CONTEXT, EMBEDDING = 27, 16, 64
+HIDDEN = (4, 64, 512, 1024)
+BATCHES = (1, 64)
+LEARNING_RATE = 0.01
+SLICE_SECONDS = 0.02
+# The rivals behind each name that --peers takes.
+PEERS = {"numpy": ("numpy",), "torch": ("torch", "torch-compile"), "jax": ("jax",)}
+
+
+@dataclass
+class Contender:
+    """What takes a turn: calling ``step`` runs one SGD step to its end."""
+
+    name: str
+    step: Callable[[], object]
+    compile_seconds: float = 0.0
+
+
+class Burtorch:
+    """A model, its oracle, and batches that go round."""
+
+    name = "burtorch"
+    compile_seconds = 0.0
+
+    def __init__(self, hidden: int, batches: Sequence[tuple[Any, Any]], n: int, weights: Any = None) -> None:
+        self.params = burtorch.Parameters(seed=0)
+        self.model = burtorch.nn.CharMLP(self.params, SYMBOLS, CONTEXT, EMBEDDING, hidden)
+        if weights is not None:
+            self.params.values[:] = weights
+        self.oracle = burtorch.Oracle(self.model)
+        self.sgd = burtorch.optim.SGD(self.params, lr=LEARNING_RATE)
+        self.batches, self.at = batches, 0
+        self.step = self.step_of_one if n == 1 else self.step_of_many
+
+    def next(self) -> tuple[Any, Any]:
+        self.at = (self.at + 1) % len(self.batches)
+        return self.batches[self.at - 1]
+
+    def step_of_one(self) -> float:
+        """For one sample values change during the sweep."""
+        x, y = self.next()
+        return self.oracle.step(x, y, LEARNING_RATE)
+
+    def step_of_many(self) -> float:
+        x, y = self.next()
+        loss, _ = self.oracle(x, y)
+        self.sgd.step()
+        return loss
+
+    def __call__(self) -> object:
+        return self.step()
+
+    def loss_and_grad(self) -> tuple[float, Any]:
+        import numpy as np
+
+        loss, grad = self.oracle(*self.batches[0])
+        return loss, np.array(grad)
+
+    def weights(self) -> Any:
+        import numpy as np
+
+        return np.array(self.params.values)
+
+
+def find_peers() -> Any | None:
+    """The package of rivals, from a checkout that is the working directory or holds it; None where there is none."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "benches" / "python" / "peers" / "__init__.py").is_file():
+            sys.path.insert(0, str(folder / "benches" / "python"))
+            return importlib.import_module("peers")
+    return None
+
+
+def measure(hidden: int, n: int, names: Sequence[str], rounds: int) -> dict[str, Any]:
+    """Rows of one cell: seconds of compiling, and median and minimum of a step in ms, for each contender."""
+    peers = find_peers() if names else None
+    if names and peers is None:
+        raise ValueError("the rivals are in benches/python/peers of a checkout: run this inside one")
+    contenders = _alone(hidden, n) if peers is None else _beside(peers, hidden, n, names)
+    return {
+        contender.name: {**times, "compile_seconds": contender.compile_seconds}
+        for contender, times in zip(contenders, _interleaved(contenders, rounds))
+    }
+
+
+def _alone(hidden: int, n: int) -> list[Contender]:
+    rng = random.Random(0)
+    batches = []
+    for _ in range(64):
+        symbols = memoryview(array("i", rng.choices(range(SYMBOLS), k=n * CONTEXT))).cast("B").cast("i", [n, CONTEXT])
+        batches.append((symbols, array("i", rng.choices(range(SYMBOLS), k=n))))
+    mine = Burtorch(hidden, batches, n)
+    first = mine.oracle.loss(*batches[0])
+    burtorch.Oracle(mine.model).step(*batches[0], lr=LEARNING_RATE)
+    if not mine.oracle.loss(*batches[0]) < first:
+        raise ValueError("a step did not reduce the loss of its batch")
+    return [Contender(mine.name, mine)]
+
+
+def _beside(peers: Any, hidden: int, n: int, names: Sequence[str]) -> list[Contender]:
+    cell = peers.mlp_cell(hidden, n)
+    batches = [(x.astype("int32"), y.astype("int32")) for x, y in zip(cell.X, cell.Y)]
+    rivals = [peers.make(rival, cell) for name in names for rival in PEERS[name]]
+    present = [Burtorch(hidden, batches, n, cell.weights), *(rival for rival in rivals if rival is not None)]
+    peers.check(present)
+    return [Contender(peer.name, peer, peer.compile_seconds) for peer in present]
+
+
+def _interleaved(contenders: Sequence[Contender], rounds: int) -> list[dict[str, float]]:
+    repeats = [_repeats(contender.step) for contender in contenders]
+    times: list[list[float]] = [[] for _ in contenders]
+    for _ in range(rounds):
+        for contender, n, slices in zip(contenders, repeats, times):
+            start = perf_counter()
+            for _ in range(n):
+                contender.step()
+            slices.append(1e3 * (perf_counter() - start) / n)
+    return [{"median": sorted(slices)[rounds // 2], "minimum": min(slices)} for slices in times]
+
+
+def _repeats(step: Callable[[], object]) -> int:
+    """How many steps make a slice, after as many to warm up."""
+    n = 1
+    while True:
+        start = perf_counter()
+        for _ in range(n):
+            step()
+        elapsed = perf_counter() - start
+        if elapsed >= SLICE_SECONDS / 2:
+            return max(1, round(n * SLICE_SECONDS / elapsed))
+        n *= 2
