@@ -27,8 +27,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="time burtorch on this machine",
         description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
         "floats, a gradient written by hand, and micrograd where it is installed. mlp: one SGD step of the character "
-        "model, in ms, beside the rivals asked for. memory: peak memory of whole processes, in MB. startup: their time, "
-        "in ms.",
+        "model, in ms, beside the rivals asked for. memory: peak memory of whole processes, in MB. "
+        "startup: their time, in ms.",
     )
     parser.add_argument("what", choices=["eager", "mlp", "memory", "startup"], help="what to measure")
     parser.add_argument(
