@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from burtorch._core import Graph, current_graph
+from burtorch._core import BusyError, Graph, current_graph
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -63,11 +63,28 @@ def parallel(
     if not items:
         return []
     stop: list[bool] = []  # holds something once a call has failed
-    branches = graph.branches(len(items))
+    before = graph.mark()
+    branches: list[Graph] = []
+    try:
+        branches = graph.branches(len(items))
+        results = _call(fn, branches, items, threads, stop)
+        graph.join()
+    except BaseException as error:
+        # Ctrl-C may come right after branches() has returned and before anything knows of it.
+        if branches or isinstance(error, KeyboardInterrupt):
+            stop.append(True)
+            _drop(graph)
+            graph.rewind(before)
+        raise
+    return results
 
-    def one(branch: Graph, item: Item) -> Result | None:
+
+def _call(
+    fn: Callable[[Item], Result], branches: list[Graph], items: list[Item], threads: int, stop: list[bool]
+) -> list[Result]:
+    def one(branch: Graph, item: Item) -> Result:
         if stop:
-            return None
+            raise RuntimeError("not called, as another call has failed")
         try:
             with branch:
                 return fn(item)
@@ -75,40 +92,34 @@ def parallel(
             stop.append(True)
             raise
 
-    try:
-        if threads == 1 or len(items) == 1:
-            results = [one(branch, item) for branch, item in zip(branches, items)]
-        else:
-            results = _map(one, branches, items, threads, stop)
-    except BaseException:
-        graph.drop_branches()
-        raise
-    graph.join()
-    return results  # type: ignore[return-value]  # none was left out
-
-
-def _map(
-    one: Callable[[Graph, Item], Result],
-    branches: list[Graph],
-    items: list[Item],
-    threads: int,
-    stop: list[bool],
-) -> list[Result]:
+    if threads == 1 or len(items) == 1:
+        return [one(branch, item) for branch, item in zip(branches, items)]
     futures = [_pool(threads).submit(one, branch, item) for branch, item in zip(branches, items)]
-    try:
-        return [future.result() for future in futures]
-    except BaseException:
-        # Also Ctrl-C, which arrives here and not in the threads: they end with the item in hand.
-        stop.append(True)
-        for future in futures:
-            future.cancel()
-        for future in futures:
-            while not (future.cancelled() or future.done()):
-                try:
-                    future.exception()
-                except BaseException:  # another Ctrl-C does not leave threads behind
-                    continue
-        raise
+    # The first that failed by item order has been called: those after a failure in time have not.
+    failed = [future.exception() for future in futures]
+    called = [error for error in failed if error is not None and not _is_skipped(error)]
+    if called:
+        raise called[0]
+    return [future.result() for future in futures]
+
+
+def _is_skipped(error: BaseException) -> bool:
+    return type(error) is RuntimeError and error.args == ("not called, as another call has failed",)
+
+
+def _drop(graph: Graph) -> None:
+    """Wait until the threads have left the branches, which takes them the item in hand, and drop these."""
+    from time import sleep
+
+    while True:
+        try:
+            graph.drop_branches()
+        except BusyError:
+            sleep(0.0005)
+        except ValueError:  # none are open
+            return
+        else:
+            return
 
 
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}

@@ -1,0 +1,183 @@
+"""Ctrl-C at a random moment: KeyboardInterrupt within 100 ms, state intact, and the next run gives the same bits."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import random
+import signal
+import threading
+from time import perf_counter, sleep
+
+import pytest
+
+import burtorch as bt
+
+N = 100_000
+# Per kind of work; BURTORCH_INTERRUPTS=40 makes them 200.
+INTERRUPTS = int(os.environ.get("BURTORCH_INTERRUPTS", "6"))
+
+
+def digest(numbers):
+    return hash(tuple(map(float.hex, numbers)))
+
+
+class Build:
+    """Vector ops on many numbers; what an interrupted one has appended is rewound."""
+
+    def __init__(self):
+        self.data = [0.001 * k for k in range(N)]
+        self.graph = bt.Graph()
+
+    def run(self):
+        self.graph.clear()
+        x = self.graph.vector(self.data)
+        y = x
+        for _ in range(10):
+            y = bt.tanh(y * x + x)
+        return digest([y.sum().data])
+
+
+class Backward:
+    """One sweep over a long graph, again and again: an interrupted one commits no leaf."""
+
+    def __init__(self):
+        self.graph = bt.Graph()
+        self.x = self.graph.vector([0.001 * k for k in range(N)])
+        y = self.x
+        for _ in range(10):
+            y = bt.sin(y * self.x)
+        self.root = y.sum()
+
+    def run(self):
+        for _ in range(5):
+            self.graph.zero_grad()
+            before = digest(self.x.grad)
+            try:
+                self.root.backward()
+            except KeyboardInterrupt:
+                assert digest(self.x.grad) == before
+                raise
+        return digest(self.x.grad)
+
+
+class Training:
+    """Steps of a model from the same start: an interrupted gradient is zero, an interrupted step changes nothing."""
+
+    def __init__(self, threads=1):
+        self.params = bt.Parameters(seed=0)
+        self.model = bt.nn.CharMLP(self.params, embedding=16, hidden=64)
+        self.start = list(self.params.values)
+        self.oracle = bt.Oracle(self.model, threads=threads)
+        draw = random.Random(0)
+        self.x = [[draw.randrange(27) for _ in range(16)] for _ in range(1024)]
+        self.y = [draw.randrange(27) for _ in range(1024)]
+
+    def run(self):
+        self.params.values[:] = self.start
+        sgd = bt.optim.SGD(self.params, lr=0.1)
+        for _ in range(3):
+            before = digest(self.params.values)
+            try:
+                self.oracle(self.x, self.y)
+            except KeyboardInterrupt:
+                assert digest(self.params.values) == before
+                raise
+            sgd.step()
+        return digest(self.params.values)
+
+
+class Parallel:
+    """Losses by several threads: an interrupted call appends nothing."""
+
+    def __init__(self):
+        self.params = bt.Parameters(seed=0)
+        self.model = bt.nn.CharMLP(self.params, embedding=16, hidden=64)
+        self.graph = bt.Graph(dtype="float32")
+
+    def run(self):
+        self.graph.clear()
+        try:
+            losses = bt.parallel(
+                lambda k: bt.nn.sample_loss(self.model, [(k + i) % 27 for i in range(16)], [k % 27]),
+                range(512),
+                graph=self.graph,
+                threads=2,
+            )
+        except KeyboardInterrupt:
+            assert len(self.graph) == 0
+            raise
+        return digest([loss.data for loss in losses])
+
+
+KINDS = {
+    "build": Build,
+    "backward": Backward,
+    "training": Training,
+    "two threads": lambda: Training(2),
+    "parallel": Parallel,
+}
+
+
+def interrupted_after(seconds, work):
+    """How long after the interrupt work() ended with KeyboardInterrupt, or None if it had ended before."""
+    at, ended = [], []
+
+    def strike():
+        sleep(seconds)
+        at.append(perf_counter())
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=strike)
+    try:
+        thread.start()
+        work()
+        ended.append(perf_counter())
+        # An interrupt that comes now is of no interest.
+        while True:
+            sleep(0.01)
+    except KeyboardInterrupt:
+        late = perf_counter() - at[0]
+    thread.join()
+    return None if ended else late
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_interrupts(kind):
+    assert threading.current_thread() is threading.main_thread()
+    work = KINDS[kind]()
+    start = perf_counter()
+    wanted = work.run()
+    typical = perf_counter() - start
+    draw = random.Random(kind)
+    late = []
+    for _ in range(INTERRUPTS):
+        found = interrupted_after(draw.uniform(0, typical), work.run)
+        if found is not None:
+            late.append(found)
+        # What was interrupted left nothing behind.
+        assert work.run() == wanted
+    late.sort()
+    if late:
+        median, slowest = 1e3 * late[len(late) // 2], 1e3 * late[-1]
+        print(f"{kind}: {len(late)} interrupts in time, median {median:.2f} ms, slowest {slowest:.2f} ms")
+    assert not late or late[-1] < 0.1, f"the slowest of {len(late)} took {1e3 * max(late):.1f} ms"
+
+
+def test_an_interrupt_stops_the_other_threads_too():
+    graph = bt.Graph()
+    calls = []
+
+    def slow(k):
+        calls.append(k)
+        sleep(0.005)
+        return bt.Value(float(k))
+
+    threading.Timer(0.1, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        bt.parallel(slow, range(1000), graph=graph, threads=4)
+    n = len(calls)
+    assert n < 1000
+    sleep(0.05)
+    assert len(calls) == n
+    assert len(graph) == 0
