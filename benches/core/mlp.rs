@@ -2,8 +2,8 @@
 //!
 //! Answers are checked before anything is timed: the loss of a step's batch must fall.
 
-use burtorch_core::nn::{CharMlp, CharMlpShape, Input, Label};
-use burtorch_core::{Batch, Oracle, Parameters, Sgd};
+use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Input, Label, sized};
+use burtorch_core::{Batch, Graph, Op, Operands, Oracle, Parameters, Sgd, View};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 fn symbols(n: usize) -> Vec<u32> {
@@ -40,5 +40,31 @@ fn steps(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, steps);
+/// One layer of 64 inputs and 64 outputs on one sample, forward and back, its sizes in the type or not.
+fn sizes_in_the_type(c: &mut Criterion) {
+    let mut group = c.benchmark_group("dense layer 64 -> 64");
+    let mut params = Parameters::<f32>::new(0);
+    let layer = sized::Linear::<f32, 64, 64>::new(&mut params, true, Activation::Tanh, None).expect("room for a layer");
+    let mut graph = Graph::new();
+    for in_the_type in [true, false] {
+        let name = if in_the_type { "sizes in the type" } else { "sizes at run time" };
+        group.bench_function(name, |bench| {
+            bench.iter(|| {
+                graph.clear().expect("a graph");
+                let x = sized::Run::leaves(&mut graph, [0.5; 64]).expect("room");
+                let y = match in_the_type {
+                    true => layer.apply(&mut graph, &params, x).expect("room").range(),
+                    false => {
+                        let x = std::iter::once(View::Nodes(x.range()));
+                        layer.dynamic().apply(&mut graph, &params, x).expect("room")
+                    }
+                };
+                let root = graph.reduce(Op::ReduceSum, Operands::Run(y), &[]).expect("room");
+                graph.backward_with(root, 1.0, &mut [params.gradients()]).expect("a sweep");
+            });
+        });
+    }
+}
+
+criterion_group!(benches, steps, sizes_in_the_type);
 criterion_main!(benches);

@@ -700,13 +700,23 @@ class MLP:
     def params(self) -> Parameters: ...
 
 @final
+class Symbols:
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> Symbols: ...
+
+def gather(table: Tensor, rows: Symbols | _Symbols | int) -> Vector: ...
+def affine(weight: Tensor, x: _Operands, bias: Tensor | None = None) -> Vector: ...
+def softmax_cross_entropy(logits: Vector, target: Symbols | _Symbols | int | Vector) -> Value: ...
+
+@final
 class Oracle:
     def __new__(
         cls,
-        model: CharMLP | MLP | Linear,
+        model: CharMLP | MLP | Linear | Callable[..., Value],
         reduction: Literal["mean", "sum"] = "mean",
         loss: Literal["cross_entropy", "mse"] | None = None,
         *,
+        params: Any = None,
         lanes: Literal["auto", 1, 2, 4, 8, 16] | None = None,
         threads: int = 1,
     ) -> Self: ...

@@ -8,3 +8,5 @@ mod support;
 mod gather;
 #[path = "lanes/oracle.rs"]
 mod oracle;
+#[path = "lanes/sized.rs"]
+mod sized;

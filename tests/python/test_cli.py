@@ -121,7 +121,7 @@ def test_bench_mlp_as_json(command):
 
 @pytest.mark.parametrize("arguments", [("--peers", "tensorflow"), ("--hidden", "4,x"), ("--batch", "0")])
 def test_bench_mlp_refuses(command, arguments):
-    done = command("bench", "mlp", *arguments, check=False)
+    done = command("bench", "mlp", *arguments)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 
@@ -129,10 +129,11 @@ def test_bench_mlp_refuses(command, arguments):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_bench_memory_does_not_grow_with_the_batch(command):
     rows = json.loads(command("bench", "memory", "--json").stdout)["cells"]["whole processes"]
-    for hidden in (4, 1024):
+    # The batch itself, 4,096 contexts of 16 symbols as they are handed over and read, is 1.1 MB. With more than 64
+    # samples there is a second gradient of all parameters, which chunks are summed from.
+    for hidden, gradient in [(4, 0.1), (1024, 4.4)]:
         one, many = (rows[f"MLP e={hidden}, b={batch}, 3 steps"] for batch in (64, 4096))
-        # The batch itself, 4,096 contexts of 16 symbols as they are handed over and read, is 1.1 MB.
-        assert many["peak_resident"] < one["peak_resident"] + 2.5
+        assert many["peak_resident"] < one["peak_resident"] + gradient + 2.5
     assert rows["bare interpreter"]["peak_resident"] < rows["small graph, 20,000 times"]["peak_resident"]
 
 

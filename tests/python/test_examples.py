@@ -33,6 +33,11 @@ def test_scalar_gpt(example, capsys):
     assert "made up:" in out
 
 
+def test_own_models(example, capsys):
+    example("own_models").main()
+    assert capsys.readouterr().out.count("parameters") == 3
+
+
 def test_micrograd_trains_as_its_readme_does(example):
     random.seed(1337)
     moons = example("two_moons").moons(20)

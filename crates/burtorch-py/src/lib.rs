@@ -14,7 +14,9 @@ mod parameters;
 mod value;
 mod vector;
 
+mod blocks;
 mod buffer;
+mod function;
 mod nn;
 mod optim;
 mod oracle;
@@ -38,6 +40,7 @@ mod _core {
         value::register(m)?;
         vector::register(m)?;
         params::register(m)?;
+        blocks::register(m)?;
         nn::register(m)?;
         oracle::register(m)?;
         sample_loss::register(m)?;

@@ -3,28 +3,42 @@
 //! Promises: a batch is read and checked before anything is written; long calls release the interpreter lock and can be
 //! interrupted.
 
-use burtorch_core::kernels::sum_squares;
+use burtorch_core::kernels::{sgd_update, sum_squares};
 use burtorch_core::nn::{Input, Label};
 use burtorch_core::oracle::Interrupted;
-use burtorch_core::{Batch, DType, Elsewhere, Error, LaneFloat, LaneModel, Lanes, Oracle, Parameters, Total};
-use pyo3::exceptions::PyValueError;
+use burtorch_core::{Batch, DType, Elsewhere, Error, Float, LaneFloat, LaneModel, Lanes, Oracle, Parameters, Total};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView, PySlice};
 
 use crate::buffer::{CallerMemory, Dims, holds_integers, read_numbers, read_symbols};
 use crate::errors::{IntoPython, to_python};
+use crate::function::{Function, Pass};
 use crate::guarded::Guarded;
 use crate::nn::{AnyModel, model_of};
-use crate::params::{AnyParameters, PyParameters, mismatch, with_params};
+use crate::params::{AnyParameters, PyParameters, mismatch, params_of, with_params};
 use crate::poll::Poll;
 
+/// Runs an expression on parameters of a type that oracles compute in.
+macro_rules! with_kernel_params {
+    ($any:expr, $params:ident => $body:expr) => {
+        match $any {
+            AnyParameters::F32($params) => $body,
+            AnyParameters::F64($params) => $body,
+            _ => {}
+        }
+    };
+}
 /// Parameters times samples above which a call releases the interpreter lock: about 50 microseconds of work.
 const RELEASE_ABOVE: usize = 1 << 18;
 
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
 /// Args:
-///     model: a CharMLP, an MLP or a Linear.
+///     model: a CharMLP, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss, a Value. It is
+///         called once for each group of samples, and Values and Vectors then hold one number in each lane. `x` and `y` are
+///         Symbols where the batch holds integers, a Value where samples are single numbers, else a Vector.
+///     params: the Parameters that such a callable reads, unless it has them as `.params`.
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
 ///     lanes: how many samples are computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8
 ///         or 16 of float32, 1, 2, 4 or 8 of float64. Other widths give the same numbers within rounding.
@@ -58,7 +72,9 @@ const RELEASE_ABOVE: usize = 1 << 18;
 ///     (4.5, [3.0, 3.0])
 #[pyclass(frozen, name = "Oracle", module = "burtorch")]
 pub struct PyOracle {
-    model: AnyModel,
+    /// None where the model is a function of Python.
+    model: Option<AnyModel>,
+    function: Option<Guarded<Function>>,
     params: Py<PyParameters>,
     state: Guarded<State>,
     loss: Option<Loss>,
@@ -129,17 +145,29 @@ enum Want<'a> {
 #[pymethods]
 impl PyOracle {
     #[new]
-    #[pyo3(signature = (model, reduction="mean", loss=None, *, lanes=None, threads=1))]
+    #[pyo3(signature = (model, reduction="mean", loss=None, *, params=None, lanes=None, threads=1))]
     fn new(
         model: &Bound<'_, PyAny>,
         reduction: &str,
         loss: Option<&str>,
+        params: Option<&Bound<'_, PyAny>>,
         lanes: Option<&Bound<'_, PyAny>>,
         threads: usize,
     ) -> PyResult<Self> {
         let py = model.py();
         let lanes = lanes_of(lanes)?;
-        let (model, params) = model_of(model)?;
+        let (model, function, params) = match model_of(model) {
+            Ok((built, own)) => (Some(built), None, own),
+            Err(_) if model.is_callable() => {
+                let params = params_of(params.unwrap_or(model))?;
+                if loss.is_some() || threads != 1 {
+                    return Err(PyValueError::new_err("loss and threads are for the models of burtorch.nn"));
+                }
+                let function = Function::new(model, params.clone_ref(py), lanes)?;
+                (None, Some(Guarded::new(function, "this Oracle")), params)
+            }
+            Err(error) => return Err(error),
+        };
         let total = match reduction {
             "mean" => Total::Mean,
             "sum" => Total::Sum,
@@ -165,7 +193,7 @@ impl PyOracle {
             _ => AnyRun::F64(Run::new(total, lanes, threads).or_raise(py)?),
         };
         let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
-        Ok(PyOracle { model, params, state: Guarded::new(state, "this Oracle"), loss, total, lanes })
+        Ok(PyOracle { model, function, params, state: Guarded::new(state, "this Oracle"), loss, total, lanes })
     }
 
     /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
@@ -322,6 +350,9 @@ impl PyOracle {
 
 impl PyOracle {
     fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
+        if let Some(function) = &self.function {
+            return self.run_function(function, x, y, want);
+        }
         self.state.with(py, |state| {
             let read = self.read(state, x, y)?;
             self.run_read(py, state, read, want)
@@ -364,16 +395,63 @@ impl PyOracle {
         self.memory(Some(&copy), "at")
     }
 
+    /// The model, where it is one of burtorch's.
+    fn built(&self) -> Result<&AnyModel, Error> {
+        self.model.as_ref().ok_or(Error::MissingParameters)
+    }
+
+    /// As [`PyOracle::run`], for a function of Python.
+    fn run_function(
+        &self,
+        function: &Guarded<Function>,
+        x: &Bound<'_, PyAny>,
+        y: &Bound<'_, PyAny>,
+        want: Want<'_>,
+    ) -> PyResult<f64> {
+        let py = x.py();
+        let pass = |n: usize| match self.total {
+            Total::Mean => Pass::Gradient(1.0 / n as f64),
+            Total::Sum => Pass::Gradient(1.0),
+        };
+        let of = |losses: &[f64]| {
+            let sum: f64 = losses.iter().sum();
+            if self.total == Total::Mean { sum / losses.len() as f64 } else { sum }
+        };
+        function.with(py, |function| match want {
+            Want::Loss => Ok(of(&function.run(x, y, |_| Pass::Losses)?)),
+            Want::Losses(losses) => {
+                *losses = function.run(x, y, |_| Pass::Losses)?;
+                Ok(0.0)
+            }
+            Want::Gradient(None, None) => Ok(of(&function.run(x, y, pass)?)),
+            Want::Step(lr) => {
+                if !(lr.is_finite() && lr >= 0.0) {
+                    let (expected, found) = ("finite and at least 0".into(), lr.to_string());
+                    return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
+                }
+                let loss = of(&function.run(x, y, pass)?);
+                self.params.get().with(py, |params| {
+                    with_kernel_params!(params, p => p.for_each_trainable_mut(|_, x, g| sgd_update(Float::from_f64(lr), g, x)));
+                })?;
+                Ok(loss)
+            }
+            _ => Err(PyTypeError::new_err(
+                "at, out and gradients of single samples are for the models of burtorch.nn; set params.values instead",
+            )),
+        })?
+    }
+
     fn n_parameters(&self) -> usize {
         match &self.model {
-            AnyModel::Chars(model) => model.n_parameters(),
-            AnyModel::Dense(model) => model.n_parameters(),
+            None => 0,
+            Some(AnyModel::Chars(model)) => model.n_parameters(),
+            Some(AnyModel::Dense(model)) => model.n_parameters(),
         }
     }
 
     /// Reads a batch into the state and checks its shape.
     fn read(&self, state: &mut State, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
-        let (n_in, n_out, x_dims) = match &self.model {
+        let (n_in, n_out, x_dims) = match self.built().or_raise(x.py())? {
             AnyModel::Chars(model) => {
                 let shape = model.shape();
                 (shape.context, shape.vocab, read_symbols(x, &mut state.x, "contexts")?)
@@ -407,7 +485,7 @@ impl PyOracle {
         if dims.matrix() != Some((n, n_out)) && !(n_out == 1 && dims.row() == Some(n)) {
             return refuse(format!("({n}, {n_out})"), dims);
         }
-        let by_default = if matches!(self.model, AnyModel::Chars(_)) { Loss::CrossEntropy } else { Loss::Mse };
+        let by_default = if matches!(self.model, Some(AnyModel::Chars(_))) { Loss::CrossEntropy } else { Loss::Mse };
         let label = match self.loss.unwrap_or(by_default) {
             Loss::CrossEntropy => ReadLabel::Probabilities,
             Loss::Mse => ReadLabel::Numbers,
@@ -453,7 +531,7 @@ impl PyOracle {
             }
         };
         let stop: &mut dyn FnMut() -> bool = stop;
-        match &self.model {
+        match self.built()? {
             AnyModel::Chars(model) => {
                 let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
                 compute(oracle, model, params, batch, want, Some(stop))

@@ -8,6 +8,7 @@ mod gpt;
 mod linear;
 mod mlp;
 mod neuron;
+pub mod sized;
 
 pub use char_mlp::{CharMlp, CharMlpShape};
 pub use gpt::{Attention, Block, Gpt, GptShape, LayerNorm};

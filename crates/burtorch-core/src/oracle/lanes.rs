@@ -70,7 +70,7 @@ impl Lanes {
     }
 
     /// The width for the next of `left` samples, and how many of them it takes; `singly` for a model that fills lanes itself.
-    pub(super) fn next<E: LaneFloat>(self, left: usize, singly: bool) -> (usize, usize) {
+    pub fn next<E: LaneFloat>(self, left: usize, singly: bool) -> (usize, usize) {
         let (middle, wide) = (E::MiddleLanes::LANES, E::WideLanes::LANES);
         match self {
             Lanes::Of(n) => (n, left),

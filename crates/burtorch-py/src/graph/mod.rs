@@ -25,8 +25,8 @@ use crate::value;
 use crate::vector::{PyVector, numbers};
 
 pub use branches::{Branching, common, forget, gather, import, is_foreign, remember};
-use current::{PyNoGrad, enter, leave};
-pub use current::{current, current_graph, no_grad_somewhere, wants_no_grad};
+use current::PyNoGrad;
+pub use current::{current, current_graph, enter, leave, no_grad_somewhere, wants_no_grad};
 use marks::{PyMark, PyScope};
 pub use released::{LONG, unlocked};
 pub use sweep::{Sweep, sweep};
@@ -131,7 +131,7 @@ impl PyGraph {
 type NonFinite<'py> = (&'static str, u32, Vec<Bound<'py, PyAny>>);
 
 /// The node and its checked graph behind a Value argument.
-fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
+pub fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
     // SAFETY: living objects under the interpreter lock.
     unsafe {
         if !value::is_value(value.as_ptr()) {

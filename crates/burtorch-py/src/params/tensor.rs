@@ -24,6 +24,11 @@ impl PyTensor {
         PyTensor { params, tensor, name }
     }
 
+    /// Its place and shape.
+    pub fn tensor(&self) -> Tensor {
+        self.tensor
+    }
+
     /// Where its numbers are. With [`PyTensor::owner`], what a graph needs to read `w[i]`.
     pub fn slice(&self) -> Slice {
         self.tensor.slice()

@@ -1,0 +1,181 @@
+"""Oracles of models that users write: every width gives the gradient of the same sum written out in scalars."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import burtorch as bt
+
+WIDTHS = {"float32": [1, 4, 8, 16, None], "float64": [1, 2, 4, 8, None]}
+SIZES = [1, 3, 16, 21]
+
+
+def close(found, expected, dtype):
+    tolerance = 2e-5 if dtype == "float32" else 1e-12
+    scale = max(map(abs, expected))
+    assert list(found) == pytest.approx(list(expected), rel=tolerance, abs=tolerance * scale)
+
+
+def points(n, width):
+    return [[math.sin(1 + 3 * k + 7 * j) for j in range(width)] for k in range(n)]
+
+
+@pytest.fixture(params=["float32", "float64"])
+def params(request):
+    return bt.Parameters(dtype=request.param, seed=5)
+
+
+def check(model, params, x, y, expanded):
+    """Loss and gradient in every width against `expanded(k)`, a Value of sample k built from scalars in float64."""
+    values = list(params.values)
+    graph = bt.Graph()
+    with graph:
+        weights = [bt.Value(v) for v in values]
+        losses = [expanded(weights, a, b) for a, b in zip(x, y)]
+        mean = sum(losses[1:], losses[0]) / len(losses)
+        mean.backward()
+        expected = [w.grad for w in weights]
+    for lanes in WIDTHS[params.dtype]:
+        oracle = bt.Oracle(model, params=params, lanes=lanes)
+        loss, grad = oracle(x, y)
+        assert loss == pytest.approx(mean.data, rel=1e-5 if params.dtype == "float32" else 1e-12)
+        close(grad, expected, params.dtype)
+        close(oracle.losses(x, y), [v.data for v in losses], params.dtype)
+        assert oracle(x, y)[0] == loss
+        assert list(oracle.grad(x, y)) == list(grad)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_logistic_regression(params, n):
+    w, b = params.tensor(3, init="normal"), params.tensor(1, init=0.25)
+    x, y = points(n, 3), [float(k % 2) for k in range(n)]
+
+    def model(features, label):
+        z = bt.inner_product(features, w) + b[0]
+        return bt.softplus(z) - label * z
+
+    def expanded(weights, features, label):
+        z = weights[0] * features[0] + weights[1] * features[1] + weights[2] * features[2] + weights[3]
+        return bt.softplus(z) - label * z
+
+    check(model, params, x, y, expanded)
+
+
+def dense(weights, at, x, n_out, activation=None):
+    """A dense layer written out: weights by rows from `at`, then biases."""
+    rows = [
+        sum((weights[at + o * len(x) + i] * x[i] for i in range(1, len(x))), weights[at + o * len(x)] * x[0])
+        for o in range(n_out)
+    ]
+    rows = [r + weights[at + n_out * len(x) + o] for o, r in enumerate(rows)]
+    return [activation(r) for r in rows] if activation else rows
+
+
+def cross_entropy(logits, target):
+    total = bt.log(sum((bt.exp(z) for z in logits[1:]), bt.exp(logits[0])))
+    return total - logits[target]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_tied_embedding_mlp_with_two_hidden_layers(params, n):
+    table = params.tensor((5, 4), init="normal")
+    w1, b1 = params.tensor((6, 8)), params.tensor(6, init=0.1)
+    w2, b2 = params.tensor((4, 6)), params.tensor(4, init=-0.1)
+    x, y = [[k % 5, (3 * k + 1) % 5] for k in range(n)], [(2 * k) % 5 for k in range(n)]
+
+    def model(symbols, label):
+        h = bt.tanh(bt.affine(w1, bt.gather(table, symbols), b1))
+        h = bt.tanh(bt.affine(w2, h, b2))
+        return bt.softmax_cross_entropy(table @ h, label)
+
+    def expanded(weights, symbols, label):
+        rows = [weights[4 * s + i] for s in symbols for i in range(4)]
+        h = dense(weights, 20, rows, 6, bt.tanh)
+        h = dense(weights, 20 + 48 + 6, h, 4, bt.tanh)
+        logits = [sum((weights[4 * o + i] * h[i] for i in range(1, 4)), weights[4 * o] * h[0]) for o in range(5)]
+        return cross_entropy(logits, label)
+
+    check(model, params, x, y, expanded)
+
+
+class Residual:
+    """Two residual blocks around a dense layer, as a user would write them."""
+
+    def __init__(self, params):
+        self.params = params
+        self.blocks = [(params.tensor((3, 3)), params.tensor(3, init=0.05)) for _ in range(2)]
+        self.head, self.shift = params.tensor((2, 3)), params.tensor(2, init=0.0)
+
+    def __call__(self, x, y):
+        for w, b in self.blocks:
+            x = x + bt.relu(bt.affine(w, x, b))
+        difference = bt.affine(self.head, x, self.shift) - y
+        return (difference * difference).sum()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_residual_net(params, n):
+    model = Residual(params)
+    x, y = points(n, 3), points(n, 2)
+
+    def expanded(weights, features, target):
+        h = list(features)
+        for at in (0, 12):
+            h = [a + b for a, b in zip(h, dense(weights, at, h, 3, bt.relu))]
+        out = dense(weights, 24, h, 2)
+        return (out[0] - target[0]) ** 2 + (out[1] - target[1]) ** 2
+
+    check(model, params, x, y, expanded)
+    assert bt.Oracle(model).params is params
+
+
+def test_char_mlp_rebuilt_from_blocks_has_the_gradient_of_the_built_in(params):
+    built = bt.nn.CharMLP(params, vocab=7, context=3, embedding=5, hidden=6)
+    x, y = [[(k * k + 3 * j) % 7 for j in range(3)] for k in range(37)], [(5 * k + 2) % 7 for k in range(37)]
+    loss, grad = bt.Oracle(built)(x, y)
+    grad = list(grad)
+
+    def model(symbols, label):
+        h = bt.affine(built.hidden.weight, bt.gather(built.embedding, symbols), built.hidden.bias)
+        return bt.softmax_cross_entropy(bt.affine(built.output.weight, bt.tanh(h), built.output.bias), label)
+
+    oracle = bt.Oracle(model, params=params)
+    loss_too, grad_too = oracle(x, y)
+    assert loss_too == pytest.approx(loss, rel=1e-6)
+    close(grad_too, grad, params.dtype)
+    first = oracle.step(x, y, 0.1)
+    assert oracle.loss(x, y) < first
+
+
+def test_what_a_model_does_wrong_is_one_error_and_the_gradient_is_zero(params):
+    w = params.tensor((2, 2), init=1.0)
+    x, y = [[0.5, 1.0]] * 5, [0, 1, 0, 1, 1]
+
+    def fails(features, label):
+        raise KeyError("mine")
+
+    other = bt.Graph().vector([1.0])[0]
+    for model, error in [
+        (fails, KeyError),
+        (lambda features, label: 3.0, TypeError),
+        (lambda features, label: other, bt.GraphMismatchError),
+        (lambda features, label: bt.gather(w, label).sum() + bt.gather(w, [2]).sum(), IndexError),
+        (lambda features, label: bt.softmax_cross_entropy(w @ features, 2), IndexError),
+    ]:
+        params.grads[:] = 1.0
+        with pytest.raises(error):
+            bt.Oracle(model, params=params)(x, y)
+        assert not any(params.grads)
+    oracle = bt.Oracle(lambda features, label: (w @ features).sum(), params=params)
+    params.grads[:] = 1.0
+    for bad in [([], []), (x, y[:-1]), ([["a"]], [0]), ([[[1.0]]], [0])]:
+        with pytest.raises((ValueError, TypeError)):
+            oracle(*bad)
+    assert set(params.grads) == {1.0}
+    with pytest.raises(TypeError):
+        bt.Oracle(lambda features, label: features)
+    with pytest.raises(TypeError):
+        bt.Oracle(3, params=params)
+    assert bt.current_graph().dtype == "float64"
