@@ -6,8 +6,9 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Model};
 use burtorch_core::ops::{Add, Mul};
-use burtorch_core::{Graph, NodeId};
+use burtorch_core::{Batch, Graph, LaneModel, NodeId, Oracle, Parameters};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Nodes of one job, whatever the number of threads.
@@ -152,5 +153,84 @@ fn waking(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, concurrent, waking);
+/// Numbers below `below`, drawn from `seed`.
+fn draw(n: usize, below: u32, seed: u32) -> Vec<u32> {
+    let next = |state: &mut u32| {
+        *state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+        (*state >> 16) % below
+    };
+    let mut state = seed;
+    (0..n).map(|_| next(&mut state)).collect()
+}
+
+/// One graph of the losses of 64 samples of the paper's GPT, each built in a branch of its own.
+fn gpt_losses(graph: &mut Graph<'static, f32>, model: &Gpt, params: &Parameters<'_, f32>, n_threads: usize) -> u64 {
+    let (x, y) = (draw(8 * 64, 65, 1), draw(8 * 64, 65, 2));
+    graph.clear().expect("a growing graph");
+    let mut branches = graph.branches(64).expect("memory");
+    let branches_and_losses: Vec<_> =
+        branches.iter_mut().map(|b| std::sync::Mutex::new((b, NodeId::from_index(0)))).collect();
+    burtorch_core::sync::run(n_threads, 64, &|k| {
+        let (branch, loss) = &mut *branches_and_losses[k].lock().expect("no panic");
+        let (x, y) = (Input::Tokens(&x[8 * k..8 * k + 8]), Label::Classes(&y[8 * k..8 * k + 8]));
+        *loss = model.loss(branch, params, x, y).expect("a sample of this model");
+    });
+    let own: Vec<NodeId> = branches_and_losses.into_iter().map(|b| b.into_inner().expect("no panic").1).collect();
+    let joined = branches.join().expect("room");
+    let value =
+        |(k, &node): (usize, &NodeId)| graph.value(joined.node(k, node).expect("it was built")).expect("a node");
+    own.iter().enumerate().map(value).fold(0, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x100000001b3))
+}
+
+/// The gradient of one batch of 64 by number of threads; the bits are checked first.
+fn oracle<M: LaneModel<f32>>(
+    c: &mut Criterion,
+    name: &str,
+    model: &M,
+    params: &mut Parameters<'static, f32>,
+    batch: Batch<'_, f32>,
+) {
+    let mut group = c.benchmark_group(name);
+    group.sample_size(20);
+    let mut wanted = None;
+    for n_threads in [1, 2] {
+        let mut oracle = Oracle::new();
+        oracle.set_threads(n_threads).expect("at least one");
+        oracle.gradient(model, params, batch, None).expect("a batch of this model");
+        let bits: Vec<u32> = params.grads().iter().map(|g| g.to_bits()).collect();
+        assert!(*wanted.get_or_insert_with(|| bits.clone()) == bits);
+        group.bench_function(BenchmarkId::from_parameter(n_threads), |bench| {
+            bench.iter(|| oracle.gradient(model, params, batch, None).expect("a batch of this model"))
+        });
+    }
+}
+
+fn models(c: &mut Criterion) {
+    let mut params = Parameters::<f32>::new(0);
+    let model = Gpt::new(&mut params, GptShape::default(), None).expect("memory");
+    let mut graph = Graph::<f32>::new();
+    let wanted = gpt_losses(&mut graph, &model, &params, 1);
+    for n_threads in [1, 2, 8, 64] {
+        assert_eq!(gpt_losses(&mut graph, &model, &params, n_threads), wanted);
+    }
+    let mut group = c.benchmark_group("64 losses of the GPT, one branch each, joined");
+    group.sample_size(20);
+    for n_threads in [1, 2] {
+        group.bench_function(BenchmarkId::from_parameter(n_threads), |bench| {
+            bench.iter(|| gpt_losses(&mut graph, &model, &params, n_threads))
+        });
+    }
+    group.finish();
+    let (x, y) = (draw(8 * 64, 65, 1), draw(8 * 64, 65, 2));
+    let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 64).expect("64 samples");
+    oracle(c, "oracle of the GPT, b = 64", &model, &mut params, batch);
+    let mut params = Parameters::<f32>::new(0);
+    let shape = CharMlpShape { vocab: 27, context: 16, embedding: 64, hidden: 512 };
+    let model = CharMlp::new(&mut params, shape, None).expect("memory");
+    let (x, y) = (draw(16 * 256, 27, 1), draw(256, 27, 2));
+    let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 256).expect("256 samples");
+    oracle(c, "oracle of the MLP, e = 512, b = 256", &model, &mut params, batch);
+}
+
+criterion_group!(benches, models, waking, concurrent);
 criterion_main!(benches);

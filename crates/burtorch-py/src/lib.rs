@@ -28,7 +28,8 @@ mod text;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// A free-threaded interpreter turns its lock on for this module: operators of several threads on one graph need it.
+#[pymodule(gil_used = true)]
 mod _core {
     use super::*;
 
