@@ -119,6 +119,15 @@ def test_bench_mlp_as_json(command):
         assert 0 < rows["burtorch"]["minimum"] <= rows["burtorch"]["median"]
 
 
+def test_bench_threads_as_json(command):
+    record = json.loads(command("bench", "threads", "--rounds", 1, "--json").stdout)
+    assert len(record["jobs"]) == 2
+    for job in record["jobs"].values():
+        assert len(job["sha256"]) == 64
+        assert len(job["ms"]) == 2
+    assert record["branch"]["branch"] > 0
+
+
 @pytest.mark.parametrize("arguments", [("--peers", "tensorflow"), ("--hidden", "4,x"), ("--batch", "0")])
 def test_bench_mlp_refuses(command, arguments):
     done = command("bench", "mlp", *arguments)

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import burtorch
-from burtorch.cli import bench_graphs, bench_mlp, bench_process
+from burtorch.cli import bench_graphs, bench_mlp, bench_process, bench_threads
 from burtorch.cli.arguments import count
 
 SLICE_SECONDS = 0.01
@@ -28,9 +28,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
         "floats, a gradient written by hand, and micrograd where it is installed. mlp: one SGD step of the character "
         "model, in ms, beside the rivals asked for. memory: peak memory of whole processes, in MB. "
-        "startup: their time, in ms.",
+        "startup: their time, in ms. threads: building and gradients on one thread and on two, in ms.",
     )
-    parser.add_argument("what", choices=["eager", "mlp", "memory", "startup"], help="what to measure")
+    parser.add_argument("what", choices=["eager", "mlp", "memory", "startup", "threads"], help="what to measure")
     parser.add_argument(
         "--rounds", type=count, default=25, metavar="N", help="slices per contender (default %(default)s)"
     )
@@ -59,7 +59,13 @@ def peers(text: str) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    return {"eager": run_eager, "mlp": run_mlp, "memory": run_memory, "startup": run_startup}[args.what](args)
+    return {"eager": run_eager, "mlp": run_mlp, "memory": run_memory, "startup": run_startup, "threads": run_threads}[
+        args.what
+    ](args)
+
+
+def run_threads(args: argparse.Namespace) -> int:
+    return bench_threads.run(args.rounds, 8 * args.rounds, args.json)
 
 
 def run_mlp(args: argparse.Namespace) -> int:

@@ -1,0 +1,132 @@
+"""``burtorch bench threads``: what a second thread buys, and what a branch costs.
+
+Every answer is checked first: the same bits for any number of threads. Contenders take turns, so that a busy
+machine slows them all alike; medians are over the rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import statistics
+from array import array
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import burtorch as bt
+
+SAMPLES = 256
+DIGEST_THREADS = (1, 2, 8, 64)
+
+Job = Callable[[int], Any]
+
+
+def run(rounds: int, runs: int, as_json: bool) -> int:
+    """Check and time everything; print a table or JSON. The exit code."""
+    jobs = _jobs()
+    record: dict[str, Any] = {
+        "burtorch": bt.__version__,
+        "cpu_level": bt.system.cpu_level(),
+        "bench": "threads",
+        "rounds": rounds,
+        "runs": runs,
+        "jobs": {},
+    }
+    for name, job in jobs.items():
+        digests = {job(DIGEST_THREADS[k % len(DIGEST_THREADS)]) for k in range(runs)}
+        if len(digests) != 1:
+            print(f"burtorch bench: {name} differs between numbers of threads: {sorted(digests)}")
+            return 1
+        record["jobs"][name] = {"sha256": digests.pop(), **_compare(job, rounds)}
+    record["branch"] = _branch_node(rounds)
+    if as_json:
+        print(json.dumps(record, indent=1))
+        return 0
+    print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {rounds} rounds, contenders in turn")
+    print(f"\n{'ms, median':<34}{'1 thread':>10}{'2 threads':>11}{'speed-up':>10}   SHA-256 over {runs} runs")
+    for name, row in record["jobs"].items():
+        one, two = row["ms"]
+        print(f"{name:<34}{one:>10.3f}{two:>11.3f}{row['speed_up']:>10.2f}   {row['sha256'][:16]}")
+    branch = record["branch"]
+    print(f"\nns per operator from Python: {branch['plain']:.1f} plain, {branch['branch']:.1f} in a branch")
+    return 0
+
+
+def _compare(job: Job, rounds: int) -> dict[str, Any]:
+    """Median times on one and on two threads, and the median of their ratios."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for times, threads in zip(seconds, (1, 2)):
+            start = perf_counter()
+            job(-threads)
+            times.append(perf_counter() - start)
+    ratio = statistics.median(one / two for one, two in zip(*seconds))
+    return {"ms": [1e3 * statistics.median(times) for times in seconds], "speed_up": ratio}
+
+
+def _branch_node(rounds: int) -> dict[str, float]:
+    """What an operator costs on a graph, and in a branch of one, in nanoseconds."""
+    n = 20_000
+
+    def chain(x: bt.Value) -> float:
+        y = x
+        start = perf_counter()
+        for _ in range(n):
+            y = y * x
+        return 1e9 * (perf_counter() - start) / n
+
+    plain, branched = [], []
+    for _ in range(rounds):
+        graph = bt.Graph(reclaim=False)
+        with graph:
+            plain.append(chain(bt.Value(0.5)))
+        graph = bt.Graph(reclaim=False)
+        (branch,) = graph.branches(1)
+        with branch:
+            branched.append(chain(bt.Value(0.5)))
+        graph.join()
+    return {"plain": statistics.median(plain), "branch": statistics.median(branched)}
+
+
+def _jobs() -> dict[str, Job]:
+    """What is timed. A job takes the number of threads; a negative one asks for no digest."""
+    model, xs, ys, label = _model_and_samples()
+    contexts = _rows([token for x in xs for token in x], xs)
+    targets = array("i", [y[0] for y in ys])
+    oracles = {threads: bt.Oracle(model, threads=threads) for threads in (1, 2, 8, 64)}
+    graph = bt.Graph(dtype="float32")
+
+    def build(threads: int) -> str:
+        graph.clear()
+        losses = bt.parallel(
+            lambda k: bt.nn.sample_loss(model, xs[k], ys[k]), range(SAMPLES), graph=graph, threads=abs(threads)
+        )
+        return "" if threads < 0 else _digest([loss.data for loss in losses])
+
+    def gradient(threads: int) -> str:
+        loss, grad = oracles[abs(threads)](contexts, targets)
+        return "" if threads < 0 else _digest([loss, *grad])
+
+    return {f"build {SAMPLES} losses of {label}": build, f"oracle of {label}, b={SAMPLES}": gradient}
+
+
+def _model_and_samples() -> tuple[Any, list[list[int]], list[list[int]], str]:
+    """A character model large enough to share, and as many samples as are timed."""
+    draw = random.Random(0)
+    model = bt.nn.CharMLP(bt.Parameters(seed=0), hidden=512)
+    xs = [[draw.randrange(27) for _ in range(16)] for _ in range(SAMPLES)]
+    ys = [[draw.randrange(27)] for _ in range(SAMPLES)]
+    return model, xs, ys, "the character model, e=512"
+
+
+def _rows(flat: list[int], rows: list[list[int]]) -> Any:
+    """The samples as one buffer of shape (b, n)."""
+    width = len(rows[0])
+    view = memoryview(array("i", flat)).cast("B")
+    return view.cast("i", (len(rows), width))
+
+
+def _digest(numbers: list[float]) -> str:
+    return hashlib.sha256(" ".join(map(float.hex, numbers)).encode()).hexdigest()
