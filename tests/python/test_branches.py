@@ -393,3 +393,49 @@ def test_a_forked_child_works_on_its_copy():
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
     graph.drop_branches()
+
+
+def test_what_would_disturb_a_thread_that_builds_is_refused():
+    graph = bt.Graph()
+    v = graph.vector([0.001 * k for k in range(200_000)])
+    mark, first = graph.mark(), v[0] * 2.0
+    done, refused, raced = threading.Event(), set(), []
+    calls = {
+        "rewind": lambda: graph.rewind(mark),
+        "backward": first.backward,
+        "clear": graph.clear,
+        "operator": lambda: first + 1.0,
+        "branches": lambda: graph.branches(2),
+    }
+
+    def work():
+        try:
+            for _ in range(30):
+                bt.tanh(v).sum()
+        except bt.BurtorchError as error:
+            raced.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    # Only calls that are refused are made again: another one would really rewind.
+    while not done.is_set() and len(refused) < len(calls):
+        for name, call in calls.items():
+            if graph_is_busy(graph):
+                try:
+                    call()
+                except bt.BusyError:
+                    refused.add(name)
+                except bt.BurtorchError as error:
+                    raced.append(error)
+    thread.join()
+    assert refused, "the graph was busy at least once"
+
+
+def graph_is_busy(graph):
+    try:
+        len(graph)
+    except bt.BusyError:
+        return True
+    return False
