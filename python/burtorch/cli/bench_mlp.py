@@ -54,8 +54,9 @@ class Burtorch:
         self.step = self.step_of_one if n == 1 else self.step_of_many
 
     def next(self) -> tuple[Any, Any]:
+        """The batch of the next step; the first step takes the second one, as the rivals' does."""
         self.at = (self.at + 1) % len(self.batches)
-        return self.batches[self.at - 1]
+        return self.batches[self.at]
 
     def step_of_one(self) -> float:
         """For one sample values change during the sweep."""
