@@ -126,13 +126,18 @@ impl<S: Scalar> Graph<'_, S> {
         let n = plan.end - self.columns.len();
         self.columns.reserve(n)?;
         let leaves = self.leaves.len();
-        self.columns.push_many_reserved(Op::Constant, n);
+        // Where all nodes move alike, parts of blocks, which are most of a model's nodes, need no look of their own.
+        let moves_whole = plan.new.map.is_empty();
+        let first = self.columns.push_many_reserved(if moves_whole { Op::Part } else { Op::Constant }, n) as usize;
+        if moves_whole {
+            self.columns.values_mut()[first..].copy_from_slice(graph.values());
+        }
         let mut moved = Moved { new: &plan.new, slots: &slots, copied: Vec::new() };
         let mut lists = Across { old: graph.extra.as_slice(), new: &mut self.extra };
         let mut copies = plan.copies.iter().peekable();
         let mut scratch = 0;
         for (old, &op) in graph.columns.ops().iter().enumerate() {
-            if op == Op::Imported {
+            if op == Op::Imported || moves_whole && op == Op::Part {
                 continue;
             }
             if let Some(copy) = copies.next_if(|copy| copy.first == old as u32) {
@@ -149,8 +154,11 @@ impl<S: Scalar> Graph<'_, S> {
             };
             let new = plan.new.number(old as u32);
             self.columns.set_node(new, op, a, b);
+            if moves_whole {
+                continue;
+            }
             self.columns.set_value(new, graph.columns.value(old as u32));
-            if !plan.new.map.is_empty() && !matches!(op.info().arity, Arity::Nullary | Arity::Unary | Arity::Binary) {
+            if !matches!(op.info().arity, Arity::Nullary | Arity::Unary | Arity::Binary) {
                 // A run that parts is gathered by sweeps.
                 graph.for_each_operand(NodeId(old as u32), |run| scratch = scratch.max(2 * run.len as usize));
             }
