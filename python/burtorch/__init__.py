@@ -93,14 +93,14 @@ from burtorch._core import (
     variance,
     variance_biased,
 )
-from burtorch._parallel import parallel
 from burtorch._where import where
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that importing typing costs
 if TYPE_CHECKING:
-    from types import ModuleType
+    from typing import Any
 
     from burtorch import data, micrograd, nn, optim, system, text
+    from burtorch._parallel import parallel
 
 __all__ = [
     "BurtorchError",
@@ -195,13 +195,18 @@ __all__ = [
 _SUBMODULES = frozenset({"data", "micrograd", "nn", "optim", "system", "text"})
 
 
-def __getattr__(name: str) -> "ModuleType":
+def __getattr__(name: str) -> "Any":
     if name in _SUBMODULES:
         import importlib
 
         return importlib.import_module(f"burtorch.{name}")
+    if name == "parallel":
+        from burtorch._parallel import parallel
+
+        globals()[name] = parallel  # asked once
+        return parallel
     raise AttributeError(f"module 'burtorch' has no attribute {name!r}")
 
 
 def __dir__() -> "list[str]":
-    return sorted(set(globals()) | _SUBMODULES)
+    return sorted(set(globals()) | _SUBMODULES | {"parallel"})

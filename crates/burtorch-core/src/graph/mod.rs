@@ -113,7 +113,8 @@ impl Range {
         (self.start..self.start + self.len).map(NodeId)
     }
 
-    pub(crate) fn indices(self) -> std::ops::Range<usize> {
+    /// The indices of the nodes.
+    pub fn indices(self) -> std::ops::Range<usize> {
         self.start as usize..self.start as usize + self.len as usize
     }
 }
@@ -350,6 +351,21 @@ impl<'m, S: Scalar> Graph<'m, S> {
     /// Adjoints of the last sweep by node index, with -0.0 for "not reached". A leaf's entry is its share of that sweep.
     pub fn adjoints(&self) -> &[S] {
         self.columns.adjoints()
+    }
+
+    /// The accumulated gradients of a run of leaves, or the adjoints of a run of other nodes (-0.0 for "not reached"), where
+    /// they lie, and whether they must not be written: a sweep resets only the adjoints that it knows of. `None` for a
+    /// mixture, or nodes that do not exist.
+    pub fn grads_of_run(&mut self, range: Range) -> Option<(&mut [S], bool)> {
+        let ops = self.columns.ops().get(range.indices())?;
+        let n_leaves = ops.iter().filter(|&&op| op == Op::Leaf).count();
+        if n_leaves == 0 {
+            return Some((&mut self.columns.split_for_sweep().1[range.indices()], true));
+        }
+        // Leaves are numbered in building order, so those of a run stand side by side.
+        let first = self.columns.operands(range.start)[0] as usize;
+        let is_whole = n_leaves == range.len();
+        is_whole.then(|| (&mut self.leaves.grads_mut()[first..first + n_leaves], false))
     }
 
     /// Whether new nodes take part in sweeps; `false` after [`Graph::set_no_grad`].

@@ -23,8 +23,9 @@ use crate::scalar::Float;
 use crate::sync::unique_id;
 use block::Block;
 
-/// Scalars that a `Parameters` reserves address space for unless told otherwise: 4 Mi.
-pub const DEFAULT_CAPACITY: usize = 1 << 22;
+/// Scalars that a `Parameters` reserves address space for unless told otherwise: 256 Mi, of which only pages that are
+/// touched cost memory. Where the system does not give that much, as much as is needed is reserved instead.
+pub const DEFAULT_CAPACITY: usize = 1 << 28;
 
 /// Contiguous numbers of a `Parameters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -361,12 +362,16 @@ impl<'m, E: Float> Parameters<'m, E> {
         if self.values.is_foreign() || self.grads.is_foreign() {
             return Err(Error::BufferTooSmall { what: "parameters in buffers", need: end, have });
         }
-        if self.n_exports > 0 {
+        // An array of no numbers does not mind where none are.
+        if self.n_exports > 0 && self.n > 0 {
             return Err(Error::ParametersFull { capacity: have });
         }
-        let capacity = end.max(2 * have).max(DEFAULT_CAPACITY);
-        self.values.grow(capacity, self.n)?;
-        self.grads.grow(capacity, self.n)
+        let wanted = end.max(2 * have);
+        let mut grow = |capacity| {
+            self.values.grow(capacity, self.n)?;
+            self.grads.grow(capacity, self.n)
+        };
+        grow(wanted.max(DEFAULT_CAPACITY)).or_else(|_| grow(wanted))
     }
 
     /// The tensor called `name`.

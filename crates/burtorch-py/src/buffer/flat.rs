@@ -1,53 +1,91 @@
-//! `FlatArray`: numbers that never move, shared with Python without a copy.
+//! `FlatArray`: numbers shared with Python without a copy, where they never move, or copied.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use burtorch_core::{DType, bf16, f16};
-use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
+use burtorch_core::{DType, Float, bf16, f16};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyMemoryView, PySlice};
+use pyo3::types::{PyList, PyMemoryView, PySlice, PyTuple};
 
-use super::read_numbers;
 use super::view::Exported;
+use super::{dlpack, read_numbers};
+use crate::graph::PyGraph;
 use crate::params::PyParameters;
 use crate::scalars::{Given, ScalarType, object_of};
 
-/// Flat numbers that never move, shared without a copy.
+/// Flat numbers of one type: shared with what they belong to, or a copy.
 ///
-/// The values or gradients of Parameters, or of one tensor of them. Supports `len`, indexing by int and by slices of
-/// step 1, iteration, and the buffer protocol (format "f", "d" or "e", writable), so `memoryview(a)` and `numpy.asarray(a)`
-/// copy nothing; for bfloat16 and float128, which it has no format for, use `list(a)`. While an array is held, its Parameters stay where they are.
+/// Shared are the values and gradients of Parameters and of their tensors, and those of graphs whose memory never moves
+/// (fixed ones, and ones in a buffer of yours); `is_copy` tells. Supports `len`, indexing by int and by slices of step 1,
+/// iteration, comparison, the buffer protocol (format "f", "d" or "e") and DLPack, so `memoryview(a)`,
+/// `numpy.asarray(a)` and `torch.from_dlpack(a)` copy nothing; bfloat16 has DLPack only, float128 neither: use `list(a)`.
+/// Holding an array keeps what it belongs to alive. Nothing is refused because an array is held; a graph that is rewound
+/// puts its next nodes where the array looks.
 ///
 /// Example:
 ///     >>> import burtorch as bt
 ///     >>> params = bt.Parameters()
 ///     >>> w = params.tensor((2, 2), init=0.5)
 ///     >>> params.values[1] = 3.0
-///     >>> list(w.values)
-///     [0.5, 3.0, 0.5, 0.5]
+///     >>> list(w.values), w.values.is_copy
+///     ([0.5, 3.0, 0.5, 0.5], False)
 #[pyclass(frozen, name = "FlatArray", module = "burtorch")]
 pub struct FlatArray {
-    parent: Py<PyParameters>,
+    owner: Owner,
     start: NonNull<u8>,
     /// For the buffer protocol, which wants addresses of both.
     len: isize,
     item_size: isize,
     dtype: DType,
+    read_only: bool,
 }
 
-// SAFETY: the memory belongs to `parent`, which outlives this and does not move it while `n_arrays` counts this; as with
-// every writable buffer, that two threads do not write one number at once is up to those who hold it.
+/// Who keeps the memory of an array.
+enum Owner {
+    Parameters(Py<PyParameters>),
+    Graph(Py<PyGraph>),
+    /// The array itself, and slices of it. Aligned for every type.
+    Copy(Arc<[u128]>),
+}
+
+impl Owner {
+    fn clone_ref(&self, py: Python<'_>) -> Owner {
+        match self {
+            Owner::Parameters(parent) => {
+                parent.get().n_arrays.fetch_add(1, Ordering::AcqRel);
+                Owner::Parameters(parent.clone_ref(py))
+            }
+            Owner::Graph(graph) => Owner::Graph(graph.clone_ref(py)),
+            Owner::Copy(memory) => Owner::Copy(memory.clone()),
+        }
+    }
+}
+
+// SAFETY: the memory belongs to the owner, which outlives this and does not move it (Parameters while `n_arrays` counts
+// this); as with every writable buffer, that two threads do not write one number at once is up to those who hold it.
 unsafe impl Send for FlatArray {}
 // SAFETY: as above.
 unsafe impl Sync for FlatArray {}
 
 impl Drop for FlatArray {
     fn drop(&mut self) {
-        self.parent.get().n_arrays.fetch_sub(1, Ordering::AcqRel);
+        if let Owner::Parameters(parent) = &self.owner {
+            parent.get().n_arrays.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+const fn size_of_item(dtype: DType) -> isize {
+    match dtype {
+        DType::Float16 | DType::BFloat16 => 2,
+        DType::Float32 => 4,
+        DType::Float64 => 8,
+        DType::Float128 => 16,
     }
 }
 
@@ -55,13 +93,52 @@ impl FlatArray {
     /// An array over numbers of `parent`, which `start` points into.
     pub fn new(parent: Py<PyParameters>, start: NonNull<u8>, len: usize, dtype: DType) -> Self {
         parent.get().n_arrays.fetch_add(1, Ordering::AcqRel);
-        let item_size = match dtype {
-            DType::Float16 | DType::BFloat16 => 2,
-            DType::Float32 => 4,
-            DType::Float64 => 8,
-            DType::Float128 => 16,
-        };
-        FlatArray { parent, start, len: len as isize, item_size, dtype }
+        Self::over(Owner::Parameters(parent), start, len, dtype)
+    }
+
+    /// An array over numbers of a graph whose memory never moves, which `start` points into.
+    pub fn of_graph(graph: Py<PyGraph>, start: NonNull<u8>, len: usize, dtype: DType, read_only: bool) -> Self {
+        let mut array = Self::over(Owner::Graph(graph), start, len, dtype);
+        array.read_only = read_only;
+        array
+    }
+
+    /// An array of its own.
+    pub fn copied<E: Float>(numbers: &[E]) -> Self {
+        let n_words = size_of_val(numbers).div_ceil(16);
+        let mut memory: Arc<[u128]> = std::iter::repeat_n(0, n_words).collect();
+        let start = Arc::get_mut(&mut memory).map_or(NonNull::dangling(), |words| NonNull::from(words).cast::<u8>());
+        // SAFETY: the words are ours alone, aligned for every number, and at least as many bytes as the numbers.
+        unsafe { start.cast::<E>().copy_from_nonoverlapping(NonNull::from(numbers).cast(), numbers.len()) }
+        Self::over(Owner::Copy(memory), start, numbers.len(), E::DTYPE)
+    }
+
+    fn over(owner: Owner, start: NonNull<u8>, len: usize, dtype: DType) -> Self {
+        FlatArray { owner, start, len: len as isize, item_size: size_of_item(dtype), dtype, read_only: false }
+    }
+
+    /// First number, how many, their type, and whether nobody may write.
+    pub fn parts(&self) -> (NonNull<u8>, usize, DType, bool) {
+        (self.start, self.len as usize, self.dtype, self.read_only)
+    }
+
+    /// A part of this array, which shares its memory.
+    fn part(&self, py: Python<'_>, start: usize, len: usize) -> FlatArray {
+        // SAFETY: callers pass a span inside this array, and an array's start may be its end.
+        let first = unsafe { self.start.add(start * self.item_size as usize) };
+        let mut part = Self::over(self.owner.clone_ref(py), first, len, self.dtype);
+        part.read_only = self.read_only;
+        part
+    }
+
+    /// The same numbers in memory of their own.
+    pub fn own(&self) -> FlatArray {
+        let n_words = (self.len as usize * self.item_size as usize).div_ceil(16);
+        let mut memory: Arc<[u128]> = std::iter::repeat_n(0, n_words).collect();
+        let start = Arc::get_mut(&mut memory).map_or(NonNull::dangling(), |words| NonNull::from(words).cast::<u8>());
+        // SAFETY: both hold that many bytes, and fresh memory overlaps nothing.
+        unsafe { start.copy_from_nonoverlapping(self.start, self.len as usize * self.item_size as usize) }
+        Self::over(Owner::Copy(memory), start, self.len as usize, self.dtype)
     }
 
     /// How the buffer protocol calls the numbers, if it has a name for them.
@@ -164,17 +241,23 @@ impl FlatArray {
     fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if let Ok(slice) = index.cast::<PySlice>() {
             let (start, len) = self.span(slice)?;
-            // SAFETY: the span lies inside this array, and an array's start may be its end.
-            let first = unsafe { self.start.add(start * self.item_size as usize) };
-            let part = FlatArray::new(self.parent.clone_ref(py), first, len, self.dtype);
-            return Ok(Bound::new(py, part)?.into_any());
+            return Ok(Bound::new(py, self.part(py, start, len))?.into_any());
         }
         let at = self.place(index.extract()?)?;
         // SAFETY: `place` gives indices below the length.
         unsafe { self.read(py, at) }
     }
 
+    /// Whether the numbers are a copy, and not shared with what they were read from.
+    #[getter]
+    fn is_copy(&self) -> bool {
+        matches!(self.owner, Owner::Copy(_))
+    }
+
     fn __setitem__(&self, index: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.read_only {
+            return Err(PyTypeError::new_err("these are adjoints of the last sweep, which cannot be written here"));
+        }
         let Ok(slice) = index.cast::<PySlice>() else {
             let at = self.place(index.extract()?)?;
             let value = self.entry(value)?;
@@ -202,6 +285,42 @@ impl FlatArray {
         }
     }
 
+    /// Whether the numbers are those of another FlatArray, a list, a tuple or an array.array, in order.
+    fn __eq__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let other = match other.cast::<FlatArray>() {
+            Ok(array) => array.get().list(py)?.into_any(),
+            _ if other.is_instance_of::<PyList>() || other.is_instance_of::<PyTuple>() => other.clone(),
+            _ if other.get_type().name()? == "array" => other.clone(),
+            _ => return Ok(py.NotImplemented().into_bound(py)),
+        };
+        self.list(py)?
+            .eq(other.try_iter()?.collect::<PyResult<Vec<_>>>()?)?
+            .into_pyobject(py)
+            .map(|x| x.to_owned().into_any())
+            .map_err(PyErr::from)
+    }
+
+    /// (1, 0): these numbers are in the memory of the CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::CPU
+    }
+
+    /// A DLPack capsule over the same memory, for numpy.from_dlpack and torch.from_dlpack.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if stream.is_some() || dl_device.is_some_and(|device| device != dlpack::CPU) {
+            return Err(PyBufferError::new_err("these numbers are in the memory of the CPU, which has no streams"));
+        }
+        let array = if copy == Some(true) { Bound::new(slf.py(), slf.get().own())? } else { slf.clone() };
+        dlpack::capsule(&array, max_version.is_some_and(|(major, _)| major >= 1))
+    }
+
     /// The numbers as a list of floats; of Decimals for float128.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.list(py)
@@ -212,7 +331,8 @@ impl FlatArray {
         let first = (0..(self.len as usize).min(4)).map(|k| Ok(unsafe { self.read(py, k) }?.to_string()));
         let first = first.collect::<PyResult<Vec<_>>>()?.join(", ");
         let dots = if self.len > 4 { ", ..." } else { "" };
-        Ok(format!("FlatArray([{first}{dots}], n={}, dtype={})", self.len, self.dtype.name()))
+        let copy = if self.is_copy() { ", copy" } else { "" };
+        Ok(format!("FlatArray([{first}{dots}], n={}, dtype={}{copy})", self.len, self.dtype.name()))
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
@@ -227,7 +347,7 @@ impl FlatArray {
             format,
             shape: std::slice::from_ref(&array.len),
             strides: std::slice::from_ref(&array.item_size),
-            read_only: false,
+            read_only: array.read_only,
         };
         // SAFETY: Python passes a view to fill; shape and strides live in `slf`, which the view keeps alive.
         unsafe { memory.fill(slf.clone().into_any(), view, flags) }

@@ -5,6 +5,7 @@
 //! not imported. Knows nothing of models.
 
 mod caller;
+mod dlpack;
 mod flat;
 mod read;
 mod symbols;

@@ -8,6 +8,7 @@ mod current;
 mod marks;
 mod released;
 mod sweep;
+mod values;
 
 use std::cell::UnsafeCell;
 
@@ -30,6 +31,7 @@ pub use current::{current, current_graph, enter, leave, no_grad_somewhere, wants
 use marks::{PyMark, PyScope};
 pub use released::{LONG, unlocked};
 pub use sweep::{Sweep, sweep};
+pub use values::{copied, shared};
 
 /// A graph of scalar operations.
 ///
@@ -275,6 +277,12 @@ impl PyGraph {
         self.look(py, |cell| Ok(with_graph!(&cell.graph, g => g.is_fixed())))
     }
 
+    /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies else.
+    #[getter]
+    fn values(slf: &Bound<'_, Self>) -> values::NodeValues {
+        values::NodeValues { graph: slf.clone().unbind() }
+    }
+
     /// Nodes there is room for.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
@@ -501,6 +509,7 @@ fn bytes_needed(py: Python<'_>, n_nodes: u32, dtype: &str) -> PyResult<usize> {
 /// Adds the classes and functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyGraph>()?;
+    m.add_class::<values::NodeValues>()?;
     m.add_class::<PyMark>()?;
     m.add_class::<PyScope>()?;
     m.add_class::<PyNoGrad>()?;

@@ -19,9 +19,10 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::buffer::FlatArray;
 use crate::cell::{Cell, last_node, with_graph};
 use crate::errors::IntoPython;
-use crate::graph::PyGraph;
+use crate::graph::{self, PyGraph};
 use crate::handle::Handle;
 use crate::parameters::parameter_nodes;
 use crate::params::PyTensor;
@@ -216,6 +217,27 @@ impl PyVector {
         })
     }
 
+    /// The numbers, or the gradients, for Python.
+    fn array<'py>(&self, py: Python<'py>, of_grads: bool) -> PyResult<Bound<'py, PyAny>> {
+        let owner = self.owner(py);
+        let array = owner.get().with(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            if let [range] = ranges[..]
+                && let Some(array) = graph::shared(owner, cell, range, of_grads)
+            {
+                return Ok(Some(array));
+            }
+            graph::copied(py, cell, ranges.iter().flat_map(|range| range.nodes()), of_grads)
+        })?;
+        match (array, self) {
+            (Some(array), _) => Ok(Bound::new(py, array)?.into_any()),
+            (None, vector) => match vector.read(py, of_grads)? {
+                Numbers::Objects(objects) => Ok(pyo3::types::PyTuple::new(py, objects)?.into_any()),
+                Numbers::Floats(floats) => Ok(Bound::new(py, FlatArray::copied(&floats))?.into_any()),
+            },
+        }
+    }
+
     /// Writes what Python gave to each node of a graph whose numbers are more than floats.
     fn write_special(&self, py: Python<'_>, data: &Bound<'_, PyAny>, into: ScalarType, grads: bool) -> PyResult<()> {
         let is_one = arguments::number_of(data)?.is_some();
@@ -290,17 +312,6 @@ enum Numbers<'py> {
 
 fn wrong_count(expected: usize, found: usize) -> PyErr {
     PyValueError::new_err(format!("expected {expected} numbers, found {found}"))
-}
-
-/// A copy for Python: array.array("d"), which is iterable, indexable, and a buffer for NumPy; or a tuple of objects.
-fn array<'py>(py: Python<'py>, data: Numbers<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let data = match data {
-        Numbers::Objects(objects) => return Ok(pyo3::types::PyTuple::new(py, objects)?.into_any()),
-        Numbers::Floats(floats) => floats,
-    };
-    let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_ne_bytes()).collect();
-    let class = py.import("array")?.getattr("array")?;
-    class.call1(("d", pyo3::types::PyBytes::new(py, &bytes)))
 }
 
 /// A Value on the current graph that reads the one number of `slice`, which is part of `tensor`.

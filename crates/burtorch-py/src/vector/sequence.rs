@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-use super::{Numbers, PyVector, array, wrap};
+use super::{Numbers, PyVector, wrap};
 use crate::graph::PyGraph;
 
 #[pymethods]
@@ -61,11 +61,12 @@ impl PyVector {
         unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
     }
 
-    /// The numbers these nodes hold, as a copy: array.array("d"); on graphs of lanes a tuple of tuples, on float128 ones
-    /// a tuple of Decimals. Assigning writes them; a single number goes to all.
+    /// The numbers these nodes hold, as a FlatArray that shares the memory of a fixed graph and is a copy on a growing one
+    /// (or where this Vector joins several runs); on graphs of lanes a tuple of tuples, on float128 ones a tuple of
+    /// Decimals. Assigning writes them; a single number goes to all.
     #[getter]
-    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        array(py, self.read(py, false)?)
+    fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().array(slf.py(), false)
     }
 
     #[setter]
@@ -73,10 +74,11 @@ impl PyVector {
         self.write(py, data, false)
     }
 
-    /// Their gradients, as a copy. Assigning writes them.
+    /// Their gradients, likewise. What is shared of nodes that are not leaves is read-only, and -0.0 where the last sweep
+    /// did not reach. Assigning writes them.
     #[getter]
-    fn grad<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        array(py, self.read(py, true)?)
+    fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().array(slf.py(), true)
     }
 
     #[setter]

@@ -1,0 +1,200 @@
+//! The numbers of a graph by node index, and of a run of its nodes, as arrays: shared where memory never moves, else
+//! copied.
+//!
+//! Promises: an array never reads memory that has moved; adjoints are read-only, as a sweep resets only those that the
+//! last one has written.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use burtorch_core::{DType, Float, Graph, NodeId, Range, Scalar};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PySlice, PyTuple};
+
+use super::PyGraph;
+use crate::buffer::FlatArray;
+use crate::cell::{Cell, with_graph};
+use crate::errors::IntoPython;
+use crate::scalars::{self, Given};
+
+/// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` where
+/// nodes carry what no array holds (lanes, float128), or where they are neither all leaves nor all others.
+pub fn shared(graph: &Bound<'_, PyGraph>, cell: &mut Cell, range: Range, of_grads: bool) -> Option<FlatArray> {
+    fn over<S: Scalar>(
+        g: &mut Graph<'static, S>,
+        graph: &Bound<'_, PyGraph>,
+        range: Range,
+        of_grads: bool,
+    ) -> Option<FlatArray> {
+        if S::LANES > 1 || !g.is_fixed() || matches!(S::Elem::DTYPE, DType::BFloat16 | DType::Float128) {
+            return None;
+        }
+        let (numbers, read_only) =
+            if of_grads { g.grads_of_run(range)? } else { (g.values_mut().get_mut(range.indices())?, false) };
+        let start = NonNull::from(&mut *numbers).cast();
+        Some(FlatArray::of_graph(graph.clone().unbind(), start, range.len(), S::Elem::DTYPE, read_only))
+    }
+    with_graph!(&mut cell.graph, g => over(g, graph, range, of_grads))
+}
+
+/// The data, or the gradients, of nodes as an array of their own, in the graph's type (float64 for bfloat16, which has no
+/// buffer format); `None` where nodes carry what no array holds.
+pub fn copied(
+    py: Python<'_>,
+    cell: &Cell,
+    nodes: impl Iterator<Item = NodeId>,
+    of_grads: bool,
+) -> PyResult<Option<FlatArray>> {
+    fn read<S: Scalar>(
+        g: &Graph<'static, S>,
+        nodes: impl Iterator<Item = NodeId>,
+        of_grads: bool,
+    ) -> burtorch_core::Result<FlatArray> {
+        let numbers = nodes.map(|node| Ok(if of_grads { g.grad(node)? } else { g.value(node)? }.lane(0)));
+        let numbers = numbers.collect::<burtorch_core::Result<Vec<S::Elem>>>()?;
+        Ok(match S::Elem::DTYPE {
+            DType::BFloat16 => FlatArray::copied(&numbers.iter().map(|x| x.to_f64()).collect::<Vec<f64>>()),
+            _ => FlatArray::copied(&numbers),
+        })
+    }
+    if !cell.graph.scalar_type().fits_float() {
+        return Ok(None);
+    }
+    with_graph!(&cell.graph, g => read(g, nodes, of_grads)).or_raise(py).map(Some)
+}
+
+/// The data of all nodes of a graph, by index.
+///
+/// Made by Graph.values. `values[i]` is a number; `values[i:j]` is a FlatArray, shared with graphs whose memory never moves
+/// (fixed, or in a buffer of yours) and a copy otherwise. Assigning writes the data of nodes. The buffer protocol and
+/// DLPack take all nodes there are at that moment.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> graph = bt.Graph(capacity=8, fixed=True)
+///     >>> x = graph.vector([1.0, 2.0, 3.0])
+///     >>> y = x * 2
+///     >>> part = graph.values[4:7]
+///     >>> list(part), part.is_copy
+///     ([2.0, 4.0, 6.0], False)
+#[pyclass(frozen, name = "NodeValues", module = "burtorch")]
+pub struct NodeValues {
+    pub(super) graph: Py<PyGraph>,
+}
+
+impl NodeValues {
+    /// The numbers of nodes `start..start + len`, which exist.
+    fn run<'py>(&self, py: Python<'py>, range: Range) -> PyResult<Bound<'py, PyAny>> {
+        let graph = self.graph.bind(py);
+        graph.get().with(py, |cell| {
+            let array = match shared(graph, cell, range, false) {
+                Some(array) => Some(array),
+                None => copied(py, cell, range.nodes(), false)?,
+            };
+            if let Some(array) = array {
+                return Ok(Bound::new(py, array)?.into_any());
+            }
+            let objects = range.nodes().map(|node| scalars::object(py, &cell.graph, node, false));
+            Ok(PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
+        })
+    }
+
+    fn len(&self, py: Python<'_>) -> PyResult<usize> {
+        self.graph.get().with(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))
+    }
+
+    /// The nodes that an index or a slice means, and whether it is a slice.
+    fn nodes(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<(Range, bool)> {
+        let n = self.len(py)?;
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let at = slice.indices(n as isize)?;
+            if at.step != 1 {
+                return Err(PyValueError::new_err("values are cut in steps of 1; use numpy.asarray(part)[::k]"));
+            }
+            let start = NodeId::from_index(at.start.max(0) as u32);
+            return Ok((Range::new(start, at.slicelength as u32), true));
+        }
+        let k: isize = index.extract().map_err(|_| PyTypeError::new_err("indices of nodes are integers or slices"))?;
+        match usize::try_from(if k < 0 { k + n as isize } else { k }) {
+            Ok(k) if k < n => Ok((Range::new(NodeId::from_index(k as u32), 1), false)),
+            _ => Err(PyIndexError::new_err(format!("node {k} of a graph of {n}"))),
+        }
+    }
+
+    /// All nodes.
+    fn whole<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let n = self.len(py)? as u32;
+        self.run(py, Range::new(NodeId::from_index(0), n))
+    }
+}
+
+#[pymethods]
+impl NodeValues {
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.len(py)
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.nodes(py, index)? {
+            (range, true) => self.run(py, range),
+            (range, false) => self.graph.get().with(py, |cell| scalars::object(py, &cell.graph, range.first(), false)),
+        }
+    }
+
+    fn __setitem__(&self, py: Python<'_>, index: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let into = self.graph.get().scalar_type(py)?;
+        let one = Given::read(data, into);
+        let (range, is_slice) = self.nodes(py, index)?;
+        let data = match one {
+            Ok(Some(one)) => vec![one; range.len()],
+            _ if is_slice => Given::read_many(data, into)?,
+            Ok(None) => vec![Given::expect(data, into)?],
+            Err(error) => return Err(error),
+        };
+        if data.len() != range.len() {
+            return Err(PyValueError::new_err(format!("expected {} numbers, found {}", range.len(), data.len())));
+        }
+        self.graph.get().with(py, |cell| {
+            // What was read may have been Python code that changed the graph.
+            for (node, given) in range.nodes().zip(&data) {
+                scalars::assign(&mut cell.graph, node, given, false).or_raise(py)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.whole(py)?.try_iter()?.into_any())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<values of {} nodes>", self.len(py)?))
+    }
+
+    /// (1, 0): these numbers are in the memory of the CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
+    }
+
+    /// A DLPack capsule; see FlatArray.
+    #[pyo3(signature = (**keywords))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        keywords: Option<&Bound<'py, pyo3::types::PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.whole(py)?.call_method("__dlpack__", (), keywords)
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let whole = slf.get().whole(slf.py())?;
+        // SAFETY: the interpreter passes a view to fill; the array that fills it is what the view will own.
+        match unsafe { ffi::PyObject_GetBuffer(whole.as_ptr(), view, flags) } {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}
