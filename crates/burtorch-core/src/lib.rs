@@ -31,7 +31,7 @@ pub use backward::{Adjoints, Gradients, SweepOptions};
 pub use eager::{Eager, Value};
 pub use error::{Error, Result};
 pub use graph::{
-    Branch, Branches, Capacity, Graph, Imports, Joined, Mark, NodeId, Operands, Range, Target, Tokens, View,
+    Branch, Branches, Capacity, Graph, Imports, Joined, Mark, NodeId, Operands, Quick, Range, Target, Tokens, View,
     bytes_needed,
 };
 pub use ops::Op;

@@ -167,6 +167,15 @@ impl Cell {
         Ok(before - left)
     }
 
+    /// Removes what no handle reaches if there are enough nodes to look.
+    #[inline]
+    pub fn collect_if_due(&mut self) -> Result<()> {
+        if with_graph!(&self.graph, g => g.len()) as u32 > self.limit {
+            self.collect()?;
+        }
+        Ok(())
+    }
+
     /// Remembers a mark until it is forgotten.
     pub fn add_mark(&mut self, mark: Mark) -> u64 {
         self.next_mark += 1;

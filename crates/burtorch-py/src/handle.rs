@@ -4,6 +4,9 @@
 //! adding and removing take constant time. Guarded by the interpreter lock, like everything a handle is part of.
 #![allow(unsafe_code)]
 
+/// The slot of a handle that is in no list.
+const NO_SLOT: u32 = u32::MAX;
+
 /// The nodes that one Python object stands for.
 #[derive(Debug)]
 pub struct Handle {
@@ -21,12 +24,12 @@ impl Handle {
     /// A handle that is in no list yet.
     #[inline(always)]
     pub const fn new(start: u32, len: u32, epoch: u64) -> Self {
-        Handle { start, len, epoch, slot: u32::MAX }
+        Handle { start, len, epoch, slot: NO_SLOT }
     }
 
-    /// Makes the handle stale for ever: no graph has a node with this index.
+    /// Makes the handle stale for ever: no graph has a node with this index, or is in this epoch.
     pub fn kill(&mut self) {
-        self.start = u32::MAX;
+        (self.start, self.epoch) = (u32::MAX, u64::MAX);
     }
 }
 
@@ -41,43 +44,62 @@ pub struct LiveHandles {
 unsafe impl Send for LiveHandles {}
 
 impl LiveHandles {
+    /// Whether one more handle needs no memory.
+    #[inline(always)]
+    pub fn has_room(&self) -> bool {
+        self.list.len() < self.list.capacity()
+    }
+
     /// Adds a handle. `false` if there is no memory for its entry; then nothing has changed.
     ///
     /// # Safety
     /// `handle` stays where it is, and valid, until it is removed.
-    #[inline(always)]
     pub unsafe fn add(&mut self, handle: *mut Handle) -> bool {
-        if self.list.len() == self.list.capacity() && !self.grow() {
+        if !self.has_room() && self.list.try_reserve(self.list.len().max(64)).is_err() {
             return false;
         }
-        // SAFETY: valid by the contract of this function.
-        unsafe { (*handle).slot = self.list.len() as u32 }
-        self.list.push(handle);
+        // SAFETY: there is room, and the rest by the contract of this function.
+        unsafe { self.add_reserved(handle) }
         true
     }
 
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) -> bool {
-        self.list.try_reserve(self.list.len().max(64)).is_ok()
-    }
-
-    /// Removes a handle; the last one takes its place. Does nothing for a handle that was never added.
+    /// Adds a handle where there is room.
     ///
     /// # Safety
-    /// `handle` is valid.
+    /// There is room; `handle` stays where it is, and valid, until it is removed.
+    #[inline(always)]
+    pub unsafe fn add_reserved(&mut self, handle: *mut Handle) {
+        debug_assert!(self.has_room());
+        let n = self.list.len();
+        // SAFETY: by the contract of this function.
+        unsafe {
+            (*handle).slot = n as u32;
+            self.list.as_mut_ptr().add(n).write(handle);
+            self.list.set_len(n + 1);
+        }
+    }
+
+    /// Removes a handle; the last one takes its place. Does nothing for a handle that is in no list.
+    ///
+    /// # Safety
+    /// `handle` is valid, and in no list but this one.
     #[inline(always)]
     pub unsafe fn remove(&mut self, handle: *mut Handle) {
-        // SAFETY: valid by the contract of this function; the others in the list by that of `add`.
+        // SAFETY: valid by the contract of this function; a slot other than NO_SLOT is the handle's place in this list, so
+        // the list is not empty; the others in the list are valid by the contract of `add`.
         unsafe {
-            let slot = (*handle).slot as usize;
-            if self.list.get(slot) != Some(&handle) {
+            let slot = (*handle).slot;
+            if slot == NO_SLOT {
                 return;
             }
-            self.list.swap_remove(slot);
-            if let Some(&moved) = self.list.get(slot) {
-                (*moved).slot = slot as u32;
-            }
+            debug_assert!(self.list.get(slot as usize) == Some(&handle));
+            let last = self.list.len() - 1;
+            let entries = self.list.as_mut_ptr();
+            let moved = *entries.add(last);
+            *entries.add(slot as usize) = moved;
+            (*moved).slot = slot;
+            (*handle).slot = NO_SLOT;
+            self.list.set_len(last);
         }
     }
 

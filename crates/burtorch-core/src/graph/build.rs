@@ -149,17 +149,15 @@ impl<S: Scalar> Graph<'_, S> {
     /// Appends `O(x, c)` with a constant `c`, for which a node of its own is appended first.
     #[inline(always)]
     pub fn with_constant<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
-        self.check_exists(x)?;
-        // SAFETY: it exists.
-        unsafe { self.with_constant_unchecked::<O>(x, c) }
+        let value = O::forward(self.value(x)?, c);
+        self.columns.push_with_constant(c, false, O::OP, x.0, value).map(NodeId)
     }
 
     /// Appends the binary `O(c, x)` with a constant on the left.
     #[inline(always)]
     pub fn constant_with<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
-        self.check_exists(x)?;
-        // SAFETY: it exists.
-        unsafe { self.constant_with_unchecked::<O>(c, x) }
+        let value = O::forward(c, self.value(x)?);
+        self.columns.push_with_constant(c, true, O::OP, x.0, value).map(NodeId)
     }
 
     /// As [`Graph::unary`], without asking whether the node exists.
@@ -167,7 +165,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// # Safety
     /// `x` is a node of this graph, as it is when [`Graph::check`] accepts a handle that this graph's building made.
     #[inline(always)]
-    pub unsafe fn unary_unchecked<O: UnaryOp>(&mut self, x: NodeId) -> Result<NodeId> {
+    pub(crate) unsafe fn unary_unchecked<O: UnaryOp>(&mut self, x: NodeId) -> Result<NodeId> {
         debug_assert!(self.check_exists(x).is_ok());
         // SAFETY: by the contract of this function.
         let value = O::forward(unsafe { self.columns.value_unchecked(x.0) });
@@ -179,35 +177,11 @@ impl<S: Scalar> Graph<'_, S> {
     /// # Safety
     /// As for [`Graph::unary_unchecked`], for both.
     #[inline(always)]
-    pub unsafe fn binary_unchecked<O: BinaryOp>(&mut self, x: NodeId, y: NodeId) -> Result<NodeId> {
+    pub(crate) unsafe fn binary_unchecked<O: BinaryOp>(&mut self, x: NodeId, y: NodeId) -> Result<NodeId> {
         debug_assert!(self.check_exists(x).is_ok() && self.check_exists(y).is_ok());
         // SAFETY: by the contract of this function.
         let value = unsafe { O::forward(self.columns.value_unchecked(x.0), self.columns.value_unchecked(y.0)) };
         self.push_scalar(O::OP, x.0, y.0, value)
-    }
-
-    /// As [`Graph::with_constant`], without asking whether the node exists.
-    ///
-    /// # Safety
-    /// As for [`Graph::unary_unchecked`].
-    #[inline(always)]
-    pub unsafe fn with_constant_unchecked<O: BinaryOp>(&mut self, x: NodeId, c: S) -> Result<NodeId> {
-        debug_assert!(self.check_exists(x).is_ok());
-        // SAFETY: by the contract of this function.
-        let value = O::forward(unsafe { self.columns.value_unchecked(x.0) }, c);
-        self.columns.push_with_constant(c, false, O::OP, x.0, value).map(NodeId)
-    }
-
-    /// As [`Graph::constant_with`], without asking whether the node exists.
-    ///
-    /// # Safety
-    /// As for [`Graph::unary_unchecked`].
-    #[inline(always)]
-    pub unsafe fn constant_with_unchecked<O: BinaryOp>(&mut self, c: S, x: NodeId) -> Result<NodeId> {
-        debug_assert!(self.check_exists(x).is_ok());
-        // SAFETY: by the contract of this function.
-        let value = O::forward(c, unsafe { self.columns.value_unchecked(x.0) });
-        self.columns.push_with_constant(c, true, O::OP, x.0, value).map(NodeId)
     }
 
     #[inline(always)]
@@ -218,13 +192,10 @@ impl<S: Scalar> Graph<'_, S> {
     /// Appends `x^c` for a constant exponent: `sqr` for 2, `pow3` for 3, else the general power.
     #[inline]
     pub fn pow_constant(&mut self, x: NodeId, c: S) -> Result<NodeId> {
-        use crate::scalar::Float;
-        let first = c.lane(0);
-        let uniform = (1..S::LANES).all(|k| c.lane(k) == first);
-        match first.to_f64() {
-            2.0 if uniform => self.unary::<Sqr>(x),
-            3.0 if uniform => self.unary::<Pow3>(x),
-            _ => self.with_constant::<PowConstant>(x, c),
+        match Exponent::of(c) {
+            Exponent::Two => self.unary::<Sqr>(x),
+            Exponent::Three => self.unary::<Pow3>(x),
+            Exponent::Other => self.with_constant::<PowConstant>(x, c),
         }
     }
 
@@ -388,6 +359,27 @@ pub(crate) fn inner_values<'a, S: Scalar>(
         }
     };
     (slice(inner.x, for_x), slice(inner.w, for_w))
+}
+
+/// Which op a constant exponent calls for.
+pub(crate) enum Exponent {
+    Two,
+    Three,
+    Other,
+}
+
+impl Exponent {
+    #[inline(always)]
+    pub(crate) fn of<S: Scalar>(c: S) -> Self {
+        use crate::scalar::Float;
+        let first = c.lane(0);
+        let uniform = (1..S::LANES).all(|k| c.lane(k) == first);
+        match first.to_f64() {
+            2.0 if uniform => Exponent::Two,
+            3.0 if uniform => Exponent::Three,
+            _ => Exponent::Other,
+        }
+    }
 }
 
 fn wrong_kind(expected: &str, op: Op) -> Error {

@@ -130,6 +130,12 @@ impl<S: Scalar> Columns<S> {
         self.len < self.quick_below
     }
 
+    /// As [`Columns::is_quick`], for two nodes.
+    #[inline(always)]
+    pub(crate) fn is_quick_for_two(&self) -> bool {
+        u64::from(self.len) + 1 < u64::from(self.quick_below)
+    }
+
     /// Appends a node, or a constant of the same value while nothing is recorded.
     #[inline(always)]
     pub(crate) fn push(&mut self, op: Op, a: u32, b: u32, value: S) -> Result<u32> {
@@ -153,7 +159,7 @@ impl<S: Scalar> Columns<S> {
     /// While nothing is recorded, appends a constant of value `value` alone.
     #[inline(always)]
     pub(crate) fn push_with_constant(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> Result<u32> {
-        if u64::from(self.len) + 1 < u64::from(self.quick_below) {
+        if self.is_quick_for_two() {
             // SAFETY: there is room for both.
             return Ok(unsafe { self.push_both_reserved(constant, on_left, op, x, value) });
         }
@@ -176,7 +182,7 @@ impl<S: Scalar> Columns<S> {
     /// # Safety
     /// There is room for both.
     #[inline(always)]
-    unsafe fn push_both_reserved(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> u32 {
+    pub(crate) unsafe fn push_both_reserved(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> u32 {
         debug_assert!(self.cap - self.len >= 2);
         // SAFETY: by the contract of this function.
         unsafe {

@@ -163,7 +163,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// # Safety
     /// There is room for a node and for a leaf.
     #[inline(always)]
-    unsafe fn push_leaf(&mut self, value: S) -> NodeId {
+    pub(crate) unsafe fn push_leaf(&mut self, value: S) -> NodeId {
         debug_assert!(self.leaves.has_room());
         // SAFETY: by the contract of this function.
         unsafe {

@@ -14,6 +14,7 @@ mod compact;
 mod leaves;
 mod mark;
 mod operands;
+mod quick;
 mod reach;
 mod recompute;
 mod renumber;
@@ -30,6 +31,7 @@ pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
 pub use mark::Mark;
 pub use operands::{OperandRun, View};
+pub use quick::Quick;
 pub use splice::{Joined, Spliced};
 pub use tokens::Tokens;
 

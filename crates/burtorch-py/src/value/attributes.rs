@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use burtorch_core::{NodeId, Scalar};
+use burtorch_core::{NodeId, Quick, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -275,14 +275,12 @@ unsafe extern "C" fn backward(
 
 /// `v.detach()`
 unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    #[derive(Clone, Copy)]
     struct Detach;
     impl super::object::Build<1> for Detach {
-        fn build<S: Scalar>(
-            self,
-            graph: &mut burtorch_core::Graph<'static, S>,
-            [x]: [NodeId; 1],
-        ) -> burtorch_core::Result<NodeId> {
-            graph.detach(x)
+        unsafe fn build_quick<S: Scalar>(self, graph: Quick<'_, 'static, S>, [x]: [NodeId; 1]) -> NodeId {
+            // SAFETY: by the contract of this function.
+            unsafe { graph.detach(x) }
         }
 
         fn step(&self) -> super::step::Step {

@@ -4,24 +4,53 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use burtorch_core::NodeId;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_python, value_type};
-use crate::cell::{AnyGraph, Cell, with_graph};
+use super::object::{
+    Unowned, ValueObject, allocate, cell_of, fill, free_list, raise, raise_python, revive, value_type,
+};
+use crate::cell::AnyGraph;
 use crate::graph::{self, PyGraph};
 use crate::scalars::{self, Given};
 
-/// Makes a leaf of `x` on the current graph (or the given one), as an object of `type_`.
+/// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append`.
 ///
 /// # Safety
-/// `type_` is `Value` or a subclass; the interpreter lock is held.
+/// `owner` is a living `Graph`; the interpreter lock is held.
 #[inline(always)]
-unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: &Given) -> *mut ffi::PyObject {
-    // SAFETY: `owner` is a living graph; no other reference into its cell is in use.
+unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function; nothing here calls Python code.
+    unsafe {
+        let cell = cell_of(owner);
+        if !cell.busy && !graph::no_grad_somewhere() {
+            let handles = &mut cell.handles;
+            if let AnyGraph::F64(g) = &mut cell.graph
+                && g.len() as u32 <= cell.limit
+                && handles.has_room()
+            {
+                let object = free_list::first();
+                let epoch = g.epoch();
+                if !object.is_null()
+                    && let Some(node) = g.quick().and_then(|quick| quick.leaf(x))
+                {
+                    return revive(object, owner, handles, node, epoch);
+                }
+            }
+        }
+        new_leaf_slow(value_type(), owner, &Given::All(x))
+    }
+}
+
+/// As `new_leaf`, as an object of `type_` and whatever the state of the graph.
+///
+/// # Safety
+/// `type_` is `Value` or a subclass; else as for `new_leaf`.
+#[inline(never)]
+unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: &Given) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function, and as in `new_leaf`.
     unsafe {
         // Before anything is built: memory for a subclass may start the garbage collector, which runs Python code.
         let object = Unowned(allocate(type_));
@@ -32,25 +61,13 @@ unsafe fn new_leaf(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: 
         if cell.busy {
             return super::object::raise_busy(cell);
         }
-        let built = match (&mut cell.graph, x) {
-            (AnyGraph::F64(g), &Given::All(x)) if g.len() as u32 <= cell.limit && !graph::no_grad_somewhere() => {
-                g.leaf(x).map(|node| (node, g.epoch()))
-            }
-            _ => new_leaf_slow(cell, x),
-        };
+        let is_constant = graph::wants_no_grad();
+        let built = cell.collect_if_due().and_then(|()| scalars::leaf(&mut cell.graph, x, is_constant));
         match built {
             Ok((node, epoch)) => fill(object.take(), owner, cell, node.index(), epoch),
             Err(error) => raise(error),
         }
     }
-}
-
-#[inline(never)]
-fn new_leaf_slow(cell: &mut Cell, x: &Given) -> burtorch_core::Result<(NodeId, u64)> {
-    if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
-        cell.collect()?;
-    }
-    scalars::leaf(&mut cell.graph, x, graph::wants_no_grad())
 }
 
 /// `Value(data)` without keywords: the fast way in.
@@ -66,12 +83,13 @@ pub unsafe extern "C" fn vectorcall(
         if n_positional == 1
             && (keywords.is_null() || ffi::PyTuple_GET_SIZE(keywords) == 0)
             && ffi::PyFloat_CheckExact(*arguments) != 0
+            && type_ == value_type().cast()
         {
             let owner = graph::current(Python::assume_attached());
             if owner.is_null() {
                 return ptr::null_mut();
             }
-            return new_leaf(type_.cast(), owner, &Given::All(ffi::PyFloat_AS_DOUBLE(*arguments)));
+            return new_leaf(owner, ffi::PyFloat_AS_DOUBLE(*arguments));
         }
         call_slowly(type_, arguments, n_positional, keywords)
     }
@@ -183,7 +201,7 @@ pub unsafe extern "C" fn new(
         };
         // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
         unsafe {
-            let object = new_leaf(type_, owner, &x);
+            let object = new_leaf_slow(type_, owner, &x);
             if let Some(label) = label.filter(|label| !object.is_null() && !label.is_empty()) {
                 cell_of(owner).labels.insert((*object.cast::<ValueObject>()).handle.start, label);
             }

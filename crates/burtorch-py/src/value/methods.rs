@@ -5,69 +5,30 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use burtorch_core::ops::{self, BinaryOp, UnaryOp};
-use burtorch_core::{Graph, NodeId, Op, Result, Scalar};
+use burtorch_core::{NodeId, Op, Quick, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 
 use super::docs::function_doc;
-use super::number::{Number, append_both, number};
+use super::number::{Number, append_both, build, number};
 use super::object::{Build, ValueObject, append, is_value, raise_python};
 use super::step::Step;
 use crate::vector;
 
-struct Unary<O>(PhantomData<O>);
-
-impl<O: UnaryOp> Build<1> for Unary<O> {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
-        graph.unary::<O>(x)
-    }
-
-    fn step(&self) -> Step {
-        Step::Op(O::OP)
-    }
-}
+/// An op of one value.
+pub struct Unary<O>(pub PhantomData<O>);
+build!(Unary<O: UnaryOp>, 1, |graph, [x]| graph.unary::<O>(x), Step::Op(O::OP));
 
 struct Binary<O>(PhantomData<O>);
-
-impl<O: BinaryOp> Build<2> for Binary<O> {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
-        graph.binary::<O>(x, y)
-    }
-
-    fn step(&self) -> Step {
-        Step::Op(O::OP)
-    }
-}
+build!(Binary<O: BinaryOp>, 2, |graph, [x, y]| graph.binary::<O>(x, y), Step::Op(O::OP));
 
 /// A binary op whose second operand is a number, made a constant node.
 struct BinaryConstant<O>(f64, PhantomData<O>);
-
-impl<O: BinaryOp> Build<1> for BinaryConstant<O> {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
-        graph.with_constant::<O>(x, S::lit(self.0))
-    }
-
-    fn step(&self) -> Step {
-        Step::WithConstant(O::OP, self.0)
-    }
-}
+build!(BinaryConstant<O: BinaryOp>(c), 1, |graph, [x]| graph.with_constant::<O>(x, c), Step::WithConstant(O::OP, c));
 
 /// A binary op whose first operand is a number.
 struct ConstantBinary<O>(f64, PhantomData<O>);
-
-impl<O: BinaryOp> Build<1> for ConstantBinary<O> {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [y]: [NodeId; 1]) -> Result<NodeId> {
-        graph.constant_with::<O>(S::lit(self.0), y)
-    }
-
-    fn step(&self) -> Step {
-        Step::ConstantWith(O::OP, self.0)
-    }
-}
+build!(ConstantBinary<O: BinaryOp>(c), 1, |graph, [y]| graph.constant_with::<O>(c, y), Step::ConstantWith(O::OP, c));
 
 unsafe extern "C" fn unary_method<O: UnaryOp>(
     x: *mut ffi::PyObject,

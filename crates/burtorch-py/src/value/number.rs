@@ -4,12 +4,15 @@
 //! TypeError at last. Knows no op by heart: operators name rows of the op table.
 #![allow(unsafe_code)]
 
-use burtorch_core::ops::{self, BinaryOp, UnaryOp};
-use burtorch_core::{Graph, NodeId, Result, Scalar};
+use std::marker::PhantomData;
+
+use burtorch_core::ops::{self, BinaryOp};
+use burtorch_core::{Graph, NodeId, Quick, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::object::{Build, ValueObject, append, append_in_branch, is_value, raise_python};
+use super::methods::Unary;
+use super::object::{Build, ValueObject, append, append_in_branch, is_value, raise_python, value_type};
 use super::step::Step;
 use crate::vector;
 
@@ -42,12 +45,13 @@ pub unsafe fn number(object: *mut ffi::PyObject) -> Number {
 unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
     // SAFETY: by the contract of `number`.
     unsafe {
-        if ffi::PyFloat_Check(object) != 0 {
-            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
-        }
+        // Integers first: telling them takes no call.
         if ffi::PyLong_Check(object) != 0 {
             let x = ffi::PyLong_AsDouble(object);
             return if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) };
+        }
+        if ffi::PyFloat_Check(object) != 0 {
+            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
         }
         if !is_numpy_scalar(object) {
             return Number::IsNot;
@@ -85,6 +89,16 @@ pub trait Operator {
     fn right<S: Scalar>(graph: &mut Graph<'static, S>, x: NodeId, c: S) -> Result<NodeId>;
     /// `c op x`.
     fn left<S: Scalar>(graph: &mut Graph<'static, S>, c: S, x: NodeId) -> Result<NodeId>;
+    /// `x op c` where no question is left.
+    ///
+    /// # Safety
+    /// `x` is a node of the graph.
+    unsafe fn right_quick<S: Scalar>(graph: Quick<'_, 'static, S>, x: NodeId, c: S) -> NodeId;
+    /// `c op x` where no question is left.
+    ///
+    /// # Safety
+    /// `x` is a node of the graph.
+    unsafe fn left_quick<S: Scalar>(graph: Quick<'_, 'static, S>, c: S, x: NodeId) -> NodeId;
 }
 
 macro_rules! operators {
@@ -98,10 +112,21 @@ macro_rules! operators {
             fn right<S: Scalar>($graph: &mut Graph<'static, S>, $x: NodeId, $c: S) -> Result<NodeId> { $right }
             #[inline(always)]
             fn left<S: Scalar>($graph: &mut Graph<'static, S>, $c: S, $x: NodeId) -> Result<NodeId> { $left }
+            #[inline(always)]
+            unsafe fn right_quick<S: Scalar>($graph: Quick<'_, 'static, S>, $x: NodeId, $c: S) -> NodeId {
+                // SAFETY: by the contract of this function.
+                unsafe { $right }
+            }
+            #[inline(always)]
+            unsafe fn left_quick<S: Scalar>($graph: Quick<'_, 'static, S>, $c: S, $x: NodeId) -> NodeId {
+                // SAFETY: by the contract of this function.
+                unsafe { $left }
+            }
         }
     )* };
 }
 
+// A graph and a quick one have methods of the same names.
 operators! {
     Plus Add |graph, x, c| graph.with_constant::<ops::AddConstant>(x, c), graph.with_constant::<ops::AddConstant>(x, c);
     Minus Sub |graph, x, c| graph.with_constant::<ops::AddConstant>(x, -c), graph.constant_with::<ops::Sub>(c, x);
@@ -110,44 +135,41 @@ operators! {
     Power Pow |graph, x, c| graph.pow_constant(x, c), graph.constant_with::<ops::Pow>(c, x);
 }
 
-struct Both<O>(std::marker::PhantomData<O>);
+/// What an operation appends: where no question is left, and in words.
+macro_rules! build {
+    ($Name:ident <$O:ident: $Bound:path> $(($number:ident))?, $n:literal, |$graph:ident, $nodes:pat_param| $quick:expr,
+        $step:expr) => {
+        impl<$O: $Bound> Clone for $Name<$O> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<$O: $Bound> Copy for $Name<$O> {}
+        impl<$O: $Bound> Build<$n> for $Name<$O> {
+            #[inline(always)]
+            unsafe fn build_quick<S: Scalar>(self, $graph: Quick<'_, 'static, S>, $nodes: [NodeId; $n]) -> NodeId {
+                $( let $number = S::lit(self.0); )?
+                // SAFETY: by the contract of this function.
+                unsafe { $quick }
+            }
 
-impl<O: Operator> Build<2> for Both<O> {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x, y]: [NodeId; 2]) -> Result<NodeId> {
-        graph.binary::<O::Op>(x, y)
-    }
-
-    fn step(&self) -> Step {
-        Step::Op(O::Op::OP)
-    }
+            fn step(&self) -> Step {
+                $( let $number = self.0; )?
+                $step
+            }
+        }
+    };
 }
+pub(super) use build;
 
-struct Right<O>(f64, std::marker::PhantomData<O>);
+struct Both<O>(PhantomData<O>);
+build!(Both<O: Operator>, 2, |graph, [x, y]| graph.binary::<O::Op>(x, y), Step::Op(O::Op::OP));
 
-impl<O: Operator> Build<1> for Right<O> {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
-        O::right(graph, x, S::lit(self.0))
-    }
+struct Right<O>(f64, PhantomData<O>);
+build!(Right<O: Operator>(c), 1, |graph, [x]| O::right_quick(graph, x, c), Step::Right(O::SYMBOL, c));
 
-    fn step(&self) -> Step {
-        Step::Right(O::SYMBOL, self.0)
-    }
-}
-
-struct Left<O>(f64, std::marker::PhantomData<O>);
-
-impl<O: Operator> Build<1> for Left<O> {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
-        O::left(graph, S::lit(self.0), x)
-    }
-
-    fn step(&self) -> Step {
-        Step::Left(O::SYMBOL, self.0)
-    }
-}
+struct Left<O>(f64, PhantomData<O>);
+build!(Left<O: Operator>(c), 1, |graph, [x]| O::left_quick(graph, c, x), Step::Left(O::SYMBOL, c));
 
 /// Two values of one graph, or null with `GraphMismatchError` set.
 ///
@@ -164,10 +186,33 @@ pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl 
     }
 }
 
-/// A binary number slot.
+/// A binary number slot. Values and floats of the exact types go straight on; everything else is looked at calmly.
 pub unsafe extern "C" fn binary<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    use std::marker::PhantomData;
     // SAFETY: the interpreter passes living objects, at least one of them a Value, under its lock.
+    unsafe {
+        if ffi::Py_TYPE(a) == value_type() {
+            let x = a.cast::<ValueObject>();
+            if ffi::Py_TYPE(b) == value_type() && (*x).owner == (*b.cast::<ValueObject>()).owner {
+                return append((*x).owner, [x, b.cast()], Both::<O>(PhantomData));
+            }
+            if ffi::PyFloat_CheckExact(b) != 0 {
+                return append((*x).owner, [x], Right::<O>(ffi::PyFloat_AS_DOUBLE(b), PhantomData));
+            }
+        } else if ffi::PyFloat_CheckExact(a) != 0 && ffi::Py_TYPE(b) == value_type() {
+            let x = b.cast::<ValueObject>();
+            return append((*x).owner, [x], Left::<O>(ffi::PyFloat_AS_DOUBLE(a), PhantomData));
+        }
+        binary_of_any::<O>(a, b)
+    }
+}
+
+/// A binary number slot for operands of any type.
+///
+/// # Safety
+/// As for `binary`.
+#[inline(never)]
+unsafe fn binary_of_any<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
     unsafe {
         if is_value(a) {
             let x = a.cast::<ValueObject>();
@@ -206,42 +251,16 @@ pub unsafe extern "C" fn power(
     }
 }
 
-struct Negate;
-
-impl Build<1> for Negate {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
-        graph.unary::<ops::Neg>(x)
-    }
-
-    fn step(&self) -> Step {
-        Step::Op(ops::Neg::OP)
-    }
-}
-
-struct Magnitude;
-
-impl Build<1> for Magnitude {
-    #[inline(always)]
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, [x]: [NodeId; 1]) -> Result<NodeId> {
-        graph.unary::<ops::Abs>(x)
-    }
-
-    fn step(&self) -> Step {
-        Step::Op(ops::Abs::OP)
-    }
-}
-
 /// `-v`
 pub unsafe extern "C" fn negative(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a living Value under its lock.
-    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Negate) }
+    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Neg>(PhantomData)) }
 }
 
 /// `abs(v)`
 pub unsafe extern "C" fn absolute(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a living Value under its lock.
-    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Magnitude) }
+    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Abs>(PhantomData)) }
 }
 
 /// `+v` is `v`.

@@ -6,7 +6,7 @@
 
 use std::ptr;
 
-use burtorch_core::{Graph, NodeId, Result, Scalar};
+use burtorch_core::{Graph, NodeId, Quick, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -14,7 +14,7 @@ use super::step::{Step, append_step};
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors;
 use crate::graph::{self, PyGraph};
-use crate::handle::Handle;
+use crate::handle::{Handle, LiveHandles};
 
 /// A `Value` as the interpreter lays it out.
 #[repr(C)]
@@ -47,9 +47,10 @@ pub unsafe fn set_value_type(type_: *mut ffi::PyTypeObject) {
     unsafe { TYPE = type_ }
 }
 
-/// Freed objects of the exact type, kept for the next ones: a list through their `owner` fields.
-#[cfg(not(Py_GIL_DISABLED))]
-mod free_list {
+/// Freed objects of the exact type, kept for the next ones: a list through their `owner` fields. Each keeps its type and
+/// the reference to it, has no weak references and a reference count of zero.
+#[cfg(not(any(Py_GIL_DISABLED, py_sys_config = "Py_TRACE_REFS")))]
+pub mod free_list {
     use super::ValueObject;
 
     /// More than this are given back to the interpreter.
@@ -57,25 +58,35 @@ mod free_list {
     static mut FIRST: *mut ValueObject = std::ptr::null_mut();
     static mut COUNT: usize = 0;
 
+    /// A dead object, or null.
+    ///
     /// # Safety
     /// The interpreter lock is held.
     #[inline(always)]
-    pub unsafe fn take() -> *mut ValueObject {
-        // SAFETY: the lock makes this thread the only one here; a listed object's memory is ours.
+    pub unsafe fn first() -> *mut ValueObject {
+        // SAFETY: the lock makes this thread the only one here.
+        unsafe { FIRST }
+    }
+
+    /// Takes the first object from the list and brings it to life, with one reference; its `owner` is to be set.
+    ///
+    /// # Safety
+    /// The interpreter lock is held; `object` is what `first` returned, and not null.
+    #[inline(always)]
+    pub unsafe fn take(object: *mut ValueObject) {
+        // SAFETY: the lock makes this thread the only one here; a listed object's memory is ours. From zero references,
+        // one more makes one.
         unsafe {
-            let first = FIRST;
-            if !first.is_null() {
-                FIRST = (*first).owner.cast();
-                COUNT -= 1;
-            }
-            first
+            FIRST = (*object).owner.cast();
+            COUNT -= 1;
+            pyo3::ffi::Py_INCREF(object.cast());
         }
     }
 
     /// Keeps the memory of a dead object; `false` if there is enough already.
     ///
     /// # Safety
-    /// The interpreter lock is held; `object` is dead and of the exact type.
+    /// The interpreter lock is held; `object` is dead, of the exact type and without weak references.
     #[inline(always)]
     pub unsafe fn give(object: *mut ValueObject) -> bool {
         // SAFETY: as in `take`.
@@ -91,14 +102,16 @@ mod free_list {
     }
 }
 
-/// Without an interpreter lock nothing is kept.
-#[cfg(Py_GIL_DISABLED)]
-mod free_list {
+/// Where there is no interpreter lock, or the interpreter wants to know every object, nothing is kept.
+#[cfg(any(Py_GIL_DISABLED, py_sys_config = "Py_TRACE_REFS"))]
+pub mod free_list {
     use super::ValueObject;
 
-    pub unsafe fn take() -> *mut ValueObject {
+    pub unsafe fn first() -> *mut ValueObject {
         std::ptr::null_mut()
     }
+
+    pub unsafe fn take(_object: *mut ValueObject) {}
 
     pub unsafe fn give(_object: *mut ValueObject) -> bool {
         false
@@ -146,20 +159,18 @@ pub unsafe fn new_object(owner: *mut ffi::PyObject, cell: &mut Cell, node: u32, 
 ///
 /// # Safety
 /// `type_` is `Value` or a subclass; the interpreter lock is held.
-#[inline(always)]
 pub unsafe fn allocate(type_: *mut ffi::PyTypeObject) -> *mut ValueObject {
     // SAFETY: memory from the free list has the size of the exact type; fresh memory is zeroed.
     unsafe {
         if type_ != value_type() {
             return (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(type_, 0).cast();
         }
-        let object = free_list::take();
+        let object = free_list::first();
         if object.is_null() {
             return ffi::PyType_GenericAlloc(type_, 0).cast();
         }
-        ffi::PyObject_Init(object.cast(), type_);
+        free_list::take(object);
         (*object).owner = ptr::null_mut();
-        (*object).weak_references = ptr::null_mut();
         object
     }
 }
@@ -189,7 +200,6 @@ impl Drop for Unowned {
 /// # Safety
 /// `object` comes from `allocate` and is given away; `owner` is a living `Graph`, `cell` is its cell; the interpreter
 /// lock is held.
-#[inline(always)]
 pub unsafe fn fill(
     object: *mut ValueObject,
     owner: *mut ffi::PyObject,
@@ -211,9 +221,58 @@ pub unsafe fn fill(
     }
 }
 
+/// `new_object` where nothing can be missing.
+///
+/// # Safety
+/// `object` is the first of the free list, and not null; `handles`, those of `owner`, have room; else as for `new_object`.
+#[inline(always)]
+pub unsafe fn revive(
+    object: *mut ValueObject,
+    owner: *mut ffi::PyObject,
+    handles: &mut LiveHandles,
+    node: NodeId,
+    epoch: u64,
+) -> *mut ffi::PyObject {
+    debug_assert!(!object.is_null() && handles.has_room());
+    // SAFETY: by the contract of this function.
+    unsafe {
+        free_list::take(object);
+        ffi::Py_INCREF(owner);
+        (*object).owner = owner;
+        ptr::write(&raw mut (*object).handle, Handle::new(node.index(), 1, epoch));
+        handles.add_reserved(&raw mut (*object).handle);
+        object.cast()
+    }
+}
+
 /// `tp_dealloc`.
 pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock.
+    unsafe {
+        let value = object.cast::<ValueObject>();
+        let owner = (*value).owner;
+        let is_plain = (*value).weak_references.is_null() && ffi::Py_TYPE(object) == value_type();
+        if !is_plain || owner.is_null() {
+            return dealloc_slow(object);
+        }
+        cell_of(owner).handles.remove(&raw mut (*value).handle);
+        if free_list::give(value) {
+            ffi::Py_DECREF(owner);
+        } else {
+            // Already out of the list: removing it again does nothing.
+            dealloc_slow(object);
+        }
+    }
+}
+
+/// The whole of `tp_dealloc`: subclasses, weak references, objects without a graph, a full free list.
+///
+/// # Safety
+/// As for `dealloc`.
+#[cold]
+#[inline(never)]
+unsafe fn dealloc_slow(object: *mut ffi::PyObject) {
+    // SAFETY: by the contract of this function.
     unsafe {
         let value = object.cast::<ValueObject>();
         if !(*value).weak_references.is_null() {
@@ -225,27 +284,32 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
             ffi::Py_DECREF(owner);
         }
         let type_ = ffi::Py_TYPE(object);
-        if type_ != value_type() || !free_list::give(value) {
-            match (*type_).tp_free {
-                Some(free) => free(object.cast()),
-                None => ffi::PyObject_Free(object.cast()),
-            }
+        if type_ == value_type() && free_list::give(value) {
+            return;
+        }
+        match (*type_).tp_free {
+            Some(free) => free(object.cast()),
+            None => ffi::PyObject_Free(object.cast()),
         }
         ffi::Py_DECREF(type_.cast());
     }
 }
 
-/// What an operation on one graph does: reclaim if it is time, check operands, build, wrap.
-///
-/// The operands' handles are passed by pointer because reclaim may renumber them first.
-pub trait Build<const N: usize> {
-    /// Appends to the graph.
-    fn build<S: Scalar>(self, graph: &mut Graph<'static, S>, operands: [NodeId; N]) -> Result<NodeId>;
-    /// The same in words, for graphs of other types than float64 and float32: one body serves all operations there.
+/// What an operation appends to a graph.
+pub trait Build<const N: usize>: Copy {
+    /// Appends where no question is left.
+    ///
+    /// # Safety
+    /// The operands are nodes of the graph.
+    unsafe fn build_quick<S: Scalar>(self, graph: Quick<'_, 'static, S>, operands: [NodeId; N]) -> NodeId;
+    /// The same in words, for graphs in every state and of every type: one body serves all operations there.
     fn step(&self) -> Step;
 }
 
 /// Runs `build` on the graph of `owner` and wraps the new node, or returns null with an error set.
+///
+/// The usual case (float64, nothing due, room everywhere, operands of the present epoch) asks all its questions first
+/// and then does everything without a call; any other goes the whole way.
 ///
 /// # Safety
 /// `owner` is a living `Graph`, `operands` are values of it; the interpreter lock is held.
@@ -255,83 +319,62 @@ pub unsafe fn append<const N: usize>(
     operands: [*mut ValueObject; N],
     build: impl Build<N>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: by the contract of this function; `build` calls no Python code.
+    // SAFETY: by the contract of this function; nothing here
+    // calls Python code. An operand of the present epoch exists.
     unsafe {
         let cell = cell_of(owner);
-        if cell.busy || graph::no_grad_somewhere() {
-            return append_specially(owner, cell, operands, build);
+        if !cell.busy && !graph::no_grad_somewhere() {
+            let handles = &mut cell.handles;
+            if let AnyGraph::F64(g) = &mut cell.graph
+                && g.len() as u32 <= cell.limit
+                && operands.iter().all(|&operand| (*operand).handle.epoch == g.epoch())
+                && handles.has_room()
+            {
+                let object = free_list::first();
+                let epoch = g.epoch();
+                if !object.is_null()
+                    && let Some(quick) = g.quick()
+                {
+                    let nodes = operands.map(|operand| NodeId::from_index((*operand).handle.start));
+                    let node = build.build_quick(quick, nodes);
+                    return revive(object, owner, handles, node, epoch);
+                }
+            }
         }
-        let built = match &mut cell.graph {
-            AnyGraph::F64(graph) if graph.len() as u32 <= cell.limit => append_to(graph, operands, build),
-            _ => append_slow(cell, operands, build),
+        append_slow(owner, operands, build)
+    }
+}
+
+/// The whole of `append`: reclaim if it is time, check operands, build, wrap.
+///
+/// # Safety
+/// As for `append`.
+#[inline(never)]
+unsafe fn append_slow<const N: usize>(
+    owner: *mut ffi::PyObject,
+    operands: [*mut ValueObject; N],
+    build: impl Build<N>,
+) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function, and as in `append`.
+    unsafe {
+        let cell = cell_of(owner);
+        if cell.busy {
+            return if cell.is_frozen() { append_in_branch(operands, build) } else { raise_busy(cell) };
+        }
+        let no_grad = graph::wants_no_grad();
+        let built = cell.collect_if_due().and_then(|()| match &mut cell.graph {
+            AnyGraph::F32(g) if !no_grad => append_quick(g, operands, build),
+            _ => Ok(None),
+        });
+        let built = match built {
+            Ok(Some(built)) => Ok(built),
+            Ok(None) => append_step(cell, &operands, build.step(), no_grad),
+            Err(error) => Err(error),
         };
         match built {
             Ok((node, epoch)) => new_object(owner, cell, node, epoch),
             Err(error) => raise(error),
         }
-    }
-}
-
-#[inline(always)]
-unsafe fn append_to<S: Scalar, const N: usize>(
-    graph: &mut Graph<'static, S>,
-    operands: [*mut ValueObject; N],
-    build: impl Build<N>,
-) -> Result<(u32, u64)> {
-    let mut nodes = [NodeId::from_index(0); N];
-    for (node, &operand) in nodes.iter_mut().zip(&operands) {
-        // SAFETY: operands are living values, as the callers promise.
-        let handle = unsafe { &mut (*operand).handle };
-        *node = NodeId::from_index(handle.start);
-        handle.epoch = graph.check(*node, handle.epoch)?;
-    }
-    let node = build.build(graph, nodes)?;
-    Ok((node.index(), graph.epoch()))
-}
-
-#[inline(never)]
-unsafe fn append_slow<const N: usize>(
-    cell: &mut Cell,
-    operands: [*mut ValueObject; N],
-    build: impl Build<N>,
-) -> Result<(u32, u64)> {
-    if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
-        cell.collect()?;
-    }
-    // SAFETY: the operands are living values of this cell's graph.
-    unsafe {
-        match &mut cell.graph {
-            AnyGraph::F64(graph) => append_to(graph, operands, build),
-            AnyGraph::F32(graph) => append_to(graph, operands, build),
-            _ => append_step(cell, &operands, build.step()),
-        }
-    }
-}
-
-/// `append` while the graph is busy or some thread wants no gradients.
-///
-/// # Safety
-/// As for `append`; `cell` is the cell of `owner`.
-#[cold]
-#[inline(never)]
-unsafe fn append_specially<const N: usize>(
-    owner: *mut ffi::PyObject,
-    cell: &mut Cell,
-    operands: [*mut ValueObject; N],
-    build: impl Build<N>,
-) -> *mut ffi::PyObject {
-    if cell.busy {
-        // SAFETY: by the contract of this function.
-        return if cell.is_frozen() { unsafe { append_in_branch(operands, build) } } else { raise_busy(cell) };
-    }
-    let before = with_graph!(&mut cell.graph, g => { let off = !g.records_gradients() || graph::wants_no_grad(); g.set_no_grad(off) });
-    // SAFETY: by the contract of this function.
-    let built = unsafe { append_slow(cell, operands, build) };
-    with_graph!(&mut cell.graph, g => g.set_no_grad(before));
-    match built {
-        // SAFETY: by the contract of this function.
-        Ok((node, epoch)) => unsafe { new_object(owner, cell, node, epoch) },
-        Err(error) => raise(error),
     }
 }
 
@@ -354,6 +397,27 @@ pub unsafe fn append_in_branch<const N: usize>(
             }
             Err(error) => raise_python(error),
         }
+    }
+}
+
+/// Checks the operands and appends, unless there is a question left.
+///
+/// # Safety
+/// `operands` are living values of this graph; the interpreter lock is held.
+unsafe fn append_quick<S: Scalar, const N: usize>(
+    graph: &mut Graph<'static, S>,
+    operands: [*mut ValueObject; N],
+    build: impl Build<N>,
+) -> Result<Option<(u32, u64)>> {
+    let epoch = graph.epoch();
+    // SAFETY: by the contract of this function; an operand that passes the check exists.
+    unsafe {
+        for &operand in &operands {
+            let handle = &mut (*operand).handle;
+            handle.epoch = graph.check(NodeId::from_index(handle.start), handle.epoch)?;
+        }
+        let nodes = operands.map(|operand| NodeId::from_index((*operand).handle.start));
+        Ok(graph.quick().map(|quick| (build.build_quick(quick, nodes).index(), epoch)))
     }
 }
 
@@ -415,11 +479,13 @@ pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, Node
         }
         let handle = &mut (*value).handle;
         let node = NodeId::from_index(handle.start);
-        match with_graph!(&cell.graph, g => g.check(node, handle.epoch)) {
-            Ok(epoch) => handle.epoch = epoch,
-            Err(error) => {
-                raise(error);
-                return None;
+        if with_graph!(&cell.graph, g => g.epoch()) != handle.epoch {
+            match with_graph!(&cell.graph, g => g.check(node, handle.epoch)) {
+                Ok(epoch) => handle.epoch = epoch,
+                Err(error) => {
+                    raise(error);
+                    return None;
+                }
             }
         }
         Some((cell, node))

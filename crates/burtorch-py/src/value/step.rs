@@ -29,12 +29,17 @@ pub enum Step {
     Detach,
 }
 
-/// Checks the operands and appends.
+/// Checks the operands and appends; constants only, if `no_grad`.
 ///
 /// # Safety
 /// The operands are living values of this cell's graph; the interpreter lock is held.
 #[inline(never)]
-pub unsafe fn append_step(cell: &mut Cell, operands: &[*mut ValueObject], step: Step) -> Result<(u32, u64)> {
+pub unsafe fn append_step(
+    cell: &mut Cell,
+    operands: &[*mut ValueObject],
+    step: Step,
+    no_grad: bool,
+) -> Result<(u32, u64)> {
     with_graph!(&mut cell.graph, g => {
         let mut nodes = [NodeId::from_index(0); 2];
         for (node, &operand) in nodes.iter_mut().zip(operands) {
@@ -43,8 +48,12 @@ pub unsafe fn append_step(cell: &mut Cell, operands: &[*mut ValueObject], step: 
             *node = NodeId::from_index(handle.start);
             handle.epoch = g.check(*node, handle.epoch)?;
         }
-        let node = run(g, step, nodes)?;
-        Ok((node.index(), g.epoch()))
+        let before = no_grad.then(|| g.set_no_grad(true));
+        let node = run(g, step, nodes);
+        if let Some(before) = before {
+            g.set_no_grad(before);
+        }
+        Ok((node?.index(), g.epoch()))
     })
 }
 
