@@ -90,7 +90,6 @@ def test_fork():
 
 MAKERS = [
     lambda: Value(1.0),
-    lambda: bt.Graph(),
     lambda: bt.Graph().vector([1.0]),
     lambda: bt.Graph().mark(),
 ]

@@ -25,6 +25,8 @@ pub mod optim;
 pub mod oracle;
 pub mod text;
 
+pub mod viz;
+
 pub mod sync;
 
 pub use backward::{Adjoints, Gradients, SweepOptions};

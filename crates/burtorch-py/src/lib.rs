@@ -17,6 +17,7 @@ mod vector;
 mod blocks;
 mod buffer;
 mod function;
+mod files;
 mod nn;
 mod optim;
 mod oracle;
@@ -47,6 +48,7 @@ mod _core {
         sample_loss::register(m)?;
         optim::register(m)?;
         text::register(m)?;
+        files::register(m)?;
         system::register(m)
     }
 }

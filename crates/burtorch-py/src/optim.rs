@@ -2,6 +2,7 @@
 
 use burtorch_core::{DType, Sgd};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors::IntoPython;
 use crate::guarded::Guarded;
@@ -104,6 +105,37 @@ impl PySgd {
     /// Set all gradients to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.params.get().with(py, |params| with_params!(params, p => p.zero_grad()))
+    }
+
+    /// All that decides the next steps besides Parameters and gradients: rates and velocity, in the checked form.
+    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.to_bytes()))?.or_raise(py)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Become the optimiser whose save_state this is, for as many Parameters.
+    ///
+    /// Raises FormatError for anything else; then nothing has changed.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters()
+    ///     >>> w = params.tensor(2, init=1.0)
+    ///     >>> state = bt.optim.SGD(params, lr=0.25, momentum=0.9).save_state()
+    ///     >>> sgd = bt.optim.SGD(params)
+    ///     >>> sgd.load_state(state)
+    ///     >>> sgd.lr, sgd.momentum
+    ///     (0.25, 0.9)
+    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.sgd
+            .with(py, |sgd| {
+                self.params.get().with(py, |params| match (sgd, params) {
+                    (AnySgd::F32(sgd), AnyParameters::F32(params)) => sgd.load_bytes(params, state),
+                    (AnySgd::F64(sgd), AnyParameters::F64(params)) => sgd.load_bytes(params, state),
+                    _ => Err(mismatch()),
+                })
+            })??
+            .or_raise(py)
     }
 
     /// What it moves.

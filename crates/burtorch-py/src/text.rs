@@ -3,6 +3,7 @@
 use burtorch_core::text::{self, Sampling, Vocabulary};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::buffer::SymbolArray;
 use crate::errors::{IntoPython, to_python};
@@ -118,6 +119,20 @@ impl PyWordContexts {
     fn heldout(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Places> {
         let n = length(start, stop, self.n_held_out)?;
         self.places(py, n, |contexts, x, y| contexts.held_out(start, x, y))
+    }
+
+    /// Where the batches are, in the checked form, with a fingerprint of the data.
+    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.contexts.with(py, |contexts| contexts.to_bytes())?.or_raise(py)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Go on with the batches that came after save_state.
+    ///
+    /// Raises FormatError for a damaged state, or one of other words, another context or hold-out; then nothing has
+    /// changed.
+    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.contexts.with(py, |contexts| contexts.load_bytes(state))?.or_raise(py)
     }
 
     fn __repr__(&self) -> String {

@@ -37,6 +37,7 @@ pub use tokens::Tokens;
 
 pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, GatherRecord, MapRecord, SoftmaxRecord};
 pub(crate) use operands::{Encoded, InnerOperands};
+pub(crate) use reach::NodeSet;
 pub(crate) use structure::{Check, Parts};
 pub(crate) use tokens::{AffineParts, TokenRecord, attention_shape, gathered};
 

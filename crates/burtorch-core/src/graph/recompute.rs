@@ -31,6 +31,12 @@ impl<S: Scalar> Graph<'_, S> {
         prepared
     }
 
+    /// Computes one node again and again, to measure it. All parameters that the graph reads are given.
+    pub(crate) fn evaluate_often(&mut self, node: u32, times: u32, params: &[&Parameters<'_, S::Elem>]) {
+        let stores = self.store_values(params);
+        (0..times).for_each(|_| self.evaluate(node, &stores));
+    }
+
     /// Computes one node from its operands. A block is computed at its last node.
     fn evaluate(&mut self, node: u32, stores: &StoreValues<'_, S::Elem>) {
         let op = self.columns.op(node);

@@ -287,14 +287,15 @@ pub(crate) struct Parts<'a> {
     pub(crate) needs: Needs,
 }
 
-impl<S: Scalar> Graph<'static, S> {
-    /// Puts a graph together from parts that have passed a [`Check`], with these operands and values by node.
-    pub(crate) fn from_parts(
+impl<S: Scalar> Graph<'_, S> {
+    /// Fills an empty graph with parts that have passed a [`Check`], with these operands and values by node.
+    pub(crate) fn with_parts(
+        mut self,
         parts: Parts<'_>,
         operands: impl Iterator<Item = [u32; 2]>,
         values: impl Iterator<Item = S>,
     ) -> Result<Self> {
-        let mut graph = Graph::new();
+        let graph = &mut self;
         graph.room_for(parts.ops.len())?;
         graph.leaves.reserve(parts.needs.n_leaves as usize)?;
         graph.extra.reserve(parts.extra.len())?;
@@ -309,7 +310,7 @@ impl<S: Scalar> Graph<'static, S> {
                 _ => drop(graph.columns.push(op, a, b, value)?),
             }
         }
-        Ok(graph)
+        Ok(self)
     }
 }
 

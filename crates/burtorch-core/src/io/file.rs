@@ -161,7 +161,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Reads a file that must have exactly `n` bytes.
-pub(super) fn read_exactly(path: &Path, n: usize) -> Result<Vec<u8>> {
+pub fn read_exactly(path: &Path, n: usize) -> Result<Vec<u8>> {
     let mut file = open(path)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(n + 1).map_err(|_| Error::OutOfMemory { bytes: n, what: "a file in memory" })?;

@@ -133,6 +133,11 @@ impl Header {
         Header { kind, dtype: None, contents: Contents::Values, lanes: 0, first: 0, count: 0 }
     }
 
+    /// What the header of a file in memory says; the payload is not looked at.
+    pub fn peek(bytes: &[u8]) -> Result<Header> {
+        Self::decode(bytes).map(|(header, ..)| header)
+    }
+
     /// The 64 bytes for this payload.
     pub(super) fn encode(&self, payload: &[u8]) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];

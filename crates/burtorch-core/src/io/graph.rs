@@ -23,9 +23,9 @@ use crate::scalar::{Float, Scalar};
 
 /// A graph from a file.
 #[derive(Debug)]
-pub struct Loaded<S: Scalar> {
+pub struct Loaded<'m, S: Scalar> {
     /// The graph.
-    pub graph: Graph<'static, S>,
+    pub graph: Graph<'m, S>,
     /// Labels of nodes, by ascending node.
     pub labels: Vec<(u32, String)>,
 }
@@ -182,10 +182,26 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 }
 
-impl<S: Scalar<Elem: Stored>> Loaded<S> {
+impl<S: Scalar<Elem: Stored>> Loaded<'static, S> {
     /// A new graph from the checked form. Where the graph read parameters, `params` are those it shall read, in the order
     /// in which the first one read them.
     pub fn from_bytes(bytes: &[u8], params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
+        Self::into_empty(Graph::new(), bytes, params)
+    }
+
+    /// As [`Loaded::from_bytes`], from a file.
+    pub fn from_file(path: &Path, params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
+        Self::from_bytes(&read(path)?, params)
+    }
+}
+
+impl<'m, S: Scalar<Elem: Stored>> Loaded<'m, S> {
+    /// As [`Loaded::from_bytes`], into a graph that is still empty: a fixed one, or one in the caller's memory.
+    pub fn into_empty(graph: Graph<'m, S>, bytes: &[u8], params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
+        if !graph.is_empty() {
+            let (expected, found) = ("empty".into(), format!("{} nodes", graph.len()));
+            return Err(Error::BadArgument { what: "the graph to load into", expected, found });
+        }
         let file = GraphFile::<S>::read(Reader::open(bytes, Kind::GRAPH)?)?;
         let stores = file.stores(params)?;
         let (ops, mut extra) = (file.ops_of_nodes()?, file.lists.to_vec()?);
@@ -206,7 +222,7 @@ impl<S: Scalar<Elem: Stored>> Loaded<S> {
         let labels = file.labels()?;
         let parts = Parts { ops: &ops, extra: &extra, stores: &stores, needs };
         let values = get_scalars::<S>(file.values.bytes());
-        let mut graph = Graph::from_parts(parts, (0..file.n).map(operands), values)?;
+        let mut graph = graph.with_parts(parts, (0..file.n).map(operands), values)?;
         if let Some((leaves, adjoints)) = file.gradients {
             if leaves.len() != graph.leaves.len() as usize * S::LANES {
                 return Err(leaves
@@ -215,11 +231,6 @@ impl<S: Scalar<Elem: Stored>> Loaded<S> {
             graph.restore_gradients(get_scalars(leaves.bytes()), get_scalars(adjoints.bytes()));
         }
         Ok(Loaded { graph, labels })
-    }
-
-    /// As [`Loaded::from_bytes`], from a file.
-    pub fn from_file(path: &Path, params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
-        Self::from_bytes(&read(path)?, params)
     }
 }
 

@@ -33,7 +33,7 @@ mod graph;
 mod parameters;
 mod state;
 
-pub use file::{Durability, read, save, write_over};
+pub use file::{Durability, read, read_exactly, save, write_over};
 pub use format::{Contents, HEADER_BYTES, Header, Kind, MAGIC, VERSION};
 pub use graph::Loaded;
 pub use numbers::Stored;

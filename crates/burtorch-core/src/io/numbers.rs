@@ -1,5 +1,7 @@
 //! Numbers as bytes: little-endian, every bit kept, also those of a NaN.
 
+use crate::scalar::{bf16, f16};
+
 mod sealed {
     /// Implemented here only: the numbers in files name these types.
     pub trait Sealed {}
@@ -46,6 +48,9 @@ stored! {
     u64, 3;
     f32, 4;
     f64, 5;
+    f16, 6;
+    bf16, 7;
+    f128, 8;
 }
 
 /// The name of the type with this number.
@@ -56,6 +61,9 @@ pub(super) fn type_name(code: u8) -> &'static str {
         3 => u64::NAME,
         4 => f32::NAME,
         5 => f64::NAME,
+        6 => f16::NAME,
+        7 => bf16::NAME,
+        8 => f128::NAME,
         _ => "an unknown type",
     }
 }

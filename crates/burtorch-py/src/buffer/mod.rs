@@ -4,6 +4,7 @@
 //! Promises: what is exported never moves while somebody holds it; what is read is checked before it is used; NumPy is
 //! not imported. Knows nothing of models.
 
+mod bytes;
 mod caller;
 mod dlpack;
 mod flat;
@@ -11,6 +12,7 @@ mod read;
 mod symbols;
 mod view;
 
+pub use bytes::{copied_bytes, overwrite, writable};
 pub use caller::CallerMemory;
 pub use flat::FlatArray;
 pub use read::{Dims, holds_integers, read_numbers, read_symbols};

@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burtorch_core::{DType, Error, Init, Parameters, Slice, bf16, f16};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::buffer::{CallerMemory, FlatArray};
 use crate::errors::IntoPython;
+use crate::files::params as files;
 use crate::guarded::{Entered, Guarded, Looking};
 
 pub use tensor::PyTensor;
@@ -94,6 +95,19 @@ pub struct PyParameters {
 }
 
 impl PyParameters {
+    /// Python Parameters around core ones.
+    pub fn around(params: AnyParameters) -> Self {
+        let dtype = match &params {
+            AnyParameters::F32(_) => DType::Float32,
+            AnyParameters::F64(_) => DType::Float64,
+            AnyParameters::F16(_) => DType::Float16,
+            AnyParameters::BF16(_) => DType::BFloat16,
+            AnyParameters::F128(_) => DType::Float128,
+        };
+        let content = Guarded::new(params, "these Parameters");
+        PyParameters { content, dtype, n_arrays: AtomicUsize::new(0), _memory: None }
+    }
+
     /// The element type.
     pub fn dtype_of(&self) -> DType {
         self.dtype
@@ -360,6 +374,41 @@ impl PyParameters {
     fn unfreeze(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<()> {
         let slice = self.slice_of(py, what)?;
         self.with(py, |params| with_params!(params, p => p.unfreeze(slice)))?.or_raise(py)
+    }
+
+    /// Save in the checked form: values, names, shapes, what is frozen, the seed's state, and gradients if asked.
+    ///
+    /// Args:
+    ///     path: the file. It holds the old content or the new at any moment, also after a kill; its permissions stay.
+    ///     what: "values" or "both".
+    ///     durable: wait until the disk has it, so that it survives a loss of power.
+    ///
+    /// Raises OSError where the system refuses: the old file is still there then.
+    #[pyo3(signature = (path, what="values", *, durable=true))]
+    fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>, what: &str, durable: bool) -> PyResult<()> {
+        crate::files::save(py, path, &files::checked_bytes(py, self, what)?, durable)
+    }
+
+    /// The bytes that save would write.
+    #[pyo3(signature = (what="values"))]
+    fn to_bytes<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &files::checked_bytes(py, self, what)?))
+    }
+
+    /// Overwrite values, and gradients where there are any, from what save wrote of Parameters with as many numbers and the
+    /// same named tensors. What is frozen stays so. bt.load_parameters makes new ones instead.
+    ///
+    /// Args:
+    ///     source: a path, or bytes.
+    ///
+    /// Raises FormatError for a damaged file or other tensors, with `offset` and `reason`; OSError where the system
+    /// refuses. Then nothing has changed.
+    fn load(&self, py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<()> {
+        files::load(py, self, source)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        files::pickled(py, self)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,0 +1,229 @@
+//! Where boxes and links go: layers from left to right, few crossings, little bending.
+//!
+//! In words: a box lies one layer right of its rightmost operand; boxes without operands are drawn close to what reads
+//! them. A link over several layers gets a point in each, so that it does not run through boxes. Within the layers, boxes
+//! and points are ordered by the mean place of their neighbours, a few times to and fro; then each is moved towards the
+//! mean height of its neighbours as far as those above and below leave room.
+
+use super::picture::Picture;
+
+/// Distance between layers, and between boxes of a layer.
+const GAP_X: f64 = 46.0;
+const GAP_Y: f64 = 16.0;
+/// What a link takes of a layer's height.
+const POINT_HEIGHT: f64 = 8.0;
+/// How often layers are gone through to order and to move.
+const ROUNDS: usize = 12;
+
+/// Left, top, width and height of a box.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Place {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// Where everything goes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layout {
+    /// By part.
+    pub(super) boxes: Vec<Place>,
+    /// By link: points from the operand's right side to the reader's left side.
+    pub(super) lines: Vec<Vec<(f64, f64)>>,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// A box, or a point of a link.
+#[derive(Clone, Debug)]
+struct Item {
+    layer: usize,
+    /// Height of its middle.
+    y: f64,
+    width: f64,
+    height: f64,
+    left: Vec<usize>,
+    right: Vec<usize>,
+}
+
+/// Places the parts, whose sizes are given.
+pub(super) fn layout(picture: &Picture, sizes: &[(f64, f64)]) -> Layout {
+    let layers = layers_of(picture);
+    let mut items: Vec<Item> = sizes
+        .iter()
+        .zip(&layers)
+        .map(|(&(width, height), &layer)| Item { layer, y: 0.0, width, height, left: vec![], right: vec![] })
+        .collect();
+    let chains: Vec<Vec<usize>> = picture.links.iter().map(|link| chain(&mut items, link.from, link.to)).collect();
+    let mut columns: Vec<Vec<usize>> = vec![Vec::new(); items.iter().map(|item| item.layer + 1).max().unwrap_or(0)];
+    (0..items.len()).for_each(|k| columns[items[k].layer].push(k));
+    order(&mut items, &mut columns);
+    straighten(&mut items, &columns);
+    placed(&items, &columns, &chains, sizes.len())
+}
+
+/// The layer of each part. Operands come before what reads them, so one pass each way is enough.
+fn layers_of(picture: &Picture) -> Vec<usize> {
+    let n = picture.parts.len();
+    let mut layers = vec![0; n];
+    let mut by_reader = picture.links.clone();
+    by_reader.sort_by_key(|link| (link.to, link.from));
+    for link in &by_reader {
+        layers[link.to] = layers[link.to].max(layers[link.from] + 1);
+    }
+    let has_operands: Vec<bool> = (0..n).map(|k| by_reader.iter().any(|link| link.to == k)).collect();
+    for k in (0..n).filter(|&k| !has_operands[k]) {
+        let nearest = picture.links.iter().filter(|link| link.from == k).map(|link| layers[link.to]).min();
+        layers[k] = nearest.map_or(0, |layer| layer - 1);
+    }
+    layers
+}
+
+/// Joins two parts by points in the layers between them; returns all, ends included.
+fn chain(items: &mut Vec<Item>, from: usize, to: usize) -> Vec<usize> {
+    let mut chain = vec![from];
+    for layer in items[from].layer + 1..items[to].layer {
+        chain.push(items.len());
+        items.push(Item { layer, y: 0.0, width: 0.0, height: POINT_HEIGHT, left: vec![], right: vec![] });
+    }
+    chain.push(to);
+    for pair in chain.windows(2) {
+        items[pair[0]].right.push(pair[1]);
+        items[pair[1]].left.push(pair[0]);
+    }
+    chain
+}
+
+/// Orders each layer by the mean place of neighbours.
+fn order(items: &mut [Item], columns: &mut [Vec<usize>]) {
+    for column in columns.iter() {
+        column.iter().enumerate().for_each(|(place, &k)| items[k].y = place as f64);
+    }
+    for round in 0..ROUNDS {
+        let rightwards = round % 2 == 0;
+        let n = columns.len();
+        for at in 0..n {
+            let column = &mut columns[if rightwards { at } else { n - 1 - at }];
+            let mean = |k: usize| {
+                let neighbours = if rightwards { &items[k].left } else { &items[k].right };
+                mean_of(neighbours.iter().map(|&other| items[other].y)).unwrap_or(items[k].y)
+            };
+            let mut keyed: Vec<(f64, usize)> = column.iter().map(|&k| (mean(k), k)).collect();
+            keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+            *column = keyed.into_iter().map(|(_, k)| k).collect();
+            column.iter().enumerate().for_each(|(place, &k)| items[k].y = place as f64);
+        }
+    }
+}
+
+fn mean_of(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut n) = (0.0, 0.0);
+    numbers.for_each(|x| {
+        sum += x;
+        n += 1.0;
+    });
+    (n > 0.0).then(|| sum / n)
+}
+
+/// Gives heights: as near to the neighbours' mean as the order and the gaps allow.
+fn straighten(items: &mut [Item], columns: &[Vec<usize>]) {
+    for column in columns {
+        let mut y = 0.0;
+        for &k in column {
+            items[k].y = y + items[k].height / 2.0;
+            y += items[k].height + GAP_Y;
+        }
+    }
+    for round in 0..2 * ROUNDS {
+        let n = columns.len();
+        for at in 0..n {
+            let column = &columns[if round % 2 == 0 { at } else { n - 1 - at }];
+            let wanted: Vec<f64> = column
+                .iter()
+                .map(|&k| {
+                    let neighbours = items[k].left.iter().chain(&items[k].right);
+                    mean_of(neighbours.map(|&other| items[other].y)).unwrap_or(items[k].y)
+                })
+                .collect();
+            let heights = fitted(&wanted, &column.iter().map(|&k| items[k].height).collect::<Vec<_>>());
+            column.iter().zip(heights).for_each(|(&k, y)| items[k].y = y);
+        }
+    }
+}
+
+/// Heights in the given order with gaps between, nearest to the wanted ones in the mean of squares: neighbours that would
+/// overlap are joined to groups, each of which lies at its mean.
+fn fitted(wanted: &[f64], heights: &[f64]) -> Vec<f64> {
+    let mut offset = 0.0;
+    let mut offsets = Vec::with_capacity(wanted.len());
+    for (k, height) in heights.iter().enumerate() {
+        offset += if k == 0 { 0.0 } else { (heights[k - 1] + height) / 2.0 + GAP_Y };
+        offsets.push(offset);
+    }
+    // Groups of (sum, count): without their offsets, heights must not descend.
+    let mut groups: Vec<(f64, f64)> = Vec::new();
+    for (want, offset) in wanted.iter().zip(&offsets) {
+        let mut group = (want - offset, 1.0);
+        while let Some(last) = groups.last().copied().filter(|last| last.0 / last.1 > group.0 / group.1) {
+            groups.pop();
+            group = (group.0 + last.0, group.1 + last.1);
+        }
+        groups.push(group);
+    }
+    let each = groups.iter().flat_map(|&(sum, n)| std::iter::repeat_n(sum / n, n as usize));
+    each.zip(offsets).map(|(y, offset)| y + offset).collect()
+}
+
+/// Turns layers and heights into places, from 0 upwards.
+fn placed(items: &[Item], columns: &[Vec<usize>], chains: &[Vec<usize>], n_boxes: usize) -> Layout {
+    let top = items.iter().map(|item| item.y - item.height / 2.0).fold(f64::INFINITY, f64::min);
+    let mut lefts = Vec::new();
+    let mut widths = Vec::new();
+    let mut x = 0.0;
+    for column in columns {
+        let width = column.iter().map(|&k| items[k].width).fold(0.0, f64::max);
+        lefts.push(x);
+        widths.push(width);
+        x += width + GAP_X;
+    }
+    let place = |k: usize| {
+        let item = &items[k];
+        let x = lefts[item.layer] + (widths[item.layer] - item.width) / 2.0;
+        Place { x, y: item.y - item.height / 2.0 - top, width: item.width, height: item.height }
+    };
+    let boxes: Vec<Place> = (0..n_boxes).map(place).collect();
+    let line = |chain: &Vec<usize>| {
+        let mut points = Vec::new();
+        for (at, &k) in chain.iter().enumerate() {
+            let y = items[k].y - top;
+            let (left, right) = (lefts[items[k].layer], lefts[items[k].layer] + widths[items[k].layer]);
+            match at {
+                0 => points.push((boxes[k].x + boxes[k].width, y)),
+                _ if at + 1 == chain.len() => points.push((boxes[k].x, y)),
+                _ => points.extend([(left, y), (right, y)]),
+            }
+        }
+        points
+    };
+    let lines = chains.iter().map(line).collect();
+    let height = boxes.iter().map(|place| place.y + place.height).fold(0.0, f64::max);
+    Layout { boxes, lines, width: (x - GAP_X).max(0.0), height }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heights_keep_order_and_gaps_and_stay_near() {
+        let heights = [10.0, 20.0, 10.0, 30.0];
+        for wanted in [[0.0, 0.0, 0.0, 0.0], [5.0, 100.0, 90.0, 300.0], [50.0, 40.0, 30.0, 20.0]] {
+            let found = fitted(&wanted, &heights);
+            for k in 1..4 {
+                assert!(found[k] - found[k - 1] >= (heights[k] + heights[k - 1]) / 2.0 + GAP_Y - 1e-9, "{found:?}");
+            }
+        }
+        assert_eq!(fitted(&[0.0, 100.0, 200.0, 300.0], &heights), [0.0, 100.0, 200.0, 300.0]);
+    }
+}

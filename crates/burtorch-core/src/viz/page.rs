@@ -1,0 +1,116 @@
+//! Pictures as a page to click in: one HTML file without links to anything else.
+
+use super::picture::{Part, Picture};
+use super::svg::escaped;
+
+impl Picture {
+    /// The picture as a page: a click on a box shows value, gradient, formula, time, operands and readers.
+    pub fn to_html(&self, title: &str) -> String {
+        let title = escaped(title);
+        let data: Vec<String> = (0..self.parts.len()).map(|k| self.json(k)).collect();
+        let (svg, data) = (self.to_svg(), data.join(",\n"));
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\n{STYLE}\
+             </style>\n</head>\n<body>\n<main>\n{svg}</main>\n<aside id=\"details\" aria-live=\"polite\">\n<h1>{title}</h1>\n\
+             <p>Click a box.</p>\n</aside>\n<script type=\"application/json\" id=\"parts\">[\n{data}\n]</script>\n<script>\n\
+             {SCRIPT}</script>\n</body>\n</html>\n"
+        )
+    }
+
+    fn json(&self, k: usize) -> String {
+        let part: &Part = &self.parts[k];
+        let neighbours = |wanted: &dyn Fn(usize, usize) -> Option<usize>| {
+            let found: Vec<String> =
+                self.links.iter().filter_map(|link| wanted(link.from, link.to)).map(|k| k.to_string()).collect();
+            found.join(",")
+        };
+        let node = part.node.map_or("null".into(), |node| node.to_string());
+        let time = part.nanoseconds.map_or("null".into(), |ns| format!("{ns:.1}"));
+        format!(
+            "{{\"label\":{},\"op\":{},\"n\":{},\"node\":{node},\"data\":{},\"grad\":{},\"formula\":{},\"ns\":{time},\
+             \"reads\":[{}],\"readBy\":[{}]}}",
+            quoted(&part.label),
+            quoted(part.op),
+            part.n,
+            quoted(&part.value),
+            quoted(&part.grad),
+            quoted(part.formula),
+            neighbours(&|from, to| (to == k).then_some(from)),
+            neighbours(&|from, to| (from == k).then_some(to)),
+        )
+    }
+}
+
+/// A JSON string that may stand inside a script element: nothing in it can end one.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' || matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\u{7f}') => {
+                out += &format!("\\u{:04x}", c as u32);
+            }
+            _ => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+const STYLE: &str = "\
+body { margin: 0; display: flex; height: 100vh; font: 14px/1.45 system-ui, sans-serif; color: #223; }
+main { flex: 1; overflow: auto; background: #fcfcfd; }
+aside { width: 22rem; overflow: auto; padding: 1rem 1.25rem; border-left: 1px solid #ccd; background: #f4f5f8; }
+h1 { font-size: 1.1rem; overflow-wrap: anywhere; }
+dt { color: #667; margin-top: .6rem; }
+dd { margin: 0; font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
+button { font: inherit; border: 1px solid #99a; border-radius: 4px; background: #fff; margin: 0 .3rem .3rem 0; cursor: pointer; }
+.part { cursor: pointer; }
+.part:focus { outline: none; }
+.part:focus rect, .part:hover rect { stroke: #06c; stroke-width: 2; }
+.part.chosen rect { stroke: #06c; stroke-width: 3; }
+";
+
+const SCRIPT: &str = "\
+const parts = JSON.parse(document.getElementById('parts').textContent);
+const details = document.getElementById('details');
+const boxes = [...document.querySelectorAll('.part')];
+const name = k => parts[k].label || (parts[k].op + (parts[k].node === null ? '' : ' #' + parts[k].node));
+function row(list, term, value) {
+  if (value === '' || value === null) return;
+  list.append(Object.assign(document.createElement('dt'), {textContent: term}));
+  const dd = document.createElement('dd');
+  dd.append(value);
+  dd.dataset.field = term;
+  list.append(dd);
+}
+function buttons(keys) {
+  if (!keys.length) return '';
+  const all = document.createElement('span');
+  for (const k of keys) {
+    const button = Object.assign(document.createElement('button'), {textContent: name(k)});
+    button.onclick = () => choose(k);
+    all.append(button);
+  }
+  return all;
+}
+function choose(k) {
+  const part = parts[k];
+  boxes.forEach(box => box.classList.toggle('chosen', +box.dataset.part === k));
+  const list = document.createElement('dl');
+  row(list, 'op', part.op + (part.n > 1 ? ' \\u00d7 ' + part.n : ''));
+  row(list, 'node', part.node === null ? null : String(part.node));
+  row(list, 'value', part.data);
+  row(list, 'gradient', part.grad);
+  row(list, 'formula', part.formula);
+  row(list, 'time', part.ns === null ? null : part.ns + ' ns per evaluation, measured when this page was made');
+  row(list, 'reads', buttons(part.reads));
+  row(list, 'read by', buttons(part.readBy));
+  details.replaceChildren(Object.assign(document.createElement('h1'), {textContent: name(k)}), list);
+}
+for (const box of boxes) {
+  const k = +box.dataset.part;
+  box.tabIndex = 0;
+  box.onclick = () => choose(k);
+  box.onkeydown = event => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(k); } };
+}
+";

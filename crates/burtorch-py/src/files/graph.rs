@@ -1,0 +1,325 @@
+//! Graphs as files: the raw form, the checked form, pickles, and a way back from a loaded node to its Value.
+#![allow(unsafe_code)]
+
+use burtorch_core::io::{self, Contents, Loaded, Nodes, Reader, Stored};
+use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use burtorch_core::{DType, Graph, NodeId, Range, Scalar, bf16, f16};
+use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyTuple};
+
+use super::{Source, contents_named, path_of};
+use crate::buffer::{overwrite, writable};
+use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::errors::IntoPython;
+use crate::graph::PyGraph;
+use crate::parameters::{Held, attach, with_values};
+use crate::params::{PyParameters, with_params};
+use crate::value;
+
+/// Nodes that an argument names.
+enum Chosen {
+    Run(Range),
+    List(Vec<NodeId>),
+}
+
+impl Chosen {
+    fn nodes(&self) -> Nodes<'_> {
+        match self {
+            Chosen::Run(range) => Nodes::Run(*range),
+            Chosen::List(list) => Nodes::List(list),
+        }
+    }
+}
+
+/// What `first` and `last` mean: a range, the last included, or a sequence of Values.
+fn chosen(graph: &Bound<'_, PyGraph>, first: Option<&Bound<'_, PyAny>>, last: Option<u32>) -> PyResult<Chosen> {
+    let py = graph.py();
+    if let Some(list) = first.filter(|first| !first.is_instance_of::<PyInt>()) {
+        if last.is_some() {
+            return Err(PyTypeError::new_err("give first and last as integers, or a sequence of Values alone"));
+        }
+        let values = list.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let nodes = values.iter().map(|value| crate::graph::node_of(py, graph, value)).collect::<PyResult<_>>()?;
+        return Ok(Chosen::List(nodes));
+    }
+    let first = first.map_or(Ok(0), |first| first.extract::<u32>())?;
+    graph.get().with(py, |cell| {
+        with_graph!(&cell.graph, g => {
+            let last = last.unwrap_or((g.len() as u32).saturating_sub(1));
+            g.nodes_between(first, last).map(Chosen::Run)
+        })
+        .or_raise(py)
+    })
+}
+
+/// `Graph.save_raw`; returns the bytes where there is no target.
+pub fn save_raw<'py>(
+    graph: &Bound<'py, PyGraph>,
+    target: Option<&Bound<'py, PyAny>>,
+    (first, last): (Option<&Bound<'py, PyAny>>, Option<u32>),
+    what: &str,
+    atomic: bool,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let py = graph.py();
+    let contents = contents_named(what)?;
+    let nodes = chosen(graph, first, last)?;
+    // The target is asked for before the numbers: its answer may be Python code that changes the graph.
+    let buffer = match target {
+        Some(target) if !target.is_instance_of::<pyo3::types::PyString>() => writable(target, "the target")?,
+        _ => None,
+    };
+    let path = match (&target, &buffer) {
+        (Some(target), None) => Some(path_of(target, "a writable buffer")?),
+        _ => None,
+    };
+    let bytes =
+        graph.get().with(py, |cell| with_graph!(&cell.graph, g => g.to_raw(nodes.nodes(), contents)).or_raise(py))?;
+    match (path, buffer) {
+        (_, Some(buffer)) => overwrite(&buffer, &bytes, "the target").map(|()| None),
+        (None, None) => Ok(Some(PyBytes::new(py, &bytes))),
+        (Some(path), None) => {
+            let written = py.detach(|| match atomic {
+                true => io::save(&path, &bytes, io::Durability::Cached),
+                false => io::write_over(&path, &bytes),
+            });
+            written.or_raise(py).map(|()| None)
+        }
+    }
+}
+
+/// `Graph.load_raw`.
+pub fn load_raw(
+    graph: &Bound<'_, PyGraph>,
+    source: &Bound<'_, PyAny>,
+    (first, last): (Option<&Bound<'_, PyAny>>, Option<u32>),
+    what: &str,
+    mmap: bool,
+) -> PyResult<()> {
+    let py = graph.py();
+    let contents = contents_named(what)?;
+    let nodes = chosen(graph, first, last)?;
+    let source = Source::of(source)?;
+    let bytes = match source {
+        Source::Bytes(_) if mmap => return Err(PyTypeError::new_err("only a file can be mapped, give its path")),
+        Source::Path(path) if mmap => {
+            return graph.get().with(py, |cell| {
+                with_graph!(&mut cell.graph, g => g.load_raw_mapped(&path, nodes.nodes(), contents)).or_raise(py)
+            });
+        }
+        Source::Bytes(bytes) => bytes,
+        Source::Path(path) => {
+            let n = nodes.nodes().len();
+            let n = graph.get().with(py, |cell| Ok(with_graph!(&cell.graph, g => g.raw_bytes(n, contents))))?;
+            py.detach(|| io::read_exactly(&path, n)).or_raise(py)?
+        }
+    };
+    graph
+        .get()
+        .with(py, |cell| with_graph!(&mut cell.graph, g => g.read_raw(nodes.nodes(), contents, &bytes)).or_raise(py))
+}
+
+/// The checked form of a graph, or of a range where there is one.
+pub fn checked_bytes(
+    graph: &Bound<'_, PyGraph>,
+    (first, last): (Option<u32>, Option<u32>),
+    what: &str,
+) -> PyResult<Vec<u8>> {
+    let py = graph.py();
+    let contents = contents_named(what)?;
+    graph.get().with(py, |cell| {
+        let labels = cell.labels.iter().map(|(&node, label)| (node, label.as_str()));
+        with_graph!(&cell.graph, g => {
+            if first.is_none() && last.is_none() {
+                if contents == Contents::Gradients {
+                    return Err(PyValueError::new_err("a whole graph is saved with \"values\" or \"both\", not \"grads\""));
+                }
+                return g.to_bytes(contents, labels).or_raise(py);
+            }
+            let last = last.unwrap_or((g.len() as u32).saturating_sub(1));
+            let range = g.nodes_between(first.unwrap_or(0), last).or_raise(py)?;
+            g.range_to_bytes(range, contents).or_raise(py)
+        })
+    })
+}
+
+/// `Graph.load`.
+pub fn load(graph: &Bound<'_, PyGraph>, source: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = graph.py();
+    let bytes = Source::of(source)?.checked(py)?;
+    graph.get().with(py, |cell| with_graph!(&mut cell.graph, g => g.load_bytes(&bytes)).or_raise(py))
+}
+
+/// A Value for a node that is there.
+pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+    let py = graph.py();
+    let epoch = graph.get().with(py, |cell| {
+        let (n, epoch) = with_graph!(&cell.graph, g => (g.len(), g.epoch()));
+        match (index as usize) < n {
+            true => Ok(epoch),
+            false => Err(PyIndexError::new_err(format!("node {index} does not exist in a graph of {n} nodes"))),
+        }
+    })?;
+    // SAFETY: a living graph under the interpreter lock, which is not busy, as `with` has just found; no reference into the
+    // cell is in use.
+    unsafe {
+        let cell = PyGraph::cell_of_object(graph.as_ptr());
+        Bound::from_owned_ptr_or_err(py, value::new_object(graph.as_ptr(), cell, index, epoch))
+    }
+}
+
+/// The Value whose label this is: the first, if several have it.
+pub fn labelled<'py>(graph: &Bound<'py, PyGraph>, label: &str) -> PyResult<Bound<'py, PyAny>> {
+    let found = graph.get().with(graph.py(), |cell| {
+        Ok(cell.labels.iter().find(|(_, own)| own.as_str() == label).map(|(&node, _)| node))
+    })?;
+    match found {
+        Some(node) => node_value(graph, node),
+        None => Err(PyKeyError::new_err(label.to_string())),
+    }
+}
+
+/// How a loaded graph is to be made.
+#[derive(Clone, Copy)]
+struct Making {
+    capacity: Option<u32>,
+    fixed: bool,
+    reclaim: bool,
+}
+
+fn fresh<S: Scalar>(py: Python<'_>, making: Making) -> PyResult<Graph<'static, S>> {
+    match (making.capacity, making.fixed) {
+        (None, true) => Err(PyValueError::new_err("a fixed graph needs a capacity")),
+        (Some(n), true) => Graph::fixed(n).or_raise(py),
+        (Some(n), false) => Graph::with_capacity(n).or_raise(py),
+        (None, false) => Ok(Graph::new()),
+    }
+}
+
+type Labels = Vec<(u32, String)>;
+
+fn loaded<S: Scalar<Elem: Stored + Held>>(
+    py: Python<'_>,
+    bytes: &[u8],
+    parameters: &[Py<PyParameters>],
+    making: Making,
+) -> PyResult<(Graph<'static, S>, Labels)> {
+    let empty = fresh::<S>(py, making)?;
+    let loaded = with_values(py, parameters, |given| Loaded::into_empty(empty, bytes, given))?.or_raise(py)?;
+    Ok((loaded.graph, loaded.labels))
+}
+
+fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: Making) -> PyResult<Py<PyGraph>> {
+    // The whole file is checked before its dtype is believed.
+    let header = Reader::open(bytes, io::Kind::GRAPH).map(|reader| reader.header()).or_raise(py)?;
+    macro_rules! of_type {
+        ($($elem:ident $lanes:literal $Variant:ident $S:ty;)*) => {
+            match (header.dtype, header.lanes) {
+                $( (Some(DType::$elem), $lanes) => {
+                    let (graph, labels) = loaded::<$S>(py, bytes, parameters, making)?;
+                    (AnyGraph::$Variant(graph), labels)
+                } )*
+                _ => return Err(PyValueError::new_err("no graph has scalars of this type")),
+            }
+        };
+    }
+    let (graph, labels) = of_type! {
+        Float64 1 F64 f64; Float32 1 F32 f32; Float16 1 F16 f16; BFloat16 1 BF16 bf16; Float128 1 F128 f128;
+        Float32 4 F32x4 F32x4; Float32 8 F32x8 F32x8; Float32 16 F32x16 F32x16;
+        Float64 2 F64x2 F64x2; Float64 4 F64x4 F64x4; Float64 8 F64x8 F64x8;
+    };
+    let n = with_graph!(&graph, g => g.len());
+    let made = Py::new(py, PyGraph::around(graph, making.reclaim))?;
+    made.get().with(py, |cell| {
+        cell.labels = labels.into_iter().collect();
+        // What was loaded is not reclaimed before somebody had the chance to take hold of it.
+        cell.limit = cell.limit.max(u32::try_from(2 * n).unwrap_or(u32::MAX));
+        parameters.iter().try_for_each(|params| attach(py, cell, params))
+    })?;
+    Ok(made)
+}
+
+/// A new graph from a file that Graph.save wrote, or from bytes of Graph.to_bytes.
+///
+/// Args:
+///     source: a path, or bytes.
+///     parameters: where the graph read Parameters, those that it shall read, in the order of Graph.parameters: one, or a
+///         sequence. They have files of their own.
+///     capacity, fixed, reclaim: as for Graph; but without reclaim unless asked for, as no Value holds the nodes yet.
+///
+/// Take hold of nodes by Graph.node(index) or Graph.labelled(label).
+///
+/// Raises:
+///     FormatError: not a whole, undamaged file of a graph; `offset` and `reason` say where and why.
+///     OSError: the file cannot be read.
+///     ValueError: not as many Parameters as the graph reads.
+///     GraphFullError: more nodes than the capacity of a fixed graph.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> with bt.Graph() as graph:
+///     ...     a = bt.Value(3.0, label="a")
+///     ...     b = a * a
+///     >>> again = bt.load_graph(graph.to_bytes())
+///     >>> y = again.node(1)
+///     >>> y.backward()
+///     >>> y.data, again.labelled("a").grad
+///     (9.0, 6.0)
+#[pyfunction]
+#[pyo3(signature = (source, parameters=None, *, capacity=None, fixed=false, reclaim=false))]
+fn load_graph(
+    py: Python<'_>,
+    source: &Bound<'_, PyAny>,
+    parameters: Option<&Bound<'_, PyAny>>,
+    capacity: Option<u32>,
+    fixed: bool,
+    reclaim: bool,
+) -> PyResult<Py<PyGraph>> {
+    let parameters = match parameters {
+        None => Vec::new(),
+        Some(one) if one.is_instance_of::<PyParameters>() => vec![one.cast::<PyParameters>()?.clone().unbind()],
+        Some(several) => several.extract::<Vec<Py<PyParameters>>>()?,
+    };
+    let bytes = Source::of(source)?.checked(py)?;
+    make(py, &bytes, &parameters, Making { capacity, fixed, reclaim })
+}
+
+/// What a pickle of a graph calls.
+#[pyfunction]
+fn _unpickle_graph(
+    py: Python<'_>,
+    data: &[u8],
+    parameters: Vec<Py<PyParameters>>,
+    capacity: Option<u32>,
+    reclaim: bool,
+) -> PyResult<Py<PyGraph>> {
+    make(py, data, &parameters, Making { capacity, fixed: capacity.is_some(), reclaim })
+}
+
+/// `Graph.parameters`: what nodes read, in the order of their slots.
+pub fn parameters_read(py: Python<'_>, cell: &Cell) -> PyResult<Vec<Py<PyParameters>>> {
+    let stores = with_graph!(&cell.graph, g => g.stores().to_vec());
+    let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));
+    let known = cell.parameters.iter().map(|p| Ok((identity(p)?, p))).collect::<PyResult<Vec<_>>>()?;
+    let find = |store: &u64| known.iter().find(|(id, _)| id == store).map(|(_, p)| p.clone_ref(py));
+    Ok(stores.iter().filter_map(find).collect())
+}
+
+/// `Graph.__reduce__`.
+pub fn pickled<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+    let py = graph.py();
+    let bytes = checked_bytes(graph, (None, None), "both")?;
+    let (parameters, capacity, reclaim) = graph.get().with(py, |cell| {
+        let capacity = with_graph!(&cell.graph, g => g.is_fixed().then(|| g.capacity()));
+        Ok((parameters_read(py, cell)?, capacity, cell.reclaims()))
+    })?;
+    let make = py.import("burtorch._core")?.getattr("_unpickle_graph")?;
+    let parts = (PyBytes::new(py, &bytes), parameters, capacity, reclaim);
+    Ok((make, parts.into_pyobject(py)?))
+}
+
+/// Adds the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(load_graph, m)?)?;
+    m.add_function(wrap_pyfunction!(_unpickle_graph, m)?)
+}

@@ -1,0 +1,71 @@
+//! Files for Python: where bytes come from and go to, graphs and parameters as files and pickles.
+//!
+//! Promises: bytes are complete before a file is touched and checked before a graph is; the interpreter's lock is released
+//! while the system works. Knows nothing of formats: those are the core's.
+
+pub mod graph;
+pub mod params;
+
+use std::path::PathBuf;
+
+use burtorch_core::io::{self, Durability};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::buffer::copied_bytes;
+use crate::errors::IntoPython;
+
+pub use params::contents_named;
+
+/// Where bytes come from.
+pub enum Source {
+    /// A file.
+    Path(PathBuf),
+    /// Memory, copied.
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    /// A str or path object names a file; anything with a buffer is memory.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if !object.is_instance_of::<PyString>()
+            && let Some(bytes) = copied_bytes(object, "the source")?
+        {
+            return Ok(Source::Bytes(bytes));
+        }
+        path_of(object, "bytes").map(Source::Path)
+    }
+
+    /// The bytes of a checked file.
+    pub fn checked(self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        match self {
+            Source::Bytes(bytes) => Ok(bytes),
+            Source::Path(path) => py.detach(|| io::read(&path)).or_raise(py),
+        }
+    }
+}
+
+/// The path that an argument names.
+pub fn path_of(object: &Bound<'_, PyAny>, or: &str) -> PyResult<PathBuf> {
+    object.extract::<PathBuf>().map_err(|error| {
+        let name = object.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string());
+        match error.is_instance_of::<PyTypeError>(object.py()) {
+            true => PyTypeError::new_err(format!("expected a path or {or}, found {name}")),
+            false => error,
+        }
+    })
+}
+
+/// Saves bytes whole or not at all.
+pub fn save(py: Python<'_>, path: &Bound<'_, PyAny>, bytes: &[u8], durable: bool) -> PyResult<()> {
+    let path = path_of(path, "nothing else")?;
+    let durability = if durable { Durability::Durable } else { Durability::Cached };
+    py.detach(|| io::save(&path, bytes, durability)).or_raise(py)
+}
+
+/// Adds the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    graph::register(m)?;
+    params::register(m)
+}

@@ -1,0 +1,84 @@
+//! Parameters as files and pickles.
+
+use burtorch_core::io::{self, Contents, Reader};
+use burtorch_core::{DType, Parameters};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::Source;
+use crate::errors::IntoPython;
+use crate::params::{AnyParameters, PyParameters, with_params};
+
+/// What "values", "grads" or "both" means.
+pub fn contents_named(what: &str) -> PyResult<Contents> {
+    Contents::from_name(what)
+        .ok_or_else(|| PyValueError::new_err(format!("what must be \"values\", \"grads\" or \"both\", found {what:?}")))
+}
+
+/// The checked form of parameters.
+pub fn checked_bytes(py: Python<'_>, params: &PyParameters, what: &str) -> PyResult<Vec<u8>> {
+    let contents = contents_named(what)?;
+    if contents == Contents::Gradients {
+        return Err(PyValueError::new_err("Parameters are saved with \"values\" or \"both\", not \"grads\" alone"));
+    }
+    params.with(py, |params| with_params!(params, p => p.to_bytes(contents)))?.or_raise(py)
+}
+
+/// `Parameters.load`.
+pub fn load(py: Python<'_>, params: &PyParameters, source: &Bound<'_, PyAny>) -> PyResult<()> {
+    let bytes = Source::of(source)?.checked(py)?;
+    params.with(py, |params| with_params!(params, p => p.load_bytes(&bytes)))?.or_raise(py)
+}
+
+fn make(py: Python<'_>, bytes: &[u8]) -> PyResult<PyParameters> {
+    let header = Reader::open(bytes, io::Kind::PARAMETERS).map(|reader| reader.header()).or_raise(py)?;
+    Ok(PyParameters::around(match header.dtype {
+        Some(DType::Float64) => AnyParameters::F64(Parameters::from_bytes(bytes).or_raise(py)?),
+        Some(DType::Float16) => AnyParameters::F16(Parameters::from_bytes(bytes).or_raise(py)?),
+        Some(DType::BFloat16) => AnyParameters::BF16(Parameters::from_bytes(bytes).or_raise(py)?),
+        Some(DType::Float128) => AnyParameters::F128(Parameters::from_bytes(bytes).or_raise(py)?),
+        _ => AnyParameters::F32(Parameters::from_bytes(bytes).or_raise(py)?),
+    }))
+}
+
+/// New Parameters from a file that Parameters.save wrote, or from bytes of Parameters.to_bytes.
+///
+/// Values, names, shapes and what is frozen are those that were saved, gradients if they were; tensors that are appended
+/// later get the same random values as they would have.
+///
+/// Raises:
+///     FormatError: not a whole, undamaged file of Parameters; `offset` and `reason` say where and why.
+///     OSError: the file cannot be read.
+///     MemoryError: no room for them.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(seed=1)
+///     >>> w = params.tensor((2, 3), name="w")
+///     >>> again = bt.load_parameters(params.to_bytes())
+///     >>> again.named("w").shape, list(again.values) == list(params.values)
+///     ((2, 3), True)
+#[pyfunction]
+fn load_parameters(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyParameters> {
+    make(py, &Source::of(source)?.checked(py)?)
+}
+
+/// What a pickle of Parameters calls.
+#[pyfunction]
+fn _unpickle_parameters(py: Python<'_>, data: &[u8]) -> PyResult<PyParameters> {
+    make(py, data)
+}
+
+/// `Parameters.__reduce__`.
+pub fn pickled<'py>(py: Python<'py>, params: &PyParameters) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    let bytes = checked_bytes(py, params, "both")?;
+    let make = py.import("burtorch._core")?.getattr("_unpickle_parameters")?;
+    Ok((make, (PyBytes::new(py, &bytes),)))
+}
+
+/// Adds the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(load_parameters, m)?)?;
+    m.add_function(wrap_pyfunction!(_unpickle_parameters, m)?)
+}
