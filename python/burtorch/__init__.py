@@ -101,7 +101,7 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that imp
 if TYPE_CHECKING:
     from typing import Any
 
-    from burtorch import data, micrograd, nn, optim, system, text
+    from burtorch import data, micrograd, nn, optim, system, text, viz
     from burtorch._parallel import parallel
 
 __all__ = [
@@ -193,10 +193,11 @@ __all__ = [
     "text",
     "variance",
     "variance_biased",
+    "viz",
     "where",
 ]
 
-_SUBMODULES = frozenset({"data", "micrograd", "nn", "optim", "system", "text"})
+_SUBMODULES = frozenset({"data", "micrograd", "nn", "optim", "system", "text", "viz"})
 
 
 def __getattr__(name: str) -> "Any":

@@ -1,4 +1,4 @@
-"""Models as safetensors files that need nothing else: the metadata say how to build the model and what its symbols are."""
+"""Models as safetensors files that need nothing else: metadata say how to build the model and what its symbols are."""
 
 from __future__ import annotations
 

@@ -7,13 +7,34 @@ from burtorch._core import MLP, CharMLP, Linear, Parameters, Value, inner_produc
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from os import PathLike
     from typing import Literal
 
     from burtorch import Vector
 
     Activation = Literal["identity", "tanh", "relu", "sigmoid"]
 
-__all__ = ["MLP", "CharMLP", "Linear", "Neuron", "sample_loss"]
+__all__ = ["MLP", "CharMLP", "Linear", "Neuron", "load_model", "sample_loss"]
+
+
+def load_model(path: str | PathLike[str]) -> tuple[CharMLP, str | None]:
+    """A new model, with Parameters of its own, from a file that its ``save`` wrote; and the vocabulary kept with it.
+
+    Raises:
+        FormatError: no such file, or a damaged one; no model is built then.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import burtorch as bt, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "m.safetensors")
+        >>> bt.nn.CharMLP(bt.Parameters(), vocab=3, context=2, embedding=4, hidden=5).save(path, vocabulary="\\nab")
+        >>> model, vocabulary = bt.nn.load_model(path)
+        >>> model.n_parameters, vocabulary
+        (75, '\\nab')
+    """
+    from burtorch import _models
+
+    return _models.load_model(path)
 
 
 class Neuron:

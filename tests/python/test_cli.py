@@ -188,7 +188,7 @@ def test_train_as_json_prints_nothing_else(command, small):
 
 
 def test_train_keeps_its_results(trained):
-    assert sorted(os.listdir(trained)) == ["loss.png", "model.burtorch", "summary.json"]
+    assert sorted(os.listdir(trained)) == ["checkpoint.burtorch", "loss.png", "model.burtorch", "summary.json"]
     assert (trained / "loss.png").read_bytes().startswith(b"\x89PNG")
     summary = json.loads((trained / "summary.json").read_text(encoding="utf-8"))
     vocab, context, embedding, hidden = 4, 3, 3, 4
@@ -229,7 +229,7 @@ def test_without_matplotlib_one_line_says_so(command, small, tmp_path):
     done = command("train", "--out", "out", *small, PYTHONPATH=str(hidden))
     assert done.returncode == 0
     assert "no loss curve: Matplotlib is not installed" in done.stderr
-    assert sorted(os.listdir(tmp_path / "out")) == ["model.burtorch", "summary.json"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["checkpoint.burtorch", "model.burtorch", "summary.json"]
 
 
 def test_words_may_hold_any_symbol(command, small, tmp_path):

@@ -16,8 +16,8 @@ mod vector;
 
 mod blocks;
 mod buffer;
-mod function;
 mod files;
+mod function;
 mod nn;
 mod optim;
 mod oracle;
@@ -26,6 +26,7 @@ mod poll;
 mod sample_loss;
 mod system;
 mod text;
+mod viz;
 
 use pyo3::prelude::*;
 
@@ -49,6 +50,7 @@ mod _core {
         optim::register(m)?;
         text::register(m)?;
         files::register(m)?;
+        viz::register(m)?;
         system::register(m)
     }
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import tempfile
 from array import array
 from time import perf_counter
 from typing import Any, Callable, NamedTuple
@@ -32,6 +31,8 @@ class Contender(NamedTuple):
 
 def run(calls: int, folder: str | None) -> dict[str, Any]:
     """Times all contenders in ``folder``, by default one in memory where the system has it; microseconds per call."""
+    import tempfile
+
     if folder is None and os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK):
         folder = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=folder) as inside:

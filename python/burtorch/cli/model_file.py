@@ -53,6 +53,8 @@ def load(path: str) -> tuple[CharMLP, str]:
     try:
         with open(path, "rb") as file:
             start = file.read(len(MAGIC) + 4)
+            if path.endswith(".safetensors"):
+                return _from_safetensors(path)
             if not start.startswith(MAGIC):
                 raise InputError(f"{path}: not a burtorch model: expected a file that 'burtorch train --out' wrote")
             content = file.read()
@@ -67,6 +69,16 @@ def load(path: str) -> tuple[CharMLP, str]:
     model = burtorch.nn.CharMLP(parameters, vocab=len(header["vocabulary"]), **sizes)
     memoryview(parameters.values).cast("B")[:] = _little_endian(memoryview(content)[length:])
     return model, header["vocabulary"]
+
+
+def _from_safetensors(path: str) -> tuple[CharMLP, str]:
+    try:
+        model, vocabulary = burtorch.nn.load_model(path)
+    except burtorch.FormatError as error:
+        raise InputError(str(error)) from None
+    if vocabulary is None:
+        raise InputError(f"{path}: it was saved without a vocabulary: expected model.save(path, vocabulary=...)")
+    return model, vocabulary
 
 
 @contextmanager

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
+from time import monotonic
 from typing import Any
 
 import burtorch
-from burtorch.cli import results
+from burtorch.cli import checkpoint, results
 from burtorch.cli.arguments import count, positive, seed
+from burtorch.cli.checkpoint import Checkpoint
 from burtorch.cli.errors import InputError, reason
 from burtorch.cli.progress import Progress
 from burtorch.cli.trainer import Course, mean_loss, train
@@ -37,6 +40,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--out", metavar="DIR", help="where summary, model and loss curve go (default: nothing is kept)"
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=positive,
+        default=60.0,
+        metavar="SECONDS",
+        help="time between two checkpoints in --out, from which --resume goes on (default %(default)s)",
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="DIR",
+        help="go on, bit for bit, with the training whose --out this was; its options are kept, others are ignored",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -63,11 +78,30 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    kept = Checkpoint(args.resume) if args.resume is not None else None
+    if kept is not None:
+        kept.restore_options(args)
+        args.out = args.resume
     training = Training(args)
+    course = Course()
+    if kept is not None:
+        kept.restore(training, course)
     results.require_writable(args.out)
     if not args.json:
         print(training.headline(), flush=True)
+        if course.n_steps:
+            print(f"going on after step {course.n_steps}", flush=True)
     progress = Progress(args.steps, shown=not args.quiet)
+
+    last_kept = monotonic()
+
+    def watch(course: Course) -> None:
+        progress(course)
+        nonlocal last_kept
+        if args.out is not None and monotonic() - last_kept >= args.checkpoint_every:
+            checkpoint.save(args.out, training, course, training.kept_options())
+            last_kept = monotonic()
+
     course = train(
         training.oracle,
         training.sgd,
@@ -75,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
         batch=args.batch,
         steps=args.steps,
         final_lr_fraction=args.final_lr_fraction,
-        watch=progress,
+        watch=watch,
+        course=course,
     )
     progress.close(course)
     if course.interrupted:
@@ -83,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
     summary = training.summary(course)
     results.show(summary, as_json=args.json)
     if args.out is not None:
+        if not course.diverged:
+            checkpoint.save(args.out, training, course, training.kept_options())
         results.keep(args.out, summary, training.parameters, training.data.vocabulary)
     if summary["diverged"]:
         last = course.losses[-1]
@@ -113,6 +150,12 @@ class Training:
             self.sgd = burtorch.optim.SGD(self.parameters, lr=args.lr)
         except ValueError as error:
             raise InputError(str(error)) from None
+
+    def kept_options(self) -> dict[str, Any]:
+        """The options that a resumed training takes over."""
+        source = None if self.args.data is None else os.path.abspath(self.args.data)
+        names = ("model", *OPTIONS, "checkpoint_every")
+        return {"data": source, **{name: getattr(self.args, name) for name in names}}
 
     def headline(self) -> str:
         data = self.data

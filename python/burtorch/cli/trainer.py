@@ -62,13 +62,14 @@ def train(
     steps: int,
     final_lr_fraction: float,
     watch: Callable[[Course], None],
+    course: Course | None = None,
 ) -> Course:
-    """Takes ``steps`` steps of SGD, the last 30 % at the final rate; calls ``watch`` after each."""
-    course = Course()
+    """Goes on with ``course`` up to ``steps`` steps of SGD, the last 30 % at the final rate; ``watch`` sees each."""
+    course = course or Course()
     losses, seconds = course.losses.append, course.seconds.append
     final_from = steps - steps * 3 // 10
     try:
-        for step in range(steps):
+        for step in range(course.n_steps, steps):
             if step == final_from:
                 sgd.lr *= final_lr_fraction
             contexts, targets = data.batch(batch)

@@ -59,7 +59,11 @@ impl Kind {
     /// The state of a source of training data.
     pub const DATA: Kind = Kind { number: 6, name: "the state of training data" };
 
-    const ALL: [Kind; 6] = [Self::GRAPH, Self::RANGE, Self::PARAMETERS, Self::PROGRAM, Self::OPTIMISER, Self::DATA];
+    /// Several of these under names of their own, of one moment.
+    pub const BUNDLE: Kind = Kind { number: 7, name: "a training checkpoint" };
+
+    const ALL: [Kind; 7] =
+        [Self::GRAPH, Self::RANGE, Self::PARAMETERS, Self::PROGRAM, Self::OPTIMISER, Self::DATA, Self::BUNDLE];
 
     /// The number in the header.
     pub const fn number(self) -> u16 {

@@ -32,12 +32,14 @@ mod raw;
 mod graph;
 mod parameters;
 mod state;
+mod tensors;
 
 pub use file::{Durability, read, read_exactly, save, write_over};
 pub use format::{Contents, HEADER_BYTES, Header, Kind, MAGIC, VERSION};
 pub use graph::Loaded;
 pub use numbers::Stored;
-pub use state::OptimiserState;
+pub use state::{OptimiserState, bundle, unbundle};
+pub use tensors::{TensorFile, tensors_to_bytes};
 
 pub use raw::{Nodes, Overwrite};
 pub use sections::{Reader, Section, Tag, Writer};

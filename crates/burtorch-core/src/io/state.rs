@@ -133,3 +133,28 @@ pub(crate) fn fingerprint<T: Stored>(parts: &[&[T]]) -> Result<u64> {
     }
     Ok(checksum(&bytes))
 }
+
+/// Named pieces as one checked file, so that a checkpoint is of one moment.
+pub fn bundle(pieces: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
+    let mut writer = Writer::new(Header { count: pieces.len() as u64, ..Header::new(Kind::BUNDLE) })?;
+    for (name, bytes) in pieces {
+        writer.text(*b"NAME", name)?;
+        writer.section(*b"DATA", bytes)?;
+    }
+    Ok(writer.finish())
+}
+
+/// The pieces of [`bundle`], in order.
+pub fn unbundle(bytes: &[u8]) -> Result<Vec<(&str, &[u8])>> {
+    let mut reader = Reader::open(bytes, Kind::BUNDLE)?;
+    let mut pieces = Vec::new();
+    while reader.next_is(*b"NAME") {
+        let name = reader.text(*b"NAME")?;
+        pieces.push((name, reader.section::<u8>(*b"DATA")?.bytes()));
+    }
+    if pieces.len() as u64 != reader.header().count {
+        return Err(reader.refuse(format!("{} pieces, expected {}", pieces.len(), reader.header().count)));
+    }
+    reader.finish()?;
+    Ok(pieces)
+}

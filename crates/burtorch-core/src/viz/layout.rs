@@ -194,16 +194,19 @@ fn placed(items: &[Item], columns: &[Vec<usize>], chains: &[Vec<usize>], n_boxes
     };
     let boxes: Vec<Place> = (0..n_boxes).map(place).collect();
     let line = |chain: &Vec<usize>| {
-        let mut points = Vec::new();
+        let mut points: Vec<(f64, f64)> = Vec::new();
         for (at, &k) in chain.iter().enumerate() {
             let y = items[k].y - top;
             let (left, right) = (lefts[items[k].layer], lefts[items[k].layer] + widths[items[k].layer]);
-            match at {
-                0 => points.push((boxes[k].x + boxes[k].width, y)),
-                _ if at + 1 == chain.len() => points.push((boxes[k].x, y)),
-                _ => points.extend([(left, y), (right, y)]),
-            }
+            // Straight through the layer's own width, as a wider box may lie above or below.
+            points.extend(match at {
+                0 => [(boxes[k].x + boxes[k].width, y), (right, y)],
+                _ if at + 1 == chain.len() => [(left, y), (boxes[k].x, y)],
+                _ => [(left, y), (right, y)],
+            });
         }
+        // An arrow has the direction of its last piece, which must have a length.
+        points.dedup_by(|next, last| (next.0 - last.0).abs() < 0.5);
         points
     };
     let lines = chains.iter().map(line).collect();

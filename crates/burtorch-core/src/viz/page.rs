@@ -96,6 +96,7 @@ function buttons(keys) {
 function choose(k) {
   const part = parts[k];
   boxes.forEach(box => box.classList.toggle('chosen', +box.dataset.part === k));
+  boxes[k].scrollIntoView({block: 'nearest', inline: 'nearest'});
   const list = document.createElement('dl');
   row(list, 'op', part.op + (part.n > 1 ? ' \\u00d7 ' + part.n : ''));
   row(list, 'node', part.node === null ? null : String(part.node));

@@ -178,7 +178,9 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             let mut read = Vec::new();
             if let Unit::Nodes { first, len } = unit {
                 let tail = NodeId(first + len - 1);
-                if len == 1 || self.graph.columns.op(tail.index()).info().arity == Arity::Block {
+                let op = self.graph.columns.op(tail.index());
+                // A node that reads one parameter shows it itself.
+                if (len == 1 || op.info().arity == Arity::Block) && !matches!(op, Op::Param | Op::FrozenParam) {
                     self.graph.for_each_operand(tail, |run| self.units_of(run, &mut read));
                 }
             }
@@ -251,12 +253,16 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             Op::Param | Op::FrozenParam => Role::Parameter,
             _ => Role::Inner,
         };
-        let mut labels = self.options.labels.range(first..=tail).map(|(_, label)| label.as_str());
+        let mut labels = self.options.labels.range(first..=tail).map(|(_, label)| label.clone());
+        let label = labels.next().or_else(|| {
+            let [place, slot] = self.graph.columns.operands(tail);
+            (role == Role::Parameter).then(|| self.parameter_name(slot as usize, place as usize)).flatten()
+        });
         let numbers = |get: &dyn Fn(u32) -> S| few(len as usize, |k| scalar(get(first + k as u32)));
         Part {
             node: Some(first),
             n: len as usize,
-            label: labels.next().unwrap_or("").to_string(),
+            label: label.unwrap_or_default(),
             op: op.name(),
             formula: op.info().doc.trim(),
             value: numbers(&|node| self.graph.columns.value(node)),
@@ -266,14 +272,16 @@ impl<S: Scalar> Drawing<'_, '_, S> {
         }
     }
 
+    /// The name of the tensor that holds a parameter.
+    fn parameter_name(&self, slot: usize, place: usize) -> Option<String> {
+        let params = self.params.iter().find(|p| self.graph.stores().get(slot) == Some(&p.id()))?;
+        params.names().find(|(_, tensor)| tensor.slice().range().contains(&place)).map(|(name, _)| name.to_string())
+    }
+
     fn parameters(&self, slot: usize, start: usize, len: usize) -> Part {
         let store = self.graph.stores()[slot];
         let found = self.params.iter().find(|p| p.id() == store);
-        let name = found.and_then(|p| {
-            let mut around =
-                p.names().filter(|(_, t)| t.slice().range().start <= start && start < t.slice().range().end);
-            around.next().map(|(name, _)| name.to_string())
-        });
+        let name = self.parameter_name(slot, start);
         let numbers = |column: Option<&[S::Elem]>| {
             column.and_then(|all| all.get(start..start + len)).map_or(String::new(), |all| few(len, |k| number(all[k])))
         };

@@ -76,7 +76,7 @@ fn lines_of(part: &Part) -> Vec<String> {
     if !part.grad.is_empty() && part.role != Role::Constant {
         lines.push(format!("grad {}", part.grad));
     }
-    lines.iter_mut().for_each(|line| shorten(line));
+    lines.iter_mut().for_each(shorten);
     lines
 }
 

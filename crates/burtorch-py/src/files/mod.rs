@@ -5,6 +5,7 @@
 
 pub mod graph;
 pub mod params;
+mod tensors;
 
 use std::path::PathBuf;
 
@@ -67,5 +68,6 @@ pub fn save(py: Python<'_>, path: &Bound<'_, PyAny>, bytes: &[u8], durable: bool
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::register(m)?;
-    params::register(m)
+    params::register(m)?;
+    tensors::register(m)
 }

@@ -11,9 +11,11 @@ use crate::errors::IntoPython;
 use crate::params::{PyParameters, PyTensor, with_params};
 
 type Named = Vec<(String, Py<PyTensor>)>;
+/// Tensors of the core, and the Parameters that all of them belong to.
+type Owned = (Py<PyParameters>, Vec<(String, Tensor)>);
 
-/// The tensors, and the Parameters that all of them belong to.
-fn owned(py: Python<'_>, named: &Named) -> PyResult<(Py<PyParameters>, Vec<(String, Tensor)>)> {
+/// Finds them; the core refuses tensors of others.
+fn owned(py: Python<'_>, named: &Named) -> PyResult<Owned> {
     let Some((_, first)) = named.first() else {
         return Err(PyValueError::new_err("expected at least one tensor"));
     };

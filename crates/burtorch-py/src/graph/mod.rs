@@ -25,6 +25,7 @@ use crate::files::graph as files;
 use crate::scalars::{self, Given, ScalarType};
 use crate::value;
 use crate::vector::{PyVector, numbers};
+use crate::viz;
 
 pub use branches::{Branching, common, forget, gather, import, is_foreign, remember};
 use current::PyNoGrad;
@@ -434,6 +435,51 @@ impl PyGraph {
     #[getter]
     fn parameters(&self, py: Python<'_>) -> PyResult<Vec<Py<crate::params::PyParameters>>> {
         self.with(py, |cell| files::parameters_read(py, cell))
+    }
+
+    /// The graph in the language of Graphviz: label, op, data, gradient and index of each node, roots, leaves and parameters
+    /// in colours of their own.
+    ///
+    /// Args:
+    ///     root: a Value, or several; what they depend on is drawn. By default what no node reads.
+    ///     max_nodes: boxes drawn at most; the others are one box with their count. Blocks and long runs are one box each.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> a = bt.Value(3.0, label="a", graph=bt.Graph())
+    ///     >>> '{ a | leaf | data 3 | grad 0 | node 0 }' in a.graph.to_dot(a * a)
+    ///     True
+    #[pyo3(signature = (root=None, max_nodes=150))]
+    fn to_dot(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
+        Ok(viz::picture(slf, root, max_nodes, false)?.to_dot())
+    }
+
+    /// The graph as an SVG image, laid out here: no other program is needed. Arguments as for to_dot.
+    #[pyo3(signature = (root=None, max_nodes=150))]
+    fn to_svg(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
+        Ok(viz::picture(slf, root, max_nodes, false)?.to_svg())
+    }
+
+    /// The graph as one HTML page without links to anything else: a click on a box shows value, gradient, formula and the
+    /// time of one evaluation, measured now. Other arguments as for to_dot.
+    #[pyo3(signature = (root=None, max_nodes=150, title="burtorch graph"))]
+    fn to_html(
+        slf: &Bound<'_, Self>,
+        root: Option<&Bound<'_, PyAny>>,
+        max_nodes: usize,
+        title: &str,
+    ) -> PyResult<String> {
+        Ok(viz::picture(slf, root, max_nodes, true)?.to_html(title))
+    }
+
+    /// The picture that notebooks show.
+    fn _repr_svg_(slf: &Bound<'_, Self>) -> PyResult<String> {
+        Self::to_svg(slf, None, 150)
+    }
+
+    /// The picture that notebooks show, in a frame that scrolls.
+    fn _repr_html_(slf: &Bound<'_, Self>) -> PyResult<String> {
+        Ok(format!("<div style=\"overflow:auto\">{}</div>", Self::to_svg(slf, None, 150)?))
     }
 
     /// A Value for the node with this index. Raises IndexError if there is none.

@@ -39,6 +39,11 @@ impl PyTensor {
         self.tensor.shape().dims().len()
     }
 
+    /// All of it.
+    pub fn whole(&self) -> Tensor {
+        self.tensor
+    }
+
     /// Whose numbers they are.
     pub fn owner(&self) -> &Py<PyParameters> {
         &self.params

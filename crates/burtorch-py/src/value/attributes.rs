@@ -306,6 +306,21 @@ unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObj
     }
 }
 
+/// `v.to_string()`
+unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock; its owner is a living Graph.
+    unsafe {
+        let py = Python::assume_attached();
+        let object = value.cast::<ValueObject>();
+        let Some((_, node)) = checked(object) else { return ptr::null_mut() };
+        let graph = pyo3::Borrowed::from_ptr(py, (*object).owner).cast_unchecked::<crate::graph::PyGraph>().to_owned();
+        match crate::viz::described(py, &graph, node) {
+            Ok(text) => pyo3::types::PyString::new(py, &text).into_ptr(),
+            Err(error) => raise_python(error),
+        }
+    }
+}
+
 /// Lone values are not pickled: a graph is.
 unsafe extern "C" fn reduce(_value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let message = "a Value cannot be pickled or copied without its graph; use float(v), or save the graph";
@@ -360,6 +375,7 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
             ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: backward },
         ),
         method(c"detach", c"detach($self, /)\n--\n\nA copy of the data through which no gradient flows.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: detach }),
+        method(c"to_string", c"to_string($self, /)\n--\n\nOne line about the node: name, op and operands, data, gradient, index. Source: asString of the paper.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: to_string }),
         method(c"same_node", c"same_node($self, other, /)\n--\n\nWhether both values stand for one node of one graph.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: same_node }),
         method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
         method(c"__format__", c"__format__($self, spec, /)\n--\n\nThe data, formatted as a float is; repr(self) for an empty spec.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: format }),

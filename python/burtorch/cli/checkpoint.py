@@ -1,0 +1,92 @@
+"""Checkpoints of ``burtorch train``: one file of one moment, from which training goes on bit for bit.
+
+A checkpoint holds the options, the parameters, the states of the optimiser and of the batches, and the losses and times
+of all steps so far. It is replaced whole or not at all, so that a kill at any moment leaves one to go on from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from burtorch import FormatError, _core
+from burtorch.cli.errors import InputError, reason
+
+if TYPE_CHECKING:
+    import argparse
+
+    from burtorch.cli.train import Training
+    from burtorch.cli.trainer import Course
+
+NAME = "checkpoint.burtorch"
+VERSION = 1
+
+
+def save(folder: str, training: Training, course: Course, kept: dict[str, Any]) -> None:
+    """Replaces the checkpoint in ``folder``; ``kept`` are the options, ready for JSON."""
+    pieces = [
+        ("options", json.dumps({"version": VERSION, **kept}).encode("utf-8")),
+        ("parameters", training.parameters.to_bytes()),
+        ("optimiser", training.sgd.save_state()),
+        ("data", training.data.save_state()),
+        ("losses", _little_endian(course.losses)),
+        ("seconds", _little_endian(course.seconds)),
+    ]
+    _core._save_bytes(os.path.join(folder, NAME), _core._bundle(pieces))
+
+
+class Checkpoint:
+    """What a checkpoint holds. ``InputError`` where there is none, or one that is damaged."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(folder, NAME)
+        try:
+            pieces = dict(_core._unbundle(self.path))
+            self.options = json.loads(pieces.pop("options"))
+            self.states = {name: pieces.pop(name) for name in ("parameters", "optimiser", "data")}
+            self.losses, self.seconds = (_numbers(pieces.pop(name)) for name in ("losses", "seconds"))
+        except OSError as error:
+            raise InputError(f"{self.path}: {reason(error)}: expected the --out of an unfinished training") from None
+        except (FormatError, KeyError, ValueError) as error:
+            raise InputError(f"{self.path}: {error}") from None
+        if not isinstance(self.options, dict) or self.options.pop("version", None) != VERSION:
+            raise InputError(f"{self.path}: another version of burtorch wrote it")
+
+    def restore_options(self, args: argparse.Namespace) -> None:
+        """Makes the options those of the training that was interrupted."""
+        for name, value in self.options.items():
+            if not hasattr(args, name):
+                raise InputError(f"{self.path}: option {name!r} is unknown to this version of burtorch")
+            setattr(args, name, value)
+
+    def restore(self, training: Training, course: Course) -> None:
+        """Brings a fresh training to where the checkpoint was taken."""
+        try:
+            training.parameters.load(self.states["parameters"])
+            training.sgd.load_state(self.states["optimiser"])
+            training.data.load_state(self.states["data"])
+        except FormatError as error:
+            raise InputError(f"{self.path}: {error}") from None
+        course.losses.extend(self.losses)
+        course.seconds.extend(self.seconds)
+
+
+def _little_endian(numbers: array[float]) -> bytes:
+    import sys
+
+    if sys.byteorder == "big":
+        numbers = array("d", numbers)
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _numbers(content: bytes) -> array[float]:
+    import sys
+
+    numbers = array("d")
+    numbers.frombytes(content)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
