@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import Any, ClassVar, Literal, NoReturn, SupportsFloat, SupportsIndex, final, overload
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, SupportsFloat, SupportsIndex, final, overload
 
 from typing_extensions import Buffer, Self, TypeAlias, disjoint_base
 
@@ -756,6 +756,41 @@ class CharMLP:
     @property
     def output(self) -> Linear: ...
 
+class GPT:
+    def __new__(
+        cls,
+        params: Parameters,
+        vocab: int = 65,
+        context: int = 8,
+        layers: int = 6,
+        heads: int = 6,
+        width: int = 24,
+        expansion: int = 4,
+        eps: float = 1e-5,
+        final_norm: bool = False,
+        name: str | None = None,
+    ) -> Self: ...
+    def logits(self, tokens: _Symbols) -> list[list[float]]: ...
+    def named_tensors(self) -> list[tuple[str, Tensor]]: ...
+    @property
+    def n_parameters(self) -> int: ...
+    @property
+    def params(self) -> Parameters: ...
+    @property
+    def vocab(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def tokens(self) -> Tensor: ...
+    @property
+    def positions(self) -> Tensor: ...
+
 @final
 class Linear:
     def __new__(
@@ -818,7 +853,7 @@ def softmax_cross_entropy(logits: Vector, target: Symbols | _Symbols | int | Vec
 class Oracle:
     def __new__(
         cls,
-        model: CharMLP | MLP | Linear | Callable[..., Value],
+        model: CharMLP | GPT | MLP | Linear | Callable[..., Value],
         reduction: Literal["mean", "sum"] = "mean",
         loss: Literal["cross_entropy", "mse"] | None = None,
         *,
@@ -849,7 +884,7 @@ class Oracle:
 class SGD:
     def __new__(
         cls,
-        params: Parameters | CharMLP | MLP | Linear,
+        params: Parameters | CharMLP | GPT | MLP | Linear,
         lr: float = 0.1,
         momentum: float = 0.0,
         nesterov: bool = False,
@@ -866,6 +901,63 @@ class SGD:
     def zero_grad(self) -> None: ...
     def save_state(self) -> bytes: ...
     def load_state(self, state: bytes) -> None: ...
+
+class Adam:
+    def __new__(
+        cls,
+        params: Parameters | CharMLP | GPT | MLP | Linear,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> Self: ...
+    lr: float
+    @property
+    def betas(self) -> tuple[float, float]: ...
+    @property
+    def eps(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def n_steps(self) -> int: ...
+    @property
+    def params(self) -> Parameters: ...
+    def step(self) -> None: ...
+    def zero_grad(self) -> None: ...
+
+@final
+class AdamW(Adam):
+    def __new__(
+        cls,
+        params: Parameters | CharMLP | GPT | MLP | Linear,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> Self: ...
+
+def clip_grad_norm(params: Parameters | CharMLP | GPT | MLP | Linear, max_norm: float) -> float: ...
+
+class _HasRate(Protocol):
+    lr: float
+
+@final
+class Schedule:
+    def __new__(
+        cls,
+        optimizer: _HasRate,
+        kind: Literal["constant", "step", "cosine"] = "constant",
+        *,
+        warm_up: int = 0,
+        every: int | None = None,
+        factor: float = 0.1,
+        total: int | None = None,
+        last: float = 0.0,
+    ) -> Self: ...
+    def step(self) -> None: ...
+    def rate(self, step: int) -> float: ...
+    @property
+    def n_steps(self) -> int: ...
 
 @final
 class WordContexts:
@@ -884,6 +976,24 @@ class WordContexts:
     def save_state(self) -> bytes: ...
     def load_state(self, state: bytes) -> None: ...
 
+@final
+class TextWindows:
+    def __new__(cls, text: str, context: int = 8, holdout: float = 0.1, seed: int = 0) -> Self: ...
+    @property
+    def vocabulary(self) -> str: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def n_train(self) -> int: ...
+    @property
+    def n_heldout(self) -> int: ...
+    def batch(self, size: int) -> tuple[SymbolArray, SymbolArray]: ...
+    def train(self, start: int, stop: int) -> tuple[SymbolArray, SymbolArray]: ...
+    def heldout(self, start: int, stop: int) -> tuple[SymbolArray, SymbolArray]: ...
+
+def continue_text(
+    model: GPT, vocabulary: str, n: int, prompt: str = "\n", seed: int = 0, temperature: float = 1.0
+) -> str: ...
 def sample(
     model: CharMLP,
     vocabulary: str,

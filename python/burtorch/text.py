@@ -1,8 +1,8 @@
-"""Words as training data for character models, and words sampled from such models.
+"""Words and running text as training data, and what trained models write.
 
-Symbol 0 of every vocabulary is the end mark, written ``"\\n"``.
+Symbol 0 of a vocabulary of words is the end mark, written ``"\\n"``; a text's vocabulary is its characters.
 """
 
-from burtorch._core import WordContexts, sample
+from burtorch._core import TextWindows, WordContexts, continue_text, sample
 
-__all__ = ["WordContexts", "sample"]
+__all__ = ["TextWindows", "WordContexts", "continue_text", "sample"]

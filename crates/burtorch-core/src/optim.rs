@@ -3,12 +3,20 @@
 //! Promises: a step reads and writes each trainable number once, touches nothing frozen, and allocates nothing after
 //! the first. Knows nothing of models or losses.
 
+mod adam;
+mod clip;
+mod schedule;
+
+pub use adam::{Adam, AdamRates};
+pub use clip::clip_grad_norm;
+pub use schedule::{Course, Schedule};
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
 use crate::io::{OptimiserState, Stored};
-use crate::kernels::{KernelFloat, Momentum, sgd_momentum_update, sgd_update};
+use crate::kernels::{KernelFloat, Momentum, sgd_decay_update, sgd_momentum_update, sgd_update};
 use crate::params::Parameters;
 use crate::scalar::Float;
 
@@ -81,8 +89,12 @@ impl<E: Float> Sgd<E> {
         E: KernelFloat,
     {
         let lr = E::lit(self.lr);
-        if self.momentum == 0.0 && self.weight_decay == 0.0 {
-            params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
+        if self.momentum == 0.0 {
+            let decay = E::lit(self.weight_decay);
+            match self.weight_decay == 0.0 {
+                true => params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x)),
+                false => params.for_each_trainable_mut(|_, x, g| sgd_decay_update(lr, decay, g, x)),
+            }
             return Ok(());
         }
         self.make_velocity(params)?;
@@ -133,13 +145,18 @@ impl<E: Float> Sgd<E> {
             self.velocity.clear();
             self.store = params.id();
         }
-        let more = params.len() - self.velocity.len();
-        self.velocity
-            .try_reserve_exact(more)
-            .map_err(|_| Error::OutOfMemory { bytes: more * size_of::<E>(), what: "the velocity of an optimiser" })?;
-        self.velocity.resize(params.len(), E::lit(0.0));
-        Ok(())
+        grow(&mut self.velocity, params.len())
     }
+}
+
+/// Appends zeros until there are `n`.
+fn grow<E: Float>(column: &mut Vec<E>, n: usize) -> Result<()> {
+    let more = n.saturating_sub(column.len());
+    column
+        .try_reserve_exact(more)
+        .map_err(|_| Error::OutOfMemory { bytes: more * size_of::<E>(), what: "the state of an optimiser" })?;
+    column.resize(n, E::lit(0.0));
+    Ok(())
 }
 
 pub(crate) fn check_rate(what: &'static str, rate: f64) -> Result<()> {

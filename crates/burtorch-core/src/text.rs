@@ -3,6 +3,10 @@
 //! Promises: everything random comes from a seed; a set of contexts takes two bytes per symbol, whatever the length of
 //! the context; a batch is written into memory of the caller. Knows no parameters beyond what sampling reads.
 
+mod windows;
+
+pub use windows::{TextWindows, continue_text};
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -311,20 +315,7 @@ pub fn sample<E: Float>(
             right: vocabulary.len(),
         });
     }
-    if !(sampling.temperature.is_finite() && sampling.temperature >= 0.0) {
-        return Err(Error::BadArgument {
-            what: "the temperature",
-            expected: "finite and at least 0".into(),
-            found: format!("{}", sampling.temperature),
-        });
-    }
-    let mut sampler = Sampler {
-        graph: Graph::new(),
-        rng: ChaCha8Rng::seed_from_u64(sampling.seed),
-        weights: vec![0.0; vocabulary.len()],
-        temperature: sampling.temperature,
-    };
-    sampler.graph.set_no_grad(true);
+    let mut sampler = Sampler::new(vocabulary.len(), sampling)?;
     let prompt = vocabulary.encode(sampling.prompt)?;
     let mut interrupted = interrupted;
     let mut words = Vec::new();
@@ -372,10 +363,15 @@ impl<E: Float> Sampler<E> {
         for (weight, node) in self.weights.iter_mut().zip(logits.nodes()) {
             *weight = self.graph.value(node)?.to_f64();
         }
+        Ok(self.draw())
+    }
+
+    /// A symbol drawn by the logits in `weights`.
+    fn draw(&mut self) -> u32 {
         let top = self.weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let likeliest = self.weights.iter().position(|&z| z == top).unwrap_or(0);
         if self.temperature == 0.0 {
-            return Ok(likeliest as u32);
+            return likeliest as u32;
         }
         let mut total = 0.0;
         for weight in &mut self.weights {
@@ -386,10 +382,10 @@ impl<E: Float> Sampler<E> {
         for (symbol, weight) in self.weights.iter().enumerate() {
             left -= weight;
             if left < 0.0 {
-                return Ok(symbol as u32);
+                return symbol as u32;
             }
         }
         // Rounding, or logits that are not numbers.
-        Ok(likeliest as u32)
+        likeliest as u32
     }
 }

@@ -18,6 +18,7 @@ mod blocks;
 mod buffer;
 mod files;
 mod function;
+mod gpt;
 mod nn;
 mod optim;
 mod oracle;
@@ -27,6 +28,7 @@ mod sample_loss;
 mod system;
 mod text;
 mod viz;
+mod windows;
 
 use pyo3::prelude::*;
 
@@ -45,12 +47,14 @@ mod _core {
         params::register(m)?;
         blocks::register(m)?;
         nn::register(m)?;
+        gpt::register(m)?;
         oracle::register(m)?;
         sample_loss::register(m)?;
         optim::register(m)?;
         text::register(m)?;
         files::register(m)?;
         viz::register(m)?;
+        windows::register(m)?;
         system::register(m)
     }
 }

@@ -1,12 +1,13 @@
 //! Models for Python: `CharMLP`, `MLP` and `Linear` over the tensors of `Parameters`.
 
-use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Linear, Mlp};
+use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Gpt, Linear, Mlp};
 use burtorch_core::{Float, Graph, Parameters, Range, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::buffer::{read_numbers, read_symbols};
 use crate::errors::IntoPython;
+use crate::gpt::PyGpt;
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
 /// A model that an oracle takes.
@@ -17,6 +18,8 @@ pub enum AnyModel {
     Chars(CharMlp),
     /// Numbers in, numbers out.
     Dense(Mlp),
+    /// Tokens in, logits for each of them out.
+    Tokens(Gpt),
 }
 
 /// The model that a Python object is, and its parameters.
@@ -30,12 +33,19 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
         let model = model.get();
         return Ok((AnyModel::Dense(model.model.clone()), model.params.clone_ref(py)));
     }
+    if let Ok(model) = object.cast::<PyGpt>() {
+        let model = model.get();
+        return Ok((AnyModel::Tokens(model.model.clone()), model.params.clone_ref(py)));
+    }
     if let Ok(layer) = object.cast::<PyLinear>() {
         let layer = layer.get();
         let model = Mlp::of_layers(vec![layer.layer]).or_raise(py)?;
         return Ok((AnyModel::Dense(model), layer.params.clone_ref(py)));
     }
-    Err(PyTypeError::new_err(format!("expected a CharMLP, an MLP or a Linear, found {}", object.get_type().name()?)))
+    Err(PyTypeError::new_err(format!(
+        "expected a CharMLP, a GPT, an MLP or a Linear, found {}",
+        object.get_type().name()?
+    )))
 }
 
 /// The numbers of nodes that `build` appends to a graph of its own.

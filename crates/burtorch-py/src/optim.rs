@@ -1,5 +1,8 @@
 //! Optimisers for Python.
 
+mod adam;
+mod schedule;
+
 use burtorch_core::{DType, Sgd};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -151,5 +154,7 @@ impl PySgd {
 
 /// Adds the class to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PySgd>()
+    m.add_class::<PySgd>()?;
+    adam::register(m)?;
+    schedule::register(m)
 }

@@ -4,7 +4,7 @@
 //! interrupted.
 
 use burtorch_core::kernels::{sgd_update, sum_squares};
-use burtorch_core::nn::{Input, Label};
+use burtorch_core::nn::{Gpt, Input, Label};
 use burtorch_core::oracle::Interrupted;
 use burtorch_core::{Batch, DType, Elsewhere, Error, Float, LaneFloat, LaneModel, Lanes, Oracle, Parameters, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -35,8 +35,8 @@ const RELEASE_ABOVE: usize = 1 << 18;
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
 /// Args:
-///     model: a CharMLP, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss, a Value. It is
-///         called once for each group of samples, and Values and Vectors then hold one number in each lane. `x` and `y` are
+///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss, a Value. It
+///         is called once for each group of samples, and Values and Vectors then hold one number in each lane. `x` and `y` are
 ///         Symbols where the batch holds integers, a Value where samples are single numbers, else a Vector.
 ///     params: the Parameters that such a callable reads, unless it has them as `.params`.
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
@@ -49,8 +49,9 @@ const RELEASE_ABOVE: usize = 1 << 18;
 ///
 /// `oracle(contexts, targets)` gives the loss and the gradient, a FlatArray over `params.grads` that the next call
 /// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)
-/// for classes, (b, n_out) for probabilities or numbers. Both may be buffers of any width (NumPy, array.array,
-/// memoryview), also strided ones, or nested sequences. Each call costs one pass forward and one back per sample;
+/// for classes, (b, n_out) for probabilities or numbers; for a GPT both have shape (b, n), the tokens and the symbol
+/// after each, n of them up to its context, and the loss of a sample is the mean over its tokens. Both may be buffers of
+/// any width (NumPy, array.array, memoryview), also strided ones, or nested sequences. Each call costs one pass forward and one back per sample;
 /// gradients add samples in one fixed order, so they have the same bits on every run and every CPU with fused multiply-add.
 /// `oracle(x, y, at=point)` evaluates at another flat point and leaves the values alone; `out=` takes writable memory of
 /// the parameters' dtype for the gradient, which is then returned instead, and `params.grads` stays as it is.
@@ -446,12 +447,14 @@ impl PyOracle {
             None => 0,
             Some(AnyModel::Chars(model)) => model.n_parameters(),
             Some(AnyModel::Dense(model)) => model.n_parameters(),
+            Some(AnyModel::Tokens(model)) => model.n_parameters(),
         }
     }
 
     /// Reads a batch into the state and checks its shape.
     fn read(&self, state: &mut State, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
         let (n_in, n_out, x_dims) = match self.built().or_raise(x.py())? {
+            AnyModel::Tokens(model) => return read_tokens(model, state, x, y),
             AnyModel::Chars(model) => {
                 let shape = model.shape();
                 (shape.context, shape.vocab, read_symbols(x, &mut state.x, "contexts")?)
@@ -536,11 +539,36 @@ impl PyOracle {
                 let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
                 compute(oracle, model, params, batch, want, Some(stop))
             }
+            AnyModel::Tokens(model) => {
+                let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
+                compute(oracle, model, params, batch, want, Some(stop))
+            }
             AnyModel::Dense(model) => {
                 convert(x_numbers, x);
                 let batch = Batch::new(Input::Numbers(&x[..]), label, read.n)?;
                 compute(oracle, model, params, batch, want, Some(stop))
             }
+        }
+    }
+}
+
+/// Reads windows of tokens and the symbols after each of them.
+fn read_tokens(model: &Gpt, state: &mut State, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
+    let (x_dims, y_dims) = (read_symbols(x, &mut state.x, "contexts")?, read_symbols(y, &mut state.y, "targets")?);
+    let most = model.shape().context;
+    match x_dims.matrix() {
+        Some((0, _)) => Err(PyValueError::new_err("contexts are empty; give at least one sample")),
+        Some((n, width)) if (1..=most).contains(&width) => match y_dims.matrix() == Some((n, width)) {
+            true => Ok(Read { n, label: ReadLabel::Classes }),
+            false => {
+                let found = y_dims.text();
+                Err(PyValueError::new_err(format!("targets must have shape ({n}, {width}) here, found {found}")))
+            }
+        },
+        _ if x_dims.row() == Some(0) => Err(PyValueError::new_err("contexts are empty; give at least one sample")),
+        _ => {
+            let found = x_dims.text();
+            Err(PyValueError::new_err(format!("contexts must have shape (b, 1..{most}), found {found}")))
         }
     }
 }

@@ -29,7 +29,7 @@ def save(folder: str, training: Training, course: Course, kept: dict[str, Any]) 
     pieces = [
         ("options", json.dumps({"version": VERSION, **kept}).encode("utf-8")),
         ("parameters", training.parameters.to_bytes()),
-        ("optimiser", training.sgd.save_state()),
+        ("optimiser", training.optimizer.save_state()),
         ("data", training.data.save_state()),
         ("losses", _little_endian(course.losses)),
         ("seconds", _little_endian(course.seconds)),
@@ -65,7 +65,7 @@ class Checkpoint:
         """Brings a fresh training to where the checkpoint was taken."""
         try:
             training.parameters.load(self.states["parameters"])
-            training.sgd.load_state(self.states["optimiser"])
+            training.optimizer.load_state(self.states["optimiser"])
             training.data.load_state(self.states["data"])
         except FormatError as error:
             raise InputError(f"{self.path}: {error}") from None

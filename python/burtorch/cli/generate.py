@@ -1,25 +1,27 @@
-"""``burtorch generate``: words sampled from a model that ``burtorch train --out`` wrote."""
+"""``burtorch generate``: words or text from a model that ``burtorch train --out`` wrote."""
 
 from __future__ import annotations
 
 import argparse
 
-import burtorch
 from burtorch.cli import model_file
 from burtorch.cli.arguments import count, positive, seed
 from burtorch.cli.errors import InputError
+from burtorch.cli.kinds import N_CHARACTERS, N_WORDS
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "generate",
-        help="sample words from a trained model",
-        description="Sample words from a model that 'burtorch train --out' wrote, and print them one a line.",
+        help="sample words or text from a trained model",
+        description="Sample from a model that 'burtorch train --out' wrote: words, one a line, or the text a GPT goes on with.",
         epilog="example: burtorch generate runs/names --n 5 --prompt ma",
     )
     parser.add_argument("model", metavar="DIR_OR_FILE", help="the --out directory of a training, or the file in it")
-    parser.add_argument("--n", type=count, default=20, metavar="N", help="how many words (default %(default)s)")
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="what every word begins with (default nothing)")
+    parser.add_argument(
+        "--n", type=count, metavar="N", help=f"how many words ({N_WORDS}), or characters of a GPT ({N_CHARACTERS})"
+    )
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="what every word, or the text, begins with")
     parser.add_argument(
         "--temperature",
         type=positive,
@@ -32,13 +34,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    model, vocabulary = model_file.load(args.model)
+    kind, model, vocabulary = model_file.load(args.model)
+    known = kind.prompt_symbols(vocabulary)
     for symbol in args.prompt:
-        if symbol not in vocabulary[1:]:
+        if symbol not in known:
             raise InputError(
-                f"--prompt holds {symbol!r}, which the model never saw in training: "
-                f"expected symbols of {vocabulary[1:]!r}"
+                f"--prompt holds {symbol!r}, which the model never saw in training: expected symbols of {known!r}"
             )
-    for word in burtorch.text.sample(model, vocabulary, args.n, args.seed, args.temperature, prompt=args.prompt):
-        print(word)
+    n = args.n or (N_CHARACTERS if kind.name == "gpt" else N_WORDS)
+    for text in kind.write(model, vocabulary, n, args.seed, args.temperature, args.prompt):
+        print(text)
     return 0

@@ -1,4 +1,4 @@
-"""Trained character models on disk: a JSON header that says how to build the model, then its parameters.
+"""Trained models on disk: a JSON header that says how to build the model, then its parameters.
 
 Layout: 8 bytes of magic, the length of the header as 4 bytes little-endian, the header in UTF-8, then every parameter
 as a little-endian float32, nothing after. ``load`` believes nothing it reads: a file that is not exactly what ``save``
@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import burtorch
 from burtorch.cli.errors import InputError, reason
+from burtorch.cli.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from burtorch.nn import CharMLP
+    from burtorch.cli.kinds import AnyModel, CharMlpKind, GptKind
 
 MODEL_NAME = "model.burtorch"
 MAGIC = b"BTMODEL1"
 MAX_HEADER_BYTES = 1 << 24  # every Unicode symbol there is fits
-SIZES = ("context", "embedding", "hidden")
 
 
-def save(path: str, parameters: burtorch.Parameters, vocabulary: str, sizes: dict[str, int]) -> None:
-    """Writes a float32 character model; the file appears under its name only when it is complete."""
+def save(path: str, kind: str, parameters: burtorch.Parameters, vocabulary: str, sizes: dict[str, int]) -> None:
+    """Writes a float32 model of this kind; the file appears under its name only when it is complete."""
     import json
 
     header = {
-        "model": "char-mlp",
+        "model": kind,
         "dtype": "float32",
         "n_parameters": len(parameters),
         "vocabulary": vocabulary,
-        **{name: sizes[name] for name in SIZES},
+        **{name: sizes[name] for name in KINDS[kind].sizes},
     }
     encoded = json.dumps(header, ensure_ascii=False).encode("utf-8")
     with whole_file(path) as file:
@@ -43,8 +43,8 @@ def save(path: str, parameters: burtorch.Parameters, vocabulary: str, sizes: dic
         file.write(_little_endian(memoryview(parameters.values).cast("B")))
 
 
-def load(path: str) -> tuple[CharMLP, str]:
-    """The model in a file, or in the directory that ``burtorch train --out`` wrote, and its vocabulary."""
+def load(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
+    """Kind, model and vocabulary in a file, or in the directory that ``burtorch train --out`` wrote."""
     if os.path.isdir(path):
         inside = os.path.join(path, MODEL_NAME)
         if not os.path.exists(inside):
@@ -64,21 +64,25 @@ def load(path: str) -> tuple[CharMLP, str]:
     if len(start) < len(MAGIC) + 4 or len(content) < length:
         raise InputError(f"{path}: the file is cut short: copy it again or train again")
     header = _checked_header(path, content[:length], len(content) - length)
-    sizes = {name: header[name] for name in SIZES}
+    kind = KINDS[header["model"]]
+    sizes = {name: header[name] for name in kind.sizes}
     parameters = burtorch.Parameters(dtype="float32", seed=0)
-    model = burtorch.nn.CharMLP(parameters, vocab=len(header["vocabulary"]), **sizes)
+    try:
+        model = kind.build(parameters, len(header["vocabulary"]), sizes)
+    except ValueError as error:
+        raise InputError(f"{path}: the header is of no model: {error}") from None
     memoryview(parameters.values).cast("B")[:] = _little_endian(memoryview(content)[length:])
-    return model, header["vocabulary"]
+    return kind, model, header["vocabulary"]
 
 
-def _from_safetensors(path: str) -> tuple[CharMLP, str]:
+def _from_safetensors(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
     try:
         model, vocabulary = burtorch.nn.load_model(path)
     except burtorch.FormatError as error:
         raise InputError(str(error)) from None
     if vocabulary is None:
         raise InputError(f"{path}: it was saved without a vocabulary: expected model.save(path, vocabulary=...)")
-    return model, vocabulary
+    return KINDS["gpt" if isinstance(model, burtorch.nn.GPT) else "char-mlp"], model, vocabulary
 
 
 @contextmanager
@@ -107,21 +111,24 @@ def _checked_header(path: str, encoded: bytes, n_value_bytes: int) -> dict[str, 
         header = json.loads(encoded.decode("utf-8"))
     except (ValueError, RecursionError):
         raise refuse("the header is not JSON") from None
-    if not isinstance(header, dict) or header.get("model") != "char-mlp" or header.get("dtype") != "float32":
-        raise refuse("the header does not describe a float32 char-mlp")
+    if not isinstance(header, dict) or header.get("dtype") != "float32":
+        raise refuse("the header does not describe a float32 model")
+    kind = KINDS.get(header["model"]) if isinstance(header.get("model"), str) else None
+    if kind is None:
+        raise refuse(f"the header names no kind of model that is known: {header.get('model')!r}")
     vocabulary = header.get("vocabulary")
     if (
         not isinstance(vocabulary, str)
-        or not vocabulary.startswith("\n")
+        or not kind.is_vocabulary(vocabulary)
         or len(vocabulary) != len(set(vocabulary))
         or any("\ud800" <= symbol <= "\udfff" for symbol in vocabulary)
     ):
         raise refuse("the header holds no vocabulary")
-    for name in SIZES:
+    for name in kind.sizes:
         size = header.get(name)
         if type(size) is not int or not 1 <= size < 2**31:
             raise refuse(f"{name} is {size!r}")
-    expected = n_parameters(len(vocabulary), **{name: header[name] for name in SIZES})
+    expected = kind.n_parameters(len(vocabulary), **{name: header[name] for name in kind.sizes})
     if header.get("n_parameters") != expected:
         raise refuse(f"{header.get('n_parameters')!r} parameters where the sizes ask for {expected}")
     if n_value_bytes != 4 * expected:
@@ -130,11 +137,6 @@ def _checked_header(path: str, encoded: bytes, n_value_bytes: int) -> dict[str, 
             f"the file is {'cut short' if n_value_bytes < 4 * expected else 'too long'}, copy it again or train again"
         )
     return header
-
-
-def n_parameters(vocab: int, context: int, embedding: int, hidden: int) -> int:
-    """How many parameters a character MLP has: embedding table, hidden layer, output layer."""
-    return vocab * embedding + (context * embedding + 1) * hidden + (hidden + 1) * vocab
 
 
 def _little_endian(values: memoryview) -> memoryview | bytes:

@@ -57,6 +57,11 @@ def show(summary: dict[str, Any], *, as_json: bool) -> None:
     figure("held-out loss", summary["heldout_loss"], 4, "nats")
     figure("median step", summary["median_ms_per_step"], 3, "ms")
     figure("peak memory", summary["peak_resident_mb"], 1, "MB")
+    if summary["model"] == "gpt":
+        for text in summary["samples"]:
+            print("\nsampled\n" + text)
+        sys.stdout.flush()
+        return
     for start in range(0, len(summary["samples"]), 5):
         print(f"{'' if start else 'sampled':<18}{', '.join(summary['samples'][start : start + 5])}")
     sys.stdout.flush()
@@ -70,7 +75,8 @@ def keep(out: str, summary: dict[str, Any], parameters: Parameters, vocabulary: 
         file.write(json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1).encode("utf-8") + b"\n")
     kept = [SUMMARY_NAME]
     if not summary["diverged"]:
-        model_file.save(os.path.join(out, model_file.MODEL_NAME), parameters, vocabulary, summary["options"])
+        path = os.path.join(out, model_file.MODEL_NAME)
+        model_file.save(path, summary["model"], parameters, vocabulary, summary["options"])
         kept.append(model_file.MODEL_NAME)
     obstacle = _draw(out)
     if obstacle is None:

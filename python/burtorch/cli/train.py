@@ -1,4 +1,4 @@
-"""``burtorch train``: a character model from a list of words, in one command.
+"""``burtorch train``: a character model from a list of words, or a GPT from a text, in one command.
 
 Everything that can be wrong with the input is found before training starts. Training imports neither NumPy nor
 Matplotlib: the loss curve is drawn by a process of its own, after every figure has been taken.
@@ -18,25 +18,27 @@ from burtorch.cli import checkpoint, results
 from burtorch.cli.arguments import count, positive, seed
 from burtorch.cli.checkpoint import Checkpoint
 from burtorch.cli.errors import InputError, reason
+from burtorch.cli.kinds import KINDS
 from burtorch.cli.progress import Progress
 from burtorch.cli.trainer import Course, mean_loss, train
 
-N_SAMPLES = 20
-SIZES = ("context", "embedding", "hidden")
-OPTIONS = (*SIZES, "batch", "steps", "lr", "final_lr_fraction", "seed")
+OPTIONS = ("optimizer", "batch", "steps", "lr", "final_lr_fraction", "seed")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "train",
-        help="train a character model on a list of words",
-        description="Train a character model on a list of words with plain SGD, print a summary, and sample from it.",
-        epilog="example: burtorch train --data names.txt --hidden 64 --batch 32 --steps 10000 --out runs/names",
+        help="train a character model on words, or a GPT on a text",
+        description="Train a character model on a list of words, or a GPT on a text, print a summary, and sample from it.",
+        epilog="examples: burtorch train --data names.txt --hidden 64 --batch 32 --steps 10000 --out runs/names; "
+        "burtorch train --model gpt --data shakespeare.txt --out runs/gpt",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("--model", choices=["char-mlp"], default="char-mlp", help="the model (default %(default)s)")
+    parser.add_argument("--model", choices=list(KINDS), default="char-mlp", help="the model (default %(default)s)")
     parser.add_argument(
-        "--data", metavar="FILE", help="UTF-8 text, one word a line (default: the words of the package)"
+        "--data",
+        metavar="FILE",
+        help="UTF-8 text: one word a line, or any text for gpt (default: words of the package)",
     )
     parser.add_argument(
         "--out", metavar="DIR", help="where summary, model and loss curve go (default: nothing is kept)"
@@ -56,15 +58,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     model = parser.add_argument_group("model")
-    model.add_argument("--hidden", type=count, default=64, metavar="N", help="hidden units (default %(default)s)")
-    model.add_argument("--context", type=count, default=16, metavar="N", help="symbols seen (default %(default)s)")
-    model.add_argument(
-        "--embedding", type=count, default=64, metavar="N", help="numbers a symbol (default %(default)s)"
-    )
+    for name, what in (
+        ("context", "symbols seen"),
+        ("embedding", "char-mlp: numbers a symbol"),
+        ("hidden", "char-mlp: hidden units"),
+        ("layers", "gpt: layers"),
+        ("heads", "gpt: heads of attention in each, a divisor of the width"),
+        ("width", "gpt: features of a symbol"),
+    ):
+        model.add_argument(f"--{name}", type=count, metavar="N", help=f"{what} ({_defaults(name)})")
+    model.add_argument("--freeze-embedding", action="store_true", help="leave the embeddings of symbols as they start")
     steps = parser.add_argument_group("training")
-    steps.add_argument("--batch", type=count, default=32, metavar="N", help="contexts per step (default %(default)s)")
-    steps.add_argument("--steps", type=count, default=10_000, metavar="N", help="SGD steps (default %(default)s)")
-    steps.add_argument("--lr", type=positive, default=0.1, metavar="X", help="learning rate (default %(default)s)")
+    steps.add_argument("--batch", type=count, metavar="N", help=f"samples per step ({_defaults('batch')})")
+    steps.add_argument("--steps", type=count, metavar="N", help=f"steps ({_defaults('steps')})")
+    steps.add_argument("--optimizer", choices=["sgd", "adamw"], help=f"({_defaults('optimizer')})")
+    steps.add_argument("--lr", type=positive, metavar="X", help=f"learning rate ({_defaults('lr')})")
     steps.add_argument(
         "--final-lr-fraction",
         type=positive,
@@ -77,11 +85,32 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
 
 
+def _defaults(option: str) -> str:
+    """What an option is where it is not given."""
+    found = {name: kind.options[option] for name, kind in KINDS.items() if option in kind.options}
+    values = list(found.values())
+    if len(values) == 1 or values[0] == values[1]:
+        return f"default {values[0]}"
+    return "default " + ", ".join(f"{value} for {name}" for name, value in found.items())
+
+
+def _complete(args: argparse.Namespace) -> None:
+    """Gives the options that were not given their defaults, and refuses those of the other kind of model."""
+    options = KINDS[args.model].options
+    for name in {name for kind in KINDS.values() for name in kind.options}:
+        if name not in options:
+            if getattr(args, name) is not None:
+                raise InputError(f"--{name} is not an option of --model {args.model}")
+        elif getattr(args, name) is None:
+            setattr(args, name, options[name])
+
+
 def run(args: argparse.Namespace) -> int:
     kept = Checkpoint(args.resume) if args.resume is not None else None
     if kept is not None:
         kept.restore_options(args)
         args.out = args.resume
+    _complete(args)
     training = Training(args)
     course = Course()
     if kept is not None:
@@ -104,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
 
     course = train(
         training.oracle,
-        training.sgd,
+        training.optimizer,
         training.data,
         batch=args.batch,
         steps=args.steps,
@@ -133,35 +162,37 @@ class Training:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
+        self.kind = KINDS[args.model]
         self.source = args.data or "the words of the package"
         try:
-            words = burtorch.data.read_words(args.data) if args.data else burtorch.data.default_words()
-            self.n_words = len(words)
-            self.data = burtorch.text.WordContexts(words, context=args.context, holdout=0.1, seed=args.seed)
+            self.data, self.amount = self.kind.read(args)
         except OSError as error:
             raise InputError(f"{self.source}: {reason(error)}") from None
         except ValueError as error:
             raise InputError(f"{self.source}: {error}") from None
         try:
             self.parameters = burtorch.Parameters(dtype="float32", seed=args.seed)
-            sizes = {name: getattr(args, name) for name in SIZES}
-            self.model = burtorch.nn.CharMLP(self.parameters, vocab=len(self.data.vocabulary), **sizes)
+            sizes = {name: getattr(args, name) for name in self.kind.sizes}
+            self.model = self.kind.build(self.parameters, len(self.data.vocabulary), sizes)
+            if args.freeze_embedding:
+                (self.model.tokens if isinstance(self.model, burtorch.nn.GPT) else self.model.embedding).freeze()
             self.oracle = burtorch.Oracle(self.model)
-            self.sgd = burtorch.optim.SGD(self.parameters, lr=args.lr)
+            make = {"sgd": burtorch.optim.SGD, "adamw": burtorch.optim.AdamW}[args.optimizer]
+            self.optimizer = make(self.parameters, lr=args.lr)
         except ValueError as error:
             raise InputError(str(error)) from None
 
     def kept_options(self) -> dict[str, Any]:
         """The options that a resumed training takes over."""
         source = None if self.args.data is None else os.path.abspath(self.args.data)
-        names = ("model", *OPTIONS, "checkpoint_every")
+        names = ("model", *self.kind.sizes, *OPTIONS, "freeze_embedding", "checkpoint_every")
         return {"data": source, **{name: getattr(self.args, name) for name in names}}
 
     def headline(self) -> str:
-        data = self.data
+        data, ((what, n),) = self.data, self.amount.items()
         return (
-            f"{self.args.model} on {self.source}: {self.n_words:,} words, {len(data.vocabulary)} symbols, "
-            f"{data.n_train:,} training and {data.n_heldout:,} held-out contexts"
+            f"{self.args.model} on {self.source}: {n:,} {what}, {len(data.vocabulary)} symbols, "
+            f"{data.n_train:,} training and {data.n_heldout:,} held-out {self.kind.places}"
         )
 
     def summary(self, course: Course) -> dict[str, Any]:
@@ -174,12 +205,12 @@ class Training:
             "model": self.args.model,
             "data": {
                 "source": self.source,
-                "words": self.n_words,
+                **self.amount,
                 "symbols": len(data.vocabulary),
-                "train_contexts": data.n_train,
-                "heldout_contexts": data.n_heldout,
+                f"train_{self.kind.places}": data.n_train,
+                f"heldout_{self.kind.places}": data.n_heldout,
             },
-            "options": {name: getattr(self.args, name) for name in OPTIONS},
+            "options": {name: getattr(self.args, name) for name in (*self.kind.sizes, *OPTIONS)},
             "parameters": len(self.parameters),
             "steps_taken": course.n_steps,
             **findings,
@@ -209,7 +240,7 @@ class Training:
                     found["diverged"] = True
                     return found
                 found[name] = loss
-            found["samples"] = burtorch.text.sample(self.model, data.vocabulary, N_SAMPLES, self.args.seed, 1.0)
+            found["samples"] = self.kind.samples(self.model, data.vocabulary, self.args.seed)
         except KeyboardInterrupt:
             found["interrupted"] = True
         return found

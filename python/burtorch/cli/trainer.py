@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Callable
 if TYPE_CHECKING:
     import burtorch
     from burtorch._core import SymbolArray
-    from burtorch.optim import SGD
-    from burtorch.text import WordContexts
+    from burtorch.cli.kinds import AnyData
+    from burtorch.optim import SGD, AdamW
 
     Contexts = Callable[[int, int], tuple[SymbolArray, SymbolArray]]
 
@@ -55,8 +55,8 @@ class Course:
 
 def train(
     oracle: burtorch.Oracle,
-    sgd: SGD,
-    data: WordContexts,
+    optimizer: SGD | AdamW,
+    data: AnyData,
     *,
     batch: int,
     steps: int,
@@ -64,21 +64,21 @@ def train(
     watch: Callable[[Course], None],
     course: Course | None = None,
 ) -> Course:
-    """Goes on with ``course`` up to ``steps`` steps of SGD, the last 30 % at the final rate; ``watch`` sees each."""
+    """Goes on with ``course`` up to ``steps`` steps, the last 30 % at the final rate; calls ``watch`` after each."""
     course = course or Course()
     losses, seconds = course.losses.append, course.seconds.append
     final_from = steps - steps * 3 // 10
     try:
         for step in range(course.n_steps, steps):
             if step == final_from:
-                sgd.lr *= final_lr_fraction
+                optimizer.lr *= final_lr_fraction
             contexts, targets = data.batch(batch)
             start = perf_counter()
             loss, _ = oracle(contexts, targets)
             losses(loss)
             if course.diverged:
                 break
-            sgd.step()
+            optimizer.step()
             seconds(perf_counter() - start)
             watch(course)
     except KeyboardInterrupt:

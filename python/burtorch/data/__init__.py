@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
-__all__ = ["MAX_WORD_LENGTH", "default_words", "read_words"]
+__all__ = ["MAX_WORD_LENGTH", "default_words", "read_text", "read_words"]
 
 MAX_WORD_LENGTH = 1000
 """The longest line that :func:`read_words` accepts, in characters."""
@@ -51,6 +51,29 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
     if not words:
         raise ValueError("no words: expected UTF-8 text, one word a line")
     return words
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The characters of a UTF-8 text file, line breaks as ``"\\n"``.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is binary, not UTF-8, or empty.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from burtorch.data import read_text
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "play.txt"
+        ...     _ = path.write_bytes(b"to be,\\r\\nor not\\r\\n")
+        ...     read_text(path)
+        'to be,\\nor not\\n'
+    """
+    with open(path, "rb") as file:
+        text = _decoded(file.read()).replace("\r\n", "\n").replace("\r", "\n")
+    if not text:
+        raise ValueError("no text: the file is empty")
+    return text
 
 
 def _decoded(content: bytes) -> str:

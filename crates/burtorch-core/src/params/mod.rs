@@ -426,6 +426,12 @@ impl<'m, E: Float> Parameters<'m, E> {
         for_each_gap(&self.frozen, n, |range| self.grads.slice_mut(n)[range].fill(E::lit(0.0)));
     }
 
+    /// Multiplies all gradients by `factor`. Those of frozen numbers stay 0, in memory that is not touched.
+    pub fn scale_grads(&mut self, factor: E) {
+        let grads = self.grads.slice_mut(self.n);
+        for_each_gap(&self.frozen, self.n, |range| grads[range].iter_mut().for_each(|g| *g = *g * factor));
+    }
+
     /// Calls `f` with each range of numbers that are not frozen, in order.
     pub fn for_each_trainable(&self, f: impl FnMut(Range<usize>)) {
         for_each_gap(&self.frozen, self.n, f);

@@ -1,0 +1,158 @@
+//! Adam and AdamW.
+
+use super::check_rate;
+use crate::error::{Error, Result};
+use crate::io::{OptimiserState, Stored};
+use crate::kernels::{self, KernelFloat, adam_update};
+use crate::params::Parameters;
+use crate::scalar::Float;
+
+/// The numbers that make an [`Adam`]. The default is PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamRates {
+    /// Learning rate.
+    pub lr: f64,
+    /// Shares of the first and the second moment that are kept, below 1.
+    pub betas: (f64, f64),
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// How strongly numbers decay.
+    pub weight_decay: f64,
+    /// Whether decay is taken from the numbers themselves, times the learning rate (AdamW), and not added to gradients.
+    pub decoupled: bool,
+}
+
+impl Default for AdamRates {
+    fn default() -> Self {
+        AdamRates { lr: 1e-3, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0, decoupled: false }
+    }
+}
+
+/// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, then `x -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)` at
+/// step t, as PyTorch has it. Costs two numbers per parameter, and one pass over all of them a step.
+///
+/// ```
+/// use burtorch_core::optim::{Adam, AdamRates};
+/// use burtorch_core::{Init, Parameters};
+/// let mut params = Parameters::<f64>::new(0);
+/// params.tensor(&[2], None, Init::Constant(1.0), true).unwrap();
+/// params.grads_mut().copy_from_slice(&[0.5, -8.0]);
+/// let mut adam = Adam::new(AdamRates { lr: 0.25, ..AdamRates::default() }).unwrap();
+/// adam.step(&mut params).unwrap();
+/// assert!((params.values()[0] - 0.75).abs() < 1e-7 && (params.values()[1] - 1.25).abs() < 1e-7);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Adam<E> {
+    rates: AdamRates,
+    n_steps: u64,
+    first: Vec<E>,
+    second: Vec<E>,
+    /// Whose moments they are; 0 before the first step.
+    store: u64,
+}
+
+impl<E: Float> Adam<E> {
+    /// Rates are finite and not negative, betas below 1.
+    pub fn new(rates: AdamRates) -> Result<Self> {
+        check_rate("the learning rate", rates.lr)?;
+        check_rate("eps", rates.eps)?;
+        check_rate("the weight decay", rates.weight_decay)?;
+        for beta in [rates.betas.0, rates.betas.1] {
+            if !(0.0..1.0).contains(&beta) {
+                let expected = "at least 0 and below 1".into();
+                return Err(Error::BadArgument { what: "a beta", expected, found: format!("{beta}") });
+            }
+        }
+        Ok(Adam { rates, n_steps: 0, first: Vec::new(), second: Vec::new(), store: 0 })
+    }
+
+    /// Its rates.
+    pub fn rates(&self) -> AdamRates {
+        self.rates
+    }
+
+    /// Changes the learning rate.
+    pub fn set_lr(&mut self, lr: f64) -> Result<()> {
+        check_rate("the learning rate", lr)?;
+        self.rates.lr = lr;
+        Ok(())
+    }
+
+    /// Steps taken.
+    pub fn n_steps(&self) -> u64 {
+        self.n_steps
+    }
+
+    /// One step along the gradients of `params`.
+    pub fn step(&mut self, params: &mut Parameters<'_, E>) -> Result<()>
+    where
+        E: KernelFloat,
+    {
+        self.make_moments(params)?;
+        self.n_steps += 1;
+        let AdamRates { lr, betas: (beta1, beta2), eps, weight_decay, decoupled } = self.rates;
+        let correction = |beta: f64| E::lit(1.0 - beta.powf(self.n_steps as f64));
+        let rule = kernels::Adam {
+            lr: E::lit(lr),
+            beta1: E::lit(beta1),
+            beta2: E::lit(beta2),
+            eps: E::lit(eps),
+            weight_decay: E::lit(weight_decay),
+            decoupled,
+            correction1: correction(beta1),
+            correction2: correction(beta2),
+        };
+        params.for_each_trainable_mut(|range, x, g| {
+            adam_update(&rule, g, &mut self.first[range.clone()], &mut self.second[range], x);
+        });
+        Ok(())
+    }
+
+    /// All that decides the next steps, besides the parameters and their gradients.
+    pub fn state(&self) -> OptimiserState<E> {
+        let AdamRates { lr, betas, eps, weight_decay, decoupled } = self.rates;
+        OptimiserState {
+            name: "adam".into(),
+            settings: vec![lr, betas.0, betas.1, eps, weight_decay],
+            counters: vec![self.n_steps, u64::from(decoupled)],
+            columns: vec![self.first.clone(), self.second.clone()],
+        }
+    }
+
+    /// The checked form of the state.
+    pub fn to_bytes(&self) -> Result<Vec<u8>>
+    where
+        E: Stored,
+    {
+        self.state().to_bytes()
+    }
+
+    /// Becomes the optimiser whose state was saved, for `params`, of which there are as many as then.
+    pub fn load_bytes(&mut self, params: &Parameters<'_, E>, bytes: &[u8]) -> Result<()>
+    where
+        E: Stored,
+    {
+        let mut state = OptimiserState::from_bytes(bytes, "adam", [5, 2, 2], params.len())?;
+        let [lr, beta1, beta2, eps, weight_decay] = [0, 1, 2, 3, 4].map(|k| state.settings[k]);
+        let decoupled = state.counters[1] != 0;
+        let new = Self::new(AdamRates { lr, betas: (beta1, beta2), eps, weight_decay, decoupled })?;
+        let second = state.columns.swap_remove(1);
+        let first = state.columns.swap_remove(0);
+        *self = Adam { n_steps: state.counters[0], first, second, store: params.id(), ..new };
+        Ok(())
+    }
+
+    /// Room for the moments, which start at 0, also for tensors that came later.
+    fn make_moments(&mut self, params: &Parameters<'_, E>) -> Result<()> {
+        if self.store != params.id() {
+            self.first.clear();
+            self.second.clear();
+            self.n_steps = 0;
+            self.store = params.id();
+        }
+        for moments in [&mut self.first, &mut self.second] {
+            super::grow(moments, params.len())?;
+        }
+        Ok(())
+    }
+}

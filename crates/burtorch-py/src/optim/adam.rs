@@ -1,0 +1,208 @@
+//! `Adam` and `AdamW` for Python, and clipping.
+
+use burtorch_core::DType;
+use burtorch_core::optim::{Adam, AdamRates, clip_grad_norm as clip};
+use pyo3::prelude::*;
+
+use crate::errors::IntoPython;
+use crate::guarded::Guarded;
+use crate::params::{AnyParameters, PyParameters, mismatch, params_of, with_kernels, with_params};
+
+enum AnyAdam {
+    F32(Adam<f32>),
+    F64(Adam<f64>),
+}
+
+macro_rules! with_adam {
+    ($any:expr, $adam:ident => $body:expr) => {
+        match $any {
+            AnyAdam::F32($adam) => $body,
+            AnyAdam::F64($adam) => $body,
+        }
+    };
+}
+
+/// Adam, as PyTorch has it: steps along the first moment of gradients over the root of the second.
+///
+/// Args:
+///     params: Parameters, or a model of them.
+///     lr: the learning rate, finite and not negative. May be changed at any time.
+///     betas: shares of the two moments that are kept, below 1.
+///     eps: added to the root of the second moment.
+///     weight_decay: adds weight_decay * values to the gradients.
+///
+/// Costs two numbers per parameter, and a step one pass over all of them. Frozen numbers stay as they are.
+///
+/// Raises:
+///     ValueError: a rate that makes no sense.
+///     TypeError: neither Parameters nor a model.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> w = params.tensor(2, init=1.0)
+///     >>> params.grads[:] = [0.5, -8.0]
+///     >>> bt.optim.Adam(params, lr=0.25).step()
+///     >>> [round(x, 6) for x in w.values]
+///     [0.75, 1.25]
+#[pyclass(frozen, subclass, name = "Adam", module = "burtorch.optim")]
+pub struct PyAdam {
+    params: Py<PyParameters>,
+    adam: Guarded<AnyAdam>,
+    decoupled: bool,
+}
+
+impl PyAdam {
+    fn make(params: &Bound<'_, PyAny>, rates: AdamRates) -> PyResult<Self> {
+        let py = params.py();
+        let params = params_of(params)?;
+        params.get().need_kernels()?;
+        let adam = match params.get().dtype_of() {
+            DType::Float32 => AnyAdam::F32(Adam::new(rates).or_raise(py)?),
+            _ => AnyAdam::F64(Adam::new(rates).or_raise(py)?),
+        };
+        Ok(PyAdam { params, adam: Guarded::new(adam, "this optimiser"), decoupled: rates.decoupled })
+    }
+
+    fn rates(&self, py: Python<'_>) -> PyResult<AdamRates> {
+        self.adam.with(py, |adam| with_adam!(adam, adam => adam.rates()))
+    }
+}
+
+#[pymethods]
+impl PyAdam {
+    #[new]
+    #[pyo3(signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0))]
+    fn new(params: &Bound<'_, PyAny>, lr: f64, betas: (f64, f64), eps: f64, weight_decay: f64) -> PyResult<Self> {
+        Self::make(params, AdamRates { lr, betas, eps, weight_decay, decoupled: false })
+    }
+
+    /// The learning rate.
+    #[getter]
+    fn lr(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.rates(py)?.lr)
+    }
+
+    #[setter]
+    fn set_lr(&self, py: Python<'_>, lr: f64) -> PyResult<()> {
+        self.adam.with(py, |adam| with_adam!(adam, adam => adam.set_lr(lr)))?.or_raise(py)
+    }
+
+    /// Shares of the two moments that are kept.
+    #[getter]
+    fn betas(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
+        Ok(self.rates(py)?.betas)
+    }
+
+    /// What is added to the root of the second moment.
+    #[getter]
+    fn eps(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.rates(py)?.eps)
+    }
+
+    /// The weight decay.
+    #[getter]
+    fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.rates(py)?.weight_decay)
+    }
+
+    /// Steps taken.
+    #[getter]
+    fn n_steps(&self, py: Python<'_>) -> PyResult<u64> {
+        self.adam.with(py, |adam| with_adam!(adam, adam => adam.n_steps()))
+    }
+
+    /// Move the values one step.
+    fn step(&self, py: Python<'_>) -> PyResult<()> {
+        self.adam
+            .with(py, |adam| {
+                self.params.get().with(py, |params| match (adam, params) {
+                    (AnyAdam::F32(adam), AnyParameters::F32(params)) => adam.step(params),
+                    (AnyAdam::F64(adam), AnyParameters::F64(params)) => adam.step(params),
+                    _ => Err(mismatch()),
+                })
+            })??
+            .or_raise(py)
+    }
+
+    /// Set all gradients to zero.
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.params.get().with(py, |params| with_params!(params, p => p.zero_grad()))
+    }
+
+    /// What it moves.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = if self.decoupled { "AdamW" } else { "Adam" };
+        Ok(format!("{name}(lr={})", self.lr(py)?))
+    }
+}
+
+/// Adam with decoupled weight decay: each step takes `lr * weight_decay * values` from the values, past the moments.
+///
+/// Arguments, cost and errors are those of Adam; weight_decay is 0.01 unless told otherwise, as in PyTorch.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> w = params.tensor(1, init=1.0)
+///     >>> bt.optim.AdamW(params, lr=0.5, weight_decay=0.5).step()
+///     >>> list(w.values)
+///     [0.75]
+#[pyclass(frozen, extends = PyAdam, name = "AdamW", module = "burtorch.optim")]
+pub struct PyAdamW;
+
+#[pymethods]
+impl PyAdamW {
+    #[new]
+    #[pyo3(signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01))]
+    fn new(
+        params: &Bound<'_, PyAny>,
+        lr: f64,
+        betas: (f64, f64),
+        eps: f64,
+        weight_decay: f64,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let adam = PyAdam::make(params, AdamRates { lr, betas, eps, weight_decay, decoupled: true })?;
+        Ok(PyClassInitializer::from(adam).add_subclass(PyAdamW))
+    }
+}
+
+/// Scale all gradients so that their Euclidean norm is at most `max_norm`; return the norm before.
+///
+/// Args:
+///     params: Parameters, or a model of them.
+///     max_norm: finite and not negative.
+///
+/// The factor is max_norm / (norm + 1e-6) where that is below 1, as in PyTorch. Costs one or two passes over the gradients.
+///
+/// Raises:
+///     ValueError: a norm that makes no sense.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> w = params.tensor(2, init=0.0)
+///     >>> params.grads[:] = [3.0, 4.0]
+///     >>> bt.optim.clip_grad_norm(params, 1.0)
+///     5.0
+///     >>> [round(g, 5) for g in params.grads]
+///     [0.6, 0.8]
+#[pyfunction]
+fn clip_grad_norm(params: &Bound<'_, PyAny>, max_norm: f64) -> PyResult<f64> {
+    let py = params.py();
+    let params = params_of(params)?;
+    params.get().need_kernels()?;
+    params.get().with(py, |params| with_kernels!(params, p => clip(p, max_norm)))?.or_raise(py)
+}
+
+/// Adds classes and function to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyAdam>()?;
+    m.add_class::<PyAdamW>()?;
+    m.add_function(wrap_pyfunction!(clip_grad_norm, m)?)
+}

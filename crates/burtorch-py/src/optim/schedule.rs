@@ -1,0 +1,95 @@
+//! Learning-rate schedules for Python.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use burtorch_core::optim::{Course, Schedule};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::errors::IntoPython;
+
+/// Sets the learning rate of an optimiser step by step.
+///
+/// Args:
+///     optimizer: anything with an `lr`; its present rate is the base rate, and it gets the rate of step 0 at once.
+///     kind: "constant"; "step": times `factor` every `every` steps; "cosine": half a cosine down to `last` over `total`
+///         steps.
+///     warm_up: so many steps in a straight line up to the base rate come first.
+///     every, factor, total, last: as `kind` says.
+///
+/// Call `step()` after each step of the optimiser. The rates are PyTorch's of StepLR and CosineAnnealingLR.
+///
+/// Raises:
+///     ValueError: an unknown kind, numbers that make no sense, or `every` or `total` missing.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> sgd = bt.optim.SGD(bt.Parameters(), lr=0.1)
+///     >>> schedule = bt.optim.Schedule(sgd, "cosine", total=2, warm_up=1)
+///     >>> rates = []
+///     >>> for _ in range(4):
+///     ...     rates.append(round(sgd.lr, 6))
+///     ...     schedule.step()
+///     >>> rates
+///     [0.1, 0.1, 0.05, 0.0]
+#[pyclass(frozen, name = "Schedule", module = "burtorch.optim")]
+pub struct PySchedule {
+    optimizer: Py<PyAny>,
+    schedule: Schedule,
+    n_steps: AtomicU64,
+}
+
+#[pymethods]
+impl PySchedule {
+    #[new]
+    #[pyo3(signature = (optimizer, kind="constant", *, warm_up=0, every=None, factor=0.1, total=None, last=0.0))]
+    fn new(
+        optimizer: &Bound<'_, PyAny>,
+        kind: &str,
+        warm_up: u64,
+        every: Option<u64>,
+        factor: f64,
+        total: Option<u64>,
+        last: f64,
+    ) -> PyResult<Self> {
+        let course = match (kind, every, total) {
+            ("constant", _, _) => Course::Constant,
+            ("step", Some(every), _) => Course::Steps { every, factor },
+            ("cosine", _, Some(total)) => Course::Cosine { total, last },
+            ("step", ..) => return Err(PyValueError::new_err("a \"step\" schedule needs every=, a number of steps")),
+            ("cosine", ..) => {
+                return Err(PyValueError::new_err("a \"cosine\" schedule needs total=, a number of steps"));
+            }
+            _ => {
+                let message = format!("kind must be \"constant\", \"step\" or \"cosine\", found {kind:?}");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let base: f64 = optimizer.getattr("lr")?.extract()?;
+        let schedule = Schedule::new(base, warm_up, course).or_raise(optimizer.py())?;
+        optimizer.setattr("lr", schedule.rate(0))?;
+        Ok(PySchedule { optimizer: optimizer.clone().unbind(), schedule, n_steps: AtomicU64::new(0) })
+    }
+
+    /// Give the optimiser the rate of the next step.
+    fn step(&self, py: Python<'_>) -> PyResult<()> {
+        let step = self.n_steps.fetch_add(1, Ordering::Relaxed) + 1;
+        self.optimizer.bind(py).setattr("lr", self.schedule.rate(step))
+    }
+
+    /// The rate of step `step`, the first of which is 0.
+    fn rate(&self, step: u64) -> f64 {
+        self.schedule.rate(step)
+    }
+
+    /// Steps taken.
+    #[getter]
+    fn n_steps(&self) -> u64 {
+        self.n_steps.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PySchedule>()
+}

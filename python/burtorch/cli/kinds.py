@@ -1,0 +1,111 @@
+"""The kinds of models that the command line trains: what each is made of, learns from, and writes.
+
+A kind knows its defaults, how to read its data, how to build its model from sizes, how many parameters these ask for,
+and how to let a trained model write. It knows nothing of training or of files of models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Union
+
+import burtorch
+
+if TYPE_CHECKING:
+    import argparse
+
+    from burtorch.nn import GPT, CharMLP
+    from burtorch.text import TextWindows, WordContexts
+
+    AnyModel = Union[CharMLP, GPT]
+    AnyData = Union[WordContexts, TextWindows]
+
+N_WORDS = 20
+N_CHARACTERS = 200
+
+
+class CharMlpKind:
+    """Words, one symbol at a time."""
+
+    name = "char-mlp"
+    sizes = ("context", "embedding", "hidden")
+    options = {
+        "context": 16,
+        "embedding": 64,
+        "hidden": 64,
+        "batch": 32,
+        "steps": 10_000,
+        "lr": 0.1,
+        "optimizer": "sgd",
+    }
+    places = "contexts"
+
+    def read(self, args: argparse.Namespace) -> tuple[AnyData, dict[str, Any]]:
+        words = burtorch.data.read_words(args.data) if args.data else burtorch.data.default_words()
+        data = burtorch.text.WordContexts(words, context=args.context, holdout=0.1, seed=args.seed)
+        return data, {"words": len(words)}
+
+    def build(self, parameters: burtorch.Parameters, vocab: int, sizes: dict[str, int]) -> AnyModel:
+        return burtorch.nn.CharMLP(parameters, vocab=vocab, **sizes)
+
+    def n_parameters(self, vocab: int, context: int, embedding: int, hidden: int) -> int:
+        """Embedding table, hidden layer, output layer."""
+        return vocab * embedding + (context * embedding + 1) * hidden + (hidden + 1) * vocab
+
+    def is_vocabulary(self, symbols: str) -> bool:
+        return symbols.startswith("\n")
+
+    def prompt_symbols(self, vocabulary: str) -> str:
+        return vocabulary[1:]
+
+    def write(
+        self, model: AnyModel, vocabulary: str, n: int, seed: int, temperature: float = 1.0, prompt: str = ""
+    ) -> list[str]:
+        """``n`` words."""
+        assert isinstance(model, burtorch.nn.CharMLP)
+        return burtorch.text.sample(model, vocabulary, n, seed, temperature, prompt)
+
+    def samples(self, model: AnyModel, vocabulary: str, seed: int) -> list[str]:
+        return self.write(model, vocabulary, N_WORDS, seed)
+
+
+class GptKind:
+    """Running text, a window of symbols at a time."""
+
+    name = "gpt"
+    sizes = ("context", "layers", "heads", "width")
+    options = {
+        "context": 8, "layers": 6, "heads": 6, "width": 24, "batch": 64, "steps": 3_000, "lr": 3e-3, "optimizer": "adamw",
+    }  # fmt: skip
+    places = "windows"
+
+    def read(self, args: argparse.Namespace) -> tuple[AnyData, dict[str, Any]]:
+        text = burtorch.data.read_text(args.data) if args.data else "\n".join(burtorch.data.default_words())
+        data = burtorch.text.TextWindows(text, context=args.context, holdout=0.1, seed=args.seed)
+        return data, {"characters": len(text)}
+
+    def build(self, parameters: burtorch.Parameters, vocab: int, sizes: dict[str, int]) -> AnyModel:
+        return burtorch.nn.GPT(parameters, vocab=vocab, **sizes)
+
+    def n_parameters(self, vocab: int, context: int, layers: int, heads: int, width: int) -> int:
+        """Embeddings, layers of 12 width^2 weights and 10 width gains and biases, logits."""
+        return (vocab + context) * width + layers * (12 * width * width + 10 * width) + (width + 1) * vocab
+
+    def is_vocabulary(self, symbols: str) -> bool:
+        return list(symbols) == sorted(symbols) and bool(symbols)
+
+    def prompt_symbols(self, vocabulary: str) -> str:
+        return vocabulary
+
+    def write(
+        self, model: AnyModel, vocabulary: str, n: int, seed: int, temperature: float = 1.0, prompt: str = ""
+    ) -> list[str]:
+        """One text of ``n`` characters after the prompt."""
+        assert isinstance(model, burtorch.nn.GPT)
+        start = prompt or ("\n" if "\n" in vocabulary else vocabulary[0])
+        return [burtorch.text.continue_text(model, vocabulary, n, start, seed, temperature)]
+
+    def samples(self, model: AnyModel, vocabulary: str, seed: int) -> list[str]:
+        return self.write(model, vocabulary, N_CHARACTERS, seed)
+
+
+KINDS: dict[str, CharMlpKind | GptKind] = {kind.name: kind for kind in (CharMlpKind(), GptKind())}
