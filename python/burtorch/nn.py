@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from burtorch._core import MLP, CharMLP, Linear, Parameters, Value, inner_product, sample_loss
+from burtorch._core import GPT, MLP, CharMLP, Linear, Parameters, Value, inner_product, sample_loss
+from burtorch._modules import Block, CausalSelfAttention, Dense, Embedding, LayerNorm, Module, Tokens
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -14,7 +15,22 @@ if TYPE_CHECKING:
 
     Activation = Literal["identity", "tanh", "relu", "sigmoid"]
 
-__all__ = ["MLP", "CharMLP", "Linear", "Neuron", "load_model", "sample_loss"]
+__all__ = [
+    "GPT",
+    "MLP",
+    "Block",
+    "CausalSelfAttention",
+    "CharMLP",
+    "Dense",
+    "Embedding",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "Neuron",
+    "Tokens",
+    "load_model",
+    "sample_loss",
+]
 
 
 def load_model(path: str | PathLike[str]) -> tuple[CharMLP, str | None]:

@@ -68,7 +68,7 @@ def test_no_command_prints_the_help_and_fails(command):
         ["train", "--lr", "nan"],
         ["train", "--lr", "-1"],
         ["train", "--seed", "-1"],
-        ["train", "--model", "gpt"],
+        ["train", "--model", "lstm"],
         ["generate"],
         ["generate", "x", "--temperature", "0"],
         ["bench", "lazy"],

@@ -9,6 +9,7 @@ import pytest
 import burtorch
 from burtorch.cli import model_file
 from burtorch.cli.errors import InputError
+from burtorch.cli.kinds import KINDS
 
 SIZES = {"context": 2, "embedding": 3, "hidden": 4}
 
@@ -18,7 +19,7 @@ def saved(tmp_path):
     parameters = burtorch.Parameters(dtype="float32", seed=5)
     burtorch.nn.CharMLP(parameters, vocab=3, **SIZES)
     path = tmp_path / "model.burtorch"
-    model_file.save(str(path), parameters, "\nab", SIZES)
+    model_file.save(str(path), "char-mlp", parameters, "\nab", SIZES)
     return path, parameters
 
 
@@ -32,18 +33,19 @@ def with_header(content, **changes):
 
 def test_a_model_comes_back_bit_for_bit(saved):
     path, parameters = saved
-    model, vocabulary = model_file.load(str(path))
+    kind, model, vocabulary = model_file.load(str(path))
+    assert kind.name == "char-mlp"
     assert vocabulary == "\nab"
     again = path.with_name("again")
     tokens = [1, 2]
     original = burtorch.Parameters(dtype="float32", seed=5)
     assert model.logits(tokens) == burtorch.nn.CharMLP(original, vocab=3, **SIZES).logits(tokens)
-    model_file.save(str(again), parameters, vocabulary, SIZES)
+    model_file.save(str(again), "char-mlp", parameters, vocabulary, SIZES)
     assert again.read_bytes() == path.read_bytes()
 
 
 def test_the_size_formula_is_that_of_the_model(saved):
-    assert len(saved[1]) == model_file.n_parameters(3, **SIZES)
+    assert len(saved[1]) == KINDS["char-mlp"].n_parameters(3, **SIZES)
 
 
 def test_every_prefix_is_refused(saved):
@@ -66,6 +68,8 @@ def test_a_longer_file_is_refused(saved):
     "changes",
     [
         {"model": "gpt"},
+        {"model": "lstm"},
+        {"model": 3},
         {"dtype": "float64"},
         {"vocabulary": "abc"},
         {"vocabulary": "\naa"},

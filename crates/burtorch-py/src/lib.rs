@@ -44,6 +44,7 @@ mod _core {
         graph::register(m)?;
         value::register(m)?;
         vector::register(m)?;
+        vector::tokens::register(m)?;
         params::register(m)?;
         blocks::register(m)?;
         nn::register(m)?;

@@ -28,7 +28,7 @@ use crate::poll::Poll;
 ///     >>> import burtorch as bt
 ///     >>> data = bt.text.TextWindows("to be or not to be", context=4, holdout=0.0)
 ///     >>> data.vocabulary, data.n_train
-///     (' benort', 14)
+///     (' benort', 4)
 ///     >>> x, y = data.train(0, 1)
 ///     >>> x.tolist(), y.tolist()
 ///     ([[6, 4, 0, 1]], [[4, 0, 1, 2]])
@@ -68,7 +68,7 @@ impl PyTextWindows {
         self.context
     }
 
-    /// Windows to train on; they overlap.
+    /// Windows to train on that do not overlap; batches are drawn from every place.
     #[getter]
     fn n_train(&self) -> usize {
         self.n_train

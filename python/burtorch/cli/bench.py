@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import burtorch
-from burtorch.cli import bench_graphs, bench_mlp, bench_process, bench_threads
+from burtorch.cli import bench_gpt, bench_graphs, bench_mlp, bench_process, bench_threads
 from burtorch.cli.arguments import count
 
 SLICE_SECONDS = 0.01
@@ -27,11 +27,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="time burtorch on this machine",
         description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
         "floats, a gradient written by hand, and micrograd where it is installed. mlp: one SGD step of the character "
-        "model, in ms, beside the rivals asked for. memory: peak memory of whole processes, in MB. "
-        "startup: their time, in ms. threads: building and gradients on one thread and on two, in ms. "
+        "model; gpt: a gradient of the paper's GPT; in ms, beside the rivals asked for. memory: peak memory of whole "
+        "processes, in MB. startup: their time, in ms. threads: building and gradients on one thread and on two, in ms. "
         "io: saving and loading 7 of 32 numbers, in us per call.",
     )
-    parser.add_argument("what", choices=["eager", "mlp", "memory", "startup", "threads", "io"], help="what to measure")
+    parser.add_argument(
+        "what", choices=["eager", "mlp", "gpt", "memory", "startup", "threads", "io"], help="what to measure"
+    )
     parser.add_argument(
         "--rounds", type=count, default=25, metavar="N", help="slices per contender (default %(default)s)"
     )
@@ -40,9 +42,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--folder", metavar="DIR", help="io: where the files go (default: in memory, if possible)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    cells = parser.add_argument_group("mlp")
-    cells.add_argument("--hidden", type=counts, metavar="E,E", help="hidden sizes (default 4,64,512,1024)")
-    cells.add_argument("--batch", type=counts, metavar="B,B", help="batch sizes (default 1,64)")
+    cells = parser.add_argument_group("mlp and gpt")
+    cells.add_argument("--hidden", type=counts, metavar="E,E", help="mlp: hidden sizes (default 4,64,512,1024)")
+    cells.add_argument(
+        "--batch", type=counts, metavar="B,B", help="batch sizes (default 1,64 for mlp, 1,2,4,8,16,32,64 for gpt)"
+    )
     cells.add_argument(
         "--peers", type=peers, default=[], metavar="NAME,NAME", help="numpy, torch, jax: those that are installed join"
     )
@@ -67,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     benches = {
         "eager": run_eager,
         "mlp": run_mlp,
+        "gpt": run_gpt,
         "memory": run_memory,
         "startup": run_startup,
         "threads": run_threads,
@@ -90,6 +95,17 @@ def run_mlp(args: argparse.Namespace) -> int:
         print(f"burtorch bench: {error}")
         return 1
     return show(record, args.json, ("median", "minimum", "compile_seconds"))
+
+
+def run_gpt(args: argparse.Namespace) -> int:
+    record = header("gpt", "ms per loss and gradient", args.rounds)
+    try:
+        record["cells"] = bench_gpt.measure(tuple(args.batch or bench_gpt.BATCHES), args.peers, args.rounds)
+    except (ValueError, AssertionError) as error:
+        print(f"burtorch bench: {error}")
+        return 1
+    record["process"] = bench_gpt.peaks()
+    return show(record, args.json, ("median", "minimum", "quartile", "compile_seconds"))
 
 
 def run_memory(args: argparse.Namespace) -> int:
@@ -174,6 +190,27 @@ def run_eager(args: argparse.Namespace) -> int:
         print(f"\n{graph + ' graph':<34}{'median':>10}{'minimum':>10}")
         for name, row in rows.items():
             print(f"{name:<34}{row['median']:>10,.0f}{row['minimum']:>10,.0f}")
+    return 0
+
+
+def _run_gpt(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_gpt
+
+    names = [name for name in args.peers.split(",") if name]
+    for name in names:
+        if name not in bench_gpt.RIVALS:
+            raise InputError(f"--peers holds {name!r}: expected some of {', '.join(bench_gpt.RIVALS)}")
+    sizes = [text for text in args.batches.split(",") if text]
+    if not all(text.isdecimal() and 0 < int(text) < 1 << 20 for text in sizes):
+        raise InputError(f"--batches {args.batches!r}: expected numbers of at least 1, with commas between")
+    batches = tuple(int(text) for text in sizes) or bench_gpt.BATCHES
+    record = bench_gpt.run(batches, names, args.peers_dir, args.rounds)
+    if args.json:
+        import json
+
+        print(json.dumps(record, indent=1))
+    else:
+        bench_gpt.show(record)
     return 0
 
 

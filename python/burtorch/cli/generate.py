@@ -14,7 +14,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "generate",
         help="sample words or text from a trained model",
-        description="Sample from a model that 'burtorch train --out' wrote: words, one a line, or the text a GPT goes on with.",
+        description="Sample from a model that 'burtorch train --out' wrote: words, one a line, or text from a GPT.",
         epilog="example: burtorch generate runs/names --n 5 --prompt ma",
     )
     parser.add_argument("model", metavar="DIR_OR_FILE", help="the --out directory of a training, or the file in it")

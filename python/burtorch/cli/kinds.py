@@ -6,7 +6,7 @@ and how to let a trained model write. It knows nothing of training or of files o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 import burtorch
 
@@ -28,7 +28,7 @@ class CharMlpKind:
 
     name = "char-mlp"
     sizes = ("context", "embedding", "hidden")
-    options = {
+    options: ClassVar[dict[str, int | float | str]] = {
         "context": 16,
         "embedding": 64,
         "hidden": 64,
@@ -45,7 +45,8 @@ class CharMlpKind:
         return data, {"words": len(words)}
 
     def build(self, parameters: burtorch.Parameters, vocab: int, sizes: dict[str, int]) -> AnyModel:
-        return burtorch.nn.CharMLP(parameters, vocab=vocab, **sizes)
+        context, embedding, hidden = (sizes[name] for name in self.sizes)
+        return burtorch.nn.CharMLP(parameters, vocab, context, embedding, hidden)
 
     def n_parameters(self, vocab: int, context: int, embedding: int, hidden: int) -> int:
         """Embedding table, hidden layer, output layer."""
@@ -73,9 +74,16 @@ class GptKind:
 
     name = "gpt"
     sizes = ("context", "layers", "heads", "width")
-    options = {
-        "context": 8, "layers": 6, "heads": 6, "width": 24, "batch": 64, "steps": 3_000, "lr": 3e-3, "optimizer": "adamw",
-    }  # fmt: skip
+    options: ClassVar[dict[str, int | float | str]] = {
+        "context": 8,
+        "layers": 6,
+        "heads": 6,
+        "width": 24,
+        "batch": 64,
+        "steps": 3_000,
+        "lr": 3e-3,
+        "optimizer": "adamw",
+    }
     places = "windows"
 
     def read(self, args: argparse.Namespace) -> tuple[AnyData, dict[str, Any]]:
@@ -84,7 +92,8 @@ class GptKind:
         return data, {"characters": len(text)}
 
     def build(self, parameters: burtorch.Parameters, vocab: int, sizes: dict[str, int]) -> AnyModel:
-        return burtorch.nn.GPT(parameters, vocab=vocab, **sizes)
+        context, layers, heads, width = (sizes[name] for name in self.sizes)
+        return burtorch.nn.GPT(parameters, vocab, context, layers, heads, width)
 
     def n_parameters(self, vocab: int, context: int, layers: int, heads: int, width: int) -> int:
         """Embeddings, layers of 12 width^2 weights and 10 width gains and biases, logits."""

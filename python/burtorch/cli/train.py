@@ -29,7 +29,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "train",
         help="train a character model on words, or a GPT on a text",
-        description="Train a character model on a list of words, or a GPT on a text, print a summary, and sample from it.",
+        description="Train a character model on words, or a GPT on a text, print a summary, and sample from it.",
         epilog="examples: burtorch train --data names.txt --hidden 64 --batch 32 --steps 10000 --out runs/names; "
         "burtorch train --model gpt --data shakespeare.txt --out runs/gpt",
     )

@@ -68,9 +68,9 @@ impl TextWindows {
         self.context
     }
 
-    /// Windows to train on, which overlap: one from each place.
+    /// Windows to train on that do not overlap. Batches are drawn from every place.
     pub fn n_train(&self) -> usize {
-        self.n_train - self.context
+        (self.n_train - 1) / self.context
     }
 
     /// Windows held out, which do not overlap.
@@ -81,7 +81,7 @@ impl TextWindows {
     /// Writes random training windows, with replacement: as many as `x` has room for.
     pub fn batch(&mut self, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
-        let n = self.n_train() as u32;
+        let n = (self.n_train - self.context) as u32;
         for (x, y) in x.chunks_exact_mut(self.context).zip(y.chunks_exact_mut(self.context)) {
             let place = self.rng.random_range(0..n) as usize;
             read(&self.stream[place..], x, y);
@@ -89,12 +89,12 @@ impl TextWindows {
         Ok(())
     }
 
-    /// Writes the training windows from place `from` on.
+    /// Writes training windows `from..`.
     pub fn train(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         super::check_places(from, x.len() / self.context, self.n_train())?;
         for (k, (x, y)) in x.chunks_exact_mut(self.context).zip(y.chunks_exact_mut(self.context)).enumerate() {
-            read(&self.stream[from + k..], x, y);
+            read(&self.stream[(from + k) * self.context..], x, y);
         }
         Ok(())
     }

@@ -72,7 +72,10 @@ impl PyAdam {
 #[pymethods]
 impl PyAdam {
     #[new]
-    #[pyo3(signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0))]
+    #[pyo3(
+        signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0),
+        text_signature = "(params, lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
+    )]
     fn new(params: &Bound<'_, PyAny>, lr: f64, betas: (f64, f64), eps: f64, weight_decay: f64) -> PyResult<Self> {
         Self::make(params, AdamRates { lr, betas, eps, weight_decay, decoupled: false })
     }
@@ -159,7 +162,10 @@ pub struct PyAdamW;
 #[pymethods]
 impl PyAdamW {
     #[new]
-    #[pyo3(signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01))]
+    #[pyo3(
+        signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01),
+        text_signature = "(params, lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01)"
+    )]
     fn new(
         params: &Bound<'_, PyAny>,
         lr: f64,

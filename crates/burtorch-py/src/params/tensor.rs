@@ -44,6 +44,11 @@ impl PyTensor {
         self.tensor
     }
 
+    /// How many numbers a row has.
+    pub fn width(&self) -> usize {
+        self.tensor.slice().len() / self.tensor.shape().dims().first().map_or(1, |&rows| (rows as usize).max(1))
+    }
+
     /// Whose numbers they are.
     pub fn owner(&self) -> &Py<PyParameters> {
         &self.params

@@ -11,6 +11,7 @@ mod methods;
 mod numpy;
 mod operators;
 mod sequence;
+pub mod tokens;
 
 use std::cell::UnsafeCell;
 

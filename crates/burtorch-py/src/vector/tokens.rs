@@ -1,0 +1,214 @@
+//! Block ops for Python's layers: dense layers, layer norms, attention and cross-entropy on Vectors.
+//!
+//! Promises: one call appends one block; an error leaves the graph as it was. Activations of tokens are Vectors in
+//! groups of 8 tokens (see the core's `Tokens`); the classes of `burtorch.nn` keep count of tokens.
+
+use burtorch_core::{Range, Tokens, View};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::arguments::{Operand, all_views, atomically, common_owner};
+use super::{PyVector, wrap};
+use crate::buffer::read_symbols;
+use crate::cell::with_graph;
+use crate::errors::IntoPython;
+use crate::graph::{PyGraph, current_graph};
+use crate::parameters::{attach, with_values};
+use crate::params::PyTensor;
+
+fn symbols(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
+    let mut symbols = Vec::new();
+    let dims = read_symbols(object, &mut symbols, what)?;
+    match dims.row() {
+        Some(_) => Ok(symbols),
+        None => Err(PyValueError::new_err(format!("{what} must have one dimension, found shape {}", dims.text()))),
+    }
+}
+
+/// The one run of a vector, as activations of `n` tokens.
+fn tokens_in(py: Python<'_>, cell: &crate::cell::Cell, x: &PyVector, n: usize) -> PyResult<Tokens> {
+    let ranges = x.ranges_in(py, cell)?;
+    let [range] = ranges[..] else {
+        return Err(PyValueError::new_err("activations of tokens are one contiguous Vector, found a concatenation"));
+    };
+    Tokens::new(range, n).ok_or_else(|| {
+        PyValueError::new_err(format!("a Vector of {} is no activations of {n} tokens in groups of 8", range.len()))
+    })
+}
+
+fn same_graph<'py>(py: Python<'py>, vectors: &[&Bound<'py, PyVector>]) -> PyResult<Bound<'py, PyGraph>> {
+    let operands: Vec<Operand> = vectors.iter().map(|&x| Operand::Vector(x.clone().unbind())).collect();
+    common_owner(py, &operands)
+}
+
+/// The rows of `table` named by `tokens`, plus `positions`, as activations of tokens on the current graph.
+#[pyfunction]
+#[pyo3(signature = (table, positions, tokens, /))]
+fn token_embedding(
+    table: &Bound<'_, PyTensor>,
+    positions: Option<&Bound<'_, PyTensor>>,
+    tokens: &Bound<'_, PyAny>,
+) -> PyResult<Py<PyVector>> {
+    let py = table.py();
+    let ids = symbols(tokens, "tokens")?;
+    let owner = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
+    let width = table.get().width();
+    let range = atomically(&owner, |cell| {
+        attach(py, cell, table.get().owner())?;
+        if let Some(positions) = positions {
+            attach(py, cell, positions.get().owner())?;
+        }
+        let (rows, places) = (table.get().slice(), positions.map(|p| p.get().slice()));
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.token_embedding(given, rows, places, width, &ids))?.or_raise(py)
+        })
+    })?;
+    PyVector::of_runs(&owner, &[range.range()])
+}
+
+/// `W x + b` for each of `n` tokens, the features of several Vectors taken together; cut off at 0 with `relu`.
+#[pyfunction]
+#[pyo3(signature = (x, n, weight, bias=None, relu=false, /))]
+fn token_affine<'py>(
+    x: Vec<Bound<'py, PyVector>>,
+    n: usize,
+    weight: &Bound<'py, PyTensor>,
+    bias: Option<&Bound<'py, PyTensor>>,
+    relu: bool,
+) -> PyResult<Py<PyVector>> {
+    let py = weight.py();
+    let owner = same_graph(py, &x.iter().collect::<Vec<_>>())?;
+    let y = atomically(&owner, |cell| {
+        attach(py, cell, weight.get().owner())?;
+        if let Some(bias) = bias {
+            attach(py, cell, bias.get().owner())?;
+        }
+        let x = x.iter().map(|x| tokens_in(py, cell, x.get(), n)).collect::<PyResult<Vec<_>>>()?;
+        let (w, b) = (weight.get().slice(), bias.map(|bias| bias.get().slice()));
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.token_affine(given, &x, w, b, relu))?.or_raise(py)
+        })
+    })?;
+    PyVector::of_runs(&owner, &[y.range()])
+}
+
+/// Layer normalisation of `n` tokens.
+#[pyfunction]
+#[pyo3(signature = (x, n, weight, bias, eps, /))]
+fn token_layer_norm<'py>(
+    x: &Bound<'py, PyVector>,
+    n: usize,
+    weight: &Bound<'py, PyTensor>,
+    bias: &Bound<'py, PyTensor>,
+    eps: f64,
+) -> PyResult<Py<PyVector>> {
+    let py = x.py();
+    let owner = x.get().owner(py).clone();
+    let y = atomically(&owner, |cell| {
+        attach(py, cell, weight.get().owner())?;
+        attach(py, cell, bias.get().owner())?;
+        let x = tokens_in(py, cell, x.get(), n)?;
+        let (gain, bias) = (weight.get().slice(), bias.get().slice());
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.layer_norm(given, x, gain, bias, eps))?.or_raise(py)
+        })
+    })?;
+    PyVector::of_runs(&owner, &[y.range()])
+}
+
+/// Causal attention of `n` tokens.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, n, heads, /))]
+fn token_attention<'py>(
+    q: &Bound<'py, PyVector>,
+    k: &Bound<'py, PyVector>,
+    v: &Bound<'py, PyVector>,
+    n: usize,
+    heads: usize,
+) -> PyResult<Py<PyVector>> {
+    let py = q.py();
+    let owner = same_graph(py, &[q, k, v])?;
+    let y = atomically(&owner, |cell| {
+        let part = |x: &Bound<'py, PyVector>| tokens_in(py, cell, x.get(), n);
+        let (q, k, v) = (part(q)?, part(k)?, part(v)?);
+        with_graph!(&mut cell.graph, g => g.causal_attention(q, k, v, heads).or_raise(py))
+    })?;
+    PyVector::of_runs(&owner, &[y.range()])
+}
+
+/// The mean over `n` tokens of their softmax cross-entropy, as a Value.
+#[pyfunction]
+#[pyo3(signature = (x, n, classes, /))]
+fn token_cross_entropy<'py>(
+    x: &Bound<'py, PyVector>,
+    n: usize,
+    classes: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let classes = symbols(classes, "classes")?;
+    let owner = x.get().owner(py).clone();
+    let loss = atomically(&owner, |cell| {
+        let x = tokens_in(py, cell, x.get(), n)?;
+        with_graph!(&mut cell.graph, g => g.token_cross_entropy(x, &classes).or_raise(py))
+    })?;
+    wrap(&owner, loss)
+}
+
+/// `x + y`, element by element, as one block.
+#[pyfunction]
+#[pyo3(signature = (x, y, /))]
+fn add_ranges<'py>(x: &Bound<'py, PyVector>, y: &Bound<'py, PyVector>) -> PyResult<Py<PyVector>> {
+    let py = x.py();
+    let owner = same_graph(py, &[x, y])?;
+    let z = atomically(&owner, |cell| {
+        let one = |x: &PyVector| -> PyResult<Range> {
+            match x.ranges_in(py, cell)?[..] {
+                [range] => Ok(range),
+                _ => Err(PyValueError::new_err("expected contiguous Vectors, found a concatenation")),
+            }
+        };
+        let (x, y) = (one(x.get())?, one(y.get())?);
+        with_graph!(&mut cell.graph, g => g.add_ranges(x, y).or_raise(py))
+    })?;
+    PyVector::of_runs(&owner, &[z])
+}
+
+/// `W x + b` as one block; x is a Vector, Values, Tensors or a sequence of them, n_in scalars in all.
+#[pyfunction]
+#[pyo3(signature = (x, weight, bias=None, /))]
+fn affine<'py>(
+    x: &Bound<'py, PyAny>,
+    weight: &Bound<'py, PyTensor>,
+    bias: Option<&Bound<'py, PyTensor>>,
+) -> PyResult<Py<PyVector>> {
+    let py = x.py();
+    let operands = Operand::read_all(x)?;
+    let owner = common_owner(py, &operands)?;
+    let y = atomically(&owner, |cell| {
+        attach(py, cell, weight.get().owner())?;
+        if let Some(bias) = bias {
+            attach(py, cell, bias.get().owner())?;
+        }
+        let views: Vec<View> = all_views(py, cell, &operands)?;
+        let (w, b) = (weight.get().slice(), bias.map(|bias| bias.get().slice()));
+        let parameters = &cell.parameters;
+        with_graph!(&mut cell.graph, g => {
+            with_values(py, parameters, |given| g.affine(given, &views, w, b))?.or_raise(py)
+        })
+    })?;
+    PyVector::of_runs(&owner, &[y])
+}
+
+/// Adds the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(token_embedding, m)?)?;
+    m.add_function(wrap_pyfunction!(token_affine, m)?)?;
+    m.add_function(wrap_pyfunction!(token_layer_norm, m)?)?;
+    m.add_function(wrap_pyfunction!(token_attention, m)?)?;
+    m.add_function(wrap_pyfunction!(token_cross_entropy, m)?)?;
+    m.add_function(wrap_pyfunction!(add_ranges, m)?)?;
+    m.add_function(wrap_pyfunction!(affine, m)?)
+}

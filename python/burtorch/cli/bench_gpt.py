@@ -1,0 +1,150 @@
+"""``burtorch bench gpt``: loss and gradient of the paper's GPT at several batch sizes, beside rivals where asked for.
+
+The rivals are the modules of ``benches/python/peers`` in burtorch's repository. Every answer is checked first:
+burtorch's in float32 against its own in float64, and against each rival's, loss and gradient within
+1e-5. Contenders take turns in short slices within one run, so that a busy machine slows them all alike.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from array import array
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Literal
+
+import burtorch
+from burtorch.cli.bench_mlp import PEERS, find_peers
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+CONTEXT, VOCAB = 8, 65
+TOLERANCE = 1e-5
+SLICE_SECONDS = 0.02
+
+Step = Callable[[], object]
+
+
+class Cell:
+    """One batch size: weights and batches, made by NumPy for the rivals, else by Python."""
+
+    def __init__(self, batch: int, peers: Any) -> None:
+        self.batch = batch
+        if peers is not None:
+            self.of_peers = peers.gpt_cell(batch)
+            self.weights = self.of_peers.weights
+            self.X, self.Y = self.of_peers.X.astype("int32"), self.of_peers.Y.astype("int32")
+            return
+        draw = random.Random(batch)
+        params = burtorch.Parameters(seed=batch)
+        burtorch.nn.GPT(params)
+        self.weights = list(params.values)
+
+        def symbols() -> memoryview:
+            flat = array("i", draw.choices(range(VOCAB), k=batch * CONTEXT))
+            return memoryview(flat).cast("B").cast("i", [batch, CONTEXT])
+
+        self.X, self.Y = [symbols() for _ in range(8)], [symbols() for _ in range(8)]
+
+    def oracle(self, dtype: Literal["float32", "float64"]) -> tuple[burtorch.Oracle, burtorch.Parameters]:
+        params = burtorch.Parameters(dtype=dtype)
+        model = burtorch.nn.GPT(params)
+        params.values[:] = self.weights
+        return burtorch.Oracle(model), params
+
+    def step(self) -> Step:
+        """burtorch on the next batch, read from buffers where there are any."""
+        oracle, _ = self.oracle("float32")
+        batches = list(zip(self.X, self.Y))
+        turn = 0
+
+        def step() -> object:
+            nonlocal turn
+            turn = (turn + 1) % len(batches)
+            return oracle(*batches[turn])
+
+        return step
+
+
+def measure(batches: Sequence[int], names: Sequence[str], rounds: int) -> dict[str, dict[str, Any]]:
+    """Rows by batch size: seconds of compiling, and median, minimum and quartile of a gradient in ms, by contender."""
+    peers = find_peers() if names else None
+    if names and peers is None:
+        raise ValueError("the rivals are in benches/python/peers of a checkout: run this inside one")
+    contenders: list[tuple[str, str, float, Step]] = []
+    for batch in batches:
+        cell = Cell(batch, peers)
+        label = f"b={batch}"
+        answer = _checked(cell)
+        contenders.append((label, "burtorch", 0.0, cell.step()))
+        for name in (full for short in names for full in PEERS[short]):
+            rival = None if peers is None else peers.make(name, cell.of_peers)
+            if rival is None:
+                continue
+            loss, gradient = rival.loss_and_grad()
+            _agree(name, answer, (loss, list(map(float, gradient))))
+            contenders.append((label, name, rival.compile_seconds, rival.step))
+    cells: dict[str, dict[str, Any]] = {label: {} for label, *_ in contenders}
+    all_times = _interleaved([step for *_, step in contenders], rounds)
+    for (label, name, seconds, _), times in zip(contenders, all_times):
+        ordered = sorted(times)
+        cells[label][name] = {
+            "median": ordered[rounds // 2],
+            "minimum": ordered[0],
+            "quartile": ordered[rounds * 3 // 4],
+            "compile_seconds": seconds,
+        }
+    return cells
+
+
+def _checked(cell: Cell) -> tuple[float, list[float]]:
+    """Loss and gradient in float32, after they agreed with those in float64."""
+    found = []
+    dtypes: tuple[Literal["float64", "float32"], ...] = ("float64", "float32")
+    for dtype in dtypes:
+        oracle, _ = cell.oracle(dtype)
+        loss, grad = oracle(cell.X[0], cell.Y[0])
+        found.append((loss, [float(g) for g in grad]))
+    _agree("float32", found[0], found[1])
+    return found[1]
+
+
+def _agree(name: str, expected: tuple[float, list[float]], found: tuple[float, list[float]]) -> None:
+    norm = math.sqrt(sum(g * g for g in expected[1]))
+    off = math.sqrt(sum((a - b) ** 2 for a, b in zip(expected[1], found[1]))) / norm
+    same_loss = abs(found[0] - expected[0]) <= TOLERANCE * abs(expected[0])
+    if len(expected[1]) != len(found[1]) or not same_loss or not off <= TOLERANCE:
+        raise ValueError(f"{name} disagrees: losses {found[0]} and {expected[0]}, gradients off by {off:.1e}")
+
+
+def _interleaved(steps: list[Step], rounds: int) -> list[list[float]]:
+    """Milliseconds of each step, by round."""
+    repeats = [_repeats(step) for step in steps]
+    times: list[list[float]] = [[] for _ in steps]
+    for _ in range(rounds):
+        for step, n, found in zip(steps, repeats, times):
+            step()
+            start = perf_counter()
+            for _ in range(n):
+                step()
+            found.append(1e3 * (perf_counter() - start) / n)
+    return times
+
+
+def _repeats(step: Step) -> int:
+    for _ in range(3):
+        step()
+    start = perf_counter()
+    step()
+    return max(1, round(SLICE_SECONDS / max(perf_counter() - start, 1e-7)))
+
+
+def peaks() -> dict[str, float] | None:
+    """The most resident and virtual memory this process had, in units of 10^6 bytes."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            status = dict(line.split(":", 1) for line in file if ":" in line)
+        resident, virtual = (1024 * int(status[key].split()[0]) / 1e6 for key in ("VmHWM", "VmPeak"))
+        return {"peak_resident_mb": resident, "peak_virtual_mb": virtual}
+    except (OSError, KeyError, ValueError):
+        return None

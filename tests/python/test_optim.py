@@ -1,0 +1,77 @@
+"""Optimisers from Python, against figures of PyTorch 2.13 in float64."""
+
+import pytest
+
+import burtorch as bt
+
+START = [1.0, -2.0, 0.5, 3.0, 0.0]
+
+
+def five_steps(make):
+    params = bt.Parameters(dtype="float64")
+    params.tensor(5, init=0.0)
+    params.values[:] = START
+    optimizer = make(params)
+    for t in range(5):
+        params.grads[:] = [0.3 * ((k * 7 + t * 3) % 11 - 5) for k in range(5)]
+        optimizer.step()
+    return list(params.values)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            lambda p: bt.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.2),
+            [1.3310998104141922, -2.056322497857568, 0.4611978657359199, 1.8452861563875358, -0.21136949094235202],
+        ),
+        (
+            lambda p: bt.optim.Adam(p, lr=0.1),
+            [1.279622806687568, -2.2968430333552723, 0.6081274055921185, 2.8366420811452744, -0.19939162696786933],
+        ),
+        (
+            lambda p: bt.optim.Adam(p, lr=0.1, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2),
+            [1.1869600693765037, -2.1432282029610445, 0.5428573376385839, 2.691401976147311, -0.1787686589375936],
+        ),
+        (
+            lambda p: bt.optim.AdamW(p, lr=0.1, weight_decay=0.2),
+            [1.168191442695765, -2.089584371712249, 0.5523690525925178, 2.558627895677198, -0.18637287200819283],
+        ),
+    ],
+)
+def test_steps_are_pytorchs(make, expected):
+    assert five_steps(make) == pytest.approx(expected, rel=1e-12)
+
+
+def test_settings_can_be_read_and_bad_ones_are_refused():
+    params = bt.Parameters()
+    adam = bt.optim.AdamW(params)
+    assert isinstance(adam, bt.optim.Adam)
+    assert (adam.lr, adam.betas, adam.eps, adam.weight_decay, adam.n_steps) == (1e-3, (0.9, 0.999), 1e-8, 0.01, 0)
+    assert repr(adam) == "AdamW(lr=0.001)"
+    assert adam.params is params
+    adam.step()
+    assert adam.n_steps == 1
+    for wrong in ({"lr": -1.0}, {"betas": (1.0, 0.9)}, {"eps": float("inf")}, {"weight_decay": float("nan")}):
+        with pytest.raises(ValueError):
+            bt.optim.Adam(params, **wrong)
+    with pytest.raises(ValueError):
+        adam.lr = -1.0
+    with pytest.raises(TypeError):
+        bt.optim.AdamW(3)
+    with pytest.raises(ValueError):
+        bt.optim.clip_grad_norm(params, -1.0)
+
+
+def test_schedules_set_the_rate():
+    sgd = bt.optim.SGD(bt.Parameters(), lr=0.3)
+    schedule = bt.optim.Schedule(sgd, "step", every=3, factor=0.4)
+    rates = []
+    for _ in range(8):
+        rates.append(sgd.lr)
+        schedule.step()
+    assert rates == pytest.approx([0.3, 0.3, 0.3, 0.12, 0.12, 0.12, 0.048, 0.048])
+    assert schedule.n_steps == 8
+    for wrong in ({"kind": "line"}, {"kind": "step"}, {"kind": "cosine"}, {"kind": "cosine", "total": 0}):
+        with pytest.raises(ValueError):
+            bt.optim.Schedule(sgd, **wrong)
