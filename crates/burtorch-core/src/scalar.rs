@@ -137,6 +137,8 @@ pub trait Scalar:
     fn gelu_grad(self) -> Self;
     /// The angle of the point (x, self).
     fn atan2(self, x: Self) -> Self;
+    /// `self / (self^2 + y^2)`.
+    fn over_squares(self, y: Self) -> Self;
     /// Hyperbolic tangent.
     fn tanh(self) -> Self;
     /// Its derivative, given `y = tanh(self)`.
@@ -149,6 +151,10 @@ pub trait Scalar:
     fn softplus(self) -> Self;
     /// x^y.
     fn pow(self, y: Self) -> Self;
+    /// Its derivative by x.
+    fn pow_dx(self, y: Self) -> Self;
+    /// Its derivative by y.
+    fn pow_dy(self, y: Self) -> Self;
 
     /// Square root, correctly rounded.
     fn sqrt(self) -> Self;
@@ -186,7 +192,7 @@ macro_rules! elementary {
     () => {
         elementary! {
             exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad;
-            tanh_grad pow atan2
+            tanh_grad pow pow_dx pow_dy atan2 over_squares
         }
     };
     ($($name:ident)* ; $($name2:ident)*) => {

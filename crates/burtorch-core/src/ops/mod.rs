@@ -64,6 +64,8 @@ mod sealed {
 pub trait UnaryOp: sealed::Sealed {
     /// Its opcode.
     const OP: Op;
+    /// Whether its derivative reads its value.
+    const READS_OUTPUT: bool;
     /// The value.
     fn forward<S: Scalar>(x: S) -> S;
     /// What the adjoint `g` of the output contributes to the operand; `y` is the output.
@@ -74,6 +76,8 @@ pub trait UnaryOp: sealed::Sealed {
 pub trait BinaryOp: sealed::Sealed {
     /// Its opcode.
     const OP: Op;
+    /// Whether its derivative reads its value.
+    const READS_OUTPUT: bool;
     /// The value.
     fn forward<S: Scalar>(x: S, y: S) -> S;
     /// What the adjoint `g` of the output `z` contributes to the first operand.
@@ -132,6 +136,7 @@ macro_rules! define_ops {
         impl sealed::Sealed for $U {}
         impl UnaryOp for $U {
             const OP: Op = Op::$U;
+            const READS_OUTPUT: bool = reads_output!($ureads);
             #[inline(always)]
             fn forward<T: Scalar>(x: T) -> T {
                 #[inline(always)]
@@ -150,6 +155,7 @@ macro_rules! define_ops {
         impl sealed::Sealed for $B {}
         impl BinaryOp for $B {
             const OP: Op = Op::$B;
+            const READS_OUTPUT: bool = reads_output!($breads);
             #[inline(always)]
             fn forward<T: Scalar>(x: T, y: T) -> T {
                 #[inline(always)]
@@ -175,6 +181,7 @@ macro_rules! define_ops {
         impl sealed::Sealed for $K {}
         impl BinaryOp for $K {
             const OP: Op = Op::$K;
+            const READS_OUTPUT: bool = reads_output!($kreads);
             #[inline(always)]
             fn forward<T: Scalar>(x: T, y: T) -> T {
                 #[inline(always)]
@@ -264,35 +271,23 @@ for_each_op!(define_forward);
 /// `d(x^y)/dx = y x^(y-1)`; 0 where the exponent is 0, as the power is then constant.
 #[inline(always)]
 fn pow_dx<S: Scalar>(x: S, y: S) -> S {
-    let partial = y * x.pow(y - S::lit(1.0));
+    let partial = x.pow_dx(y);
     let nan = S::select(x.nan_mask(), x, S::lit(0.0));
     S::select(y.equal(S::lit(0.0)), nan, partial)
 }
 
 /// `d(x^y)/dy = x^y log(x)`; 0 at x = 0 where the power is flat to the right of y (chosen at 0^0), NaN for x < 0.
 #[inline(always)]
-fn pow_dy<S: Scalar>(x: S, y: S, z: S) -> S {
+fn pow_dy<S: Scalar>(x: S, y: S) -> S {
     let zero = S::lit(0.0);
     let at_zero = S::select(y.less(zero), S::lit(f64::NEG_INFINITY), S::select(y.nan_mask(), y, zero));
-    let inside = S::select(x.less(zero), S::lit(f64::NAN), z * x.log());
-    // 1^NaN is 1, but a NaN has no neighbourhood to differentiate in.
-    S::select(x.equal(zero), at_zero, S::select(y.nan_mask(), y, inside))
+    S::select(x.equal(zero), at_zero, x.pow_dy(y))
 }
 
 /// The larger of two numbers neither of which is less: they are equal, zeros of any sign, or one is a NaN.
 #[inline(always)]
 fn tie<S: Scalar>(x: S, y: S) -> S {
     S::select(x.equal(S::lit(0.0)), x + y, S::select(x.nan_mask(), x, y))
-}
-
-/// `x/(x^2 + y^2)`, by the ratio of the smaller to the larger, so that no square overflows or vanishes.
-#[inline(always)]
-fn atan2_partial<S: Scalar>(x: S, y: S) -> S {
-    let one = S::lit(1.0);
-    let x_is_larger = y.abs().less_equal(x.abs());
-    let larger = S::select(x_is_larger, x, y);
-    let ratio = S::select(x_is_larger, y, x) / larger;
-    S::select(x_is_larger, one, ratio) / (larger * (one + ratio * ratio))
 }
 
 /// The share of `g` that a `max` gives to `x` against `y`: all, half on a tie, none.

@@ -155,11 +155,16 @@ pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S::Compute {
     S::Compute::select(is_finite, first_guess, sum(xs) / n)
 }
 
-/// The sum of squared deviations from the mean over `divisor`, in two passes.
+/// The sum of squared deviations from the mean over `divisor`, in two passes. The deviations of a rounded mean do not add
+/// up to 0; what they add up to is taken out again.
 #[inline]
 pub fn variance_of<S: Scalar>(xs: &[S], divisor: S::Compute) -> S::Compute {
     let m = mean_of(xs);
-    sum_by(xs, |x| (x - m) * (x - m)) / divisor
+    let squares = sum_by(xs, |x| (x - m) * (x - m));
+    let rest = sum_by(xs, |x| x - m);
+    let excess = rest * (rest / S::Compute::lit(xs.len() as f64));
+    // Where deviations overflow, so do their squares.
+    S::Compute::select(excess.less(squares), squares - excess, squares) / divisor
 }
 
 /// `out[i] = g` times the product of all inputs but the i-th: suffix products first, then a running prefix.

@@ -102,7 +102,7 @@ macro_rules! half_number {
             rounded! {
                 exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad
                 sqrt;
-                tanh_grad pow atan2
+                tanh_grad pow pow_dx pow_dy atan2 over_squares
             }
             #[inline(always)]
             fn abs(self) -> Self {
@@ -141,7 +141,7 @@ macro_rules! half_number {
                 self.to_f32().into()
             }
             fn from_f128(x: f128) -> Self {
-                Self::from_f64(wide_to_odd(x))
+                <Self as Float>::from_f64(wide_to_odd(x))
             }
             fn to_f128(self) -> f128 {
                 self.to_f32().into()

@@ -6,6 +6,12 @@ use std::f128::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 use super::{DType, Float, Scalar, sealed};
 
+/// What 1/sqrt(2) is more than its constant.
+const INV_SQRT_2_LOW: f128 = 4.711121274310916032846058368197052840513e-35;
+/// Where the derivative of gelu is 0, in two parts, and the normal density there.
+const GELU_ROOT: f128 = -0.7517915246935644574579049467795240002896;
+const GELU_ROOT_LOW: f128 = -3.937488853287022847803309245231039418041e-35;
+const GELU_ROOT_DENSITY: f128 = 0.30073259989697529074018782030584942698;
 /// 1/sqrt(2 pi).
 const INV_SQRT_2PI: f128 =
     0.39894228040143267793994605993438186847585863116493465766592582967065792589930183850125233390730693_f128;
@@ -99,10 +105,21 @@ impl Scalar for f128 {
         if self.is_infinite() {
             return if self > 0.0 { 1.0 } else { 0.0 };
         }
+        if (self - GELU_ROOT).abs() < 0.5 {
+            return gelu_grad_near_root(self);
+        }
         normal(self) + self * (INV_SQRT_2PI * exp_of_square(self, -0.5))
     }
     fn atan2(self, x: Self) -> Self {
         f128::atan2(self, x)
+    }
+    fn over_squares(self, y: Self) -> Self {
+        let larger = if self.abs() < y.abs() { y } else { self };
+        if larger.is_infinite() {
+            return if self.is_nan() || y.is_nan() { f128::NAN } else { 1.0 / larger };
+        }
+        let (x, y) = (self / larger, y / larger);
+        x / (x * x + y * y) / larger
     }
     fn tanh(self) -> Self {
         f128::tanh(self)
@@ -128,6 +145,32 @@ impl Scalar for f128 {
     }
     fn pow(self, y: Self) -> Self {
         f128::powf(self, y)
+    }
+    fn pow_dx(self, y: Self) -> Self {
+        if !y.is_finite() || y.abs() >= 5192296858534827628530496329220096.0 || self == 0.0 || self.is_infinite() {
+            return pow_dx_far(self, y);
+        }
+        if self.is_nan() || self < 0.0 && self.is_finite() && y.floor() != y {
+            return f128::NAN;
+        }
+        let size = self.abs();
+        let less = y - 1.0;
+        // What the subtraction lost, exactly: the larger operand first.
+        let rest = if y.abs() > 1.0 { (y - less) - 1.0 } else { y - (less + 1.0) };
+        let magnitude = if y.abs() < 1e-30 {
+            (y / size) * f128::powf(size, y)
+        } else {
+            let power = f128::powf(size, less);
+            y * if power.is_finite() && power > 0.0 { power + power * (rest * f128::ln(size)) } else { power }
+        };
+        let is_even = y.floor() == y && (y * 0.5).floor() == y * 0.5;
+        if is_even && self < 0.0 { -magnitude } else { magnitude }
+    }
+    fn pow_dy(self, y: Self) -> Self {
+        if self < 0.0 || self.is_nan() || y.is_nan() {
+            return f128::NAN;
+        }
+        if self == 1.0 { 0.0 } else { f128::powf(self, y) * f128::ln(self) }
     }
 
     fn sqrt(self) -> Self {
@@ -186,9 +229,53 @@ fn exp_of_square(x: f128, factor: f128) -> f128 {
     power + power * (factor * rest)
 }
 
+/// y x^(y - 1) where y - 1 is y, or x is 0.
+fn pow_dx_far(x: f128, y: f128) -> f128 {
+    if x.is_nan() || y.is_nan() || x < 0.0 && x.is_finite() && y.floor() != y && y.is_finite() {
+        return f128::NAN;
+    }
+    if y == 1.0 {
+        return 1.0;
+    }
+    if !y.is_finite() {
+        return y * f128::powf(x, y);
+    }
+    let magnitude = if x == 0.0 || x.is_infinite() {
+        y * f128::powf(x.abs(), y - 1.0)
+    } else {
+        y * (f128::powf(x.abs(), y) / x.abs())
+    };
+    let is_even = y.floor() == y && (y * 0.5).floor() == y * 0.5;
+    if is_even && x.is_sign_negative() { -magnitude } else { magnitude }
+}
+
 /// The normal distribution at x.
 fn normal(x: f128) -> f128 {
     // erfc magnifies the rounding of its argument by its square, so that is made good by the derivative.
     let a = -x * FRAC_1_SQRT_2;
-    0.5 * f128::erfc(a)
+    let rest = (-x).mul_add(FRAC_1_SQRT_2, -a) - x * INV_SQRT_2_LOW;
+    let erfc = f128::erfc(a);
+    if !a.is_finite() || erfc == 0.0 {
+        return 0.5 * erfc;
+    }
+    0.5 * (erfc - rest * FRAC_2_SQRT_PI * exp_of_square(a, -1.0))
+}
+
+/// The derivative of gelu beside its root, as a Taylor series about it: the sum of its two terms cancels there.
+///
+/// With h the distance from the root r, the derivative is phi(r) times the integral of (2 - (r + t)^2) e^(-r t - t^2/2)
+/// for t from 0 to h; the exponential's coefficients follow from its differential equation.
+fn gelu_grad_near_root(x: f128) -> f128 {
+    let h = (x - GELU_ROOT) - GELU_ROOT_LOW;
+    let (mut before, mut last, mut now) = (0.0_f128, 0.0_f128, 1.0_f128);
+    let (mut power, mut sum) = (h, 0.0_f128);
+    for n in 0..48 {
+        let weight = (2.0 - GELU_ROOT * GELU_ROOT) * now - 2.0 * GELU_ROOT * last - before;
+        let n = (n + 1) as f128;
+        sum += weight * power / n;
+        let next = (-GELU_ROOT * now - last) / n;
+        (before, last, now) = (last, now, next);
+        power *= h;
+    }
+    GELU_ROOT_DENSITY * sum
 }

@@ -45,8 +45,14 @@ macro_rules! formulas {
             binary {
                 /// The angle of the point (x, self) from the x axis, from -pi to pi; 2 ULP.
                 atan2 Atan2 (y, x)
+                /// x / (x^2 + y^2), a partial of atan2; 2 ULP.
+                over_squares OverSquares (x, y)
                 /// x to the power y; 1 ULP.
                 pow Pow (x, y)
+                /// The derivative of x^y by x: y x^(y-1); 2 ULP.
+                pow_dx PowDx (x, y)
+                /// The derivative of x^y by y: x^y log x, NaN for negative x; 2 ULP.
+                pow_dy PowDy (x, y)
                 /// The derivative of tanh at x where y = tanh(x); 6 ULP.
                 tanh_grad TanhGrad (x, y)
             }

@@ -3,8 +3,10 @@
 //! The smaller over the larger coordinate, or (a - b) / (a + b) where that is above tan(pi/8), is at most tan(pi/8);
 //! its arc tangent is a short odd series; octant and half plane come back as an exact multiple of pi/4 plus a rest.
 
+use super::exp::scale;
+use super::log::split;
 use super::poly::{fast_two_sum, poly};
-use crate::simd::{Real, Truth};
+use crate::simd::{Bits, Real, Truth};
 
 /// (atan t - t) / t^3 in t^2, |t| <= tan(pi/8); error 2^-63.8 relative.
 const ATAN: [f64; 12] = [
@@ -97,4 +99,46 @@ fn angle<W: Real, const SHORT: bool>(y: W, x: W) -> W {
 pub fn atan2<V: Real>(y: V, x: V) -> V {
     let (y, x) = (y.widen(), x.widen());
     V::narrow(if V::DOUBLE { angle::<V::Wide, false>(y, x) } else { angle::<V::Wide, true>(y, x) })
+}
+
+/// x / (x^2 + y^2), the partials of atan2 but for a sign. f64 is scaled so that the larger of the two lies near 1: no
+/// square over- or underflows that matters; f32 goes through plain f64.
+#[inline(always)]
+pub fn over_squares<V: Real>(x: V, y: V) -> V {
+    let (wide_x, wide_y) = (x.widen(), y.widen());
+    if !V::DOUBLE {
+        return V::narrow(finish(wide_x, wide_y, wide_x / wide_x.mul_add(wide_x, wide_y * wide_y)));
+    }
+    let larger = V::Wide::select(wide_x.abs().is_lt(wide_y.abs()), wide_y, wide_x).abs();
+    let is_small = larger.is_lt(V::Wide::of(1e-290));
+    let lift = V::Wide::select(is_small, V::Wide::of(18014398509481984.0), V::Wide::of(1.0));
+    let (k, _) = split(larger * lift);
+    let down = <V::Wide as Real>::Int::splat(0).minus(k);
+    let (scaled_x, scaled_y) = (scale(wide_x * lift, down), scale(wide_y * lift, down));
+    let x_is_larger = scaled_x.abs().is_gt(scaled_y.abs());
+    let first = V::Wide::select(x_is_larger, scaled_x, scaled_y);
+    let second = V::Wide::select(x_is_larger, scaled_y, scaled_x);
+    // The quotient is as small as x: where that is subnormal, digits would be lost before the last scaling.
+    let is_tiny = scaled_x.abs().is_lt(V::Wide::of(1e-290));
+    let (up, up_bits) = (V::Wide::of(324518553658426726783156020576256.0), V::Wide::of(108.0));
+    let zero = V::Wide::of(0.0);
+    let over = V::Wide::select(is_tiny, scale(wide_x * (lift * up), down), scaled_x);
+    let quotient = over / first.mul_add(first, second * second);
+    let lifted = V::Wide::select(is_small, V::Wide::of(54.0), zero) - V::Wide::select(is_tiny, up_bits, zero);
+    let down = V::Wide::from_int(down) + lifted;
+    V::narrow(finish(wide_x, wide_y, scale(quotient, down.round_to_int().1)))
+}
+
+/// The quotient, or what it is at zero, at infinities and NaN.
+#[inline(always)]
+fn finish<W: Real<Elem = f64>>(x: W, y: W, quotient: W) -> W {
+    let size = x.abs() + y.abs();
+    let plain = size.is_gt(W::of(0.0)) & x.abs().is_lt(W::of(f64::INFINITY)) & y.abs().is_lt(W::of(f64::INFINITY));
+    if plain.all() {
+        return quotient;
+    }
+    // 1/inf = 0, 0/0 and NaN + anything are NaN.
+    let zero = W::of(0.0);
+    let special = W::select(size.is_eq(zero), zero / size, W::of(1.0) / size);
+    W::select(plain, quotient, special)
 }

@@ -40,7 +40,7 @@ const LN2_LOW: f64 = 5.497923018708371e-14;
 const LN2_HIGH_F32: f64 = 0.693145751953125;
 const LN2_LOW_F32: f64 = 1.4286068203094173e-06;
 
-/// x = n ln 2 + r + rest for |x| up to 1100 (f32: 160).
+/// x = n ln 2 + r + rest for |x| up to 2000 (f32: 160).
 #[inline(always)]
 fn reduce<V: Real>(x: V) -> (V::Int, V, V) {
     // The high part of ln 2 is short enough for n times it to be exact.
@@ -96,7 +96,13 @@ pub(super) fn exp_split<V: Real>(x: V) -> (V, V, V::Int) {
 /// e^(x + low) likewise, with `low` below the last place of x.
 #[inline(always)]
 pub(super) fn exp_sum_split<V: Real>(x: V, low: V) -> (V, V, V::Int) {
-    let (n, r, rest) = reduce(clamp(x));
+    exp_sum_split_unclamped(clamp(x), low)
+}
+
+/// The same for f64 and |x| up to 2000, far beyond where e^x is 0 or infinite.
+#[inline(always)]
+pub(super) fn exp_sum_split_unclamped<V: Real>(x: V, low: V) -> (V, V, V::Int) {
+    let (n, r, rest) = reduce(x);
     // The low part of a large x is many places of r.
     let (r, rest) = fast_two_sum(r, rest + low);
     let (high, low) = exp_near_zero(r, rest);

@@ -20,11 +20,11 @@ mod trig;
 
 mod relu;
 
-pub use atan::atan2;
+pub use atan::{atan2, over_squares};
 pub use erf::{erf, erf_grad, gelu, gelu_grad, normal_pdf};
 pub use exp::{exp, expm1};
 pub use log::{log, log1p, softplus};
-pub use pow::pow;
+pub use pow::{pow, pow_dx, pow_dy};
 pub use relu::relu;
 pub use tanh::{sigmoid, sigmoid_grad, tanh, tanh_grad};
 pub use trig::{cos, sin, tan, tan_grad};

@@ -4,10 +4,10 @@
 //! log m = 2s + 2/3 s z + 2/5 s z^2 + ..., s = f / (2 + f), z = s^2: the leading terms are carried in two parts, the
 //! rest is a polynomial. f32 goes through plain f64. Signs, zeros and infinities follow C99 F.10.4.4.
 
-use super::exp::{exp_short, exp_sum_split, scale};
+use super::exp::{exp_short, exp_sum_split, exp_sum_split_unclamped, scale};
 use super::log::{LN2_HIGH, LN2_LOW, split};
-use super::poly::{fast_two_sum, poly};
-use crate::simd::{Real, Truth};
+use super::poly::{fast_two_sum, poly, two_sum};
+use crate::simd::{Bits, Real, Truth};
 
 /// sum of 2 z^k / (2k + 7), what follows the terms written out; error 2^-72.8 of the logarithm.
 const LOG_REST: [f64; 7] = [
@@ -81,8 +81,9 @@ fn is_integer<W: Real>(size: W) -> W::Mask {
     size.is_ge(unit) | ((size + unit) - unit).is_eq(size)
 }
 
+/// log |x| in two parts, or to 45 bits; infinite at 0 and infinity.
 #[inline(always)]
-fn power<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
+fn log_of_size<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Pair<W> {
     let (zero, infinity) = (W::of(0.0), W::of(f64::INFINITY));
     let size = x.abs();
     let least = W::of(f64::MIN_POSITIVE);
@@ -99,8 +100,15 @@ fn power<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     if !plain {
         log.0 = W::select(size.is_eq(zero), -infinity, log.0);
         log.0 = W::select(size.is_eq(infinity), infinity, log.0);
+        log.1 = W::select(size.is_eq(zero) | size.is_eq(infinity), zero, log.1);
     }
+    log
+}
 
+#[inline(always)]
+fn power<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
+    let zero = W::of(0.0);
+    let log = log_of_size::<W, SHORT>(x);
     let exponent = y * log.0;
     let magnitude = if SHORT {
         exp_short(exponent)
@@ -134,4 +142,77 @@ fn with_sign<W: Real>(x: W, y: W, magnitude: W) -> W {
 pub fn pow<V: Real>(x: V, y: V) -> V {
     let (x, y) = (x.widen(), y.widen());
     V::narrow(if V::DOUBLE { power::<V::Wide, false>(x, y) } else { power::<V::Wide, true>(x, y) })
+}
+
+/// `factor |x|^(y + low)` with one rounding of the product, for a factor in two parts that may be of any size: what the
+/// power alone would over- or underflow to does not matter.
+#[inline(always)]
+fn scaled_power<W: Real<Elem = f64>>(log: Pair<W>, y: W, y_low: W, factor: Pair<W>) -> W {
+    let zero = W::of(0.0);
+    let exponent = y * log.0;
+    let low = y.mul_add(log.0, -exponent) + y.mul_add(log.1, y_low * log.0);
+    // Beyond these the product is 0 or infinite whatever the factor.
+    let most = W::of(1500.0);
+    let low = W::select(exponent.abs().is_lt(most), low, zero);
+    let exponent = W::select(exponent.is_gt(most), most, exponent);
+    let exponent = W::select(exponent.is_lt(-most), -most, exponent);
+    let (high, low, steps) = exp_sum_split_unclamped(exponent, low);
+    let (high, low) = fast_two_sum(high, low);
+    // The factor as 2^k m, also where it is subnormal.
+    let is_small = factor.0.abs().is_lt(W::of(1e-290));
+    let lift = W::select(is_small, W::of(18014398509481984.0), W::of(1.0));
+    let size = (factor.0 * lift).abs();
+    let (k, m) = split(size);
+    let m_low = scale(factor.1 * lift, W::Int::splat(0).minus(k));
+    let total = W::from_int(steps) + W::from_int(k) - W::select(is_small, W::of(54.0), zero);
+    let total = W::select(total.is_gt(W::of(1100.0)), W::of(1100.0), total);
+    let total = W::select(total.is_lt(W::of(-1200.0)), W::of(-1200.0), total);
+    let m_low = W::select(factor.0.is_lt(zero), -m_low, m_low);
+    let whole = product((m, m_low), (high, low));
+    let result = scale(whole.0 + whole.1, total.round_to_int().1);
+    W::select(factor.0.is_eq(zero), zero, result.copysign(factor.0))
+}
+
+#[inline(always)]
+fn pow_dx_of<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
+    let (zero, one) = (W::of(0.0), W::of(1.0));
+    let log = log_of_size::<W, SHORT>(x);
+    let (less, rest) = two_sum(y, -one);
+    let size = if SHORT { y * exp_short(less * log.0) } else { scaled_power(log, less, rest, (y, zero)) };
+    let size = W::select(y.is_eq(one), one, size);
+    let whole = is_integer(y.abs());
+    // x^(y - 1) is odd where y is even.
+    let even = whole & is_integer(y.abs() * W::of(0.5));
+    let signed = W::select(even, size * one.copysign(x), size);
+    let outside = x.is_lt(zero) & x.is_gt(W::of(f64::NEG_INFINITY)) & !whole;
+    let signed = W::select(outside | x.is_nan() | y.is_nan(), W::of(f64::NAN), signed);
+    // An infinite exponent has no neighbours: the formula as it stands.
+    let infinite = y.abs().is_eq(W::of(f64::INFINITY));
+    if infinite.any() { W::select(infinite, y * power::<W, SHORT>(x, y), signed) } else { signed }
+}
+
+/// The derivative of `x^y` by x: `y x^(y - 1)`, with all digits of `y - 1`.
+#[inline(always)]
+pub fn pow_dx<V: Real>(x: V, y: V) -> V {
+    let (x, y) = (x.widen(), y.widen());
+    V::narrow(if V::DOUBLE { pow_dx_of::<V::Wide, false>(x, y) } else { pow_dx_of::<V::Wide, true>(x, y) })
+}
+
+#[inline(always)]
+fn pow_dy_of<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
+    let (zero, one) = (W::of(0.0), W::of(1.0));
+    let log = log_of_size::<W, SHORT>(x);
+    let inside = if SHORT { exp_short(y * log.0) * log.0 } else { scaled_power(log, y, zero, log) };
+    // 1^y and x^0 are flat, also where y or log x is infinite.
+    let inside = W::select(x.is_eq(one), zero, inside);
+    let infinite = y.abs().is_eq(W::of(f64::INFINITY)) | x.is_eq(W::of(f64::INFINITY)) | x.is_eq(zero);
+    let inside = if infinite.any() { W::select(infinite, power::<W, SHORT>(x, y) * log.0, inside) } else { inside };
+    W::select(x.is_lt(zero) | x.is_nan() | y.is_nan(), W::of(f64::NAN), inside)
+}
+
+/// The derivative of `x^y` by y: `x^y log x`; NaN for negative x.
+#[inline(always)]
+pub fn pow_dy<V: Real>(x: V, y: V) -> V {
+    let (x, y) = (x.widen(), y.widen());
+    V::narrow(if V::DOUBLE { pow_dy_of::<V::Wide, false>(x, y) } else { pow_dy_of::<V::Wide, true>(x, y) })
 }

@@ -1,7 +1,8 @@
 //! tanh, sigmoid and their derivatives, all from one exponential of -|x| or one expm1 of 2|x|: no branch on the sign,
 //! no cancellation, no overflow.
 
-use super::exp::{exp, half_expm1};
+use super::exp::{exp, exp_split, half_expm1, scale};
+use super::poly::fast_two_sum;
 use crate::simd::Real;
 
 /// (e^2x - 1) / (e^2x + 1), odd in x to the last bit.
@@ -33,12 +34,20 @@ fn bell<V: Real>(size: V) -> V {
     (-t).mul_add(t, t)
 }
 
-/// 1 / (1 + e^-x).
+/// 1 / (1 + e^-x), the exponential in two parts, and the quotient with its remainder made good.
 #[inline(always)]
 pub fn sigmoid<V: Real>(x: V) -> V {
-    let one = V::of(1.0);
-    let e = exp(-x.abs());
-    V::select(x.is_lt(V::of(0.0)), e, one) / (one + e)
+    let (zero, one) = (V::of(0.0), V::of(1.0));
+    let (high, low, n) = exp_split(-x.abs());
+    let (high, low) = fast_two_sum(high, low);
+    let (e, e_low) = (scale(high, n), scale(low, n));
+    let (under, under_low) = fast_two_sum(one, e);
+    let negative = x.is_lt(zero);
+    let (over, over_low) = (V::select(negative, e, one), V::select(negative, e_low, zero));
+    let quotient = over / under;
+    let rest = (-quotient).mul_add(under, over) + (over_low - quotient * (under_low + e_low));
+    // 1 / under to a few bits: e / under is the quotient itself, or its complement.
+    rest.mul_add(V::select(negative, one - quotient, quotient), quotient)
 }
 
 /// The derivative of the sigmoid: e / (1 + e)^2 with e = exp(-|x|).

@@ -1,0 +1,87 @@
+//! Every op on every scalar type: building one node, and one node's share of a sweep.
+//!
+//! `cargo bench -p burtorch-core --bench ops`, or `-- forward/float64` for some. A benchmark appends (or sweeps) 256
+//! nodes of one op over leaves of the op's interval; throughput is nodes, so a time of 256 ns is 1 ns a node. A sweep's
+//! share holds the sum over the nodes and the commit of their leaves. Values are checked to be finite before anything is timed.
+
+#![feature(f128)]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use burtorch_core::ops::{Arity, OP_INFO, OpInfo};
+use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use burtorch_core::{Graph, Op, Range, Scalar, bf16, f16};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+
+const N: usize = 256;
+
+/// Leaves in the op's interval, the same for every type.
+fn leaves<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo) -> (Range, Range) {
+    let (low, high) = info.domain;
+    let at = |k: usize| S::lit(low + (high - low) * (((k * 97 + 13) % 1009) as f64 / 1009.0));
+    let xs: Vec<S> = (0..2 * N).map(at).collect();
+    let all = graph.vector(&xs).unwrap();
+    (all.slice(0, N).unwrap(), all.slice(N, 2 * N).unwrap())
+}
+
+fn append<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo, (x, y): (Range, Range)) {
+    let pairs = x.nodes().zip(y.nodes());
+    match info.arity {
+        Arity::Unary => pairs.for_each(|(x, _)| drop(black_box(graph.unary_op(info.op, x)))),
+        _ => pairs.for_each(|(x, y)| drop(black_box(graph.binary_op(info.op, x, y)))),
+    }
+}
+
+fn ops_of<S: Scalar>(criterion: &mut Criterion, dtype: &str) {
+    for info in OP_INFO.iter().filter(|info| matches!(info.arity, Arity::Unary | Arity::Binary)) {
+        let mut graph = Graph::<S>::new();
+        let operands = leaves(&mut graph, info);
+        let start = graph.mark();
+        append(&mut graph, info, operands);
+        let first = operands.1.first().index() + N as u32;
+        let nodes = Range::new(burtorch_core::NodeId::from_index(first), N as u32);
+        assert!(nodes.nodes().all(|node| graph.value(node).unwrap().all_finite()), "{} {dtype}", info.name);
+        let root = graph.reduce(Op::ReduceSum, nodes.into(), &[]).unwrap();
+        let mut group = criterion.benchmark_group("backward");
+        group.throughput(Throughput::Elements(N as u64));
+        group.bench_function(BenchmarkId::new(dtype, info.name), |b| {
+            b.iter(|| graph.backward(black_box(root)).unwrap())
+        });
+        group.finish();
+        let mut group = criterion.benchmark_group("forward");
+        group.throughput(Throughput::Elements(N as u64));
+        group.bench_function(BenchmarkId::new(dtype, info.name), |b| {
+            b.iter(|| {
+                graph.rewind(start).unwrap();
+                append(&mut graph, info, operands);
+            });
+        });
+        group.finish();
+    }
+}
+
+fn ops(criterion: &mut Criterion) {
+    ops_of::<f64>(criterion, "float64");
+    ops_of::<f32>(criterion, "float32");
+    ops_of::<F64x8>(criterion, "float64x8");
+    ops_of::<F32x16>(criterion, "float32x16");
+    ops_of::<F64x4>(criterion, "float64x4");
+    ops_of::<F32x8>(criterion, "float32x8");
+    ops_of::<F64x2>(criterion, "float64x2");
+    ops_of::<F32x4>(criterion, "float32x4");
+    ops_of::<f16>(criterion, "float16");
+    ops_of::<bf16>(criterion, "bfloat16");
+    ops_of::<f128>(criterion, "float128");
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(15))
+        .measurement_time(Duration::from_millis(60))
+        .without_plots();
+    targets = ops
+}
+criterion_main!(benches);
