@@ -18,6 +18,12 @@ pub enum Error {
         /// Index the handle had.
         index: u32,
     },
+    /// The node was appended without its value.
+    #[error("node {index} has not been evaluated; evaluate it first")]
+    NotEvaluated {
+        /// Its index.
+        index: u32,
+    },
     /// The mark lies beyond a rewind that came after it.
     #[error(
         "this mark at {len} nodes was undone by an earlier rewind to fewer nodes; take a new mark after the rewind"

@@ -33,8 +33,8 @@ pub use backward::{Adjoints, Gradients, SweepOptions};
 pub use eager::{Eager, Value};
 pub use error::{Error, Result};
 pub use graph::{
-    Branch, Branches, Capacity, Graph, Imports, Joined, Mark, NodeId, Operands, Quick, Range, Target, Tokens, View,
-    bytes_needed,
+    Branch, Branches, Capacity, Graph, Imports, Joined, Mark, NodeId, Operands, Quick, Range, Target, Tokens,
+    Unevaluated, View, bytes_needed,
 };
 pub use ops::Op;
 pub use optim::Sgd;

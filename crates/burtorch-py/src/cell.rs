@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
 use burtorch_core::{Graph, Mark, NodeId, Range, Result, Scalar, bf16, f16};
 
@@ -212,7 +213,7 @@ fn compact<S: Scalar>(
     serials: &mut BTreeMap<u32, u64>,
 ) -> Result<usize> {
     handles.for_each(|handle| {
-        if graph.check(NodeId::from_index(last_node(handle)), handle.epoch).is_err() {
+        if graph.check(NodeId::from_index(last_node(handle)), handle.epoch & !UNEVALUATED).is_err() {
             handle.kill();
         }
     });
@@ -239,7 +240,7 @@ fn compact<S: Scalar>(
             handles.for_each(|handle| {
                 if handle.start != u32::MAX {
                     handle.start = renumbering.index(handle.start);
-                    handle.epoch = renumbering.epoch();
+                    handle.epoch = renumbering.epoch() | handle.epoch & UNEVALUATED;
                 }
             });
             for &node in labels.keys().chain(serials.keys()) {

@@ -8,6 +8,9 @@ use super::{Graph, NodeId};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
+/// A bit that no epoch has: a handle that adds it to its epoch is refused by [`Graph::check`], as its node has no value.
+pub const UNEVALUATED: u64 = 1 << 63;
+
 /// A place in a graph to rewind to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -167,6 +170,9 @@ impl<S: Scalar> Graph<'_, S> {
     #[cold]
     #[inline(never)]
     fn check_older(&self, node: NodeId, epoch: u64) -> Result<u64> {
+        if epoch & UNEVALUATED != 0 {
+            return Err(Error::NotEvaluated { index: node.0 });
+        }
         if node.0 < self.rewinds.lowest() || node.0 < self.rewinds.low_since(epoch) {
             Ok(self.epoch)
         } else {

@@ -21,6 +21,7 @@ mod renumber;
 mod splice;
 mod structure;
 mod tokens;
+mod unevaluated;
 
 use std::marker::PhantomData;
 
@@ -29,11 +30,12 @@ pub use branch::{Branch, Branches, Imports};
 pub use build::Operands;
 pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
-pub use mark::Mark;
+pub use mark::{Mark, UNEVALUATED};
 pub use operands::{OperandRun, View};
 pub use quick::Quick;
 pub use splice::{Joined, Spliced};
 pub use tokens::Tokens;
+pub use unevaluated::Unevaluated;
 
 pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, GatherRecord, MapRecord, SoftmaxRecord};
 pub(crate) use operands::{Encoded, InnerOperands};

@@ -13,7 +13,10 @@ use pyo3::types::PyTuple;
 use super::construct::label_text;
 use super::convert::{format, round};
 use super::number::{Number, number};
-use super::object::{ValueObject, checked, checked_mut, is_value, new_object, raise, raise_python};
+use super::object::{
+    ValueObject, checked, checked_for_gradient, checked_for_sweep, checked_mut, is_value, new_object, raise,
+    raise_python,
+};
 use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, Sweep};
@@ -36,7 +39,8 @@ pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> 
 unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let Some((cell, node)) = checked(value.cast()) else {
+        let checked = if of_grad { checked_for_gradient(value.cast()) } else { checked(value.cast()) };
+        let Some((cell, node)) = checked else {
             return ptr::null_mut();
         };
         match scalars::plain(&cell.graph, node, of_grad) {
@@ -259,7 +263,7 @@ unsafe extern "C" fn backward(
                 Number::Failed => return ptr::null_mut(),
             }
         }
-        let Some((_, root)) = checked_mut(value.cast()) else {
+        let Some((_, root)) = checked_for_sweep(value.cast()) else {
             return ptr::null_mut();
         };
         let owner = (*value.cast::<ValueObject>()).owner;

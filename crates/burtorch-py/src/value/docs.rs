@@ -23,10 +23,11 @@ fn folds(op: Op) -> bool {
 
 fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
     let signature = match info.arity {
-        Arity::Unary | Arity::Reduction => "(x, /)",
+        Arity::Unary => "(x, /, *, evaluate=True)",
+        Arity::Reduction => "(x, /)",
         Arity::WithConstant => "(x, c, /)",
-        _ if folds(info.op) => "(x, y=None, /)",
-        _ => "(x, y, /)",
+        _ if folds(info.op) => "(x, y=None, /, *, evaluate=True)",
+        _ => "(x, y, /, *, evaluate=True)",
     };
     writeln!(text, "{}{signature}\n--\n\n{}.\n\nArgs:", info.name, info.doc)?;
     text.push_str(match info.arity {
@@ -45,6 +46,13 @@ fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
              likewise. At least one operand is a Value or a Vector.\n"
         }
     });
+    if matches!(info.arity, Arity::Unary | Arity::Binary) {
+        text.push_str(if info.reads_output {
+            "    evaluate: True only, as the derivative reads the value.\n"
+        } else {
+            "    evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read.\n"
+        });
+    }
     text.push_str("\nRaises:\n    TypeError: an operand is no Value, Vector or real number.\n");
     match info.arity {
         Arity::Reduction => text.push_str("    ValueError: there are no operands.\n"),

@@ -13,6 +13,7 @@ use super::docs::function_doc;
 use super::number::{Number, append_both, build, number};
 use super::object::{Build, ValueObject, append, is_value, raise_python};
 use super::step::Step;
+use super::unevaluated::{append_unevaluated, read_keywords};
 use crate::vector;
 
 /// An op of one value.
@@ -40,14 +41,26 @@ unsafe extern "C" fn unary_method<O: UnaryOp>(
 
 unsafe extern "C" fn unary_function<O: UnaryOp>(
     _module: *mut ffi::PyObject,
-    x: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes living objects under its lock.
+    // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
     unsafe {
-        if is_value(x) {
-            return append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData));
+        if n == 1 && keywords.is_null() {
+            let x = *arguments;
+            if is_value(x) {
+                return append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData));
+            }
+            return vector::unary_function(O::OP, x);
         }
-        vector::unary_function(O::OP, x)
+        let arguments_slice = slice_of(arguments.cast_mut(), n);
+        match (read_keywords(O::OP, arguments, arguments_slice.len(), keywords), arguments_slice) {
+            (None, _) => std::ptr::null_mut(),
+            (Some(false), _) => append_unevaluated(O::OP, arguments_slice),
+            (Some(true), &[_]) => unary_function::<O>(_module, arguments, n, std::ptr::null_mut()),
+            _ => raise_python(PyTypeError::new_err(format!("{}() takes one operand, found {n}", O::OP.name()))),
+        }
     }
 }
 
@@ -109,15 +122,23 @@ unsafe extern "C" fn constant_function<O: BinaryOp>(
 
 unsafe extern "C" fn binary_function<O: BinaryOp>(
     _module: *mut ffi::PyObject,
-    arguments: *mut *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
     n: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes `n` living objects under its lock.
+    // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
     unsafe {
-        let arguments = slice_of(arguments, n);
-        match *arguments {
+        let operands = slice_of(arguments.cast_mut(), n);
+        if !keywords.is_null() {
+            match read_keywords(O::OP, arguments, operands.len(), keywords) {
+                None => return std::ptr::null_mut(),
+                Some(false) => return append_unevaluated(O::OP, operands),
+                Some(true) => {}
+            }
+        }
+        match *operands {
             [x, y] => binary_of::<O>(x, y),
-            _ => vector::binary_function(O::OP, arguments),
+            _ => vector::binary_function(O::OP, operands),
         }
     }
 }
@@ -195,9 +216,11 @@ macro_rules! define_methods {
         pub fn op_functions() -> Vec<ffi::PyMethodDef> {
             vec![
                 $( method(c_str!(stringify!($uname)), function_doc(Op::$U),
-                    ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: unary_function::<ops::$U> }), )*
+                    ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+                    ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: unary_function::<ops::$U> }), )*
                 $( method(c_str!(stringify!($bname)), function_doc(Op::$B),
-                    ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: binary_function::<ops::$B> }), )*
+                    ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+                    ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: binary_function::<ops::$B> }), )*
                 $( method(c_str!(stringify!($kname)), function_doc(Op::$K),
                     ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: constant_function::<ops::$K> }), )*
                 $( method(c_str!(stringify!($rname)), function_doc(Op::$R),

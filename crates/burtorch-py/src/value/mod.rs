@@ -13,6 +13,7 @@ mod methods;
 mod number;
 mod object;
 mod step;
+mod unevaluated;
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -26,6 +27,7 @@ pub use methods::method;
 pub use number::{Number, number};
 pub use object::{ValueObject, cell_of, checked, is_value, new_object, raise_python, value_type};
 pub use step::{left, right};
+pub use unevaluated::settle;
 
 const DOC: &std::ffi::CStr = c"Value(data, label=None, *, graph=None)
 --

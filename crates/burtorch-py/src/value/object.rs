@@ -6,11 +6,13 @@
 
 use std::ptr;
 
+use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::{Graph, NodeId, Quick, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::step::{Step, append_step};
+use super::unevaluated::settle;
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors;
 use crate::graph::{self, PyGraph};
@@ -368,7 +370,8 @@ unsafe fn append_slow<const N: usize>(
         });
         let built = match built {
             Ok(Some(built)) => Ok(built),
-            Ok(None) => append_step(cell, &operands, build.step(), no_grad),
+            // A step computes what an operand left out.
+            Ok(None) | Err(burtorch_core::Error::NotEvaluated { .. }) => append_step(cell, &operands, build.step(), no_grad),
             Err(error) => Err(error),
         };
         match built {
@@ -464,6 +467,20 @@ pub unsafe fn checked_mut<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, 
     Some((cell, node))
 }
 
+/// As `checked_mut`, for the root of a sweep, whose value nobody needs.
+///
+/// # Safety
+/// As for `checked`.
+pub unsafe fn checked_for_sweep<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, NodeId)> {
+    // SAFETY: by the contract of this function.
+    let (cell, node) = unsafe { checked_for_gradient(value) }?;
+    if cell.busy {
+        raise_busy(cell);
+        return None;
+    }
+    Some((cell, node))
+}
+
 /// Reads a value's node after checking it: `None` with an error set if it is stale or its graph is busy.
 ///
 /// # Safety
@@ -471,6 +488,22 @@ pub unsafe fn checked_mut<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, 
 #[inline(always)]
 pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, NodeId)> {
     // SAFETY: by the contract of this function.
+    unsafe { checked_as(value, true) }
+}
+
+/// The same for what needs the gradient only: a node without a value stays so.
+///
+/// # Safety
+/// As for `checked`.
+#[inline(always)]
+pub unsafe fn checked_for_gradient<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, NodeId)> {
+    // SAFETY: by the contract of this function.
+    unsafe { checked_as(value, false) }
+}
+
+#[inline(always)]
+unsafe fn checked_as<'a>(value: *mut ValueObject, needs_value: bool) -> Option<(&'a mut Cell, NodeId)> {
+    // SAFETY: by the contract of the callers.
     unsafe {
         let cell = cell_of((*value).owner);
         if cell.busy && !cell.is_frozen() {
@@ -482,12 +515,29 @@ pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, Node
         if with_graph!(&cell.graph, g => g.epoch()) != handle.epoch {
             match with_graph!(&cell.graph, g => g.check(node, handle.epoch)) {
                 Ok(epoch) => handle.epoch = epoch,
-                Err(error) => {
-                    raise(error);
-                    return None;
-                }
+                Err(error) => check_again(cell, handle, needs_value, error)?,
             }
         }
         Some((cell, node))
     }
+}
+
+/// Accepts a handle that was refused because its node has no value: computes it, or checks the rest. Any other error is
+/// raised, with `None`.
+#[cold]
+#[inline(never)]
+fn check_again(cell: &mut Cell, handle: &mut Handle, needs_value: bool, error: burtorch_core::Error) -> Option<()> {
+    if needs_value && cell.busy {
+        raise_busy(cell);
+        return None;
+    }
+    let settled = match error {
+        burtorch_core::Error::NotEvaluated { .. } if needs_value => settle(&mut cell.graph, handle),
+        burtorch_core::Error::NotEvaluated { .. } => {
+            let (node, epoch) = (NodeId::from_index(handle.start), handle.epoch & !UNEVALUATED);
+            with_graph!(&cell.graph, g => g.check(node, epoch)).map(|epoch| handle.epoch = epoch | UNEVALUATED)
+        }
+        error => Err(error),
+    };
+    settled.map_err(raise).ok()
 }

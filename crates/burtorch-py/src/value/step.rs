@@ -9,6 +9,7 @@ use burtorch_core::{Graph, NodeId, Op, Result, Scalar};
 
 use super::number::{Minus, Operator, Over, Plus, Power, Times};
 use super::object::ValueObject;
+use super::unevaluated::settle;
 use crate::cell::{Cell, with_graph};
 use crate::vector::Symbol;
 
@@ -40,6 +41,10 @@ pub unsafe fn append_step(
     step: Step,
     no_grad: bool,
 ) -> Result<(u32, u64)> {
+    for &operand in operands {
+        // SAFETY: by the contract of this function.
+        settle(&mut cell.graph, unsafe { &mut (*operand).handle })?;
+    }
     with_graph!(&mut cell.graph, g => {
         let mut nodes = [NodeId::from_index(0); 2];
         for (node, &operand) in nodes.iter_mut().zip(operands) {

@@ -191,6 +191,7 @@ impl Operand {
                 // SAFETY: a living Value of this cell's graph, as `common_owner` has checked.
                 let handle = unsafe { &mut (*object.as_ptr().cast::<value::ValueObject>()).handle };
                 let node = NodeId::from_index(handle.start);
+                value::settle(&mut cell.graph, handle).or_raise(py)?;
                 handle.epoch = with_graph!(&cell.graph, g => g.check(node, handle.epoch)).or_raise(py)?;
                 vec![View::from(node)]
             }

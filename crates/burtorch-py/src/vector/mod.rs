@@ -30,7 +30,7 @@ use crate::params::PyTensor;
 use crate::scalars::{self, Given, ScalarType};
 use crate::value;
 
-pub use arguments::{Operand, appended, atomically, common_owner, numbers};
+pub use arguments::{Operand, all_nodes, appended, atomically, common_owner, numbers};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::array_ufunc;

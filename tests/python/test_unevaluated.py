@@ -1,0 +1,114 @@
+"""A gradient without the value: evaluate=False."""
+
+from __future__ import annotations
+
+import pytest
+
+import burtorch as bt
+
+UNARY = [op["name"] for op in bt.system.ops() if op["arity"] == "unary"]
+BINARY = [op["name"] for op in bt.system.ops() if op["arity"] == "binary"]
+NEEDS_VALUE = {op["name"] for op in bt.system.ops() if op["reads_output"]}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "float128", "float32x8"])
+@pytest.mark.parametrize("name", UNARY + BINARY)
+def test_the_gradient_is_that_of_the_evaluated_op(name, dtype):
+    function = getattr(bt, name)
+    graph = bt.Graph(dtype=dtype)
+    x, y = graph.value(0.75), graph.value(1.5)
+    operands = (x,) if name in UNARY else (x, y)
+    if name in NEEDS_VALUE:
+        n_nodes = len(graph)
+        with pytest.raises(ValueError, match="reads its value"):
+            function(*operands, evaluate=False)
+        assert len(graph) == n_nodes
+        return
+    z = function(*operands, evaluate=False)
+    z.backward()
+    found = (x.grad, y.grad, z.grad)
+    x.grad = y.grad = 0
+    wanted = function(*operands, evaluate=True)
+    wanted.backward()
+    assert (x.grad, y.grad, wanted.grad) == found
+    assert z.data == wanted.data
+
+
+def test_a_root_that_is_never_evaluated():
+    graph = bt.Graph()
+    x = graph.vector([0.5, -1.5, 2.0])
+    loss = bt.sqr(bt.reduce_sum(x * x) - 1.0, evaluate=False)
+    loss.backward()
+    s = 0.25 + 2.25 + 4.0 - 1.0
+    assert list(x.grad) == [2 * s * 2 * v for v in (0.5, -1.5, 2.0)]
+    assert loss.grad == 1.0
+    loss.backward()
+    assert list(x.grad) == [4 * s * 2 * v for v in (0.5, -1.5, 2.0)]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda z: z.data,
+        lambda z: (z + 1.0).data - 1.0,
+        lambda z: (2.0 * z).data / 2.0,
+        lambda z: (z * z).sqrt().data,
+        lambda z: bt.exp(z).log().data,
+        lambda z: bt.reduce_sum([z, 0.0]).data,
+        lambda z: bt.concat(z, [1.0])[0].data,
+        lambda z: float(z),
+        lambda z: z.graph.recompute(z),
+        lambda z: z.detach().data,
+        lambda z: (z == 9.0) * 9.0,
+    ],
+)
+def test_the_value_is_computed_on_demand(use):
+    graph = bt.Graph()
+    x = graph.value(3.0)
+    z = bt.sqr(x, evaluate=False)
+    assert use(z) == pytest.approx(9.0, rel=1e-15)
+    assert z.data == 9.0
+    assert repr(z) == "Value(data=9.0, grad=0.0)"
+
+
+def test_marks_rewinds_and_reclaim():
+    graph = bt.Graph()
+    x = graph.value(3.0)
+    kept = bt.mul(x, 2.0, evaluate=False)
+    mark = graph.mark()
+    gone = bt.sqr(x, evaluate=False)
+    graph.rewind(mark)
+    with pytest.raises(bt.StaleValueError):
+        gone.backward()
+    with pytest.raises(bt.StaleValueError):
+        gone.data  # noqa: B018
+    for _ in range(3000):
+        x + 1.0
+    assert graph.collect() >= 0
+    assert kept.grad == 0.0
+    kept.backward()
+    assert (x.grad, kept.data) == (2.0, 6.0)
+
+
+def test_bad_calls():
+    x = bt.Value(1.0)
+    for call in (
+        lambda: bt.sqr(x, evaluate=0),
+        lambda: bt.sqr(x, evaluates=False),
+        lambda: bt.sqr(evaluate=False),
+        lambda: bt.sqr(1.0, evaluate=False),
+        lambda: bt.sqr(x.graph.vector([1.0, 2.0]), evaluate=False),
+        lambda: bt.add(x, evaluate=False),
+        lambda: bt.add(1.0, 2.0, evaluate=False),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(bt.GraphMismatchError):
+        bt.add(x, bt.Graph().value(1.0), evaluate=False)
+
+
+def test_without_gradients_the_value_is_all_there_is():
+    x = bt.Value(3.0)
+    with bt.no_grad():
+        z = bt.sqr(x, evaluate=False)
+    assert (z.op, z.data) == ("constant", 9.0)
