@@ -95,13 +95,14 @@ from burtorch._core import (
     variance,
     variance_biased,
 )
-from burtorch._where import where
+from burtorch._where import clamp, where
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
     from burtorch import data, micrograd, nn, optim, system, text, viz
+    from burtorch._check_grads import check_grads
     from burtorch._parallel import parallel
 
 __all__ = [
@@ -128,6 +129,8 @@ __all__ = [
     "affine",
     "atan2",
     "bytes_needed",
+    "check_grads",
+    "clamp",
     "concat",
     "cos",
     "current_graph",
@@ -201,6 +204,10 @@ _SUBMODULES = frozenset({"data", "micrograd", "nn", "optim", "system", "text", "
 
 
 def __getattr__(name: str) -> "Any":
+    if name == "check_grads":
+        from burtorch._check_grads import check_grads
+
+        return check_grads
     if name in _SUBMODULES:
         import importlib
 
@@ -214,4 +221,4 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> "list[str]":
-    return sorted(set(globals()) | _SUBMODULES | {"parallel"})
+    return sorted(set(globals()) | _SUBMODULES | {"check_grads", "parallel"})

@@ -1,8 +1,10 @@
-"""Choosing between operands by a condition."""
+"""Choosing between operands, by a condition or by bounds."""
 
 from __future__ import annotations
 
 from burtorch._core import Value, Vector, concat
+from burtorch._core import max as _max
+from burtorch._core import min as _min
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -47,6 +49,46 @@ def where(cond: Any, a: Any, b: Any) -> Any:
         raise TypeError("where() expects a Value or a Vector to choose from")
     # The empty part tells the graph where only numbers are chosen.
     return concat([x if c else y for c, x, y in zip(cond, *choices)], concat(anchor)[:0])
+
+
+def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+    """min(max(x, low), high); dx = 1 between the bounds, 1/2 at a bound, else 0.
+
+    Args:
+        x: a Value or a Vector.
+        low: a number or a Value, or None for no bound.
+        high: likewise, not below ``low``. At least one is given.
+
+    Returns:
+        A Value or a Vector, like ``x``. NaN stays NaN. A bound that is a Value receives the gradient that ``x`` does
+        not.
+
+    Raises:
+        TypeError: ``x`` is neither a Value nor a Vector, or there is no bound.
+        ValueError: ``low`` is above ``high``, or a bound is NaN.
+
+    Two ops per element, one per bound.
+
+    Example:
+        >>> import burtorch as bt
+        >>> x = bt.Value(3.0)
+        >>> y = bt.clamp(x, -1.0, 1.0)
+        >>> y.backward()
+        >>> y.data, x.grad
+        (1.0, 0.0)
+    """
+    if not isinstance(x, (Value, Vector)):
+        raise TypeError(f"clamp() expects a Value or a Vector, found {type(x).__name__}")
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if not bounds:
+        raise TypeError("clamp() needs a bound: clamp(x, low, high), clamp(x, low=0.0) or clamp(x, high=1.0)")
+    if any(not isinstance(bound, Value) and bound != bound for bound in bounds):
+        raise ValueError("a bound of clamp() is NaN")
+    if len(bounds) == 2 and not any(isinstance(bound, Value) for bound in bounds) and low > high:
+        raise ValueError(f"clamp() expects low <= high, found {low} and {high}")
+    if low is not None:
+        x = _max(x, low)
+    return x if high is None else _min(x, high)
 
 
 def _elements(x: Any, n: int) -> list[Any]:

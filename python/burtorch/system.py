@@ -1,8 +1,8 @@
 """What this build of burtorch can do on this machine."""
 
-from burtorch._core import available_cpu_levels, cpu_level
+from burtorch._core import available_cpu_levels, cpu_level, force_cpu_level, ops
 
-__all__ = ["DTYPES", "available_cpu_levels", "cpu_level"]
+__all__ = ["DTYPES", "available_cpu_levels", "cpu_level", "force_cpu_level", "ops"]
 
 DTYPES = (
     *("float64", "float32", "float16", "bfloat16", "float128"),

@@ -15,7 +15,7 @@ import pytest
 import burtorch
 from burtorch.cli import main
 
-COMMANDS = ["train", "generate", "bench", "info"]
+COMMANDS = ["train", "generate", "bench", "selftest", "info"]
 
 
 def assert_one_error_line(done, *words):
@@ -406,3 +406,24 @@ def test_names_reach_the_held_out_loss(command, shared_data):
     assert summary["data"]["symbols"] == 27
     assert summary["parameters"] == 69_083
     assert summary["heldout_loss"] <= 2.20
+
+
+# selftest
+
+
+def test_selftest_passes_and_says_what_it_did(command):
+    done = command("selftest")
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()
+    levels = burtorch.system.available_cpu_levels()
+    assert len(lines) == 3 * len(levels) + 1
+    assert all(line.split()[0] in levels and line.endswith("results, 0 wrong") for line in lines[:-1])
+    assert lines[-1].startswith("passed in ")
+
+
+def test_a_level_that_the_cpu_lacks_is_refused():
+    level = burtorch.system.cpu_level()
+    for name in ("avx1024", ""):
+        with pytest.raises(ValueError, match="levels of this CPU"):
+            burtorch.system.force_cpu_level(name)
+    assert burtorch.system.cpu_level() == level
