@@ -17,6 +17,7 @@ pub mod backward;
 pub mod eager;
 pub mod kernels;
 pub mod params;
+pub mod program;
 
 pub mod io;
 
@@ -40,4 +41,5 @@ pub use ops::Op;
 pub use optim::Sgd;
 pub use oracle::{Batch, Elsewhere, LaneFloat, LaneModel, Lanes, Oracle, Total};
 pub use params::{Init, Parameters, Shape, Slice, Tensor};
-pub use scalar::{DType, Float, Scalar, bf16, f16};
+pub use program::Program;
+pub use scalar::{DType, Dual, Float, Scalar, bf16, f16};

@@ -7,6 +7,8 @@ mod decimal;
 mod narrow;
 mod wide;
 
+mod dual;
+
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -15,6 +17,7 @@ use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, Simd
 
 pub use decimal::{f128_from_decimal, f128_to_decimal};
 pub use half::{bf16, f16};
+pub use dual::Dual;
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,24 @@
+//! Programs: recorded functions of numbers, to be run again at other inputs without running what recorded them.
+//!
+//! A [`Program`] is what a trace leaves: inputs, constants, ops in the order they were built, outputs, and the guards
+//! under which it is valid. [`Replay`] runs it forwards, backwards and along a direction; [`batch`] runs it over rows in
+//! lanes; [`derive`] assembles Jacobians and Hessians; [`passes`] rewrites it.
+//!
+//! Promises: a replay gives the bits of the eager graph that was recorded, values and gradients; a guard that answers
+//! otherwise stops it before anything is returned. Knows nothing of where programs come from, or of Python.
+
+mod node;
+mod record;
+mod steps;
+
+mod replay;
+
+pub mod batch;
+pub mod derive;
+pub mod passes;
+pub mod sparsity;
+mod text;
+
+pub use node::{Comparison, Guard, Node, Operand, Parts, Program};
+pub use record::Recording;
+pub use replay::{Build, Carrier, Replay, Seeds};

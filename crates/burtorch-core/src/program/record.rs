@@ -1,0 +1,199 @@
+//! From a graph to a program: what was built eagerly becomes slots and nodes.
+//!
+//! Promises: the program computes what the graph computed, in the same order; leaves that are no inputs become constants.
+//! Knows nothing of who built the graph: guards and detached copies, which columns do not tell, are handed in.
+
+use std::collections::HashMap;
+
+use super::node::{Comparison, Guard, Node, Parts, Program};
+use super::passes;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, MapRecord, NodeId};
+use crate::ops::{Arity, Op};
+use crate::scalar::Float;
+
+/// What a trace knows besides the graph.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The leaves that are inputs, in order.
+    pub inputs: Vec<NodeId>,
+    /// How many of them, from the first, a gradient may be asked for.
+    pub n_differentiated: usize,
+    /// The results.
+    pub outputs: Vec<NodeId>,
+    /// Questions in the order they were asked: how many nodes there were, what was compared, the answer.
+    pub guards: Vec<(usize, Comparison, NodeId, NodeId, bool)>,
+    /// Constants that are copies of other nodes: the copy, then the node.
+    pub detached: Vec<(NodeId, NodeId)>,
+}
+
+/// Slots that are handed out while a graph is read.
+struct Reader {
+    parts: Parts,
+    /// For each node of the graph, what it became.
+    places: Vec<Place>,
+    constants: HashMap<u64, u32>,
+}
+
+/// What a node of the graph became. Slots of constants and nodes are known once all constants are.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Input(u32),
+    Constant(u32),
+    Node(u32),
+    Unknown,
+}
+
+impl Reader {
+    fn constant(&mut self, x: f64) -> Place {
+        let next = self.parts.constants.len() as u32;
+        let at = *self.constants.entry(x.to_bits()).or_insert(next);
+        if at == next {
+            self.parts.constants.push(x);
+        }
+        Place::Constant(at)
+    }
+
+    fn push(&mut self, op: Op, a: u32, b: u32) -> Place {
+        self.parts.nodes.push(Node { op, a, b });
+        Place::Node(self.parts.nodes.len() as u32 - 1)
+    }
+
+    /// Lists nodes of the graph; returns where the list begins.
+    fn list(&mut self, nodes: impl Iterator<Item = u32>) -> u32 {
+        let at = self.parts.lists.len() as u32;
+        self.parts.lists.extend(nodes);
+        at
+    }
+}
+
+impl Recording {
+    /// The program of what `graph` holds, without what no output or guard needs.
+    ///
+    /// Fails where an op reads parameters, as a replay would not notice that they change.
+    pub fn program<S: Float>(&self, graph: &Graph<'_, S>) -> Result<Program> {
+        let mut reader = Reader {
+            parts: Parts {
+                n_inputs: self.inputs.len() as u32,
+                n_differentiated: self.n_differentiated as u32,
+                ..Parts::default()
+            },
+            places: vec![Place::Unknown; graph.len()],
+            constants: HashMap::new(),
+        };
+        for (k, input) in self.inputs.iter().enumerate() {
+            graph.check_exists(*input)?;
+            reader.places[input.0 as usize] = Place::Input(k as u32);
+        }
+        let detached: HashMap<u32, u32> = self.detached.iter().map(|(copy, of)| (copy.0, of.0)).collect();
+        // Until all constants are known, operands are nodes of the graph.
+        let mut computed = vec![0; graph.len() + 1];
+        for node in 0..graph.len() as u32 {
+            if let Place::Unknown = reader.places[node as usize] {
+                let place = match detached.get(&node) {
+                    Some(&of) => reader.push(Op::Constant, of, 0),
+                    None => read_node(graph, node, &mut reader)?,
+                };
+                reader.places[node as usize] = place;
+            }
+            computed[node as usize + 1] = reader.parts.nodes.len() as u32;
+        }
+        self.finish(S::DTYPE, reader, &computed)
+    }
+
+    /// Turns nodes of the graph into slots.
+    fn finish(&self, dtype: crate::scalar::DType, reader: Reader, computed: &[u32]) -> Result<Program> {
+        let Reader { mut parts, places, .. } = reader;
+        let (n_inputs, n_constants) = (parts.n_inputs, parts.constants.len() as u32);
+        let slot = |node: u32| match places[node as usize] {
+            Place::Input(k) => k,
+            Place::Constant(k) => n_inputs + k,
+            Place::Node(k) => n_inputs + n_constants + k,
+            Place::Unknown => u32::MAX,
+        };
+        for node in &mut parts.nodes {
+            match node.op.info().arity {
+                Arity::Nullary | Arity::Unary => node.a = slot(node.a),
+                Arity::Binary | Arity::WithConstant => (node.a, node.b) = (slot(node.a), slot(node.b)),
+                _ => {}
+            }
+        }
+        parts.lists.iter_mut().for_each(|x| *x = slot(*x));
+        parts.outputs = self.outputs.iter().map(|node| slot(node.0)).collect();
+        let guard = |&(len, comparison, a, b, answer): &(usize, Comparison, NodeId, NodeId, bool)| {
+            let after = computed[len.min(computed.len() - 1)];
+            Guard { after, comparison, a: slot(a.0), b: slot(b.0), answer }
+        };
+        parts.guards = self.guards.iter().map(guard).collect();
+        passes::without_dead_code(&Program::new(dtype, parts)?)
+    }
+}
+
+/// What a node of the graph becomes.
+fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> Result<Place> {
+    let op = graph.columns.op(node);
+    let [a, b] = graph.columns.operands(node);
+    Ok(match op.info().arity {
+        Arity::Nullary => match op {
+            Op::Leaf | Op::Constant => reader.constant(graph.columns.value(node).to_f64()),
+            // Its block, whose last output comes next, says what it is.
+            Op::Part => Place::Unknown,
+            _ => return Err(refused(op)),
+        },
+        Arity::Unary => reader.push(op, a, 0),
+        Arity::Binary | Arity::WithConstant => reader.push(op, a, b),
+        Arity::Reduction | Arity::InnerProduct => {
+            let mut operands = Vec::new();
+            let mut reads_parameters = false;
+            graph.for_each_operand(NodeId(node), |run| match run.nodes() {
+                Some(range) => operands.extend(range.nodes().map(|x| x.0)),
+                None => reads_parameters = true,
+            });
+            if reads_parameters {
+                return Err(refused(Op::Param));
+            }
+            let n = if op.info().arity == Arity::InnerProduct { operands.len() / 2 } else { operands.len() };
+            let at = reader.list(operands.into_iter());
+            reader.push(op, at, n as u32)
+        }
+        Arity::Block => return read_block(graph, op, a, node, reader),
+    })
+}
+
+/// Blocks become one node for each output.
+fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, reader: &mut Reader) -> Result<Place> {
+    let extra = graph.extra.as_slice();
+    match op {
+        Op::Map => {
+            let record = MapRecord::read(extra, record);
+            let mut last = Place::Unknown;
+            for (output, x) in (record.header.first..=node).zip(record.x.nodes()) {
+                last = reader.push(record.op, x.0, 0);
+                reader.places[output as usize] = last;
+            }
+            Ok(last)
+        }
+        Op::MeanAndMeanSquares => {
+            let mut operands = Vec::new();
+            graph.for_each_operand(NodeId(node), |run| {
+                operands.extend(run.nodes().into_iter().flat_map(|range| range.nodes()).map(|x| x.0));
+            });
+            let n = operands.len() as u32;
+            let at = reader.list(operands.into_iter());
+            // The sweep gives to each operand what comes from the mean first, so the mean is the later node.
+            let squares = reader.push(Op::ReduceMeanSquares, at, n);
+            reader.places[node as usize - 1] = reader.push(Op::ReduceMean, at, n);
+            Ok(squares)
+        }
+        _ => Err(refused(op)),
+    }
+}
+
+/// What cannot be part of a program.
+fn refused(op: Op) -> Error {
+    Error::BadArgument {
+        what: "an op of a recorded function",
+        expected: "free of Parameters; pass their numbers as an argument".into(),
+        found: op.name().into(),
+    }
+}

@@ -1,0 +1,237 @@
+//! Which entries of a Jacobian or Hessian can differ from zero, and how few directions recover them.
+//!
+//! In words: each slot knows the inputs it depends on; a node's are the union of its operands'. Two inputs meet in the
+//! Hessian where an op bends them together: how an op bends is found by differentiating its row on dual numbers at
+//! points of its domain, not from a list of ops. Columns that share no row get one colour, and one direction.
+//!
+//! Promises: a pattern holds every entry that is nonzero for some input. Linear in nodes times the inputs each depends
+//! on. Knows nothing of values.
+
+use super::node::{Node, Program};
+use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary, pull_binary, pull_unary};
+use crate::scalar::Dual;
+
+/// Entries by row, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Where each row begins, and where the last one ends.
+    pub starts: Vec<usize>,
+    /// The columns.
+    pub columns: Vec<u32>,
+}
+
+impl Pattern {
+    fn from_rows(rows: Vec<Vec<u32>>) -> Self {
+        let mut pattern = Pattern { starts: vec![0], columns: Vec::new() };
+        for row in rows {
+            pattern.columns.extend(row);
+            pattern.starts.push(pattern.columns.len());
+        }
+        pattern
+    }
+
+    /// The columns of a row.
+    pub fn row(&self, k: usize) -> &[u32] {
+        &self.columns[self.starts[k]..self.starts[k + 1]]
+    }
+
+    /// How many rows.
+    pub fn n_rows(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// A colour for each of `n` columns, such that no two columns of one row share one; greedy. Returns the colours
+    /// and how many there are.
+    pub fn colours(&self, n: usize) -> (Vec<u32>, usize) {
+        let mut rows_of: Vec<Vec<u32>> = vec![Vec::new(); n];
+        for k in 0..self.n_rows() {
+            for &c in self.row(k) {
+                rows_of[c as usize].push(k as u32);
+            }
+        }
+        let mut colours = vec![u32::MAX; n];
+        let mut taken_by: Vec<u32> = Vec::new();
+        for column in 0..n {
+            for &row in &rows_of[column] {
+                for &other in self.row(row as usize) {
+                    if let Some(taken) = taken_by.get_mut(colours[other as usize] as usize) {
+                        *taken = column as u32;
+                    }
+                }
+            }
+            let free = taken_by.iter().position(|&by| by != column as u32).unwrap_or(taken_by.len());
+            if free == taken_by.len() {
+                taken_by.push(u32::MAX);
+            }
+            colours[column] = free as u32;
+        }
+        (colours, taken_by.len())
+    }
+}
+
+/// The union of sorted sets.
+fn union(a: &[u32], b: &[u32]) -> Vec<u32> {
+    let mut all = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        all.push(a[i].min(b[j]));
+        let (x, y) = (a[i], b[j]);
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    all.extend(&a[i..]);
+    all.extend(&b[j..]);
+    all
+}
+
+/// For each slot, the differentiated inputs it depends on, ascending.
+fn dependencies(program: &Program) -> Vec<Vec<u32>> {
+    let mut all: Vec<Vec<u32>> = vec![Vec::new(); program.n_slots()];
+    for (k, set) in all.iter_mut().take(program.n_differentiated()).enumerate() {
+        set.push(k as u32);
+    }
+    for (k, &node) in program.nodes().iter().enumerate() {
+        if node.op == Op::Constant {
+            continue;
+        }
+        let mut set = Vec::new();
+        program.for_each_operand(node, |x| {
+            let operand = &all[x as usize];
+            if set.is_empty() {
+                set.clone_from(operand);
+            } else if !operand.is_empty() && *operand != set {
+                set = union(&set, operand);
+            }
+        });
+        all[program.first_node() as usize + k] = set;
+    }
+    all
+}
+
+/// Which inputs each output depends on.
+pub fn jacobian_pattern(program: &Program) -> Pattern {
+    let all = dependencies(program);
+    Pattern::from_rows(program.outputs().iter().map(|&x| all[x as usize].clone()).collect())
+}
+
+/// How an op bends: which second partials can differ from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bend {
+    xx: bool,
+    xy: bool,
+    yy: bool,
+}
+
+/// Found on the op's row, at points of its domain.
+fn bend(op: Op) -> Bend {
+    let (low, high) = op.info().domain;
+    let point = |k: usize| low + (high - low) * [0.11, 0.37, 0.62, 0.93][k % 4];
+    let moving = |x| Dual::new(x, 1.0);
+    let resting = |x| Dual::new(x, 0.0);
+    let mut found = Bend { xx: false, xy: false, yy: false };
+    for k in 0..4 {
+        let (x, y) = (point(k), point(k + 1 + k / 2));
+        let g = resting(1.0);
+        if op.info().arity == Arity::Unary {
+            let slope = forward_unary(op, x).zip(pull_unary(op, 1.0, x, forward_unary(op, x).unwrap_or(x)));
+            let value = slope.map_or(moving(x), |(v, d)| Dual::new(v, d));
+            found.xx |= pull_unary(op, g, moving(x), value).is_none_or(|p| p.d != 0.0);
+            continue;
+        }
+        let z = forward_binary(op, x, y).unwrap_or(x);
+        let (zx, zy) = pull_binary(op, 1.0, x, y, z).unwrap_or((1.0, 1.0));
+        let by_x = pull_binary(op, g, moving(x), resting(y), Dual::new(z, zx));
+        let by_y = pull_binary(op, g, resting(x), moving(y), Dual::new(z, zy));
+        found.xx |= by_x.is_none_or(|p| p.0.d != 0.0);
+        found.xy |= by_x.is_none_or(|p| p.1.d != 0.0);
+        found.yy |= by_y.is_none_or(|p| p.1.d != 0.0);
+    }
+    if op.info().arity == Arity::WithConstant {
+        (found.xy, found.yy) = (false, false);
+    }
+    found
+}
+
+/// The same for a reduction, on three operands: each with itself, each with others.
+fn bend_of_many(op: Op) -> Bend {
+    let Some(reduction) = Reduction::new(op) else {
+        return Bend { xx: false, xy: true, yy: false };
+    };
+    let xs: Vec<Dual<f64>> =
+        [0.3, 1.7, 0.9].iter().enumerate().map(|(k, &x)| Dual::new(x, f64::from(k == 0))).collect();
+    let mut out = vec![Dual::default(); 3];
+    reduction.pull(Dual::new(1.0, 0.0), &xs, &mut out);
+    Bend { xx: out[0].d != 0.0, xy: out[1].d != 0.0, yy: false }
+}
+
+/// Which pairs of inputs can have a second derivative of the first output; symmetric.
+pub fn hessian_pattern(program: &Program) -> Pattern {
+    let n = program.n_differentiated();
+    let sets = dependencies(program);
+    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); n];
+    let mut cache: [Option<Bend>; 256] = [None; 256];
+    let mut meet = |a: u32, b: u32| {
+        for &x in &sets[a as usize] {
+            rows[x as usize].extend(&sets[b as usize]);
+        }
+        for &y in &sets[b as usize] {
+            rows[y as usize].extend(&sets[a as usize]);
+        }
+    };
+    let reached = reached_from_output(program);
+    for (k, &node) in program.nodes().iter().enumerate() {
+        if !reached[program.first_node() as usize + k] || node.op == Op::Constant {
+            continue;
+        }
+        let is_many = matches!(node.op.info().arity, Arity::Reduction | Arity::InnerProduct);
+        let bend =
+            *cache[node.op as usize].get_or_insert_with(|| if is_many { bend_of_many(node.op) } else { bend(node.op) });
+        match node.op.info().arity {
+            Arity::InnerProduct => {
+                let list = program.list(node);
+                (0..node.b as usize).for_each(|i| meet(list[i], list[node.b as usize + i]));
+            }
+            Arity::Reduction => meet_many(program, node, bend, &mut meet),
+            _ => {
+                if bend.xx {
+                    meet(node.a, node.a);
+                }
+                if bend.xy {
+                    meet(node.a, node.b);
+                }
+                if bend.yy {
+                    meet(node.b, node.b);
+                }
+            }
+        }
+    }
+    for row in &mut rows {
+        row.sort_unstable();
+        row.dedup();
+    }
+    Pattern::from_rows(rows)
+}
+
+fn meet_many(program: &Program, node: Node, bend: Bend, meet: &mut impl FnMut(u32, u32)) {
+    let list = program.list(node);
+    for (i, &x) in list.iter().enumerate() {
+        if bend.xx {
+            meet(x, x);
+        }
+        if bend.xy {
+            list[..i].iter().for_each(|&y| meet(x, y));
+        }
+    }
+}
+
+/// The slots that the first output depends on, itself included.
+fn reached_from_output(program: &Program) -> Vec<bool> {
+    let mut reached = vec![false; program.n_slots()];
+    reached[program.outputs()[0] as usize] = true;
+    for (k, &node) in program.nodes().iter().enumerate().rev() {
+        if reached[program.first_node() as usize + k] && node.op != Op::Constant {
+            program.for_each_operand(node, |x| reached[x as usize] = true);
+        }
+    }
+    reached
+}

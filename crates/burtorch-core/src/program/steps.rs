@@ -1,0 +1,547 @@
+//! The steps that a replay is made of: for every row of the op table its value, its contributions and its tangent.
+//!
+//! In words: a step reads the slots its instruction names, computes what its row says, writes slots. A replay is a list
+//! of instructions, each with the address of its step.
+//!
+//! Departures from a plain `match` on the op, and what they buy:
+//! 1. An instruction holds the address of code for its op and for how it contributes: nothing, by overwriting, by
+//!    adding. What is known when the function is recorded is not asked again.
+//! 2. A slot holds `W` scalars, each of which may be a vector: one decoded instruction serves a block of rows.
+//! 3. Steps of vectors are compiled for each CPU level.
+//!
+//! Promises: nothing is computed that the row does not say. Knows slots and nothing of programs.
+#![allow(unsafe_code)]
+
+use crate::ops::{self, Arity, BinaryOp, Op, Reduction, UnaryOp};
+use crate::scalar::{Dual, Scalar};
+use crate::simd::Level;
+
+/// No contribution.
+pub(super) const SKIP: u8 = 0;
+/// The first contribution to a slot: it overwrites.
+pub(super) const SET: u8 = 1;
+/// A later contribution.
+pub(super) const ADD: u8 = 2;
+
+/// One instruction: what to do, with which slots.
+#[derive(Debug)]
+pub(super) struct Instr<S> {
+    pub(super) step: Step<S>,
+    /// First operand, or where its list begins.
+    pub(super) a: u32,
+    /// Second operand, or how many are listed.
+    pub(super) b: u32,
+    /// The result.
+    pub(super) c: u32,
+    /// What to do for the first and, from bit 2, for the second operand.
+    pub(super) modes: u8,
+    pub(super) op: Op,
+}
+
+impl<S> Clone for Instr<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Instr<S> {}
+
+/// What steps with many operands read.
+#[derive(Clone, Debug)]
+pub(super) struct Lists<S> {
+    /// Slots times four, plus what to do for each.
+    pub(super) operands: Vec<u32>,
+    /// Room for twice the operands of any node.
+    pub(super) scratch: Vec<S>,
+}
+
+/// The code of a step. `v` and `d` point to slots of values and of adjoints (or tangents), as many as the replay has.
+pub(super) type Step<S> = unsafe fn(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>);
+
+/// What a step does; compiled for a level by [`compiled`].
+pub(super) trait Body<S> {
+    /// # Safety
+    /// Every slot of the instruction and of its list lies in `v` and `d`; scratch holds twice its operands; nothing else
+    /// uses the memory.
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>);
+}
+
+unsafe fn plain<B: Body<S>, S>(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+    // SAFETY: the caller keeps the contract of the body.
+    unsafe { B::run(v, d, i, lists) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<B: Body<S>, S>(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+    // SAFETY: the caller keeps the contract of the body.
+    unsafe { B::run(v, d, i, lists) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+unsafe fn avx512<B: Body<S>, S>(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+    // SAFETY: the caller keeps the contract of the body.
+    unsafe { B::run(v, d, i, lists) }
+}
+
+/// A body as a step. One number gains nothing from vector instructions.
+fn compiled<B: Body<S>, S: Scalar>(level: Level) -> Step<S> {
+    if S::LANES == 1 {
+        return plain::<B, S>;
+    }
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => avx512::<B, S>,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => avx2::<B, S>,
+        _ => plain::<B, S>,
+    }
+}
+
+/// Makes a contribution of mode `mode` to a slot.
+///
+/// # Safety
+/// `at` may be written.
+#[inline(always)]
+unsafe fn contribute<S: Scalar>(mode: u8, at: *mut S, contribution: S) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match mode {
+            SET => *at = contribution,
+            ADD => *at = *at + contribution,
+            _ => {}
+        }
+    }
+}
+
+/// Modes that are read from the instruction.
+const AT_RUN_TIME: u8 = 255;
+
+#[inline(always)]
+fn modes_of<const M: u8, S>(i: &Instr<S>) -> (u8, u8) {
+    let modes = if M == AT_RUN_TIME { i.modes } else { M };
+    (modes & 3, modes >> 2)
+}
+
+struct Unary<O, const W: usize>(O);
+impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for Unary<O, W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        // SAFETY: by the contract of the trait, as in every body here.
+        unsafe {
+            let (x, y) = (v.add(i.a as usize * W), v.add(i.c as usize * W));
+            for k in 0..W {
+                *y.add(k) = O::forward(*x.add(k));
+            }
+        }
+    }
+}
+
+struct Binary<O, const W: usize>(O);
+impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for Binary<O, W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        // SAFETY: as above.
+        unsafe {
+            let (x, y, z) = (v.add(i.a as usize * W), v.add(i.b as usize * W), v.add(i.c as usize * W));
+            for k in 0..W {
+                *z.add(k) = O::forward(*x.add(k), *y.add(k));
+            }
+        }
+    }
+}
+
+/// A copy, through which no gradient flows.
+struct Copied<const W: usize>;
+impl<S: Scalar, const W: usize> Body<S> for Copied<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        // SAFETY: as above.
+        unsafe {
+            for k in 0..W {
+                *v.add(i.c as usize * W + k) = *v.add(i.a as usize * W + k);
+            }
+        }
+    }
+}
+
+struct PullUnary<O, const W: usize, const M: u8>(O);
+impl<O: UnaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullUnary<O, W, M> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let (mode, _) = modes_of::<M, S>(i);
+        // SAFETY: as above.
+        unsafe {
+            let (a, c) = (i.a as usize * W, i.c as usize * W);
+            for k in 0..W {
+                contribute(mode, d.add(a + k), O::pull(*d.add(c + k), *v.add(a + k), *v.add(c + k)));
+            }
+        }
+    }
+}
+
+struct PullBinary<O, const W: usize, const M: u8>(O);
+impl<O: BinaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullBinary<O, W, M> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let (to_x, to_y) = modes_of::<M, S>(i);
+        // SAFETY: as above.
+        unsafe {
+            let (a, b, c) = (i.a as usize * W, i.b as usize * W, i.c as usize * W);
+            for k in 0..W {
+                let (g, x, y, z) = (*d.add(c + k), *v.add(a + k), *v.add(b + k), *v.add(c + k));
+                if to_x != SKIP {
+                    contribute(to_x, d.add(a + k), O::pull_x(g, x, y, z));
+                }
+                if to_y != SKIP {
+                    contribute(to_y, d.add(b + k), O::pull_y(g, x, y, z));
+                }
+            }
+        }
+    }
+}
+
+/// The tangent of a unary op: what its adjoint would contribute, the other way round.
+struct PushUnary<O, const W: usize>(O);
+impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for PushUnary<O, W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        // SAFETY: as above.
+        unsafe {
+            let (a, c) = (i.a as usize * W, i.c as usize * W);
+            for k in 0..W {
+                *d.add(c + k) = O::pull(*d.add(a + k), *v.add(a + k), *v.add(c + k));
+            }
+        }
+    }
+}
+
+struct PushBinary<O, const W: usize>(O);
+impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for PushBinary<O, W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let (from_x, from_y) = modes_of::<AT_RUN_TIME, S>(i);
+        // SAFETY: as above.
+        unsafe {
+            let (a, b, c) = (i.a as usize * W, i.b as usize * W, i.c as usize * W);
+            for k in 0..W {
+                let (x, y, z) = (*v.add(a + k), *v.add(b + k), *v.add(c + k));
+                let by_x = |d: *mut S| O::pull_x(*d.add(a + k), x, y, z);
+                let by_y = |d: *mut S| O::pull_y(*d.add(b + k), x, y, z);
+                *d.add(c + k) = match (from_x, from_y) {
+                    (SKIP, _) => by_y(d),
+                    (_, SKIP) => by_x(d),
+                    _ => by_x(d) + by_y(d),
+                };
+            }
+        }
+    }
+}
+
+/// The value of a unary op on a dual number: its derivative is that of the op's row, also at kinks.
+struct DualUnary<O, const W: usize>(O);
+impl<O: UnaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualUnary<O, W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
+        // SAFETY: as above.
+        unsafe {
+            for k in 0..W {
+                let x = *v.add(i.a as usize * W + k);
+                let y = O::forward(x.v);
+                let d = if i.modes & 3 == SKIP { S::lit(0.0) } else { O::pull(x.d, x.v, y) };
+                *v.add(i.c as usize * W + k) = Dual::new(y, d);
+            }
+        }
+    }
+}
+
+struct DualBinary<O, const W: usize>(O);
+impl<O: BinaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualBinary<O, W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
+        // SAFETY: as above.
+        unsafe {
+            for k in 0..W {
+                let (x, y) = (*v.add(i.a as usize * W + k), *v.add(i.b as usize * W + k));
+                let z = O::forward(x.v, y.v);
+                let d = match (i.modes & 3, i.modes >> 2) {
+                    (SKIP, SKIP) => S::lit(0.0),
+                    (SKIP, _) => O::pull_y(y.d, x.v, y.v, z),
+                    (_, SKIP) => O::pull_x(x.d, x.v, y.v, z),
+                    _ => O::pull_x(x.d, x.v, y.v, z) + O::pull_y(y.d, x.v, y.v, z),
+                };
+                *v.add(i.c as usize * W + k) = Dual::new(z, d);
+            }
+        }
+    }
+}
+
+/// The operands of a step with many, one scalar of each.
+struct Many<'a, S> {
+    operands: &'a [u32],
+    xs: &'a mut [S],
+    contributions: &'a mut [S],
+}
+
+impl<'a, S: Scalar> Many<'a, S> {
+    /// # Safety
+    /// As for a body; `n` operands are listed from `i.a`.
+    #[inline(always)]
+    unsafe fn of(i: &Instr<S>, n: usize, lists: *mut Lists<S>) -> Self {
+        // SAFETY: nothing else uses the lists meanwhile.
+        let lists = unsafe { &mut *lists };
+        let operands = &lists.operands[i.a as usize..i.a as usize + n];
+        let (xs, rest) = lists.scratch.split_at_mut(n);
+        Many { operands, xs, contributions: &mut rest[..n] }
+    }
+
+    /// # Safety
+    /// The listed slots lie in `from`.
+    #[inline(always)]
+    unsafe fn gather<const W: usize>(&mut self, from: *const S, k: usize) {
+        for (x, &operand) in self.xs.iter_mut().zip(self.operands) {
+            // SAFETY: by the contract of this function.
+            *x = unsafe { *from.add((operand >> 2) as usize * W + k) };
+        }
+    }
+
+    /// # Safety
+    /// The listed slots lie in `to`.
+    #[inline(always)]
+    unsafe fn scatter<const W: usize>(&self, to: *mut S, k: usize) {
+        for (&c, &operand) in self.contributions.iter().zip(self.operands) {
+            // SAFETY: by the contract of this function.
+            unsafe { contribute((operand & 3) as u8, to.add((operand >> 2) as usize * W + k), c) }
+        }
+    }
+}
+
+/// The value of a reduction or an inner product.
+struct Reduce<const W: usize>;
+impl<S: Scalar, const W: usize> Body<S> for Reduce<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                *v.add(i.c as usize * W + k) = value_of_many(i, many.xs);
+            }
+        }
+    }
+}
+
+struct PullMany<const W: usize>;
+impl<S: Scalar, const W: usize> Body<S> for PullMany<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                pull_many(i, *d.add(i.c as usize * W + k), many.xs, many.contributions);
+                many.scatter::<W>(d, k);
+            }
+        }
+    }
+}
+
+/// The tangent of an op with many operands: its partials times their tangents.
+struct PushMany<const W: usize>;
+impl<S: Scalar, const W: usize> Body<S> for PushMany<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                pull_many(i, S::lit(1.0), many.xs, many.contributions);
+                let tangent = |x: &u32| *d.add((x >> 2) as usize * W + k);
+                *d.add(i.c as usize * W + k) = along(many.operands, many.contributions, tangent);
+            }
+        }
+    }
+}
+
+struct DualMany<const W: usize>;
+impl<S: Scalar, const W: usize> Body<Dual<S>> for DualMany<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, lists: *mut Lists<Dual<S>>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                let z = value_of_many(i, many.xs);
+                pull_many(i, Dual::lit(1.0), many.xs, many.contributions);
+                let mut d: Option<S> = None;
+                for ((&operand, x), p) in many.operands.iter().zip(many.xs.iter()).zip(many.contributions.iter()) {
+                    if operand as u8 & 3 != SKIP {
+                        let term = p.v * x.d;
+                        d = Some(d.map_or(term, |d| d + term));
+                    }
+                }
+                *v.add(i.c as usize * W + k) = Dual::new(z.v, d.unwrap_or(S::lit(0.0)));
+            }
+        }
+    }
+}
+
+/// The sum of partials times tangents, over operands that move.
+#[inline(always)]
+fn along<S: Scalar>(operands: &[u32], partials: &[S], tangent: impl Fn(&u32) -> S) -> S {
+    let mut total: Option<S> = None;
+    for (operand, &partial) in operands.iter().zip(partials) {
+        if *operand as u8 & 3 != SKIP {
+            let term = partial * tangent(operand);
+            total = Some(total.map_or(term, |total| total + term));
+        }
+    }
+    total.unwrap_or(S::lit(0.0))
+}
+
+/// How many operands the instruction lists.
+#[inline(always)]
+fn operand_count<S>(i: &Instr<S>) -> usize {
+    match i.op {
+        Op::InnerProduct => 2 * i.b as usize,
+        Op::InnerProductWithBias => 2 * i.b as usize + 1,
+        _ => i.b as usize,
+    }
+}
+
+#[inline(always)]
+fn value_of_many<S: Scalar>(i: &Instr<S>, xs: &[S]) -> S {
+    let n = i.b as usize;
+    match i.op {
+        Op::InnerProduct => S::dot(&xs[..n], &xs[n..]),
+        Op::InnerProductWithBias => S::dot(&xs[..n], &xs[n..2 * n]) + xs[2 * n],
+        op => Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs)),
+    }
+}
+
+/// Writes what the adjoint `g` contributes to each operand.
+#[inline(always)]
+fn pull_many<S: Scalar>(i: &Instr<S>, g: S, xs: &[S], out: &mut [S]) {
+    let n = i.b as usize;
+    match i.op {
+        Op::InnerProduct | Op::InnerProductWithBias => {
+            for k in 0..n {
+                out[k] = g * xs[n + k];
+                out[n + k] = g * xs[k];
+            }
+            if let Some(bias) = out.get_mut(2 * n) {
+                *bias = g;
+            }
+        }
+        op => {
+            if let Some(r) = Reduction::new(op) {
+                r.pull(g, xs, out);
+            }
+        }
+    }
+}
+
+macro_rules! define_steps {
+    (
+        nullary { $($nullary:tt)* }
+        unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
+        binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal { $($bbody:tt)* } )* }
+        with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
+        $($rest:tt)*
+    ) => {
+        /// The step that computes an op's value; `None` for what no program contains.
+        pub(super) fn forward<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<S>> {
+            Some(match op {
+                Op::Constant => compiled::<Copied<W>, S>(level),
+                $( Op::$U => compiled::<Unary<ops::$U, W>, S>(level), )*
+                $( Op::$B => compiled::<Binary<ops::$B, W>, S>(level), )*
+                $( Op::$K => compiled::<Binary<ops::$K, W>, S>(level), )*
+                _ => return many(op, compiled::<Reduce<W>, S>(level)),
+            })
+        }
+
+        /// The same on dual numbers.
+        pub(super) fn forward_dual<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<Dual<S>>> {
+            Some(match op {
+                Op::Constant => compiled::<Detached<W>, Dual<S>>(level),
+                $( Op::$U => compiled::<DualUnary<ops::$U, W>, Dual<S>>(level), )*
+                $( Op::$B => compiled::<DualBinary<ops::$B, W>, Dual<S>>(level), )*
+                $( Op::$K => compiled::<DualBinary<ops::$K, W>, Dual<S>>(level), )*
+                _ => return many(op, compiled::<DualMany<W>, Dual<S>>(level)),
+            })
+        }
+
+        /// The step that hands an adjoint on to operands. For single numbers there is code for each pair of modes.
+        pub(super) fn pull<S: Scalar, const W: usize>(op: Op, modes: u8, level: Level) -> Option<Step<S>> {
+            if S::LANES > 1 || W > 1 || size_of::<S>() > 8 {
+                return Some(match op {
+                    $( Op::$U => compiled::<PullUnary<ops::$U, W, AT_RUN_TIME>, S>(level), )*
+                    $( Op::$B => compiled::<PullBinary<ops::$B, W, AT_RUN_TIME>, S>(level), )*
+                    $( Op::$K => compiled::<PullBinary<ops::$K, W, AT_RUN_TIME>, S>(level), )*
+                    _ => return many(op, compiled::<PullMany<W>, S>(level)),
+                });
+            }
+            Some(match op {
+                $( Op::$U => match modes {
+                    SET => plain::<PullUnary<ops::$U, W, SET>, S>,
+                    _ => plain::<PullUnary<ops::$U, W, ADD>, S>,
+                }, )*
+                $( Op::$B => match modes {
+                    1 => plain::<PullBinary<ops::$B, W, 1>, S>,
+                    2 => plain::<PullBinary<ops::$B, W, 2>, S>,
+                    4 => plain::<PullBinary<ops::$B, W, 4>, S>,
+                    5 => plain::<PullBinary<ops::$B, W, 5>, S>,
+                    6 => plain::<PullBinary<ops::$B, W, 6>, S>,
+                    8 => plain::<PullBinary<ops::$B, W, 8>, S>,
+                    9 => plain::<PullBinary<ops::$B, W, 9>, S>,
+                    _ => plain::<PullBinary<ops::$B, W, 10>, S>,
+                }, )*
+                $( Op::$K => match modes {
+                    SET => plain::<PullBinary<ops::$K, W, SET>, S>,
+                    _ => plain::<PullBinary<ops::$K, W, ADD>, S>,
+                }, )*
+                _ => return many(op, plain::<PullMany<W>, S>),
+            })
+        }
+
+        /// The step that computes an op's tangent from those of its operands.
+        pub(super) fn push<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<S>> {
+            Some(match op {
+                $( Op::$U => compiled::<PushUnary<ops::$U, W>, S>(level), )*
+                $( Op::$B => compiled::<PushBinary<ops::$B, W>, S>(level), )*
+                $( Op::$K => compiled::<PushBinary<ops::$K, W>, S>(level), )*
+                _ => return many(op, compiled::<PushMany<W>, S>(level)),
+            })
+        }
+    };
+}
+
+for_each_op!(define_steps);
+
+/// The step, if the op has many operands.
+fn many<S>(op: Op, step: Step<S>) -> Option<Step<S>> {
+    matches!(op.info().arity, Arity::Reduction | Arity::InnerProduct).then_some(step)
+}
+
+/// A copy of a dual number that does not move.
+struct Detached<const W: usize>;
+impl<S: Scalar, const W: usize> Body<Dual<S>> for Detached<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
+        // SAFETY: as above.
+        unsafe {
+            for k in 0..W {
+                *v.add(i.c as usize * W + k) = Dual::new((*v.add(i.a as usize * W + k)).v, S::lit(0.0));
+            }
+        }
+    }
+}

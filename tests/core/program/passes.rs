@@ -1,0 +1,75 @@
+//! Passes: what keeps bits keeps them, what reorders sums stays within its bound.
+
+use burtorch_core::program::{Build, Replay, Seeds, passes};
+use burtorch_core::{Graph, NodeId, Program};
+
+use crate::random::{Dice, Kind, recorded};
+
+fn run(program: &Program, x: &[f64]) -> (f64, Vec<f64>) {
+    let mut replay = Replay::<f64, 1>::new(program, Build::Reverse(Seeds::One(0))).unwrap();
+    replay.inputs_mut().copy_from_slice(x);
+    replay.values();
+    replay.reverse_one();
+    (replay.output(0, 0), (0..x.len()).map(|k| replay.gradient(k, 0)).collect())
+}
+
+fn close(a: f64, b: f64, scale: f64) -> bool {
+    (a - b).abs() <= 1e-12 * scale.max(a.abs()).max(b.abs()) || a.is_nan() && b.is_nan()
+}
+
+#[test]
+fn fast_passes_stay_within_their_bound() {
+    let mut shorter = 0;
+    for seed in 0..400 {
+        let mut dice = Dice::new(seed + 3_000_000);
+        let x: Vec<f64> = (0..4).map(|_| dice.between(-1.5, 1.5)).collect();
+        let program = recorded::<f64>(&x, seed, 40, Kind::Smooth);
+        let fast = passes::chained(&passes::shared(&program).unwrap()).unwrap();
+        shorter += usize::from(fast.nodes().len() < program.nodes().len());
+        let ((value, grads), (other, other_grads)) = (run(&program, &x), run(&fast, &x));
+        if value.abs() > 1e6 {
+            continue;
+        }
+        let size = grads.iter().fold(1.0_f64, |m, g| m.max(g.abs())) * 1e3;
+        assert!(close(value, other, 1.0), "seed {seed}: {value} became {other}\n{program}\n{fast}");
+        for (a, b) in grads.iter().zip(&other_grads) {
+            assert!(close(*a, *b, size), "seed {seed}: {a} became {b}\n{program}\n{fast}");
+        }
+    }
+    assert!(shorter > 20, "the passes found something in {shorter} programs only");
+}
+
+#[test]
+fn equal_ops_are_computed_once_and_chains_become_one_node() {
+    let mut graph = Graph::<f64>::new();
+    let x: Vec<NodeId> = (1..=4).map(|k| graph.leaf(f64::from(k)).unwrap()).collect();
+    let mut total = graph.binary::<burtorch_core::ops::Mul>(x[0], x[1]).unwrap();
+    for pair in [(1, 2), (2, 3), (3, 0)] {
+        let product = graph.binary::<burtorch_core::ops::Mul>(x[pair.0], x[pair.1]).unwrap();
+        total = graph.binary::<burtorch_core::ops::Add>(total, product).unwrap();
+    }
+    let recording = burtorch_core::program::Recording {
+        inputs: x,
+        n_differentiated: 4,
+        outputs: vec![total],
+        ..Default::default()
+    };
+    let program = recording.program(&graph).unwrap();
+    let fast = passes::chained(&program).unwrap();
+    assert_eq!(fast.op_counts(), [("inner_product", 1)]);
+    assert_eq!(run(&fast, &[1.0, 2.0, 3.0, 4.0]), run(&program, &[1.0, 2.0, 3.0, 4.0]));
+
+    let mut graph = Graph::<f64>::new();
+    let x = graph.leaf(2.0).unwrap();
+    let (a, b) =
+        (graph.unary_op(burtorch_core::Op::Exp, x).unwrap(), graph.unary_op(burtorch_core::Op::Exp, x).unwrap());
+    let root = graph.binary::<burtorch_core::ops::Mul>(a, b).unwrap();
+    let recording = burtorch_core::program::Recording {
+        inputs: vec![x],
+        n_differentiated: 1,
+        outputs: vec![root],
+        ..Default::default()
+    };
+    let program = recording.program(&graph).unwrap();
+    assert_eq!((program.nodes().len(), passes::shared(&program).unwrap().nodes().len()), (3, 2));
+}
