@@ -16,8 +16,8 @@ use crate::kernels::BlockMath;
 use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
 
 pub use decimal::{f128_from_decimal, f128_to_decimal};
-pub use half::{bf16, f16};
 pub use dual::Dual;
+pub use half::{bf16, f16};
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -113,7 +113,10 @@ pub struct Cell {
     /// Whether reclaim happens by itself.
     reclaim: bool,
     /// Whether a call has released the interpreter lock while it works on the graph.
+    /// Also set while a function is recorded on this graph (`trace` says so), and ever after.
     pub busy: bool,
+    /// What a recording knows besides the nodes.
+    pub trace: Option<Box<crate::recorded::Trace>>,
     /// Nodes reclaimed so far.
     pub n_reclaimed: u64,
     /// The parameters that nodes read.
@@ -137,10 +140,17 @@ impl Cell {
             limit: if reclaim { RECLAIM_ABOVE } else { u32::MAX },
             reclaim,
             busy: false,
+            trace: None,
             n_reclaimed: 0,
             parameters: Vec::new(),
             branching: None,
         }
+    }
+
+    /// Whether a function is being recorded on this graph.
+    #[cold]
+    pub fn is_traced(&self) -> bool {
+        self.trace.as_ref().is_some_and(|trace| trace.is_active)
     }
 
     /// Whether reclaim happens by itself.

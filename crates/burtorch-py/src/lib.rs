@@ -24,6 +24,7 @@ mod optim;
 mod oracle;
 mod params;
 mod poll;
+mod recorded;
 mod sample_loss;
 mod system;
 mod text;
@@ -45,6 +46,7 @@ mod _core {
         value::register(m)?;
         vector::register(m)?;
         vector::tokens::register(m)?;
+        recorded::register(m)?;
         params::register(m)?;
         blocks::register(m)?;
         nn::register(m)?;

@@ -19,6 +19,7 @@ from burtorch.cli import bench_gpt, bench_graphs, bench_mlp, bench_process, benc
 from burtorch.cli.arguments import count
 
 SLICE_SECONDS = 0.01
+FUNCTION_PEERS = ("jax", "casadi", "numba", "autograd")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,13 +27,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "bench",
         help="time burtorch on this machine",
         description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
-        "floats, a gradient written by hand, and micrograd where it is installed. mlp: one SGD step of the character "
-        "model; gpt: a gradient of the paper's GPT; in ms, beside the rivals asked for. memory: peak memory of whole "
-        "processes, in MB. startup: their time, in ms. threads: building and gradients on one thread and on two, in ms. "
-        "io: saving and loading 7 of 32 numbers, in us per call.",
+        "floats, a gradient written by hand, and micrograd where it is installed. function: recorded functions called "
+        "and mapped, in ns, beside the rivals asked for. mlp: one SGD step of the character model; gpt: a gradient of "
+        "the paper's GPT; both in ms, likewise. memory: peak memory of whole processes, in MB. startup: their time, in "
+        "ms. threads: building and gradients on one thread and on two, in ms. io: saving and loading 7 of 32 numbers, in "
+        "us per call.",
     )
     parser.add_argument(
-        "what", choices=["eager", "mlp", "gpt", "memory", "startup", "threads", "io"], help="what to measure"
+        "what",
+        choices=["eager", "function", "mlp", "gpt", "memory", "startup", "threads", "io"],
+        help="what to measure",
     )
     parser.add_argument(
         "--rounds", type=count, default=25, metavar="N", help="slices per contender (default %(default)s)"
@@ -48,7 +52,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--batch", type=counts, metavar="B,B", help="batch sizes (default 1,64 for mlp, 1,2,4,8,16,32,64 for gpt)"
     )
     cells.add_argument(
-        "--peers", type=peers, default=[], metavar="NAME,NAME", help="numpy, torch, jax: those that are installed join"
+        "--peers",
+        type=peers,
+        default=[],
+        metavar="NAME,NAME",
+        help="mlp: numpy, torch, jax; function: jax, casadi, numba, autograd; those that are installed join",
     )
     parser.set_defaults(run=run)
 
@@ -61,15 +69,17 @@ def counts(text: str) -> list[int]:
 def peers(text: str) -> list[str]:
     """Names of rivals between commas."""
     names = text.split(",")
+    known = sorted({*bench_mlp.PEERS, *FUNCTION_PEERS})
     for name in names:
-        if name not in bench_mlp.PEERS:
-            raise argparse.ArgumentTypeError(f"{name!r}: expected {', '.join(bench_mlp.PEERS)}")
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"{name!r}: expected {', '.join(known)}")
     return names
 
 
 def run(args: argparse.Namespace) -> int:
     benches = {
         "eager": run_eager,
+        "function": run_function,
         "mlp": run_mlp,
         "gpt": run_gpt,
         "memory": run_memory,
@@ -78,6 +88,12 @@ def run(args: argparse.Namespace) -> int:
         "io": run_io,
     }
     return benches[args.what](args)
+
+
+def run_function(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_function
+
+    return bench_function.run(args)
 
 
 def run_threads(args: argparse.Namespace) -> int:
@@ -175,11 +191,11 @@ def run_eager(args: argparse.Namespace) -> int:
     for graph, contenders in bench_graphs.GRAPHS.items():
         present = {name: loop for name, loop in contenders.items() if _works(loop)}
         for name, loop in present.items():
-            wrong = _wrong_answer(loop(1), bench_graphs.ANSWERS[graph])
+            wrong = wrong_answer(loop(1), bench_graphs.ANSWERS[graph])
             if wrong:
                 print(f"burtorch bench: {name} is wrong on the {graph} graph: {wrong}")
                 return 1
-        record["graphs"][graph] = _interleaved(present, args.rounds)
+        record["graphs"][graph] = interleaved(present, args.rounds)
     if args.json:
         import json
 
@@ -222,7 +238,7 @@ def _works(loop: bench_graphs.Loop) -> bool:
     return True
 
 
-def _wrong_answer(found: tuple[float, ...], expected: tuple[float, ...]) -> str | None:
+def wrong_answer(found: tuple[float, ...], expected: tuple[float, ...]) -> str | None:
     """``None`` if what was computed (the value alone, or value and gradient) agrees with the answer to rounding."""
     for number, answer in zip(found, expected):
         if not math.isclose(number, answer, rel_tol=1e-13):
@@ -230,7 +246,7 @@ def _wrong_answer(found: tuple[float, ...], expected: tuple[float, ...]) -> str 
     return None
 
 
-def _interleaved(contenders: dict[str, bench_graphs.Loop], rounds: int) -> dict[str, dict[str, float]]:
+def interleaved(contenders: dict[str, bench_graphs.Loop], rounds: int) -> dict[str, dict[str, float]]:
     repeats = {name: _repeats(loop) for name, loop in contenders.items()}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):

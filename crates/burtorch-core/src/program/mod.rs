@@ -15,6 +15,7 @@ mod replay;
 
 pub mod batch;
 pub mod derive;
+mod file;
 pub mod passes;
 pub mod sparsity;
 mod text;

@@ -7,7 +7,7 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::{Scalar, sealed};
-use crate::kernels::BlockMath;
+use crate::kernels::{BlockMath, TokenMath};
 
 /// `v + d e` with `e * e = 0`: a value, and how fast it changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -77,6 +77,7 @@ impl<S: Scalar> sealed::Sealed for Dual<S> {}
 
 /// The plain loops, which are right for anything with arithmetic.
 impl<S: Scalar> BlockMath for Dual<S> {}
+impl<S: Scalar> TokenMath for Dual<S> {}
 
 /// Functions of one argument: value, then slope from the argument and the value.
 macro_rules! chain {

@@ -51,6 +51,9 @@ impl Cell {
 
     /// Why a busy graph refuses.
     pub fn refusal(&self, py: Python<'_>) -> PyErr {
+        if let Some(trace) = &self.trace {
+            return crate::recorded::refusal(py, trace);
+        }
         let Some(branching) = self.branching.as_ref().filter(|b| b.ended.is_some() || !b.open.is_empty()) else {
             return crate::errors::busy(py, "this graph's nodes");
         };

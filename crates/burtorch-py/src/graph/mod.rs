@@ -98,6 +98,9 @@ impl PyGraph {
             return self.with_as_is(py, f);
         }
         self.with_as_is(py, |cell| {
+            if cell.busy {
+                return Err(crate::recorded::no_grad_refused());
+            }
             let before = with_graph!(&mut cell.graph, g => g.set_no_grad(true));
             let result = f(cell);
             with_graph!(&mut cell.graph, g => g.set_no_grad(before));
@@ -110,11 +113,62 @@ impl PyGraph {
         self.look(py, |cell| Ok(cell.graph.scalar_type()))
     }
 
+    /// `TraceError` where a function is being recorded on this graph: there `what` has no meaning, or none that a
+    /// replay would know of.
+    pub fn not_traced(&self, py: Python<'_>, what: &str) -> PyResult<()> {
+        let is_traced = self.end_of_trace(|cell| cell.busy && cell.is_traced());
+        if is_traced { Err(crate::recorded::not_in_a_trace(py, what)) } else { Ok(()) }
+    }
+
+    /// A new leaf, and the Value for it.
+    pub fn leaf<'py>(slf: &Bound<'py, Self>, x: f64) -> PyResult<(NodeId, Bound<'py, PyAny>)> {
+        let node = slf.get().with_as_is(slf.py(), |cell| {
+            with_graph!(&mut cell.graph, g => g.leaf(Scalar::lit(x))).or_raise(slf.py())
+        })?;
+        Ok((node, crate::vector::wrap(slf, node)?))
+    }
+
+    /// The node of a Value of this graph, or of a new constant for a number; `None` for anything else.
+    pub fn node_or_constant(slf: &Bound<'_, Self>, x: &Bound<'_, PyAny>) -> PyResult<Option<NodeId>> {
+        let py = slf.py();
+        // SAFETY: a living object under the interpreter lock.
+        if unsafe { value::is_value(x.as_ptr()) } {
+            return node_of(py, slf, x).map(Some);
+        }
+        let x = match x.cast::<crate::recorded::PyParameter>() {
+            Ok(parameter) => return node_of(py, slf, &crate::recorded::value_of(parameter)?).map(Some),
+            Err(_) => crate::vector::number_of(x)?,
+        };
+        let constant = |x: f64| {
+            slf.get().with_as_is(py, |cell| with_graph!(&mut cell.graph, g => g.constant(Scalar::lit(x))).or_raise(py))
+        };
+        x.map(constant).transpose()
+    }
+
+    /// Runs `f` on the cell and the recording, if a function is being recorded on this graph.
+    pub fn if_traced<T>(
+        &self,
+        f: impl FnOnce(&mut Cell, &mut crate::recorded::Trace) -> PyResult<T>,
+    ) -> PyResult<Option<T>> {
+        // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
+        let cell = unsafe { &mut *self.cell.get() };
+        let Some(mut trace) = cell.trace.take_if(|trace| trace.is_active) else { return Ok(None) };
+        let result = f(cell, &mut trace);
+        cell.trace = Some(trace);
+        result.map(Some)
+    }
+
+    /// The cell of a graph that nobody else can reach any more, or of a recording that is over.
+    pub fn end_of_trace<T>(&self, f: impl FnOnce(&mut Cell) -> T) -> T {
+        // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
+        f(unsafe { &mut *self.cell.get() })
+    }
+
     /// Runs `f` on the cell, unless the graph is busy.
     fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
         let cell = unsafe { &mut *self.cell.get() };
-        if cell.busy {
+        if cell.busy && !cell.is_traced() {
             return Err(cell.refusal(py));
         }
         f(cell)
@@ -124,7 +178,7 @@ impl PyGraph {
     pub fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         // SAFETY: as in `with_as_is`.
         let cell = unsafe { &mut *self.cell.get() };
-        if cell.busy && !cell.is_frozen() {
+        if cell.busy && !cell.is_frozen() && !cell.is_traced() {
             return Err(cell.refusal(py));
         }
         f(cell)
@@ -245,6 +299,7 @@ impl PyGraph {
     ///     >>> x.grad
     ///     1.0
     fn branches<'py>(slf: &Bound<'py, Self>, n: usize) -> PyResult<Vec<Bound<'py, Self>>> {
+        slf.get().not_traced(slf.py(), "branches()")?;
         branches::open(slf, n)
     }
 
@@ -503,6 +558,10 @@ impl PyGraph {
 
     /// A number that receives no gradient, as a Value.
     fn constant<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().with_as_is(slf.py(), |cell| Ok(cell.busy))? {
+            // To a recorded function every leaf that is no argument is a constant.
+            return Self::value(slf, data);
+        }
         let before = slf.get().set_no_grad(slf.py(), true)?;
         let value = Self::value(slf, data);
         slf.get().set_no_grad(slf.py(), before)?;
@@ -538,6 +597,7 @@ impl PyGraph {
         if mark.graph.as_ptr() != slf.as_ptr() {
             return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the mark" }));
         }
+        slf.get().not_traced(py, "rewind()")?;
         slf.get().with(py, |cell| {
             let Some(&place) = cell.marks.get(&mark.number) else {
                 return Err(derived(
@@ -554,6 +614,7 @@ impl PyGraph {
 
     /// Remove all nodes. Memory is kept for what is built next.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.not_traced(py, "clear()")?;
         self.with(py, |cell| {
             with_graph!(&mut cell.graph, g => g.clear()).or_raise(py)?;
             cell.after_rewind();
@@ -572,6 +633,7 @@ impl PyGraph {
     #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
     fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
         let root = node_of(slf.py(), slf, root)?;
+        slf.get().not_traced(slf.py(), "backward()")?;
         slf.get().sweep(slf.py(), Sweep { root, seed, skip_zero_adjoints })
     }
 
@@ -586,6 +648,7 @@ impl PyGraph {
     /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.
     fn recompute<'py>(slf: &Bound<'py, Self>, root: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        slf.get().not_traced(py, "recompute()")?;
         let root = node_of(py, slf, root)?;
         slf.get().with(py, |cell| {
             let parameters = &cell.parameters;
@@ -601,6 +664,7 @@ impl PyGraph {
     /// Linear in the number of nodes.
     fn find_nonfinite<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<NonFinite<'py>>> {
         let py = slf.py();
+        slf.get().not_traced(py, "find_nonfinite()")?;
         slf.get().look(py, |cell| {
             with_graph!(&cell.graph, g => g.find_nonfinite().map(|found| {
                 let nodes = found.inputs.iter().filter_map(|run| run.nodes());
@@ -613,6 +677,7 @@ impl PyGraph {
 
     /// Remove nodes that no Value, Vector or operand list can reach, now. Returns how many.
     fn collect(&self, py: Python<'_>) -> PyResult<usize> {
+        self.not_traced(py, "collect()")?;
         self.with(py, |cell| cell.collect().or_raise(py))
     }
 
@@ -643,6 +708,7 @@ impl PyGraph {
 
     /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
     fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
+        self.not_traced(py, "no_grad()")?;
         self.with_as_is(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.set_no_grad(on))))
     }
 }

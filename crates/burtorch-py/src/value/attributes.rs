@@ -14,7 +14,7 @@ use super::construct::label_text;
 use super::convert::{format, round};
 use super::number::{Number, number};
 use super::object::{
-    ValueObject, checked, checked_for_gradient, checked_for_sweep, checked_mut, is_value, new_object, raise,
+    ValueObject, cell_of, checked, checked_for_gradient, checked_for_sweep, checked_mut, is_value, new_object, raise,
     raise_python,
 };
 use crate::cell::{Cell, with_graph};
@@ -43,6 +43,9 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
         let Some((cell, node)) = checked else {
             return ptr::null_mut();
         };
+        if cell.busy && cell.is_traced() {
+            return raise_python(crate::recorded::reading_refused());
+        }
         match scalars::plain(&cell.graph, node, of_grad) {
             Ok(Some(x)) => ffi::PyFloat_FromDouble(x),
             Ok(None) => special_object(cell, node, of_grad),
@@ -69,6 +72,22 @@ pub unsafe fn read<T>(
     f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
 ) -> Option<T> {
     // SAFETY: callers pass a living Value under the interpreter lock; `f` calls no Python code.
+    let (cell, _) = unsafe { checked(value.cast()) }?;
+    if cell.busy && cell.is_traced() {
+        raise_python(crate::recorded::reading_refused());
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { peek(value, f) }
+}
+
+/// As `read`, also while a function is recorded: for what is remembered, or does not leave this module.
+#[inline(always)]
+pub unsafe fn peek<T>(
+    value: *mut ffi::PyObject,
+    f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
+) -> Option<T> {
+    // SAFETY: as in `read`.
     unsafe { checked(value.cast()) }.and_then(|(cell, node)| or_raised(f(cell, node)))
 }
 
@@ -291,8 +310,16 @@ unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
             super::step::Step::Detach
         }
     }
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe { super::object::append((*value.cast::<ValueObject>()).owner, [value.cast()], Detach) }
+    // SAFETY: a living Value under the interpreter lock; what `append` returns is a Value of the same graph.
+    unsafe {
+        let owner = (*value.cast::<ValueObject>()).owner;
+        let copy = super::object::append(owner, [value.cast()], Detach);
+        let cell = cell_of(owner);
+        if cell.busy && cell.is_traced() && !copy.is_null() {
+            crate::recorded::detached(cell, copy.cast(), value.cast());
+        }
+        copy
+    }
 }
 
 /// `v.same_node(w)`

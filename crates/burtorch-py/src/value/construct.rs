@@ -58,7 +58,7 @@ unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject
             return ptr::null_mut();
         }
         let cell = cell_of(owner);
-        if cell.busy {
+        if cell.busy && !cell.is_traced() {
             return super::object::raise_busy(cell);
         }
         let is_constant = graph::wants_no_grad();

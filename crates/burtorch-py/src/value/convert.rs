@@ -12,9 +12,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::attributes::{get_data, get_grad, read};
+use super::attributes::{get_data, get_grad, peek, read};
 use super::number::{Number, number};
-use super::object::{checked, is_value, raise_python};
+use super::object::{ValueObject, cell_of, checked, is_value, raise_python};
 use crate::cell::with_graph;
 use crate::scalars;
 
@@ -69,17 +69,37 @@ unsafe fn with_number<'py>(
     }
 }
 
+/// Whether a function is being recorded on the value's graph.
+///
+/// # Safety
+/// `value` is a living Value; the interpreter lock is held.
+#[inline(always)]
+unsafe fn is_traced(value: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract of this function.
+    let cell = unsafe { cell_of((*value.cast::<ValueObject>()).owner) };
+    cell.busy && cell.is_traced()
+}
+
 /// `repr(v)`, as micrograd prints it.
 pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
         let py = Python::assume_attached();
-        let data = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
+        let is_traced = is_traced(value);
+        let data = if is_traced {
+            data_of(value).and_then(|x| Bound::from_owned_ptr_or_opt(py, ffi::PyFloat_FromDouble(x)))
+        } else {
+            Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()))
+        };
         let Some(data) = data else {
             // A stale value still has a text: repr must not fail while an error is being shown.
             ffi::PyErr_Clear();
             return "<stale Value>".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
         };
+        if is_traced {
+            let text = std::format!("Value(data={data}, traced)").into_pyobject(py);
+            return text.map_or(ptr::null_mut(), |text| text.into_ptr());
+        }
         let grad = Bound::from_owned_ptr_or_opt(py, get_grad(value, ptr::null_mut()));
         let Some(grad) = grad else {
             return ptr::null_mut();
@@ -119,7 +139,13 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
                 None => return ptr::null_mut(),
             }
         } else if ffi::PyLong_Check(b) != 0 {
-            return compare_with_int(a, b, how);
+            if !is_traced(a) {
+                return compare_with_int(a, b, how);
+            }
+            match crate::recorded::exact(Bound::from_borrowed_ptr(Python::assume_attached(), b)) {
+                Ok(y) => y,
+                Err(error) => return raise_python(error),
+            }
         } else {
             match number(b) {
                 Number::Is(y) => y,
@@ -141,6 +167,12 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
             ffi::Py_GT => x > y,
             _ => x >= y,
         };
+        if is_traced(a) || is_value(b) && is_traced(b) {
+            let other = is_value(b).then_some(b.cast());
+            if let Err(error) = crate::recorded::compared(a.cast(), other, y, how, holds) {
+                return raise_python(error);
+            }
+        }
         ffi::PyBool_FromLong(holds.into())
     }
 }
@@ -199,7 +231,7 @@ fn one_or_lanes(x: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
     // SAFETY: by the contract of this function.
     unsafe {
-        match read(value, |cell, node| scalars::plain(&cell.graph, node, false))? {
+        match peek(value, |cell, node| scalars::plain(&cell.graph, node, false))? {
             Some(x) => Some(x),
             None => rounded(value),
         }
@@ -217,7 +249,7 @@ unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
             raise_python(scalars::refuse_lanes(scalar_type));
             return None;
         }
-        read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| x.lane(0).to_f64())))
+        peek(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| x.lane(0).to_f64())))
     }
 }
 
@@ -225,11 +257,19 @@ unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
 pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        match read(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
-            Some(Some(x)) => (x != 0.0).into(),
+        match peek(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
+            Some(Some(x)) => {
+                if is_traced(value)
+                    && let Err(error) = crate::recorded::compared(value.cast(), None, 0.0, ffi::Py_NE, x != 0.0)
+                {
+                    raise_python(error);
+                    return -1;
+                }
+                (x != 0.0).into()
+            }
             Some(None) if scalars::type_of(value).lanes == 1 => {
                 // A float128 may be too small for a float and still not be 0.
-                read(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| !x.all_zero())))
+                peek(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| !x.all_zero())))
                     .map_or(-1, c_int::from)
             }
             Some(None) => {
@@ -244,7 +284,12 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
 /// `float(v)`: the data; the gradient is dropped.
 pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
-    unsafe { data_of(value).map_or(ptr::null_mut(), |x| ffi::PyFloat_FromDouble(x)) }
+    unsafe {
+        if is_traced(value) {
+            return raise_python(crate::recorded::reading_refused());
+        }
+        data_of(value).map_or(ptr::null_mut(), |x| ffi::PyFloat_FromDouble(x))
+    }
 }
 
 /// `int(v)`: the data, towards zero.

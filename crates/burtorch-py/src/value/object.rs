@@ -360,10 +360,13 @@ unsafe fn append_slow<const N: usize>(
     // SAFETY: by the contract of this function, and as in `append`.
     unsafe {
         let cell = cell_of(owner);
-        if cell.busy {
+        if cell.busy && !cell.is_traced() {
             return if cell.is_frozen() { append_in_branch(operands, build) } else { raise_busy(cell) };
         }
         let no_grad = graph::wants_no_grad();
+        if cell.busy && no_grad {
+            return raise_python(crate::recorded::no_grad_refused());
+        }
         let built = cell.collect_if_due().and_then(|()| match &mut cell.graph {
             AnyGraph::F32(g) if !no_grad => append_quick(g, operands, build),
             _ => Ok(None),
@@ -376,6 +379,7 @@ unsafe fn append_slow<const N: usize>(
         };
         match built {
             Ok((node, epoch)) => new_object(owner, cell, node, epoch),
+            Err(error) if cell.busy => raise_python(crate::recorded::too_large(cell, error)),
             Err(error) => raise(error),
         }
     }
@@ -444,7 +448,7 @@ pub fn raise_python(error: PyErr) -> *mut ffi::PyObject {
     ptr::null_mut()
 }
 
-/// Sets `BusyError` and returns null.
+/// Sets `BusyError`, or `TraceError` for a graph on which a function was recorded, and returns null.
 #[cold]
 #[inline(never)]
 pub fn raise_busy(cell: &Cell) -> *mut ffi::PyObject {
@@ -506,7 +510,7 @@ unsafe fn checked_as<'a>(value: *mut ValueObject, needs_value: bool) -> Option<(
     // SAFETY: by the contract of the callers.
     unsafe {
         let cell = cell_of((*value).owner);
-        if cell.busy && !cell.is_frozen() {
+        if cell.busy && !cell.is_frozen() && !cell.is_traced() {
             raise_busy(cell);
             return None;
         }

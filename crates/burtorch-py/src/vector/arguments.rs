@@ -92,6 +92,9 @@ impl Operand {
         if let Ok(tensor) = object.cast::<PyTensor>() {
             return Ok(Some(Operand::Tensor(tensor.clone().unbind())));
         }
+        if let Ok(parameter) = object.cast::<crate::recorded::PyParameter>() {
+            return Self::read_one(&crate::recorded::value_of(parameter)?);
+        }
         // SAFETY: a living object under the interpreter lock.
         if unsafe { value::is_value(object.as_ptr()) } {
             return Ok(Some(Operand::Value(object.clone().unbind())));

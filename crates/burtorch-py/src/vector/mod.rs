@@ -30,7 +30,7 @@ use crate::params::PyTensor;
 use crate::scalars::{self, Given, ScalarType};
 use crate::value;
 
-pub use arguments::{Operand, all_nodes, appended, atomically, common_owner, numbers};
+pub use arguments::{Operand, all_nodes, appended, atomically, common_owner, number_of, numbers};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::array_ufunc;
@@ -201,6 +201,7 @@ impl PyVector {
 
     /// Reads a number of each node.
     fn read<'py>(&self, py: Python<'py>, grads: bool) -> PyResult<Numbers<'py>> {
+        self.home().get().not_traced(py, "reading .data or .grad")?;
         self.home().get().look(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let mut nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
@@ -258,6 +259,7 @@ impl PyVector {
 
     /// Writes a number to each node; a single number goes to all.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, grads: bool) -> PyResult<()> {
+        self.home().get().not_traced(py, "assigning .data or .grad")?;
         let scalar_type = self.home().get().scalar_type(py)?;
         if !scalar_type.fits_float() {
             return self.write_special(py, data, scalar_type, grads);

@@ -1,0 +1,82 @@
+//! Programs as sections of a checked file.
+//!
+//! Sections: `PROG` inputs, differentiated inputs; `OPNM` names of the ops that occur, a line each; `OPS ` the place of
+//! each node's op among them; `OPND` two operands a node; `LIST` listed operands; `CNST` constants; `OUTS` outputs; `GRDS`
+//! four numbers a guard. Promises: what is read is a valid program or refused with a reason; ops are stored by name, so
+//! the order of the op table may change. Knows nothing of files as a whole.
+
+use super::node::{Comparison, Guard, Node, Parts, Program};
+use crate::error::{Error, Result};
+use crate::io::{Reader, Writer};
+use crate::ops::Op;
+
+impl Program {
+    /// Appends the program's sections; its dtype is for the header.
+    pub fn write(&self, writer: &mut Writer) -> Result<()> {
+        let mut names: Vec<Op> = Vec::new();
+        let mut places = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let place = names.iter().position(|&op| op == node.op).unwrap_or(names.len());
+            if place == names.len() {
+                names.push(node.op);
+            }
+            places.push(place as u8);
+        }
+        writer.section(*b"PROG", &[self.n_inputs, self.n_differentiated])?;
+        writer.text(*b"OPNM", &names.iter().map(|op| op.name()).collect::<Vec<_>>().join("\n"))?;
+        writer.section(*b"OPS ", &places)?;
+        writer.section_of(
+            *b"OPND",
+            (0..2 * self.nodes.len()).map(|k| [self.nodes[k / 2].a, self.nodes[k / 2].b][k % 2]),
+        )?;
+        writer.section(*b"LIST", &self.lists)?;
+        writer.section(*b"CNST", &self.constants)?;
+        writer.section(*b"OUTS", &self.outputs)?;
+        let guard = |k: usize| {
+            let guard = &self.guards[k / 4];
+            let question = guard.comparison as u32 * 2 + u32::from(guard.answer);
+            [guard.after, question, guard.a, guard.b][k % 4]
+        };
+        writer.section_of(*b"GRDS", (0..4 * self.guards.len()).map(guard))
+    }
+
+    /// Reads a program's sections.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Program> {
+        let dtype = reader.header().dtype.ok_or_else(|| reader.refuse("a program has an element type".into()))?;
+        let head = reader.section_of::<u32>(*b"PROG", 2)?;
+        let (n_inputs, n_differentiated) = (head.get(0).unwrap_or(0), head.get(1).unwrap_or(0));
+        let names = reader.text(*b"OPNM")?;
+        let ops: Vec<Op> = names
+            .lines()
+            .map(|name| Op::from_name(name).ok_or_else(|| reader.refuse(format!("{name:?} is no op of this version"))))
+            .collect::<Result<_>>()?;
+        let places = reader.section::<u8>(*b"OPS ")?;
+        let operands = reader.section_of::<u32>(*b"OPND", 2 * places.len())?;
+        let mut nodes = Vec::new();
+        nodes
+            .try_reserve_exact(places.len())
+            .map_err(|_| Error::OutOfMemory { bytes: places.len(), what: "a program" })?;
+        for (k, place) in places.iter().enumerate() {
+            let op = ops.get(usize::from(place)).copied();
+            let op = op.ok_or_else(|| places.refuse(k, format!("is {place}, and there are {} ops", ops.len())))?;
+            let operand = |k: usize| operands.get(k).unwrap_or(u32::MAX);
+            nodes.push(Node { op, a: operand(2 * k), b: operand(2 * k + 1) });
+        }
+        let lists = reader.section::<u32>(*b"LIST")?.to_vec()?;
+        let constants = reader.section::<f64>(*b"CNST")?.to_vec()?;
+        let outputs = reader.section::<u32>(*b"OUTS")?.to_vec()?;
+        let numbers = reader.section::<u32>(*b"GRDS")?;
+        let mut guards = Vec::new();
+        for (k, guard) in numbers.to_vec()?.chunks(4).enumerate() {
+            let &[after, question, a, b] = guard else {
+                return Err(numbers.refuse(4 * k, "begins a guard of fewer than four numbers".into()));
+            };
+            let comparison = Comparison::ALL.get(question as usize / 2).copied();
+            let comparison = comparison
+                .ok_or_else(|| numbers.refuse(4 * k + 1, format!("is {question}, which is no comparison")))?;
+            guards.push(Guard { after, comparison, a, b, answer: question % 2 == 1 });
+        }
+        let parts = Parts { n_inputs, n_differentiated, constants, nodes, lists, outputs, guards };
+        Program::new(dtype, parts).map_err(|error| reader.refuse(error.to_string()))
+    }
+}

@@ -1,0 +1,357 @@
+//! Calls of a recorded function in full: any arguments, any path, recording where there is none.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::bound::PyBound;
+use super::object::Call;
+use super::program::PyProgram;
+use super::record::record as record_path;
+use super::state::{Path, Variant};
+use super::tree::{Found, Tree};
+use super::watch::Watch;
+use crate::errors::derived;
+
+/// The body's name, and where it is defined.
+pub fn name_of(body: &Bound<'_, PyAny>) -> String {
+    let name = body.getattr("__qualname__").map_or_else(|_| "the function".into(), |name| name.to_string());
+    let place = || -> PyResult<String> {
+        let code = body.getattr("__code__")?;
+        Ok(format!("{}:{}", code.getattr("co_filename")?, code.getattr("co_firstlineno")?))
+    };
+    match place() {
+        Ok(place) => format!("{name} ({place})"),
+        Err(_) => name,
+    }
+}
+
+/// Arguments taken apart.
+pub struct Arguments<'py> {
+    /// The tuple's shape.
+    pub tree: Tree,
+    /// Its numbers.
+    pub numbers: Vec<f64>,
+    /// Keyword arguments.
+    pub statics: Option<Bound<'py, PyDict>>,
+}
+
+impl<'py> Arguments<'py> {
+    /// Takes a call apart; `None` where Values are among the arguments.
+    pub fn read(call: &Call<'py>, positional: &[Bound<'py, PyAny>]) -> PyResult<Option<Self>> {
+        let mut numbers = Vec::new();
+        let mut items = Vec::with_capacity(positional.len());
+        let mut has_values = false;
+        for x in positional {
+            match Tree::of(x, &mut numbers, 0)? {
+                Found::Numbers(tree) => items.push(tree),
+                Found::Values => has_values = true,
+            }
+        }
+        if has_values {
+            return Ok(None);
+        }
+        let statics = if call.named.is_empty() {
+            None
+        } else {
+            let dict = PyDict::new(call.py());
+            for (name, value) in &call.named {
+                value.hash().map_err(|_| {
+                    PyTypeError::new_err(format!(
+                        "the static argument {name} must be hashable, as every value of it is recorded apart"
+                    ))
+                })?;
+                dict.set_item(name, value)?;
+            }
+            Some(dict)
+        };
+        Ok(Some(Arguments { tree: Tree::Sequence { is_tuple: true, items }, numbers, statics }))
+    }
+
+    /// As `read`, for methods that take numbers only.
+    pub fn numbers_only(call: &Call<'py>, positional: &[Bound<'py, PyAny>], method: &str) -> PyResult<Self> {
+        Self::read(call, positional)?.ok_or_else(|| {
+            PyTypeError::new_err(format!(
+                "{method}() takes numbers; call the function itself with Values, then backward()"
+            ))
+        })
+    }
+}
+
+/// Brings the variant for these arguments to the front; whether there is one.
+fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
+    let py = call.py();
+    let n = call.with(|state| state.variants.len())?;
+    for k in 0..n {
+        // Comparing shapes and static arguments may run Python code: look at one variant at a time.
+        let is_it = call.with(|state| {
+            state
+                .variants
+                .get(k)
+                .filter(|variant| variant.arguments.same(py, &arguments.tree))
+                .map(|variant| variant.statics.as_ref().map(|statics| statics.clone_ref(py)))
+        })?;
+        let same = match (is_it, &arguments.statics) {
+            (None, _) => false,
+            (Some(None), None) => true,
+            (Some(Some(a)), Some(b)) => same_statics(a.bind(py), b)?,
+            _ => false,
+        };
+        if same {
+            call.with(|state| {
+                if k < state.variants.len() {
+                    state.variants[..=k].rotate_right(1);
+                }
+            })?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether static arguments are equal, and of equal types: 1, 1.0 and True are not the same.
+fn same_statics(a: &Bound<'_, PyDict>, b: &Bound<'_, PyDict>) -> PyResult<bool> {
+    if !a.eq(b)? {
+        return Ok(false);
+    }
+    for (name, x) in a.iter() {
+        if !b.get_item(name)?.is_some_and(|y| x.get_type().is(y.get_type())) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A number that no other variant has.
+pub fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Records the function at these arguments and adds the path.
+fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResult<()> {
+    let py = call.py();
+    let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
+    let body = body.bind(py);
+    // Before the body runs: what it changes while it runs counts as a change.
+    let watch = Watch::of(body)?;
+    let path = record_path(body, &name, &options, &arguments.tree, &arguments.numbers, arguments.statics.as_ref())?;
+    if is_new {
+        let n_made = call.with(|state| {
+            state.stats.variants += 1;
+            state.stats.variants
+        })?;
+        if n_made == options.max_variants as u64 + 1 {
+            let message = format!(
+                "{name} has been recorded for more than {} shapes or static arguments; the oldest are dropped. \
+                 Pass what varies as a number, or raise max_variants=",
+                options.max_variants
+            );
+            let category = py.get_type::<PyRuntimeWarning>();
+            PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)?;
+        }
+    }
+    // Recording ran Python code, so the state may have changed: look for the variant again.
+    let is_there = find_variant(call, arguments)?;
+    let empty = Variant {
+        id: next_id(),
+        arguments: arguments.tree.copy(py),
+        statics: arguments.statics.clone().map(Bound::unbind),
+        paths: Vec::new(),
+    };
+    // What is dropped may run Python code, so that waits until the state is no longer in use.
+    let dropped = call.with(|state| {
+        let mut dropped = Vec::new();
+        if !is_there {
+            state.variants.insert(0, empty);
+            while state.variants.len() > options.max_variants {
+                dropped.extend(state.variants.pop());
+                state.stats.dropped += 1;
+            }
+        }
+        state.stats.recorded += 1;
+        let mut stats = state.stats;
+        state.variants[0].add(path, &options, &mut stats);
+        state.stats = stats;
+        let before = std::mem::replace(&mut state.watch, watch);
+        state.note_quick();
+        (dropped, before)
+    })?;
+    drop(dropped);
+    Ok(())
+}
+
+/// Finds or records the path for these arguments, with its values computed, and runs `f` on it.
+pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
+    let py = call.py();
+    drop(call.with(|state| state.look(py))?);
+    let is_there = find_variant(call, arguments)?;
+    let select = || {
+        call.with(|state| {
+            let mut stats = state.stats;
+            let found = state.variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats));
+            state.stats = stats;
+            state.note_quick();
+            found
+        })
+    };
+    if !(is_there && select()?) {
+        record_at(call, arguments, !is_there)?;
+        if !select()? {
+            return Err(derived(
+                py,
+                "TraceError",
+                "the function answers differently each time it runs at the same numbers; it must not depend on \
+                 anything but its arguments"
+                    .into(),
+            ));
+        }
+    }
+    call.with(|state| state.variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
+        .ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
+}
+
+/// `f(x, ...)` in full.
+pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let Some(arguments) = Arguments::read(&call, &call.positional)? else {
+        // The body itself appends to the graph of its arguments.
+        let body = call.with(|state| state.body.clone_ref(py))?;
+        let named = PyDict::new(py);
+        for (name, value) in &call.named {
+            named.set_item(name, value)?;
+        }
+        return body.bind(py).call(PyTuple::new(py, &call.positional)?, Some(&named));
+    };
+    let (values, results) = with_path(&call, &arguments, |path| (path.values(), path.results.copy(py)))?;
+    results.build(py, &mut &values[..])
+}
+
+/// The value and the gradient of the only output.
+fn value_and_gradient(call: &Call<'_>, arguments: &Arguments<'_>, method: &str) -> PyResult<(f64, Vec<f64>)> {
+    let py = call.py();
+    let found = with_path(call, arguments, |path| match path.results {
+        Tree::Number => Ok((path.values()[0], path.gradient())),
+        _ => Err(path.results.text(py)),
+    })?;
+    found.map_err(|shape| {
+        let name = call.with(|state| state.name.clone()).unwrap_or_default();
+        let message = format!(
+            "{method}() needs a function that returns one Value; {name} returned {shape}; use jacobian() or vjp()"
+        );
+        derived(py, "TraceError", message)
+    })
+}
+
+/// The gradient in the shape of the arguments: of the only one, or a tuple.
+pub fn shaped<'py>(
+    call: &Call<'py>,
+    tree: &Tree,
+    gradient: &[f64],
+    which: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let all = tree.build(py, &mut &gradient[..])?.cast_into::<PyTuple>()?;
+    let at = |k: isize| {
+        let n = all.len() as isize;
+        let place = if k < 0 { k + n } else { k };
+        if !(0..n).contains(&place) {
+            let message = format!("argnums {k} is out of range: the function has {n} arguments");
+            return Err(pyo3::exceptions::PyIndexError::new_err(message));
+        }
+        all.get_item(place as usize)
+    };
+    match which {
+        None if all.len() == 1 => all.get_item(0),
+        None => Ok(all.into_any()),
+        Some(which) => match which.extract::<isize>() {
+            Ok(k) => at(k),
+            Err(_) => {
+                let chosen: Vec<isize> = which.extract()?;
+                let chosen = chosen.into_iter().map(at).collect::<PyResult<Vec<_>>>()?;
+                Ok(PyTuple::new(py, chosen)?.into_any())
+            }
+        },
+    }
+}
+
+/// `f.value_and_grad(x, ..., argnums=None)` in full.
+pub fn value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let which = call.take("argnums");
+    let arguments = Arguments::numbers_only(&call, &call.positional, "value_and_grad")?;
+    let (value, gradient) = value_and_gradient(&call, &arguments, "value_and_grad")?;
+    let gradient = shaped(&call, &arguments.tree, &gradient, which.as_ref())?;
+    Ok((value, gradient).into_pyobject(call.py())?.into_any())
+}
+
+/// `f.grad(x, ..., argnums=None)` in full.
+pub fn grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let which = call.take("argnums");
+    let arguments = Arguments::numbers_only(&call, &call.positional, "grad")?;
+    let (_, gradient) = value_and_gradient(&call, &arguments, "grad")?;
+    shaped(&call, &arguments.tree, &gradient, which.as_ref())
+}
+
+/// `f.bind(x_buffer, grad_buffer=None)`
+pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    PyBound::new(call)
+}
+
+/// `f.record(x, ...)`
+pub fn record<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = Arguments::numbers_only(&call, &call.positional, "record")?;
+    with_path(&call, &arguments, |_| ())?;
+    Ok(call.function.clone())
+}
+
+/// `f.stats()`
+pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (stats, n_variants, n_paths, bytes) = call.with(|state| {
+        let paths = || state.variants.iter().flat_map(|v| &v.paths);
+        let bytes: usize = paths()
+            .map(|path| path.program.bytes() + super::state::with_scalars!(&path.replay, replay => replay.bytes()))
+            .sum();
+        (state.stats, state.variants.len(), paths().count(), bytes)
+    })?;
+    let table = PyDict::new(call.py());
+    for (name, n) in [
+        ("recorded", stats.recorded),
+        ("variants", n_variants as u64),
+        ("paths", n_paths as u64),
+        ("dropped", stats.dropped),
+        ("guard_misses", stats.guard_misses),
+        ("invalidated", stats.invalidated),
+        ("bytes", bytes as u64),
+    ] {
+        table.set_item(name, n)?;
+    }
+    Ok(table.into_any())
+}
+
+/// `f.program`: of the path used last.
+pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let found = call.with(|state| {
+        let path = state.variants.first().and_then(|v| v.paths.first());
+        path.map(|path| path.program.clone())
+    })?;
+    match found {
+        Some(program) => Ok(Bound::new(call.py(), PyProgram::new(program))?.into_any()),
+        None => {
+            let message = "nothing has been recorded yet; call the function, or f.record(...)";
+            Err(derived(call.py(), "TraceError", message.into()))
+        }
+    }
+}
+
+/// `f.forget()`
+pub fn forget<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let old = call.with(|state| {
+        state.quick = usize::MAX;
+        std::mem::take(&mut state.variants)
+    })?;
+    drop(old);
+    Ok(call.py().None().into_bound(call.py()))
+}

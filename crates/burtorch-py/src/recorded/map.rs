@@ -1,0 +1,396 @@
+//! `f.map` and `f.map_value_and_grad`: a recorded function over rows, in lanes, without the interpreter lock.
+//!
+//! Promises: a row's result does not depend on other rows, on threads or on where rows lie. Rows on which a guard answers
+//! otherwise are tried on the other paths and recorded if none is right.
+#![allow(unsafe_code)]
+
+use burtorch_core::program::batch::{Batch, Rows, Sink, Source};
+use burtorch_core::simd::{F32x16, F64x8};
+use burtorch_core::{DType, Float, Program};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::arrays::{Array, Kind, empty};
+use super::calls::{Arguments, with_path};
+use super::object::Call;
+use super::tree::Tree;
+use crate::errors::{IntoPython, derived};
+
+/// Programs with more slots than this run on blocks of one vector, so that slots stay in the cache.
+const LARGE: usize = 512;
+
+/// A program that is ready to run over rows.
+#[derive(Clone)]
+pub enum AnyBatch {
+    /// float64, 64 rows at a time.
+    F64(Batch<F64x8, 8>),
+    /// float64, 8 rows at a time.
+    LargeF64(Batch<F64x8, 1>),
+    /// float32
+    F32(Batch<F32x16, 4>),
+}
+
+impl AnyBatch {
+    fn new(program: &Program, with_gradient: bool) -> burtorch_core::Result<Self> {
+        Ok(match program.dtype() {
+            DType::Float32 => AnyBatch::F32(Batch::new(program, with_gradient)?),
+            _ if program.n_slots() > LARGE => AnyBatch::LargeF64(Batch::new(program, with_gradient)?),
+            _ => AnyBatch::F64(Batch::new(program, with_gradient)?),
+        })
+    }
+
+    fn is_current(&self) -> bool {
+        match self {
+            AnyBatch::F64(batch) => batch.is_current(),
+            AnyBatch::LargeF64(batch) => batch.is_current(),
+            AnyBatch::F32(batch) => batch.is_current(),
+        }
+    }
+
+    fn run(&mut self, threads: usize, rows: Rows<'_>, table: &Table) -> Vec<usize> {
+        let mut left = Vec::new();
+        match self {
+            AnyBatch::F64(batch) => batch.run_on(threads, rows, table, table, &mut left),
+            AnyBatch::LargeF64(batch) => batch.run_on(threads, rows, table, table, &mut left),
+            AnyBatch::F32(batch) => batch.run_on(threads, rows, table, table, &mut left),
+        }
+        left
+    }
+}
+
+/// One column of numbers: where the first is, and how far it is to the next.
+#[derive(Clone, Copy)]
+struct Column {
+    start: *mut u8,
+    stride: isize,
+    kind: Kind,
+}
+
+/// Columns of inputs, and where results go.
+struct Table {
+    inputs: Vec<Column>,
+    parameters: Vec<f64>,
+    values: Vec<Column>,
+    gradients: Vec<Column>,
+}
+
+// SAFETY: columns point into buffers that the call holds; inputs are only read; each row of the results is written by
+// the one thread that evaluates it.
+unsafe impl Sync for Table {}
+// SAFETY: as above.
+unsafe impl Send for Table {}
+
+impl Column {
+    /// # Safety
+    /// The rows exist in the column.
+    #[inline(always)]
+    unsafe fn read<E: Float>(self, rows: Rows<'_>, to: &mut [E]) {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            match (rows, self.kind) {
+                (Rows::Run { first, len }, Kind::F64) => {
+                    let mut at = self.start.wrapping_offset(self.stride * first as isize);
+                    for to in &mut to[..len] {
+                        *to = E::from_f64(at.cast::<f64>().read_unaligned());
+                        at = at.wrapping_offset(self.stride);
+                    }
+                }
+                _ => {
+                    for (k, to) in to.iter_mut().enumerate().take(rows.len()) {
+                        let at = self.start.wrapping_offset(self.stride * rows.get(k) as isize);
+                        *to = E::from_f64(self.kind.read(at));
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `read`; the column may be written.
+    #[inline(always)]
+    unsafe fn write<E: Float>(self, rows: Rows<'_>, from: &[E]) {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            match (rows, self.kind) {
+                (Rows::Run { first, .. }, Kind::F64) => {
+                    let mut at = self.start.wrapping_offset(self.stride * first as isize);
+                    for &x in from {
+                        at.cast::<f64>().write_unaligned(x.to_f64());
+                        at = at.wrapping_offset(self.stride);
+                    }
+                }
+                _ => {
+                    for (k, &x) in from.iter().enumerate() {
+                        self.kind.write(self.start.wrapping_offset(self.stride * rows.get(k) as isize), x);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<E: Float> Source<E> for Table {
+    fn read(&self, input: usize, rows: Rows<'_>, to: &mut [E]) {
+        match self.inputs.get(input) {
+            // SAFETY: rows are below the number that every column was checked to have.
+            Some(column) => unsafe { column.read(rows, to) },
+            None => to.fill(E::from_f64(self.parameters[input - self.inputs.len()])),
+        }
+    }
+}
+
+impl<E: Float> Sink<E> for Table {
+    fn value(&self, output: usize, rows: Rows<'_>, from: &[E]) {
+        // SAFETY: as above; results are arrays of ours, or were checked to be writable.
+        unsafe { self.values[output].write(rows, from) }
+    }
+
+    fn gradient(&self, input: usize, rows: Rows<'_>, from: &[E]) {
+        // SAFETY: as above.
+        unsafe { self.gradients[input].write(rows, from) }
+    }
+}
+
+/// The columns of an array whose first axis counts rows, and the shape of a row.
+fn columns(array: &Array) -> (Vec<Column>, Vec<usize>) {
+    let (shape, strides) = (array.shape(), array.strides());
+    let mut starts = vec![array.start()];
+    for (&n, &stride) in shape[1..].iter().zip(&strides[1..]) {
+        starts = starts.iter().flat_map(|&at| (0..n as isize).map(move |k| at.wrapping_offset(k * stride))).collect();
+    }
+    let column = |start: *mut u8| Column { start, stride: strides[0], kind: array.kind };
+    (starts.into_iter().map(column).collect(), shape[1..].to_vec())
+}
+
+/// The batch of a call: arrays by rows, the shape of one row's arguments.
+struct Batched<'py> {
+    arrays: Vec<Array>,
+    /// Shapes of gradients: one per argument, or one for all where rows are the arguments.
+    shapes: Vec<Vec<usize>>,
+    kinds: Vec<Kind>,
+    columns: Vec<Column>,
+    tree: Tree,
+    n_rows: usize,
+    call: Call<'py>,
+}
+
+/// One array per argument, or one array whose rows are the arguments.
+fn batched<'py>(call: Call<'py>, method: &str) -> PyResult<Batched<'py>> {
+    let py = call.py();
+    if call.positional.is_empty() {
+        return Err(PyTypeError::new_err(format!("{method}() takes an array whose rows are arguments")));
+    }
+    let arrays = call.positional.iter().map(Array::converted).collect::<PyResult<Vec<_>>>()?;
+    let n_rows = arrays[0].shape().first().copied();
+    let n_rows =
+        n_rows.ok_or_else(|| PyValueError::new_err(format!("{method}() takes arrays of one or more dimensions")))?;
+    if arrays.iter().any(|array| array.shape().first() != Some(&n_rows)) {
+        return Err(PyValueError::new_err(format!("{method}() takes arrays with equally many rows")));
+    }
+    let body = call.with(|state| state.body.clone_ref(py))?;
+    let n_parameters = || body.bind(py).getattr("__code__")?.getattr("co_argcount")?.extract::<usize>();
+    let n_parameters = n_parameters().unwrap_or(arrays.len());
+    let spread = arrays.len() == 1 && n_parameters > 1 && arrays[0].shape().len() == 2;
+    let (mut all, mut shapes, mut kinds, mut items) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for array in &arrays {
+        let (columns, shape) = columns(array);
+        let kind = array.kind.of_results();
+        if spread {
+            items.extend(columns.iter().map(|_| Tree::Number));
+        } else if shape.is_empty() {
+            items.push(Tree::Number);
+        } else {
+            items.push(Tree::Array { shape: shape.clone(), kind, is_numpy: true });
+        }
+        all.extend(columns);
+        shapes.push(shape);
+        kinds.push(kind);
+    }
+    if all.is_empty() {
+        return Err(PyValueError::new_err(format!("{method}() takes rows of at least one number")));
+    }
+    let tree = Tree::Sequence { is_tuple: true, items };
+    Ok(Batched { arrays, shapes, kinds, columns: all, tree, n_rows, call })
+}
+
+impl<'py> Batched<'py> {
+    /// The arguments of one row.
+    fn row(&self, row: usize) -> PyResult<Arguments<'py>> {
+        let mut arguments = Arguments::numbers_only(&self.call, &[], "map")?;
+        arguments.tree = self.tree.copy(self.call.py());
+        arguments.numbers = vec![0.0; self.columns.len()];
+        for (x, column) in arguments.numbers.iter_mut().zip(&self.columns) {
+            // SAFETY: a row that every column has.
+            unsafe { column.read(Rows::Run { first: row, len: 1 }, std::slice::from_mut(x)) }
+        }
+        Ok(arguments)
+    }
+
+    /// The type of values: the widest of the arguments.
+    fn kind(&self) -> Kind {
+        let width = |kind: &Kind| match kind {
+            Kind::F16 => 0,
+            Kind::F32 => 1,
+            _ => 2,
+        };
+        self.kinds.iter().copied().max_by_key(width).unwrap_or(Kind::F64)
+    }
+
+    /// Evaluates all rows.
+    fn run(&self, table: &mut Table, threads: usize, with_gradient: bool) -> PyResult<()> {
+        let py = self.call.py();
+        let n_outputs = table.values.len();
+        let mut left: Vec<usize> = (0..self.n_rows).collect();
+        let mut is_first = true;
+        // Each round finishes at least the row it begins with; it is the body's fault if that takes for ever.
+        while !left.is_empty() {
+            py.check_signals()?;
+            let arguments = self.row(left[0])?;
+            let ready = with_path(&self.call, &arguments, |path| {
+                if path.program.outputs().len() != n_outputs {
+                    return Ok(None);
+                }
+                let parameters = path.inputs(&[]);
+                let place = &mut path.batches[usize::from(with_gradient)];
+                if place.as_ref().is_none_or(|batch| !batch.is_current()) {
+                    *place = Some(AnyBatch::new(&path.program, with_gradient)?);
+                }
+                Ok(place.clone().map(|batch| (batch, parameters)))
+            })?
+            .or_raise(py)?;
+            let Some((mut batch, parameters)) = ready else {
+                return Err(PyValueError::new_err(
+                    "map() needs a function that returns equally many numbers on every row",
+                ));
+            };
+            table.parameters = parameters;
+            let rows = if is_first { Rows::Run { first: 0, len: self.n_rows } } else { Rows::List(&left) };
+            let table = &*table;
+            let next = py.detach(|| batch.run(threads, rows, table));
+            if next.first() == left.first() {
+                return Err(derived(
+                    py,
+                    "TraceError",
+                    "the function answers differently each time it runs at the same numbers".into(),
+                ));
+            }
+            is_first = false;
+            left = next;
+        }
+        Ok(())
+    }
+}
+
+/// How many threads to use.
+fn threads(call: &mut Call<'_>) -> PyResult<usize> {
+    match call.take("threads") {
+        None => Ok(1),
+        Some(n) => match n.extract::<usize>() {
+            Ok(n) if n > 0 => Ok(n),
+            _ => Err(PyValueError::new_err("threads is a whole number of at least 1")),
+        },
+    }
+}
+
+/// An array of results: a new one, or the one given after a check of its shape.
+fn results<'py>(
+    py: Python<'py>,
+    given: Option<Bound<'py, PyAny>>,
+    shape: &[usize],
+    kind: Kind,
+) -> PyResult<(Bound<'py, PyAny>, Array)> {
+    let is_given = given.is_some();
+    let object = match given {
+        Some(object) => object,
+        None => empty(py, shape, kind)?,
+    };
+    let array = Array::writable(&object, "out")?;
+    if is_given && array.shape() != shape {
+        let message = format!("out must have the shape {shape:?}, found {:?}", array.shape());
+        return Err(PyValueError::new_err(message));
+    }
+    Ok((object, array))
+}
+
+/// The columns of an array of results.
+fn columns_of(array: &Array) -> Vec<Column> {
+    columns(array).0
+}
+
+/// `f.map(X, ..., threads=1, out=None)`
+pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let (threads, out) = (threads(&mut call)?, call.take("out"));
+    let batched = batched(call, "map")?;
+    if batched.n_rows == 0 {
+        return Ok(results(py, out, &[0], batched.kind())?.0);
+    }
+    let (n_outputs, is_one) = with_path(&batched.call, &batched.row(0)?, |path| {
+        (path.program.outputs().len(), matches!(path.results, Tree::Number))
+    })?;
+    let shape = if is_one { vec![batched.n_rows] } else { vec![batched.n_rows, n_outputs] };
+    let (object, array) = results(py, out, &shape, batched.kind())?;
+    let mut table = Table {
+        inputs: batched.columns.clone(),
+        parameters: Vec::new(),
+        values: columns_of(&array),
+        gradients: Vec::new(),
+    };
+    batched.run(&mut table, threads, false)?;
+    Ok(object)
+}
+
+/// `f.map_value_and_grad(X, ..., threads=1, out=None)`
+pub fn map_value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let (threads, out) = (threads(&mut call)?, call.take("out"));
+    let batched = batched(call, "map_value_and_grad")?;
+    let n = batched.n_rows;
+    let (out_values, out_gradients) = match out {
+        None => (None, None),
+        Some(out) => {
+            let pair = out.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>();
+            let (values, gradients) = pair.map_err(|_| {
+                PyTypeError::new_err("out of map_value_and_grad() is a pair: an array for values, arrays for gradients")
+            })?;
+            (Some(values), Some(gradients))
+        }
+    };
+    let (values, values_array) = results(py, out_values, &[n], batched.kind())?;
+    let given: Vec<Option<Bound<'py, PyAny>>> = match out_gradients {
+        None => batched.shapes.iter().map(|_| None).collect(),
+        Some(one) if batched.shapes.len() == 1 => vec![Some(one)],
+        Some(many) => many.extract::<Vec<Bound<'py, PyAny>>>()?.into_iter().map(Some).collect(),
+    };
+    if given.len() != batched.shapes.len() {
+        return Err(PyValueError::new_err("out needs one array for the gradient of each argument"));
+    }
+    let mut objects = Vec::new();
+    let mut arrays = Vec::new();
+    for ((given, shape), &kind) in given.into_iter().zip(&batched.shapes).zip(&batched.kinds) {
+        let shape: Vec<usize> = std::iter::once(n).chain(shape.iter().copied()).collect();
+        let (object, array) = results(py, given, &shape, kind)?;
+        objects.push(object);
+        arrays.push(array);
+    }
+    if n > 0 {
+        let is_scalar = with_path(&batched.call, &batched.row(0)?, |path| matches!(path.results, Tree::Number))?;
+        if !is_scalar {
+            let name = batched.call.with(|state| state.name.clone())?;
+            let message =
+                format!("map_value_and_grad() needs a function that returns one Value; {name} returns several");
+            return Err(derived(py, "TraceError", message));
+        }
+        let mut table = Table {
+            inputs: batched.columns.clone(),
+            parameters: Vec::new(),
+            values: columns_of(&values_array),
+            gradients: arrays.iter().flat_map(columns_of).collect(),
+        };
+        batched.run(&mut table, threads, true)?;
+    }
+    drop(batched.arrays);
+    let gradients = if objects.len() == 1 { objects.remove(0) } else { PyTuple::new(py, objects)?.into_any() };
+    Ok((values, gradients).into_pyobject(py)?.into_any())
+}

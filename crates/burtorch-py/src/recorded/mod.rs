@@ -1,0 +1,35 @@
+//! Recorded functions: `@bt.function`, what it records, and how it replays.
+//!
+//! `object` is the raw type whose calls cost little, `state` what it remembers, `tree` the shape of arguments, `record` a
+//! trace, `watch` what a trace took for constant; `calls`, `derivatives` and `map` are its methods.
+
+mod arrays;
+mod bound;
+mod calls;
+mod derivatives;
+mod docs;
+mod file;
+mod map;
+mod object;
+mod parameter;
+mod program;
+mod record;
+mod state;
+mod trace;
+mod tree;
+mod watch;
+
+pub use parameter::{PyParameter, value_of};
+pub use trace::{
+    Trace, compared, detached, exact, no_grad_refused, not_in_a_trace, reading_refused, refusal, too_large,
+};
+
+use pyo3::prelude::*;
+
+/// Adds the classes and functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    parameter::register(m)?;
+    program::register(m)?;
+    file::register(m)?;
+    object::register(m)
+}

@@ -1,0 +1,106 @@
+//! Recording: the body runs once on Values of a graph of its own, which becomes a program.
+//!
+//! Promises: whatever happens in the body, the graph that was current before is current after; Values that the body kept
+//! are refused from then on. Holds no reference into the function's state while Python code runs.
+
+use burtorch_core::program::{Recording, passes};
+use burtorch_core::{DType, Error, Graph, NodeId, Program};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::state::{Options, Path};
+use super::trace::Trace;
+use super::tree::Tree;
+use crate::cell::AnyGraph;
+use crate::errors::{IntoPython, derived};
+use crate::graph::{self, PyGraph};
+
+/// Runs `body` at `numbers`, in the shape of `arguments`, and returns what was recorded.
+pub fn record(
+    body: &Bound<'_, PyAny>,
+    name: &str,
+    options: &Options,
+    arguments: &Tree,
+    numbers: &[f64],
+    statics: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Path> {
+    let py = body.py();
+    let graph = match options.dtype {
+        DType::Float32 => AnyGraph::F32(Graph::with_index_limit(options.max_nodes)),
+        _ => AnyGraph::F64(Graph::with_index_limit(options.max_nodes)),
+    };
+    let owner = Bound::new(py, PyGraph::around(graph, false))?;
+    owner.get().end_of_trace(|cell| {
+        cell.trace = Some(Box::new(Trace::new(name.to_string())));
+        cell.busy = true;
+    });
+    graph::enter(&owner)?;
+    let mut inputs = Vec::with_capacity(numbers.len());
+    let mut outputs = Vec::new();
+    let mut run = || -> PyResult<Tree> {
+        let values = arguments.leaves(&owner, &mut &numbers[..], &mut inputs)?;
+        let result = body.call(values.cast_into::<PyTuple>()?, statics)?;
+        Tree::of_result(&owner, &result, &mut outputs, arguments.has_numpy(), 0)
+    };
+    let results = run();
+    let left = graph::leave(&owner);
+    let results = results.map_err(|error| in_words(py, name, error));
+    let trace = owner.get().end_of_trace(|cell| {
+        let over = Trace { is_active: false, ..Trace::new(name.to_string()) };
+        cell.trace.replace(Box::new(over))
+    });
+    let results = results?;
+    left?;
+    let Some(trace) = trace else { return Err(derived(py, "TraceError", "the recording was lost".into())) };
+    if outputs.is_empty() {
+        return Err(derived(py, "TraceError", format!("{name} returned no numbers; return a Value or several")));
+    }
+    let parameters: Vec<_> = trace.parameters.iter().map(|(parameter, _)| parameter.clone_ref(py)).collect();
+    let program = program_of(py, &owner, *trace, inputs, outputs, name)?;
+    let program = if options.fast {
+        passes::shared(&program).and_then(|program| passes::chained(&program)).or_raise(py)?
+    } else {
+        program
+    };
+    Path::new(py, program, results, parameters)
+}
+
+/// The program of what the graph holds.
+fn program_of(
+    py: Python<'_>,
+    owner: &Bound<'_, PyGraph>,
+    trace: Trace,
+    mut inputs: Vec<NodeId>,
+    outputs: Vec<NodeId>,
+    name: &str,
+) -> PyResult<Program> {
+    let n_differentiated = inputs.len();
+    inputs.extend(trace.parameters.iter().map(|(_, node)| *node));
+    let recording = Recording { inputs, n_differentiated, outputs, guards: trace.guards, detached: trace.detached };
+    let program = owner.get().end_of_trace(|cell| match &cell.graph {
+        AnyGraph::F32(graph) => recording.program(graph),
+        AnyGraph::F64(graph) => recording.program(graph),
+        _ => Err(Error::Interrupted), // `record` makes no others
+    });
+    program.map_err(|error| match &error {
+        Error::BadArgument { .. } => derived(py, "TraceError", format!("{name}: {error}")),
+        _ => crate::errors::to_python(py, error),
+    })
+}
+
+/// A recording that is too large fails in the core; elsewhere errors are the body's own.
+fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    let full = || -> PyResult<bool> {
+        let is_full = error.get_type(py).name()? == "GraphFullError";
+        Ok(is_full && error.value(py).to_string().contains("holds at most"))
+    };
+    if full().unwrap_or(false) {
+        let message = format!(
+            "{name} needs more operations than max_nodes= of bt.function allows; shorten its loops or raise it"
+        );
+        let new = derived(py, "TraceError", message);
+        new.set_cause(py, Some(error));
+        return new;
+    }
+    error
+}

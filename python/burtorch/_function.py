@@ -1,0 +1,56 @@
+"""Recorded functions: ``@bt.function`` and ``bt.trace``."""
+
+from __future__ import annotations
+
+from burtorch._core import Function
+
+TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+
+def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a Python function of numbers one that is recorded once and replayed in Rust.
+
+    Args:
+        body: the function; see :class:`burtorch.Function` for what it may take and do.
+        options: ``dtype``, ``optimize``, ``max_paths``, ``max_variants``, ``max_nodes``, as Function takes them.
+
+    Returns:
+        A Function; without ``body`` a decorator that makes one.
+
+    Raises:
+        TypeError: ``body`` is not callable, or an option is unknown.
+
+    Example:
+        >>> import burtorch as bt
+        >>> @bt.function
+        ... def rosenbrock(x):
+        ...     return (1.0 - x[0]) ** 2 + 100.0 * (x[1] - x[0] ** 2) ** 2
+        >>> rosenbrock([1.0, 2.0])
+        100.0
+        >>> rosenbrock.grad([1.0, 2.0])
+        [-400.0, 200.0]
+    """
+    if body is None:
+        return lambda body: Function(body, **options)
+    return Function(body, **options)
+
+
+def trace(body: Callable[..., Any], *examples: Any, **options: Any) -> Function:
+    """Record a function at example arguments at once, as the first call of a :func:`function` would.
+
+    Args:
+        body: the function.
+        examples: arguments of the shapes it will be called with.
+        options: as in :func:`function`.
+
+    Returns:
+        A Function that has been recorded.
+
+    Example:
+        >>> import burtorch as bt
+        >>> len(bt.trace(lambda x: x.exp() + 1.0, 0.0).program)
+        2
+    """
+    return Function(body, **options).record(*examples)
