@@ -212,7 +212,7 @@ impl Array {
 
     /// Appends all numbers, by rows.
     pub fn read_into(&self, all: &mut Vec<f64>) {
-        if self.kind == Kind::F64 && self.buffer.is_c_contiguous() && self.start() as usize % 8 == 0 {
+        if self.kind == Kind::F64 && self.buffer.is_c_contiguous() && (self.start() as usize).is_multiple_of(8) {
             // SAFETY: a contiguous, aligned buffer of f64 that is held here.
             all.extend_from_slice(unsafe { std::slice::from_raw_parts(self.start().cast(), self.len()) });
             return;

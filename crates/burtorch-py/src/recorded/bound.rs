@@ -102,7 +102,7 @@ fn flat(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
     let array =
         array.ok_or_else(|| PyTypeError::new_err(format!("{what} must be an array of float64 in one dimension")))?;
     let is_contiguous = array.strides().first().is_none_or(|&s| s == 8) || array.len() < 2;
-    if !is_contiguous || array.start() as usize % 8 != 0 || array.len() == 0 {
+    if !is_contiguous || !(array.start() as usize).is_multiple_of(8) || array.len() == 0 {
         return Err(PyValueError::new_err(format!("{what} must be contiguous, aligned and not empty")));
     }
     Ok(array)

@@ -40,10 +40,7 @@ fn with_scalar<T>(
 }
 
 /// The value of an option, made when it is first asked for.
-fn ready<'a, T>(
-    place: &'a mut Option<T>,
-    make: impl FnOnce() -> burtorch_core::Result<T>,
-) -> burtorch_core::Result<&'a mut T> {
+fn ready<T>(place: &mut Option<T>, make: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<&mut T> {
     if place.is_none() {
         *place = Some(make()?);
     }
@@ -53,7 +50,7 @@ fn ready<'a, T>(
 /// Arguments, then a direction for each: `f.jvp(x, v)`, `f.jvp(x, y, vx, vy)`.
 fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<(Arguments<'py>, Vec<f64>)> {
     let n = call.positional.len();
-    if n == 0 || n % 2 != 0 {
+    if n == 0 || !n.is_multiple_of(2) {
         let message = format!("{method}() takes the arguments and then as many directions, found {n} in all");
         return Err(PyTypeError::new_err(message));
     }
