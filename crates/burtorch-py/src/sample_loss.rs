@@ -110,6 +110,7 @@ fn append<E: Held + burtorch_core::kernels::KernelFloat>(
         unlocked(py, params.len(), || match model {
             AnyModel::Chars(model) => build(model),
             AnyModel::Dense(model) => build(model),
+            AnyModel::Tokens(model) => build(model),
         })
         .or_raise(py)
     })?

@@ -187,6 +187,28 @@ impl<S: Scalar> Scalar for Dual<S> {
     }
 
     #[inline(always)]
+    fn over_squares(self, y: Self) -> Self {
+        let (by_x, by_y) = (self.v.over_squares(y.v), y.v.over_squares(self.v));
+        Dual { v: by_x, d: self.d * (by_y * by_y - by_x * by_x) - y.d * (S::lit(2.0) * by_x * by_y) }
+    }
+
+    #[inline(always)]
+    fn pow_dx(self, y: Self) -> Self {
+        let (zero, one) = (S::lit(0.0), S::lit(1.0));
+        let curved = y.v * (y.v - one);
+        // A line has no curvature, not even where a negative power of its argument is infinite.
+        let straight = S::select(self.v.nan_mask(), self.v, zero);
+        let slope = S::select(curved.equal(zero), straight, curved * self.v.pow(y.v - S::lit(2.0)));
+        Dual { v: self.v.pow_dx(y.v), d: moved(self.d, slope) + moved(y.d, mixed_slope(self.v, y.v)) }
+    }
+
+    #[inline(always)]
+    fn pow_dy(self, y: Self) -> Self {
+        let v = self.v.pow_dy(y.v);
+        Dual { v, d: moved(self.d, mixed_slope(self.v, y.v)) + moved(y.d, v * self.v.log()) }
+    }
+
+    #[inline(always)]
     fn abs(self) -> Self {
         let zero = S::lit(0.0);
         let d = S::select(self.v.less(zero), -self.d, S::select(zero.less(self.v), self.d, self.v * self.d));
@@ -213,6 +235,18 @@ impl<S: Scalar> Scalar for Dual<S> {
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
         Dual { v: S::select(mask, yes.v, no.v), d: S::select(mask, yes.d, no.d) }
     }
+}
+
+/// What a movement `d` of an operand contributes: nothing where it rests, whatever the slope is.
+#[inline(always)]
+fn moved<S: Scalar>(d: S, slope: S) -> S {
+    S::select(d.equal(S::lit(0.0)), S::lit(0.0), d * slope)
+}
+
+/// `d^2(x^y)/(dx dy) = x^(y-1) (1 + y log x)`.
+#[inline(always)]
+fn mixed_slope<S: Scalar>(x: S, y: S) -> S {
+    x.pow(y - S::lit(1.0)) * (S::lit(1.0) + y * x.log())
 }
 
 /// The density of the normal distribution, from the derivative of the error function.

@@ -374,7 +374,9 @@ unsafe fn append_slow<const N: usize>(
         let built = match built {
             Ok(Some(built)) => Ok(built),
             // A step computes what an operand left out.
-            Ok(None) | Err(burtorch_core::Error::NotEvaluated { .. }) => append_step(cell, &operands, build.step(), no_grad),
+            Ok(None) | Err(burtorch_core::Error::NotEvaluated { .. }) => {
+                append_step(cell, &operands, build.step(), no_grad)
+            }
             Err(error) => Err(error),
         };
         match built {
