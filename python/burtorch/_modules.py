@@ -134,7 +134,7 @@ class Tokens:
 
     Example:
         >>> import burtorch as bt
-        >>> table = bt.nn.Embedding(bt.Parameters(), 5, 3, positions=4)
+        >>> table = bt.nn.Embedding(bt.Parameters(dtype="float64"), 5, 3, positions=4)
         >>> x = table([1, 4])
         >>> (x + x).shape
         (2, 3)
@@ -200,7 +200,7 @@ class Embedding(Module):
 
     Example:
         >>> import burtorch as bt
-        >>> bt.nn.Embedding(bt.Parameters(), 5, 3)([0, 2, 2]).shape
+        >>> bt.nn.Embedding(bt.Parameters(dtype="float64"), 5, 3)([0, 2, 2]).shape
         (3, 3)
     """
 
@@ -262,7 +262,7 @@ class Dense(Module):
         """The outputs: Tokens for Tokens, else a Vector."""
         if isinstance(x, Tokens):
             return Tokens(token_affine([x.vector], x.n, self.weight, self.bias, self._relu), x.n)
-        y = affine(x, self.weight, self.bias)
+        y = affine(self.weight, x, self.bias)
         return y.relu() if self._relu else y
 
 

@@ -92,7 +92,7 @@ def test_layers_refuse_what_does_not_fit():
         bt.nn.Block(params, 8, 3)
     table, norm = bt.nn.Embedding(params, 5, 4, positions=6), bt.nn.LayerNorm(params, 3)
     with bt.Graph() as graph:
-        x = table([1, 2])
+        x, one = table([1, 2]), table([1])
         n = len(graph)
         for call, error in (
             (lambda: table([5]), IndexError),
@@ -100,7 +100,7 @@ def test_layers_refuse_what_does_not_fit():
             (lambda: table([0] * 7), ValueError),
             (lambda: norm(x), ValueError),
             (lambda: bt.nn.Dense(params, 5, 2)(x), ValueError),
-            (lambda: x + table([1]), ValueError),
+            (lambda: x + one, ValueError),
             (lambda: x.cross_entropy([1]), ValueError),
             (lambda: x.cross_entropy([1, 4]), IndexError),
             (lambda: x.at(2, 0), IndexError),

@@ -3,11 +3,11 @@
 //! Promises: one call appends one block; an error leaves the graph as it was. Activations of tokens are Vectors in
 //! groups of 8 tokens (see the core's `Tokens`); the classes of `burtorch.nn` keep count of tokens.
 
-use burtorch_core::{Range, Tokens, View};
+use burtorch_core::{Range, Tokens};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::arguments::{Operand, all_views, atomically, common_owner};
+use super::arguments::{Operand, atomically, common_owner};
 use super::{PyVector, wrap};
 use crate::buffer::read_symbols;
 use crate::cell::with_graph;
@@ -176,32 +176,6 @@ fn add_ranges<'py>(x: &Bound<'py, PyVector>, y: &Bound<'py, PyVector>) -> PyResu
     PyVector::of_runs(&owner, &[z])
 }
 
-/// `W x + b` as one block; x is a Vector, Values, Tensors or a sequence of them, n_in scalars in all.
-#[pyfunction]
-#[pyo3(signature = (x, weight, bias=None, /))]
-fn affine<'py>(
-    x: &Bound<'py, PyAny>,
-    weight: &Bound<'py, PyTensor>,
-    bias: Option<&Bound<'py, PyTensor>>,
-) -> PyResult<Py<PyVector>> {
-    let py = x.py();
-    let operands = Operand::read_all(x)?;
-    let owner = common_owner(py, &operands)?;
-    let y = atomically(&owner, |cell| {
-        attach(py, cell, weight.get().owner())?;
-        if let Some(bias) = bias {
-            attach(py, cell, bias.get().owner())?;
-        }
-        let views: Vec<View> = all_views(py, cell, &operands)?;
-        let (w, b) = (weight.get().slice(), bias.map(|bias| bias.get().slice()));
-        let parameters = &cell.parameters;
-        with_graph!(&mut cell.graph, g => {
-            with_values(py, parameters, |given| g.affine(given, &views, w, b))?.or_raise(py)
-        })
-    })?;
-    PyVector::of_runs(&owner, &[y])
-}
-
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(token_embedding, m)?)?;
@@ -209,6 +183,5 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(token_layer_norm, m)?)?;
     m.add_function(wrap_pyfunction!(token_attention, m)?)?;
     m.add_function(wrap_pyfunction!(token_cross_entropy, m)?)?;
-    m.add_function(wrap_pyfunction!(add_ranges, m)?)?;
-    m.add_function(wrap_pyfunction!(affine, m)?)
+    m.add_function(wrap_pyfunction!(add_ranges, m)?)
 }
