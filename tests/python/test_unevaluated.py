@@ -59,6 +59,9 @@ def test_a_root_that_is_never_evaluated():
         lambda z: float(z),
         lambda z: z.graph.recompute(z),
         lambda z: z.detach().data,
+        lambda z: z.graph.node(z.index).data,
+        lambda z: list(z.graph.values[0:2])[1],
+        lambda z: float(bt.load_graph(z.graph.to_bytes()).node(1).data),
         lambda z: (z == 9.0) * 9.0,
     ],
 )

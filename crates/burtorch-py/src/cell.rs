@@ -119,6 +119,8 @@ pub struct Cell {
     pub trace: Option<Box<crate::recorded::Trace>>,
     /// Nodes reclaimed so far.
     pub n_reclaimed: u64,
+    /// Nodes that were appended without a value since all were evaluated last.
+    pub n_unevaluated: usize,
     /// The parameters that nodes read.
     pub parameters: Vec<pyo3::Py<crate::params::PyParameters>>,
     /// What the graph has to do with branches, if anything.
@@ -142,6 +144,7 @@ impl Cell {
             busy: false,
             trace: None,
             n_reclaimed: 0,
+            n_unevaluated: 0,
             parameters: Vec::new(),
             branching: None,
         }
@@ -185,6 +188,16 @@ impl Cell {
             self.collect()?;
         }
         Ok(())
+    }
+
+    /// Evaluates every node that has no value yet and is still there.
+    pub fn settle_all(&mut self) {
+        let Cell { graph, handles, .. } = self;
+        handles.for_each(|handle| {
+            // The handle of a node that a rewind removed stays as it is, to say so when it is used.
+            let _ = crate::value::settle(graph, handle);
+        });
+        self.n_unevaluated = 0;
     }
 
     /// Remembers a mark until it is forgotten.

@@ -29,9 +29,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
         "floats, a gradient written by hand, and micrograd where it is installed. function: recorded functions called "
         "and mapped, in ns, beside the rivals asked for. mlp: one SGD step of the character model; gpt: a gradient of "
-        "the paper's GPT; both in ms, likewise. memory: peak memory of whole processes, in MB. startup: their time, in "
-        "ms. threads: building and gradients on one thread and on two, in ms. io: saving and loading 7 of 32 numbers, in "
-        "us per call.",
+        "the paper's GPT; both in ms, likewise. memory: peak memory of whole processes, in MB. startup: their time, "
+        "in ms. threads: building and gradients on one thread and on two, in ms. io: saving and loading 7 of 32 "
+        "numbers, in us per call.",
     )
     parser.add_argument(
         "what",
@@ -206,27 +206,6 @@ def run_eager(args: argparse.Namespace) -> int:
         print(f"\n{graph + ' graph':<34}{'median':>10}{'minimum':>10}")
         for name, row in rows.items():
             print(f"{name:<34}{row['median']:>10,.0f}{row['minimum']:>10,.0f}")
-    return 0
-
-
-def _run_gpt(args: argparse.Namespace) -> int:
-    from burtorch.cli import bench_gpt
-
-    names = [name for name in args.peers.split(",") if name]
-    for name in names:
-        if name not in bench_gpt.RIVALS:
-            raise InputError(f"--peers holds {name!r}: expected some of {', '.join(bench_gpt.RIVALS)}")
-    sizes = [text for text in args.batches.split(",") if text]
-    if not all(text.isdecimal() and 0 < int(text) < 1 << 20 for text in sizes):
-        raise InputError(f"--batches {args.batches!r}: expected numbers of at least 1, with commas between")
-    batches = tuple(int(text) for text in sizes) or bench_gpt.BATCHES
-    record = bench_gpt.run(batches, names, args.peers_dir, args.rounds)
-    if args.json:
-        import json
-
-        print(json.dumps(record, indent=1))
-    else:
-        bench_gpt.show(record)
     return 0
 
 

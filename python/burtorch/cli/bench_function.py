@@ -327,7 +327,7 @@ def best(run: Callable[[], Any], seconds: float = 0.1) -> float:
     start = perf_counter()
     run()
     repeats = max(1, int(0.01 / max(perf_counter() - start, 1e-7)))
-    times = []
+    times: list[float] = []
     end = perf_counter() + seconds
     while perf_counter() < end or len(times) < 5:
         start = perf_counter()
@@ -380,7 +380,7 @@ def costs() -> dict[str, dict[str, float]]:
 def solve(peers: list[str]) -> dict[str, dict[str, dict[str, float]]]:
     """Rosenbrock's function minimised by SciPy, with gradients and Hessian products of each contender."""
     import numpy as np
-    from scipy.optimize import minimize
+    from scipy.optimize import minimize  # type: ignore[import-untyped, unused-ignore]
 
     table: dict[str, dict[str, dict[str, float]]] = {}
     for n in (2, 100):

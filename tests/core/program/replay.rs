@@ -90,9 +90,9 @@ fn write<E: Float>(column: &UnsafeCell<Vec<f64>>, rows: Rows<'_>, from: &[E]) {
     }
 }
 
-fn check_batch<L: Carrier, S: Carrier + Float, const W: usize>(seed: u64, threads: usize)
+fn check_batch<L, S: Carrier + Float, const W: usize>(seed: u64, threads: usize)
 where
-    L: Scalar<Elem = S>,
+    L: Carrier + Scalar<Elem = S>,
 {
     let mut dice = Dice::new(seed + 2_000_000);
     let n = 1 + dice.below(4);

@@ -164,6 +164,20 @@ impl PyGraph {
         f(unsafe { &mut *self.cell.get() })
     }
 
+    /// Evaluates the nodes that have no value yet, before somebody reads others than by their Values.
+    fn settle(&self, py: Python<'_>) -> PyResult<()> {
+        // SAFETY: under the interpreter lock; evaluating runs no Python code, and the reference ends here.
+        let cell = unsafe { &mut *self.cell.get() };
+        if cell.n_unevaluated == 0 {
+            return Ok(());
+        }
+        if cell.busy {
+            return Err(cell.refusal(py));
+        }
+        cell.settle_all();
+        Ok(())
+    }
+
     /// Runs `f` on the cell, unless the graph is busy.
     fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
@@ -336,8 +350,9 @@ impl PyGraph {
 
     /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies else.
     #[getter]
-    fn values(slf: &Bound<'_, Self>) -> values::NodeValues {
-        values::NodeValues { graph: slf.clone().unbind() }
+    fn values(slf: &Bound<'_, Self>) -> PyResult<values::NodeValues> {
+        slf.get().settle(slf.py())?;
+        Ok(values::NodeValues { graph: slf.clone().unbind() })
     }
 
     /// Nodes there is room for.
@@ -364,6 +379,7 @@ impl PyGraph {
     /// Pickles and copies are whole: structure, values, gradients, labels, and the Parameters that nodes read. Values stay
     /// with the graph they belong to; the copy's are Graph.node(index).
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        slf.get().settle(slf.py())?;
         files::pickled(slf)
     }
 
@@ -400,6 +416,7 @@ impl PyGraph {
         what: &str,
         atomic: bool,
     ) -> PyResult<()> {
+        slf.get().settle(slf.py())?;
         files::save_raw(slf, Some(target), (first, last), what, atomic).map(|_| ())
     }
 
@@ -411,6 +428,7 @@ impl PyGraph {
         last: Option<u32>,
         what: &str,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        slf.get().settle(slf.py())?;
         files::save_raw(slf, None, (first, last), what, false)
     }
 
@@ -458,6 +476,7 @@ impl PyGraph {
         what: &str,
         durable: bool,
     ) -> PyResult<()> {
+        slf.get().settle(slf.py())?;
         let bytes = files::checked_bytes(slf, (first, last), what)?;
         crate::files::save(slf.py(), path, &bytes, durable)
     }
@@ -470,6 +489,7 @@ impl PyGraph {
         last: Option<u32>,
         what: &str,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        slf.get().settle(slf.py())?;
         Ok(PyBytes::new(slf.py(), &files::checked_bytes(slf, (first, last), what)?))
     }
 
@@ -506,12 +526,14 @@ impl PyGraph {
     ///     True
     #[pyo3(signature = (root=None, max_nodes=150))]
     fn to_dot(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
+        slf.get().settle(slf.py())?;
         Ok(viz::picture(slf, root, max_nodes, false)?.to_dot())
     }
 
     /// The graph as an SVG image, laid out here: no other program is needed. Arguments as for to_dot.
     #[pyo3(signature = (root=None, max_nodes=150))]
     fn to_svg(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
+        slf.get().settle(slf.py())?;
         Ok(viz::picture(slf, root, max_nodes, false)?.to_svg())
     }
 
@@ -524,6 +546,7 @@ impl PyGraph {
         max_nodes: usize,
         title: &str,
     ) -> PyResult<String> {
+        slf.get().settle(slf.py())?;
         Ok(viz::picture(slf, root, max_nodes, true)?.to_html(title))
     }
 
@@ -539,11 +562,13 @@ impl PyGraph {
 
     /// A Value for the node with this index. Raises IndexError if there is none.
     fn node<'py>(slf: &Bound<'py, Self>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().settle(slf.py())?;
         files::node_value(slf, index)
     }
 
     /// A Value for the node with this label, the lowest of several. Raises KeyError if there is none.
     fn labelled<'py>(slf: &Bound<'py, Self>, label: &str) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().settle(slf.py())?;
         files::labelled(slf, label)
     }
 

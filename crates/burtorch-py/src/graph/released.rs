@@ -25,6 +25,8 @@ struct Taken {
     cell: *mut Cell,
     graph: AnyGraph,
     no_grad_before: bool,
+    /// Whether a function is being recorded on the graph: that goes on afterwards.
+    is_traced: bool,
 }
 
 impl Drop for Taken {
@@ -33,7 +35,10 @@ impl Drop for Taken {
         // SAFETY: the cell outlives this, which is only dropped with the interpreter lock held.
         let cell = unsafe { &mut *self.cell };
         std::mem::swap(&mut cell.graph, &mut self.graph);
-        cell.busy = false;
+        cell.busy = self.is_traced;
+        if let Some(trace) = cell.trace.as_mut().filter(|_| self.is_traced) {
+            trace.is_active = true;
+        }
     }
 }
 
@@ -47,14 +52,21 @@ impl PyGraph {
         let (mut taken, parameters) = {
             // SAFETY: under the interpreter lock; the reference ends with this block, before any lock is released.
             let cell = unsafe { &mut *self.cell.get() };
-            if cell.busy {
+            let is_traced = cell.busy && cell.is_traced();
+            if cell.busy && !is_traced {
                 return Err(cell.refusal(py));
+            }
+            if is_traced && wants_no_grad() {
+                return Err(crate::recorded::no_grad_refused());
+            }
+            if let Some(trace) = cell.trace.as_mut() {
+                trace.is_active = false;
             }
             let parameters: Vec<_> = cell.parameters.iter().map(|p| p.clone_ref(py)).collect();
             cell.busy = true;
             // Nobody looks at what stands in its place.
             let graph = std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new()));
-            (Taken { cell: self.cell.get(), graph, no_grad_before: false }, parameters)
+            (Taken { cell: self.cell.get(), graph, no_grad_before: false, is_traced }, parameters)
         };
         taken.no_grad_before = with_graph!(&mut taken.graph, g => {
             let off = !g.records_gradients();

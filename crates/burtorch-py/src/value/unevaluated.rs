@@ -111,6 +111,7 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
         with_graph!(&mut cell.graph, g => {
             let node = g.append_unevaluated(op, nodes[0], nodes.get(1).copied()).or_raise(py)?;
             let pending = if g.records_gradients() { UNEVALUATED } else { 0 };
+            cell.n_unevaluated += 1;
             Ok((node.index(), g.epoch() | pending))
         })
     })?;
