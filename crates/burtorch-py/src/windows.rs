@@ -3,6 +3,7 @@
 use burtorch_core::text::{Sampling, TextWindows, continue_text};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::buffer::SymbolArray;
 use crate::errors::{IntoPython, to_python};
@@ -95,6 +96,19 @@ impl PyTextWindows {
     /// Held-out windows `start` to `stop`. Raises ValueError outside `0..n_heldout`.
     fn heldout(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<(SymbolArray, SymbolArray)> {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.held_out(start, x, y))
+    }
+
+    /// Where the batches are, in the checked form, with a fingerprint of the data.
+    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.windows.with(py, |windows| windows.to_bytes())?.or_raise(py)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Go on with the batches that came after save_state.
+    ///
+    /// Raises FormatError for a damaged state, or one of another text, context or hold-out; then nothing has changed.
+    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.windows.with(py, |windows| windows.load_bytes(state))?.or_raise(py)
     }
 
     fn __repr__(&self) -> String {

@@ -82,7 +82,7 @@ def _from_safetensors(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
         raise InputError(str(error)) from None
     if vocabulary is None:
         raise InputError(f"{path}: it was saved without a vocabulary: expected model.save(path, vocabulary=...)")
-    return KINDS["gpt" if isinstance(model, burtorch.nn.GPT) else "char-mlp"], model, vocabulary
+    return KINDS["char-mlp"], model, vocabulary
 
 
 @contextmanager

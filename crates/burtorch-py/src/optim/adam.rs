@@ -3,6 +3,7 @@
 use burtorch_core::DType;
 use burtorch_core::optim::{Adam, AdamRates, clip_grad_norm as clip};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors::IntoPython;
 use crate::guarded::Guarded;
@@ -131,6 +132,27 @@ impl PyAdam {
     /// Set all gradients to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.params.get().with(py, |params| with_params!(params, p => p.zero_grad()))
+    }
+
+    /// All that decides the next steps besides Parameters and gradients: rates, moments and steps, in the checked form.
+    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.adam.with(py, |adam| with_adam!(adam, adam => adam.to_bytes()))?.or_raise(py)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Become the optimiser whose save_state this is, for as many Parameters.
+    ///
+    /// Raises FormatError for anything else; then nothing has changed.
+    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.adam
+            .with(py, |adam| {
+                self.params.get().with(py, |params| match (adam, params) {
+                    (AnyAdam::F32(adam), AnyParameters::F32(params)) => adam.load_bytes(params, state),
+                    (AnyAdam::F64(adam), AnyParameters::F64(params)) => adam.load_bytes(params, state),
+                    _ => Err(mismatch()),
+                })
+            })??
+            .or_raise(py)
     }
 
     /// What it moves.
