@@ -99,13 +99,19 @@ def losses(folder):
     return dict(_core._unbundle(folder / "checkpoint.burtorch"))["losses"]
 
 
-TRAINING = ("--hidden", 256, "--context", 8, "--embedding", 16, "--batch", 64, "--quiet", "--checkpoint-every", 0.01)
+QUIET = ("--batch", 64, "--quiet", "--checkpoint-every", 0.01)
+TRAININGS = {
+    "char-mlp": ("--hidden", 256, "--context", 8, "--embedding", 16, *QUIET),
+    "gpt": ("--model", "gpt", "--layers", 2, "--heads", 2, "--width", 12, "--context", 8, *QUIET),
+}
+TRAINING = TRAININGS["char-mlp"]
 
 
-def test_a_killed_training_goes_on_bit_for_bit(tmp_path, command):
-    steps = 200
-    assert command("train", "--out", "whole", "--steps", steps, *TRAINING).returncode == 0
-    line = command.line("train", "--out", "killed", "--steps", 1_000_000, *TRAINING)
+@pytest.mark.parametrize("model", TRAININGS)
+def test_a_killed_training_goes_on_bit_for_bit(tmp_path, command, model):
+    steps, options = 200, TRAININGS[model]
+    assert command("train", "--out", "whole", "--steps", steps, *options).returncode == 0
+    line = command.line("train", "--out", "killed", "--steps", 1_000_000, *options)
     training = subprocess.Popen(line, cwd=tmp_path, env=command.env, stdout=subprocess.DEVNULL)
     checkpoint = tmp_path / "killed" / "checkpoint.burtorch"
     while not checkpoint.exists():

@@ -301,6 +301,7 @@ def test_a_live_curve_is_drawn_by_another_process(tmp_path):
 
 def test_the_command_draws_a_function(tmp_path, command):
     source = "import burtorch as bt\n\ndef f(a, b, c=2.0):\n    return bt.tanh(a * b) + c\n\nx = 3\n"
+    source += "\n@bt.function\ndef traced(a, b):\n    return a * b + b**3\n"
     (tmp_path / "f.py").write_text(source)
     done = command("graph", "f.py:f", "--at", -1.5, 0.5, "--svg", "f.svg", "--html", "f.html", "--dot", "f.dot")
     assert done.returncode == 0, done.stderr
@@ -308,6 +309,7 @@ def test_the_command_draws_a_function(tmp_path, command):
     assert (tmp_path / "f.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (tmp_path / "f.dot").read_text(encoding="utf-8").startswith("digraph")
     assert command("graph", "f.py:f").stdout.startswith("digraph")
+    assert "traced | add | data -74 | grad 1" in command("graph", "f.py:traced", "--at", -41, 2).stdout
     for args, said in [
         (("f.py:g",), "no function 'g'"),
         (("f.py:x",), "no function 'x'"),

@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     summary = training.summary(course)
     results.show(summary, as_json=args.json)
     if args.out is not None:
-        if not course.diverged:
+        if course.between_steps:
             checkpoint.save(args.out, training, course, training.kept_options())
         results.keep(args.out, summary, training.parameters, training.data.vocabulary)
     if summary["diverged"]:

@@ -29,6 +29,7 @@ class Course:
         self.losses = array("d")
         self.seconds = array("d")
         self.interrupted = False
+        self.between_steps = True  # where a checkpoint may be taken: no batch is drawn that has not been stepped along
 
     @property
     def n_steps(self) -> int:
@@ -70,6 +71,7 @@ def train(
     final_from = steps - steps * 3 // 10
     try:
         for step in range(course.n_steps, steps):
+            course.between_steps = False
             if step == final_from:
                 optimizer.lr *= final_lr_fraction
             contexts, targets = data.batch(batch)
@@ -80,6 +82,7 @@ def train(
                 break
             optimizer.step()
             seconds(perf_counter() - start)
+            course.between_steps = True
             watch(course)
     except KeyboardInterrupt:
         course.interrupted = True
