@@ -99,7 +99,6 @@ from burtorch._core import (
     variance,
     variance_biased,
 )
-from burtorch._function import function, trace
 from burtorch._where import clamp, where
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that importing typing costs
@@ -108,6 +107,7 @@ if TYPE_CHECKING:
 
     from burtorch import data, micrograd, nn, optim, system, text, viz
     from burtorch._check_grads import check_grads
+    from burtorch._function import function, trace
     from burtorch._parallel import parallel
 
 __all__ = [
@@ -223,6 +223,11 @@ def __getattr__(name: str) -> "Any":
         import importlib
 
         return importlib.import_module(f"burtorch.{name}")
+    if name in ("function", "trace"):
+        from burtorch import _function
+
+        globals()[name] = getattr(_function, name)  # asked once
+        return globals()[name]
     if name == "parallel":
         from burtorch._parallel import parallel
 
@@ -232,4 +237,4 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> "list[str]":
-    return sorted(set(globals()) | _SUBMODULES | {"check_grads", "parallel"})
+    return sorted(set(globals()) | _SUBMODULES | {"check_grads", "function", "parallel", "trace"})

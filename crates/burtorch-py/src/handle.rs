@@ -4,6 +4,8 @@
 //! adding and removing take constant time. Guarded by the interpreter lock, like everything a handle is part of.
 #![allow(unsafe_code)]
 
+use burtorch_core::graph::UNEVALUATED;
+
 /// The slot of a handle that is in no list.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -27,9 +29,10 @@ impl Handle {
         Handle { start, len, epoch, slot: NO_SLOT }
     }
 
-    /// Makes the handle stale for ever: no graph has a node with this index, or is in this epoch.
+    /// Makes the handle stale for ever: no graph has a node with this index, or is in this epoch. The bit that would say
+    /// "not evaluated" is clear.
     pub fn kill(&mut self) {
-        (self.start, self.epoch) = (u32::MAX, u64::MAX);
+        (self.start, self.epoch) = (u32::MAX, !UNEVALUATED);
     }
 }
 

@@ -283,6 +283,18 @@ impl PyLinear {
         self.layer.activation().name()
     }
 
+    /// How many numbers it takes.
+    #[getter]
+    fn n_in(&self) -> usize {
+        self.layer.n_in()
+    }
+
+    /// How many numbers it gives.
+    #[getter]
+    fn n_out(&self) -> usize {
+        self.layer.n_out()
+    }
+
     /// How many parameters it has.
     #[getter]
     fn n_parameters(&self) -> usize {

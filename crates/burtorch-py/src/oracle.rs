@@ -159,7 +159,7 @@ impl PyOracle {
         let lanes = lanes_of(lanes)?;
         let (model, function, params) = match model_of(model) {
             Ok((built, own)) => (Some(built), None, own),
-            Err(_) if model.is_callable() => {
+            Err(_) if model.is_callable() && !model.is_instance_of::<PyOracle>() => {
                 let params = params_of(params.unwrap_or(model))?;
                 if loss.is_some() || threads != 1 {
                     return Err(PyValueError::new_err("loss and threads are for the models of burtorch.nn"));

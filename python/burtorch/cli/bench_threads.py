@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import statistics
 from array import array
 from collections.abc import Callable
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -62,8 +62,8 @@ def _compare(job: Job, rounds: int) -> dict[str, Any]:
             start = perf_counter()
             job(-threads)
             times.append(perf_counter() - start)
-    ratio = statistics.median(one / two for one, two in zip(*seconds))
-    return {"ms": [1e3 * statistics.median(times) for times in seconds], "speed_up": ratio}
+    ratio = median(one / two for one, two in zip(*seconds))
+    return {"ms": [1e3 * median(times) for times in seconds], "speed_up": ratio}
 
 
 def _branch_node(rounds: int) -> dict[str, float]:
@@ -87,7 +87,7 @@ def _branch_node(rounds: int) -> dict[str, float]:
         with branch:
             branched.append(chain(bt.Value(0.5)))
         graph.join()
-    return {"plain": statistics.median(plain), "branch": statistics.median(branched)}
+    return {"plain": median(plain), "branch": median(branched)}
 
 
 def _jobs() -> dict[str, Job]:

@@ -217,8 +217,9 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     unsafe {
         let binding = (*object.cast::<BoundObject>()).binding;
         if !binding.is_null() {
-            // PyO3 must know that the lock is held, or it would put off giving back what is dropped.
-            Python::attach(|_| drop(Box::from_raw(binding)));
+            // PyO3 must know that the lock is held, or it would put off giving back what is dropped. While the interpreter
+            // shuts down nothing can be given back: the process ends anyway.
+            let _ = Python::try_attach(|_| drop(Box::from_raw(binding)));
         }
         let type_ = ffi::Py_TYPE(object);
         match (*type_).tp_free {

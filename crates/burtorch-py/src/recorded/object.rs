@@ -372,8 +372,8 @@ unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
         let function = object.cast::<FunctionObject>();
         let state = std::mem::replace(&mut (*function).state, ptr::null_mut());
         if !state.is_null() {
-            // See `method`.
-            Python::attach(|_| drop(Box::from_raw(state)));
+            // See `method`. While the interpreter shuts down nothing can be given back: the process ends anyway.
+            let _ = Python::try_attach(|_| drop(Box::from_raw(state)));
         }
         0
     }

@@ -480,6 +480,11 @@ pub unsafe fn checked_mut<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, 
 pub unsafe fn checked_for_sweep<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, NodeId)> {
     // SAFETY: by the contract of this function.
     let (cell, node) = unsafe { checked_for_gradient(value) }?;
+    if cell.busy && cell.is_traced() {
+        // SAFETY: the interpreter lock is held.
+        raise_python(crate::recorded::not_in_a_trace(unsafe { Python::assume_attached() }, "backward()"));
+        return None;
+    }
     if cell.busy {
         raise_busy(cell);
         return None;
