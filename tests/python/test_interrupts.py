@@ -48,6 +48,7 @@ class Backward:
         for _ in range(10):
             y = bt.sin(y * self.x)
         self.root = y.sum()
+        self.whole = None
 
     def run(self):
         for _ in range(5):
@@ -56,9 +57,11 @@ class Backward:
             try:
                 self.root.backward()
             except KeyboardInterrupt:
-                assert digest(self.x.grad) == before
+                # The interrupt may also come between the end of the sweep and the next line.
+                assert digest(self.x.grad) in (before, self.whole)
                 raise
-        return digest(self.x.grad)
+            self.whole = digest(self.x.grad)
+        return self.whole
 
 
 class Training:
