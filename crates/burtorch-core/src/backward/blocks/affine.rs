@@ -32,6 +32,10 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
             let dy = &outputs[..record.header.n_out as usize];
             let dx = &mut below[(x.start - self.base) as usize..][..x.len()];
+            // Added to what is there one by one, rows would round otherwise than where the sum is made first.
+            if dx.iter().any(|dx| !dx.is_unreached()) {
+                return false;
+            }
             S::affine_input_grad_add(&store.values()[weights], dy, dx);
             self.low = self.low.min(x.start);
         }
