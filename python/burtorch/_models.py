@@ -1,4 +1,10 @@
-"""Models as safetensors files that need nothing else: metadata say how to build the model and what its symbols are."""
+"""Models as safetensors files that need nothing else: metadata say how to build the model and what its symbols are.
+
+One mechanism for all models: an :class:`Architecture` says which numbers make a model, in their order, how to read
+them off one and how to build it. Layers that are composed in Python are classes of somebody's: their files hold the
+tensors, and are loaded into a module that has the same. ``load_model`` builds nothing before the metadata have been
+checked against the length of the file. Knows nothing of the format, which is the core's.
+"""
 
 from __future__ import annotations
 
@@ -6,62 +12,197 @@ from burtorch import _core
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
-    from typing import Any
+    from typing import Any, Union
 
-    Path = str | PathLike[str]
+    from burtorch._modules import Module
+
+    Path = Union[str, PathLike[str]]
+    Model = Union[_core.CharMLP, _core.GPT, _core.MLP, _core.Linear]
 
 VERSION = 1
 MAX_SIZE = 2**31
+ACTIVATIONS = ("identity", "tanh", "relu", "sigmoid")
 
 
-def save(model: _core.CharMLP, path: Path, vocabulary: str | None = None) -> None:
-    """Writes a model, whole or not at all."""
+def is_size(x: object) -> bool:
+    return type(x) is int and 1 <= x < MAX_SIZE
+
+
+def is_flag(x: object) -> bool:
+    return type(x) is bool
+
+
+def is_small_number(x: object) -> bool:
+    return type(x) in (int, float) and 0 <= x < 1e30  # type: ignore[operator]
+
+
+def is_activation(x: object) -> bool:
+    return isinstance(x, str) and x in ACTIVATIONS
+
+
+def is_sizes(x: object) -> bool:
+    return isinstance(x, list) and len(x) >= 2 and all(map(is_size, x))
+
+
+class Architecture:
+    """What makes a model of one kind: ``parts`` are its numbers by name, with what each may be.
+
+    ``describe`` reads them off a model, ``build`` makes one, ``n_numbers`` says how many parameters they ask for,
+    ``tensors`` names the Tensors in order.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parts: dict[str, Callable[[object], bool]],
+        describe: Callable[[Any], dict[str, Any]],
+        build: Callable[..., Model],
+        n_numbers: Callable[..., int],
+        tensors: Callable[[Any], list[tuple[str, _core.Tensor]]],
+    ) -> None:
+        self.name = name
+        self.parts = parts
+        self.describe = describe
+        self.build = build
+        self.n_numbers = n_numbers
+        self.tensors = tensors
+
+
+def _layers(named: list[tuple[str, _core.Linear]]) -> list[tuple[str, _core.Tensor]]:
+    tensors = []
+    for name, layer in named:
+        tensors.append((f"{name}weight", layer.weight))
+        if layer.bias is not None:
+            tensors.append((f"{name}bias", layer.bias))
+    return tensors
+
+
+def _n_char_mlp(vocab: int, context: int, embedding: int, hidden: int) -> int:
+    return vocab * embedding + (context * embedding + 1) * hidden + (hidden + 1) * vocab
+
+
+def _n_gpt(
+    vocab: int,
+    context: int,
+    layers: int,
+    heads: int,
+    width: int,
+    expansion: int = 4,
+    eps: float = 1e-5,
+    final_norm: bool = False,
+) -> int:
+    layer = (4 + 2 * expansion) * width * width + (6 + expansion) * width
+    return (vocab + context) * width + layers * layer + 2 * final_norm * width + (width + 1) * vocab
+
+
+def _n_mlp(sizes: list[int], activation: str, bias: bool) -> int:
+    return sum((n_in + bias) * n_out for n_in, n_out in zip(sizes, sizes[1:]))
+
+
+CHAR_MLP = Architecture(
+    "char-mlp",
+    dict.fromkeys(("vocab", "context", "embedding", "hidden"), is_size),
+    lambda m: {"vocab": m.vocab, "context": m.context, "embedding": m.embedding.shape[1], "hidden": m.hidden.n_out},
+    _core.CharMLP,
+    _n_char_mlp,
+    lambda m: [("embedding", m.embedding), *_layers([("hidden.", m.hidden), ("output.", m.output)])],
+)
+
+GPT_PARTS: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("vocab", "context", "layers", "heads", "width", "expansion"), is_size),
+    "eps": is_small_number,
+    "final_norm": is_flag,
+}
+GPT = Architecture(
+    "gpt",
+    GPT_PARTS,
+    lambda m: {name: getattr(m, name) for name in GPT_PARTS},
+    _core.GPT,
+    _n_gpt,
+    lambda m: m.named_tensors(),
+)
+
+MLP = Architecture(
+    "mlp",
+    {"sizes": is_sizes, "activation": is_activation, "bias": is_flag},
+    lambda m: {
+        "sizes": [m.n_in, *(layer.n_out for layer in m.layers)],
+        # A single layer has no activation behind it, so any name does.
+        "activation": m.layers[0].activation,
+        "bias": m.layers[0].bias is not None,
+    },
+    _core.MLP,
+    _n_mlp,
+    lambda m: _layers([(f"{k}.", layer) for k, layer in enumerate(m.layers)]),
+)
+
+LINEAR = Architecture(
+    "linear",
+    {"n_in": is_size, "n_out": is_size, "bias": is_flag, "activation": is_activation},
+    lambda m: {"n_in": m.n_in, "n_out": m.n_out, "bias": m.bias is not None, "activation": m.activation},
+    _core.Linear,
+    lambda n_in, n_out, bias, activation: (n_in + bias) * n_out,
+    lambda m: _layers([("", m)]),
+)
+
+ARCHITECTURES: dict[type, Architecture] = {
+    _core.CharMLP: CHAR_MLP,
+    _core.GPT: GPT,
+    _core.MLP: MLP,
+    _core.Linear: LINEAR,
+}
+MODULE = "module"
+
+
+def save(model: Model | Module, path: Path, vocabulary: str | None = None) -> None:
+    """Writes a model or a module, whole or not at all."""
     import json
 
-    about = {"version": VERSION, "model": "char-mlp", "dtype": model.params.dtype, **_sizes(model)}
+    architecture = ARCHITECTURES.get(type(model))
+    about: dict[str, Any] = {"version": VERSION, "model": MODULE, "dtype": model.params.dtype}
+    if architecture is None:
+        about["class"] = type(model).__qualname__
+    else:
+        about.update(architecture.describe(model), model=architecture.name)
     if vocabulary is not None:
-        if len(vocabulary) != model.vocab or len(set(vocabulary)) != len(vocabulary):
-            raise ValueError(f"the vocabulary must be {model.vocab} different symbols, found {vocabulary!r}")
+        wrong = _wrong_vocabulary(about, vocabulary)
+        if wrong is not None:
+            raise ValueError(f"the vocabulary must be {wrong}, found {vocabulary!r}")
         about["vocabulary"] = vocabulary
-    _core._save_bytes(path, _core._tensors_to_bytes(_tensors(model), json.dumps(about, ensure_ascii=False)))
+    text = json.dumps(about, ensure_ascii=False)
+    _core._save_bytes(path, _core._tensors_to_bytes(_tensors(model), text))
 
 
-def load(model: _core.CharMLP, path: Path) -> None:
-    """Overwrites the values of a model of the same architecture."""
+def load(model: Model | Module, path: Path) -> None:
+    """Overwrites the values of a model or module that has the same tensors."""
     _core._load_tensors(_content(path), _tensors(model))
 
 
-def load_model(path: Path) -> tuple[_core.CharMLP, str | None]:
+def load_model(path: Path) -> tuple[Model, str | None]:
     """A new model, and its vocabulary if it was saved with one. See :func:`burtorch.nn.load_model`."""
     content = _content(path)
     about = _about(path, content)
-    vocab, context, embedding, hidden = (about[name] for name in ("vocab", "context", "embedding", "hidden"))
-    n_numbers = vocab * embedding + (context * embedding + 1) * hidden + (hidden + 1) * vocab
+    architecture = next(a for a in ARCHITECTURES.values() if a.name == about["model"])
+    parts = {name: about[name] for name in architecture.parts}
+    n_numbers = architecture.n_numbers(**parts)
     if n_numbers * 4 > len(content):
         raise _refused(path, f"it is too short for {n_numbers} parameters")
     params = _core.Parameters(dtype=about["dtype"])
-    model = _core.CharMLP(params, vocab, context, embedding, hidden)
-    _core._load_tensors(content, _tensors(model))
+    try:
+        model = architecture.build(params, **parts)
+    except ValueError as error:
+        raise _refused(path, f"its metadata are of no model: {error}") from None
+    _core._load_tensors(content, architecture.tensors(model))
     return model, about.get("vocabulary")
 
 
-def _sizes(model: _core.CharMLP) -> dict[str, int]:
-    return {
-        "vocab": model.vocab,
-        "context": model.context,
-        "embedding": model.embedding.shape[1],
-        "hidden": model.hidden.n_out,
-    }
-
-
-def _tensors(model: _core.CharMLP) -> list[tuple[str, _core.Tensor]]:
-    tensors = [("embedding", model.embedding)]
-    for name, layer in (("hidden", model.hidden), ("output", model.output)):
-        tensors.append((f"{name}.weight", layer.weight))
-        if layer.bias is not None:
-            tensors.append((f"{name}.bias", layer.bias))
-    return tensors
+def _tensors(model: Model | Module) -> list[tuple[str, _core.Tensor]]:
+    architecture = ARCHITECTURES.get(type(model))
+    if architecture is not None:
+        return architecture.tensors(model)
+    return list(model.named_parameters())  # type: ignore[union-attr]
 
 
 def _content(path: Path) -> bytes:
@@ -70,7 +211,7 @@ def _content(path: Path) -> bytes:
 
 
 def _about(path: Path, content: bytes) -> dict[str, Any]:
-    """What the metadata say, checked: sizes are whole numbers, the vocabulary fits."""
+    """What the metadata say, checked: every part of the architecture is what it may be, and the vocabulary fits."""
     import json
 
     text = _core._tensors_about(content)
@@ -80,21 +221,37 @@ def _about(path: Path, content: bytes) -> dict[str, Any]:
         about = json.loads(text)
     except (ValueError, RecursionError):
         raise _refused(path, "its metadata are not JSON") from None
-    if not isinstance(about, dict) or about.get("version") != VERSION or about.get("model") != "char-mlp":
+    if not isinstance(about, dict) or about.get("version") != VERSION:
         raise _refused(path, "its metadata do not describe a model of this version")
+    if about.get("model") == MODULE:
+        raise _refused(path, f"it is of a module of class {about.get('class')!r}: build one, and call its load()")
+    architecture = next((a for a in ARCHITECTURES.values() if a.name == about.get("model")), None)
+    if architecture is None:
+        raise _refused(path, f"{about.get('model')!r} is no model that is known")
     if about.get("dtype") not in ("float32", "float64"):
         raise _refused(path, f"dtype {about.get('dtype')!r} is none of a model's")
-    for name in ("vocab", "context", "embedding", "hidden"):
-        if type(about.get(name)) is not int or not 1 <= about[name] < MAX_SIZE:
+    for name, is_possible in architecture.parts.items():
+        if not is_possible(about.get(name)):
             raise _refused(path, f"{name} is {about.get(name)!r}")
-    vocabulary = about.get("vocabulary")
-    if vocabulary is not None:
-        symbols = vocabulary if isinstance(vocabulary, str) else ""
-        if len(symbols) != about["vocab"] or len(set(symbols)) != len(symbols) or not symbols.startswith("\n"):
-            raise _refused(path, "its vocabulary does not fit the model")
-        if any("\ud800" <= symbol <= "\udfff" for symbol in symbols):
-            raise _refused(path, "its vocabulary holds half a symbol")
+    if about.get("vocabulary") is not None:
+        wrong = _wrong_vocabulary(about, about["vocabulary"])
+        if wrong is not None:
+            raise _refused(path, f"its vocabulary is not {wrong}")
     return about
+
+
+def _wrong_vocabulary(about: dict[str, Any], symbols: object) -> str | None:
+    """What a vocabulary should have been; None for one that fits the model."""
+    n = about.get("vocab")
+    if n is None:
+        return "that of a CharMLP or a GPT"
+    if not isinstance(symbols, str) or len(symbols) != n or len(set(symbols)) != n:
+        return f"{n} different symbols"
+    if any("\ud800" <= symbol <= "\udfff" for symbol in symbols):
+        return "whole symbols"
+    if about["model"] == CHAR_MLP.name and not symbols.startswith("\n"):
+        return "symbols of which the first is the line end"
+    return None
 
 
 def _refused(path: Path, why: str) -> _core.FormatError:

@@ -25,6 +25,7 @@ from burtorch._core import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from os import PathLike
     from typing import Any
 
 __all__ = ["Block", "CausalSelfAttention", "Dense", "Embedding", "LayerNorm", "Module", "Tokens"]
@@ -99,6 +100,41 @@ class Module:
         numbers = {name: [float(x) for x in state[name]] for name in tensors}
         for name, tensor in tensors.items():
             tensor.values[:] = numbers[name]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the Tensors as a safetensors file, by their names in ``named_parameters()``, whole or not at all.
+
+        Raises:
+            ValueError: the Tensors are in different Parameters.
+            OSError: the system refuses; the old file is still there then.
+
+        Example:
+            >>> import burtorch as bt, os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "m.safetensors")
+            >>> block = bt.nn.Block(bt.Parameters(seed=1), 24, 6)
+            >>> block.save(path)
+            >>> again = bt.nn.Block(bt.Parameters(seed=2), 24, 6)
+            >>> again.load(path)
+            >>> again.state_dict() == block.state_dict()
+            True
+        """
+        _models().save(self, path)
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Overwrite the values by those of a file that has these Tensors, by name, shape and dtype, and no others.
+
+        Raises:
+            FormatError: anything else, with a ``reason``; nothing has changed then.
+            OSError: the file cannot be read.
+        """
+        _models().load(self, path)
+
+
+def _models() -> Any:
+    """Where files of models are known, which needs the modules to be there."""
+    from burtorch import _models
+
+    return _models
 
 
 def _size(tensor: Tensor) -> int:

@@ -33,11 +33,13 @@ __all__ = [
 ]
 
 
-def load_model(path: str | PathLike[str]) -> tuple[CharMLP, str | None]:
+def load_model(path: str | PathLike[str]) -> tuple[CharMLP | GPT | MLP | Linear, str | None]:
     """A new model, with Parameters of its own, from a file that its ``save`` wrote; and the vocabulary kept with it.
 
+    A :class:`Module` is code of yours, which no file holds: build it and call its ``load``.
+
     Raises:
-        FormatError: no such file, or a damaged one; no model is built then.
+        FormatError: a file of something else, or a damaged one; no model is built then.
         OSError: the file cannot be read.
 
     Example:

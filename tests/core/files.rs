@@ -10,8 +10,12 @@ mod golden;
 mod graph;
 #[path = "files/parameters.rs"]
 mod parameters;
+#[path = "files/program.rs"]
+mod program;
 #[path = "files/raw.rs"]
 mod raw;
+#[path = "files/tokens.rs"]
+mod tokens;
 
 use burtorch_core::io::HEADER_BYTES;
 

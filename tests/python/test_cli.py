@@ -188,7 +188,7 @@ def test_train_as_json_prints_nothing_else(command, small):
 
 
 def test_train_keeps_its_results(trained):
-    assert sorted(os.listdir(trained)) == ["checkpoint.burtorch", "loss.png", "model.burtorch", "summary.json"]
+    assert sorted(os.listdir(trained)) == ["checkpoint.burtorch", "loss.png", "model.safetensors", "summary.json"]
     assert (trained / "loss.png").read_bytes().startswith(b"\x89PNG")
     summary = json.loads((trained / "summary.json").read_text(encoding="utf-8"))
     vocab, context, embedding, hidden = 4, 3, 3, 4
@@ -229,7 +229,7 @@ def test_without_matplotlib_one_line_says_so(command, small, tmp_path):
     done = command("train", "--out", "out", *small, PYTHONPATH=str(hidden))
     assert done.returncode == 0
     assert "no loss curve: Matplotlib is not installed" in done.stderr
-    assert sorted(os.listdir(tmp_path / "out")) == ["checkpoint.burtorch", "model.burtorch", "summary.json"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["checkpoint.burtorch", "model.safetensors", "summary.json"]
 
 
 def test_words_may_hold_any_symbol(command, small, tmp_path):
@@ -259,7 +259,7 @@ def test_a_training_that_diverges_says_so(monkeypatch, capsys, small, tmp_path):
     assert "--lr" in err
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     assert (summary["diverged"], summary["steps_taken"], summary["heldout_loss"]) == (True, 5, None)
-    assert not (tmp_path / "model.burtorch").exists()
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way on Windows")
@@ -341,7 +341,7 @@ def test_bad_text_makes_no_out(command, small, tmp_path):
 
 
 def test_generate_prints_words_of_the_vocabulary(command, trained):
-    for model in (trained, trained / "model.burtorch"):
+    for model in (trained, trained / "model.safetensors"):
         done = command("generate", model, "--n", 7)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("\n") == 7
@@ -389,7 +389,7 @@ def test_the_reader_of_a_pipe_may_leave(command, trained):
 
 def test_no_model_is_one_line(command, tmp_path):
     assert_one_error_line(command("generate", "nowhere"), "nowhere", "No such file")
-    assert_one_error_line(command("generate", "."), "model.burtorch")
+    assert_one_error_line(command("generate", "."), "model.safetensors")
     (tmp_path / "words.txt").write_text("anna\n", encoding="utf-8")
     assert_one_error_line(command("generate", "words.txt"), "not a burtorch model")
 

@@ -16,6 +16,7 @@ SAVERS = {
     "graph": lambda path: graph_of(8_000).save(path),
     "raw": lambda path: graph_of(8_000).save_raw(path, atomic=True),
     "parameters": lambda path: params_of(20_000).save(path),
+    "model": lambda path: bt.nn.Linear(bt.Parameters(), 200, 100).save(path),
 }
 
 
@@ -114,6 +115,32 @@ def test_loading_a_missing_file_makes_none(tmp_path):
     with pytest.raises(IsADirectoryError):
         bt.load_graph(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+TOO_LONG = """
+import os, resource, sys
+import burtorch as bt
+
+path = sys.argv[1]
+graph = bt.Graph()
+graph.vector([0.5] * 10)
+graph.save(path)
+graph.vector([0.25] * 8000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+for save in (lambda: graph.save(path), lambda: graph.save_raw(path, atomic=True)):
+    try:
+        save()
+    except OSError as error:
+        print(error.errno, error.filename == path, len(bt.load_graph(path)))
+print(os.listdir(os.path.dirname(path)))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of the size of files")
+def test_a_write_that_stops_half_way_is_an_oserror_and_the_old_file_stays(tmp_path):
+    done = subprocess.run([sys.executable, "-c", TOO_LONG, str(tmp_path / "x")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{errno.EFBIG} True 10"] * 2 + ["['x']"]
 
 
 KILLED = """

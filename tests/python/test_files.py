@@ -338,3 +338,71 @@ def test_saving_into_the_present_folder(tmp_path, monkeypatch):
     graph, _ = small_graph()
     graph.save("here")
     assert len(bt.load_graph(Path("here"))) == len(graph)
+
+
+# Blocks over tokens.
+
+
+def gpt_graph():
+    params = bt.Parameters(dtype="float64", seed=4)
+    table = bt.nn.Embedding(params, 5, 4, positions=9)
+    block, head = bt.nn.Block(params, 4, 2), bt.nn.Dense(params, 4, 5)
+    graph = bt.Graph(reclaim=False)
+    with graph:
+        loss = head(block(table([0, 3, 1, 1, 4, 2, 0, 3, 2]))).cross_entropy([3, 1, 1, 4, 2, 0, 3, 2, 1])
+    loss.label = "loss"
+    return graph, loss, params
+
+
+def test_a_graph_of_blocks_over_tokens_comes_back(tmp_path):
+    graph, loss, params = gpt_graph()
+    path = tmp_path / "gpt"
+    graph.save(path, what="both")
+    params.save(tmp_path / "params")
+    again_params = bt.load_parameters(tmp_path / "params")
+    again = bt.load_graph(path, again_params)
+    assert numbers(again) == numbers(graph)
+    again.backward(again.labelled("loss"))
+    loss.backward()
+    assert list(again_params.grads) == list(params.grads)
+    assert any(params.grads)
+    assert numbers(again) == numbers(graph)
+    before = graph.raw_bytes()
+    for node in range(len(graph)):
+        graph.node(node).data = 0.0
+    graph.load(path)
+    assert graph.raw_bytes() == before
+    copied, copied_params = pickle.loads(pickle.dumps((graph, params)))
+    copied_params.zero_grad()
+    copied.zero_grad()
+    copied.backward(copied.labelled("loss"))
+    assert list(copied_params.grads) == list(params.grads)
+
+
+def test_every_cut_and_flipped_bit_of_a_graph_over_tokens_is_refused():
+    graph, _, params = gpt_graph()
+    data = graph.to_bytes()
+    for n in range(0, len(data), 5):
+        with pytest.raises(bt.FormatError):
+            bt.load_graph(data[:n], params)
+    flipped = bytearray(data)
+    for bit in range(0, 8 * len(data), 3):
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(bt.FormatError):
+            bt.load_graph(flipped, params)
+        flipped[bit // 8] ^= 1 << bit % 8
+
+
+def test_a_branch_is_saved_once_it_is_joined(tmp_path):
+    graph = bt.Graph(reclaim=False)
+    with graph:
+        a = bt.Value(2.0)
+    (branch,) = graph.branches(1)
+    with branch:
+        b = a * a
+    with pytest.raises(ValueError, match="join its branches first"):
+        branch.save(tmp_path / "branch")
+    assert list(tmp_path.iterdir()) == []
+    graph.join()
+    graph.save(tmp_path / "graph")
+    assert bt.load_graph(tmp_path / "graph").node(b.index).data == 4.0

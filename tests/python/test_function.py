@@ -9,6 +9,7 @@ import inspect
 import math
 import pickle
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -404,19 +405,30 @@ def test_functions_are_saved_and_pickled_as_their_recordings(tmp_path):
         with pytest.raises(bt.TraceError, match="loaded from a file"):
             loaded(1.0)
     data = path.read_bytes()
-    for k in range(0, len(data), 7):
-        broken = bytearray(data)
-        broken[k] ^= 1 << (k % 8)
-        path.write_bytes(broken)
-        with pytest.raises(bt.FormatError):
-            bt.load_function(path)
+    for k in range(len(data)):
         path.write_bytes(data[:k])
         with pytest.raises(bt.FormatError):
             bt.load_function(path)
+    broken = bytearray(data)
+    for bit in range(8 * len(data)):
+        broken[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(broken)
+        with pytest.raises(bt.FormatError):
+            bt.load_function(path)
+        broken[bit // 8] ^= 1 << bit % 8
     with pytest.raises(FileNotFoundError):
         bt.load_function(tmp_path / "none")
     with pytest.raises(bt.TraceError, match="nothing has been recorded"):
         bt.function(tiny).save(path)
+
+
+def test_functions_of_earlier_versions_load():
+    f = bt.load_function(Path(__file__).parents[1] / "data" / "files" / "v1-function.burtorch")
+    value, (by_name, by_place) = f.value_and_grad({"a": 2.0}, [1.0, 2.0])
+    assert value == pytest.approx(6.0 * math.tanh(1.0), rel=1e-14)
+    assert by_name == {"a": pytest.approx(value / 2.0, rel=1e-14)}
+    assert by_place == pytest.approx([6.0 / math.cosh(1.0) ** 2, 0.0], rel=1e-13)
+    assert f.value_and_grad({"a": -1.0}, [1.0, 2.0]) == (2.0, ({"a": 0.0}, [2.0, 1.0]))
 
 
 def test_functions_do_not_leak():

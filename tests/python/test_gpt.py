@@ -161,9 +161,9 @@ def test_the_command_line_trains_keeps_and_continues(tmp_path):
         done = burtorch("train", "--model", "gpt", "--data", str(text), *wrong, "--quiet")
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1
-    model = out / "model.burtorch"
+    model = out / "model.safetensors"
     content = model.read_bytes()
-    for damaged in (content[:-1], content + b"\0", content.replace(b'"heads": 2', b'"heads": 3')):
+    for damaged in (content[:-1], content + b"\0", content.replace(b'heads\\": 2', b'heads\\": 3')):
         model.write_bytes(damaged)
         done = burtorch("generate", str(out))
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr

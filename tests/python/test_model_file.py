@@ -1,8 +1,10 @@
-"""Model files: what was saved comes back, and what is not exactly a model file is refused before a model is built."""
+"""What the command line loads: models of today, and those of the form before, of which nothing broken is believed."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,16 +13,17 @@ from burtorch.cli import model_file
 from burtorch.cli.errors import InputError
 from burtorch.cli.kinds import KINDS
 
+OLD_FILES = Path(__file__).parents[1] / "data" / "files"
 SIZES = {"context": 2, "embedding": 3, "hidden": 4}
+GPT_SIZES = {"context": 2, "layers": 1, "heads": 2, "width": 4}
 
 
 @pytest.fixture
 def saved(tmp_path):
-    parameters = burtorch.Parameters(dtype="float32", seed=5)
-    burtorch.nn.CharMLP(parameters, vocab=3, **SIZES)
+    """A file of the old form."""
     path = tmp_path / "model.burtorch"
-    model_file.save(str(path), "char-mlp", parameters, "\nab", SIZES)
-    return path, parameters
+    shutil.copy(OLD_FILES / "v1-char-mlp.burtorch", path)
+    return path
 
 
 def with_header(content, **changes):
@@ -31,25 +34,37 @@ def with_header(content, **changes):
     return content[:8] + len(encoded).to_bytes(4, "little") + encoded + content[end:]
 
 
-def test_a_model_comes_back_bit_for_bit(saved):
-    path, parameters = saved
-    kind, model, vocabulary = model_file.load(str(path))
-    assert kind.name == "char-mlp"
+@pytest.mark.parametrize("name", ["v1-char-mlp.burtorch", "v1-char-mlp.safetensors", "v1-gpt.burtorch"])
+def test_models_of_earlier_versions_load(name):
+    kind, model, vocabulary = model_file.load(str(OLD_FILES / name))
     assert vocabulary == "\nab"
-    again = path.with_name("again")
-    tokens = [1, 2]
-    original = burtorch.Parameters(dtype="float32", seed=5)
-    assert model.logits(tokens) == burtorch.nn.CharMLP(original, vocab=3, **SIZES).logits(tokens)
-    model_file.save(str(again), "char-mlp", parameters, vocabulary, SIZES)
-    assert again.read_bytes() == path.read_bytes()
+    assert f"v1-{kind.name}" == name.split(".")[0]
+    step = 64 if kind.name == "gpt" else 8
+    assert list(model.params.values) == [k / step - 1 for k in range(model.n_parameters)]
+    sizes = GPT_SIZES if kind.name == "gpt" else SIZES
+    assert KINDS[kind.name].n_parameters(3, **sizes) == model.n_parameters
 
 
-def test_the_size_formula_is_that_of_the_model(saved):
-    assert len(saved[1]) == KINDS["char-mlp"].n_parameters(3, **SIZES)
+def test_a_folder_of_an_earlier_version_is_read_until_there_is_a_new_model(saved):
+    _, old, _ = model_file.load(str(saved.parent))
+    new = burtorch.nn.GPT(burtorch.Parameters(seed=2), 3, **GPT_SIZES)
+    new.save(saved.parent / "model.safetensors", vocabulary="\nab")
+    kind, model, _ = model_file.load(str(saved.parent))
+    assert (type(old), kind.name, list(model.params.values)) == (burtorch.nn.CharMLP, "gpt", list(new.params.values))
+
+
+def test_a_model_that_writes_nothing_is_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    burtorch.nn.MLP(burtorch.Parameters(), [2, 3]).save(path)
+    with pytest.raises(InputError, match="expected a CharMLP or a GPT"):
+        model_file.load(str(path))
+    (tmp_path / "x").write_bytes(b"\x09\0\0\0\0\0\0\0{nonsense")
+    with pytest.raises(InputError, match="no safetensors file"):
+        model_file.load(str(tmp_path / "x"))
 
 
 def test_every_prefix_is_refused(saved):
-    path, _ = saved
+    path = saved
     content = path.read_bytes()
     for length in range(len(content)):
         path.write_bytes(content[:length])
@@ -58,7 +73,7 @@ def test_every_prefix_is_refused(saved):
 
 
 def test_a_longer_file_is_refused(saved):
-    path, _ = saved
+    path = saved
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(InputError, match="too long"):
         model_file.load(str(path))
@@ -87,7 +102,7 @@ def test_a_longer_file_is_refused(saved):
     ids=str,
 )
 def test_a_header_that_does_not_fit_is_refused(saved, changes):
-    path, _ = saved
+    path = saved
     path.write_bytes(with_header(path.read_bytes(), **changes))
     with pytest.raises(InputError, match=r"damaged|parameters"):
         model_file.load(str(path))
@@ -95,14 +110,14 @@ def test_a_header_that_does_not_fit_is_refused(saved, changes):
 
 @pytest.mark.parametrize("header", [b"[]", b"{}", b"nonsense", b"\xff", b"[" * 100_000, b"1" * 10_000], ids=len)
 def test_a_header_that_is_no_header_is_refused(saved, header):
-    path, _ = saved
+    path = saved
     path.write_bytes(model_file.MAGIC + len(header).to_bytes(4, "little") + header)
     with pytest.raises(InputError):
         model_file.load(str(path))
 
 
 def test_a_save_that_fails_leaves_the_old_file(saved):
-    path, _ = saved
+    path = saved
     before = path.read_bytes()
 
     def save_half():

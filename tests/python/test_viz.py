@@ -64,6 +64,27 @@ def mlp():
 
 
 GRAPHS = {"tiny": tiny, "small": small, "mlp": mlp}
+
+
+def keep(picture, name):
+    """Puts a picture into the gallery of the manual, where the environment says so."""
+    folder = os.environ.get("BURTORCH_SCREENSHOTS")
+    if folder:
+        shutil.copy(picture, Path(folder) / name)
+
+
+def gpt():
+    params = bt.Parameters(dtype="float64", seed=1)
+    table = bt.nn.Embedding(params, 5, 4, positions=3)
+    block, head = bt.nn.Block(params, 4, 2), bt.nn.Dense(params, 4, 5)
+    graph = bt.Graph(reclaim=False)
+    with graph:
+        loss = head(block(table([0, 3, 1]))).cross_entropy([3, 1, 4])
+    loss.label = "loss"
+    loss.backward()
+    return loss
+
+
 AWKWARD = 'a "quoted" <b>&amp; {record|field} \\ back ]]> </script> ∇\x01'
 
 
@@ -215,22 +236,20 @@ def test_a_click_in_a_browser_explains_the_node(tmp_path, name):
     assert "ns per evaluation" in fields["time"]
     assert fields["reads"].count("<button>") >= 1
     assert 'class="part root chosen"' in shown
-    picture = os.environ.get("BURTORCH_SCREENSHOTS")
-    target = Path(picture) / f"{name}-page.png" if picture else tmp_path / "page.png"
+    target = tmp_path / "page.png"
     chromium(tmp_path, f"--screenshot={target}", "--window-size=1500,620", clicked.as_uri())
-    assert target.read_bytes().startswith(b"\x89PNG")
+    assert is_png(target)
+    keep(target, f"{name}-page.png")
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", [*GRAPHS, "gpt"])
 def test_an_svg_opens_in_a_browser(tmp_path, name):
-    root = GRAPHS[name]()
+    root = gpt() if name == "gpt" else GRAPHS[name]()
     path = tmp_path / f"{name}.svg"
     path.write_text(root.graph.to_svg(root), encoding="utf-8")
     shown = chromium(tmp_path, "--dump-dom", path.as_uri())
     assert 'class="part root"' in shown
-    picture = os.environ.get("BURTORCH_SCREENSHOTS")
-    if picture:
-        shutil.copy(path, Path(picture) / path.name)
+    keep(path, path.name)
 
 
 # Scripts.
@@ -245,8 +264,11 @@ def test_scripts_run_in_another_interpreter(tmp_path):
     heat = viz.heat_map_script([[1.0, float("nan")], [-0.1, 1e300]], ["it's", 'a "b"\\'])
     path = viz.run(heat, tmp_path / "heat.png")
     assert is_png(path)
+    table = [[1.0 / (1 + i + j) for j in range(6)] for i in range(6)]
+    keep(viz.run(viz.heat_map_script(table, list("abcdef")), path), "heat-map.png")
     curve = viz.run(viz.plot_script(lambda x: bt.Value(x).tanh(), -3.0, 3.0, 50))
     assert is_png(curve)
+    keep(curve, "plot.png")
     os.remove(curve)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         viz.run("1 / 0")
@@ -291,6 +313,7 @@ def test_a_live_curve_is_drawn_by_another_process(tmp_path):
             curve.add(step, loss=1.0 / (1 + step), accuracy=step / 500)
     assert curve.error is None
     assert is_png(path)
+    keep(path, "live.png")
     assert [entry.name for entry in tmp_path.iterdir()] == ["live.png"]
     broken = viz.Live(tmp_path / "no" / "such.png", every=0.01)
     broken.add(1, loss=1.0)

@@ -132,6 +132,24 @@ impl PyGpt {
         self.model.shape().width
     }
 
+    /// Width of the feed-forward layers, in widths.
+    #[getter]
+    fn expansion(&self) -> usize {
+        self.model.shape().expansion
+    }
+
+    /// What layer norms add to the variance.
+    #[getter]
+    fn eps(&self) -> f64 {
+        self.model.shape().eps
+    }
+
+    /// Whether a layer norm follows the last layer.
+    #[getter]
+    fn final_norm(&self) -> bool {
+        self.model.shape().final_norm
+    }
+
     /// The embeddings of tokens, a Tensor of shape (vocab, width).
     #[getter]
     fn tokens(&self, py: Python<'_>) -> PyTensor {

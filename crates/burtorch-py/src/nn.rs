@@ -142,27 +142,6 @@ impl PyCharMlp {
             .or_raise(py)
     }
 
-    /// Save the model as a safetensors file that needs nothing else, whole or not at all.
-    ///
-    /// Args:
-    ///     path: the file. Any library that reads safetensors finds embedding, hidden.weight, hidden.bias, output.weight and
-    ///         output.bias in it.
-    ///     vocabulary: the symbols of the tokens, kept with the model.
-    ///
-    /// Raises OSError where the system refuses; the old file is still there then. ValueError for a vocabulary of another
-    /// size.
-    #[pyo3(signature = (path, vocabulary=None))]
-    fn save(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>, vocabulary: Option<&str>) -> PyResult<()> {
-        slf.py().import("burtorch._models")?.call_method1("save", (slf, path, vocabulary)).map(|_| ())
-    }
-
-    /// Overwrite the values by those of a saved model of the same shape and dtype.
-    ///
-    /// Raises FormatError for anything else, OSError where the system refuses. Then nothing has changed.
-    fn load(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
-        slf.py().import("burtorch._models")?.call_method1("load", (slf, path)).map(|_| ())
-    }
-
     /// How many parameters it has.
     #[getter]
     fn n_parameters(&self) -> usize {

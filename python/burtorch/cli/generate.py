@@ -1,4 +1,4 @@
-"""``burtorch generate``: words or text from a model that ``burtorch train --out`` wrote."""
+"""``burtorch generate``: words or text from a model that ``burtorch train --out`` or ``model.save()`` wrote."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "generate",
         help="sample words or text from a trained model",
-        description="Sample from a model that 'burtorch train --out' wrote: words, one a line, or text from a GPT.",
-        epilog="example: burtorch generate runs/names --n 5 --prompt ma",
+        description="Sample from a model that 'burtorch train --out' or model.save(path, vocabulary=...) wrote: "
+        "words, one a line, or text from a GPT.",
+        epilog="examples: burtorch generate runs/names --n 5 --prompt ma; burtorch generate m.safetensors",
     )
-    parser.add_argument("model", metavar="DIR_OR_FILE", help="the --out directory of a training, or the file in it")
+    parser.add_argument("model", metavar="DIR_OR_FILE", help="the --out directory of a training, or a file of a model")
     parser.add_argument(
         "--n", type=count, metavar="N", help=f"how many words ({N_WORDS}), or characters of a GPT ({N_CHARACTERS})"
     )

@@ -1,8 +1,9 @@
-"""Trained models on disk: a JSON header that says how to build the model, then its parameters.
+"""Trained models on disk: safetensors with metadata, and the form that came before it, which is still read.
 
-Layout: 8 bytes of magic, the length of the header as 4 bytes little-endian, the header in UTF-8, then every parameter
-as a little-endian float32, nothing after. ``load`` believes nothing it reads: a file that is not exactly what ``save``
-writes is an ``InputError``, and no model is built before the header has been checked against the length of the file.
+``burtorch train`` writes what ``model.save()`` writes. The older form is 8 bytes of magic, the length of a JSON
+header as 4 bytes little-endian, the header, then every parameter as a little-endian float32, nothing after. ``load``
+believes nothing it reads: a file that is not exactly a model's is an ``InputError``, and no model is built before
+what describes it has been checked against the length of the file.
 """
 
 from __future__ import annotations
@@ -21,45 +22,48 @@ if TYPE_CHECKING:
 
     from burtorch.cli.kinds import AnyModel, CharMlpKind, GptKind
 
-MODEL_NAME = "model.burtorch"
+MODEL_NAME = "model.safetensors"
+OLD_NAME = "model.burtorch"
 MAGIC = b"BTMODEL1"
 MAX_HEADER_BYTES = 1 << 24  # every Unicode symbol there is fits
-
-
-def save(path: str, kind: str, parameters: burtorch.Parameters, vocabulary: str, sizes: dict[str, int]) -> None:
-    """Writes a float32 model of this kind; the file appears under its name only when it is complete."""
-    import json
-
-    header = {
-        "model": kind,
-        "dtype": "float32",
-        "n_parameters": len(parameters),
-        "vocabulary": vocabulary,
-        **{name: sizes[name] for name in KINDS[kind].sizes},
-    }
-    encoded = json.dumps(header, ensure_ascii=False).encode("utf-8")
-    with whole_file(path) as file:
-        file.write(MAGIC + len(encoded).to_bytes(4, "little") + encoded)
-        file.write(_little_endian(memoryview(parameters.values).cast("B")))
 
 
 def load(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
     """Kind, model and vocabulary in a file, or in the directory that ``burtorch train --out`` wrote."""
     if os.path.isdir(path):
-        inside = os.path.join(path, MODEL_NAME)
-        if not os.path.exists(inside):
+        inside = next((name for name in (MODEL_NAME, OLD_NAME) if os.path.exists(os.path.join(path, name))), None)
+        if inside is None:
             raise InputError(f"{path}: holds no {MODEL_NAME}: expected a directory that 'burtorch train --out' wrote")
-        path = inside
+        path = os.path.join(path, inside)
     try:
         with open(path, "rb") as file:
             start = file.read(len(MAGIC) + 4)
-            if path.endswith(".safetensors"):
-                return _from_safetensors(path)
-            if not start.startswith(MAGIC):
-                raise InputError(f"{path}: not a burtorch model: expected a file that 'burtorch train --out' wrote")
-            content = file.read()
+        if start.startswith(MAGIC):
+            return _from_old_form(path)
+        # The length of a JSON header comes first in safetensors.
+        if path.endswith(".safetensors") or start[8:9] == b"{":
+            return _from_safetensors(path)
     except OSError as error:
         raise InputError(f"{path}: {reason(error)}") from None
+    raise InputError(f"{path}: not a burtorch model: expected a file that 'burtorch train --out' or model.save() wrote")
+
+
+def _from_safetensors(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
+    try:
+        model, vocabulary = burtorch.nn.load_model(path)
+    except burtorch.FormatError as error:
+        raise InputError(f"{path}: {error.reason}: the file is damaged, or is no model of burtorch's") from None
+    kind = KINDS["gpt" if isinstance(model, burtorch.nn.GPT) else "char-mlp"]
+    if not isinstance(model, (burtorch.nn.GPT, burtorch.nn.CharMLP)):
+        raise InputError(f"{path}: a model that reads numbers writes no text: expected a CharMLP or a GPT")
+    if vocabulary is None:
+        raise InputError(f"{path}: it was saved without a vocabulary: expected model.save(path, vocabulary=...)")
+    return kind, model, vocabulary
+
+
+def _from_old_form(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
+    with open(path, "rb") as file:
+        start, content = file.read(len(MAGIC) + 4), file.read()
     length = int.from_bytes(start[len(MAGIC) :], "little")
     if len(start) < len(MAGIC) + 4 or len(content) < length:
         raise InputError(f"{path}: the file is cut short: copy it again or train again")
@@ -73,16 +77,6 @@ def load(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
         raise InputError(f"{path}: the header is of no model: {error}") from None
     memoryview(parameters.values).cast("B")[:] = _little_endian(memoryview(content)[length:])
     return kind, model, header["vocabulary"]
-
-
-def _from_safetensors(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
-    try:
-        model, vocabulary = burtorch.nn.load_model(path)
-    except burtorch.FormatError as error:
-        raise InputError(str(error)) from None
-    if vocabulary is None:
-        raise InputError(f"{path}: it was saved without a vocabulary: expected model.save(path, vocabulary=...)")
-    return KINDS["char-mlp"], model, vocabulary
 
 
 @contextmanager

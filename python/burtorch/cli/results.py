@@ -10,7 +10,7 @@ from burtorch.cli import model_file
 from burtorch.cli.errors import InputError, reason
 
 if TYPE_CHECKING:
-    from burtorch import Parameters
+    from burtorch.cli.kinds import AnyModel
 
 SUMMARY_NAME = "summary.json"
 PICTURE_NAME = "loss.png"
@@ -67,7 +67,7 @@ def show(summary: dict[str, Any], *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def keep(out: str, summary: dict[str, Any], parameters: Parameters, vocabulary: str) -> None:
+def keep(out: str, summary: dict[str, Any], model: AnyModel, vocabulary: str) -> None:
     """Writes the summary, the model unless training diverged, and the loss curve if it can be drawn."""
     import json
 
@@ -75,8 +75,7 @@ def keep(out: str, summary: dict[str, Any], parameters: Parameters, vocabulary: 
         file.write(json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1).encode("utf-8") + b"\n")
     kept = [SUMMARY_NAME]
     if not summary["diverged"]:
-        path = os.path.join(out, model_file.MODEL_NAME)
-        model_file.save(path, summary["model"], parameters, vocabulary, summary["options"])
+        model.save(os.path.join(out, model_file.MODEL_NAME), vocabulary=vocabulary)
         kept.append(model_file.MODEL_NAME)
     obstacle = _draw(out)
     if obstacle is None:

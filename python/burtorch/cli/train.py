@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         if course.between_steps:
             checkpoint.save(args.out, training, course, training.kept_options())
-        results.keep(args.out, summary, training.parameters, training.data.vocabulary)
+        results.keep(args.out, summary, training.model, training.data.vocabulary)
     if summary["diverged"]:
         last = course.losses[-1]
         print(f"burtorch train: error: training diverged (last loss {last}): try a smaller --lr", file=sys.stderr)

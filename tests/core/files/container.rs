@@ -1,6 +1,6 @@
 //! The checked container: what was written comes back; every prefix, flipped bit, and lie about a length is refused.
 
-use burtorch_core::io::{Contents, Header, Kind, Reader, Writer};
+use burtorch_core::io::{Contents, Header, Kind, Reader, Writer, VERSION};
 use burtorch_core::{DType, Error};
 use proptest::prelude::*;
 
@@ -94,8 +94,8 @@ fn the_reason_names_what_is_wrong_and_where() {
     assert_eq!(reason(&bytes[..70], Kind::GRAPH).0, 70);
     let (at, why) = reason(&bytes, Kind::PARAMETERS);
     assert_eq!((at, why.as_str()), (10, "this holds a traced function, expected parameters"));
-    let newer = [&bytes[..8], &[2, 0], &bytes[10..]].concat();
-    assert!(reason(&newer, Kind::PROGRAM).1.contains("version 2"));
+    let newer = [&bytes[..8], &(VERSION + 1).to_le_bytes(), &bytes[10..]].concat();
+    assert!(reason(&newer, Kind::PROGRAM).1.contains(&format!("version {}", VERSION + 1)));
     let mut reader = Reader::open(&bytes, Kind::PROGRAM).unwrap();
     let wrong = reader.section::<u32>(*b"OPND").unwrap_err().to_string();
     assert!(wrong.contains("section BYTE where OPND was expected, at byte 64"), "{wrong}");

@@ -42,6 +42,22 @@ fn seven_doubles_are_56_bytes_and_come_back() {
 }
 
 #[test]
+fn a_file_that_was_longer_or_shorter_has_exactly_the_numbers() {
+    let folder = Folder::new("raw-again");
+    let graph = graph_of_32();
+    let seven = graph.nodes_between(0, 6).unwrap();
+    let bytes = graph.to_raw(Nodes::Run(seven), Contents::Values).unwrap();
+    for n in [0usize, 1, 56, 57, 8192] {
+        let path = folder.file("again");
+        std::fs::write(&path, vec![0xAA; n]).unwrap();
+        graph.save_raw(&path, Nodes::Run(seven), Contents::Values, Overwrite::InPlace).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{n}");
+    }
+    #[cfg(unix)]
+    graph.save_raw("/dev/null".as_ref(), Nodes::Run(seven), Contents::Values, Overwrite::InPlace).unwrap();
+}
+
+#[test]
 fn every_bit_of_a_number_is_kept() {
     let mut graph = Graph::<f64>::new();
     let bits = [f64::NAN.to_bits() | 0x1234, (-0.0f64).to_bits(), 1, f64::NEG_INFINITY.to_bits()];

@@ -4,7 +4,7 @@
 //! node says, each once and in order. The sweep reads without bounds checks on the strength of that. Ops are told by
 //! names, as their numbers differ between versions. Knows nothing of files.
 
-use super::block::{Field, can_be_stored};
+use super::block::{Field, is_over_tokens};
 use super::operands::{Encoded, InnerOperands};
 use super::{Graph, MAX_STORES};
 use crate::error::{Error, Result};
@@ -31,10 +31,15 @@ impl Structure {
     pub(crate) fn place(&self, op: Op) -> u8 {
         self.places[op as usize]
     }
+
+    /// Whether there are blocks over tokens.
+    pub(crate) fn is_over_tokens(&self) -> bool {
+        self.names.iter().any(|&op| is_over_tokens(op))
+    }
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Takes the structure apart, with the ops that occur in this order. Fails for blocks that could not be loaded again.
+    /// Takes the structure apart, with the ops that occur in this order. Fails for a branch that reads its frozen graph.
     pub(crate) fn structure(&self, order: impl Iterator<Item = Op>) -> Result<Structure> {
         let mut used = [false; OP_INFO.len()];
         let mut extra = Vec::new();
@@ -46,11 +51,11 @@ impl<S: Scalar> Graph<'_, S> {
         let all = || self.columns.ops().iter().zip(self.columns.all_operands());
         for (&op, &[at, _]) in all() {
             used[op as usize] = true;
+            if op == Op::Imported {
+                let (expected, found) = ("whole: join its branches first".into(), "a branch of another graph".into());
+                return Err(Error::BadArgument { what: "the graph", expected, found });
+            }
             if op.info().arity == Arity::Block {
-                if !can_be_stored(op) {
-                    let (expected, found) = ("of ops that files can hold".into(), op.name().into());
-                    return Err(Error::BadArgument { what: "the graph", expected, found });
-                }
                 self.for_each_inner_op(op, at, |k| used[extra[k] as usize] = true);
             }
         }
@@ -95,6 +100,8 @@ pub(crate) struct Check<'a> {
     next: usize,
     /// Parts met since the last node that is none.
     pub(super) n_parts: u32,
+    /// Constants met one after another up to here, or up to the parts that follow them.
+    pub(super) n_constants: u32,
     n_leaves: u32,
     extents: [u64; MAX_STORES],
     temporaries: usize,
@@ -113,7 +120,8 @@ pub(crate) struct Needs {
 impl<'a> Check<'a> {
     pub(crate) fn new(names: &'a [Op], extra: &'a mut [u32], lanes: usize, n_stores: usize) -> Self {
         let extents = [0; MAX_STORES];
-        Check { names, extra, lanes, n_stores, next: 0, n_parts: 0, n_leaves: 0, extents, temporaries: 0 }
+        let (n_parts, n_constants, n_leaves) = (0, 0, 0);
+        Check { names, extra, lanes, n_stores, next: 0, n_parts, n_constants, n_leaves, extents, temporaries: 0 }
     }
 
     /// Checks the next node.
@@ -126,7 +134,13 @@ impl<'a> Check<'a> {
         if self.n_parts > 0 && arity != Arity::Block {
             return Err(format!("is {}, expected the end of the block before it", op.name()));
         }
-        match arity {
+        let checked = self.whole_node(node, op, [a, b]);
+        self.n_constants = if op == Op::Constant { self.n_constants + 1 } else { 0 };
+        checked
+    }
+
+    fn whole_node(&mut self, node: u32, op: Op, [a, b]: [u32; 2]) -> Checked {
+        match op.info().arity {
             Arity::Nullary => self.nullary(op, [a, b]),
             Arity::Unary => self.run(a, 1, node).and_then(|()| zero([b, 0])),
             Arity::Binary | Arity::WithConstant => self.run(a, 1, node).and_then(|()| self.run(b, 1, node)),

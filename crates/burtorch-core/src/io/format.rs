@@ -26,8 +26,9 @@ use crate::scalar::DType;
 
 /// How every file begins. The first byte is no text, the line end shows a transfer that changes line ends.
 pub const MAGIC: [u8; 8] = *b"\x89btorch\n";
-/// The version that is written, and the newest that is read.
-pub const VERSION: u16 = 1;
+/// The newest version that is read. A file is written in the oldest one that has what it holds, so that what earlier
+/// versions of burtorch could read they still can: 1, or 2 for graphs with blocks over tokens.
+pub const VERSION: u16 = 2;
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 64;
 
@@ -142,11 +143,11 @@ impl Header {
         Self::decode(bytes).map(|(header, ..)| header)
     }
 
-    /// The 64 bytes for this payload.
-    pub(super) fn encode(&self, payload: &[u8]) -> [u8; HEADER_BYTES] {
+    /// The 64 bytes for this payload, in this version of the format.
+    pub(super) fn encode(&self, version: u16, payload: &[u8]) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..10].copy_from_slice(&version.to_le_bytes());
         bytes[10..12].copy_from_slice(&self.kind.number.to_le_bytes());
         bytes[12] = dtype_number(self.dtype);
         bytes[13] = match self.contents {

@@ -47,6 +47,9 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         let structure = self.structure(OP_INFO.iter().map(|row| row.op))?;
         let (ops, operands) = self.nodes_as_numbers();
         let mut writer = Writer::new(Self::header(Kind::GRAPH, contents, 0, self.len()))?;
+        if structure.is_over_tokens() {
+            writer.needs_version(2);
+        }
         let names: Vec<&str> = structure.names.iter().map(|op| op.name()).collect();
         writer.text(*b"OPNM", &names.join("\n"))?;
         writer.section_of(*b"OPS ", ops.iter().map(|&op| structure.place(op)))?;

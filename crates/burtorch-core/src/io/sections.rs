@@ -17,15 +17,21 @@ const SECTION_HEADER: usize = 16;
 #[derive(Debug)]
 pub struct Writer {
     header: Header,
+    version: u16,
     bytes: Vec<u8>,
 }
 
 impl Writer {
     /// A file with this header and no sections yet.
     pub fn new(header: Header) -> Result<Self> {
-        let mut writer = Writer { header, bytes: Vec::new() };
+        let mut writer = Writer { header, version: 1, bytes: Vec::new() };
         writer.extend(HEADER_BYTES)?;
         Ok(writer)
+    }
+
+    /// Says that what is written is read from this version of the format on.
+    pub(super) fn needs_version(&mut self, version: u16) {
+        self.version = self.version.max(version);
     }
 
     /// Appends a section of numbers.
@@ -53,7 +59,7 @@ impl Writer {
     /// The whole file.
     pub fn finish(mut self) -> Vec<u8> {
         let (header, payload) = self.bytes.split_at_mut(HEADER_BYTES);
-        header.copy_from_slice(&self.header.encode(payload));
+        header.copy_from_slice(&self.header.encode(self.version, payload));
         self.bytes
     }
 

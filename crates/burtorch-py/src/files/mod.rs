@@ -4,6 +4,7 @@
 //! while the system works. Knows nothing of formats: those are the core's.
 
 pub mod graph;
+mod models;
 pub mod params;
 mod tensors;
 

@@ -23,7 +23,7 @@ pub(crate) use softmax::SoftmaxRecord;
 
 use super::operands::{Encoded, OperandRun, StoreValues};
 use super::structure::{Check, Checked};
-use super::{Graph, Range, TokenRecord};
+use super::{Graph, Range, TokenRecord, tokens};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::scalar::{Float, Scalar};
@@ -160,22 +160,27 @@ fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
     }
 }
 
-/// Whether files can hold this kind of block: whether its record can be checked.
-pub(crate) fn can_be_stored(op: Op) -> bool {
+/// Whether this is a block over tokens, whose records have one form.
+pub(crate) fn is_over_tokens(op: Op) -> bool {
     matches!(
         op,
-        Op::Affine | Op::Gather | Op::Map | Op::CrossEntropy | Op::MeanAndMeanSquares | Op::Softmax | Op::LogSoftmax
+        Op::TokenEmbedding
+            | Op::TokenAffine
+            | Op::LayerNorm
+            | Op::CausalAttention
+            | Op::TokenCrossEntropy
+            | Op::AddRanges
     )
 }
 
 impl Check<'_> {
     /// Checks the record of a block of `n_out` outputs whose tail is `node`: what lies at `at`, behind its lists.
     pub(super) fn block(&mut self, node: u32, op: Op, at: u32) -> Checked {
-        if !can_be_stored(op) {
-            return Err(format!("is a block that this version of burtorch does not load: {}", op.name()));
-        }
-        // The shortest record has four numbers, which is all that `layout` looks at.
+        // The shortest record has four numbers, which is all that `layout` looks at but for blocks over tokens.
         self.numbers(at, 4)?;
+        if is_over_tokens(op) {
+            tokens::check_is_whole(self, at)?;
+        }
         let layout = layout(op, self.extra, at, self.lanes);
         let mut n_in = 0;
         let mut inner = op;
@@ -202,7 +207,8 @@ impl Check<'_> {
             Op::Map => MapRecord::check(record, inner, self),
             Op::Softmax | Op::LogSoftmax => SoftmaxRecord::check(record, n_in, self),
             Op::CrossEntropy => CrossEntropyRecord::check(record, self),
-            _ => means::check(record, self),
+            Op::MeanAndMeanSquares => means::check(record, self),
+            _ => tokens::check(op, record, self),
         }
     }
 }

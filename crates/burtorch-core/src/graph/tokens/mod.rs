@@ -5,9 +5,11 @@
 //! Does not know derivatives (`backward/tokens`).
 
 mod build;
+mod check;
 mod evaluate;
 mod record;
 
+pub(crate) use check::{check, check_is_whole};
 pub(crate) use evaluate::{AffineParts, attention_shape, gathered};
 pub(crate) use record::TokenRecord;
 

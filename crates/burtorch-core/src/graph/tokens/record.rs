@@ -5,7 +5,7 @@ use crate::graph::block::{BlockHeader, Field, Layout};
 use crate::graph::operands::OperandRun;
 
 /// `first, n_out, n_tokens, n_runs, n_numbers, a, b`, then the runs (source, start, length), then the plain numbers.
-const FIXED: usize = 7;
+pub(super) const FIXED: usize = 7;
 
 /// A record as it lies in the operand lists.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,69 @@
+//! `save` and `load` of models, as safetensors: the same for each of them, written once.
+//!
+//! What a file says about a model is decided in `burtorch._models`; here are only the methods that call it.
+
+use pyo3::prelude::*;
+
+use crate::gpt::PyGpt;
+use crate::nn::{PyCharMlp, PyLinear, PyMlp};
+
+fn models(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("burtorch._models")
+}
+
+/// Methods of models that read symbols.
+macro_rules! with_vocabulary {
+    ($($Model:ident)*) => { $(
+        #[pymethods]
+        impl $Model {
+            /// Save the model as a safetensors file that needs nothing else, whole or not at all.
+            ///
+            /// Args:
+            ///     path: the file. Any library that reads safetensors finds the tensors in it, by name.
+            ///     vocabulary: the symbols of the tokens, kept with the model; `burtorch generate` needs them.
+            ///
+            /// Raises OSError where the system refuses; the old file is still there then. ValueError for a vocabulary
+            /// that does not fit.
+            #[pyo3(signature = (path, vocabulary=None))]
+            fn save(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>, vocabulary: Option<&str>) -> PyResult<()> {
+                models(slf.py())?.call_method1("save", (slf, path, vocabulary)).map(|_| ())
+            }
+        }
+    )* };
+}
+
+/// Methods of models that read numbers.
+macro_rules! without_vocabulary {
+    ($($Model:ident)*) => { $(
+        #[pymethods]
+        impl $Model {
+            /// Save the model as a safetensors file that needs nothing else, whole or not at all.
+            ///
+            /// Args:
+            ///     path: the file. Any library that reads safetensors finds the weights and biases in it, by name.
+            ///
+            /// Raises OSError where the system refuses; the old file is still there then.
+            fn save(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+                models(slf.py())?.call_method1("save", (slf, path)).map(|_| ())
+            }
+        }
+    )* };
+}
+
+macro_rules! loads {
+    ($($Model:ident)*) => { $(
+        #[pymethods]
+        impl $Model {
+            /// Overwrite the values by those of a saved model of the same shape and dtype.
+            ///
+            /// Raises FormatError for anything else, OSError where the system refuses. Then nothing has changed.
+            fn load(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+                models(slf.py())?.call_method1("load", (slf, path)).map(|_| ())
+            }
+        }
+    )* };
+}
+
+with_vocabulary!(PyCharMlp PyGpt);
+without_vocabulary!(PyMlp PyLinear);
+loads!(PyCharMlp PyGpt PyMlp PyLinear);
