@@ -119,6 +119,16 @@ def test_bench_mlp_as_json(command):
         assert 0 < rows["burtorch"]["minimum"] <= rows["burtorch"]["median"]
 
 
+def test_bench_io_times_what_it_has_checked(command, tmp_path):
+    record = json.loads(command("bench", "io", "--calls", 40, "--folder", tmp_path, "--json").stdout)
+    assert {"burtorch raw", "burtorch checked", "array.array and open()"} <= record["contenders"].keys()
+    for row in record["contenders"].values():
+        for what in ("save", "load"):
+            assert 0 < row[what]["minimum"] <= row[what]["median"] <= row[what]["90 %"]
+    assert "7 of 32 float64 values" in command("bench", "io", "--calls", 20, "--folder", tmp_path).stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_bench_threads_as_json(command):
     record = json.loads(command("bench", "threads", "--rounds", 1, "--json").stdout)
     assert len(record["jobs"]) == 2

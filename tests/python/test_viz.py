@@ -70,13 +70,13 @@ def keep(picture, name):
     """Puts a picture into the gallery of the manual, where the environment says so."""
     folder = os.environ.get("BURTORCH_SCREENSHOTS")
     if folder:
-        shutil.copy(picture, Path(folder) / name)
+        shutil.copyfile(picture, Path(folder) / name)
 
 
 def gpt():
     params = bt.Parameters(dtype="float64", seed=1)
-    table = bt.nn.Embedding(params, 5, 4, positions=3)
-    block, head = bt.nn.Block(params, 4, 2), bt.nn.Dense(params, 4, 5)
+    table = bt.nn.Embedding(params, 5, 4, positions=3, name="tokens")
+    block, head = bt.nn.Block(params, 4, 2, name="block"), bt.nn.Dense(params, 4, 5, name="head")
     graph = bt.Graph(reclaim=False)
     with graph:
         loss = head(block(table([0, 3, 1]))).cross_entropy([3, 1, 4])
