@@ -1,6 +1,6 @@
 //! The checked container: what was written comes back; every prefix, flipped bit, and lie about a length is refused.
 
-use burtorch_core::io::{Contents, Header, Kind, Reader, Writer, VERSION};
+use burtorch_core::io::{Contents, Header, Kind, Reader, VERSION, Writer};
 use burtorch_core::{DType, Error};
 use proptest::prelude::*;
 

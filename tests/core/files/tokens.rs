@@ -26,8 +26,7 @@ pub fn blocks<S: Scalar>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static
     let mut graph = Graph::<S>::new();
     let x = graph.token_embedding(&[params], table, Some(positions), WIDTH, &symbols).unwrap();
     let normal = graph.layer_norm(&[params], x, gain, shift, 1e-5).unwrap();
-    let dense =
-        |graph: &mut Graph<'static, S>, w| graph.token_affine(&[params], &[normal], w, None, false).unwrap();
+    let dense = |graph: &mut Graph<'static, S>, w| graph.token_affine(&[params], &[normal], w, None, false).unwrap();
     let (q, k, v) = (dense(&mut graph, q), dense(&mut graph, k), dense(&mut graph, v));
     let mixed = graph.causal_attention(q, k, v, 2).unwrap();
     let sum = graph.add_tokens(x, mixed).unwrap();
@@ -107,11 +106,43 @@ fn every_flipped_bit_and_every_cut_is_refused() {
     assert_eq!(refused.count(), 20_000);
 }
 
+/// Where the content of a section lies in the payload.
+fn section(payload: &[u8], tag: &[u8; 4], bytes_each: usize) -> std::ops::Range<usize> {
+    let mut at = 0;
+    loop {
+        let n = u64::from_le_bytes(payload[at + 8..at + 16].try_into().unwrap()) as usize;
+        if &payload[at..at + 4] == tag {
+            return at + 16..at + 16 + n * bytes_each;
+        }
+        let size = match payload[at + 4] {
+            _ if matches!(&payload[at..at + 4], b"OPND" | b"LIST") => 4 * n,
+            _ => n,
+        };
+        at += 16 + size.next_multiple_of(8);
+    }
+}
+
 /// Where the numbers of the operand lists lie in the payload.
 fn lists(payload: &[u8]) -> std::ops::Range<usize> {
-    let at = payload.windows(5).position(|bytes| bytes == b"LIST\x03" || &bytes[..4] == b"LIST").unwrap();
-    let n = u64::from_le_bytes(payload[at + 8..at + 16].try_into().unwrap()) as usize;
-    at + 16..at + 16 + 4 * n
+    section(payload, b"LIST", 4)
+}
+
+#[test]
+fn forged_nodes_are_refused_or_harmless() {
+    let mut params = Parameters::<f64>::new(1);
+    let (graph, _) = blocks::<f64>(&mut params);
+    let file = graph.to_bytes(Contents::Values, no_labels()).unwrap();
+    let payload = &file[burtorch_core::io::HEADER_BYTES..];
+    let (ops, operands) = (section(payload, b"OPS ", 1), section(payload, b"OPND", 4));
+    assert_eq!((ops.len(), operands.len()), (graph.len(), 8 * graph.len()));
+    let mut accepted = 0;
+    for (at, byte) in ops.flat_map(|at| (0..9).map(move |byte| (at, byte))) {
+        accepted += u32::from(survives(&forged(&file, |payload| payload[at] = byte), &mut params));
+    }
+    for (at, byte) in operands.step_by(4).flat_map(|at| [0, 1, 9].map(|byte| (at, byte))) {
+        accepted += u32::from(survives(&forged(&file, |payload| payload[at] = byte), &mut params));
+    }
+    assert!(accepted > 100, "{accepted}");
 }
 
 #[test]
