@@ -186,6 +186,7 @@ class Value:
     def __bool__(self) -> bool: ...
     def __float__(self) -> float: ...
     def __int__(self) -> int: ...
+    def __trunc__(self) -> int: ...
     @overload
     def __round__(self, ndigits: None = None, /) -> int: ...
     @overload
@@ -203,6 +204,7 @@ class Value:
 
 @final
 class Vector:
+    def __new__(cls, data: _Numbers, *, graph: Graph | None = None) -> Self: ...
     @property
     def data(self) -> FlatArray: ...  # a tuple on graphs of lanes and of float128
     @data.setter
@@ -903,7 +905,10 @@ class Linear:
     ) -> Self: ...
     def save(self, path: _Path) -> None: ...
     def load(self, path: _Path) -> None: ...
-    def __call__(self, x: _Row) -> list[float]: ...
+    @overload
+    def __call__(self, x: _Row) -> list[float]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, x: Vector | Sequence[Value | float]) -> Vector: ...
     @property
     def weight(self) -> Tensor: ...
     @property
@@ -931,7 +936,10 @@ class MLP:
     ) -> Self: ...
     def save(self, path: _Path) -> None: ...
     def load(self, path: _Path) -> None: ...
-    def __call__(self, x: _Row) -> list[float]: ...
+    @overload
+    def __call__(self, x: _Row) -> list[float]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, x: Vector | Sequence[Value | float]) -> Vector: ...
     @property
     def layers(self) -> list[Linear]: ...
     @property
@@ -987,7 +995,7 @@ class Oracle:
 class SGD:
     def __new__(
         cls,
-        params: Parameters | CharMLP | GPT | MLP | Linear,
+        params: Parameters | CharMLP | GPT | MLP | Linear | Iterable[Value],
         lr: float = 0.1,
         momentum: float = 0.0,
         nesterov: bool = False,
@@ -1009,7 +1017,7 @@ class SGD:
 class Adam:
     def __new__(
         cls,
-        params: Parameters | CharMLP | GPT | MLP | Linear,
+        params: Parameters | CharMLP | GPT | MLP | Linear | Iterable[Value],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -1035,7 +1043,7 @@ class Adam:
 class AdamW(Adam):
     def __new__(
         cls,
-        params: Parameters | CharMLP | GPT | MLP | Linear,
+        params: Parameters | CharMLP | GPT | MLP | Linear | Iterable[Value],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

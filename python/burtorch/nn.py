@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from burtorch._core import GPT, MLP, CharMLP, Linear, Parameters, Value, inner_product, sample_loss
+from burtorch._core import GPT, MLP, CharMLP, Linear, Parameters, Value, sample_loss
 from burtorch._modules import Block, CausalSelfAttention, Dense, Embedding, LayerNorm, Module, Tokens
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
-    from typing import Literal
+    from typing import Any, Literal, overload
 
     from burtorch import Vector
+    from burtorch._core import Tensor
 
     Activation = Literal["identity", "tanh", "relu", "sigmoid"]
 
@@ -71,10 +72,11 @@ class Neuron:
         >>> import burtorch as bt
         >>> params = bt.Parameters(dtype="float64", seed=0)
         >>> neuron = bt.nn.Neuron(params, 2, activation="tanh")
-        >>> y = neuron(bt.current_graph().vector([1.0, -2.0]))
+        >>> a, b = bt.Value(1.0), bt.Value(-2.0)
+        >>> y = neuron([a, b])
         >>> y.backward()
-        >>> len(params.grads), y.op
-        (3, 'tanh')
+        >>> len(params.grads), y.data == neuron([1.0, -2.0])
+        (3, True)
     """
 
     def __init__(self, params: Parameters, n_in: int, bias: bool = True, activation: Activation | None = None) -> None:
@@ -82,16 +84,33 @@ class Neuron:
         self.params = params
 
     @property
+    def weight(self) -> Tensor:
+        """The ``n_in`` weights."""
+        row: Tensor = self._layer.weight[0]
+        return row
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias, a Tensor of one number, or None."""
+        return self._layer.bias
+
+    @property
     def activation(self) -> str:
         """The name of the activation."""
         return self._layer.activation
 
-    def __call__(self, x: Vector | Sequence[Value | float]) -> Value:
-        """The output for a Vector or a sequence of Values and numbers, ``n_in`` of them, on their graph.
+    if TYPE_CHECKING:
 
-        Raises ValueError for another number of inputs. Costs ``n_in`` multiplications and one to three nodes.
+        @overload
+        def __call__(self, x: Sequence[float]) -> float: ...  # type: ignore[overload-overlap]
+
+        @overload
+        def __call__(self, x: Vector | Sequence[Value | float]) -> Value: ...
+
+    def __call__(self, x: Any) -> Value | float:
+        """The output for ``n_in`` inputs: a Value on the graph of the Values among them, or a float for numbers only.
+
+        Raises ValueError for another number of inputs. Costs ``n_in`` multiplications and one or two nodes.
         """
-        y = inner_product(x, self._layer.weight[0])
-        if self._layer.bias is not None:
-            y = y + self._layer.bias[0]
-        return y if self.activation == "identity" else getattr(y, self.activation)()
+        y: Value | float = self._layer(x)[0]
+        return y

@@ -69,10 +69,15 @@ impl Scene {
     }
 
     fn compact(&mut self) -> usize {
+        self.compact_above(self.graph.start())
+    }
+
+    fn compact_above(&mut self, line: Mark) -> usize {
         let before = self.live.clone();
         let live = &mut self.live;
         self.graph
-            .compact(
+            .compact_above(
+                line,
                 |is_live| before.iter().for_each(|&range| is_live(range)),
                 &mut self.marks,
                 |new| {
@@ -113,6 +118,40 @@ fn values_gradients_and_structure_stay() {
     assert_eq!(scene.portrait(), before);
     assert_eq!(scene.compact(), left, "a second compaction finds nothing");
     assert_eq!(scene.portrait(), before);
+}
+
+/// However a graph was divided into old and young before, looking at all of it at last finds what is alive.
+#[test]
+fn compactions_above_a_line_touch_nothing_below_and_add_up_to_a_whole_one() {
+    let mut whole = scene();
+    whole.sweep(1);
+    let (left, wanted) = (whole.compact(), whole.portrait());
+    let lists = |scene: &Scene| (scene.graph.memory().operand_lists, scene.graph.stores().len());
+    for lines in [vec![3], vec![2], vec![1], vec![0], vec![3, 2], vec![2, 3], vec![3, 2, 1], vec![1, 2, 2, 3, 1]] {
+        let mut scene = scene();
+        scene.sweep(1);
+        for &k in &lines {
+            let line = scene.marks[k];
+            let below = |scene: &Scene| {
+                let nodes = (0..line.len() as u32).map(NodeId::from_index);
+                nodes.map(|n| (scene.graph.op(n), scene.graph.value(n), scene.graph.grad(n))).collect::<Vec<_>>()
+            };
+            let (before, n) = (below(&scene), scene.graph.len());
+            let n_left = scene.compact_above(line);
+            assert_eq!((n_left, below(&scene)), (scene.graph.len(), before));
+            assert!(n_left >= left && n_left <= n);
+            assert_eq!(scene.portrait(), wanted, "{lines:?}");
+            assert_eq!(scene.compact_above(line), n_left, "the same again finds nothing");
+        }
+        assert_eq!(scene.compact(), left, "{lines:?}");
+        assert_eq!((scene.portrait(), lists(&scene)), (wanted.clone(), lists(&whole)));
+        let mut twin = self::scene();
+        twin.sweep(1);
+        for scene in [&mut scene, &mut twin] {
+            scene.sweep(2);
+        }
+        assert_eq!(scene.portrait(), twin.portrait());
+    }
 }
 
 #[test]

@@ -162,14 +162,24 @@ impl Walk {
         }
     }
 
-    /// Keeps what some of the handles reach; the others are dropped, or kept to see that they are refused.
+    /// Keeps what some of the handles reach, and all below a mark; the other handles are dropped, or kept to see that they are
+    /// refused. Nothing below the mark is renamed.
     fn compact(&mut self) {
         let keep = self.rng.random_range(0.0..1.0);
-        let graph = &self.graph;
-        let rng = &mut self.rng;
+        let names = self.names();
+        let whole = |m: &(Mark, Option<Vec<u64>>)| m.1.as_ref().is_some_and(|below| names.starts_with(below));
+        let lines: Vec<Mark> = self.marks.iter().filter(|m| whole(m)).map(|m| m.0).collect();
+        let line = match lines.choose(&mut self.rng) {
+            Some(&line) if self.rng.random_bool(0.7) => line,
+            _ => self.graph.start(),
+        };
+        let (graph, rng) = (&self.graph, &mut self.rng);
+        let is_below = |h: &Handle| (h.node.index() as usize) < line.len();
+        let (below, above): (Vec<Handle>, Vec<Handle>) =
+            std::mem::take(&mut self.handles).into_iter().partition(|h| is_below(h));
         let (mut live, dropped): (Vec<Handle>, Vec<Handle>) =
-            self.handles.iter().copied().partition(|h| graph.check(h.node, h.epoch).is_ok() && rng.random_bool(keep));
-        let mut alive: Vec<u64> = live.iter().map(|h| h.name).collect();
+            above.into_iter().partition(|h| graph.check(h.node, h.epoch).is_ok() && rng.random_bool(keep));
+        let mut alive: Vec<u64> = live.iter().map(|h| h.name).chain(names[..line.len()].iter().copied()).collect();
         for at in (0..self.nodes.len()).rev() {
             if alive.contains(&self.nodes[at].name) {
                 alive.extend(&self.nodes[at].operands);
@@ -178,17 +188,17 @@ impl Walk {
         let (mut renamed, mut others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.marks).into_iter().partition(|_| rng.random_bool(0.7));
         let mut numbers: Vec<Mark> = renamed.iter().map(|m| m.0).collect();
-        let names: Vec<u64> = self.nodes.iter().map(|n| n.name).collect();
         for below in renamed.iter_mut().map(|m| &mut m.1) {
             *below = below.take().filter(|b| names.starts_with(b));
             if let Some(below) = below {
                 below.retain(|name| alive.contains(name));
             }
         }
-        others.iter_mut().for_each(|m| m.1 = None);
+        others.iter_mut().filter(|m| m.0.len() > line.len()).for_each(|m| m.1 = None);
         self.nodes.retain(|n| alive.contains(&n.name));
-        let roots: Vec<NodeId> = live.iter().map(|h| h.node).collect();
-        let left = self.graph.compact(
+        let roots: Vec<NodeId> = live.iter().chain(&below).map(|h| h.node).collect();
+        let left = self.graph.compact_above(
+            line,
             |is_live| roots.iter().for_each(|&node| is_live(Range::new(node, 1))),
             &mut numbers,
             |new| {
@@ -197,6 +207,7 @@ impl Walk {
                     handle.node = NodeId::from_index(new.index(handle.node.index()));
                     handle.epoch = new.epoch();
                 }
+                assert!(below.iter().all(|h| new.kept(h.node.index()) == Some(h.node.index())));
             },
         );
         assert_eq!(left, Ok(self.nodes.len()));
@@ -204,6 +215,7 @@ impl Walk {
         self.marks = renamed;
         self.marks.extend(others);
         self.handles = live;
+        self.handles.extend(below);
         // The dropped ones stay among the handles: they must be refused from now on.
         let refused = dropped.into_iter().take(20).map(|h| Handle { name: u64::MAX, ..h });
         self.handles.extend(refused);
@@ -246,8 +258,8 @@ impl Walk {
             15..70 => self.op(),
             70..80 => self.marks.push((self.graph.mark(), Some(self.names()))),
             80..88 => self.rewind(),
-            88..98 => self.backward(),
-            98 => self.compact(),
+            88..97 => self.backward(),
+            97..99 => self.compact(),
             _ if self.rng.random_bool(0.1) => {
                 self.graph.clear().unwrap();
                 self.nodes.clear();
@@ -323,6 +335,37 @@ fn nested_rewinds_remember_the_lowest() {
     assert_eq!(graph.rewind(inner), Err(Error::StaleMark { len: 2 }));
     graph.rewind(outer).unwrap();
     assert_eq!(graph.len(), 1);
+}
+
+/// What lies below the line keeps its handles, those of rewound nodes stay refused, and a line that was undone is none.
+#[test]
+fn a_compaction_above_a_line_is_a_rewind_to_it_for_what_is_not_renamed() {
+    let mut graph = Graph::<f64>::new();
+    let x = graph.leaf(1.0).unwrap();
+    let first = graph.epoch();
+    let start = graph.mark();
+    let gone = graph.leaf(2.0).unwrap();
+    graph.rewind(start).unwrap();
+    let y = graph.unary_op(Op::Tanh, x).unwrap();
+    let line = graph.mark();
+    let waste = graph.leaf(3.0).unwrap();
+    let z = graph.unary_op(Op::Exp, y).unwrap();
+    let before = graph.epoch();
+    let mut new_z = None;
+    let left = graph.compact_above(line, |live| live(Range::new(z, 1)), &mut [], |new| new_z = new.kept(z.index()));
+    assert_eq!((left, new_z), (Ok(3), Some(2)));
+    assert_eq!((graph.check(x, first), graph.check(y, before)), (Ok(graph.epoch()), Ok(graph.epoch())));
+    assert_eq!(graph.check(gone, first), Err(Error::Stale { index: 1 }));
+    assert_eq!(graph.check(waste, before), Err(Error::Stale { index: 2 }));
+    assert_eq!(graph.check(z, before), Err(Error::Stale { index: 3 }));
+    let later = graph.mark();
+    graph.rewind(line).unwrap();
+    graph.leaf(1.0).unwrap();
+    graph.leaf(1.0).unwrap();
+    let before = format!("{graph:?}");
+    let refused = graph.compact_above(later, |_| {}, &mut [], |_| panic!("nothing is renamed"));
+    assert_eq!(refused, Err(Error::StaleMark { len: 3 }));
+    assert_eq!(format!("{graph:?}"), before);
 }
 
 #[test]

@@ -60,5 +60,7 @@ def test_a_neuron_is_one_row_of_a_layer(activation: str) -> None:
     y.backward()
     slope = params.grads[3]
     assert list(params.grads)[:3] == pytest.approx([slope * 0.5, -slope, slope * 2.0])
-    with pytest.raises(ValueError, match="equal length"):
+    with pytest.raises(ValueError, match="takes 3 inputs, found 2"):
         neuron([1.0, x[0]])
+    assert y.data == layer([0.5, -1.0, 2.0])[0]
+    assert neuron([0.5, -1.0, 2.0]) == y.data

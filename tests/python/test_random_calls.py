@@ -15,7 +15,9 @@ import pytest
 import burtorch as bt
 from burtorch import Value
 
-ALLOWED = (OSError, TypeError, ValueError, IndexError, OverflowError, AttributeError, MemoryError, bt.BurtorchError)
+ALLOWED = (TypeError, ValueError, IndexError, OverflowError, AttributeError, MemoryError, bt.BurtorchError)
+TAKES_A_PATH = {"save", "load", "save_raw", "load_raw", "load_graph", "load_parameters", "load_function"}
+"""Only these may meet a system that refuses: OSError."""
 N_CALLS = 100_000
 
 
@@ -95,6 +97,7 @@ def test_random_calls(seed, tmp_path, monkeypatch):
         pool += [Liar(lambda: 2.5), Liar(graph.collect), Liar(graph.clear), Liar(lambda: 1 / 0), Liar(lambda: "a")]
         pool += [params, w, params.values, w.grads, graph.values, held.vector([1.0, 2.0]), held.values, held.values[:]]
         pool += [bt.nn.Linear(params, 3, 2), bt.optim.SGD(params, lr=0.1), bt.stack(pool[0], pool[1])]
+        pool += [bt.nn.MLP(params, [3, 2]), bt.optim.SGD(pool[:3], lr=0.1), bt.optim.AdamW(pool[2:5])]
         return graph, other, pool
 
     graph, other, pool = reset()
@@ -149,11 +152,15 @@ def test_random_calls(seed, tmp_path, monkeypatch):
         keywords = {rng.choice(["seed", "label", "graph", "data", "x", "skip_zero_adjoints"]): argument()}
         keywords = keywords if rng.random() < 0.1 else {}
         action = rng.random()
+        name = ""
         try:
             if action < 0.45:
-                result = rng.choice(functions)(*arguments, **keywords)
+                function = rng.choice(functions)
+                name = function.__name__
+                result = function(*arguments, **keywords)
             elif action < 0.9:
-                result = getattr(target, rng.choice(members(target, {"__enter__"})))
+                name = rng.choice(members(target, {"__enter__"}))
+                result = getattr(target, name)
                 if callable(result):
                     result = result(*arguments, **keywords)
             else:
@@ -164,6 +171,8 @@ def test_random_calls(seed, tmp_path, monkeypatch):
         except (ZeroDivisionError, LookupError):
             continue  # raised by the arguments
         except BaseException as error:
+            if isinstance(error, OSError) and name in TAKES_A_PATH:
+                continue
             raise AssertionError(f"{target!r} {arguments!r} {keywords!r}") from error
         if isinstance(result, (Value, bt.Vector)) and rng.random() < 0.5 and len(pool) < 60:
             pool.append(result)

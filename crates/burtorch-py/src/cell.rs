@@ -1,21 +1,18 @@
-//! What a Python `Graph` holds: a core graph of some dtype, its live handles and marks, and when to reclaim.
+//! What a Python `Graph` holds: a core graph of some dtype, its live handles, marks and names, and whether it is in use.
 //!
-//! Promises: nodes that no handle can reach are removed now and then, at the entry of an operation, so a loop that never
-//! rewinds stays in constant memory; handles, marks and labels follow. Guarded by the interpreter lock; while a call
-//! has released the lock the cell is busy and refuses others.
+//! Promises: the graph's quick path is open exactly while it is not in use and has nothing to reclaim, so that an operator
+//! asks one question. Guarded by the interpreter lock; while a call has released the lock the cell is busy and refuses
+//! others. Reclaim itself is `reclaim`.
 
 use std::collections::{BTreeMap, HashMap};
 
-use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
-use burtorch_core::{Graph, Mark, NodeId, Range, Result, Scalar, bf16, f16};
+use burtorch_core::{Graph, Mark, Scalar, bf16, f16};
 
 use crate::graph::Branching;
-use crate::handle::{Handle, LiveHandles};
+use crate::handle::LiveHandles;
+use crate::reclaim::Generations;
 use crate::scalars::ScalarType;
-
-/// Below this many nodes a graph never reclaims.
-const RECLAIM_ABOVE: u32 = 512;
 
 /// A graph of one of the dtypes that Python can name.
 #[derive(Debug)]
@@ -106,19 +103,16 @@ pub struct Cell {
     /// Names of nodes.
     pub labels: BTreeMap<u32, String>,
     /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
-    serials: BTreeMap<u32, u64>,
+    pub serials: BTreeMap<u32, u64>,
     next_serial: u64,
     /// Reclaim when there are more nodes than this.
-    pub limit: u32,
-    /// Whether reclaim happens by itself.
-    reclaim: bool,
-    /// Whether a call has released the interpreter lock while it works on the graph.
-    /// Also set while a function is recorded on this graph (`trace` says so), and ever after.
-    pub busy: bool,
+    limit: u32,
+    /// What is old.
+    pub generations: Generations,
+    /// Whether the graph is in use, which closes its quick path.
+    busy: bool,
     /// What a recording knows besides the nodes.
     pub trace: Option<Box<crate::recorded::Trace>>,
-    /// Nodes reclaimed so far.
-    pub n_reclaimed: u64,
     /// Nodes that were appended without a value since all were evaluated last.
     pub n_unevaluated: usize,
     /// The parameters that nodes read.
@@ -131,7 +125,9 @@ impl Cell {
     /// A cell around a new graph.
     pub fn new(graph: AnyGraph, reclaim: bool) -> Self {
         let reclaim = reclaim && !with_graph!(&graph, g => g.is_fixed());
-        Cell {
+        let generations = Generations::new(reclaim);
+        let limit = generations.first_limit();
+        let mut cell = Cell {
             graph,
             handles: LiveHandles::default(),
             marks: HashMap::new(),
@@ -139,55 +135,51 @@ impl Cell {
             labels: BTreeMap::new(),
             serials: BTreeMap::new(),
             next_serial: 0,
-            limit: if reclaim { RECLAIM_ABOVE } else { u32::MAX },
-            reclaim,
+            limit,
+            generations,
             busy: false,
             trace: None,
-            n_reclaimed: 0,
             n_unevaluated: 0,
             parameters: Vec::new(),
             branching: None,
-        }
+        };
+        cell.set_limit(limit);
+        cell
+    }
+
+    /// Whether a call has released the interpreter lock while it works on the graph; also while branches are open or a
+    /// function is recorded on it (`trace` says so), and ever after.
+    #[inline(always)]
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Says whether the graph is in use. The graph itself must be in its place.
+    pub fn set_busy(&mut self, busy: bool) {
+        self.busy = busy;
+        self.open_quick_path();
+    }
+
+    /// Reclaim is due when there are more nodes than this.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Says when reclaim is due.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
+        self.open_quick_path();
+    }
+
+    fn open_quick_path(&mut self) {
+        let until = if self.busy { 0 } else { self.limit.saturating_add(1) };
+        with_graph!(&mut self.graph, g => g.pause_quick(until));
     }
 
     /// Whether a function is being recorded on this graph.
     #[cold]
     pub fn is_traced(&self) -> bool {
         self.trace.as_ref().is_some_and(|trace| trace.is_active)
-    }
-
-    /// Whether reclaim happens by itself.
-    pub fn reclaims(&self) -> bool {
-        self.reclaim
-    }
-
-    /// Removes what no handle reaches and sets when to do so next. Returns how many nodes are gone.
-    #[cold]
-    #[inline(never)]
-    pub fn collect(&mut self) -> Result<usize> {
-        if with_graph!(&self.graph, g => g.is_fixed()) {
-            return Ok(0);
-        }
-        let before = with_graph!(&self.graph, g => g.len());
-        let left = with_graph!(&mut self.graph, g => {
-            let (handles, marks) = (&self.handles, &mut self.marks);
-            let (labels, serials) = (&mut self.labels, &mut self.serials);
-            compact(g, handles, marks, labels, serials)?
-        });
-        if self.reclaim {
-            self.limit = RECLAIM_ABOVE.max(u32::try_from(2 * left).unwrap_or(u32::MAX));
-        }
-        self.n_reclaimed += (before - left) as u64;
-        Ok(before - left)
-    }
-
-    /// Removes what no handle reaches if there are enough nodes to look.
-    #[inline]
-    pub fn collect_if_due(&mut self) -> Result<()> {
-        if with_graph!(&self.graph, g => g.len()) as u32 > self.limit {
-            self.collect()?;
-        }
-        Ok(())
     }
 
     /// Evaluates every node that has no value yet and is still there.
@@ -214,77 +206,4 @@ impl Cell {
             self.next_serial
         })
     }
-
-    /// Forgets names and identities of nodes that a rewind removed. Costs nothing for those that stay.
-    pub fn after_rewind(&mut self) {
-        let len = with_graph!(&self.graph, g => g.len()) as u32;
-        while self.labels.last_key_value().is_some_and(|(&node, _)| node >= len) {
-            self.labels.pop_last();
-        }
-        while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
-            self.serials.pop_last();
-        }
-    }
-}
-
-/// Compacts a graph and renames everything that names its nodes.
-fn compact<S: Scalar>(
-    graph: &mut Graph<'static, S>,
-    handles: &LiveHandles,
-    marks: &mut HashMap<u64, Mark>,
-    labels: &mut BTreeMap<u32, String>,
-    serials: &mut BTreeMap<u32, u64>,
-) -> Result<usize> {
-    handles.for_each(|handle| {
-        if graph.check(NodeId::from_index(last_node(handle)), handle.epoch & !UNEVALUATED).is_err() {
-            handle.kill();
-        }
-    });
-    let mut numbers: Vec<u64> = marks.keys().copied().collect();
-    numbers.retain(|number| {
-        let valid = graph.check_mark(marks[number]).is_ok();
-        if !valid {
-            marks.remove(number);
-        }
-        valid
-    });
-    let mut in_order: Vec<Mark> = numbers.iter().map(|number| marks[number]).collect();
-    let mut is_kept: HashMap<u32, u32> = HashMap::new();
-    let left = graph.compact(
-        |live| {
-            handles.for_each(|handle| {
-                if handle.start != u32::MAX {
-                    live(Range::new(NodeId::from_index(handle.start), handle.len));
-                }
-            });
-        },
-        &mut in_order,
-        |renumbering| {
-            handles.for_each(|handle| {
-                if handle.start != u32::MAX {
-                    handle.start = renumbering.index(handle.start);
-                    handle.epoch = renumbering.epoch() | handle.epoch & UNEVALUATED;
-                }
-            });
-            for &node in labels.keys().chain(serials.keys()) {
-                if let Some(new) = renumbering.kept(node) {
-                    is_kept.insert(node, new);
-                }
-            }
-        },
-    )?;
-    for (number, mark) in numbers.into_iter().zip(in_order) {
-        marks.insert(number, mark);
-    }
-    *labels =
-        std::mem::take(labels).into_iter().filter_map(|(node, label)| Some((*is_kept.get(&node)?, label))).collect();
-    *serials =
-        std::mem::take(serials).into_iter().filter_map(|(node, serial)| Some((*is_kept.get(&node)?, serial))).collect();
-    Ok(left)
-}
-
-/// The last node of a handle: if it is still there, so are the others.
-#[inline(always)]
-pub fn last_node(handle: &Handle) -> u32 {
-    handle.start.saturating_add(handle.len.saturating_sub(1))
 }

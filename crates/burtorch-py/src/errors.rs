@@ -3,12 +3,13 @@
 //! Promises: every core error arrives as exactly one exception, with the core's message. Knows no values or graphs.
 
 use burtorch_core::Error;
+use pyo3::PyErrArguments;
 use pyo3::create_exception;
 use pyo3::exceptions::{
     PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyType};
 
 create_exception!(burtorch, BurtorchError, PyException, "The base class of all errors that burtorch defines.");
 
@@ -70,13 +71,12 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// An exception of the derived class called `name`.
+/// An exception of the derived class called `name`. No Python object is made before the exception is raised, so that this may
+/// be called while a reference into a graph exists: making one may run the garbage collector, and with it any code.
 pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
-    let class = classes(py)
-        .ok()
-        .and_then(|classes| DERIVED.iter().position(|d| d.0 == name).map(|k| classes[k].bind(py).clone()));
-    match class.map(|class| class.call1((message.clone(),))) {
-        Some(Ok(exception)) => PyErr::from_value(exception),
+    let class = classes(py).ok().and_then(|classes| DERIVED.iter().position(|d| d.0 == name).map(|k| &classes[k]));
+    match class.map(|class| class.bind(py).cast::<PyType>()) {
+        Some(Ok(class)) => PyErr::from_type(class.clone(), (message,)),
         _ => BurtorchError::new_err(message),
     }
 }
@@ -93,6 +93,11 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         Error::Stale { index: u32::MAX } => {
             "this node was removed from its graph by a rewind or a clear; build it again after the rewind".into()
         }
+        // The core's words are for Rust.
+        Error::GraphMismatch { what: what @ ("a value" | "the value") } => format!(
+            "{what} belongs to another graph; use values of one graph in one expression, or start from its number with \
+             Value(other.data, graph=...)"
+        ),
         _ => error.to_string(),
     };
     match error {
@@ -104,7 +109,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         Error::OutOfRange { .. } => PyIndexError::new_err(message),
         Error::NoSuchName { .. } => PyKeyError::new_err(message),
         Error::Format { offset, reason } => malformed(py, message, offset, reason),
-        Error::System { code, path, .. } => system(py, code, path),
+        Error::System { code, path, .. } => system(code, path),
         Error::Interrupted => PyKeyboardInterrupt::new_err(message),
         Error::EmptyReduction { .. }
         | Error::LengthMismatch { .. }
@@ -127,14 +132,17 @@ fn malformed(py: Python<'_>, message: String, offset: u64, reason: String) -> Py
     error
 }
 
-/// The `OSError` of this number, of the subclass that Python has for it.
-fn system(py: Python<'_>, code: i32, path: std::path::PathBuf) -> PyErr {
-    let text = py.import("os").and_then(|os| os.call_method1("strerror", (code,)));
-    let text = text.and_then(|text| text.extract::<String>());
-    match text {
-        Ok(text) => PyOSError::new_err((code, text, path.into_os_string())),
-        Err(error) => error,
+/// The `OSError` of this number, of the subclass that Python has for it; as `derived`, made when it is raised.
+fn system(code: i32, path: std::path::PathBuf) -> PyErr {
+    struct Arguments(i32, std::path::PathBuf);
+    impl PyErrArguments for Arguments {
+        fn arguments(self, py: Python<'_>) -> Py<PyAny> {
+            let text = py.import("os").and_then(|os| os.call_method1("strerror", (self.0,)));
+            let text = text.and_then(|text| text.extract::<String>()).unwrap_or_else(|error| error.to_string());
+            PyErrArguments::arguments((self.0, text, self.1.into_os_string()), py)
+        }
     }
+    PyOSError::new_err(Arguments(code, path))
 }
 
 /// `?` on core results inside functions that return `PyResult`.

@@ -1,32 +1,46 @@
 //! Live handles: which nodes Python still holds, so that reclaim knows what is alive and can renumber it.
 //!
-//! Promises: every living Value, Vector and mark of a graph is in its list exactly once, and knows its place there;
-//! adding and removing take constant time. Guarded by the interpreter lock, like everything a handle is part of.
+//! Promises: every living Value and Vector of a graph is in one of its two lists, young or old; adding and removing are a
+//! few stores, and all of the young become old at once. Guarded by the interpreter lock, like everything a handle is part of.
 #![allow(unsafe_code)]
+
+use std::ptr;
 
 use burtorch_core::graph::UNEVALUATED;
 
-/// The slot of a handle that is in no list.
-const NO_SLOT: u32 = u32::MAX;
+/// A place in a circular list.
+#[derive(Debug)]
+struct Link {
+    /// Null in a handle that has never been in a list.
+    before: *mut Link,
+    after: *mut Link,
+}
 
 /// The nodes that one Python object stands for.
+// The link comes first, so that a link in a list is a handle.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Handle {
+    link: Link,
+    /// The epoch in which `start` was last known to be right.
+    pub epoch: u64,
     /// First node.
     pub start: u32,
     /// Number of nodes; 1 for a Value.
     pub len: u32,
-    /// The epoch in which `start` was last known to be right.
-    pub epoch: u64,
-    /// This handle's place in the list of its graph.
-    slot: u32,
 }
 
 impl Handle {
     /// A handle that is in no list yet.
     #[inline(always)]
     pub const fn new(start: u32, len: u32, epoch: u64) -> Self {
-        Handle { start, len, epoch, slot: NO_SLOT }
+        Handle { link: Link { before: ptr::null_mut(), after: ptr::null_mut() }, epoch, start, len }
+    }
+
+    /// The last node: if it is still there, so are the others.
+    #[inline(always)]
+    pub fn last(&self) -> u32 {
+        self.start.saturating_add(self.len.saturating_sub(1))
     }
 
     /// Makes the handle stale for ever: no graph has a node with this index, or is in this epoch. The bit that would say
@@ -36,86 +50,140 @@ impl Handle {
     }
 }
 
-/// The handles of one graph.
-#[derive(Debug, Default)]
+/// The handles of one graph: those made since the last reclaim, and the old ones.
+#[derive(Debug)]
 pub struct LiveHandles {
-    /// Each points to a handle inside a living Python object, which removes itself before it goes.
-    list: Vec<*mut Handle>,
+    young: List,
+    old: List,
 }
 
 // SAFETY: the pointers are only followed under the interpreter lock, or with exclusive access to the graph.
 unsafe impl Send for LiveHandles {}
 
+// SAFETY: as above: a handle that moves to another thread is not in a list yet, or does so with its object.
+unsafe impl Send for Handle {}
+
+impl Default for LiveHandles {
+    fn default() -> Self {
+        LiveHandles { young: List::new(), old: List::new() }
+    }
+}
+
 impl LiveHandles {
-    /// Whether one more handle needs no memory.
-    #[inline(always)]
-    pub fn has_room(&self) -> bool {
-        self.list.len() < self.list.capacity()
-    }
-
-    /// Adds a handle. `false` if there is no memory for its entry; then nothing has changed.
+    /// Adds a handle to the young ones.
     ///
     /// # Safety
-    /// `handle` stays where it is, and valid, until it is removed.
-    pub unsafe fn add(&mut self, handle: *mut Handle) -> bool {
-        if !self.has_room() && self.list.try_reserve(self.list.len().max(64)).is_err() {
-            return false;
-        }
-        // SAFETY: there is room, and the rest by the contract of this function.
-        unsafe { self.add_reserved(handle) }
-        true
-    }
-
-    /// Adds a handle where there is room.
-    ///
-    /// # Safety
-    /// There is room; `handle` stays where it is, and valid, until it is removed.
+    /// `handle` stays where it is, and valid, until it is removed; it is in no list.
     #[inline(always)]
-    pub unsafe fn add_reserved(&mut self, handle: *mut Handle) {
-        debug_assert!(self.has_room());
-        let n = self.list.len();
-        // SAFETY: by the contract of this function.
+    pub unsafe fn add(&mut self, handle: *mut Handle) {
+        debug_assert!(!handle.is_null());
+        let head = self.young.head;
+        // SAFETY: by the contract of this function; what is in a list is valid.
         unsafe {
-            (*handle).slot = n as u32;
-            self.list.as_mut_ptr().add(n).write(handle);
-            self.list.set_len(n + 1);
-        }
-    }
-
-    /// Removes a handle; the last one takes its place. Does nothing for a handle that is in no list.
-    ///
-    /// # Safety
-    /// `handle` is valid, and in no list but this one.
-    #[inline(always)]
-    pub unsafe fn remove(&mut self, handle: *mut Handle) {
-        // SAFETY: valid by the contract of this function; a slot other than NO_SLOT is the handle's place in this list, so
-        // the list is not empty; the others in the list are valid by the contract of `add`.
-        unsafe {
-            let slot = (*handle).slot;
-            if slot == NO_SLOT {
-                return;
-            }
-            debug_assert!(self.list.get(slot as usize) == Some(&handle));
-            let last = self.list.len() - 1;
-            let entries = self.list.as_mut_ptr();
-            let moved = *entries.add(last);
-            *entries.add(slot as usize) = moved;
-            (*moved).slot = slot;
-            (*handle).slot = NO_SLOT;
-            self.list.set_len(last);
+            let first = (*head).after;
+            (*handle).link.before = head;
+            (*handle).link.after = first;
+            (*first).before = handle.cast();
+            (*head).after = handle.cast();
         }
     }
 
     /// Calls `f` with every handle.
     pub fn for_each(&self, mut f: impl FnMut(&mut Handle)) {
-        for &handle in &self.list {
-            // SAFETY: valid while in the list; no other reference to it exists under the interpreter lock.
-            f(unsafe { &mut *handle });
+        self.young.for_each(&mut f);
+        self.old.for_each(&mut f);
+    }
+
+    /// Calls `f` with every handle that has not become old.
+    pub fn for_each_young(&self, f: impl FnMut(&mut Handle)) {
+        self.young.for_each(f);
+    }
+
+    /// Makes the young handles old. Costs the same however many there are.
+    pub fn grow_old(&mut self) {
+        let (young, old) = (self.young.head, self.old.head);
+        // SAFETY: the heads live as long as this does, and what is in a list is valid.
+        unsafe {
+            let (first, last) = ((*young).after, (*young).before);
+            if first == young {
+                return;
+            }
+            let next = (*old).after;
+            ((*old).after, (*first).before) = (first, old);
+            ((*last).after, (*next).before) = (next, last);
+            ((*young).after, (*young).before) = (young, young);
         }
     }
 
-    /// How many handles are alive.
+    /// How many handles are alive. Linear in their number.
     pub fn len(&self) -> usize {
-        self.list.len()
+        let mut n = 0;
+        self.for_each(|_| n += 1);
+        n
+    }
+}
+
+/// Takes a handle out of its list. It says nothing of that itself: it is about to die, or to be added to another one.
+///
+/// # Safety
+/// `handle` is valid and in a list.
+#[inline(always)]
+pub unsafe fn unlink(handle: *mut Handle) {
+    // SAFETY: by the contract of this function; neighbours in a list are valid.
+    unsafe {
+        debug_assert!(!(*handle).link.before.is_null());
+        let Link { before, after } = (*handle).link;
+        (*before).after = after;
+        (*after).before = before;
+    }
+}
+
+/// Makes a handle a list of its own, which it may be taken out of.
+///
+/// # Safety
+/// `handle` is valid and in no list.
+pub unsafe fn link_alone(handle: *mut Handle) {
+    debug_assert!(!handle.is_null());
+    // SAFETY: by the contract of this function.
+    unsafe { (*handle).link = Link { before: handle.cast(), after: handle.cast() } };
+}
+
+/// A circular list; its head is no handle.
+#[derive(Debug)]
+struct List {
+    /// From a box, so that it stays where it is.
+    head: *mut Link,
+}
+
+impl List {
+    fn new() -> Self {
+        let head = Box::into_raw(Box::new(Link { before: ptr::null_mut(), after: ptr::null_mut() }));
+        // SAFETY: fresh memory of our own.
+        unsafe { ((*head).before, (*head).after) = (head, head) };
+        List { head }
+    }
+
+    fn for_each(&self, mut f: impl FnMut(&mut Handle)) {
+        // SAFETY: every link but the head is the first field of a handle, valid while in the list; no other reference to it
+        // exists under the interpreter lock. `f` adds and removes nothing.
+        unsafe {
+            let mut at = (*self.head).after;
+            while at != self.head {
+                let next = (*at).after;
+                f(&mut *at.cast::<Handle>());
+                at = next;
+            }
+        }
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: from a box. Objects with handles own their graph, so that none is in a list when the graph goes; a branch
+        // whose handles have moved is empty too.
+        unsafe {
+            debug_assert!((*self.head).after == self.head);
+            drop(Box::from_raw(self.head));
+        }
     }
 }

@@ -8,6 +8,7 @@ mod scalars;
 
 mod cell;
 mod handle;
+mod reclaim;
 
 mod graph;
 mod parameters;
@@ -16,6 +17,7 @@ mod vector;
 
 mod blocks;
 mod buffer;
+mod dense_values;
 mod files;
 mod function;
 mod gpt;
@@ -28,6 +30,7 @@ mod recorded;
 mod sample_loss;
 mod system;
 mod text;
+mod trained;
 mod viz;
 mod windows;
 

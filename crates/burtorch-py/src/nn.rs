@@ -4,6 +4,7 @@ use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Gpt, Linear, Mlp};
 use burtorch_core::{Float, Graph, Parameters, Range, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::buffer::{read_numbers, read_symbols};
 use crate::errors::IntoPython;
@@ -236,11 +237,12 @@ impl PyLinear {
         Ok(PyLinear { layer, params: params.clone().unbind(), name })
     }
 
-    /// The n_out outputs for n_in inputs (a list or a buffer of numbers), without a gradient.
+    /// The n_out outputs for n_in inputs: of numbers (a list or a buffer), a list of floats, without a gradient; of Values
+    /// or a Vector, a Vector on their graph, with the same numbers.
     ///
-    /// Raises ValueError for another number of inputs.
-    fn __call__(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
-        let model = Mlp::of_layers(vec![self.layer]).or_raise(py)?;
+    /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
+    fn __call__<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let model = Mlp::of_layers(vec![self.layer]).or_raise(x.py())?;
         outputs(&model, &self.params, x)
     }
 
@@ -339,10 +341,11 @@ impl PyMlp {
         Ok(PyMlp { model, params: params.clone().unbind(), name })
     }
 
-    /// The outputs for the inputs `x` (a list or a buffer of numbers), without a gradient.
+    /// The outputs for the inputs `x`: of numbers (a list or a buffer), a list of floats, without a gradient; of Values or a
+    /// Vector, a Vector on their graph, with the same numbers.
     ///
-    /// Raises ValueError for another number of inputs.
-    fn __call__(&self, x: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
+    fn __call__<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         outputs(&self.model, &self.params, x)
     }
 
@@ -387,8 +390,17 @@ impl PyMlp {
     }
 }
 
-fn outputs(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+fn outputs<'py>(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    // What can be gone through only once is read once.
+    let x = &if x.hasattr("__len__")? {
+        x.clone()
+    } else {
+        PyList::new(py, x.try_iter()?.collect::<PyResult<Vec<_>>>()?)?.into_any()
+    };
+    if let Some(nodes) = crate::dense_values::outputs(model.layers(), params, x)? {
+        return Ok(nodes);
+    }
     let mut numbers = Vec::new();
     let dims = read_numbers(x, &mut numbers, "x")?;
     if dims.row().is_none() {
@@ -402,7 +414,8 @@ fn outputs(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'_, PyAny>) -> PyRe
                 model.outputs(graph, p, &x)
             }))
         })?
-        .or_raise(py)
+        .or_raise(py)?
+        .into_pyobject(py)
 }
 
 /// Adds the classes to the module.

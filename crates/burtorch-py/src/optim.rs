@@ -1,20 +1,22 @@
 //! Optimisers for Python.
 
+mod moving;
+
 mod adam;
 mod schedule;
 
-use burtorch_core::{DType, Sgd};
+use burtorch_core::Sgd;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::IntoPython;
-use crate::guarded::Guarded;
-use crate::params::{AnyParameters, PyParameters, mismatch, params_of, with_params};
+use crate::params::PyParameters;
+use moving::{Moving, with_rule};
 
 /// Stochastic gradient descent: `values -= lr * grads`.
 ///
 /// Args:
-///     params: Parameters, or a model of them.
+///     params: Parameters, a model of them, or a list of Values (leaves, of any graphs).
 ///     lr: the learning rate, finite and not negative. May be changed at any time.
 ///     momentum: v = momentum * v + grad, values -= lr * v, as PyTorch has it. Below 1; costs one number per parameter.
 ///     nesterov: look one velocity ahead.
@@ -24,7 +26,8 @@ use crate::params::{AnyParameters, PyParameters, mismatch, params_of, with_param
 ///
 /// Raises:
 ///     ValueError: a rate that makes no sense.
-///     TypeError: neither Parameters nor a model.
+///     TypeError: neither Parameters, nor a model, nor Values.
+///     StaleValueError, from `step()`: one of the Values is gone; none was moved.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -35,85 +38,56 @@ use crate::params::{AnyParameters, PyParameters, mismatch, params_of, with_param
 ///     >>> list(w.values)
 ///     [0.0, 3.0]
 #[pyclass(frozen, name = "SGD", module = "burtorch.optim")]
-pub struct PySgd {
-    params: Py<PyParameters>,
-    sgd: Guarded<AnySgd>,
-}
-
-enum AnySgd {
-    F32(Sgd<f32>),
-    F64(Sgd<f64>),
-}
-
-macro_rules! with_sgd {
-    ($any:expr, $sgd:ident => $body:expr) => {
-        match $any {
-            AnySgd::F32($sgd) => $body,
-            AnySgd::F64($sgd) => $body,
-        }
-    };
-}
+pub struct PySgd(Moving<Sgd<f32>, Sgd<f64>>);
 
 #[pymethods]
 impl PySgd {
     #[new]
     #[pyo3(signature = (params, lr=0.1, momentum=0.0, nesterov=false, weight_decay=0.0))]
     fn new(params: &Bound<'_, PyAny>, lr: f64, momentum: f64, nesterov: bool, weight_decay: f64) -> PyResult<Self> {
-        let py = params.py();
-        let params = params_of(params)?;
-        params.get().need_kernels()?;
-        let sgd = match params.get().dtype_of() {
-            DType::Float32 => AnySgd::F32(Sgd::with_momentum(lr, momentum, nesterov, weight_decay).or_raise(py)?),
-            _ => AnySgd::F64(Sgd::with_momentum(lr, momentum, nesterov, weight_decay).or_raise(py)?),
-        };
-        Ok(PySgd { params, sgd: Guarded::new(sgd, "this optimiser") })
+        Ok(PySgd(Moving::new(
+            params,
+            || Sgd::with_momentum(lr, momentum, nesterov, weight_decay),
+            || Sgd::with_momentum(lr, momentum, nesterov, weight_decay),
+        )?))
     }
 
     /// The learning rate.
     #[getter]
     fn lr(&self, py: Python<'_>) -> PyResult<f64> {
-        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.lr()))
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.lr()))
     }
 
     #[setter]
     fn set_lr(&self, py: Python<'_>, lr: f64) -> PyResult<()> {
-        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.set_lr(lr)))?.or_raise(py)
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.set_lr(lr)))?.or_raise(py)
     }
 
     /// The momentum.
     #[getter]
     fn momentum(&self, py: Python<'_>) -> PyResult<f64> {
-        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.momentum()))
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.momentum()))
     }
 
     /// The weight decay.
     #[getter]
     fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
-        self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.weight_decay()))
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.weight_decay()))
     }
 
     /// Move the values one step against the gradients.
     fn step(&self, py: Python<'_>) -> PyResult<()> {
-        self.sgd
-            .with(py, |sgd| {
-                self.params.get().with(py, |params| match (sgd, params) {
-                    (AnySgd::F32(sgd), AnyParameters::F32(params)) => sgd.step(params),
-                    (AnySgd::F64(sgd), AnyParameters::F64(params)) => sgd.step(params),
-                    _ => Err(mismatch()),
-                })
-            })??
-            .or_raise(py)
+        self.0.step(py)
     }
 
     /// Set all gradients to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
-        self.params.get().with(py, |params| with_params!(params, p => p.zero_grad()))
+        self.0.trained.zero_grad(py)
     }
 
     /// All that decides the next steps besides Parameters and gradients: rates and velocity, in the checked form.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.sgd.with(py, |sgd| with_sgd!(sgd, sgd => sgd.to_bytes()))?.or_raise(py)?;
-        Ok(PyBytes::new(py, &bytes))
+        self.0.save_state(py)
     }
 
     /// Become the optimiser whose save_state this is, for as many Parameters.
@@ -130,21 +104,13 @@ impl PySgd {
     ///     >>> sgd.lr, sgd.momentum
     ///     (0.25, 0.9)
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.sgd
-            .with(py, |sgd| {
-                self.params.get().with(py, |params| match (sgd, params) {
-                    (AnySgd::F32(sgd), AnyParameters::F32(params)) => sgd.load_bytes(params, state),
-                    (AnySgd::F64(sgd), AnyParameters::F64(params)) => sgd.load_bytes(params, state),
-                    _ => Err(mismatch()),
-                })
-            })??
-            .or_raise(py)
+        self.0.load_state(py, state)
     }
 
-    /// What it moves.
+    /// What it moves; for Values, the Parameters in which it keeps their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
-        self.params.clone_ref(py)
+        self.0.trained.params.clone_ref(py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

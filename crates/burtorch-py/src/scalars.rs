@@ -157,16 +157,47 @@ fn wide_number(object: &Bound<'_, PyAny>) -> PyResult<Option<f128>> {
     }
 }
 
+/// The number, or numbers, of a scalar, out of its graph: what Python gets of it is made when no reference into the graph
+/// exists any more.
+pub enum Taken {
+    /// One float.
+    Float(f64),
+    /// A float for each lane.
+    Lanes(Vec<f64>),
+    /// A number that takes a Decimal.
+    Wide(f128),
+}
+
+impl Taken {
+    /// Takes a scalar.
+    pub fn from<S: Scalar>(x: S) -> Self {
+        if S::LANES > 1 {
+            Taken::Lanes((0..S::LANES).map(|k| x.lane(k).to_f64()).collect())
+        } else if S::Elem::DTYPE == DType::Float128 {
+            Taken::Wide(x.lane(0).to_f128())
+        } else {
+            Taken::Float(x.lane(0).to_f64())
+        }
+    }
+
+    /// The data, or the gradient, of a node.
+    pub fn of(graph: &AnyGraph, node: NodeId, of_grad: bool) -> Result<Self> {
+        with_graph!(graph, g => if of_grad { g.grad(node) } else { g.value(node) }.map(Self::from))
+    }
+
+    /// A float, a tuple of floats, or a Decimal.
+    pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(match self {
+            Taken::Float(x) => PyFloat::new(py, x).into_any(),
+            Taken::Lanes(all) => PyTuple::new(py, all)?.into_any(),
+            Taken::Wide(x) => decimal(py, x)?,
+        })
+    }
+}
+
 /// The number, or numbers, of a scalar for Python.
 pub fn object_of<S: Scalar>(py: Python<'_>, x: S) -> PyResult<Bound<'_, PyAny>> {
-    if S::LANES > 1 {
-        let lanes = (0..S::LANES).map(|k| x.lane(k).to_f64());
-        return Ok(PyTuple::new(py, lanes.collect::<Vec<_>>())?.into_any());
-    }
-    if S::Elem::DTYPE == DType::Float128 {
-        return decimal(py, x.lane(0).to_f128());
-    }
-    Ok(PyFloat::new(py, x.lane(0).to_f64()).into_any())
+    Taken::from(x).into_python(py)
 }
 
 /// A Decimal that reads back as `x`.
@@ -192,12 +223,6 @@ pub fn plain(graph: &AnyGraph, node: NodeId, of_grad: bool) -> Result<Option<f64
         AnyGraph::F32(g) => read(g, node, of_grad),
         _ => others(graph, node, of_grad),
     }
-}
-
-/// The data (or the gradient) of a node as a Python object.
-#[inline(never)]
-pub fn object<'py>(py: Python<'py>, graph: &AnyGraph, node: NodeId, of_grad: bool) -> PyResult<Bound<'py, PyAny>> {
-    with_graph!(graph, g => object_of(py, if of_grad { g.grad(node) } else { g.value(node) }.or_raise(py)?))
 }
 
 /// Overwrites the data (or the gradient) of a node.

@@ -26,6 +26,10 @@ pub(crate) struct Columns<S: Scalar> {
     cap: u32,
     /// Below this length a node is appended without a question: `cap`, or 0 while nothing is recorded.
     quick_below: u32,
+    /// Below this length an op and its constant are appended without a question, also that of the owner of `pause`.
+    unasked_below: u32,
+    /// From this length on somebody wants to be asked.
+    pause: u32,
     /// Whether new nodes take part in sweeps; otherwise constants are appended in their place.
     recording: bool,
     origin: Origin,
@@ -43,6 +47,8 @@ impl<S: Scalar> Columns<S> {
             len: 0,
             cap: 0,
             quick_below: 0,
+            unasked_below: 0,
+            pause: u32::MAX,
             recording: true,
             origin,
             limit,
@@ -60,6 +66,8 @@ impl<S: Scalar> Columns<S> {
             len: 0,
             cap,
             quick_below: cap,
+            unasked_below: cap.saturating_sub(1),
+            pause: u32::MAX,
             recording: true,
             origin: Origin::Foreign,
             limit: u32::MAX,
@@ -87,7 +95,20 @@ impl<S: Scalar> Columns<S> {
     /// Says whether new nodes take part in sweeps. Returns the setting before.
     pub(crate) fn set_recording(&mut self, on: bool) -> bool {
         self.quick_below = if on { self.cap } else { 0 };
+        self.unasked_below = self.quick_below.saturating_sub(1).min(self.pause);
         std::mem::replace(&mut self.recording, on)
+    }
+
+    /// Says from which length on [`Columns::is_unasked`] is false whatever the room.
+    pub(crate) fn set_pause(&mut self, len: u32) {
+        self.pause = len;
+        self.set_recording(self.recording);
+    }
+
+    /// Whether there is room for two more nodes, new nodes are recorded, and nobody wants to be asked: one comparison.
+    #[inline(always)]
+    pub(crate) fn is_unasked(&self) -> bool {
+        self.len < self.unasked_below
     }
 
     #[inline(always)]

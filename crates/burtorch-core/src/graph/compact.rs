@@ -1,7 +1,8 @@
 //! Reclaim: nodes that nothing alive can reach are removed, the others slide down in order.
 //!
-//! Promises: no value, gradient or structure changes, only numbers of nodes; cost is linear in the nodes there are and
-//! nothing is allocated once the buffers have their size. The caller says what is alive and renames its handles.
+//! Promises: no value, gradient or structure changes, only numbers of nodes; cost is linear in the nodes looked at and
+//! nothing is allocated once the buffers have their size. The caller says what is alive and renames its handles. Nodes
+//! below a mark may be passed over: operands lie below their nodes, so what lives above is found without them.
 
 use std::convert::Infallible;
 
@@ -49,9 +50,24 @@ impl<S: Scalar> Graph<'_, S> {
         marks: &mut [Mark],
         rename: impl FnOnce(&Renumbering<'_>),
     ) -> Result<usize> {
+        self.compact_above(self.start(), for_each_live, marks, rename)
+    }
+
+    /// As [`Graph::compact`], but every node below `base` stays, alive or not, under its number: handles and marks down
+    /// there need no new name. Linear in the nodes above `base`, however many lie below.
+    ///
+    /// [`crate::Error::StaleMark`] for a `base` that a rewind or a compaction has undone; then nothing has changed.
+    pub fn compact_above(
+        &mut self,
+        base: Mark,
+        for_each_live: impl FnOnce(&mut dyn FnMut(Range)),
+        marks: &mut [Mark],
+        rename: impl FnOnce(&Renumbering<'_>),
+    ) -> Result<usize> {
+        self.check_mark(base)?;
         let mut kept = std::mem::take(&mut self.reached);
-        let prepared = kept.reset(self.columns.len() as usize).and_then(|()| self.rewinds.make_room());
-        if let Err(error) = prepared {
+        let prepared = kept.reset_above(base.len, self.columns.len() as usize);
+        if let Err(error) = prepared.and_then(|()| self.rewinds.make_room(base.len)) {
             self.reached = kept;
             return Err(error);
         }
@@ -64,26 +80,29 @@ impl<S: Scalar> Graph<'_, S> {
         let n_kept = kept.count();
         for mark in marks.iter_mut() {
             if self.check_mark(*mark).is_ok() {
-                mark.epoch = self.epoch;
+                // Those that stay have the next epoch at once, and are passed over from here on.
+                mark.epoch = self.epoch + u64::from(mark.len < base.len);
             }
         }
-        let slots = self.compact_slots(&kept, marks);
-        self.slide(&kept, &slots, marks);
+        let slots = self.compact_slots(&kept, base, marks);
+        self.slide(&kept, base, &slots, marks);
         self.epoch += 1;
-        self.rewinds.restart(self.epoch);
+        // To handles that are not renamed this is a rewind to `base`; there is room, so it cannot fail.
+        self.rewinds.push(self.epoch, base.len)?;
         rename(&Renumbering { kept: &kept, epoch: self.epoch });
         self.reached = kept;
         Ok(n_kept as usize)
     }
 
-    /// Forgets parameters that no kept node reads. Returns the new number of each slot; the order stays.
-    fn compact_slots(&mut self, kept: &NodeSet, marks: &mut [Mark]) -> Slots {
+    /// Forgets parameters that no kept node reads, but for those that `base` knows. Returns the new number of each slot;
+    /// the order stays.
+    fn compact_slots(&mut self, kept: &NodeSet, base: Mark, marks: &mut [Mark]) -> Slots {
         let n = self.n_stores as usize;
-        let mut new = [0; MAX_STORES];
-        if n == 0 {
+        let mut new = std::array::from_fn(|slot| slot as u32);
+        if n == base.stores as usize {
             return new;
         }
-        let mut is_read = [false; MAX_STORES];
+        let mut is_read: [bool; MAX_STORES] = std::array::from_fn(|slot| slot < base.stores as usize);
         kept.for_each(|node| {
             // A block's operands are told by its last output.
             if self.columns.op(node) != Op::Part {
@@ -108,11 +127,11 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Moves what is kept down, in order, and renumbers operands, side arrays, marks and the dirty span.
-    fn slide(&mut self, kept: &NodeSet, slots: &Slots, marks: &mut [Mark]) {
+    fn slide(&mut self, kept: &NodeSet, base: Mark, slots: &Slots, marks: &mut [Mark]) {
         let adjust_dirty = |at: u32| kept.rank(at);
         self.dirty = (adjust_dirty(self.dirty.0), adjust_dirty(self.dirty.1));
-        let (mut n_leaves, mut n_extra, mut to) = (0, 0, 0);
-        let mut lowest_mark = self.place_marks(marks, 0, 0, 0, 0);
+        let (mut n_leaves, mut n_extra, mut to) = (base.leaves, base.extra, base.len);
+        let mut lowest_mark = self.place_marks(marks, to, to, n_extra, n_leaves);
         kept.for_each(|node| {
             if lowest_mark.is_some_and(|len| node >= len) {
                 lowest_mark = self.place_marks(marks, node, to, n_extra, n_leaves);

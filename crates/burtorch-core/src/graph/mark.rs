@@ -57,19 +57,18 @@ impl RewindLog {
         self.entries.capacity()
     }
 
-    /// Makes sure that there is room for one entry.
-    pub(super) fn make_room(&mut self) -> Result<()> {
-        if self.entries.len() == 0 { self.entries.reserve(1) } else { Ok(()) }
+    /// Makes sure that [`RewindLog::push`] of this length needs no memory.
+    pub(super) fn make_room(&mut self, len: u32) -> Result<()> {
+        if self.n_below(len) == self.entries.len() { self.entries.reserve(1) } else { Ok(()) }
     }
 
-    /// Refuses all handles of epochs before this one; call [`RewindLog::make_room`] first.
-    pub(super) fn restart(&mut self, epoch: u64) {
-        self.entries.truncate(0);
-        self.entries.push_reserved(Rewind { epoch, len: 0 });
+    /// How many entries a rewind to `len` leaves.
+    fn n_below(&self, len: u32) -> usize {
+        self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1)
     }
 
     #[inline(always)]
-    fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
+    pub(super) fn push(&mut self, epoch: u64, len: u32) -> Result<()> {
         // The usual case, a loop that rewinds to the same place: the last entry covers what this one would.
         if let Some(last) = self.entries.as_mut_slice().last_mut()
             && last.len == len
@@ -82,11 +81,8 @@ impl RewindLog {
 
     #[inline(never)]
     fn push_elsewhere(&mut self, epoch: u64, len: u32) -> Result<()> {
-        let kept = self.entries.as_slice().iter().rposition(|e| e.len < len).map_or(0, |k| k + 1);
-        if kept == self.entries.len() {
-            self.entries.reserve(1)?;
-        }
-        self.entries.truncate(kept);
+        self.make_room(len)?;
+        self.entries.truncate(self.n_below(len));
         self.entries.push_reserved(Rewind { epoch, len });
         Ok(())
     }
@@ -118,6 +114,12 @@ impl<S: Scalar> Graph<'_, S> {
             leaves: self.leaves.len(),
             stores: self.n_stores,
         }
+    }
+
+    /// The mark before the first node, which holds for ever.
+    #[inline]
+    pub fn start(&self) -> Mark {
+        Mark { graph: self.id, epoch: self.epoch, len: 0, extra: 0, leaves: 0, stores: 0 }
     }
 
     /// Whether the graph can be rewound to the mark.
@@ -156,8 +158,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Removes every node. Memory is kept for what is built next.
     pub fn clear(&mut self) -> Result<()> {
-        let start = Mark { graph: self.id, epoch: self.epoch, len: 0, extra: 0, leaves: 0, stores: 0 };
-        self.rewind(start)
+        self.rewind(self.start())
     }
 
     /// Whether the node that had index `node` in `epoch` is still there, and if so the present epoch, in which the

@@ -17,19 +17,35 @@ pub struct Quick<'g, 'm, S: Scalar> {
 }
 
 impl<'m, S: Scalar> Graph<'m, S> {
-    /// The graph for one quick append, unless it has no room for two nodes or records nothing now.
+    /// The graph for one quick append, unless it has no room for two nodes, records nothing now, or pauses.
     #[inline(always)]
     pub fn quick<'g>(&'g mut self) -> Option<Quick<'g, 'm, S>> {
-        if self.columns.is_quick_for_two() { Some(Quick { graph: self }) } else { None }
+        if self.columns.is_unasked() { Some(Quick { graph: self }) } else { None }
+    }
+
+    /// From `len` nodes on [`Graph::quick`] says no, so that a caller who has more questions (is it time to reclaim? is the
+    /// graph in use?) pays for one. Everything else is as before.
+    pub fn pause_quick(&mut self, len: u32) {
+        self.columns.set_pause(len);
     }
 }
 
 impl<S: Scalar> Quick<'_, '_, S> {
-    /// Appends a leaf, unless that needs memory first.
+    /// Whether a leaf needs no memory.
     #[inline(always)]
-    pub fn leaf(self, value: S) -> Option<NodeId> {
-        // SAFETY: there is room for the node, and where this asks, for the leaf.
-        if self.graph.leaves.has_room() { Some(unsafe { self.graph.push_leaf(value) }) } else { None }
+    pub fn has_room_for_leaf(&self) -> bool {
+        self.graph.leaves.has_room()
+    }
+
+    /// Appends a leaf.
+    ///
+    /// # Safety
+    /// [`Quick::has_room_for_leaf`].
+    #[inline(always)]
+    pub unsafe fn leaf(self, value: S) -> NodeId {
+        debug_assert!(self.has_room_for_leaf());
+        // SAFETY: there is room for the node, and by the contract of this function for the leaf.
+        unsafe { self.graph.push_leaf(value) }
     }
 
     /// Appends `O(x)`.

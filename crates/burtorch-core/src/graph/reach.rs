@@ -5,9 +5,11 @@ use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
-/// One bit per node, and on demand how many set bits lie below each.
+/// One bit per node, and on demand how many set bits lie below each. Nodes below a base are all in the set, without bits.
 #[derive(Debug, Default)]
 pub(crate) struct NodeSet {
+    /// The node of the first bit.
+    base: u32,
     words: Vec<u64>,
     /// Set bits below each word; filled by [`NodeSet::count`].
     below: Vec<u32>,
@@ -16,7 +18,13 @@ pub(crate) struct NodeSet {
 impl NodeSet {
     /// Empties the set and makes room for `n_nodes`. Allocates only when it grows.
     pub(crate) fn reset(&mut self, n_nodes: usize) -> Result<()> {
-        let n_words = n_nodes.div_ceil(64);
+        self.reset_above(0, n_nodes)
+    }
+
+    /// Takes all nodes below `base` into the set and those from `base` to `n_nodes` out. Costs nothing for the former.
+    pub(crate) fn reset_above(&mut self, base: u32, n_nodes: usize) -> Result<()> {
+        let n_words = n_nodes.saturating_sub(base as usize).div_ceil(64);
+        self.base = base;
         self.words.clear();
         self.below.clear();
         let refused = |_| Error::OutOfMemory { bytes: n_words * 12, what: "a set of nodes" };
@@ -28,24 +36,29 @@ impl NodeSet {
 
     #[inline(always)]
     pub(crate) fn contains(&self, node: u32) -> bool {
-        self.words.get(node as usize / 64).is_some_and(|word| word >> (node % 64) & 1 == 1)
+        match node.checked_sub(self.base) {
+            Some(at) => self.words.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1),
+            None => true,
+        }
     }
 
     #[inline(always)]
     pub(crate) fn insert(&mut self, node: u32) {
-        self.words[node as usize / 64] |= 1 << (node % 64);
+        if let Some(at) = node.checked_sub(self.base) {
+            self.words[at as usize / 64] |= 1 << (at % 64);
+        }
     }
 
     #[inline]
     pub(crate) fn insert_range(&mut self, start: u32, len: u32) {
-        for node in start..start + len {
+        for node in start.max(self.base)..start + len {
             self.insert(node);
         }
     }
 
-    /// Counts the set bits, so that [`NodeSet::rank`] can be asked. Returns how many there are.
+    /// Counts the set bits, so that [`NodeSet::rank`] can be asked. Returns how many nodes the set has.
     pub(crate) fn count(&mut self) -> u32 {
-        let mut total = 0;
+        let mut total = self.base;
         self.below.clear();
         for word in &self.words {
             self.below.push(total);
@@ -57,21 +70,22 @@ impl NodeSet {
     /// How many nodes of the set lie below `node`: its number once only the set is left.
     #[inline(always)]
     pub(crate) fn rank(&self, node: u32) -> u32 {
-        let word = node as usize / 64;
+        let Some(at) = node.checked_sub(self.base) else { return node };
+        let word = at as usize / 64;
         match self.words.get(word) {
-            Some(bits) => self.below[word] + (bits & ((1 << (node % 64)) - 1)).count_ones(),
+            Some(bits) => self.below[word] + (bits & ((1 << (at % 64)) - 1)).count_ones(),
             // Right behind the last word.
-            None => self.words.last().map_or(0, |bits| bits.count_ones()) + self.below.last().copied().unwrap_or(0),
+            None => self.words.last().map_or(self.base, |bits| bits.count_ones() + self.below[self.words.len() - 1]),
         }
     }
 
-    /// Calls `f` with each node of the set, ascending.
+    /// Calls `f` with each node of the set from the base on, ascending.
     #[inline]
     pub(crate) fn for_each(&self, mut f: impl FnMut(u32)) {
         for (k, &word) in self.words.iter().enumerate() {
             let mut bits = word;
             while bits != 0 {
-                f(k as u32 * 64 + bits.trailing_zeros());
+                f(self.base + k as u32 * 64 + bits.trailing_zeros());
                 bits &= bits - 1;
             }
         }
@@ -79,8 +93,8 @@ impl NodeSet {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Adds to `set`, which holds roots, everything they were computed from. One pass downwards, 64 nodes at a time
-    /// where there are none; blocks are taken whole.
+    /// Adds to `set`, which holds roots, everything they were computed from. One pass downwards to the set's base, 64 nodes
+    /// at a time where there are none; blocks are taken whole.
     pub(crate) fn mark_reachable(&self, set: &mut NodeSet) {
         for k in (0..set.words.len()).rev() {
             // Operands lie below their node, so only bits below the one in hand can still appear in this word.
@@ -92,7 +106,7 @@ impl<S: Scalar> Graph<'_, S> {
                 }
                 let bit = 63 - bits.leading_zeros();
                 not_taken = (1 << bit) - 1;
-                self.mark_operands(k as u32 * 64 + bit, set);
+                self.mark_operands(set.base + k as u32 * 64 + bit, set);
             }
         }
     }

@@ -103,9 +103,10 @@ pub fn load_raw(
     let bytes = match source {
         Source::Bytes(_) if mmap => return Err(PyTypeError::new_err("only a file can be mapped, give its path")),
         Source::Path(path) if mmap => {
-            return graph.get().with(py, |cell| {
-                with_graph!(&mut cell.graph, g => g.load_raw_mapped(&path, nodes.nodes(), contents)).or_raise(py)
-            });
+            let loaded = graph.get().with(py, |cell| {
+                Ok(with_graph!(&mut cell.graph, g => g.load_raw_mapped(&path, nodes.nodes(), contents)))
+            })?;
+            return loaded.or_raise(py);
         }
         Source::Bytes(bytes) => bytes,
         Source::Path(path) => {
@@ -114,9 +115,10 @@ pub fn load_raw(
             py.detach(|| io::read_exactly(&path, n)).or_raise(py)?
         }
     };
-    graph
-        .get()
-        .with(py, |cell| with_graph!(&mut cell.graph, g => g.read_raw(nodes.nodes(), contents, &bytes)).or_raise(py))
+    // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
+    let read =
+        |g: &mut crate::cell::Cell| Ok(with_graph!(&mut g.graph, g => g.read_raw(nodes.nodes(), contents, &bytes)));
+    graph.get().with(py, read)?.or_raise(py)
 }
 
 /// The checked form of a graph, or of a range where there is one.
@@ -147,7 +149,7 @@ pub fn checked_bytes(
 pub fn load(graph: &Bound<'_, PyGraph>, source: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = graph.py();
     let bytes = Source::of(source)?.checked(py)?;
-    graph.get().with(py, |cell| with_graph!(&mut cell.graph, g => g.load_bytes(&bytes)).or_raise(py))
+    graph.get().with(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.load_bytes(&bytes))))?.or_raise(py)
 }
 
 /// A Value for a node that is there.
@@ -233,7 +235,7 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
     made.get().with(py, |cell| {
         cell.labels = labels.into_iter().collect();
         // What was loaded is not reclaimed before somebody had the chance to take hold of it.
-        cell.limit = cell.limit.max(u32::try_from(2 * n).unwrap_or(u32::MAX));
+        cell.set_limit(cell.limit().max(u32::try_from(2 * n).unwrap_or(u32::MAX)));
         parameters.iter().try_for_each(|params| attach(py, cell, params))
     })?;
     Ok(made)
@@ -311,7 +313,7 @@ pub fn pickled<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<(Bound<'py, PyAny>,
     let bytes = checked_bytes(graph, (None, None), "both")?;
     let (parameters, capacity, reclaim) = graph.get().with(py, |cell| {
         let capacity = with_graph!(&cell.graph, g => g.is_fixed().then(|| g.capacity()));
-        Ok((parameters_read(py, cell)?, capacity, cell.reclaims()))
+        Ok((parameters_read(py, cell)?, capacity, cell.generations.by_itself()))
     })?;
     let make = py.import("burtorch._core")?.getattr("_unpickle_graph")?;
     let parts = (PyBytes::new(py, &bytes), parameters, capacity, reclaim);

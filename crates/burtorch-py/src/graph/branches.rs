@@ -15,9 +15,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{PyGraph, current};
-use crate::cell::{AnyGraph, Cell, last_node, with_graph};
+use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::{IntoPython, derived};
-use crate::handle::Handle;
+use crate::handle::{self, Handle};
 use crate::value::{self, ValueObject};
 use crate::vector::PyVector;
 
@@ -118,7 +118,7 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     // Making objects may run Python code, so the graph is asked again.
     graph.get().with(py, |cell| {
         branching(cell).open = branches.iter().map(|b| b.clone().unbind()).collect();
-        cell.busy = true;
+        cell.set_busy(true);
         Ok(())
     })?;
     Ok(branches)
@@ -138,7 +138,7 @@ fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyG
         let cell = unsafe { cell_of(branch.bind(py)) };
         let why = if cell.is_frozen() {
             "has open branches of its own"
-        } else if cell.busy || cell.branching.as_ref().is_some_and(|b| b.entered.is_some()) {
+        } else if cell.is_busy() || cell.branching.as_ref().is_some_and(|b| b.entered.is_some()) {
             "is still in use by a thread"
         } else {
             continue;
@@ -196,7 +196,7 @@ fn same_type<S: Scalar>(any: &AnyGraph) -> Option<&Graph<'static, S>> {
 /// Lets a frozen graph build again.
 fn thaw(cell: &mut Cell) {
     branching(cell).open.clear();
-    cell.busy = false;
+    cell.set_busy(false);
 }
 
 /// Marks a branch as over; what is still in it is gone.
@@ -204,7 +204,7 @@ fn end(cell: &mut Cell, how: &'static str) {
     let Branching { trunk, ended, vectors, imports, .. } = branching(cell);
     (*trunk, *ended, *imports) = (None, Some(how), Imports::default());
     vectors.clear();
-    cell.busy = true;
+    cell.set_busy(true);
 }
 
 /// Makes the Values and Vectors of a joined branch those of its graph.
@@ -222,9 +222,9 @@ fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced:
     for handle in moved {
         // SAFETY: a handle is valid while in the list; it is taken out of one list and put into the other.
         unsafe {
-            part.handles.remove(handle);
+            handle::unlink(handle);
             let is_there = with_graph!(&part.graph, g => {
-                (*handle).start != u32::MAX && g.check(NodeId::from_index(last_node(&*handle)), (*handle).epoch).is_ok()
+                (*handle).start != u32::MAX && g.check(NodeId::from_index((*handle).last()), (*handle).epoch).is_ok()
             });
             let range = Range::new(NodeId::from_index((*handle).start), (*handle).len);
             match spliced.range(range).filter(|_| is_there) {
@@ -293,7 +293,7 @@ pub fn leave(graph: &Bound<'_, PyGraph>, failed: bool) {
     if !cell.is_branch() {
         return;
     }
-    if failed && !cell.busy && with_graph!(&mut cell.graph, g => g.clear()).is_ok() {
+    if failed && !cell.is_busy() && with_graph!(&mut cell.graph, g => g.clear()).is_ok() {
         cell.after_rewind();
     }
     let entered = &mut branching(cell).entered;
@@ -420,7 +420,7 @@ pub unsafe fn gather<'py, const N: usize>(
         }
         // SAFETY: under the interpreter lock; the two cells are those of different graphs.
         let (cell, above) = unsafe { (cell_of(&target), cell_of(&from)) };
-        if cell.busy {
+        if cell.is_busy() {
             return Err(cell.refusal(py));
         }
         // SAFETY: a living Value.

@@ -32,8 +32,8 @@ thread_local! {
 }
 
 /// Whether any thread is in a `with no_grad():` block. Relaxed, as a thread only needs to see its own entries.
-#[inline(always)]
-pub fn no_grad_somewhere() -> bool {
+#[inline]
+fn no_grad_somewhere() -> bool {
     NO_GRAD_BLOCKS.load(Ordering::Relaxed) != 0
 }
 
@@ -132,6 +132,9 @@ impl PyNoGrad {
         let Some(graph) = &self.graph else {
             NO_GRAD.with(|blocks| blocks.set(blocks.get() + 1));
             NO_GRAD_BLOCKS.fetch_add(1, Ordering::Relaxed);
+            // So that building at once, which asks no thread, does not happen.
+            // SAFETY: under the interpreter lock.
+            unsafe { value::free_list::close() };
             return Ok(());
         };
         let before = graph.get().set_no_grad(py, true)?;
@@ -147,7 +150,10 @@ impl PyNoGrad {
             let blocks = NO_GRAD.with(StdCell::get);
             if blocks > 0 {
                 NO_GRAD.with(|cell| cell.set(blocks - 1));
-                NO_GRAD_BLOCKS.fetch_sub(1, Ordering::Relaxed);
+                if NO_GRAD_BLOCKS.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    // SAFETY: under the interpreter lock.
+                    unsafe { value::free_list::open() };
+                }
             }
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! `Mark` and `Scope`: places in a graph to rewind to.
+//! `Mark` and `Scope`: places in a graph to rewind to, and rewinding.
 //!
 //! Promises: a mark is forgotten when its object goes; a mark that a rewind has undone is a `StaleValueError`.
 
@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::PyGraph;
+use crate::cell::with_graph;
+use crate::errors::{IntoPython, derived, to_python};
 
 /// A place in a graph to rewind to; made by Graph.mark().
 #[pyclass(frozen, name = "Mark", module = "burtorch")]
@@ -81,5 +83,56 @@ impl PyScope {
         // An exception of the block is worth more than the news that the block has cleared the graph.
         let failed = exception.get_item(0).is_ok_and(|class| !class.is_none());
         if failed { Ok(()) } else { rewound }
+    }
+}
+
+#[pymethods]
+impl PyGraph {
+    /// Remember the present length, to rewind to. Costs the same at any size.
+    pub(super) fn mark(slf: &Bound<'_, Self>) -> PyResult<PyMark> {
+        let number = slf.get().with(slf.py(), |cell| {
+            let mark = with_graph!(&cell.graph, g => g.mark());
+            Ok(cell.add_mark(mark))
+        })?;
+        Ok(PyMark { graph: slf.clone().unbind(), number })
+    }
+
+    /// Remove every node appended after the mark; their Values become stale. Costs the same at any size.
+    ///
+    /// Raises StaleValueError for a mark that an earlier rewind undid, GraphMismatchError for one of another graph.
+    pub(super) fn rewind(slf: &Bound<'_, Self>, mark: &Bound<'_, PyMark>) -> PyResult<()> {
+        let py = slf.py();
+        let mark = mark.get();
+        if mark.graph.as_ptr() != slf.as_ptr() {
+            return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the mark" }));
+        }
+        slf.get().not_traced(py, "rewind()")?;
+        slf.get().with(py, |cell| {
+            let Some(&place) = cell.marks.get(&mark.number) else {
+                return Err(derived(
+                    py,
+                    "StaleValueError",
+                    "this mark was undone by an earlier rewind; take a new one".into(),
+                ));
+            };
+            with_graph!(&mut cell.graph, g => g.rewind(place)).or_raise(py)?;
+            cell.after_rewind();
+            Ok(())
+        })
+    }
+
+    /// Remove all nodes. Memory is kept for what is built next.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.not_traced(py, "clear()")?;
+        self.with(py, |cell| {
+            with_graph!(&mut cell.graph, g => g.clear()).or_raise(py)?;
+            cell.after_rewind();
+            Ok(())
+        })
+    }
+
+    /// A context manager that rewinds to where it was entered.
+    fn scope(slf: &Bound<'_, Self>) -> PyScope {
+        PyScope::of(slf.clone().unbind())
     }
 }

@@ -35,7 +35,7 @@ impl Drop for Taken {
         // SAFETY: the cell outlives this, which is only dropped with the interpreter lock held.
         let cell = unsafe { &mut *self.cell };
         std::mem::swap(&mut cell.graph, &mut self.graph);
-        cell.busy = self.is_traced;
+        cell.set_busy(self.is_traced);
         if let Some(trace) = cell.trace.as_mut().filter(|_| self.is_traced) {
             trace.is_active = true;
         }
@@ -52,8 +52,8 @@ impl PyGraph {
         let (mut taken, parameters) = {
             // SAFETY: under the interpreter lock; the reference ends with this block, before any lock is released.
             let cell = unsafe { &mut *self.cell.get() };
-            let is_traced = cell.busy && cell.is_traced();
-            if cell.busy && !is_traced {
+            let is_traced = cell.is_busy() && cell.is_traced();
+            if cell.is_busy() && !is_traced {
                 return Err(cell.refusal(py));
             }
             if is_traced && wants_no_grad() {
@@ -63,7 +63,7 @@ impl PyGraph {
                 trace.is_active = false;
             }
             let parameters: Vec<_> = cell.parameters.iter().map(|p| p.clone_ref(py)).collect();
-            cell.busy = true;
+            cell.set_busy(true);
             // Nobody looks at what stands in its place.
             let graph = std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new()));
             (Taken { cell: self.cell.get(), graph, no_grad_before: false, is_traced }, parameters)

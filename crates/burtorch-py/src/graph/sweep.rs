@@ -6,11 +6,12 @@
 use burtorch_core::{NodeId, Scalar, SweepOptions};
 use pyo3::prelude::*;
 
-use super::{LONG, PyGraph, unlocked};
+use super::{LONG, PyGraph, node_of, unlocked};
 use crate::cell::{AnyGraph, with_graph};
 use crate::errors::IntoPython;
-use crate::parameters::with_gradients;
+use crate::parameters::{with_gradients, with_values};
 use crate::poll::Poll;
+use crate::scalars::Taken;
 
 /// A sweep that Python asked for.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ impl PyGraph {
     pub fn sweep(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
         // SAFETY: under the interpreter lock; a sweep runs no Python code, and the reference ends before a long one.
         let cell = unsafe { &mut *self.cell.get() };
-        if cell.busy {
+        if cell.is_busy() {
             return Err(cell.refusal(py));
         }
         if cell.branching.is_some() {
@@ -74,4 +75,40 @@ pub unsafe fn sweep(py: Python<'_>, owner: *mut pyo3::ffi::PyObject, sweep: Swee
     // SAFETY: by the contract of this function.
     let graph = unsafe { pyo3::Borrowed::from_ptr(py, owner).cast_unchecked::<PyGraph>() };
     graph.get().sweep(py, sweep)
+}
+
+#[pymethods]
+impl PyGraph {
+    /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
+    ///
+    /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
+    #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
+    fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
+        let root = node_of(slf.py(), slf, root)?;
+        slf.get().not_traced(slf.py(), "backward()")?;
+        slf.get().sweep(slf.py(), Sweep { root, seed, skip_zero_adjoints })
+    }
+
+    /// Set the gradients of all nodes to 0.
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |cell| {
+            with_graph!(&mut cell.graph, g => g.zero_grad());
+            Ok(())
+        })
+    }
+
+    /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.
+    fn recompute<'py>(slf: &Bound<'py, Self>, root: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        slf.get().not_traced(py, "recompute()")?;
+        let root = node_of(py, slf, root)?;
+        let data = slf.get().with(py, |cell| {
+            let parameters = &cell.parameters;
+            with_graph!(&mut cell.graph, g => {
+                with_values(py, parameters, |given| g.recompute(root, given))?.or_raise(py)?;
+                g.value(root).map(Taken::from).or_raise(py)
+            })
+        })?;
+        data.into_python(py)
+    }
 }

@@ -18,7 +18,7 @@ use super::PyGraph;
 use crate::buffer::FlatArray;
 use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
-use crate::scalars::{self, Given};
+use crate::scalars::{self, Given, Taken};
 
 /// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` where
 /// nodes carry what no array holds (lanes, float128), or where they are neither all leaves nor all others.
@@ -89,17 +89,23 @@ impl NodeValues {
     /// The numbers of nodes `start..start + len`, which exist.
     fn run<'py>(&self, py: Python<'py>, range: Range) -> PyResult<Bound<'py, PyAny>> {
         let graph = self.graph.bind(py);
-        graph.get().with(py, |cell| {
-            let array = match shared(graph, cell, range, false) {
-                Some(array) => Some(array),
-                None => copied(py, cell, range.nodes(), false)?,
-            };
-            if let Some(array) = array {
-                return Ok(Bound::new(py, array)?.into_any());
+        let read = graph.get().with(py, |cell| {
+            if let Some(array) = shared(graph, cell, range, false) {
+                return Ok(Ok(array));
             }
-            let objects = range.nodes().map(|node| scalars::object(py, &cell.graph, node, false));
-            Ok(PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
-        })
+            if let Some(array) = copied(py, cell, range.nodes(), false)? {
+                return Ok(Ok(array));
+            }
+            let numbers = range.nodes().map(|node| Taken::of(&cell.graph, node, false));
+            Ok(Err(numbers.collect::<burtorch_core::Result<Vec<_>>>().or_raise(py)?))
+        })?;
+        match read {
+            Ok(array) => Ok(Bound::new(py, array)?.into_any()),
+            Err(numbers) => {
+                let objects = numbers.into_iter().map(|number| number.into_python(py));
+                Ok(PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
+            }
+        }
     }
 
     fn len(&self, py: Python<'_>) -> PyResult<usize> {
@@ -140,7 +146,10 @@ impl NodeValues {
     fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.nodes(py, index)? {
             (range, true) => self.run(py, range),
-            (range, false) => self.graph.get().with(py, |cell| scalars::object(py, &cell.graph, range.first(), false)),
+            (range, false) => {
+                let number = |cell: &mut Cell| Taken::of(&cell.graph, range.first(), false).or_raise(py);
+                self.graph.get().with(py, number)?.into_python(py)
+            }
         }
     }
 

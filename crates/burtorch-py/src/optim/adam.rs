@@ -1,32 +1,17 @@
 //! `Adam` and `AdamW` for Python, and clipping.
 
-use burtorch_core::DType;
 use burtorch_core::optim::{Adam, AdamRates, clip_grad_norm as clip};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::moving::{Moving, with_rule};
 use crate::errors::IntoPython;
-use crate::guarded::Guarded;
-use crate::params::{AnyParameters, PyParameters, mismatch, params_of, with_kernels, with_params};
-
-enum AnyAdam {
-    F32(Adam<f32>),
-    F64(Adam<f64>),
-}
-
-macro_rules! with_adam {
-    ($any:expr, $adam:ident => $body:expr) => {
-        match $any {
-            AnyAdam::F32($adam) => $body,
-            AnyAdam::F64($adam) => $body,
-        }
-    };
-}
+use crate::params::{PyParameters, params_of, with_kernels};
 
 /// Adam, as PyTorch has it: steps along the first moment of gradients over the root of the second.
 ///
 /// Args:
-///     params: Parameters, or a model of them.
+///     params: Parameters, a model of them, or a list of Values (leaves, of any graphs).
 ///     lr: the learning rate, finite and not negative. May be changed at any time.
 ///     betas: shares of the two moments that are kept, below 1.
 ///     eps: added to the root of the second moment.
@@ -36,7 +21,8 @@ macro_rules! with_adam {
 ///
 /// Raises:
 ///     ValueError: a rate that makes no sense.
-///     TypeError: neither Parameters nor a model.
+///     TypeError: neither Parameters, nor a model, nor Values.
+///     StaleValueError, from `step()`: one of the Values is gone; none was moved.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -48,25 +34,18 @@ macro_rules! with_adam {
 ///     [0.75, 1.25]
 #[pyclass(frozen, subclass, name = "Adam", module = "burtorch.optim")]
 pub struct PyAdam {
-    params: Py<PyParameters>,
-    adam: Guarded<AnyAdam>,
+    moving: Moving<Adam<f32>, Adam<f64>>,
     decoupled: bool,
 }
 
 impl PyAdam {
     fn make(params: &Bound<'_, PyAny>, rates: AdamRates) -> PyResult<Self> {
-        let py = params.py();
-        let params = params_of(params)?;
-        params.get().need_kernels()?;
-        let adam = match params.get().dtype_of() {
-            DType::Float32 => AnyAdam::F32(Adam::new(rates).or_raise(py)?),
-            _ => AnyAdam::F64(Adam::new(rates).or_raise(py)?),
-        };
-        Ok(PyAdam { params, adam: Guarded::new(adam, "this optimiser"), decoupled: rates.decoupled })
+        let moving = Moving::new(params, || Adam::new(rates), || Adam::new(rates))?;
+        Ok(PyAdam { moving, decoupled: rates.decoupled })
     }
 
     fn rates(&self, py: Python<'_>) -> PyResult<AdamRates> {
-        self.adam.with(py, |adam| with_adam!(adam, adam => adam.rates()))
+        self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.rates()))
     }
 }
 
@@ -89,7 +68,7 @@ impl PyAdam {
 
     #[setter]
     fn set_lr(&self, py: Python<'_>, lr: f64) -> PyResult<()> {
-        self.adam.with(py, |adam| with_adam!(adam, adam => adam.set_lr(lr)))?.or_raise(py)
+        self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.set_lr(lr)))?.or_raise(py)
     }
 
     /// Shares of the two moments that are kept.
@@ -113,52 +92,35 @@ impl PyAdam {
     /// Steps taken.
     #[getter]
     fn n_steps(&self, py: Python<'_>) -> PyResult<u64> {
-        self.adam.with(py, |adam| with_adam!(adam, adam => adam.n_steps()))
+        self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.n_steps()))
     }
 
     /// Move the values one step.
     fn step(&self, py: Python<'_>) -> PyResult<()> {
-        self.adam
-            .with(py, |adam| {
-                self.params.get().with(py, |params| match (adam, params) {
-                    (AnyAdam::F32(adam), AnyParameters::F32(params)) => adam.step(params),
-                    (AnyAdam::F64(adam), AnyParameters::F64(params)) => adam.step(params),
-                    _ => Err(mismatch()),
-                })
-            })??
-            .or_raise(py)
+        self.moving.step(py)
     }
 
     /// Set all gradients to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
-        self.params.get().with(py, |params| with_params!(params, p => p.zero_grad()))
+        self.moving.trained.zero_grad(py)
     }
 
     /// All that decides the next steps besides Parameters and gradients: rates, moments and steps, in the checked form.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.adam.with(py, |adam| with_adam!(adam, adam => adam.to_bytes()))?.or_raise(py)?;
-        Ok(PyBytes::new(py, &bytes))
+        self.moving.save_state(py)
     }
 
     /// Become the optimiser whose save_state this is, for as many Parameters.
     ///
     /// Raises FormatError for anything else; then nothing has changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.adam
-            .with(py, |adam| {
-                self.params.get().with(py, |params| match (adam, params) {
-                    (AnyAdam::F32(adam), AnyParameters::F32(params)) => adam.load_bytes(params, state),
-                    (AnyAdam::F64(adam), AnyParameters::F64(params)) => adam.load_bytes(params, state),
-                    _ => Err(mismatch()),
-                })
-            })??
-            .or_raise(py)
+        self.moving.load_state(py, state)
     }
 
-    /// What it moves.
+    /// What it moves; for Values, the Parameters in which it keeps their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
-        self.params.clone_ref(py)
+        self.moving.trained.params.clone_ref(py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

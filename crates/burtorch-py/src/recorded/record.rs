@@ -32,7 +32,7 @@ pub fn record(
     let owner = Bound::new(py, PyGraph::around(graph, false))?;
     owner.get().end_of_trace(|cell| {
         cell.trace = Some(Box::new(Trace::new(name.to_string())));
-        cell.busy = true;
+        cell.set_busy(true);
     });
     graph::enter(&owner)?;
     let mut inputs = Vec::with_capacity(numbers.len());

@@ -155,7 +155,7 @@ pub fn compared(a: *mut ValueObject, b: Option<*mut ValueObject>, y: f64, how: c
 /// # Safety
 /// Both are living Values of the graph of `cell`; the interpreter lock is held.
 pub unsafe fn detached(cell: &mut Cell, copy: *mut ValueObject, of: *mut ValueObject) {
-    debug_assert!(cell.busy);
+    debug_assert!(cell.is_busy());
     // SAFETY: by the contract of this function.
     let pair = unsafe { (NodeId::from_index((*copy).handle.start), NodeId::from_index((*of).handle.start)) };
     if let Some(trace) = &mut cell.trace {

@@ -4,23 +4,22 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use burtorch_core::{NodeId, Quick, Scalar};
+use burtorch_core::{NodeId, Quick, Range, Scalar};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::check::{checked, checked_for_gradient, checked_for_sweep, checked_mut};
 use super::construct::label_text;
-use super::convert::{format, round};
+use super::convert::{format, int, round};
 use super::number::{Number, number};
-use super::object::{
-    ValueObject, cell_of, checked, checked_for_gradient, checked_for_sweep, checked_mut, is_value, new_object, raise,
-    raise_python,
-};
+use super::object::{ValueObject, cell_of, is_value, new_object, raise, raise_python};
 use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, Sweep};
-use crate::scalars::{self, Given};
+use crate::scalars::{self, Given, Taken};
 
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -43,12 +42,12 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
         let Some((cell, node)) = checked else {
             return ptr::null_mut();
         };
-        if cell.busy && cell.is_traced() {
+        if cell.is_busy() && cell.is_traced() {
             return raise_python(crate::recorded::reading_refused());
         }
         match scalars::plain(&cell.graph, node, of_grad) {
             Ok(Some(x)) => ffi::PyFloat_FromDouble(x),
-            Ok(None) => special_object(cell, node, of_grad),
+            Ok(None) => special(Taken::of(&cell.graph, node, of_grad)),
             Err(error) => raise(error),
         }
     }
@@ -56,10 +55,10 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
 
 #[cold]
 #[inline(never)]
-unsafe fn special_object(cell: &Cell, node: NodeId, of_grad: bool) -> *mut ffi::PyObject {
+unsafe fn special(taken: burtorch_core::Result<Taken>) -> *mut ffi::PyObject {
     // SAFETY: getters run under the interpreter lock.
     let py = unsafe { Python::assume_attached() };
-    match scalars::object(py, &cell.graph, node, of_grad) {
+    match taken.or_raise(py).and_then(|taken| taken.into_python(py)) {
         Ok(object) => object.into_ptr(),
         Err(error) => raise_python(error),
     }
@@ -73,7 +72,7 @@ pub unsafe fn read<T>(
 ) -> Option<T> {
     // SAFETY: callers pass a living Value under the interpreter lock; `f` calls no Python code.
     let (cell, _) = unsafe { checked(value.cast()) }?;
-    if cell.busy && cell.is_traced() {
+    if cell.is_busy() && cell.is_traced() {
         raise_python(crate::recorded::reading_refused());
         return None;
     }
@@ -157,18 +156,19 @@ unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
     }
 }
 
-/// Wraps a getter that may fail with a Python error.
-unsafe fn getter(
+/// Wraps a getter: `f` reads the graph and makes no Python objects, whose making might run any code; what it returns
+/// becomes one afterwards.
+unsafe fn getter<T: for<'py> IntoPyObject<'py>>(
     value: *mut ffi::PyObject,
-    f: impl FnOnce(Python<'_>, *mut ffi::PyObject, &mut Cell, NodeId) -> PyResult<Py<PyAny>>,
+    f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock.
+    // SAFETY: a living Value under the interpreter lock; the reference into its graph ends before objects are made.
     unsafe {
-        let Some((cell, node)) = checked(value.cast()) else {
+        let Some(read) = checked(value.cast()).map(|(cell, node)| f(cell, node)) else {
             return ptr::null_mut();
         };
         let py = Python::assume_attached();
-        match f(py, (*value.cast::<ValueObject>()).owner, cell, node) {
+        match read.or_raise(py).and_then(|read| read.into_py_any(py)) {
             Ok(object) => object.into_ptr(),
             Err(error) => raise_python(error),
         }
@@ -177,17 +177,12 @@ unsafe fn getter(
 
 unsafe extern "C" fn get_index(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
-    unsafe { getter(value, |py, _, _, node| Ok(node.index().into_pyobject(py)?.into_any().unbind())) }
+    unsafe { getter(value, |_, node| Ok(node.index())) }
 }
 
 unsafe extern "C" fn get_op(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
-    unsafe {
-        getter(value, |py, _, cell, node| {
-            let op = with_graph!(&cell.graph, g => g.op(node)).or_raise(py)?;
-            Ok(op.name().into_pyobject(py)?.into_any().unbind())
-        })
-    }
+    unsafe { getter(value, |cell, node| with_graph!(&cell.graph, g => g.op(node)).map(|op| op.name())) }
 }
 
 unsafe extern "C" fn get_graph(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -201,12 +196,7 @@ unsafe extern "C" fn get_graph(value: *mut ffi::PyObject, _: *mut c_void) -> *mu
 
 unsafe extern "C" fn get_label(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
-    unsafe {
-        getter(value, |py, _, cell, node| {
-            let label = cell.labels.get(&node.index()).cloned();
-            Ok(label.unwrap_or_default().into_pyobject(py)?.into_any().unbind())
-        })
-    }
+    unsafe { getter(value, |cell, node| Ok(cell.labels.get(&node.index()).cloned().unwrap_or_default())) }
 }
 
 unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObject, _: *mut c_void) -> c_int {
@@ -234,25 +224,23 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
 }
 
 unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: as in `get_data`; new values are made after the graph has been read.
+    // SAFETY: as in `get_data`. Making a Value runs no Python code, as memory for the exact type never does; the reference
+    // into the graph ends before the tuple is made.
     unsafe {
-        getter(value, |py, owner, cell, node| {
-            let mut nodes = Vec::new();
-            let epoch = with_graph!(&cell.graph, g => {
-                g.for_each_operand(node, |run| {
-                    if let Some(range) = run.nodes() {
-                        nodes.extend((0..range.len()).filter_map(|k| range.get(k)));
-                    }
-                });
-                g.epoch()
-            });
-            let values = nodes.into_iter().map(|node| {
-                let made = new_object(owner, cell, node.index(), epoch);
-                Bound::from_owned_ptr_or_err(py, made)
-            });
-            let values = values.collect::<PyResult<Vec<_>>>()?;
-            Ok(PyTuple::new(py, values)?.into_any().unbind())
-        })
+        let py = Python::assume_attached();
+        let owner = (*value.cast::<ValueObject>()).owner;
+        let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
+        let mut nodes = Vec::new();
+        let epoch = with_graph!(&cell.graph, g => {
+            g.for_each_operand(node, |run| nodes.extend(run.nodes().into_iter().flat_map(Range::nodes)));
+            g.epoch()
+        });
+        let made = |node: NodeId| Bound::from_owned_ptr_or_err(py, new_object(owner, cell, node.index(), epoch));
+        let values: PyResult<Vec<_>> = nodes.into_iter().map(made).collect();
+        match values.and_then(|values| PyTuple::new(py, values)) {
+            Ok(tuple) => tuple.into_ptr(),
+            Err(error) => raise_python(error),
+        }
     }
 }
 
@@ -300,7 +288,7 @@ unsafe extern "C" fn backward(
 unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     #[derive(Clone, Copy)]
     struct Detach;
-    impl super::object::Build<1> for Detach {
+    impl super::append::Build<1> for Detach {
         unsafe fn build_quick<S: Scalar>(self, graph: Quick<'_, 'static, S>, [x]: [NodeId; 1]) -> NodeId {
             // SAFETY: by the contract of this function.
             unsafe { graph.detach(x) }
@@ -313,13 +301,19 @@ unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
     // SAFETY: a living Value under the interpreter lock; what `append` returns is a Value of the same graph.
     unsafe {
         let owner = (*value.cast::<ValueObject>()).owner;
-        let copy = super::object::append(owner, [value.cast()], Detach);
+        let copy = super::append::append(owner, [value.cast()], Detach);
         let cell = cell_of(owner);
-        if cell.busy && cell.is_traced() && !copy.is_null() {
+        if cell.is_busy() && cell.is_traced() && !copy.is_null() {
             crate::recorded::detached(cell, copy.cast(), value.cast());
         }
         copy
     }
+}
+
+/// `math.trunc(v)`
+unsafe extern "C" fn trunc(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock.
+    unsafe { int(value) }
 }
 
 /// `v.same_node(w)`
@@ -408,6 +402,7 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
         method(c"detach", c"detach($self, /)\n--\n\nA copy of the data through which no gradient flows.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: detach }),
         method(c"to_string", c"to_string($self, /)\n--\n\nOne line about the node: name, op and operands, data, gradient, index. Source: asString of the paper.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: to_string }),
         method(c"same_node", c"same_node($self, other, /)\n--\n\nWhether both values stand for one node of one graph.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: same_node }),
+        method(c"__trunc__", c"__trunc__($self, /)\n--\n\nThe data without its fraction, as an int.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: trunc }),
         method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
         method(c"__format__", c"__format__($self, spec, /)\n--\n\nThe data, formatted as a float is; repr(self) for an empty spec.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: format }),
         method(c"__reduce__", c"__reduce__($self, /)\n--\n\nRaises TypeError: a Value is not pickled without its graph.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: reduce }),

@@ -9,14 +9,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::object::{
-    Unowned, ValueObject, allocate, cell_of, fill, free_list, raise, raise_python, revive, value_type,
-};
+use super::free_list;
+use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_python, revive, value_type};
 use crate::cell::AnyGraph;
 use crate::graph::{self, PyGraph};
 use crate::scalars::{self, Given};
 
-/// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append`.
+/// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append_at_once`.
 ///
 /// # Safety
 /// `owner` is a living `Graph`; the interpreter lock is held.
@@ -25,19 +24,15 @@ unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function; nothing here calls Python code.
     unsafe {
         let cell = cell_of(owner);
-        if !cell.busy && !graph::no_grad_somewhere() {
-            let handles = &mut cell.handles;
-            if let AnyGraph::F64(g) = &mut cell.graph
-                && g.len() as u32 <= cell.limit
-                && handles.has_room()
+        let object = free_list::first();
+        if let AnyGraph::F64(g) = &mut cell.graph
+            && !object.is_null()
+        {
+            let epoch = g.epoch();
+            if let Some(quick) = g.quick()
+                && quick.has_room_for_leaf()
             {
-                let object = free_list::first();
-                let epoch = g.epoch();
-                if !object.is_null()
-                    && let Some(node) = g.quick().and_then(|quick| quick.leaf(x))
-                {
-                    return revive(object, owner, handles, node, epoch);
-                }
+                return revive(object, owner, &mut cell.handles, quick.leaf(x), epoch);
             }
         }
         new_leaf_slow(value_type(), owner, &Given::All(x))
@@ -58,8 +53,8 @@ unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject
             return ptr::null_mut();
         }
         let cell = cell_of(owner);
-        if cell.busy && !cell.is_traced() {
-            return super::object::raise_busy(cell);
+        if cell.is_busy() && !cell.is_traced() {
+            return super::check::raise_busy(cell);
         }
         let is_constant = graph::wants_no_grad();
         let built = cell.collect_if_due().and_then(|()| scalars::leaf(&mut cell.graph, x, is_constant));

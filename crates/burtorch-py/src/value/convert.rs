@@ -13,8 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::attributes::{get_data, get_grad, peek, read};
+use super::check::checked;
 use super::number::{Number, number};
-use super::object::{ValueObject, cell_of, checked, is_value, raise_python};
+use super::object::{ValueObject, cell_of, is_value, raise_python};
 use crate::cell::with_graph;
 use crate::scalars;
 
@@ -77,7 +78,7 @@ unsafe fn with_number<'py>(
 unsafe fn is_traced(value: *mut ffi::PyObject) -> bool {
     // SAFETY: by the contract of this function.
     let cell = unsafe { cell_of((*value.cast::<ValueObject>()).owner) };
-    cell.busy && cell.is_traced()
+    cell.is_busy() && cell.is_traced()
 }
 
 /// `repr(v)`, as micrograd prints it.

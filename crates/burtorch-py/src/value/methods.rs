@@ -9,9 +9,10 @@ use burtorch_core::{NodeId, Op, Quick, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 
+use super::append::{Build, append};
 use super::docs::function_doc;
 use super::number::{Number, append_both, build, number};
-use super::object::{Build, ValueObject, append, is_value, raise_python};
+use super::object::{ValueObject, is_value, raise_python};
 use super::step::Step;
 use super::unevaluated::{append_unevaluated, read_keywords};
 use crate::vector;

@@ -1,14 +1,17 @@
 //! `Value`, the Python scalar: a raw heap type, because a wrapped class would cost more than the arithmetic.
 //!
 //! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node is still there.
-//! This folder is the audited unsafe part of the binding: `object` (memory and identity), `number` (operators),
-//! `step` (operations in words), `methods` (ops by name), `construct`, `convert` (as a number) and `attributes`.
+//! This folder is the audited unsafe part of the binding: `object` (memory and identity), `free_list`, `check` (is the node
+//! still there?), `append` (operations become nodes), `number` (operators), `step` (operations in words), `methods` (ops by name), `construct`, `convert` (as a number) and `attributes`.
 #![allow(unsafe_code)]
 
+mod append;
 mod attributes;
+mod check;
 mod construct;
 mod convert;
 mod docs;
+pub mod free_list;
 mod methods;
 mod number;
 mod object;
@@ -22,10 +25,11 @@ use std::ptr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+pub use check::checked;
 pub(crate) use methods::c_str;
 pub use methods::method;
 pub use number::{Number, number};
-pub use object::{ValueObject, cell_of, checked, is_value, new_object, raise_python, value_type};
+pub use object::{ValueObject, cell_of, is_value, new_object, raise_python, value_type};
 pub use step::{left, right};
 pub use unevaluated::settle;
 

@@ -11,8 +11,9 @@ use burtorch_core::{Graph, NodeId, Quick, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::append::{Build, append, append_at_once, append_in_branch};
 use super::methods::Unary;
-use super::object::{Build, ValueObject, append, append_in_branch, is_value, raise_python, value_type};
+use super::object::{ValueObject, is_value, raise_python, value_type};
 use super::step::Step;
 use crate::vector;
 
@@ -186,23 +187,26 @@ pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl 
     }
 }
 
-/// A binary number slot. Values and floats of the exact types go straight on; everything else is looked at calmly.
+/// A binary number slot. Values and floats of the exact types are tried at once; everything else is looked at calmly.
 pub unsafe extern "C" fn binary<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes living objects, at least one of them a Value, under its lock.
     unsafe {
-        if ffi::Py_TYPE(a) == value_type() {
+        let made = if ffi::PyFloat_CheckExact(a) != 0 {
+            let x = b.cast::<ValueObject>();
+            append_at_once((*x).owner, [x], Left::<O>(ffi::PyFloat_AS_DOUBLE(a), PhantomData))
+        } else if ffi::Py_TYPE(a) == value_type() {
             let x = a.cast::<ValueObject>();
             if ffi::Py_TYPE(b) == value_type() && (*x).owner == (*b.cast::<ValueObject>()).owner {
-                return append((*x).owner, [x, b.cast()], Both::<O>(PhantomData));
+                append_at_once((*x).owner, [x, b.cast()], Both::<O>(PhantomData))
+            } else if ffi::PyFloat_CheckExact(b) != 0 {
+                append_at_once((*x).owner, [x], Right::<O>(ffi::PyFloat_AS_DOUBLE(b), PhantomData))
+            } else {
+                std::ptr::null_mut()
             }
-            if ffi::PyFloat_CheckExact(b) != 0 {
-                return append((*x).owner, [x], Right::<O>(ffi::PyFloat_AS_DOUBLE(b), PhantomData));
-            }
-        } else if ffi::PyFloat_CheckExact(a) != 0 && ffi::Py_TYPE(b) == value_type() {
-            let x = b.cast::<ValueObject>();
-            return append((*x).owner, [x], Left::<O>(ffi::PyFloat_AS_DOUBLE(a), PhantomData));
-        }
-        binary_of_any::<O>(a, b)
+        } else {
+            std::ptr::null_mut()
+        };
+        if made.is_null() { binary_of_any::<O>(a, b) } else { made }
     }
 }
 

@@ -21,28 +21,33 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::buffer::FlatArray;
-use crate::cell::{Cell, last_node, with_graph};
+use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph};
-use crate::handle::Handle;
+use crate::handle::{self, Handle};
 use crate::parameters::parameter_nodes;
 use crate::params::PyTensor;
-use crate::scalars::{self, Given, ScalarType};
+use crate::scalars::{self, Given, ScalarType, Taken};
 use crate::value;
 
-pub use arguments::{Operand, all_nodes, appended, atomically, common_owner, number_of, numbers};
+pub use arguments::{Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, number_of, numbers};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::array_ufunc;
 
 /// Contiguous scalars of a graph, or a concatenation of such runs.
 ///
-/// Made by Graph.vector(), by slicing, by operators and op functions, and by concat(). Indexing gives a Value, slicing
-/// a view; operators work element by element and broadcast a Value or number. A Vector beside Values, Vectors and
-/// numbers in a sequence stands for its elements.
+/// Made here and by Graph.vector(), of leaves; by slicing, by operators and op functions, and by concat(). Indexing gives a
+/// Value, slicing a view; operators work element by element and broadcast a Value or number. A Vector beside Values, Vectors
+/// and numbers in a sequence stands for its elements.
+///
+/// Args:
+///     data: a sequence, buffer or array of real numbers, flattened by rows.
+///     graph: the Graph to append to; the current one by default.
 ///
 /// Raises:
-///     ValueError: lengths differ, or a reduction is over no elements.
+///     TypeError: data is anything but real numbers.
+///     ValueError: no data, lengths differ, or a reduction is over no elements.
 ///     StaleValueError: its nodes were removed by a rewind or a clear.
 ///     GraphMismatchError: the operands belong to different graphs.
 ///
@@ -50,7 +55,7 @@ pub use numpy::array_ufunc;
 ///
 /// Example:
 ///     >>> import burtorch as bt
-///     >>> x = bt.current_graph().vector([1.0, 2.0, 3.0])
+///     >>> x = bt.Vector([1.0, 2.0, 3.0])
 ///     >>> y = (x * x).sum()
 ///     >>> y.backward()
 ///     >>> y.data, list(x.grad)
@@ -72,8 +77,8 @@ impl Drop for PyVector {
         let cell = unsafe { value::cell_of(self.home().as_ptr()) };
         crate::graph::forget(cell, self);
         for run in &self.runs {
-            // SAFETY: the handle is valid until this box goes.
-            unsafe { cell.handles.remove(run.get()) }
+            // SAFETY: the handle is valid until this box goes, and in a list since it was made.
+            unsafe { handle::unlink(run.get()) }
         }
     }
 }
@@ -105,20 +110,13 @@ impl PyVector {
                 PyVector { owner: UnsafeCell::new(owner.clone().unbind()), runs: runs.iter().map(handle).collect() };
             for run in &vector.runs {
                 // SAFETY: the box keeps the handle in place until drop, which removes it.
-                if !unsafe { cell.handles.add(run.get()) } {
-                    return Ok(None);
-                }
+                unsafe { cell.handles.add(run.get()) };
             }
-            Ok(Some(vector))
+            Ok(vector)
         })?;
-        match vector {
-            Some(vector) => {
-                let vector = Py::new(py, vector)?;
-                crate::graph::remember(owner, vector.get());
-                Ok(vector)
-            }
-            None => Err(pyo3::exceptions::PyMemoryError::new_err("no memory for a handle")),
-        }
+        let vector = Py::new(py, vector)?;
+        crate::graph::remember(owner, vector.get());
+        Ok(vector)
     }
 
     /// New leaves with these values.
@@ -172,7 +170,7 @@ impl PyVector {
         let checked = |run: &UnsafeCell<Handle>| {
             // SAFETY: under the interpreter lock nobody else touches the handles.
             let handle = unsafe { &mut *run.get() };
-            let last = NodeId::from_index(last_node(handle));
+            let last = NodeId::from_index(handle.last());
             handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
             Ok(Range::new(NodeId::from_index(handle.start), handle.len))
         };
@@ -189,7 +187,7 @@ impl PyVector {
                 Some(rest) => k = rest,
                 None => {
                     return self.home().get().look(py, |cell| {
-                        let last = NodeId::from_index(last_node(handle));
+                        let last = NodeId::from_index(handle.last());
                         handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
                         Ok(NodeId::from_index(handle.start + k as u32))
                     });
@@ -200,22 +198,19 @@ impl PyVector {
     }
 
     /// Reads a number of each node.
-    fn read<'py>(&self, py: Python<'py>, grads: bool) -> PyResult<Numbers<'py>> {
+    fn read(&self, py: Python<'_>, grads: bool) -> PyResult<Numbers> {
         self.home().get().not_traced(py, "reading .data or .grad")?;
         self.home().get().look(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
-            let mut nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
+            let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             if cell.graph.scalar_type().fits_float() {
                 let floats = with_graph!(&cell.graph, g => nodes
                     .map(|node| if grads { g.grad(node) } else { g.value(node) }.map(|x| x.lane(0).to_f64()))
                     .collect::<burtorch_core::Result<Vec<f64>>>());
                 return floats.or_raise(py).map(Numbers::Floats);
             }
-            let objects = nodes.try_fold(Vec::new(), |mut all, node| {
-                all.push(scalars::object(py, &cell.graph, node, grads)?);
-                PyResult::Ok(all)
-            });
-            objects.map(Numbers::Objects)
+            let numbers = nodes.map(|node| Taken::of(&cell.graph, node, grads));
+            numbers.collect::<burtorch_core::Result<Vec<_>>>().or_raise(py).map(Numbers::Special)
         })
     }
 
@@ -234,7 +229,10 @@ impl PyVector {
         match (array, self) {
             (Some(array), _) => Ok(Bound::new(py, array)?.into_any()),
             (None, vector) => match vector.read(py, of_grads)? {
-                Numbers::Objects(objects) => Ok(pyo3::types::PyTuple::new(py, objects)?.into_any()),
+                Numbers::Special(numbers) => {
+                    let objects = numbers.into_iter().map(|number| number.into_python(py));
+                    Ok(pyo3::types::PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
+                }
                 Numbers::Floats(floats) => Ok(Bound::new(py, FlatArray::copied(&floats))?.into_any()),
             },
         }
@@ -287,10 +285,7 @@ impl PyVector {
 
 /// Removes unreachable nodes if there are enough nodes to look; before operands are read.
 pub fn reclaim_if_due(py: Python<'_>, cell: &mut Cell) -> PyResult<()> {
-    if with_graph!(&cell.graph, g => g.len()) as u32 > cell.limit {
-        cell.collect().or_raise(py)?;
-    }
-    Ok(())
+    cell.collect_if_due().or_raise(py)
 }
 
 /// A Value for a node of `owner`.
@@ -306,11 +301,11 @@ pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'p
 }
 
 /// The numbers of a Vector.
-enum Numbers<'py> {
+enum Numbers {
     /// As floats.
     Floats(Vec<f64>),
-    /// Of a graph of lanes, or of float128: tuples, or Decimals.
-    Objects(Vec<Bound<'py, PyAny>>),
+    /// Of a graph of lanes, or of float128.
+    Special(Vec<Taken>),
 }
 
 fn wrong_count(expected: usize, found: usize) -> PyErr {

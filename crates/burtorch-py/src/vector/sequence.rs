@@ -11,6 +11,16 @@ use crate::graph::PyGraph;
 
 #[pymethods]
 impl PyVector {
+    #[new]
+    #[pyo3(signature = (data, *, graph=None))]
+    fn new(py: Python<'_>, data: &Bound<'_, PyAny>, graph: Option<Bound<'_, PyGraph>>) -> PyResult<Py<Self>> {
+        let graph = match graph {
+            Some(graph) => graph,
+            None => crate::graph::current_graph(py)?.into_bound(py).cast_into()?,
+        };
+        PyGraph::vector(&graph, data)
+    }
+
     fn __len__(&self) -> usize {
         self.n()
     }
@@ -23,7 +33,11 @@ impl PyVector {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let (shown, n): (Vec<String>, usize) = match self.read(py, false)? {
             Numbers::Floats(all) => (all.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect(), all.len()),
-            Numbers::Objects(all) => (all.iter().take(8).map(ToString::to_string).collect(), all.len()),
+            Numbers::Special(all) => {
+                let n = all.len();
+                let shown = all.into_iter().take(8).map(|number| Ok(number.into_python(py)?.to_string()));
+                (shown.collect::<PyResult<_>>()?, n)
+            }
         };
         let rest = if n > 8 { format!(", ... {n} in all") } else { String::new() };
         Ok(format!("Vector([{}{rest}])", shown.join(", ")))

@@ -1,0 +1,61 @@
+//! Dense layers on Values: what a model computes from nodes of a graph are nodes of that graph.
+//!
+//! Promises: the blocks are those that an oracle builds, so the same weights give the same numbers.
+
+use burtorch_core::nn::Linear;
+use burtorch_core::{Range, View};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::cell::with_graph;
+use crate::errors::IntoPython;
+use crate::graph::unlocked;
+use crate::parameters::{attach, with_values};
+use crate::params::PyParameters;
+use crate::vector::{Operand, PyVector, all_views, appended, common_owner, n_scalars};
+
+/// The outputs of the layers for `x`, as a Vector on the graph of the Values in it; `None` if `x` holds numbers only.
+pub fn outputs<'py>(
+    layers: &[Linear],
+    params: &Py<PyParameters>,
+    x: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = x.py();
+    let operands = match Operand::read_all(x) {
+        Ok(operands) => operands,
+        // The reader of numbers has something to say about anything else.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if operands.iter().all(|operand| matches!(operand, Operand::Numbers(_))) {
+        return Ok(None);
+    }
+    let Some(first) = layers.first() else { return Ok(None) };
+    let (wanted, found) = (first.n_in(), n_scalars(&operands));
+    if wanted != found {
+        return Err(PyValueError::new_err(format!("this model takes {wanted} inputs, found {found}")));
+    }
+    let owner = common_owner(py, &operands)?;
+    let n = layers.iter().map(Linear::n_parameters).sum();
+    let range = appended(
+        &owner,
+        n,
+        |cell| {
+            attach(py, cell, params)?;
+            all_views(py, cell, &operands)
+        },
+        |graph, parameters, views| {
+            with_graph!(graph, g => with_values(py, parameters, |given| unlocked(py, n, || {
+                let mut outputs: Option<Range> = None;
+                for layer in layers {
+                    let one = outputs.map(View::Nodes);
+                    let x = one.as_ref().map_or(&views[..], std::slice::from_ref);
+                    let before = g.affine(given, x, layer.weight().slice(), layer.bias().map(|b| b.slice()))?;
+                    outputs = Some(layer.activation().apply(g, before)?);
+                }
+                Ok(outputs)
+            }))?.or_raise(py))
+        },
+    )?;
+    Ok(Some(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any()))
+}

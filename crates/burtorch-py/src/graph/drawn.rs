@@ -1,0 +1,57 @@
+//! Pictures of a graph, for Python; `viz` knows what is drawn.
+
+use pyo3::prelude::*;
+
+use super::PyGraph;
+use crate::viz;
+
+#[pymethods]
+impl PyGraph {
+    /// The graph in the language of Graphviz: label, op, data, gradient and index of each node, roots, leaves and parameters
+    /// in colours of their own.
+    ///
+    /// Args:
+    ///     root: a Value, or several; what they depend on is drawn. By default what no node reads.
+    ///     max_nodes: boxes drawn at most; the others are one box with their count. Blocks and long runs are one box each.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> a = bt.Value(3.0, label="a", graph=bt.Graph())
+    ///     >>> '{ a | leaf | data 3 | grad 0 | node 0 }' in a.graph.to_dot(a * a)
+    ///     True
+    #[pyo3(signature = (root=None, max_nodes=150))]
+    fn to_dot(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
+        slf.get().settle(slf.py())?;
+        Ok(viz::picture(slf, root, max_nodes, false)?.to_dot())
+    }
+
+    /// The graph as an SVG image, laid out here: no other program is needed. Arguments as for to_dot.
+    #[pyo3(signature = (root=None, max_nodes=150))]
+    fn to_svg(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
+        slf.get().settle(slf.py())?;
+        Ok(viz::picture(slf, root, max_nodes, false)?.to_svg())
+    }
+
+    /// The graph as one HTML page without links to anything else: a click on a box shows value, gradient, formula and the
+    /// time of one evaluation, measured now. Other arguments as for to_dot.
+    #[pyo3(signature = (root=None, max_nodes=150, title="burtorch graph"))]
+    fn to_html(
+        slf: &Bound<'_, Self>,
+        root: Option<&Bound<'_, PyAny>>,
+        max_nodes: usize,
+        title: &str,
+    ) -> PyResult<String> {
+        slf.get().settle(slf.py())?;
+        Ok(viz::picture(slf, root, max_nodes, true)?.to_html(title))
+    }
+
+    /// The picture that notebooks show.
+    fn _repr_svg_(slf: &Bound<'_, Self>) -> PyResult<String> {
+        Self::to_svg(slf, None, 150)
+    }
+
+    /// The picture that notebooks show, in a frame that scrolls.
+    fn _repr_html_(slf: &Bound<'_, Self>) -> PyResult<String> {
+        Ok(format!("<div style=\"overflow:auto\">{}</div>", Self::to_svg(slf, None, 150)?))
+    }
+}

@@ -1,0 +1,129 @@
+//! What SGD and Adam have in common for Python: what they move, how they step, and how they are saved.
+//!
+//! Promises: one call at a time; a step that fails moves nothing. Knows no rule: a rule is a type of the core.
+
+use burtorch_core::optim::Adam;
+use burtorch_core::{DType, Float, Parameters, Result, Sgd};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::IntoPython;
+use crate::guarded::Guarded;
+use crate::params::{AnyParameters, mismatch};
+use crate::trained::Trained;
+
+/// How numbers of type `E` move.
+pub trait Rule<E: Float> {
+    /// One step along the gradients.
+    fn step(&mut self, params: &mut Parameters<'_, E>) -> Result<()>;
+    /// All that decides the next steps.
+    fn to_bytes(&self) -> Result<Vec<u8>>;
+    /// Becomes what was saved.
+    fn load_bytes(&mut self, params: &Parameters<'_, E>, bytes: &[u8]) -> Result<()>;
+}
+
+macro_rules! rule {
+    ($($Rule:ident $E:ty),*) => { $(
+        impl Rule<$E> for $Rule<$E> {
+            fn step(&mut self, params: &mut Parameters<'_, $E>) -> Result<()> {
+                $Rule::step(self, params)
+            }
+
+            fn to_bytes(&self) -> Result<Vec<u8>> {
+                $Rule::to_bytes(self)
+            }
+
+            fn load_bytes(&mut self, params: &Parameters<'_, $E>, bytes: &[u8]) -> Result<()> {
+                $Rule::load_bytes(self, params, bytes)
+            }
+        }
+    )* };
+}
+rule!(Sgd f32, Sgd f64, Adam f32, Adam f64);
+
+/// A rule for one of the types that optimisers take.
+pub enum AnyRule<A, B> {
+    /// float32
+    F32(A),
+    /// float64
+    F64(B),
+}
+
+/// Runs an expression on the rule inside an [`AnyRule`].
+macro_rules! with_rule {
+    ($any:expr, $rule:ident => $body:expr) => {
+        match $any {
+            $crate::optim::moving::AnyRule::F32($rule) => $body,
+            $crate::optim::moving::AnyRule::F64($rule) => $body,
+        }
+    };
+}
+pub(super) use with_rule;
+
+/// A rule and what it moves.
+pub struct Moving<A, B> {
+    /// What is moved.
+    pub trained: Trained,
+    /// By which rule.
+    pub rule: Guarded<AnyRule<A, B>>,
+}
+
+impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
+    /// Reads what is to be moved, and makes the rule for its dtype.
+    pub fn new(
+        of: &Bound<'_, PyAny>,
+        narrow: impl FnOnce() -> Result<A>,
+        wide: impl FnOnce() -> Result<B>,
+    ) -> PyResult<Self> {
+        let py = of.py();
+        let trained = Trained::of(of)?;
+        trained.params.get().need_kernels()?;
+        let rule = match trained.params.get().dtype_of() {
+            DType::Float32 => AnyRule::F32(narrow().or_raise(py)?),
+            _ => AnyRule::F64(wide().or_raise(py)?),
+        };
+        Ok(Moving { trained, rule: Guarded::new(rule, "this optimiser") })
+    }
+
+    /// One step.
+    pub fn step(&self, py: Python<'_>) -> PyResult<()> {
+        self.trained.gather(py)?;
+        self.on_parameters(py, |both| match both {
+            Both::F32(rule, params) => rule.step(params),
+            Both::F64(rule, params) => rule.step(params),
+        })?;
+        self.trained.scatter(py)
+    }
+
+    /// All that decides the next steps besides what is moved and its gradients.
+    pub fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.rule.with(py, |rule| with_rule!(rule, rule => rule.to_bytes()))?.or_raise(py)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Becomes what was saved, or changes nothing.
+    pub fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.on_parameters(py, |both| match both {
+            Both::F32(rule, params) => rule.load_bytes(params, state),
+            Both::F64(rule, params) => rule.load_bytes(params, state),
+        })
+    }
+
+    fn on_parameters(&self, py: Python<'_>, f: impl FnOnce(Both<'_, A, B>) -> Result<()>) -> PyResult<()> {
+        self.rule
+            .with(py, |rule| {
+                self.trained.params.get().with(py, |params| match (rule, params) {
+                    (AnyRule::F32(rule), AnyParameters::F32(params)) => f(Both::F32(rule, params)),
+                    (AnyRule::F64(rule), AnyParameters::F64(params)) => f(Both::F64(rule, params)),
+                    _ => Err(mismatch()),
+                })
+            })??
+            .or_raise(py)
+    }
+}
+
+/// A rule and parameters of one type.
+enum Both<'a, A, B> {
+    F32(&'a mut A, &'a mut Parameters<'static, f32>),
+    F64(&'a mut B, &'a mut Parameters<'static, f64>),
+}

@@ -1,0 +1,168 @@
+//! Reclaim: when nodes that no handle can reach are removed, and which handles, marks and names follow.
+//!
+//! Promises: constant time per node built, amortised, however many handles are held: nodes and handles that survive a reclaim
+//! are old, and the next ones look only at what is younger. An operand is older than its node, so nothing young is missed;
+//! an old node that has died stays until all are looked at, which is when the old have doubled. Called at the entry of an
+//! operation, before it reads operands.
+
+use std::collections::{BTreeMap, HashMap};
+
+use burtorch_core::graph::{Renumbering, UNEVALUATED};
+use burtorch_core::{Graph, Mark, NodeId, Range, Result, Scalar};
+
+use crate::cell::{Cell, with_graph};
+use crate::handle::{Handle, LiveHandles};
+
+/// Nodes built between two reclaims, at least: they fit in the first-level cache.
+const NURSERY: u32 = 512;
+/// While fewer nodes are old, the old are not looked at.
+const FEW_OLD: u32 = 1024;
+
+/// What a graph knows about its generations.
+#[derive(Debug)]
+pub struct Generations {
+    /// Nodes below are old, and so are their handles. None before the first reclaim, and where a rewind went below.
+    old: Option<Mark>,
+    /// Look at all nodes when more than this are old.
+    full_above: u32,
+    /// Whether reclaim happens by itself.
+    by_itself: bool,
+    /// Nodes reclaimed so far.
+    n_reclaimed: u64,
+}
+
+impl Generations {
+    /// Those of a new graph.
+    pub fn new(by_itself: bool) -> Self {
+        Generations { old: None, full_above: FEW_OLD, by_itself, n_reclaimed: 0 }
+    }
+
+    /// The number of nodes above which a new graph reclaims.
+    pub fn first_limit(&self) -> u32 {
+        if self.by_itself { NURSERY } else { u32::MAX }
+    }
+
+    /// Whether reclaim happens by itself.
+    pub fn by_itself(&self) -> bool {
+        self.by_itself
+    }
+
+    /// Nodes reclaimed so far.
+    pub fn n_reclaimed(&self) -> u64 {
+        self.n_reclaimed
+    }
+}
+
+impl Cell {
+    /// Removes what no handle reaches, looking at all nodes. Returns how many are gone.
+    pub fn collect(&mut self) -> Result<usize> {
+        self.generations.old = None;
+        self.reclaim()
+    }
+
+    /// Removes what no handle reaches if there are enough nodes to look.
+    #[inline]
+    pub fn collect_if_due(&mut self) -> Result<()> {
+        if with_graph!(&self.graph, g => g.len()) as u32 > self.limit() {
+            self.reclaim()?;
+        }
+        Ok(())
+    }
+
+    /// Removes young nodes that no handle reaches, or dead nodes of any age where there is no line between them, or many
+    /// are old; sets when to do so next.
+    #[cold]
+    #[inline(never)]
+    fn reclaim(&mut self) -> Result<usize> {
+        if with_graph!(&self.graph, g => g.is_fixed()) {
+            return Ok(0);
+        }
+        let Generations { old, full_above, by_itself, .. } = self.generations;
+        let n_before = with_graph!(&self.graph, g => g.len());
+        let (n_old, n_left) = with_graph!(&mut self.graph, g => {
+            // A mark that does not hold any more draws no line.
+            let line = old.filter(|old| old.len() as u32 <= full_above && g.check_mark(*old).is_ok());
+            let line = line.unwrap_or_else(|| g.start());
+            let n_left = compact(g, line, &self.handles, &mut self.marks, &mut self.labels, &mut self.serials)?;
+            self.generations.old = Some(g.mark());
+            (line.len(), n_left)
+        });
+        self.handles.grow_old();
+        self.generations.n_reclaimed += (n_before - n_left) as u64;
+        if n_old == 0 {
+            self.generations.full_above = FEW_OLD.max(u32::try_from(2 * n_left).unwrap_or(u32::MAX));
+        }
+        if by_itself {
+            // Where much survives, most of what comes will too: the fewer looks the better, within what memory allows.
+            let n_more = (2 * (n_left - n_old)).min(n_left).max(self.marks.len()).max(NURSERY as usize);
+            self.set_limit(u32::try_from(n_left + n_more).unwrap_or(u32::MAX));
+        }
+        Ok(n_before - n_left)
+    }
+
+    /// Forgets names and identities of nodes that a rewind removed. Costs nothing for those that stay.
+    pub fn after_rewind(&mut self) {
+        let len = with_graph!(&self.graph, g => g.len()) as u32;
+        while self.labels.last_key_value().is_some_and(|(&node, _)| node >= len) {
+            self.labels.pop_last();
+        }
+        while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
+            self.serials.pop_last();
+        }
+        if self.generations.old.is_some_and(|old| old.len() as u32 > len) {
+            self.generations.old = Some(with_graph!(&self.graph, g => g.mark()));
+        }
+    }
+}
+
+/// Compacts a graph above a line, which may lie at its start, and renames everything that names nodes up there.
+fn compact<S: Scalar>(
+    graph: &mut Graph<'static, S>,
+    line: Mark,
+    handles: &LiveHandles,
+    marks: &mut HashMap<u64, Mark>,
+    labels: &mut BTreeMap<u32, String>,
+    serials: &mut BTreeMap<u32, u64>,
+) -> Result<usize> {
+    let each = |f: &mut dyn FnMut(&mut Handle)| match line.is_empty() {
+        true => handles.for_each(f),
+        false => handles.for_each_young(f),
+    };
+    each(&mut |handle| {
+        if graph.check(NodeId::from_index(handle.last()), handle.epoch & !UNEVALUATED).is_err() {
+            handle.kill();
+        }
+    });
+    marks.retain(|_, mark| graph.check_mark(*mark).is_ok());
+    let (numbers, mut places): (Vec<u64>, Vec<Mark>) =
+        marks.iter().filter(|(_, mark)| mark.len() > line.len()).map(|(&number, &mark)| (number, mark)).unzip();
+    let n_left = graph.compact_above(
+        line,
+        |is_live| {
+            each(&mut |handle| {
+                if handle.start != u32::MAX {
+                    is_live(Range::new(NodeId::from_index(handle.start), handle.len));
+                }
+            });
+        },
+        &mut places,
+        |new| {
+            each(&mut |handle| {
+                if handle.start != u32::MAX {
+                    handle.start = new.index(handle.start);
+                    handle.epoch = new.epoch() | handle.epoch & UNEVALUATED;
+                }
+            });
+            renamed(labels, line, new);
+            renamed(serials, line, new);
+        },
+    )?;
+    marks.extend(numbers.into_iter().zip(places));
+    Ok(n_left)
+}
+
+/// Gives the names of nodes above the line to their new numbers.
+fn renamed<T>(names: &mut BTreeMap<u32, T>, line: Mark, new: &Renumbering<'_>) {
+    let young = names.split_off(&(line.len() as u32));
+    names.extend(young.into_iter().filter_map(|(node, name)| Some((new.kept(node)?, name))));
+}
