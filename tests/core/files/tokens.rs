@@ -107,24 +107,22 @@ fn every_flipped_bit_and_every_cut_is_refused() {
 }
 
 /// Where the content of a section lies in the payload.
-fn section(payload: &[u8], tag: &[u8; 4], bytes_each: usize) -> std::ops::Range<usize> {
+fn section(payload: &[u8], tag: &[u8; 4]) -> std::ops::Range<usize> {
     let mut at = 0;
     loop {
         let n = u64::from_le_bytes(payload[at + 8..at + 16].try_into().unwrap()) as usize;
+        // The types are u8, u32, u64, f32, f64 in the order of their numbers.
+        let size = n * [0, 1, 4, 8, 4, 8][payload[at + 4] as usize];
         if &payload[at..at + 4] == tag {
-            return at + 16..at + 16 + n * bytes_each;
+            return at + 16..at + 16 + size;
         }
-        let size = match payload[at + 4] {
-            _ if matches!(&payload[at..at + 4], b"OPND" | b"LIST") => 4 * n,
-            _ => n,
-        };
         at += 16 + size.next_multiple_of(8);
     }
 }
 
 /// Where the numbers of the operand lists lie in the payload.
 fn lists(payload: &[u8]) -> std::ops::Range<usize> {
-    section(payload, b"LIST", 4)
+    section(payload, b"LIST")
 }
 
 #[test]
@@ -133,7 +131,7 @@ fn forged_nodes_are_refused_or_harmless() {
     let (graph, _) = blocks::<f64>(&mut params);
     let file = graph.to_bytes(Contents::Values, no_labels()).unwrap();
     let payload = &file[burtorch_core::io::HEADER_BYTES..];
-    let (ops, operands) = (section(payload, b"OPS ", 1), section(payload, b"OPND", 4));
+    let (ops, operands) = (section(payload, b"OPS "), section(payload, b"OPND"));
     assert_eq!((ops.len(), operands.len()), (graph.len(), 8 * graph.len()));
     let mut accepted = 0;
     for (at, byte) in ops.flat_map(|at| (0..9).map(move |byte| (at, byte))) {
