@@ -405,17 +405,21 @@ def test_functions_are_saved_and_pickled_as_their_recordings(tmp_path):
         with pytest.raises(bt.TraceError, match="loaded from a file"):
             loaded(1.0)
     data = path.read_bytes()
+    make, _ = f.__reduce__()
+    make(data)
     for k in range(len(data)):
-        path.write_bytes(data[:k])
         with pytest.raises(bt.FormatError):
-            bt.load_function(path)
+            make(data[:k])
     broken = bytearray(data)
     for bit in range(8 * len(data)):
         broken[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(broken)
+        with pytest.raises(bt.FormatError):
+            make(bytes(broken))
+        broken[bit // 8] ^= 1 << bit % 8
+    for damaged in (data[:-8], data + b"\0", b""):
+        path.write_bytes(damaged)
         with pytest.raises(bt.FormatError):
             bt.load_function(path)
-        broken[bit // 8] ^= 1 << bit % 8
     with pytest.raises(FileNotFoundError):
         bt.load_function(tmp_path / "none")
     with pytest.raises(bt.TraceError, match="nothing has been recorded"):

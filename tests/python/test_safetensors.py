@@ -215,7 +215,7 @@ def test_random_damage_is_refused_or_makes_a_model(tmp_path):
     (length,) = struct.unpack("<Q", content[:8])
     draw = random.Random(5)
     refused = 0
-    for _ in range(2000):
+    for _ in range(600):
         damaged = bytearray(content)
         for _ in range(1 + draw.randrange(3)):
             damaged[draw.randrange(8 + length)] = draw.randrange(256)
@@ -226,7 +226,7 @@ def test_random_damage_is_refused_or_makes_a_model(tmp_path):
             refused += 1
         else:
             assert len(list(model.params.values)) == model.n_parameters
-    assert refused > 1000
+    assert refused > 300
 
 
 @pytest.mark.parametrize(("name", "vocabulary"), [("char-mlp", "\nab"), ("gpt", "abc")])
