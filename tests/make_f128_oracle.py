@@ -18,6 +18,8 @@ from ops_oracle.unary import UNARY
 mp.prec = 400
 TABLE = Path(__file__).resolve().parent / "data" / "f128_oracle.txt"
 POINTS = 24
+# The derivative of gelu is made of pieces: several points in each.
+MORE_POINTS = {"gelu": 400}
 LARGEST = mpf(2) ** 16384 * (1 - mpf(2) ** -113)
 
 # fmt: off
@@ -80,7 +82,7 @@ def records() -> Iterator[str]:
         rng = random.Random(op.name)
         low, high = op.interval
         low = max(low, op.lowest + (0.001 if op.lowest > -1e9 else 0))
-        drawn = [rng.uniform(low, high) for _ in range(POINTS)]
+        drawn = [rng.uniform(low, high) for _ in range(MORE_POINTS.get(op.name, POINTS))]
         drawn += [x for x in op.special if x > max(op.lowest, -700) and 1e-100 < abs(x) < 1e22]
         for x in (nearest(x, rng) for x in drawn):
             results = [r if isinstance(r, mpf) else mpf(0) for r in (op.value(x), op.partial(x))]

@@ -32,7 +32,7 @@ fn small<'t>(t: &'t Eager<'_, f64>, a: f64, b: f64) -> [Value<'t, f64>; 3] {
     let e = c - d;
     let f = e.sqr();
     let mut g = f / 2.0;
-    g = g + 10.0 / f;
+    g += 10.0 / f;
     [g, a, b]
 }
 

@@ -1,5 +1,11 @@
 //! What an expression written with operators gives: values, gradients, and what repeated sweeps do to them.
 
+#[path = "eager/derived.rs"]
+mod derived;
+#[cfg(feature = "labels")]
+#[path = "eager/labels.rs"]
+mod labels;
+
 use burtorch_core::{Eager, Graph, NodeId, Op, Operands, Value};
 
 type Expression = for<'t> fn(&'t Eager<'_, f64>, f64, f64) -> [Value<'t, f64>; 3];
@@ -199,7 +205,7 @@ fn a_handle_survives_growth() {
     let before = t.len();
     let mut last = y;
     while t.len() < before + 100_000 {
-        last = last + x;
+        last += x;
     }
     last.backward();
     assert_eq!((x.data(), y.data()), (0.25, 0.5));

@@ -23,6 +23,7 @@ fn tensors_lie_one_after_another_by_rows() {
     assert_eq!(params.bytes(), (18 * 4, 18 * 4));
 }
 
+#[cfg(feature = "labels")]
 #[test]
 fn names_are_unique_and_a_refused_tensor_changes_nothing() {
     let mut params = Parameters::<f64>::new(0);

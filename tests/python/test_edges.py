@@ -127,6 +127,23 @@ def test_mistake_a_handle_that_aliases_a_new_node_after_rewind():
         old + new
 
 
+def test_mistake_loading_a_missing_or_short_file_successfully(tmp_path):
+    graph = bt.Graph()
+    x = graph.value(3.0)
+    y = x * x
+    graph.save(tmp_path / "whole")
+    content = (tmp_path / "whole").read_bytes()
+    with pytest.raises(FileNotFoundError):
+        graph.load(tmp_path / "missing")
+    for n in range(len(content)):
+        (tmp_path / "short").write_bytes(content[:n])
+        with pytest.raises(bt.FormatError):
+            graph.load(tmp_path / "short")
+        with pytest.raises(bt.FormatError):
+            bt.load_graph(tmp_path / "short")
+    assert (x.data, y.data) == (3.0, 9.0)
+
+
 def test_mistake_backward_that_is_quadratic_or_recursive_in_the_length_of_a_chain():
     x = bt.Value(1.0)
     y = x

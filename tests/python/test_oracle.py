@@ -42,6 +42,21 @@ def test_the_gradient_is_the_slope():
         assert grad[k] == pytest.approx(slope, abs=1e-8)
 
 
+@pytest.mark.parametrize("n", [1, 5, 64, 300])
+def test_a_gradient_that_skips_the_loss_is_the_same(model, n):
+    params = model.params
+    oracle = bt.Oracle(model)
+    contexts, targets = [[k % 5, (k + 1) % 5, 2] for k in range(n)], [k % 5 for k in range(n)]
+    loss, grad = oracle(contexts, targets)
+    wanted = list(grad)
+    params.zero_grad()
+    out = bytearray(len(wanted) * (4 if params.dtype == "float32" else 8))
+    out = memoryview(out).cast("f" if params.dtype == "float32" else "d")
+    assert list(oracle.grad(contexts, targets)) == wanted
+    assert list(oracle.grad(contexts, targets, out=out)) == wanted == list(out)
+    assert oracle(contexts, targets)[0] == loss == pytest.approx(oracle.loss(contexts, targets), rel=1e-6)
+
+
 def test_sum_is_b_times_mean(model):
     batch = [[0, 1, 2], [4, 4, 1], [2, 2, 2]], [3, 0, 1]
     mean, grad = bt.Oracle(model)(*batch)

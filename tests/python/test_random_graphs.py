@@ -198,3 +198,36 @@ def test_random_graphs_match_torch(program):
     n = len(program[0])
     grads = [0.0 if leaf.grad is None else leaf.grad.item() for leaf in nodes[:n]]
     assert_close([leaf.grad for leaf in ours[:n]], grads, "1e-11")
+
+
+@settings(max_examples=20, deadline=None)
+@given(programs())
+def test_random_graphs_match_jax(program):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+    with localcontext() as context:
+        context.prec = 60
+        if kinks(exact_nodes(program)):
+            return
+    combine = {"add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "div": jnp.divide}
+    combine |= {"mean": lambda x, y: (x + y) / 2, "max": jnp.maximum, "min": jnp.minimum}
+    single = {"neg": jnp.negative, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "softplus": jax.nn.softplus}
+    single |= {"sqr": jnp.square, "pow3": lambda x: x * x * x, "inv": jnp.reciprocal, "shift": lambda x: x + 2.0}
+    total = {"reduce_sum": jnp.sum, "reduce_mul": jnp.prod, "reduce_mean": jnp.mean}
+    total["reduce_sum_of_squares"] = lambda x: (x * x).sum()
+
+    def last_node(numbers):
+        numbers = iter(numbers)
+        nodes = run(
+            program,
+            lambda x: next(numbers),
+            lambda op, x: (single[op] if op in single else getattr(jnp, op))(x),
+            lambda op, x, y: combine[op](x, y),
+            lambda op, xs: total[op](jnp.stack(xs)),
+        )
+        return nodes[-1]
+
+    grads = jax.grad(last_node)([jnp.float64(x) for x in program[0]])
+    ours = burtorch_nodes(program, "float64")
+    assert_close([leaf.grad for leaf in ours[: len(grads)]], [float(g) for g in grads], "1e-11")

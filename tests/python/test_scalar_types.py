@@ -210,6 +210,7 @@ def test_where_the_narrow_and_wide_types_stop(dtype):
         lambda: bt.nn.MLP(params, [2, 2]),
         lambda: bt.nn.CharMLP(params, vocab=3, context=2, embedding=2, hidden=2),
         lambda: bt.optim.SGD(params),
+        lambda: bt.Oracle(lambda x, y: bt.inner_product(x, w), params=params),
     ):
         with pytest.raises(TypeError, match="float32 and float64"):
             refused()

@@ -34,6 +34,59 @@ def test_the_gradient_is_that_of_the_evaluated_op(name, dtype):
     assert z.data == wanted.data
 
 
+REDUCTIONS = [op["name"] for op in bt.system.ops() if op["arity"] == "reduction"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "float128", "float32x8"])
+@pytest.mark.parametrize("name", [*REDUCTIONS, "inner_product", "inner_product_with_bias"])
+def test_reductions_may_wait_for_their_value(name, dtype):
+    graph = bt.Graph(dtype=dtype)
+    x, bias = graph.vector([0.5, -1.25, 2.0, 3.5]), graph.value(0.5)
+    function = getattr(bt, name)
+    for operands in (x, [x[:2], x[2:]], list(x)[::-1]):
+        arguments = (operands, x) if name == "inner_product" else (operands,)
+        arguments = (operands, x, bias) if name == "inner_product_with_bias" else arguments
+        graph.zero_grad()
+        y = function(*arguments, evaluate=False)
+        y.backward()
+        graph.backward(y)
+        found = list(x.grad), bias.grad
+        graph.zero_grad()
+        evaluated = function(*arguments, evaluate=True)
+        evaluated.backward()
+        evaluated.backward()
+        assert found == (list(x.grad), bias.grad)
+        assert y.data == evaluated.data
+    with pytest.raises(TypeError, match="evaluate must be"):
+        function(*arguments, evaluate="no") if name in REDUCTIONS else bt.reduce_sum(x, evaluate=1)
+    with pytest.raises(TypeError):
+        function(*arguments, unheard_of=True)
+
+
+def test_a_reduction_over_parameters_is_evaluated_at_once():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(2, init=3.0)
+    graph = bt.Graph()
+    x = graph.vector([1.0, 2.0])
+    y, z = bt.reduce_sum([x, w], evaluate=False), bt.inner_product(x, w, evaluate=False)
+    params.values[:] = [0.0, 0.0]
+    assert (y.data, z.data) == (9.0, 9.0)
+    y.backward()
+    assert list(params.grads) == [1.0, 1.0]
+
+
+def test_a_sweep_does_not_evaluate_its_root():
+    """What a value would have shown: the operand was changed before the value was asked for."""
+    for sweep in (lambda y: y.backward(), lambda y: y.graph.backward(y), lambda y: y.graph.backward(y, seed=2.0)):
+        graph = bt.Graph()
+        x = graph.value(3.0)
+        for y in (bt.sqr(x, evaluate=False), bt.reduce_sum_of_squares([x], evaluate=False)):
+            x.data = 3.0
+            sweep(y)
+            x.data = 5.0  # an evaluated node would keep 9
+            assert y.data == 25.0
+
+
 def test_a_root_that_is_never_evaluated():
     graph = bt.Graph()
     x = graph.vector([0.5, -1.5, 2.0])

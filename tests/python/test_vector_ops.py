@@ -82,6 +82,61 @@ def test_all_forms_of_operands_agree(name):
     assert (again if isinstance(again, Value) else again[0]).data == results["list"][0]
 
 
+N_ARY = [op["name"] for op in bt.system.ops() if op["arity"] == "reduction"]
+N_ARY += [
+    "inner_product",
+    "inner_product_with_bias",
+    "reduce_mean_and_mean_squares",
+    "mean",
+    "negative_mean",
+    "max",
+    "min",
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32x8", "float128"])
+@pytest.mark.parametrize("name", N_ARY)
+def test_every_op_of_many_operands_takes_a_vector_views_or_any_sequence(name, dtype):
+    graph = bt.Graph(dtype=dtype)
+    numbers = [1.0, -2.0, 3.5, 0.5, 2.0, -1.25]
+    whole = graph.vector(numbers)
+    other = graph.vector([3.0, 1.0, 0.5, -1.0, 2.0, 4.0])
+    bias = graph.value(0.75)
+
+    def call(x):
+        arguments = {"inner_product": (x, other), "inner_product_with_bias": (x, other, bias)}.get(name, (x,))
+        y = getattr(bt, name)(*arguments)
+        return y if isinstance(y, tuple) else (y,)
+
+    def results(x):
+        graph.zero_grad()
+        n_nodes = len(graph)
+        made = call(x)
+        n_made = len(graph) - n_nodes
+        for weight, y in enumerate(made, 1):
+            y.backward(weight)
+        return [y.data for y in made], list(whole.grad), list(other.grad), n_made
+
+    wanted = results(whole)
+    forms = {
+        "slice": whole[:],
+        "view list": [whole[:2], whole[2:5], whole[5:]],
+        "concat": bt.concat(whole[:2], whole[2:]),
+        "nested": (whole[0], [whole[1], whole[2:4]], whole[4:]),
+        "list": list(whole),
+        "tuple": tuple(whole),
+        "generator": (x for x in whole),
+    }
+    for form, x in forms.items():
+        assert results(x)[:3] == wanted[:3], form
+    assert wanted[3] == len(call(whole)), "nothing is copied: one node per result"
+    assert results([whole[:2], whole[2:]])[3] == wanted[3], "views are joined without copying"
+    with pytest.raises(ValueError):
+        call([])
+    with pytest.raises(TypeError):
+        call("text")
+
+
 def test_edges():
     graph = bt.Graph()
 

@@ -7,7 +7,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Mark, NodeId, Operands, Range, View};
@@ -123,6 +123,14 @@ impl<'g, S: Scalar> Eager<'g, S> {
     /// Appends a reduction.
     pub fn reduce(&self, op: Op, operands: Operands<'_>) -> Value<'_, S> {
         self.value(self.with_params(|graph, params| graph.reduce(op, operands, params)))
+    }
+
+    /// Appends mean and mean of squares of a run, as one block.
+    pub fn reduce_mean_and_mean_squares(&self, x: Range) -> (Value<'_, S>, Value<'_, S>) {
+        match self.with(|graph| graph.reduce_mean_and_mean_squares(x)) {
+            Ok((mean, squares)) => (self.value(Ok(mean)), self.value(Ok(squares))),
+            Err(error) => fail(error),
+        }
     }
 
     /// Appends an inner product, with a bias if there is one.
@@ -251,6 +259,12 @@ impl<'t, S: Scalar> Value<'t, S> {
         self.eager.value(node.and_then(|x| self.eager.with(|graph| graph.pow_constant(x, exponent))))
     }
 
+    /// `min(max(self, low), high)`; `low` is at most `high`.
+    pub fn clamp(self, low: S, high: S) -> Self {
+        let node = self.eager.own(&self);
+        self.eager.value(node.and_then(|x| self.eager.with(|graph| graph.clamp(x, low, high))))
+    }
+
     /// A copy through which no gradient flows.
     pub fn detach(self) -> Self {
         let node = self.eager.own(&self);
@@ -271,7 +285,7 @@ impl<S: Scalar> fmt::Debug for Eager<'_, S> {
 }
 
 macro_rules! operators {
-    ($($Trait:ident $method:ident $Op:ident, $x:ident $c:ident $with_constant:expr, $constant_with:expr;)*) => { $(
+    ($($Trait:ident $method:ident $Assign:ident $assign:ident $Op:ident, $x:ident $c:ident $with_constant:expr, $constant_with:expr;)*) => { $(
         impl<'t, S: Scalar> $Trait for Value<'t, S> {
             type Output = Value<'t, S>;
             #[inline(always)]
@@ -285,6 +299,20 @@ macro_rules! operators {
             fn $method(self, $c: S) -> Self {
                 let node = self.eager.own(&self);
                 self.eager.value(node.and_then(|$x| self.eager.with($with_constant)))
+            }
+        }
+        /// Binds the handle to a new node; other handles of the old one keep it.
+        impl<S: Scalar> $Assign for Value<'_, S> {
+            #[inline(always)]
+            fn $assign(&mut self, other: Self) {
+                *self = $Trait::$method(*self, other);
+            }
+        }
+        /// Binds the handle to a new node; other handles of the old one keep it.
+        impl<S: Scalar> $Assign<S> for Value<'_, S> {
+            #[inline(always)]
+            fn $assign(&mut self, c: S) {
+                *self = $Trait::$method(*self, c);
             }
         }
         operators!(@left $Trait $method $x $c $constant_with; f32 f64);
@@ -303,10 +331,10 @@ macro_rules! operators {
 }
 
 operators! {
-    Add add Add, x c |graph| graph.with_constant::<ops::AddConstant>(x, c), |graph| graph.with_constant::<ops::AddConstant>(x, c);
-    Sub sub Sub, x c |graph| graph.with_constant::<ops::AddConstant>(x, -c), |graph| graph.constant_with::<ops::Sub>(c, x);
-    Mul mul Mul, x c |graph| graph.with_constant::<ops::MulByConstant>(x, c), |graph| graph.with_constant::<ops::MulByConstant>(x, c);
-    Div div Div, x c |graph| graph.div_constant(x, c), |graph| graph.constant_with::<ops::Div>(c, x);
+    Add add AddAssign add_assign Add, x c |graph| graph.with_constant::<ops::AddConstant>(x, c), |graph| graph.with_constant::<ops::AddConstant>(x, c);
+    Sub sub SubAssign sub_assign Sub, x c |graph| graph.with_constant::<ops::AddConstant>(x, -c), |graph| graph.constant_with::<ops::Sub>(c, x);
+    Mul mul MulAssign mul_assign Mul, x c |graph| graph.with_constant::<ops::MulByConstant>(x, c), |graph| graph.with_constant::<ops::MulByConstant>(x, c);
+    Div div DivAssign div_assign Div, x c |graph| graph.div_constant(x, c), |graph| graph.constant_with::<ops::Div>(c, x);
 }
 
 impl<S: Scalar> Neg for Value<'_, S> {
@@ -322,8 +350,17 @@ macro_rules! define_methods {
         nullary { $($nullary:tt)* }
         unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
         binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal { $($bbody:tt)* } )* }
+        with_constant { $($with_constant:tt)* }
+        reduction { $( #[doc = $rdoc:literal] $R:ident $rname:ident $rpaper:literal { $($rbody:tt)* } )* }
         $($rest:tt)*
     ) => {
+        /// One method per reduction of the table, over a run, a list of views or a list of ids.
+        impl<S: Scalar> Eager<'_, S> {
+            $( #[doc = $rdoc] pub fn $rname<'o>(&self, operands: impl Into<Operands<'o>>) -> Value<'_, S> {
+                self.reduce(Op::$R, operands.into())
+            } )*
+        }
+
         /// One method per op of the table.
         #[allow(clippy::should_implement_trait)]
         impl<S: Scalar> Value<'_, S> {

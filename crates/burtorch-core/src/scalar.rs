@@ -6,6 +6,7 @@
 mod decimal;
 mod narrow;
 mod wide;
+mod wide_gelu;
 
 mod dual;
 

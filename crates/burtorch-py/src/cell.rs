@@ -100,8 +100,6 @@ pub struct Cell {
     /// Marks that are alive, by their number.
     pub marks: HashMap<u64, Mark>,
     next_mark: u64,
-    /// Names of nodes.
-    pub labels: BTreeMap<u32, String>,
     /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
     pub serials: BTreeMap<u32, u64>,
     next_serial: u64,
@@ -132,7 +130,6 @@ impl Cell {
             handles: LiveHandles::default(),
             marks: HashMap::new(),
             next_mark: 0,
-            labels: BTreeMap::new(),
             serials: BTreeMap::new(),
             next_serial: 0,
             limit,

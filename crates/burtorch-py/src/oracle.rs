@@ -134,7 +134,8 @@ enum ReadLabel {
 
 /// What a call computes.
 enum Want<'a> {
-    Gradient(Option<CallerMemory>, Option<CallerMemory>),
+    /// At a point, into memory, and whether the loss may be left out.
+    Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
     Loss,
     Losses(&'a mut Vec<f64>),
     Step(f64),
@@ -207,18 +208,15 @@ impl PyOracle {
         at: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(f64, Bound<'py, PyAny>)> {
-        let want = Want::Gradient(self.point(at)?, self.memory(out, "out")?);
+        let want = Want::Gradient(self.point(at)?, self.memory(out, "out")?, false);
         let loss = self.run(py, contexts, targets, want)?;
-        let grad = match out {
-            Some(out) => out.clone(),
-            None => Bound::new(py, PyParameters::grads_array(self.params.bind(py))?)?.into_any(),
-        };
-        Ok((loss, grad))
+        Ok((loss, self.written_to(py, out)?))
     }
 
     /// The gradient of a batch alone, as `oracle(...)` gives it.
     ///
-    /// The loss comes with the forward pass, so this saves its logarithm and a tuple: under a microsecond a call.
+    /// The loss itself is not computed (but for the models of functions, and of tokens, where it comes with the rest): this
+    /// saves a logarithm, or a sum of squares, a sample, and a tuple a call. The gradient has the same bits.
     #[pyo3(signature = (contexts, targets, at=None, out=None))]
     fn grad<'py>(
         &self,
@@ -228,7 +226,9 @@ impl PyOracle {
         at: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.__call__(py, contexts, targets, at, out)?.1)
+        let want = Want::Gradient(self.point(at)?, self.memory(out, "out")?, true);
+        self.run(py, contexts, targets, want)?;
+        self.written_to(py, out)
     }
 
     /// Calls `visit(k, loss, grad)` for each sample: its number, its loss, and its own gradient.
@@ -377,6 +377,14 @@ impl PyOracle {
         object.map(|object| CallerMemory::of(object, self.params.get().dtype_of(), what)).transpose()
     }
 
+    /// Where a gradient was written: the caller's memory, or the gradients of the parameters.
+    fn written_to<'py>(&self, py: Python<'py>, out: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        match out {
+            Some(out) => Ok(out.clone()),
+            None => Ok(Bound::new(py, PyParameters::grads_array(self.params.bind(py))?)?.into_any()),
+        }
+    }
+
     /// A flat point: memory of the parameters' dtype as it is, anything else as a copy.
     fn point(&self, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<CallerMemory>> {
         let Some(object) = object else {
@@ -424,7 +432,7 @@ impl PyOracle {
                 *losses = function.run(x, y, |_| Pass::Losses)?;
                 Ok(0.0)
             }
-            Want::Gradient(None, None) => Ok(of(&function.run(x, y, pass)?)),
+            Want::Gradient(None, None, _) => Ok(of(&function.run(x, y, pass)?)),
             Want::Step(lr) => {
                 if !(lr.is_finite() && lr >= 0.0) {
                     let (expected, found) = ("finite and at least 0".into(), lr.to_string());
@@ -581,9 +589,10 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
     want: Want<'_>,
     stop: Interrupted<'_>,
 ) -> Result<f64, Error> {
+    oracle.skip_losses(matches!(want, Want::Gradient(.., true)));
     match want {
-        Want::Gradient(None, None) => oracle.gradient(model, params, batch, stop),
-        Want::Gradient(at, mut out) => {
+        Want::Gradient(None, None, _) => oracle.gradient(model, params, batch, stop),
+        Want::Gradient(at, mut out, _) => {
             let shares = |memory: &CallerMemory| {
                 memory.overlaps_numbers(params.values()) || memory.overlaps_numbers(params.grads())
             };

@@ -83,7 +83,7 @@ impl Cell {
             // A mark that does not hold any more draws no line.
             let line = old.filter(|old| old.len() as u32 <= full_above && g.check_mark(*old).is_ok());
             let line = line.unwrap_or_else(|| g.start());
-            let n_left = compact(g, line, &self.handles, &mut self.marks, &mut self.labels, &mut self.serials)?;
+            let n_left = compact(g, line, &self.handles, &mut self.marks, &mut self.serials)?;
             self.generations.old = Some(g.mark());
             (line.len(), n_left)
         });
@@ -100,12 +100,9 @@ impl Cell {
         Ok(n_before - n_left)
     }
 
-    /// Forgets names and identities of nodes that a rewind removed. Costs nothing for those that stay.
+    /// Forgets identities of nodes that a rewind removed. Costs nothing for those that stay.
     pub fn after_rewind(&mut self) {
         let len = with_graph!(&self.graph, g => g.len()) as u32;
-        while self.labels.last_key_value().is_some_and(|(&node, _)| node >= len) {
-            self.labels.pop_last();
-        }
         while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
             self.serials.pop_last();
         }
@@ -121,7 +118,6 @@ fn compact<S: Scalar>(
     line: Mark,
     handles: &LiveHandles,
     marks: &mut HashMap<u64, Mark>,
-    labels: &mut BTreeMap<u32, String>,
     serials: &mut BTreeMap<u32, u64>,
 ) -> Result<usize> {
     let each = |f: &mut dyn FnMut(&mut Handle)| match line.is_empty() {
@@ -153,7 +149,6 @@ fn compact<S: Scalar>(
                     handle.epoch = new.epoch() | handle.epoch & UNEVALUATED;
                 }
             });
-            renamed(labels, line, new);
             renamed(serials, line, new);
         },
     )?;
@@ -161,7 +156,7 @@ fn compact<S: Scalar>(
     Ok(n_left)
 }
 
-/// Gives the names of nodes above the line to their new numbers.
+/// Gives what is known of nodes above the line to their new numbers.
 fn renamed<T>(names: &mut BTreeMap<u32, T>, line: Mark, new: &Renumbering<'_>) {
     let young = names.split_off(&(line.len() as u32));
     names.extend(young.into_iter().filter_map(|(node, name)| Some((new.kept(node)?, name))));

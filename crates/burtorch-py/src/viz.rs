@@ -54,9 +54,9 @@ pub fn picture(
     }
     let roots = roots(graph, root)?;
     graph.get().with(py, |cell| {
-        let (labels, parameters) = (&cell.labels, &cell.parameters);
+        let parameters = &cell.parameters;
         with_graph!(&mut cell.graph, g => with_values(py, parameters, |params| {
-            let mut picture = g.picture(&roots, params, &Options { max_parts: max_nodes, labels });
+            let mut picture = g.picture(&roots, params, &Options { max_parts: max_nodes });
             if timed {
                 g.time_parts(&mut picture, params);
             }
@@ -67,7 +67,7 @@ pub fn picture(
 
 /// `Value.to_string`.
 pub fn described(py: Python<'_>, graph: &Bound<'_, PyGraph>, node: NodeId) -> PyResult<String> {
-    graph.get().with(py, |cell| with_graph!(&cell.graph, g => g.describe(node, &cell.labels)).or_raise(py))
+    graph.get().with(py, |cell| with_graph!(&cell.graph, g => g.describe(node)).or_raise(py))
 }
 
 /// A script that draws numbers, given by rows, as a heat map.

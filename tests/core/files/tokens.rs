@@ -7,7 +7,7 @@ use burtorch_core::simd::F32x8;
 use burtorch_core::{Error, Graph, Init, NodeId, Parameters, Scalar, Tokens};
 use proptest::prelude::*;
 
-use super::graph::{bits, comes_back, no_labels, survives};
+use super::graph::{bits, comes_back, survives};
 use super::{damage, forged};
 
 const TOKENS: usize = 10;
@@ -61,7 +61,7 @@ fn the_graph_of_a_gpt_comes_back() {
 
 #[test]
 fn only_what_earlier_versions_cannot_read_has_a_new_version() {
-    let version = |graph: &Graph<'_, f64>| graph.to_bytes(Contents::Both, no_labels()).unwrap()[8];
+    let version = |graph: &Graph<'_, f64>| graph.to_bytes(Contents::Both).unwrap()[8];
     let (with, _) = blocks::<f64>(&mut Parameters::new(1));
     let (without, _) = super::graph::rich::<f64>(&mut Parameters::new(1));
     assert_eq!((version(&with), version(&without)), (2, 1));
@@ -70,7 +70,7 @@ fn only_what_earlier_versions_cannot_read_has_a_new_version() {
 
 #[test]
 fn other_blocks_are_another_structure() {
-    let file = |graph: &Graph<'_, f64>| graph.to_bytes(Contents::Values, no_labels()).unwrap();
+    let file = |graph: &Graph<'_, f64>| graph.to_bytes(Contents::Values).unwrap();
     let mut params = Parameters::<f64>::new(1);
     let (mut graph, _) = blocks::<f64>(&mut params);
     let mut other = Graph::<f64>::new();
@@ -90,7 +90,7 @@ fn other_blocks_are_another_structure() {
 fn every_flipped_bit_and_every_cut_is_refused() {
     let mut params = Parameters::<f64>::new(1);
     let (graph, _) = blocks::<f64>(&mut params);
-    let file = graph.to_bytes(Contents::Values, no_labels()).unwrap();
+    let file = graph.to_bytes(Contents::Values).unwrap();
     let refused = |bytes: &[u8]| matches!(Loaded::<f64>::from_bytes(bytes, &[&params]), Err(Error::Format { .. }));
     assert!((0..file.len()).all(|n| refused(&file[..n])));
     let mut flipped = file.clone();
@@ -129,7 +129,7 @@ fn lists(payload: &[u8]) -> std::ops::Range<usize> {
 fn forged_nodes_are_refused_or_harmless() {
     let mut params = Parameters::<f64>::new(1);
     let (graph, _) = blocks::<f64>(&mut params);
-    let file = graph.to_bytes(Contents::Values, no_labels()).unwrap();
+    let file = graph.to_bytes(Contents::Values).unwrap();
     let payload = &file[burtorch_core::io::HEADER_BYTES..];
     let (ops, operands) = (section(payload, b"OPS "), section(payload, b"OPND"));
     assert_eq!((ops.len(), operands.len()), (graph.len(), 8 * graph.len()));
@@ -147,7 +147,7 @@ fn forged_nodes_are_refused_or_harmless() {
 fn forged_records_are_refused_or_harmless() {
     let mut params = Parameters::<f64>::new(1);
     let (graph, _) = blocks::<f64>(&mut params);
-    let file = graph.to_bytes(Contents::Both, no_labels()).unwrap();
+    let file = graph.to_bytes(Contents::Both).unwrap();
     assert!(survives(&file, &mut params));
     let payload = &file[burtorch_core::io::HEADER_BYTES..];
     let (mut accepted, mut tried) = (0, 0);
@@ -169,7 +169,7 @@ proptest! {
     fn forged_numbers_are_refused_or_harmless(changes in prop::collection::vec((any::<u16>(), any::<u32>()), 1..4)) {
         let mut params = Parameters::<f64>::new(1);
         let (graph, _) = blocks::<f64>(&mut params);
-        let file = graph.to_bytes(Contents::Both, no_labels()).unwrap();
+        let file = graph.to_bytes(Contents::Both).unwrap();
         survives(&forged(&file, |payload| {
             let places = lists(payload);
             for &(at, number) in &changes {

@@ -65,6 +65,7 @@ fn the_gradient_is_pytorchs_in_both_precisions() {
     check(loss, &grads, 1e-5);
 }
 
+#[cfg(feature = "labels")]
 #[test]
 fn the_papers_configuration_has_46_289_parameters_in_the_stated_order() {
     let mut params = Parameters::<f32>::new(0);

@@ -20,6 +20,7 @@ fn char_batch<'a>(x: &'a [u32], y: &'a [u32]) -> Batch<'a, f64> {
     Batch::new(Input::Tokens(x), Label::Classes(y), y.len()).unwrap()
 }
 
+#[cfg(feature = "labels")]
 #[test]
 fn the_models_have_the_parameters_of_the_paper() {
     for (hidden, n) in [(4, 5_963), (64, 69_083), (512, 540_379), (1024, 1_079_003)] {
@@ -282,4 +283,33 @@ fn a_model_that_does_not_fit_appends_nothing() {
     let shapes = [CharMlpShape { vocab: 0, ..SMALL }, CharMlpShape { hidden: 0, ..SMALL }];
     assert!(shapes.iter().all(|&shape| CharMlp::new(&mut again, shape, None).is_err()));
     assert!(Mlp::new(&mut again, &[3], true, Activation::Tanh, None).is_err());
+}
+
+/// What a gradient needs of a loss is there without its value: the same bits, for one sample, lanes, and chunks of a batch.
+#[test]
+fn a_gradient_without_the_loss_has_the_same_bits() {
+    let mut params = Parameters::<f32>::new(3);
+    let model = CharMlp::new(&mut params, SMALL, None).unwrap();
+    let mut oracle = Oracle::new();
+    for n in [1, 3, 16, 100, 700] {
+        let (x, y) = (tokens(3 * n, 7), tokens(n, 7));
+        let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), n).unwrap();
+        oracle.skip_losses(false);
+        let loss = oracle.gradient(&model, &mut params, batch, None).unwrap();
+        let wanted = params.grads().to_vec();
+        oracle.skip_losses(true);
+        assert!(loss.is_finite() && oracle.gradient(&model, &mut params, batch, None).unwrap().is_nan());
+        assert!(params.grads().iter().zip(&wanted).all(|(a, b)| a.to_bits() == b.to_bits()), "{n} samples");
+        assert!(oracle.loss(&model, &params, batch, None).unwrap().is_finite(), "asked for, a loss is computed");
+    }
+    let mut params = Parameters::<f64>::new(4);
+    let model = Mlp::new(&mut params, &[2, 3], true, Activation::Tanh, None).unwrap();
+    let (x, y) = ([0.5, -1.0, 2.0, 0.25], [1.0, 0.0, -1.0, 0.5, 2.0, 1.5]);
+    let batch = Batch::new(Input::Numbers(&x), Label::Numbers(&y), 2).unwrap();
+    let mut oracle = Oracle::new();
+    oracle.gradient(&model, &mut params, batch, None).unwrap();
+    let wanted = params.grads().to_vec();
+    oracle.skip_losses(true);
+    assert!(oracle.gradient(&model, &mut params, batch, None).unwrap().is_nan());
+    assert_eq!(params.grads(), wanted);
 }

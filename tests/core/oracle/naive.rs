@@ -31,6 +31,30 @@ fn variance(x: &[f64]) -> (f64, f64) {
     (mean, x.iter().map(|x| (x - mean) * (x - mean)).sum())
 }
 
+/// The error function by a series without cancellation.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+/// The normal distribution and its density.
+fn normal(x: f64) -> (f64, f64) {
+    let density = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    ((1.0 + erf(x / std::f64::consts::SQRT_2)) / 2.0, density)
+}
+
+fn norm(x: &[f64]) -> f64 {
+    let top = x.iter().map(|x| x.abs()).fold(0.0, f64::max);
+    if top == 0.0 { 0.0 } else { top * x.iter().map(|x| x / top).map(|x| x * x).sum::<f64>().sqrt() }
+}
+
 /// The value of a node over `x`.
 pub fn value(kind: Kind, x: &[f64]) -> f64 {
     let (n, half) = (x.len() as f64, x.len() / 2);
@@ -63,6 +87,18 @@ pub fn value(kind: Kind, x: &[f64]) -> f64 {
         Op::Sin => x[0].sin(),
         Op::Cos => x[0].cos(),
         Op::Expm1 => x[0].exp_m1(),
+        Op::Tan => x[0].tan(),
+        Op::Log1p => x[0].ln_1p(),
+        Op::Softplus => x[0].max(0.0) + (-x[0].abs()).exp().ln_1p(),
+        Op::Erf => erf(x[0]),
+        Op::Gelu if x[0] == f64::NEG_INFINITY => 0.0,
+        Op::Gelu => x[0] * normal(x[0]).0,
+        Op::Pow | Op::PowConstant => x[0].powf(x[1]),
+        Op::Atan2 => x[0].atan2(x[1]),
+        Op::ReduceMax => x.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        Op::ReduceMin => x.iter().copied().fold(f64::INFINITY, f64::min),
+        Op::LogSumExp => softmax(x).0,
+        Op::Norm2 => norm(x),
         Op::Add | Op::AddConstant => x[0] + x[1],
         Op::Sub => x[0] - x[1],
         Op::Mul | Op::MulByConstant => x[0] * x[1],
@@ -134,7 +170,7 @@ pub fn partials(kind: Kind, x: &[f64], y: f64) -> Vec<f64> {
         } else {
             f64::NAN
         }],
-        Op::Tanh => vec![1.0 / x[0].cosh().powi(2)],
+        Op::Tanh => vec![4.0 * (-2.0 * x[0].abs()).exp() / (1.0 + (-2.0 * x[0].abs()).exp()).powi(2)],
         Op::Exp => vec![y],
         Op::NegLog => vec![nan_below_zero(-1.0 / x[0])],
         Op::Log => vec![nan_below_zero(1.0 / x[0])],
@@ -155,6 +191,24 @@ pub fn partials(kind: Kind, x: &[f64], y: f64) -> Vec<f64> {
         Op::Sin => vec![x[0].cos()],
         Op::Cos => vec![-x[0].sin()],
         Op::Expm1 => vec![x[0].exp()],
+        Op::Tan => vec![1.0 / x[0].cos().powi(2)],
+        Op::Log1p => vec![if x[0] < -1.0 { f64::NAN } else { 1.0 / (1.0 + x[0]) }],
+        Op::Softplus => vec![if x[0] < 0.0 { x[0].exp() / (1.0 + x[0].exp()) } else { 1.0 / (1.0 + (-x[0]).exp()) }],
+        Op::Erf => vec![std::f64::consts::FRAC_2_SQRT_PI * (-x[0] * x[0]).exp()],
+        Op::Gelu if x[0].is_infinite() => vec![if x[0] > 0.0 { 1.0 } else { 0.0 }],
+        Op::Gelu => vec![normal(x[0]).0 + x[0] * normal(x[0]).1],
+        Op::Pow => vec![power_slope(x[0], x[1]), y * x[0].ln()],
+        Op::PowConstant => vec![power_slope(x[0], x[1])],
+        Op::Atan2 => {
+            let square = x[0] * x[0] + x[1] * x[1];
+            vec![x[1] / square, -x[0] / square]
+        }
+        Op::ReduceMax | Op::ReduceMin => {
+            let ties = x.iter().filter(|&&x| x == y).count() as f64;
+            by(&|x| if x == y { 1.0 / ties } else { 0.0 })
+        }
+        Op::LogSumExp => softmax(x).1,
+        Op::Norm2 => by(&|v| if y == 0.0 { 0.0 } else { v / y }),
         Op::Add => vec![1.0, 1.0],
         Op::Sub => vec![1.0, -1.0],
         Op::Mul => vec![x[1], x[0]],
@@ -181,6 +235,11 @@ pub fn partials(kind: Kind, x: &[f64], y: f64) -> Vec<f64> {
     }
 }
 
+/// y x^(y-1); 0 where y is 0.
+fn power_slope(x: f64, y: f64) -> f64 {
+    if y == 0.0 { 0.0 } else { y * x.powf(y - 1.0) }
+}
+
 /// Adds to `order` what `node` is computed from, then the node.
 fn visit(nodes: &[Node], node: usize, seen: &mut [bool], order: &mut Vec<usize>) {
     if !std::mem::replace(&mut seen[node], true) {
@@ -199,7 +258,7 @@ fn edges(nodes: &[Node], node: usize) -> Vec<f64> {
 /// The size of what cancels in the partials of a node, to which their rounding errors are relative.
 fn cancelled(nodes: &[Node], node: usize) -> f64 {
     match nodes[node].kind {
-        Kind::Loss(_) | Kind::Probability(_) => 1.0,
+        Kind::Loss(_) | Kind::Probability(_) | Kind::Op(Op::Gelu) => 1.0,
         Kind::Op(Op::Variance | Op::VarianceBiased) => {
             nodes[node].operands.iter().map(|&k| nodes[k].value.abs()).fold(0.0, f64::max)
         }
@@ -218,7 +277,12 @@ pub fn gradients(nodes: &[Node], root: usize, seed: f64) -> Vec<Option<(f64, f64
         for (&operand, partial) in nodes[node].operands.iter().zip(edges(nodes, node)) {
             let (to, to_size) = grads[operand].as_mut().unwrap();
             // What a mask switches off is not multiplied.
-            let off = partial == 0.0 && matches!(nodes[node].kind, Kind::Op(Op::Relu | Op::Abs | Op::Max | Op::Min));
+            let off = match nodes[node].kind {
+                Kind::Op(Op::Relu | Op::Abs | Op::Max | Op::Min | Op::ReduceMax | Op::ReduceMin) => partial == 0.0,
+                // At the origin, the minimum-norm subgradient.
+                Kind::Op(Op::Norm2) => nodes[node].value == 0.0,
+                _ => false,
+            };
             *to += if off { 0.0 } else { g * partial };
             *to_size += if off { 0.0 } else { size * partial.abs().max(cancelled(nodes, node)) };
         }

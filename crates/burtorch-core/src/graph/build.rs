@@ -7,7 +7,7 @@
 use super::operands::{Encoded, InnerOperands, StoreValues, View};
 use super::{Graph, NodeId, Range};
 use crate::error::{Error, Result};
-use crate::ops::{AddConstant, DivByConstant, Pow3, Sqr};
+use crate::ops::{AddConstant, DivByConstant, Max, Min, Pow3, Sqr};
 use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
@@ -36,6 +36,11 @@ impl Operands<'_> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether one of them is a number of some parameters.
+    fn any_parameters(&self) -> bool {
+        matches!(self, Operands::Views(views) if views.iter().any(|view| matches!(view, View::Parameters(_))))
     }
 }
 
@@ -209,6 +214,25 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
+    /// Appends `min(max(x, low), high)`, where `low` is at most `high` in every lane: 1/2 of the gradient passes at a bound.
+    pub fn clamp(&mut self, x: NodeId, low: S, high: S) -> Result<NodeId> {
+        use crate::scalar::Float;
+        let bounds = |k| (low.lane(k).to_f64(), high.lane(k).to_f64());
+        // What has no order, a NaN among them, is no pair of bounds.
+        let is_pair = |(low, high): (f64, f64)| low <= high;
+        if let Some((low, high)) = (0..S::LANES).map(bounds).find(|&pair| !is_pair(pair)) {
+            return Err(Error::BadArgument {
+                what: "the bounds of clamp",
+                expected: "low <= high".into(),
+                found: format!("{low} and {high}"),
+            });
+        }
+        self.atomically(|graph| {
+            let y = graph.with_constant::<Max>(x, low)?;
+            graph.with_constant::<Min>(y, high)
+        })
+    }
+
     /// Appends `x + c` for a constant.
     #[inline(always)]
     pub fn add_constant(&mut self, x: NodeId, c: S) -> Result<NodeId> {
@@ -241,11 +265,21 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Appends a reduction over at least one operand.
     pub fn reduce(&mut self, op: Op, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<NodeId> {
+        self.append_reduction(op, operands, params, true)
+    }
+
+    pub(super) fn append_reduction(
+        &mut self,
+        op: Op,
+        operands: Operands<'_>,
+        params: &[&Parameters<'_, S::Elem>],
+        evaluate: bool,
+    ) -> Result<NodeId> {
         let reduction = Reduction::new(op).ok_or_else(|| wrong_kind("a reduction", op))?;
         if operands.is_empty() {
             return Err(Error::EmptyReduction { op: op.name() });
         }
-        self.atomically(|graph| graph.try_reduce(reduction, operands, params))
+        self.atomically(|graph| graph.try_reduce(reduction, operands, params, evaluate))
     }
 
     fn try_reduce(
@@ -253,12 +287,17 @@ impl<S: Scalar> Graph<'_, S> {
         op: Reduction,
         operands: Operands<'_>,
         params: &[&Parameters<'_, S::Elem>],
+        evaluate: bool,
     ) -> Result<NodeId> {
         self.columns.reserve(1)?;
         let n = operands.len();
+        let waits = !evaluate && self.records_gradients() && !operands.any_parameters();
         let encoded = self.encode(operands, params)?;
         // A sweep keeps contributions, and values where they are not contiguous.
         self.reserve_scratch(if encoded.contiguous().is_some() { n } else { 2 * n })?;
+        if waits {
+            return self.push_scalar(op.op(), encoded.0, encoded.1, S::lit(0.0));
+        }
         let stores = self.store_values(params);
         let value = if let Some(run) = encoded.contiguous() {
             op.forward(&self.columns.values()[run.indices()])
@@ -278,6 +317,17 @@ impl<S: Scalar> Graph<'_, S> {
         bias: Option<NodeId>,
         params: &[&Parameters<'_, S::Elem>],
     ) -> Result<NodeId> {
+        self.append_inner_product(x, w, bias, params, true)
+    }
+
+    pub(super) fn append_inner_product(
+        &mut self,
+        x: Operands<'_>,
+        w: Operands<'_>,
+        bias: Option<NodeId>,
+        params: &[&Parameters<'_, S::Elem>],
+        evaluate: bool,
+    ) -> Result<NodeId> {
         let op = if bias.is_some() { Op::InnerProductWithBias } else { Op::InnerProduct };
         if x.len() != w.len() {
             return Err(Error::LengthMismatch { op: op.name(), left: x.len(), right: w.len() });
@@ -285,8 +335,8 @@ impl<S: Scalar> Graph<'_, S> {
         if x.is_empty() {
             return Err(Error::EmptyReduction { op: op.name() });
         }
-        let bias_value = bias.map(|b| self.value(b)).transpose()?;
-        self.atomically(|graph| graph.try_inner_product(op, x, w, bias.map_or(0, |b| b.0), bias_value, params))
+        bias.map_or(Ok(()), |b| self.check_exists(b))?;
+        self.atomically(|graph| graph.try_inner_product(op, x, w, bias, params, evaluate))
     }
 
     fn try_inner_product(
@@ -294,21 +344,27 @@ impl<S: Scalar> Graph<'_, S> {
         op: Op,
         x: Operands<'_>,
         w: Operands<'_>,
-        bias: u32,
-        bias_value: Option<S>,
+        bias: Option<NodeId>,
         params: &[&Parameters<'_, S::Elem>],
+        evaluate: bool,
     ) -> Result<NodeId> {
         let n = x.len();
         self.columns.reserve(1)?;
-        let inner = InnerOperands { x: self.encode(x, params)?, w: self.encode(w, params)?, bias };
+        let waits = !evaluate && self.records_gradients() && !x.any_parameters() && !w.any_parameters();
+        let bias_node = bias.map_or(0, |b| b.0);
+        let inner = InnerOperands { x: self.encode(x, params)?, w: self.encode(w, params)?, bias: bias_node };
         let in_place = inner.x.contiguous().is_some() && inner.w.contiguous().is_some();
         self.reserve_scratch(if in_place { n } else { 2 * n })?;
         self.extra.reserve(5)?;
-        let stores = self.store_values(params);
-        let scratch = self.scratch.as_mut_slice();
-        let (xs, ws) = inner_values(inner, n, self.extra.as_slice(), self.columns.values(), &stores, scratch);
-        let product = S::dot(xs, ws);
-        let value = bias_value.map_or(product, |b| product + b);
+        let value = if waits {
+            S::lit(0.0)
+        } else {
+            let stores = self.store_values(params);
+            let scratch = self.scratch.as_mut_slice();
+            let (xs, ws) = inner_values(inner, n, self.extra.as_slice(), self.columns.values(), &stores, scratch);
+            let product = S::dot(xs, ws);
+            bias.map_or(product, |b| product + self.columns.value(b.0))
+        };
         let at = self.extra.len() as u32;
         for number in inner.write() {
             self.extra.push_reserved(number);

@@ -85,11 +85,16 @@ impl<S: Scalar> Graph<'_, S> {
             }
         }
         let slots = self.compact_slots(&kept, base, marks);
+        #[cfg(feature = "labels")]
+        self.drop_stale_labels();
         self.slide(&kept, base, &slots, marks);
         self.epoch += 1;
         // To handles that are not renamed this is a rewind to `base`; there is room, so it cannot fail.
         self.rewinds.push(self.epoch, base.len)?;
-        rename(&Renumbering { kept: &kept, epoch: self.epoch });
+        let renumbering = Renumbering { kept: &kept, epoch: self.epoch };
+        #[cfg(feature = "labels")]
+        Self::renumber_labels(&mut self.labels, base.len, &renumbering);
+        rename(&renumbering);
         self.reached = kept;
         Ok(n_kept as usize)
     }

@@ -11,6 +11,8 @@ mod branch;
 mod build;
 mod capacity;
 mod compact;
+#[cfg(feature = "labels")]
+mod labels;
 mod leaves;
 mod mark;
 mod operands;
@@ -162,6 +164,10 @@ pub struct Graph<'m, S: Scalar> {
     pub(crate) dirty: (u32, u32),
     /// Kept between compactions, so that they allocate nothing.
     reached: reach::NodeSet,
+    /// Whether the losses of cross-entropies are left out; see [`Graph::skip_losses`].
+    skips_losses: bool,
+    #[cfg(feature = "labels")]
+    labels: labels::Labels,
     memory: PhantomData<&'m mut [u8]>,
 }
 
@@ -216,6 +222,9 @@ impl<'m, S: Scalar> Graph<'m, S> {
             n_stores: 0,
             dirty: (0, 0),
             reached: reach::NodeSet::default(),
+            skips_losses: false,
+            #[cfg(feature = "labels")]
+            labels: Vec::new(),
             memory: PhantomData,
         }
     }

@@ -60,7 +60,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    fn reduced(&mut self, op: Reduction, operands: Encoded, stores: &StoreValues<'_, S::Elem>) -> S {
+    pub(super) fn reduced(&mut self, op: Reduction, operands: Encoded, stores: &StoreValues<'_, S::Elem>) -> S {
         if let Some(run) = operands.contiguous() {
             return op.forward(&self.columns.values()[run.indices()]);
         }
@@ -70,7 +70,7 @@ impl<S: Scalar> Graph<'_, S> {
         op.forward(xs)
     }
 
-    fn inner(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) -> S {
+    pub(super) fn inner(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) -> S {
         let operands = InnerOperands::read(self.extra.as_slice(), at);
         let n = operands.x.count(self.extra.as_slice());
         let scratch = self.scratch.as_mut_slice();

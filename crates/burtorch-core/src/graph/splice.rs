@@ -96,6 +96,8 @@ impl<S: Scalar> Graph<'_, S> {
             self.extra.truncate(lists);
             self.leaves.truncate(leaves);
             self.n_stores = stores;
+            #[cfg(feature = "labels")]
+            self.drop_labels_from(nodes);
         }
         joined
     }
@@ -113,7 +115,11 @@ impl<S: Scalar> Graph<'_, S> {
         self.leaves.reserve(room.leaves)?;
         self.reserve_scratch(room.scratch)?;
         let frozen = self.columns.len();
-        let parts = graphs.map(|graph| self.splice_one(graph, frozen)).collect::<Result<_>>()?;
+        let parts: Vec<Spliced> = graphs.clone().map(|graph| self.splice_one(graph, frozen)).collect::<Result<_>>()?;
+        #[cfg(feature = "labels")]
+        for (graph, part) in graphs.zip(&parts) {
+            self.join_labels(graph, part)?;
+        }
         Ok(Joined { parts })
     }
 

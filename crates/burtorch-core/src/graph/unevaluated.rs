@@ -3,9 +3,11 @@
 //! Promises: an op whose derivative reads its own output is refused, when compiling where the op is a type. An unevaluated
 //! node is no `NodeId`, so nothing can read it before it is evaluated. Its entry among the values is 0 until then.
 
-use super::{Graph, NodeId};
+use super::operands::Encoded;
+use super::{Graph, MAX_STORES, NodeId, Operands};
 use crate::error::{Error, Result};
-use crate::ops::{Arity, BinaryOp, Op, UnaryOp, forward_binary, forward_unary};
+use crate::ops::{Arity, BinaryOp, Op, Reduction, UnaryOp, forward_binary, forward_unary};
+use crate::params::Parameters;
 use crate::scalar::Scalar;
 
 /// A node whose value has not been computed (the paper's F.9): a root for sweeps, and nothing else until it is evaluated.
@@ -82,6 +84,53 @@ impl<S: Scalar> Graph<'_, S> {
         node.map(Unevaluated)
     }
 
+    /// Appends a reduction without evaluating it. Where an operand is a number of some parameters the value is computed at
+    /// once, as are all values while nothing is recorded.
+    pub fn reduce_unevaluated(
+        &mut self,
+        op: Op,
+        operands: Operands<'_>,
+        params: &[&Parameters<'_, S::Elem>],
+    ) -> Result<Unevaluated> {
+        self.append_reduction(op, operands, params, false).map(Unevaluated)
+    }
+
+    /// Appends an inner product without evaluating it, as [`Graph::reduce_unevaluated`] does a reduction.
+    pub fn inner_product_unevaluated(
+        &mut self,
+        x: Operands<'_>,
+        w: Operands<'_>,
+        bias: Option<NodeId>,
+        params: &[&Parameters<'_, S::Elem>],
+    ) -> Result<Unevaluated> {
+        self.append_inner_product(x, w, bias, params, false).map(Unevaluated)
+    }
+
+    /// Whether a node reads numbers of parameters.
+    pub(super) fn reads_parameters(&self, node: NodeId) -> bool {
+        let mut reads = false;
+        self.for_each_operand(node, |run| reads |= run.parameters().is_some());
+        reads
+    }
+
+    /// From now on softmax cross-entropies compute the probabilities that gradients are made of, and NaN for their losses;
+    /// false: also their losses, as they do unless told otherwise.
+    pub fn skip_losses(&mut self, skip: bool) {
+        self.skips_losses = skip;
+    }
+
+    /// A loss that nobody reads.
+    pub(crate) fn mean_squares_without_value(&mut self, x: super::Range) -> Result<NodeId> {
+        let node = self.append_reduction(Op::ReduceMeanSquares, x.into(), &[], false)?;
+        self.columns.set_value(node.0, S::lit(f64::NAN));
+        Ok(node)
+    }
+
+    /// Whether losses are left out; see [`Graph::skip_losses`].
+    pub fn skips_losses(&self) -> bool {
+        self.skips_losses
+    }
+
     /// Computes the value of an unevaluated node from the present values of its operands.
     pub fn evaluate_now(&mut self, node: Unevaluated) -> Result<NodeId> {
         self.check_exists(node.0)?;
@@ -90,6 +139,10 @@ impl<S: Scalar> Graph<'_, S> {
         let value = match op.info().arity {
             Arity::Unary => forward_unary(op, self.columns.value(a)),
             Arity::Binary => forward_binary(op, self.columns.value(a), self.columns.value(b)),
+            // What reads parameters was evaluated when it was appended.
+            Arity::Reduction | Arity::InnerProduct if self.reads_parameters(node.0) => None,
+            Arity::Reduction => Reduction::new(op).map(|r| self.reduced(r, Encoded(a, b), &[&[]; MAX_STORES])),
+            Arity::InnerProduct => Some(self.inner(op, a, &[&[]; MAX_STORES])),
             _ => None,
         };
         if let Some(value) = value {

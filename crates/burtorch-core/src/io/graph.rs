@@ -26,8 +26,6 @@ use crate::scalar::{Float, Scalar};
 pub struct Loaded<'m, S: Scalar> {
     /// The graph.
     pub graph: Graph<'m, S>,
-    /// Labels of nodes, by ascending node.
-    pub labels: Vec<(u32, String)>,
 }
 
 impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
@@ -36,13 +34,9 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         Header { kind, dtype, contents, lanes, first, count: count as u64 }
     }
 
-    /// The checked form in memory, with these labels (by ascending node). `contents` says which numbers besides the
-    /// structure; values are always there.
-    pub fn to_bytes<'l>(
-        &self,
-        contents: Contents,
-        labels: impl ExactSizeIterator<Item = (u32, &'l str)> + Clone,
-    ) -> Result<Vec<u8>> {
+    /// The checked form in memory, with the labels. `contents` says which numbers besides the structure; values are always
+    /// there.
+    pub fn to_bytes(&self, contents: Contents) -> Result<Vec<u8>> {
         let contents = if contents.has_gradients() { Contents::Both } else { Contents::Values };
         let structure = self.structure(OP_INFO.iter().map(|row| row.op))?;
         let (ops, operands) = self.nodes_as_numbers();
@@ -62,9 +56,14 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
             scalars(&mut writer, *b"LGRD", self.leaves.grads())?;
             scalars(&mut writer, *b"ADJS", self.adjoints())?;
         }
-        writer.section_of(*b"LNOD", labels.clone().map(|(node, _)| node))?;
+        #[cfg(feature = "labels")]
+        let labels: Vec<(u32, &str)> = self.labels().map(|(node, label)| (node.index(), label)).collect();
+        #[cfg(not(feature = "labels"))]
+        let labels: [(u32, &str); 0] = [];
+        let labels = labels.iter();
+        writer.section_of(*b"LNOD", labels.clone().map(|&(node, _)| node))?;
         writer.section_of(*b"LLEN", labels.clone().map(|(_, label)| label.len() as u32))?;
-        writer.text(*b"LTXT", &labels.map(|(_, label)| label).collect::<String>())?;
+        writer.text(*b"LTXT", &labels.map(|&(_, label)| label).collect::<String>())?;
         Ok(writer.finish())
     }
 
@@ -174,9 +173,9 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         extents
     }
 
-    /// Saves the checked form of the whole graph, without labels.
+    /// Saves the checked form of the whole graph.
     pub fn save(&self, path: &Path, contents: Contents) -> Result<()> {
-        save(path, &self.to_bytes(contents, std::iter::empty())?, Durability::Durable)
+        save(path, &self.to_bytes(contents)?, Durability::Durable)
     }
 
     /// Loads numbers as [`Graph::load_bytes`] does, from a file.
@@ -233,7 +232,13 @@ impl<'m, S: Scalar<Elem: Stored>> Loaded<'m, S> {
             }
             graph.restore_gradients(get_scalars(leaves.bytes()), get_scalars(adjoints.bytes()));
         }
-        Ok(Loaded { graph, labels })
+        #[cfg(feature = "labels")]
+        for (node, label) in &labels {
+            graph.set_label(crate::NodeId(*node), label)?;
+        }
+        #[cfg(not(feature = "labels"))]
+        drop(labels);
+        Ok(Loaded { graph })
     }
 }
 

@@ -83,6 +83,14 @@ pub trait BlockMath: TokenMath {
         naive::cross_entropy(z, classes, p)
     }
 
+    /// The softmax of `z` into `p`, as the cross-entropies leave it: for gradients without losses.
+    fn probabilities(z: &[Self], p: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        naive::softmax(z, p);
+    }
+
     /// Adds `g (p - onehot(class))` to `dz`.
     fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self])
     where
@@ -195,6 +203,12 @@ macro_rules! one_sample {
             fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
                 let loss = super::softmax_cross_entropy_forward(z, classes[0], p);
                 if loss.is_finite() { loss } else { naive::cross_entropy(z, classes, p) }
+            }
+
+            fn probabilities(z: &[Self], p: &mut [Self]) {
+                if !super::softmax_forward(z, p).is_finite() {
+                    naive::softmax(z, p);
+                }
             }
 
             fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self]) {

@@ -80,6 +80,12 @@ macro_rules! lanes {
                 if loss.all_finite() { loss } else { naive::cross_entropy(z, classes, p) }
             }
 
+            fn probabilities(z: &[Self], p: &mut [Self]) {
+                if !Simd::from_array(super::softmax_forward_lanes::<$t, $l>(flat(z), flat_mut(p))).all_finite() {
+                    naive::softmax(z, p);
+                }
+            }
+
             fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self]) {
                 let classes = std::array::from_fn(|lane| classes[lane]);
                 let (g, p, dz) = (g.to_array(), flat(p), flat_mut(dz));

@@ -51,11 +51,11 @@ pub use reduce::{axpy, dot, sum, sum_squares};
 pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 pub use softmax::{
     softmax_cross_entropy_backward, softmax_cross_entropy_forward, softmax_cross_entropy_soft_backward,
-    softmax_cross_entropy_soft_forward,
+    softmax_cross_entropy_soft_forward, softmax_forward,
 };
 pub use softmax_lanes::{
     softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes,
-    softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes,
+    softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes, softmax_forward_lanes,
 };
 pub use tokens::TokenMath;
 pub use weight_grad_lanes::{affine_weight_grad_lanes, weight_grad_scratch_len};

@@ -11,6 +11,10 @@ use super::reduce::sum_at;
 use crate::simd::{Real, math};
 
 leveled! {
+    /// `softmax(z)` into `probs`; returns the sum of the exponentials of the shifted logits, which is finite unless a logit
+    /// is not.
+    pub fn softmax_forward<E>(logits: &[E], probs: &mut [E]) -> E = probabilities_at;
+
     /// The loss `log(sum exp(z)) - z[class]`; `probs` receives `softmax(z)`.
     pub fn softmax_cross_entropy_forward<E>(logits: &[E], class: u32, probs: &mut [E]) -> E = forward_at;
 
@@ -33,11 +37,23 @@ leveled! {
 }
 
 /// Writes the softmax; returns the greatest logit and the logarithm of the sum of exponentials of the shifted ones.
+#[inline(always)]
+fn softmax<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> (E, E) {
+    let (max, total) = probabilities::<E, T>(logits, probs);
+    (max, math::log(E::V::<1>::splat(total)).lane(0))
+}
+
+#[inline(always)]
+fn probabilities_at<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> E {
+    probabilities::<E, T>(logits, probs).1
+}
+
+/// Writes the softmax; returns the greatest logit and the sum of exponentials of the shifted ones.
 ///
 /// Simply: `m = max z; p = exp(z - m); p /= sum p`. Departure: the last part of the range is a whole vector padded with
 /// -inf, whose exponentials are 0, because three scalar exponentials cost more than one of 16 lanes.
 #[inline(always)]
-fn softmax<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> (E, E) {
+fn probabilities<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> (E, E) {
     assert_eq!(logits.len(), probs.len(), "kernel operands differ in length");
     let lowest = E::of(f64::NEG_INFINITY);
     let width = E::Vector::LANES;
@@ -52,7 +68,7 @@ fn softmax<E: KernelFloat, T: Target>(logits: &[E], probs: &mut [E]) -> (E, E) {
     }
     let total = sum_at::<E, T>(probs);
     columns!(E, probs.len(), scale_step[](E::of(1.0) / total, probs));
-    (max, math::log(E::V::<1>::splat(total)).lane(0))
+    (max, total)
 }
 
 /// # Safety

@@ -11,6 +11,9 @@ use super::levels::{Target, leveled};
 use crate::simd::{Real, math};
 
 leveled! {
+    /// The softmax over classes of each lane; returns the sums of the exponentials of the shifted logits.
+    pub fn softmax_forward_lanes<E, const L>(logits: &[E], probs: &mut [E]) -> [E; L] = probabilities_at;
+
     /// The loss of each lane; `logits` is `n_classes x L` and `probs` receives its softmax over classes.
     pub fn softmax_cross_entropy_forward_lanes<E, const L>(
         logits: &[E],
@@ -47,6 +50,19 @@ leveled! {
 /// Writes the softmax; returns each lane's greatest logit and the logarithm of its sum of shifted exponentials.
 #[inline(always)]
 fn softmax<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) -> (E::V<L>, E::V<L>) {
+    let (max, total) = probabilities::<E, L>(logits, probs);
+    (max, math::log(total))
+}
+
+#[inline(always)]
+fn probabilities_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], probs: &mut [E]) -> [E; L] {
+    let (_, total) = probabilities::<E, L>(logits, probs);
+    std::array::from_fn(|l| total.lane(l))
+}
+
+/// Writes the softmax; returns each lane's greatest logit and its sum of shifted exponentials.
+#[inline(always)]
+fn probabilities<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) -> (E::V<L>, E::V<L>) {
     let n = features::<L>(logits.len());
     assert_eq!(probs.len(), logits.len(), "kernel operands differ in length");
     let mut max = E::V::<L>::of(f64::NEG_INFINITY);
@@ -66,7 +82,7 @@ fn softmax<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) -> (E:
             (E::V::<L>::read(probs, c * L) * factor).write(probs, c * L);
         }
     }
-    (max, math::log(total))
+    (max, total)
 }
 
 #[inline(always)]

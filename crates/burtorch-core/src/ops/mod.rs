@@ -297,3 +297,17 @@ fn larger_share<S: Scalar>(g: S, x: S, y: S) -> S {
     let none = S::select(x.nan_mask(), x, S::select(y.nan_mask(), y, S::lit(0.0)));
     S::select(y.less(x), g, S::select(x.equal(y), half, none))
 }
+
+/// `(x + y)/2`, also where the sum leaves the range.
+#[inline(always)]
+fn half_sum<S: Scalar>(x: S, y: S) -> S {
+    let (half, sum) = (S::lit(0.5), x + y);
+    S::select(sum.abs().less(S::lit(f64::INFINITY)), half * sum, half * x + half * y)
+}
+
+/// `(x^2 + y^2)/2`, also where the sum leaves the range.
+#[inline(always)]
+fn half_sum_of_squares<S: Scalar>(x: S, y: S) -> S {
+    let (half, sum) = (S::lit(0.5), x * x + y * y);
+    S::select(sum.abs().less(S::lit(f64::INFINITY)), half * sum, half * x * x + half * y * y)
+}

@@ -163,7 +163,7 @@ macro_rules! for_each_op {
                 }
                 #[doc = "(x + y)/2; dx = dy = 1/2"]
                 Mean mean "mean" {
-                    z = |x, y| S::lit(0.5) * (x + y); dx = |g, x, y, z| S::lit(0.5) * g; dy = |g, x, y, z| S::lit(0.5) * g;
+                    z = |x, y| half_sum(x, y); dx = |g, x, y, z| S::lit(0.5) * g; dy = |g, x, y, z| S::lit(0.5) * g;
                     reads inputs; on -10.0, 10.0; ulp 1.0, 0.5;
                 }
                 #[doc = "x^2 + y^2; dx = 2x, dy = 2y"]
@@ -173,12 +173,12 @@ macro_rules! for_each_op {
                 }
                 #[doc = "(x^2 + y^2)/2; dx = x, dy = y"]
                 MeanSquares mean_squares "meanSquares" {
-                    z = |x, y| S::lit(0.5) * (x * x + y * y); dx = |g, x, y, z| g * x; dy = |g, x, y, z| g * y;
+                    z = |x, y| half_sum_of_squares(x, y); dx = |g, x, y, z| g * x; dy = |g, x, y, z| g * y;
                     reads inputs; on -10.0, 10.0; ulp 1.5, 2.0;
                 }
                 #[doc = "-(x + y)/2; dx = dy = -1/2"]
                 NegativeMean negative_mean "negativeMean" {
-                    z = |x, y| S::lit(-0.5) * (x + y); dx = |g, x, y, z| S::lit(-0.5) * g; dy = |g, x, y, z| S::lit(-0.5) * g;
+                    z = |x, y| -half_sum(x, y); dx = |g, x, y, z| S::lit(-0.5) * g; dy = |g, x, y, z| S::lit(-0.5) * g;
                     reads inputs; on -10.0, 10.0; ulp 1.0, 0.5;
                 }
                 #[doc = "x^y; dx = y x^(y-1), dy = x^y log(x)"]

@@ -111,6 +111,8 @@ pub(super) struct Pass<'a, 'i, E, M> {
     pub(super) model: &'a M,
     pub(super) batch: Batch<'a, E>,
     pub(super) interrupted: Interrupted<'i>,
+    /// Whether gradients are all that is wanted: losses are NaN then.
+    pub(super) skips_losses: bool,
     /// Is told the number and the loss of each sample, in their order.
     pub(super) each: &'a mut dyn FnMut(usize, E),
 }
@@ -175,6 +177,7 @@ impl<S: Scalar> LaneGraph<S> {
         seed: S::Elem,
     ) -> Result<Roots<S>> {
         self.graph.clear()?;
+        self.graph.skip_losses(pass.skips_losses);
         let mut roots = Roots { roots: [(NodeId(0), S::lit(0.0)); MAX_GROUPS], n: 0 };
         for first in block.clone().step_by(S::LANES) {
             if let Some(interrupted) = &mut pass.interrupted

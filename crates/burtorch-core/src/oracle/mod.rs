@@ -62,6 +62,7 @@ pub struct Oracle<E: LaneFloat> {
     team: Team<E>,
     total: Total,
     lanes: Lanes,
+    skips_losses: bool,
 }
 
 /// Another point than the values of the parameters, and another place for the gradient than theirs.
@@ -93,7 +94,7 @@ impl<E: LaneFloat> Oracle<E> {
 
     /// An oracle of the mean or the sum of losses.
     pub fn with_total(total: Total) -> Self {
-        Oracle { seat: Seat::default(), team: Team::default(), total, lanes: Lanes::Auto }
+        Oracle { seat: Seat::default(), team: Team::default(), total, lanes: Lanes::Auto, skips_losses: false }
     }
 
     /// Computes the gradients of batches on this many threads, at least one: the same bits for any number. A batch of
@@ -128,6 +129,12 @@ impl<E: LaneFloat> Oracle<E> {
     /// How many samples are computed at once.
     pub fn lanes(&self) -> Lanes {
         self.lanes
+    }
+
+    /// From now on [`Oracle::gradient`] and its like leave out the losses of softmax cross-entropies and mean squares: what
+    /// they return for a loss is NaN. Gradients have the same bits. `false` brings losses back.
+    pub fn skip_losses(&mut self, skip: bool) {
+        self.skips_losses = skip;
     }
 
     /// The loss of the batch, as a 64-bit float. Its gradient **overwrites** that of `params`: the gradient of what the
@@ -218,7 +225,7 @@ impl<E: LaneFloat> Oracle<E> {
             Total::Sum => E::lit(1.0),
         };
         let chunk = chunk_of::<E, M>(model);
-        let mut pass = Pass { model, batch, interrupted, each };
+        let mut pass = Pass { model, batch, interrupted, skips_losses: self.skips_losses, each };
         let swept = if batch.len() <= chunk {
             self.seat.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed)
         } else {
@@ -248,7 +255,7 @@ impl<E: LaneFloat> Oracle<E> {
         let lr = E::lit(lr);
         if batch.len() == 1 && self.lanes.next::<E>(1, false).0 == 1 && <M as Model<E>>::reads_once(model) {
             check(model, params, batch)?;
-            let mut pass = Pass { model, batch, interrupted, each: &mut |_, _| {} };
+            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each: &mut |_, _| {} };
             let loss = append(&mut self.seat.single, &mut pass, params, 0)?;
             self.seat.single.backward_with(loss, E::lit(1.0), &mut [params.stepped(lr)])?;
             return Ok(self.seat.single.value(loss)?.to_f64());
@@ -293,7 +300,7 @@ impl<E: LaneFloat> Oracle<E> {
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
         check(model, params, batch)?;
-        let mut pass = Pass { model, batch, interrupted, each };
+        let mut pass = Pass { model, batch, interrupted, skips_losses: false, each };
         let Seat { single, narrow, middle, wide, padding, .. } = &mut self.seat;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;
@@ -337,6 +344,7 @@ fn append<E: Float, M: Model<E>>(
         return Err(Error::Interrupted);
     }
     graph.clear()?;
+    graph.skip_losses(pass.skips_losses);
     let (x, y) = pass.batch.samples(k..k + 1);
     let loss = pass.model.loss(graph, params, x, y)?;
     (pass.each)(k, graph.value(loss)?);

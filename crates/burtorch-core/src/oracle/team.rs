@@ -79,14 +79,14 @@ impl<E: LaneFloat> Team<E> {
                 return Err(Error::Interrupted);
             }
             let n = n_places.min(n_chunks - first);
-            let (model, batch, shared) = (pass.model, pass.batch, &*params);
+            let (model, batch, skips_losses, shared) = (pass.model, pass.batch, pass.skips_losses, &*params);
             let compute = |k: usize, interrupted: Interrupted<'_>| {
                 let start = (first + k) * chunk;
                 let samples = start..batch.len().min(start + chunk);
                 let Place { seat, grads, losses, outcome } = &mut *lock(&self.places[k]);
                 losses.clear();
                 let mut each = |_, loss| losses.push(loss);
-                let mut part = Pass { model, batch, interrupted, each: &mut each };
+                let mut part = Pass { model, batch, interrupted, skips_losses, each: &mut each };
                 *outcome = seat.gradient(lanes, &mut part, &mut Sink::Apart(shared, grads), samples, seed);
             };
             match &mut pass.interrupted {

@@ -7,6 +7,7 @@
 mod block;
 mod elsewhere;
 mod init;
+mod names;
 mod written;
 
 pub use init::Init;
@@ -22,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::scalar::Float;
 use crate::sync::unique_id;
 use block::Block;
+use names::Names;
 
 /// Scalars that a `Parameters` reserves address space for unless told otherwise: 256 Mi, of which only pages that are
 /// touched cost memory. Where the system does not give that much, as much as is needed is reserved instead.
@@ -169,8 +171,7 @@ pub struct Parameters<'m, E: Float> {
     n: usize,
     /// Frozen ranges: ascending, apart from each other.
     frozen: Vec<Range<u32>>,
-    /// Sorted by name.
-    names: Vec<(String, Tensor)>,
+    names: Names,
     rng: ChaCha8Rng,
     /// Arrays that others hold; while there are any the memory does not move.
     n_exports: usize,
@@ -211,7 +212,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             grads,
             n: 0,
             frozen: Vec::new(),
-            names: Vec::new(),
+            names: Names::default(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             n_exports: 0,
             memory: PhantomData,
@@ -300,22 +301,19 @@ impl<'m, E: Float> Parameters<'m, E> {
             self.n = n;
             self.rng = rng;
             self.frozen = frozen;
-            self.names.retain(|(_, tensor)| tensor.slice.range().end <= n);
+            self.names.keep_below(n);
         }
         result
     }
 
-    /// Appends a tensor. A name, where given, is unique.
+    /// Appends a tensor. A name, where given, is unique; without the feature `labels` names are passed over.
     pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
-        let named = name.map(|name| self.new_name(name)).transpose()?;
+        let named = name.map(|name| self.names.prepare(name)).transpose()?;
         init.check()?;
         let end = self.n + shape.n();
         if end > u32::MAX as usize {
             return Err(Error::IndexExhausted { limit: u32::MAX });
-        }
-        if named.is_some() {
-            self.names.try_reserve(1).map_err(|_| out_of_memory::<(String, Tensor)>(1))?;
         }
         if !trainable {
             self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
@@ -333,25 +331,10 @@ impl<'m, E: Float> Parameters<'m, E> {
         } else {
             self.freeze(tensor.slice)?;
         }
-        if let Some((at, name)) = named {
-            self.names.insert(at, (name, tensor));
+        if let Some(name) = named {
+            self.names.insert(name, tensor);
         }
         Ok(tensor)
-    }
-
-    /// A copy of a name that is not taken yet, and its place among the names.
-    fn new_name(&self, name: &str) -> Result<(usize, String)> {
-        let Err(at) = self.find(name) else {
-            return Err(Error::DuplicateName { name: name.to_string() });
-        };
-        let mut copy = String::new();
-        copy.try_reserve_exact(name.len()).map_err(|_| out_of_memory::<u8>(name.len()))?;
-        copy.push_str(name);
-        Ok((at, copy))
-    }
-
-    fn find(&self, name: &str) -> std::result::Result<usize, usize> {
-        self.names.binary_search_by(|(other, _)| other.as_str().cmp(name))
     }
 
     fn make_room(&mut self, end: usize) -> Result<()> {
@@ -376,15 +359,12 @@ impl<'m, E: Float> Parameters<'m, E> {
 
     /// The tensor called `name`.
     pub fn named(&self, name: &str) -> Result<Tensor> {
-        match self.find(name) {
-            Ok(at) => Ok(self.names[at].1),
-            Err(_) => Err(Error::NoSuchName { name: name.to_string() }),
-        }
+        self.names.find(name).ok_or_else(|| Error::NoSuchName { name: name.to_string() })
     }
 
     /// Names and tensors, by name.
     pub fn names(&self) -> impl Iterator<Item = (&str, Tensor)> {
-        self.names.iter().map(|(name, tensor)| (name.as_str(), *tensor))
+        self.names.iter()
     }
 
     /// The values of a slice.
@@ -507,7 +487,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         let tensor = |(name, start, shape): (String, u32, Shape)| {
             (name, Tensor { slice: Slice { store: self.id, start, len: shape.n() as u32 }, shape })
         };
-        self.names = saved.names.into_iter().map(tensor).collect();
+        self.names = Names::sorted(saved.names.into_iter().map(tensor));
         self.frozen = saved.frozen;
         self.rng = saved.rng;
         Ok(())

@@ -4,18 +4,10 @@
 
 use std::f128::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-use super::{DType, Float, Scalar, sealed};
+use super::{DType, Float, Scalar, sealed, wide_gelu};
 
 /// What 1/sqrt(2) is more than its constant.
 const INV_SQRT_2_LOW: f128 = 4.711121274310916032846058368197052840513e-35;
-/// Where the derivative of gelu is 0, in two parts, and the normal density there.
-const GELU_ROOT: f128 = -0.7517915246935644574579049467795240002896;
-const GELU_ROOT_LOW: f128 = -3.937488853287022847803309245231039418041e-35;
-const GELU_ROOT_DENSITY: f128 = 0.30073259989697529074018782030584942698;
-/// 1/sqrt(2 pi).
-const INV_SQRT_2PI: f128 =
-    0.39894228040143267793994605993438186847585863116493465766592582967065792589930183850125233390730693_f128;
-
 impl sealed::Sealed for f128 {}
 
 impl Scalar for f128 {
@@ -102,13 +94,7 @@ impl Scalar for f128 {
         if self == f128::NEG_INFINITY { -0.0 } else { self * normal(self) }
     }
     fn gelu_grad(self) -> Self {
-        if self.is_infinite() {
-            return if self > 0.0 { 1.0 } else { 0.0 };
-        }
-        if (self - GELU_ROOT).abs() < 0.5 {
-            return gelu_grad_near_root(self);
-        }
-        normal(self) + self * (INV_SQRT_2PI * exp_of_square(self, -0.5))
+        wide_gelu::gelu_grad(self)
     }
     fn atan2(self, x: Self) -> Self {
         f128::atan2(self, x)
@@ -250,7 +236,7 @@ fn pow_dx_far(x: f128, y: f128) -> f128 {
 }
 
 /// The normal distribution at x.
-fn normal(x: f128) -> f128 {
+pub(super) fn normal(x: f128) -> f128 {
     // erfc magnifies the rounding of its argument by its square, so that is made good by the derivative.
     let a = -x * FRAC_1_SQRT_2;
     let rest = (-x).mul_add(FRAC_1_SQRT_2, -a) - x * INV_SQRT_2_LOW;
@@ -259,23 +245,4 @@ fn normal(x: f128) -> f128 {
         return 0.5 * erfc;
     }
     0.5 * (erfc - rest * FRAC_2_SQRT_PI * exp_of_square(a, -1.0))
-}
-
-/// The derivative of gelu beside its root, as a Taylor series about it: the sum of its two terms cancels there.
-///
-/// With h the distance from the root r, the derivative is phi(r) times the integral of (2 - (r + t)^2) e^(-r t - t^2/2)
-/// for t from 0 to h; the exponential's coefficients follow from its differential equation.
-fn gelu_grad_near_root(x: f128) -> f128 {
-    let h = (x - GELU_ROOT) - GELU_ROOT_LOW;
-    let (mut before, mut last, mut now) = (0.0_f128, 0.0_f128, 1.0_f128);
-    let (mut power, mut sum) = (h, 0.0_f128);
-    for n in 0..48 {
-        let weight = (2.0 - GELU_ROOT * GELU_ROOT) * now - 2.0 * GELU_ROOT * last - before;
-        let n = (n + 1) as f128;
-        sum += weight * power / n;
-        let next = (-GELU_ROOT * now - last) / n;
-        (before, last, now) = (last, now, next);
-        power *= h;
-    }
-    GELU_ROOT_DENSITY * sum
 }

@@ -4,8 +4,10 @@
 //! reference, so their calling convention does not depend on the level. Knows nothing of the formulas themselves.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use super::Level;
 use super::formulas::formulas;
-use super::{Level, Real, level, math};
+use super::{Real, level, math};
 
 /// A formula of one to two arguments that can be compiled for each level.
 pub(super) trait Formula<V, const N: usize> {
@@ -20,16 +22,37 @@ fn number_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
     F::at(x)
 }
 
+/// A vector, read in the parts of 16 bytes in which a caller compiled for any CPU has just written it. A CPU hands a store
+/// on to a load that it covers; a wider load waits until the stores have retired, and so for every call before this one:
+/// exp of 8 lanes takes 47 ns a call then, of 16 lanes 59.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn in_parts<V: Real>(x: &V) -> V {
+    if !size_of::<V>().is_multiple_of(size_of::<Part>()) {
+        return *x;
+    }
+    let mut whole = V::default();
+    let (from, to) = (std::ptr::from_ref(x).cast::<Part>(), std::ptr::from_mut(&mut whole).cast::<Part>());
+    for k in 0..size_of::<V>() / size_of::<Part>() {
+        // SAFETY: a vector is its numbers and nothing else, parts are aligned no more strictly, and part k lies inside both.
+        unsafe { to.add(k).write(from.add(k).read_volatile()) };
+    }
+    whole
+}
+
+#[cfg(target_arch = "x86_64")]
+type Part = super::Simd<f32, 4>;
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn lanes_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
-    *y = F::at(*x);
+    *y = F::at(x.each_ref().map(|x| in_parts(x)));
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
 fn lanes_avx512<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
-    *y = F::at(*x);
+    *y = F::at(x.each_ref().map(|x| in_parts(x)));
 }
 
 #[inline(never)]

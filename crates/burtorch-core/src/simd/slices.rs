@@ -4,9 +4,11 @@
 //! already compiled for one.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use super::Level;
 use super::elementary::{self, Formula};
 use super::formulas::formulas;
-use super::{Level, Real, Simd, level};
+use super::{Real, Simd, level};
 
 /// A float that slices hold: `f32` or `f64`.
 pub trait Element: Real<Elem = Self> {

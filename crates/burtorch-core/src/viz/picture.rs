@@ -80,11 +80,9 @@ pub struct Link {
 
 /// What is to be drawn.
 #[derive(Clone, Debug)]
-pub struct Options<'a> {
+pub struct Options {
     /// Boxes shown at most.
     pub max_parts: usize,
-    /// Names of nodes.
-    pub labels: &'a BTreeMap<u32, String>,
 }
 
 /// A graph as boxes and links.
@@ -124,7 +122,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// What `roots` were computed from, as boxes. `params` are those whose names and numbers are shown.
-    pub fn picture(&self, roots: &[NodeId], params: &[&Parameters<'_, S::Elem>], options: &Options<'_>) -> Picture {
+    pub fn picture(&self, roots: &[NodeId], params: &[&Parameters<'_, S::Elem>], options: &Options) -> Picture {
         let drawing = Drawing { graph: self, roots, params, options };
         let (units, left_out) = drawing.units();
         drawing.picture(units, left_out)
@@ -135,7 +133,7 @@ struct Drawing<'g, 'm, S: Scalar> {
     graph: &'g Graph<'m, S>,
     roots: &'g [NodeId],
     params: &'g [&'g Parameters<'g, S::Elem>],
-    options: &'g Options<'g>,
+    options: &'g Options,
 }
 
 /// Units that are shown, each with what it reads; and those that are not.
@@ -253,8 +251,7 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             Op::Param | Op::FrozenParam => Role::Parameter,
             _ => Role::Inner,
         };
-        let mut labels = self.options.labels.range(first..=tail).map(|(_, label)| label.clone());
-        let label = labels.next().or_else(|| {
+        let label = label_within(self.graph, first, tail).or_else(|| {
             let [place, slot] = self.graph.columns.operands(tail);
             (role == Role::Parameter).then(|| self.parameter_name(slot as usize, place as usize)).flatten()
         });
@@ -299,6 +296,18 @@ impl<S: Scalar> Drawing<'_, '_, S> {
     }
 }
 
+/// The first label among these nodes, if there are labels.
+#[cfg(feature = "labels")]
+fn label_within<S: Scalar>(graph: &Graph<'_, S>, first: u32, last: u32) -> Option<String> {
+    let mut labels = graph.labels().skip_while(|(node, _)| node.index() < first);
+    labels.next().filter(|(node, _)| node.index() <= last).map(|(_, label)| label.to_string())
+}
+
+#[cfg(not(feature = "labels"))]
+fn label_within<S: Scalar>(_: &Graph<'_, S>, _: u32, _: u32) -> Option<String> {
+    None
+}
+
 /// The first few of many texts.
 fn few(n: usize, text: impl Fn(usize) -> String) -> String {
     let shown: Vec<String> = (0..n.min(SHOWN)).map(text).collect();
@@ -331,9 +340,9 @@ pub(super) fn number<E: Float>(x: E) -> String {
 
 impl<S: Scalar> Graph<'_, S> {
     /// One line about a node: name, op and operands, value, gradient, index.
-    pub fn describe(&self, node: NodeId, labels: &BTreeMap<u32, String>) -> crate::Result<String> {
+    pub fn describe(&self, node: NodeId) -> crate::Result<String> {
         self.check_exists(node)?;
-        let name = |node: u32| labels.get(&node).cloned().unwrap_or_else(|| format!("#{node}"));
+        let name = |node: u32| label_within(self, node, node).unwrap_or_else(|| format!("#{node}"));
         let mut operands = Vec::new();
         self.for_each_operand(node, |run| match run.nodes() {
             Some(range) if range.len() as u32 > LONGEST_APART => {

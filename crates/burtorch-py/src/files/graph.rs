@@ -130,13 +130,12 @@ pub fn checked_bytes(
     let py = graph.py();
     let contents = contents_named(what)?;
     graph.get().with(py, |cell| {
-        let labels = cell.labels.iter().map(|(&node, label)| (node, label.as_str()));
         with_graph!(&cell.graph, g => {
             if first.is_none() && last.is_none() {
                 if contents == Contents::Gradients {
                     return Err(PyValueError::new_err("a whole graph is saved with \"values\" or \"both\", not \"grads\""));
                 }
-                return g.to_bytes(contents, labels).or_raise(py);
+                return g.to_bytes(contents).or_raise(py);
             }
             let last = last.unwrap_or((g.len() as u32).saturating_sub(1));
             let range = g.nodes_between(first.unwrap_or(0), last).or_raise(py)?;
@@ -172,11 +171,9 @@ pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Boun
 
 /// The Value whose label this is: the first, if several have it.
 pub fn labelled<'py>(graph: &Bound<'py, PyGraph>, label: &str) -> PyResult<Bound<'py, PyAny>> {
-    let found = graph.get().with(graph.py(), |cell| {
-        Ok(cell.labels.iter().find(|(_, own)| own.as_str() == label).map(|(&node, _)| node))
-    })?;
+    let found = graph.get().with(graph.py(), |cell| Ok(with_graph!(&cell.graph, g => g.labelled(label))))?;
     match found {
-        Some(node) => node_value(graph, node),
+        Some(node) => node_value(graph, node.index()),
         None => Err(PyKeyError::new_err(label.to_string())),
     }
 }
@@ -198,17 +195,15 @@ fn fresh<S: Scalar>(py: Python<'_>, making: Making) -> PyResult<Graph<'static, S
     }
 }
 
-type Labels = Vec<(u32, String)>;
-
 fn loaded<S: Scalar<Elem: Stored + Held>>(
     py: Python<'_>,
     bytes: &[u8],
     parameters: &[Py<PyParameters>],
     making: Making,
-) -> PyResult<(Graph<'static, S>, Labels)> {
+) -> PyResult<Graph<'static, S>> {
     let empty = fresh::<S>(py, making)?;
     let loaded = with_values(py, parameters, |given| Loaded::into_empty(empty, bytes, given))?.or_raise(py)?;
-    Ok((loaded.graph, loaded.labels))
+    Ok(loaded.graph)
 }
 
 fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: Making) -> PyResult<Py<PyGraph>> {
@@ -218,14 +213,13 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
         ($($elem:ident $lanes:literal $Variant:ident $S:ty;)*) => {
             match (header.dtype, header.lanes) {
                 $( (Some(DType::$elem), $lanes) => {
-                    let (graph, labels) = loaded::<$S>(py, bytes, parameters, making)?;
-                    (AnyGraph::$Variant(graph), labels)
+                    AnyGraph::$Variant(loaded::<$S>(py, bytes, parameters, making)?)
                 } )*
                 _ => return Err(PyValueError::new_err("no graph has scalars of this type")),
             }
         };
     }
-    let (graph, labels) = of_type! {
+    let graph = of_type! {
         Float64 1 F64 f64; Float32 1 F32 f32; Float16 1 F16 f16; BFloat16 1 BF16 bf16; Float128 1 F128 f128;
         Float32 4 F32x4 F32x4; Float32 8 F32x8 F32x8; Float32 16 F32x16 F32x16;
         Float64 2 F64x2 F64x2; Float64 4 F64x4 F64x4; Float64 8 F64x8 F64x8;
@@ -233,7 +227,6 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
     let n = with_graph!(&graph, g => g.len());
     let made = Py::new(py, PyGraph::around(graph, making.reclaim))?;
     made.get().with(py, |cell| {
-        cell.labels = labels.into_iter().collect();
         // What was loaded is not reclaimed before somebody had the chance to take hold of it.
         cell.set_limit(cell.limit().max(u32::try_from(2 * n).unwrap_or(u32::MAX)));
         parameters.iter().try_for_each(|params| attach(py, cell, params))

@@ -167,11 +167,6 @@ pub fn join(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     thaw(cell);
     let epoch = with_graph!(&cell.graph, g => g.epoch());
     for (part, spliced) in cells.iter_mut().zip(joined.parts()) {
-        part.labels.iter().for_each(|(&node, label)| {
-            if let Some(new) = spliced.node(NodeId::from_index(node)) {
-                cell.labels.entry(new.index()).or_insert_with(|| label.clone());
-            }
-        });
         rehome(graph, cell, part, spliced, epoch);
         end(part, "joined");
     }

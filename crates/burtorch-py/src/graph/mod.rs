@@ -204,6 +204,18 @@ impl PyGraph {
 
 /// The node and its checked graph behind a Value argument.
 pub fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
+    node_as(py, graph, value, value::checked)
+}
+
+/// The node of a Value of this graph that is to be the root of a sweep: it need not have a value, and gets none.
+fn root_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
+    node_as(py, graph, value, value::checked_for_sweep)
+}
+
+/// How a Value's node is looked up.
+type Check = unsafe fn(*mut value::ValueObject) -> Option<(&'static mut Cell, NodeId)>;
+
+fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>, check: Check) -> PyResult<NodeId> {
     // SAFETY: living objects under the interpreter lock.
     unsafe {
         if !value::is_value(value.as_ptr()) {
@@ -213,7 +225,7 @@ pub fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyA
         if (*object).owner != graph.as_ptr() {
             return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the value" }));
         }
-        match value::checked(object) {
+        match check(object) {
             Some((_, node)) => Ok(node),
             None => Err(PyErr::fetch(py)),
         }

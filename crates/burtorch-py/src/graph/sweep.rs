@@ -6,7 +6,7 @@
 use burtorch_core::{NodeId, Scalar, SweepOptions};
 use pyo3::prelude::*;
 
-use super::{LONG, PyGraph, node_of, unlocked};
+use super::{LONG, PyGraph, node_of, root_of, unlocked};
 use crate::cell::{AnyGraph, with_graph};
 use crate::errors::IntoPython;
 use crate::parameters::{with_gradients, with_values};
@@ -84,7 +84,7 @@ impl PyGraph {
     /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
     #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
     fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
-        let root = node_of(slf.py(), slf, root)?;
+        let root = root_of(slf.py(), slf, root)?;
         slf.get().not_traced(slf.py(), "backward()")?;
         slf.get().sweep(slf.py(), Sweep { root, seed, skip_zero_adjoints })
     }

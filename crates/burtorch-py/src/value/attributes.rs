@@ -196,7 +196,9 @@ unsafe extern "C" fn get_graph(value: *mut ffi::PyObject, _: *mut c_void) -> *mu
 
 unsafe extern "C" fn get_label(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `get_data`.
-    unsafe { getter(value, |cell, node| Ok(cell.labels.get(&node.index()).cloned().unwrap_or_default())) }
+    unsafe {
+        getter(value, |cell, node| Ok(with_graph!(&cell.graph, g => g.label(node).unwrap_or_default().to_string())))
+    }
 }
 
 unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObject, _: *mut c_void) -> c_int {
@@ -214,12 +216,13 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
         let Some((cell, node)) = checked_mut(value.cast()) else {
             return -1;
         };
-        if text.is_empty() {
-            cell.labels.remove(&node.index());
-        } else {
-            cell.labels.insert(node.index(), text);
+        match with_graph!(&mut cell.graph, g => g.set_label(node, &text)).or_raise(py) {
+            Ok(()) => 0,
+            Err(error) => {
+                raise_python(error);
+                -1
+            }
         }
-        0
     }
 }
 

@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use burtorch_core::NodeId;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -11,7 +12,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::free_list;
 use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_python, revive, value_type};
-use crate::cell::AnyGraph;
+use crate::cell::{AnyGraph, with_graph};
+use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph};
 use crate::scalars::{self, Given};
 
@@ -197,8 +199,13 @@ pub unsafe extern "C" fn new(
         // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
         unsafe {
             let object = new_leaf_slow(type_, owner, &x);
-            if let Some(label) = label.filter(|label| !object.is_null() && !label.is_empty()) {
-                cell_of(owner).labels.insert((*object.cast::<ValueObject>()).handle.start, label);
+            if let Some(label) = label.filter(|_| !object.is_null()) {
+                let node = NodeId::from_index((*object.cast::<ValueObject>()).handle.start);
+                let labelled = with_graph!(&mut cell_of(owner).graph, g => g.set_label(node, &label)).or_raise(py);
+                if let Err(error) = labelled {
+                    ffi::Py_DECREF(object);
+                    return Err(error);
+                }
             }
             Ok(object)
         }

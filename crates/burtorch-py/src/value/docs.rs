@@ -24,7 +24,7 @@ fn folds(op: Op) -> bool {
 fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
     let signature = match info.arity {
         Arity::Unary => "(x, /, *, evaluate=True)",
-        Arity::Reduction => "(x, /)",
+        Arity::Reduction => "(x, /, *, evaluate=True)",
         Arity::WithConstant => "(x, c, /)",
         _ if folds(info.op) => "(x, y=None, /, *, evaluate=True)",
         _ => "(x, y, /, *, evaluate=True)",
@@ -46,7 +46,7 @@ fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
              likewise. At least one operand is a Value or a Vector.\n"
         }
     });
-    if matches!(info.arity, Arity::Unary | Arity::Binary) {
+    if matches!(info.arity, Arity::Unary | Arity::Binary | Arity::Reduction) {
         text.push_str(if info.reads_output {
             "    evaluate: True only, as the derivative reads the value.\n"
         } else {

@@ -146,10 +146,20 @@ unsafe extern "C" fn binary_function<O: BinaryOp>(
 
 unsafe extern "C" fn reduction_function<const OP: u8>(
     _module: *mut ffi::PyObject,
-    x: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a living object under its lock.
-    unsafe { vector::reduction_function(ops::OP_INFO[OP as usize].op, x) }
+    let op = ops::OP_INFO[OP as usize].op;
+    // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
+    unsafe {
+        let operands = slice_of(arguments.cast_mut(), n);
+        match (operands, read_keywords(op, arguments, operands.len(), keywords)) {
+            (_, None) => std::ptr::null_mut(),
+            (&[x], Some(evaluate)) => vector::reduction_function(op, x, evaluate),
+            _ => raise_python(PyTypeError::new_err(format!("{}() takes one argument, found {n}", op.name()))),
+        }
+    }
 }
 
 /// The arguments of a call. For none the interpreter may pass a null pointer.
@@ -225,7 +235,8 @@ macro_rules! define_methods {
                 $( method(c_str!(stringify!($kname)), function_doc(Op::$K),
                     ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: constant_function::<ops::$K> }), )*
                 $( method(c_str!(stringify!($rname)), function_doc(Op::$R),
-                    ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: reduction_function::<{ Op::$R as u8 }> }), )*
+                    ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+                    ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: reduction_function::<{ Op::$R as u8 }> }), )*
             ]
         }
     };

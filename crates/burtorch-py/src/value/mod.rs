@@ -25,7 +25,7 @@ use std::ptr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-pub use check::checked;
+pub use check::{checked, checked_for_sweep};
 pub(crate) use methods::c_str;
 pub use methods::method;
 pub use number::{Number, number};

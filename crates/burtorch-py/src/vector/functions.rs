@@ -1,14 +1,14 @@
 //! Functions of many operands: reductions, inner products, concatenation, block ops.
 #![allow(unsafe_code)]
 
-use burtorch_core::{Op, Operands, View};
+use burtorch_core::{NodeId, Op, Operands, Unevaluated, View};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::arguments::{Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars};
-use super::{PyVector, finish, numpy, wrap};
+use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
 use crate::graph::unlocked;
@@ -18,10 +18,10 @@ use crate::params::PyTensor;
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
 pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let operands = read_many(op, x)?;
-    reduce_operands(op, &operands, x.py())
+    reduce_operands(op, &operands, x.py(), true)
 }
 
-fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>, evaluate: bool) -> PyResult<Bound<'py, PyAny>> {
     let owner = common_owner(py, operands)?;
     let n = n_scalars(operands);
     let node = appended(
@@ -30,11 +30,19 @@ fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>) -> PyResu
         |cell| all_views(py, cell, operands),
         |graph, parameters, views| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
-                unlocked(py, n, || g.reduce(op, as_operands(&views), given))
+                unlocked(py, n, || match evaluate {
+                    true => g.reduce(op, as_operands(&views), given),
+                    false => g.reduce_unevaluated(op, as_operands(&views), given).map(pending),
+                })
             })?.or_raise(py))
         },
     )?;
-    wrap(&owner, node)
+    if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
+}
+
+/// The number of a node that has no value yet: only its Value, which knows that, may use it.
+fn pending(node: Unevaluated) -> NodeId {
+    NodeId::from_index(node.index())
 }
 
 /// Softmax, or its logarithm, of a Vector or a sequence: one output per operand.
@@ -83,6 +91,7 @@ pub fn inner_product<'py>(
     x: &Bound<'py, PyAny>,
     w: &Bound<'py, PyAny>,
     bias: Option<&Bound<'py, PyAny>>,
+    evaluate: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     for array in [x, w] {
@@ -108,18 +117,21 @@ pub fn inner_product<'py>(
         },
         |graph, parameters, ((xs, ws), bias)| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
-                unlocked(py, n, || g.inner_product(as_operands(&xs), as_operands(&ws), bias, given))
+                unlocked(py, n, || match evaluate {
+                    true => g.inner_product(as_operands(&xs), as_operands(&ws), bias, given),
+                    false => g.inner_product_unevaluated(as_operands(&xs), as_operands(&ws), bias, given).map(pending),
+                })
             })?.or_raise(py))
         },
     )?;
-    wrap(&owner, node)
+    if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
 }
 
 /// `x @ y`: an inner product, or one per row of a matrix of parameters on the left.
 pub fn product<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let matrix = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().filter(|w| w.get().n_dims() > 1).cloned();
     match (matrix(x), matrix(y)) {
-        (None, None) => inner_product(x, y, None),
+        (None, None) => inner_product(x, y, None, true),
         (Some(w), None) if w.get().n_dims() == 2 => matrix_product(&w, y),
         _ => Err(PyValueError::new_err("@ takes two of one dimension, or a matrix of parameters on the left: W @ x")),
     }
@@ -165,10 +177,10 @@ pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
 ///
 /// # Safety
 /// `x` is a living object; the interpreter lock is held.
-pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
+pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     let x = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) };
-    finish(reduce(op, &x))
+    finish(read_many(op, &x).and_then(|operands| reduce_operands(op, &operands, x.py(), evaluate)))
 }
 
 /// sum of x_i w_i; dx_i = w_i, dw_i = x_i.
@@ -176,6 +188,8 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyO
 /// Args:
 ///     x: a Vector, or a sequence of Values, Vectors and real numbers.
 ///     w: likewise, as many scalars. At least one operand is a Value or a Vector.
+///     evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read. Where an
+///         operand is a Tensor the value is computed at once.
 ///
 /// Raises:
 ///     ValueError: lengths differ or are 0, or an array has more than one dimension.
@@ -191,9 +205,13 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyO
 ///     >>> y.data, list(x.grad)
 ///     (11.0, [3.0, 4.0])
 #[pyfunction(name = "inner_product")]
-#[pyo3(signature = (x, w, /))]
-fn inner_product_function<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    inner_product(x, w, None)
+#[pyo3(signature = (x, w, /, *, evaluate=true))]
+fn inner_product_function<'py>(
+    x: &Bound<'py, PyAny>,
+    w: &Bound<'py, PyAny>,
+    evaluate: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    inner_product(x, w, None, evaluate)
 }
 
 /// sum of x_i w_i, plus a bias; dx_i = w_i, dw_i = x_i, dbias = 1.
@@ -208,13 +226,14 @@ fn inner_product_function<'py>(x: &Bound<'py, PyAny>, w: &Bound<'py, PyAny>) -> 
 ///     >>> y.data, list(x.grad), b.grad
 ///     (11.5, [3.0, 4.0], 1.0)
 #[pyfunction]
-#[pyo3(signature = (x, w, bias, /))]
+#[pyo3(signature = (x, w, bias, /, *, evaluate=true))]
 fn inner_product_with_bias<'py>(
     x: &Bound<'py, PyAny>,
     w: &Bound<'py, PyAny>,
     bias: &Bound<'py, PyAny>,
+    evaluate: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    inner_product(x, w, Some(bias))
+    inner_product(x, w, Some(bias), evaluate)
 }
 
 /// The mean of x_i and the mean of x_i^2, as two Values.
@@ -248,7 +267,10 @@ fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'
         }
     }
     let operands = read_many(Op::ReduceMean, x)?;
-    Ok((reduce_operands(Op::ReduceMean, &operands, py)?, reduce_operands(Op::ReduceMeanSquares, &operands, py)?))
+    Ok((
+        reduce_operands(Op::ReduceMean, &operands, py, true)?,
+        reduce_operands(Op::ReduceMeanSquares, &operands, py, true)?,
+    ))
 }
 
 /// Join Vectors, Values and numbers, one after another, without copying: concat(x, y) or concat([x, y]).

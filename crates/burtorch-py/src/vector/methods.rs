@@ -37,7 +37,7 @@ impl PyVector {
 
     /// The inner product with another Vector or a sequence of numbers.
     fn dot<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        functions::inner_product(slf.as_any(), other, None)
+        functions::inner_product(slf.as_any(), other, None, true)
     }
 
     /// The Euclidean length, as a Value; at the origin its gradient is 0. Does not overflow before its value does.

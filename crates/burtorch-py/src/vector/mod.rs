@@ -15,7 +15,8 @@ pub mod tokens;
 
 use std::cell::UnsafeCell;
 
-use burtorch_core::{Float, NodeId, Range, Scalar, Slice, View};
+use burtorch_core::graph::UNEVALUATED;
+use burtorch_core::{Float, NodeId, Op, Range, Scalar, Slice, View};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -292,6 +293,20 @@ pub fn reclaim_if_due(py: Python<'_>, cell: &mut Cell) -> PyResult<()> {
 pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
     owner.get().look(owner.py(), |cell| {
         let epoch = with_graph!(&cell.graph, g => g.epoch());
+        // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
+        unsafe {
+            let made = value::new_object(owner.as_ptr(), cell, node.index(), epoch);
+            Bound::from_owned_ptr_or_err(owner.py(), made)
+        }
+    })
+}
+
+/// A Value for a node that was appended without a value, unless nothing is recorded: then it has one.
+pub fn wrap_pending<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
+    owner.get().look(owner.py(), |cell| {
+        let (epoch, records) = with_graph!(&cell.graph, g => (g.epoch(), !matches!(g.op(node), Ok(Op::Constant))));
+        cell.n_unevaluated += usize::from(records);
+        let epoch = epoch | if records { UNEVALUATED } else { 0 };
         // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
         unsafe {
             let made = value::new_object(owner.as_ptr(), cell, node.index(), epoch);

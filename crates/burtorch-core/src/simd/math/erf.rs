@@ -166,6 +166,10 @@ const GRAD: [f64; 25] = [
     -2.250999749804104e-09,
 ];
 
+/// The first coefficients of the derivative of that polynomial.
+const GRAD_SLOPE: [f64; 7] =
+    [GRAD[1], 2.0 * GRAD[2], 3.0 * GRAD[3], 4.0 * GRAD[4], 5.0 * GRAD[5], 6.0 * GRAD[6], 7.0 * GRAD[7]];
+
 /// The same for results in f32; error 2^-35.5.
 const GRAD_SHORT: [f64; 13] = [
     0.4514354952527024,
@@ -274,17 +278,37 @@ fn gelu_wide<W: Real, const SHORT: bool>(x: W) -> W {
     y.copysign(x)
 }
 
+/// The polynomial of the derivative of gelu at `size`, in two parts for results in f64.
+#[inline(always)]
+fn grad_factor<W: Real, const SHORT: bool>(size: W) -> (W, W) {
+    let centre = W::of(5.0);
+    if SHORT {
+        return (poly((size - centre) / (size + centre), &GRAD_SHORT), W::of(0.0));
+    }
+    // What the three roundings of t took, and how much of it the polynomial feels: its slope to a tenth.
+    let (over, over_low) = two_sum(size, -centre);
+    let (under, under_low) = two_sum(size, centre);
+    let t = over / under;
+    let t_low = ((-t).mul_add(under, over) + (-t).mul_add(under_low, over_low)) / under;
+    let slope = poly(t, &GRAD_SLOPE);
+    // c0 + t (c1 + ...), the product and the sum with their errors.
+    let [_, rest @ ..] = GRAD;
+    let higher = poly(t, &rest);
+    let product = t * higher;
+    let product_low = t.mul_add(higher, -product);
+    let (sum, sum_low) = fast_two_sum(W::of(GRAD[0]), product);
+    (sum, sum_low + slope.mul_add(t_low, product_low))
+}
+
 #[inline(always)]
 fn gelu_grad_wide<W: Real, const SHORT: bool>(x: W) -> W {
     let size = size_up_to(x, 40.0);
-    let centre = W::of(5.0);
-    let t = (size - centre) / (size + centre);
-    let factor = if SHORT { poly(t, &GRAD_SHORT) } else { poly(t, &GRAD) };
+    let (factor, factor_low) = grad_factor::<W, SHORT>(size);
     // The root is divided out, so that there is no cancellation near it; what rounding takes is carried along.
     let (from_root, lost) = two_sum(W::of(ROOT[0]), -size);
     let (from_root, lost) = fast_two_sum(from_root, lost + W::of(ROOT[1]));
     let product = from_root * factor;
-    let rest = from_root.mul_add(factor, -product) + lost * factor;
+    let rest = from_root.mul_add(factor, -product) + lost.mul_add(factor, from_root * factor_low);
     let left = gauss::<W, SHORT>(size, 2.0, product, rest);
     let y = W::select(x.is_gt(W::of(0.0)), W::of(1.0) - left, left);
     if SHORT {
@@ -292,7 +316,7 @@ fn gelu_grad_wide<W: Real, const SHORT: bool>(x: W) -> W {
     }
     // Near 0 the derivative is 1/2 and a little.
     let near = x.mul_add(poly(x * x, &GRAD_CENTRE), W::of(0.5));
-    W::select(size.is_lt(W::of(0.375)), near, y)
+    W::select(size.is_lt(W::of(0.25)), near, y)
 }
 
 /// c e^(-x^2 / divisor), the constant in two parts.

@@ -111,7 +111,9 @@ fn power<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     let log = log_of_size::<W, SHORT>(x);
     let exponent = y * log.0;
     let magnitude = if SHORT {
-        exp_short(exponent)
+        // Where the exponential ends, far outside the range of f32, the power is 0 or infinite: infinities may meet it.
+        let power = W::select(exponent.is_lt(W::of(-150.0)), zero, exp_short(exponent));
+        W::select(exponent.is_gt(W::of(150.0)), W::of(f64::INFINITY), power)
     } else {
         let low = y.mul_add(log.0, -exponent) + y * log.1;
         // Far outside the range the low part is meaningless, at infinity it is NaN.

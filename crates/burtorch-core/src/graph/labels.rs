@@ -1,0 +1,108 @@
+//! Labels: names of nodes, for drawings, files and people. The feature `labels`, on unless switched off, holds all of it.
+//!
+//! Promises: a label costs what its text takes, a graph without labels one empty list; operations, sweeps and rewinds know
+//! nothing of labels and do nothing for them. A label follows its node through reclaim, joining and files, and is gone when
+//! the node is: it carries the epoch in which it was given, as a handle does, so that a rewind need not look.
+
+use super::{Graph, NodeId, Renumbering, Spliced};
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// The labels of a graph, by ascending node.
+pub(crate) type Labels = Vec<Label>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    node: u32,
+    epoch: u64,
+    text: String,
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// Gives a node a label, in place of the one it had; an empty one takes it away. Fast for the newest node, linear in the
+    /// number of labels for others.
+    ///
+    /// ```
+    /// let mut graph = burtorch_core::Graph::<f64>::new();
+    /// let x = graph.leaf(3.0).unwrap();
+    /// graph.set_label(x, "x").unwrap();
+    /// assert_eq!((graph.label(x), graph.labelled("x")), (Some("x"), Some(x)));
+    /// graph.clear().unwrap();
+    /// assert_eq!(graph.labelled("x"), None);
+    /// ```
+    pub fn set_label(&mut self, node: NodeId, label: &str) -> Result<()> {
+        self.check_exists(node)?;
+        let refused = |_| Error::OutOfMemory { bytes: size_of::<Label>() + label.len(), what: "labels" };
+        let mut text = String::new();
+        text.try_reserve_exact(label.len()).map_err(refused)?;
+        self.labels.try_reserve(1).map_err(refused)?;
+        text.push_str(label);
+        // What a rewind left behind at the end.
+        let n = self.columns.len();
+        while self.labels.last().is_some_and(|last| last.node >= n) {
+            self.labels.pop();
+        }
+        let new = Label { node: node.0, epoch: self.epoch, text };
+        match self.labels.binary_search_by_key(&node.0, |label| label.node) {
+            Ok(at) if label.is_empty() => drop(self.labels.remove(at)),
+            Ok(at) => self.labels[at] = new,
+            Err(_) if label.is_empty() => {}
+            Err(at) => self.labels.insert(at, new),
+        }
+        Ok(())
+    }
+
+    /// The label of a node, if it has one.
+    pub fn label(&self, node: NodeId) -> Option<&str> {
+        let at = self.labels.binary_search_by_key(&node.0, |label| label.node).ok()?;
+        self.living(&self.labels[at])
+    }
+
+    /// The first node with this label.
+    pub fn labelled(&self, text: &str) -> Option<NodeId> {
+        self.labels().find(|&(_, label)| label == text).map(|(node, _)| node)
+    }
+
+    /// Nodes and their labels, in building order.
+    pub fn labels(&self) -> impl Iterator<Item = (NodeId, &str)> + Clone {
+        self.labels.iter().filter_map(|label| Some((NodeId(label.node), self.living(label)?)))
+    }
+
+    fn living<'a>(&self, label: &'a Label) -> Option<&'a str> {
+        self.check(NodeId(label.node), label.epoch).is_ok().then_some(label.text.as_str())
+    }
+
+    /// Forgets the labels of nodes at `n` and above.
+    pub(super) fn drop_labels_from(&mut self, n: u32) {
+        self.labels.retain(|label| label.node < n);
+    }
+
+    /// Before a compaction: forgets the labels of nodes that are gone.
+    pub(super) fn drop_stale_labels(&mut self) {
+        let mut labels = std::mem::take(&mut self.labels);
+        labels.retain(|label| self.living(label).is_some());
+        self.labels = labels;
+    }
+
+    /// After a compaction above `base`: labels up there follow the nodes that were kept.
+    pub(super) fn renumber_labels(labels: &mut Labels, base: u32, new: &Renumbering<'_>) {
+        labels.retain_mut(|label| match new.kept(label.node) {
+            _ if label.node < base => true,
+            Some(node) => {
+                (label.node, label.epoch) = (node, new.epoch());
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Takes over the labels of a graph that was joined to this one. A node that has a label keeps it.
+    pub(super) fn join_labels(&mut self, other: &Graph<'static, S>, moved: &Spliced) -> Result<()> {
+        for (node, label) in other.labels() {
+            if let Some(new) = moved.node(node).filter(|&new| self.label(new).is_none()) {
+                self.set_label(new, label)?;
+            }
+        }
+        Ok(())
+    }
+}
