@@ -212,7 +212,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             grads,
             n: 0,
             frozen: Vec::new(),
-            names: Names::default(),
+            names: Names::none(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             n_exports: 0,
             memory: PhantomData,

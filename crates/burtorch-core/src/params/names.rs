@@ -13,13 +13,17 @@ mod present {
     use crate::error::{Error, Result};
 
     /// Names and their tensors, sorted by name.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub(in crate::params) struct Names(Vec<(String, Tensor)>);
 
     /// A name that is not taken yet, with its place and with room for it.
     pub(in crate::params) struct Prepared(usize, String);
 
     impl Names {
+        pub(in crate::params) fn none() -> Self {
+            Names(Vec::new())
+        }
+
         pub(in crate::params) fn sorted(names: impl Iterator<Item = (String, Tensor)>) -> Self {
             Names(names.collect())
         }
@@ -64,10 +68,14 @@ mod absent {
     use crate::error::Result;
 
     /// Nothing.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub(in crate::params) struct Names;
 
     impl Names {
+        pub(in crate::params) fn none() -> Self {
+            Names
+        }
+
         pub(in crate::params) fn sorted(_: impl Iterator<Item = (String, Tensor)>) -> Self {
             Names
         }
