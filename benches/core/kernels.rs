@@ -83,6 +83,7 @@ fn one_sample(c: &mut Criterion, n_in: usize, n_out: usize) {
 fn dense(c: &mut Criterion) {
     for e in HIDDEN {
         lanes::<f32, 16>(c, 1024, e, 4);
+        lanes::<f32, 64>(c, 1024, e, 1);
         lanes::<f32, 16>(c, e, 27, 4);
         one_sample(c, 1024, e);
     }
@@ -153,14 +154,13 @@ fn ranges(c: &mut Criterion) {
     });
     let (table, mut table_grad) = (numbers::<f32>(27 * 64), numbers::<f32>(27 * 64));
     let indices: Vec<u32> = (0..256).map(|i| i * 7 % 27).collect();
-    let mut scratch = y.clone();
     let name = "embedding, 16 rows of 64, 16 lanes of f32";
     measure(c, name, "gather", n, || {
         gather_rows_lanes::<f32, 16>(black_box(&table), &indices, &mut y);
     });
     measure(c, name, "scatter", n, || {
         let grad = black_box(&dy);
-        scatter_add_rows_lanes::<f32, 16>(grad, &indices, &mut table_grad, &mut scratch);
+        scatter_add_rows_lanes::<f32, 16>(1.0, grad, &indices, &mut table_grad);
     });
     let n = 1_079_003;
     let (g, mut x) = (numbers::<f32>(n), numbers::<f32>(n));

@@ -29,7 +29,7 @@ fn steps(c: &mut Criterion) {
             assert_eq!(step(), first);
             assert!(step() < first);
             group.bench_function(BenchmarkId::new(format!("e={hidden}"), n), |bench| bench.iter(&mut step));
-            if n == 1 {
+            {
                 let mut step = || oracle.step(&model, &mut params, batch, 1e-3, None).expect("a step");
                 assert!(step() < first);
                 group.bench_function(BenchmarkId::new(format!("e={hidden} in one sweep"), n), |bench| {

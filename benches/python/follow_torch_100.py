@@ -2,8 +2,11 @@
 
     python follow_torch_100.py [--data shakespeare.txt] [--record]      # where burtorch and torch are installed
 
-The MLP takes steps of SGD (0.1) on random symbols, the GPT steps of AdamW (3e-3) on text. Every loss must agree within
-1e-4 nats, and the first gradient within 1e-5 relative; else it fails.
+The MLP takes steps of SGD (0.1) on random symbols, the GPT steps of SGD (0.003) in float32 and of AdamW (0.003) in
+float64 on text. Every loss must agree within 1e-4 nats, and the first gradient within 1e-5 relative; else it fails.
+
+AdamW in float32 is shown beside, without a bar: its first steps are +-lr wherever a gradient is mere rounding, so that
+PyTorch's own float32 parts from its float64 as far.
 """
 
 from __future__ import annotations
@@ -40,17 +43,41 @@ def text_batches(path: Path) -> Iterator[Batch]:
         yield np.array(x, np.int32), np.array(y, np.int32)
 
 
+def their_optimizer(mine: bt.optim.SGD | bt.optim.AdamW, flat: torch.Tensor) -> torch.optim.Optimizer:
+    if isinstance(mine, bt.optim.AdamW):
+        return torch.optim.AdamW([flat], lr=mine.lr, weight_decay=mine.weight_decay)
+    return torch.optim.SGD([flat], lr=mine.lr)
+
+
+def torch_apart(batches: Iterator[Batch]) -> float:
+    """The largest difference of losses between PyTorch's float32 and its float64, GPT with AdamW."""
+    values = np.array(bt.nn.GPT(bt.Parameters(seed=0)).params.values)
+    flats = [torch.tensor(values.astype(dtype), requires_grad=True) for dtype in ("float32", "float64")]
+    optimizers = [torch.optim.AdamW([flat], lr=3e-3, weight_decay=0.01) for flat in flats]
+    worst = 0.0
+    for _ in range(STEPS):
+        x, y = (torch.from_numpy(part).long() for part in next(batches))
+        losses = []
+        for flat, optimizer in zip(flats, optimizers):
+            optimizer.zero_grad()
+            value = reference_gpt.torch_loss(flat, x, y)
+            value.backward()
+            optimizer.step()
+            losses.append(value.item())
+        worst = max(worst, abs(losses[0] - losses[1]))
+    return worst
+
+
 def follow(
     model: bt.nn.CharMLP | bt.nn.GPT, mine: bt.optim.SGD | bt.optim.AdamW, batches: Iterator[Batch]
 ) -> tuple[float, float]:
     """The largest difference of losses over the steps, and the relative difference of the first gradients."""
     oracle, params = bt.Oracle(model), model.params
     flat = torch.tensor(np.array(params.values), requires_grad=True)
+    theirs = their_optimizer(mine, flat)
     if isinstance(model, bt.nn.GPT):
-        theirs: torch.optim.Optimizer = torch.optim.AdamW([flat], lr=3e-3, weight_decay=0.01)
         loss_of = reference_gpt.torch_loss
     else:
-        theirs = torch.optim.SGD([flat], lr=0.1)
         shapes = [(27, 64), (64, 1024), (64,), (27, 64), (27,)]
 
         def loss_of(w: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -79,17 +106,25 @@ def main() -> None:
     args = parser.parse_args()
     chars = bt.nn.CharMLP(bt.Parameters(seed=0))
     gpt = bt.nn.GPT(bt.Parameters(seed=0))
+    wide = bt.nn.GPT(bt.Parameters(dtype="float64", seed=0))
+    adam = bt.nn.GPT(bt.Parameters(seed=0))
     found = {
-        "Character MLP, hidden 64, SGD 0.1": follow(chars, bt.optim.SGD(chars, lr=0.1), mlp_batches()),
-        "GPT of 46,289, AdamW 3e-3": follow(gpt, bt.optim.AdamW(gpt, lr=3e-3), text_batches(args.data)),
+        "character MLP, hidden 64, float32, SGD 0.1": follow(chars, bt.optim.SGD(chars, lr=0.1), mlp_batches()),
+        "GPT of 46,289, float32, SGD 0.003": follow(gpt, bt.optim.SGD(gpt, lr=0.003), text_batches(args.data)),
+        "GPT of 46,289, float64, AdamW 3e-3": follow(wide, bt.optim.AdamW(wide, lr=3e-3), text_batches(args.data)),
     }
+    beside, _ = follow(adam, bt.optim.AdamW(adam, lr=3e-3), text_batches(args.data))
     text = (
         f"# {STEPS} steps beside PyTorch {torch.__version__}\n\n"
-        f"float32, batch {BATCH}, same initial weights and batches. "
+        f"Batch {BATCH}, same initial weights and batches. "
         f"Allowed: {LOSS_TOLERANCE:g} nats, {GRADIENT_TOLERANCE:g} relative.\n\n"
         "| model | largest difference of a loss, nats | first gradient, relative |\n|---|---|---|\n"
     )
     text += "".join(f"| {name} | {worst:.1e} | {off:.1e} |\n" for name, (worst, off) in found.items())
+    text += (
+        f"\nGPT, float32, AdamW 3e-3: burtorch and PyTorch part by {beside:.1e} nats, PyTorch's own float32 and "
+        f"float64 by {torch_apart(text_batches(args.data)):.1e}.\n"
+    )
     print(text)
     if args.record:
         write_record("follow-torch-100", text)

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from burtorch import data, micrograd, nn, optim, system, text, viz
     from burtorch._check_grads import check_grads
     from burtorch._function import function, trace
+    from burtorch._memory import memory
     from burtorch._parallel import parallel
 
 __all__ = [
@@ -164,6 +165,7 @@ __all__ = [
     "max",
     "mean",
     "mean_squares",
+    "memory",
     "micrograd",
     "min",
     "mul",
@@ -228,6 +230,10 @@ def __getattr__(name: str) -> "Any":
 
         globals()[name] = getattr(_function, name)  # asked once
         return globals()[name]
+    if name == "memory":
+        from burtorch._memory import memory
+
+        return memory
     if name == "parallel":
         from burtorch._parallel import parallel
 
@@ -237,4 +243,4 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> "list[str]":
-    return sorted(set(globals()) | _SUBMODULES | {"check_grads", "function", "parallel", "trace"})
+    return sorted(set(globals()) | _SUBMODULES | {"check_grads", "function", "memory", "parallel", "trace"})

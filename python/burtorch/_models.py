@@ -8,7 +8,8 @@ checked against the length of the file. Knows nothing of the format, which is th
 
 from __future__ import annotations
 
-from burtorch import _core
+from burtorch import _built_in, _core
+from burtorch import _layers as layers
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, Union
 
-    from burtorch._modules import Module
+    from burtorch._module import Module
 
     Path = Union[str, PathLike[str]]
-    Model = Union[_core.CharMLP, _core.GPT, _core.MLP, _core.Linear]
+    Model = Union[_built_in.CharMLP, _built_in.GPT, _built_in.MLP, layers.Linear]
 
 VERSION = 1
 MAX_SIZE = 2**31
@@ -70,7 +71,7 @@ class Architecture:
         self.tensors = tensors
 
 
-def _layers(named: list[tuple[str, _core.Linear]]) -> list[tuple[str, _core.Tensor]]:
+def _layers(named: list[tuple[str, layers.Linear]]) -> list[tuple[str, _core.Tensor]]:
     tensors = []
     for name, layer in named:
         tensors.append((f"{name}weight", layer.weight))
@@ -105,7 +106,7 @@ CHAR_MLP = Architecture(
     "char-mlp",
     dict.fromkeys(("vocab", "context", "embedding", "hidden"), is_size),
     lambda m: {"vocab": m.vocab, "context": m.context, "embedding": m.embedding.shape[1], "hidden": m.hidden.n_out},
-    _core.CharMLP,
+    _built_in.CharMLP,
     _n_char_mlp,
     lambda m: [("embedding", m.embedding), *_layers([("hidden.", m.hidden), ("output.", m.output)])],
 )
@@ -119,7 +120,7 @@ GPT = Architecture(
     "gpt",
     GPT_PARTS,
     lambda m: {name: getattr(m, name) for name in GPT_PARTS},
-    _core.GPT,
+    _built_in.GPT,
     _n_gpt,
     lambda m: m.named_tensors(),
 )
@@ -133,7 +134,7 @@ MLP = Architecture(
         "activation": m.layers[0].activation,
         "bias": m.layers[0].bias is not None,
     },
-    _core.MLP,
+    _built_in.MLP,
     _n_mlp,
     lambda m: _layers([(f"{k}.", layer) for k, layer in enumerate(m.layers)]),
 )
@@ -142,7 +143,7 @@ LINEAR = Architecture(
     "linear",
     {"n_in": is_size, "n_out": is_size, "bias": is_flag, "activation": is_activation},
     lambda m: {"n_in": m.n_in, "n_out": m.n_out, "bias": m.bias is not None, "activation": m.activation},
-    _core.Linear,
+    layers.Linear,
     lambda n_in, n_out, bias, activation: (n_in + bias) * n_out,
     lambda m: _layers([("", m)]),
 )
@@ -152,15 +153,21 @@ ARCHITECTURES: dict[type, Architecture] = {
     _core.GPT: GPT,
     _core.MLP: MLP,
     _core.Linear: LINEAR,
+    layers.Linear: LINEAR,
 }
 MODULE = "module"
+
+
+def _architecture_of(model: object) -> Architecture | None:
+    """That of the class or of one it extends; None for a module of somebody's."""
+    return next((ARCHITECTURES[c] for c in type(model).__mro__ if c in ARCHITECTURES), None)
 
 
 def save(model: Model | Module, path: Path, vocabulary: str | None = None) -> None:
     """Writes a model or a module, whole or not at all."""
     import json
 
-    architecture = ARCHITECTURES.get(type(model))
+    architecture = _architecture_of(model)
     about: dict[str, Any] = {"version": VERSION, "model": MODULE, "dtype": model.params.dtype}
     if architecture is None:
         about["class"] = type(model).__qualname__
@@ -199,10 +206,10 @@ def load_model(path: Path) -> tuple[Model, str | None]:
 
 
 def _tensors(model: Model | Module) -> list[tuple[str, _core.Tensor]]:
-    architecture = ARCHITECTURES.get(type(model))
+    architecture = _architecture_of(model)
     if architecture is not None:
         return architecture.tensors(model)
-    return list(model.named_parameters())  # type: ignore[union-attr]
+    return list(model.named_parameters())
 
 
 def _content(path: Path) -> bytes:

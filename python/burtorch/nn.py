@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from burtorch._core import GPT, MLP, CharMLP, Linear, Parameters, Value, sample_loss
-from burtorch._modules import Block, CausalSelfAttention, Dense, Embedding, LayerNorm, Module, Tokens
+from burtorch._built_in import GPT, MLP, CharMLP
+from burtorch._core import Parameters, Value, sample_loss
+from burtorch._layers import Block, CausalSelfAttention, Embedding, LayerNorm, Linear, Tokens
+from burtorch._module import Module, find_nonfinite, load_state_dict, named_parameters, parameters, state_dict
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -22,15 +24,19 @@ __all__ = [
     "Block",
     "CausalSelfAttention",
     "CharMLP",
-    "Dense",
     "Embedding",
     "LayerNorm",
     "Linear",
     "Module",
     "Neuron",
     "Tokens",
+    "find_nonfinite",
     "load_model",
+    "load_state_dict",
+    "named_parameters",
+    "parameters",
     "sample_loss",
+    "state_dict",
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 import burtorch as bt
 
 WIDTHS = {"float32": [1, 4, 8, 16, None], "float64": [1, 2, 4, 8, None]}
-SIZES = [1, 3, 16, 21]
+SIZES = [1, 3, 16, 21, 70]
 
 
 def close(found, expected, dtype):
@@ -179,3 +179,85 @@ def test_what_a_model_does_wrong_is_one_error_and_the_gradient_is_zero(params):
     with pytest.raises(TypeError):
         bt.Oracle(3, params=params)
     assert bt.current_graph().dtype == "float64"
+
+
+def squares(params):
+    """A model of one weight matrix, its parameters in `params`, and a batch."""
+    w = params.tensor((2, 3), init="normal")
+    x, y = points(70, 3), points(70, 2)
+
+    def model(features, target):
+        difference = bt.affine(w, features) - target
+        return (difference * difference).sum()
+
+    return model, x, y
+
+
+def test_another_point_and_other_memory_leave_the_parameters_alone(params):
+    from array import array
+
+    model, x, y = squares(params)
+    oracle = bt.Oracle(model, params=params)
+    here, grad = oracle(x, y)
+    values, grads = list(params.values), list(grad)
+    code = "f" if params.dtype == "float32" else "d"
+    point, out = array(code, [v + 0.25 for v in values]), array(code, [7.0] * len(params))
+    there, returned = oracle(x, y, at=point, out=out)
+    assert returned is out
+    assert there != here
+    assert (list(params.values), list(params.grads)) == (values, grads)
+    params.values[:] = point
+    again, grad = oracle(x, y)
+    assert (again, list(grad)) == (there, list(out))
+    params.values[:] = values
+    difference = [a - b for a, b in zip(oracle.grad(x, y), oracle.grad(x, y, at=point, out=out))]
+    assert any(difference)
+    assert list(params.values) == values
+    assert oracle.grad(x, y, at=list(point), out=out) is out
+    before = (list(params.values), list(params.grads))
+    for at, memory in [(point[1:], None), (None, out[1:]), (params.grads, None), (None, params.values), (point, point)]:
+        with pytest.raises(ValueError):
+            oracle(x, y, at=at, out=memory)
+    fails = bt.Oracle(lambda features, target: 1 / 0, params=params)
+    with pytest.raises(ZeroDivisionError):
+        fails(x, y, at=point, out=out)
+    assert (list(params.values), list(params.grads)) == before
+    assert not any(out)
+
+
+def test_gradients_of_single_samples(params):
+    model, x, y = squares(params)
+    x, y = x[:5], y[:5]
+    oracle = bt.Oracle(model, params=params, reduction="sum")
+    loss, grad = oracle(x, y)
+    total, n = list(grad), len(params)
+    seen = []
+    oracle.per_sample(x, y, lambda k, loss, grad: seen.append((k, loss, list(grad))))
+    assert [k for k, _, _ in seen] == list(range(5))
+    assert sum(found for _, found, _ in seen) == pytest.approx(loss, rel=1e-5)
+    close([sum(g[i] for _, _, g in seen) for i in range(n)], total, params.dtype)
+    rows = oracle.per_sample_grads(x, y)
+    assert rows.shape == (5, n)
+    assert [list(row) for row in rows.tolist()] == [g for _, _, g in seen]
+    norms = oracle.per_sample_grad_norms(x, y)
+    close(norms, [math.sqrt(sum(v * v for v in g)) for _, _, g in seen], params.dtype)
+
+    def stop(k, loss, grad):
+        raise KeyError(k)
+
+    with pytest.raises(KeyError):
+        oracle.per_sample(x, y, stop)
+    with pytest.raises(bt.BusyError):
+        oracle.per_sample(x, y, lambda k, loss, grad: oracle.loss(x, y))
+
+
+def test_what_a_callable_cannot_do_is_one_error(params):
+    model, x, y = squares(params)
+    with pytest.raises(ValueError, match="threads"):
+        bt.Oracle(model, params=params, threads=2)
+    with pytest.raises(ValueError, match="loss"):
+        bt.Oracle(model, params=params, loss="mse")
+    oracle = bt.Oracle(model, params=params)
+    for rate in (float("nan"), -1.0):
+        with pytest.raises(ValueError):
+            oracle.step(x, y, rate)

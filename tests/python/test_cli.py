@@ -437,3 +437,16 @@ def test_a_level_that_the_cpu_lacks_is_refused():
         with pytest.raises(ValueError, match="levels of this CPU"):
             burtorch.system.force_cpu_level(name)
     assert burtorch.system.cpu_level() == level
+
+
+def test_train_in_other_lanes_is_the_same_training(command, small):
+    losses = []
+    for lanes in ("auto", "1", "16"):
+        done = command("train", *small, "--json", "--quiet", "--lanes", lanes)
+        assert done.returncode == 0, done.stderr
+        summary = json.loads(done.stdout)
+        assert str(summary["options"]["lanes"]) == lanes
+        losses.append(summary["heldout_loss"])
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-4)
+    assert_one_error_line(command("train", *small, "--lanes", "3"), "lanes")
+    assert_one_error_line(command("train", *small, "--lanes", "many"), "lanes")

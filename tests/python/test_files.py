@@ -346,7 +346,7 @@ def test_saving_into_the_present_folder(tmp_path, monkeypatch):
 def gpt_graph():
     params = bt.Parameters(dtype="float64", seed=4)
     table = bt.nn.Embedding(params, 5, 4, positions=9)
-    block, head = bt.nn.Block(params, 4, 2), bt.nn.Dense(params, 4, 5)
+    block, head = bt.nn.Block(params, 4, 2), bt.nn.Linear(params, 4, 5)
     graph = bt.Graph(reclaim=False)
     with graph:
         loss = head(block(table([0, 3, 1, 1, 4, 2, 0, 3, 2]))).cross_entropy([3, 1, 1, 4, 2, 0, 3, 2, 1])

@@ -13,7 +13,7 @@ class GPT(bt.nn.Module):
     def __init__(self, params):
         self.embedding = bt.nn.Embedding(params, VOCAB, WIDTH, positions=CONTEXT)
         self.blocks = [bt.nn.Block(params, WIDTH, HEADS) for _ in range(LAYERS)]
-        self.head = bt.nn.Dense(params, WIDTH, VOCAB)
+        self.head = bt.nn.Linear(params, WIDTH, VOCAB)
 
     def __call__(self, tokens):
         x = self.embedding(tokens)
@@ -49,7 +49,7 @@ def test_layers_are_the_built_in_gpt(dtype, n):
 def test_a_character_model_from_layers_is_the_built_in_one():
     params, theirs = bt.Parameters(dtype="float64"), bt.Parameters(dtype="float64", seed=1)
     table = bt.nn.Embedding(params, 27, 6)
-    hidden, output = bt.nn.Dense(params, 24, 5), bt.nn.Dense(params, 5, 27)
+    hidden, output = bt.nn.Linear(params, 24, 5), bt.nn.Linear(params, 5, 27)
     built_in = bt.nn.CharMLP(theirs, context=4, embedding=6, hidden=5)
     params.values[:] = list(theirs.values)
     with bt.Graph():
@@ -79,7 +79,7 @@ def test_state_goes_out_and_in_by_name():
 
 def test_a_tensor_used_twice_counts_once():
     params = bt.Parameters()
-    first = bt.nn.Dense(params, 3, 3)
+    first = bt.nn.Linear(params, 3, 3)
     tied = GPT(params)
     tied.again = first
     tied.first = first
@@ -99,7 +99,7 @@ def test_layers_refuse_what_does_not_fit():
             (lambda: table([]), ValueError),
             (lambda: table([0] * 7), ValueError),
             (lambda: norm(x), ValueError),
-            (lambda: bt.nn.Dense(params, 5, 2)(x), ValueError),
+            (lambda: bt.nn.Linear(params, 5, 2)(x), ValueError),
             (lambda: x + one, ValueError),
             (lambda: x.cross_entropy([1]), ValueError),
             (lambda: x.cross_entropy([1, 4]), IndexError),
@@ -110,3 +110,135 @@ def test_layers_refuse_what_does_not_fit():
             assert len(graph) == n
     with bt.Graph(dtype="float32"), pytest.raises(TypeError):
         table([1])
+
+
+@pytest.mark.parametrize("activation", ["identity", "tanh", "relu", "sigmoid"])
+def test_a_linear_takes_numbers_vectors_lists_of_operands_and_tokens(activation):
+    params = bt.Parameters(dtype="float64", seed=4)
+    layer = bt.nn.Linear(params, 3, 2, activation=activation)
+    x = [0.5, -1.0, 2.0]
+    numbers = layer(x)
+    assert isinstance(numbers, list)
+    with bt.Graph() as graph:
+        v = graph.vector(x)
+        assert list(layer(v).data) == pytest.approx(numbers, rel=1e-12)
+        assert list(layer([v[0:1], v[1], v[2]]).data) == pytest.approx(numbers, rel=1e-12)
+        table = bt.nn.Embedding(params, 4, 3)
+        rows = layer(table([1, 3])).rows()
+        for row, token in zip(rows, (1, 3)):
+            assert row == pytest.approx(layer(list(table.weight[token].values)), rel=1e-12)
+    with pytest.raises(ValueError):
+        layer([1.0, 2.0])
+    with pytest.raises(ValueError):
+        bt.nn.Linear(params, 3, 0)
+
+
+def test_built_in_models_speak_as_modules_do():
+    params = bt.Parameters(dtype="float64", seed=1)
+    chars = bt.nn.CharMLP(params, vocab=7, context=3, embedding=4, hidden=5)
+    mlp = bt.nn.MLP(params, [2, 3, 1])
+    gpt = bt.nn.GPT(params, vocab=7, context=4, layers=2, heads=2, width=8, final_norm=True)
+    names = ["embedding", "hidden.weight", "hidden.bias", "output.weight", "output.bias"]
+    assert [name for name, _ in chars.named_parameters()] == names
+    assert [name for name, _ in mlp.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert [name for name, _ in gpt.named_parameters()] == [name for name, _ in gpt.named_tensors()]
+    for model in (chars, mlp, gpt):
+        assert sum(len(tensor.values) for tensor in model.parameters()) == model.n_parameters
+        state, before = model.state_dict(), list(params.values)
+        for tensor in model.parameters():
+            tensor.values[:] = [0.0] * len(tensor.values)
+        model.load_state_dict(state)
+        assert list(params.values) == before
+        with pytest.raises(ValueError):
+            model.load_state_dict({**state, "more": [1.0]})
+    with bt.Graph() as graph:
+        assert list(chars([1, 2, 6]).data) == pytest.approx(chars.logits([1, 2, 6]), rel=1e-12)
+        assert list(mlp(graph.vector([0.5, -0.5])).data) == pytest.approx(mlp([0.5, -0.5]), rel=1e-12)
+        for n in (1, 4):
+            for row, other in zip(gpt(range(n)).rows(), gpt.logits(range(n))):
+                assert row == pytest.approx(other, rel=1e-10)
+        loss = gpt([0, 1, 2, 3]).cross_entropy([1, 2, 3, 4])
+        loss.backward()
+        found = [list(tensor.grads) for tensor in gpt.parameters()]
+        for call, error in ((lambda: chars([1, 2]), ValueError), (lambda: chars([1, 2, 7]), IndexError)):
+            n_nodes = len(graph)
+            with pytest.raises(error):
+                call()
+            assert len(graph) == n_nodes
+    bt.Oracle(gpt)([[0, 1, 2, 3]], [[1, 2, 3, 4]])
+    for tensor, grads in zip(gpt.parameters(), found):
+        assert list(tensor.grads) == pytest.approx(grads, abs=1e-12)
+    assert isinstance(chars.hidden, bt.nn.Linear)
+    assert isinstance(mlp.layers[0], bt.nn.Linear)
+
+
+class Chars:
+    """The character model as a plain class: no base, no registering."""
+
+    def __init__(self, params, vocab=7, context=3, embedding=5, hidden=6):
+        self.table = bt.nn.Embedding(params, vocab, embedding)
+        self.layers = {
+            "hidden": bt.nn.Linear(params, context * embedding, hidden, activation="tanh"),
+            "output": bt.nn.Linear(params, hidden, vocab),
+        }
+
+    def __call__(self, symbols, label):
+        logits = self.layers["output"](self.layers["hidden"](self.table.rows(symbols)))
+        return bt.softmax_cross_entropy(logits, label)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_plain_class_is_a_model(dtype):
+    params, theirs = bt.Parameters(dtype=dtype), bt.Parameters(dtype=dtype, seed=3)
+    model, built_in = Chars(params), bt.nn.CharMLP(theirs, vocab=7, context=3, embedding=5, hidden=6)
+    params.values[:] = list(theirs.values)
+    x, y = [[(k * k + 3 * j) % 7 for j in range(3)] for k in range(70)], [(5 * k + 2) % 7 for k in range(70)]
+    oracle, sgd = bt.Oracle(model), bt.optim.SGD(model, lr=0.1)
+    loss, grad = oracle(x, y)
+    expected_loss, expected = bt.Oracle(built_in)(x, y)
+    tolerance = 1e-5 if dtype == "float32" else 1e-12
+    assert loss == pytest.approx(expected_loss, rel=tolerance)
+    assert list(grad) == pytest.approx(list(expected), abs=tolerance)
+    sgd.step()
+    assert oracle.loss(x, y) < loss
+    assert list(bt.nn.state_dict(model)) == [
+        "table.weight",
+        "layers.hidden.weight",
+        "layers.hidden.bias",
+        "layers.output.weight",
+        "layers.output.bias",
+    ]
+    with pytest.raises(TypeError):
+        bt.Oracle(lambda x, y: x)
+
+
+def test_a_gpt_of_layers_goes_through_an_oracle_one_sample_at_a_time():
+    params, theirs = bt.Parameters(dtype="float64"), bt.Parameters(dtype="float64", seed=2)
+    layers = GPT(params)
+    built_in = bt.nn.GPT(theirs, VOCAB, CONTEXT, LAYERS, HEADS, WIDTH)
+    params.values[:] = list(theirs.values)
+    x, y = [[(k + 2 * t) % VOCAB for t in range(CONTEXT)] for k in range(5)], [[k] * CONTEXT for k in range(5)]
+    loss, grad = bt.Oracle(lambda tokens, classes: layers(tokens).cross_entropy(classes), params=params, lanes=1)(x, y)
+    expected_loss, expected = bt.Oracle(built_in)(x, y)
+    assert loss == pytest.approx(expected_loss, rel=1e-12)
+    assert list(grad) == pytest.approx(list(expected), abs=1e-12)
+    with pytest.raises(ValueError, match="lanes=1"):
+        bt.Oracle(lambda tokens, classes: layers(tokens).cross_entropy(classes), params=params)(x, y)
+
+
+def test_what_is_not_finite_is_named():
+    params = bt.Parameters()
+    model = bt.nn.GPT(params, vocab=5, context=2, layers=1, heads=1, width=4, name="gpt")
+    assert bt.nn.find_nonfinite(model) is None
+    assert params.find_nonfinite() is None
+    tensor = dict(model.named_parameters())["blocks.0.up.weight"]
+    tensor.grads[3] = float("inf")
+    assert bt.nn.find_nonfinite(model) == ("blocks.0.up.weight", "grad", 3, float("inf"))
+    tensor.values[5] = float("nan")
+    name, kind, place, number = bt.nn.find_nonfinite(model)
+    assert (name, kind, place, number != number) == ("blocks.0.up.weight", "value", 5, True)
+    kind, place, name, number = params.find_nonfinite()
+    assert (kind, place, name) == ("value", tensor.span[0] + 5, "gpt.blocks.0.up.weight")
+    loss, _grad = bt.Oracle(model)([[0, 1]], [[1, 2]])
+    assert loss != loss
+    assert bt.nn.find_nonfinite(model)[:2] == ("blocks.0.up.weight", "value")

@@ -29,13 +29,12 @@ class Net(bt.nn.Module):
     """Somebody's own, with a list and a tensor that occurs twice."""
 
     def __init__(self, params):
-        self.inner = [bt.nn.Dense(params, 2, 3), bt.nn.Dense(params, 3, 3, bias=False)]
+        self.inner = [bt.nn.Linear(params, 2, 3), bt.nn.Linear(params, 3, 3, bias=False)]
         self.tied = self.inner[1].weight
         self.scale = params.tensor(2, init=1.0)
 
 
 MODULES = {
-    "dense": lambda params: bt.nn.Dense(params, 2, 3),
     "embedding": lambda params: bt.nn.Embedding(params, 4, 3, positions=5),
     "norm": lambda params: bt.nn.LayerNorm(params, 4),
     "attention": lambda params: bt.nn.CausalSelfAttention(params, 4, 2),

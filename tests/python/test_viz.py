@@ -76,7 +76,7 @@ def keep(picture, name):
 def gpt():
     params = bt.Parameters(dtype="float64", seed=1)
     table = bt.nn.Embedding(params, 5, 4, positions=3, name="tokens")
-    block, head = bt.nn.Block(params, 4, 2, name="block"), bt.nn.Dense(params, 4, 5, name="head")
+    block, head = bt.nn.Block(params, 4, 2, name="block"), bt.nn.Linear(params, 4, 5, name="head")
     graph = bt.Graph(reclaim=False)
     with graph:
         loss = head(block(table([0, 3, 1]))).cross_entropy([3, 1, 4])

@@ -139,6 +139,11 @@ impl<E: Float> Sgd<E> {
         Ok(())
     }
 
+    /// Bytes of the velocity.
+    pub fn state_bytes(&self) -> usize {
+        self.velocity.capacity() * size_of::<E>()
+    }
+
     /// Room for the velocity, which starts at 0, also for tensors that came later.
     fn make_velocity(&mut self, params: &Parameters<'_, E>) -> Result<()> {
         if self.store != params.id() {

@@ -424,6 +424,7 @@ macro_rules! lanes {
 lanes!(f32, i32, 4);
 lanes!(f32, i32, 8);
 lanes!(f32, i32, 16);
+lanes!(f32, i32, 64);
 lanes!(f64, i64, 2);
 lanes!(f64, i64, 4);
 lanes!(f64, i64, 8);

@@ -45,6 +45,11 @@ impl PySymbols {
         self.numbers.len() / self.lanes
     }
 
+    /// Those of one sample; `None` where there are several.
+    pub fn single(&self) -> Option<&[u32]> {
+        (self.lanes == 1).then_some(&self.numbers[..])
+    }
+
     fn part(&self, range: std::ops::Range<usize>) -> Self {
         let n = self.n();
         let lane = |lane: usize| &self.numbers[lane * n + range.start..lane * n + range.end];

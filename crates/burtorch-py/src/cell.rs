@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 use burtorch_core::{Graph, Mark, Scalar, bf16, f16};
 
 use crate::graph::Branching;
@@ -33,6 +33,8 @@ pub enum AnyGraph {
     F32x8(Graph<'static, F32x8>),
     /// float32x16
     F32x16(Graph<'static, F32x16>),
+    /// Blocks of samples in oracles; Python does not name it.
+    F32x64(Graph<'static, F32x64>),
     /// float64x2
     F64x2(Graph<'static, F64x2>),
     /// float64x4
@@ -55,6 +57,7 @@ macro_rules! with_graph {
             $crate::cell::AnyGraph::F32x4($graph) => $body,
             $crate::cell::AnyGraph::F32x8($graph) => $body,
             $crate::cell::AnyGraph::F32x16($graph) => $body,
+            $crate::cell::AnyGraph::F32x64($graph) => $body,
             $crate::cell::AnyGraph::F64x2($graph) => $body,
             $crate::cell::AnyGraph::F64x4($graph) => $body,
             $crate::cell::AnyGraph::F64x8($graph) => $body,
@@ -74,6 +77,7 @@ impl AnyGraph {
             (Float128, _) => AnyGraph::F128(Graph::new()),
             (Float32, 4) => AnyGraph::F32x4(Graph::new()),
             (Float32, 8) => AnyGraph::F32x8(Graph::new()),
+            (Float32, 64) => AnyGraph::F32x64(Graph::new()),
             (Float32, _) => AnyGraph::F32x16(Graph::new()),
             (_, 2) => AnyGraph::F64x2(Graph::new()),
             (_, 4) => AnyGraph::F64x4(Graph::new()),

@@ -4,18 +4,23 @@
 //! computes with are lane Values and Vectors, so the same code serves one sample and sixteen. Promises the memory of one
 //! group, whatever the batch; when the callable fails the gradient is 0 and its exception is raised.
 
-use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
-use burtorch_core::{DType, Error, Float, Graph, Lanes, Range, Scalar};
+use std::ops;
+
+use burtorch_core::kernels::{sgd_update, sum_squares};
+use burtorch_core::oracle::OracleMemory;
+use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
+use burtorch_core::{DType, Error, Float, Graph, LaneFloat, Lanes, Parameters, Range, Scalar, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::blocks::PySymbols;
-use crate::buffer::{Dims, holds_integers, read_numbers, read_symbols};
+use crate::buffer::{CallerMemory, Dims, holds_integers, read_numbers, read_symbols};
 use crate::cell::{AnyGraph, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, enter, leave, node_of};
-use crate::parameters::with_gradients;
-use crate::params::{PyParameters, with_params};
+use crate::oracle::{Want, check_apart};
+use crate::parameters::{with_gradients, with_gradients_in};
+use crate::params::{AnyParameters, PyParameters, mismatch};
 use crate::vector::{PyVector, wrap};
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
@@ -23,7 +28,11 @@ pub struct Function {
     call: Py<PyAny>,
     params: Py<PyParameters>,
     lanes: Lanes,
-    graphs: [Option<Py<PyGraph>>; 4],
+    total: Total,
+    /// By the logarithm of their lanes.
+    graphs: [Option<Py<PyGraph>>; 7],
+    /// The batch that was read last.
+    batch: Option<(Side, Side)>,
 }
 
 /// What a batch holds for the model: whole numbers or real ones, so many for each sample.
@@ -37,6 +46,10 @@ struct Side {
 }
 
 impl Side {
+    fn bytes(&self) -> usize {
+        4 * self.symbols.capacity() + 8 * self.numbers.capacity()
+    }
+
     fn read(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
         let (mut symbols, mut numbers) = (Vec::new(), Vec::new());
         let whole = holds_integers(object)?;
@@ -87,77 +100,193 @@ fn constants<'a, S: Scalar>(
     graph.constants_of_lanes(&numbers)
 }
 
-/// What a pass over a batch is to do besides computing the losses.
-pub enum Pass {
+/// What a pass over samples is to do besides computing the losses.
+enum Pass {
     /// Nothing.
     Losses,
-    /// Overwrite the gradients with those of this much times the sum of the losses.
-    Gradient(f64),
+    /// Overwrite the gradients, or what is in this memory, with those of so much times the sum of the losses.
+    Gradient(f64, Option<CallerMemory>),
+}
+
+/// Runs an expression on parameters of a type that oracles compute in.
+macro_rules! with_kernel_params {
+    ($any:expr, $params:ident => $body:expr) => {
+        match $any {
+            AnyParameters::F32($params) => $body,
+            AnyParameters::F64($params) => $body,
+            _ => Err(mismatch()),
+        }
+    };
 }
 
 impl Function {
     /// A callable over these parameters; refuses lanes that their dtype has not.
-    pub fn new(call: &Bound<'_, PyAny>, params: Py<PyParameters>, lanes: Lanes) -> PyResult<Self> {
+    pub fn new(call: &Bound<'_, PyAny>, params: Py<PyParameters>, lanes: Lanes, total: Total) -> PyResult<Self> {
         let py = call.py();
         match params.get().dtype_of() {
             DType::Float32 => lanes.check::<f32>().or_raise(py)?,
             DType::Float64 => lanes.check::<f64>().or_raise(py)?,
             _ => return Err(PyTypeError::new_err("oracles compute in float32 and float64")),
         }
-        Ok(Function { call: call.clone().unbind(), params, lanes, graphs: [None, None, None, None] })
+        let graphs = [const { None }; 7];
+        Ok(Function { call: call.clone().unbind(), params, lanes, total, graphs, batch: None })
     }
 
-    /// The loss of each sample, and their gradient if asked for.
-    pub fn run(
-        &mut self,
-        contexts: &Bound<'_, PyAny>,
-        targets: &Bound<'_, PyAny>,
-        pass: impl FnOnce(usize) -> Pass,
-    ) -> PyResult<Vec<f64>> {
-        let py = contexts.py();
+    /// Reads a batch; returns the number of its samples.
+    pub fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.batch = None;
         let (x, y) = (Side::read(contexts, "contexts")?, Side::read(targets, "targets")?);
         if x.n != y.n {
             return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
         }
-        let pass = pass(x.n);
-        let zero = |params: &PyParameters| params.with(py, |p| with_params!(p, p => p.zero_grad()));
-        if matches!(pass, Pass::Gradient(_)) {
-            zero(self.params.get())?;
+        let n = x.n;
+        self.batch = Some((x, y));
+        Ok(n)
+    }
+
+    /// Computes with the batch that was read.
+    pub fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
+        let n = self.batch.as_ref().map_or(0, |(x, _)| x.n);
+        let seed = if self.total == Total::Mean { 1.0 / n as f64 } else { 1.0 };
+        match want {
+            Want::Loss => {
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
+                Ok(self.reduce(&losses))
+            }
+            Want::Losses(losses) => {
+                *losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
+                Ok(0.0)
+            }
+            Want::Gradient(at, out, _) => {
+                self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
+                let before = at.map(|at| self.exchange(py, at)).transpose()?;
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out));
+                if let Some(before) = before {
+                    self.put_back(py, before)?;
+                }
+                Ok(self.reduce(&losses?))
+            }
+            Want::Step(lr) => {
+                if !(lr.is_finite() && lr >= 0.0) {
+                    let (expected, found) = ("finite and at least 0".into(), lr.to_string());
+                    return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
+                }
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, None))?;
+                self.in_params(py, |params| params.descend(lr))?;
+                Ok(self.reduce(&losses))
+            }
+            Want::Norms(norms) => {
+                for k in 0..n {
+                    self.sample(py, k, None)?;
+                    norms.push(self.in_params(py, |params| params.grad_norm())?);
+                }
+                Ok(0.0)
+            }
         }
-        let done = self.groups(py, &x, &y, &pass);
-        if done.is_err() && matches!(pass, Pass::Gradient(_)) {
-            zero(self.params.get())?;
+    }
+
+    /// Loss and gradient of sample `k` of the batch that was read.
+    pub fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
+        let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
+        Ok(self.reduce(&losses))
+    }
+
+    /// What it keeps between calls.
+    pub fn memory(&self) -> OracleMemory {
+        let of = |graph: &Py<PyGraph>| {
+            Python::attach(|py| {
+                graph.get().with(py, |cell| Ok(with_graph!(&cell.graph, g => g.oracle_memory()))).unwrap_or_default()
+            })
+        };
+        let mut memory = self.graphs.iter().flatten().map(of).fold(OracleMemory::default(), |sum, one| sum + one);
+        if let Some((x, y)) = &self.batch {
+            memory.samples += x.bytes() + y.bytes();
+        }
+        memory
+    }
+
+    fn in_params<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
+    ) -> PyResult<R> {
+        self.params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
+    }
+
+    /// Writes a point to the values; returns what they were.
+    fn exchange(&self, py: Python<'_>, point: CallerMemory) -> PyResult<Vec<f64>> {
+        self.in_params(py, |params| params.exchange(&point))
+    }
+
+    fn put_back(&self, py: Python<'_>, before: Vec<f64>) -> PyResult<()> {
+        self.in_params(py, |params| {
+            params.put_back(&before);
+            Ok(())
+        })
+    }
+
+    fn reduce(&self, losses: &[f64]) -> f64 {
+        let sum: f64 = losses.iter().sum();
+        if self.total == Total::Mean { sum / losses.len() as f64 } else { sum }
+    }
+
+    /// The loss of each of `samples`, and their gradient if asked for; when that fails the gradient is 0.
+    fn pass(&mut self, py: Python<'_>, samples: ops::Range<usize>, lanes: Lanes, mut pass: Pass) -> PyResult<Vec<f64>> {
+        let Some((x, y)) = self.batch.take() else {
+            return Err(Error::EmptyReduction { op: "the loss" }).or_raise(py);
+        };
+        let done = self.zero(py, &mut pass).and_then(|()| self.groups(py, (&x, &y), samples, lanes, &mut pass));
+        self.batch = Some((x, y));
+        if done.is_err() {
+            self.zero(py, &mut pass)?;
         }
         done
     }
 
-    fn groups(&mut self, py: Python<'_>, x: &Side, y: &Side, pass: &Pass) -> PyResult<Vec<f64>> {
-        let mut losses = Vec::with_capacity(x.n);
-        while losses.len() < x.n {
+    /// Sets the gradient that the pass is to overwrite to 0.
+    fn zero(&self, py: Python<'_>, pass: &mut Pass) -> PyResult<()> {
+        let Pass::Gradient(_, out) = pass else {
+            return Ok(());
+        };
+        self.in_params(py, |params| {
+            params.zero(out.as_mut());
+            Ok(())
+        })
+    }
+
+    fn groups(
+        &mut self,
+        py: Python<'_>,
+        batch: (&Side, &Side),
+        samples: ops::Range<usize>,
+        lanes: Lanes,
+        pass: &mut Pass,
+    ) -> PyResult<Vec<f64>> {
+        let mut losses = Vec::with_capacity(samples.len());
+        while losses.len() < samples.len() {
             py.check_signals()?;
-            let left = x.n - losses.len();
-            let (lanes, _) = match self.params.get().dtype_of() {
-                DType::Float32 => self.lanes.next::<f32>(left, false),
-                _ => self.lanes.next::<f64>(left, false),
+            let first = samples.start + losses.len();
+            let left = samples.end - first;
+            let (width, _) = match self.params.get().dtype_of() {
+                DType::Float32 => lanes.next::<f32>(left, false),
+                _ => lanes.next::<f64>(left, false),
             };
-            self.group(py, x, y, pass, lanes, left.min(lanes), &mut losses)?;
+            self.group(py, batch, (first, left.min(width)), width, pass, &mut losses)?;
         }
         Ok(losses)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a group of a pass over two sides of a batch")]
+    /// The losses of `n` samples from `first` on, in so many lanes.
     fn group(
         &mut self,
         py: Python<'_>,
-        x: &Side,
-        y: &Side,
-        pass: &Pass,
+        (x, y): (&Side, &Side),
+        (first, n): (usize, usize),
         lanes: usize,
-        n: usize,
+        pass: &mut Pass,
         losses: &mut Vec<f64>,
     ) -> PyResult<()> {
         let graph = self.graph(py, lanes)?;
-        let first = losses.len();
         graph.get().with(py, |cell| {
             with_graph!(&mut cell.graph, g => g.clear()).or_raise(py)?;
             cell.after_rewind();
@@ -175,11 +304,20 @@ impl Function {
             with_graph!(&mut cell.graph, g => {
                 let found = g.value(loss).or_raise(py)?;
                 losses.extend((0..n).map(|lane| found.lane(lane).to_f64()));
-                let Pass::Gradient(seed) = pass else {
-                    return Ok(());
-                };
-                with_gradients(py, parameters, |gradients| g.backward_with(loss, seeds(found, *seed, n), gradients))?
-                    .or_raise(py)
+                match pass {
+                    Pass::Losses => Ok(()),
+                    Pass::Gradient(seed, None) => with_gradients(py, parameters, |gradients| {
+                        g.backward_with(loss, seeds(found, *seed, n), gradients)
+                    })?
+                    .or_raise(py),
+                    Pass::Gradient(seed, Some(out)) => {
+                        let target = (&self.params, out.slice_mut());
+                        with_gradients_in(py, parameters, target, |gradients| {
+                            g.backward_with(loss, seeds(found, *seed, n), gradients)
+                        })?
+                        .or_raise(py)
+                    }
+                }
             })
         })
     }
@@ -187,13 +325,7 @@ impl Function {
     /// The graph for so many lanes.
     fn graph<'py>(&mut self, py: Python<'py>, lanes: usize) -> PyResult<Bound<'py, PyGraph>> {
         let single = self.params.get().dtype_of() == DType::Float32;
-        let place = if lanes == 1 {
-            0
-        } else if single {
-            lanes.ilog2() as usize - 1
-        } else {
-            lanes.ilog2() as usize
-        };
+        let place = lanes.ilog2() as usize;
         let slot = self.graphs.get_mut(place).ok_or(Error::MissingParameters).or_raise(py)?;
         if let Some(graph) = slot {
             return Ok(graph.bind(py).clone());
@@ -202,6 +334,7 @@ impl Function {
             (true, 1) => AnyGraph::F32(Graph::new()),
             (true, 4) => AnyGraph::F32x4(Graph::<F32x4>::new()),
             (true, 8) => AnyGraph::F32x8(Graph::<F32x8>::new()),
+            (true, 64) => AnyGraph::F32x64(Graph::<F32x64>::new()),
             (true, _) => AnyGraph::F32x16(Graph::<F32x16>::new()),
             (false, 1) => AnyGraph::F64(Graph::new()),
             (false, 2) => AnyGraph::F64x2(Graph::<F64x2>::new()),
@@ -218,4 +351,63 @@ impl Function {
 fn seeds<S: Scalar>(_like: S, seed: f64, n: usize) -> S {
     let seed = S::Elem::from_f64(seed);
     (0..n).fold(S::lit(0.0), |seeds, lane| seeds.with_lane(lane, seed))
+}
+
+/// What a callable's oracle does with its parameters, whatever their type.
+trait KernelParameters {
+    /// Refuses a point or memory of another length, or that is used for something else.
+    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
+    /// Writes a point to the values; returns what they were.
+    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>>;
+    /// Writes back what [`KernelParameters::exchange`] returned.
+    fn put_back(&mut self, before: &[f64]);
+    /// Sets the gradients to 0, or what is in `out`.
+    fn zero(&mut self, out: Option<&mut CallerMemory>);
+    /// One step of gradient descent.
+    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()>;
+    /// The norm of the gradients.
+    fn grad_norm(&self) -> burtorch_core::Result<f64>;
+}
+
+impl<E: LaneFloat> KernelParameters for Parameters<'static, E> {
+    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()> {
+        check_apart(self, at, out)?;
+        for (op, memory) in [("a point (parameters and numbers)", at), ("out (parameters and numbers)", out)] {
+            if let Some(found) = memory.map(|memory| memory.slice::<E>().len()).filter(|&n| n != self.len()) {
+                return Err(Error::LengthMismatch { op, left: self.len(), right: found });
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>> {
+        let mut before = Vec::new();
+        let bytes = 8 * self.len();
+        before.try_reserve_exact(self.len()).map_err(|_| Error::OutOfMemory { bytes, what: "a copy of the values" })?;
+        before.extend(self.values().iter().map(|x| x.to_f64()));
+        self.values_mut().copy_from_slice(point.slice());
+        Ok(before)
+    }
+
+    fn put_back(&mut self, before: &[f64]) {
+        for (value, &x) in self.values_mut().iter_mut().zip(before) {
+            *value = E::from_f64(x);
+        }
+    }
+
+    fn zero(&mut self, out: Option<&mut CallerMemory>) {
+        match out {
+            Some(out) => out.slice_mut().fill(E::from_f64(0.0)),
+            None => self.zero_grad(),
+        }
+    }
+
+    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()> {
+        self.for_each_trainable_mut(|_, x, g| sgd_update(E::from_f64(lr), g, x));
+        Ok(())
+    }
+
+    fn grad_norm(&self) -> burtorch_core::Result<f64> {
+        Ok(sum_squares(self.grads()).to_f64().sqrt())
+    }
 }

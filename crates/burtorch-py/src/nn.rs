@@ -23,6 +23,17 @@ pub enum AnyModel {
     Tokens(Gpt),
 }
 
+impl AnyModel {
+    /// How many parameters it has.
+    pub fn n_parameters(&self) -> usize {
+        match self {
+            AnyModel::Chars(model) => model.n_parameters(),
+            AnyModel::Dense(model) => model.n_parameters(),
+            AnyModel::Tokens(model) => model.n_parameters(),
+        }
+    }
+}
+
 /// The model that a Python object is, and its parameters.
 pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameters>)> {
     let py = object.py();
@@ -38,7 +49,9 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
         let model = model.get();
         return Ok((AnyModel::Tokens(model.model.clone()), model.params.clone_ref(py)));
     }
-    if let Ok(layer) = object.cast::<PyLinear>() {
+    // The layer of nn.Linear holds its numbers.
+    let layer = object.getattr_opt("_layer")?;
+    if let Ok(layer) = layer.as_ref().unwrap_or(object).cast::<PyLinear>() {
         let layer = layer.get();
         let model = Mlp::of_layers(vec![layer.layer]).or_raise(py)?;
         return Ok((AnyModel::Dense(model), layer.params.clone_ref(py)));
@@ -92,7 +105,7 @@ fn activation_named(py: Python<'_>, name: Option<&str>) -> PyResult<Activation> 
 ///     >>> model = bt.nn.CharMLP(params)
 ///     >>> model.n_parameters, len(model.logits([0] * 16))
 ///     (69083, 27)
-#[pyclass(frozen, name = "CharMLP", module = "burtorch.nn")]
+#[pyclass(frozen, subclass, name = "CharMLP", module = "burtorch.nn")]
 pub struct PyCharMlp {
     /// The model.
     pub model: CharMlp,
@@ -314,7 +327,7 @@ impl PyLinear {
 ///     >>> model = bt.nn.MLP(bt.Parameters(), [3, 4, 4, 1])
 ///     >>> model.n_parameters, len(model([2.0, 3.0, -1.0]))
 ///     (41, 1)
-#[pyclass(frozen, name = "MLP", module = "burtorch.nn")]
+#[pyclass(frozen, subclass, name = "MLP", module = "burtorch.nn")]
 pub struct PyMlp {
     model: Mlp,
     params: Py<PyParameters>,

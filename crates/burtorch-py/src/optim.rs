@@ -107,6 +107,12 @@ impl PySgd {
         self.0.load_state(py, state)
     }
 
+    /// Bytes of its state: none without momentum, else one number per parameter, from the first step on.
+    #[getter]
+    fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.state_bytes()))
+    }
+
     /// What it moves; for Values, the Parameters in which it keeps their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {

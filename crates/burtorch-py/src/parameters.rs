@@ -71,6 +71,27 @@ pub fn with_gradients<E: Held, R>(
     })
 }
 
+/// As [`with_gradients`], where the gradients of one of the parameters go to other memory, as long as they are.
+pub fn with_gradients_in<E: Held, R>(
+    py: Python<'_>,
+    parameters: &[Py<PyParameters>],
+    (owner, memory): (&Py<PyParameters>, &mut [E]),
+    f: impl FnOnce(&mut [Gradients<'_, E>]) -> R,
+) -> PyResult<R> {
+    let place = parameters.iter().position(|p| p.is(owner));
+    let mut memory = Some(memory);
+    locked(py, parameters, |all: Vec<&mut Parameters<'static, E>>| {
+        let mut gradients: Vec<Gradients<'_, E>> = Vec::with_capacity(all.len());
+        for (k, params) in all.into_iter().enumerate() {
+            gradients.push(match memory.take_if(|_| place == Some(k)) {
+                Some(memory) => (*params).gradients_into(memory).or_raise(py)?,
+                None => params.gradients(),
+            });
+        }
+        Ok(f(&mut gradients))
+    })?
+}
+
 /// Runs `f` with the parameters, to be read: several threads may at the same time.
 pub fn with_values<E: Held, R>(
     py: Python<'_>,

@@ -38,6 +38,7 @@ impl ScalarType {
             (DType::Float32, 4) => "float32x4",
             (DType::Float32, 8) => "float32x8",
             (DType::Float32, 16) => "float32x16",
+            (DType::Float32, 64) => "float32x64",
             (DType::Float64, 2) => "float64x2",
             (DType::Float64, 4) => "float64x4",
             (DType::Float64, 8) => "float64x8",

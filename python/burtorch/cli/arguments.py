@@ -28,6 +28,11 @@ def seed(text: str) -> int:
     return _whole(text, 0, 2**64 - 1)
 
 
+def lanes(text: str) -> int | str:
+    """How many samples an oracle computes at once: "auto" or a whole number; the oracle knows which."""
+    return text if text == "auto" else count(text)
+
+
 def positive(text: str) -> float:
     """A finite number above 0."""
     try:

@@ -47,7 +47,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--folder", metavar="DIR", help="io: where the files go (default: in memory, if possible)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     cells = parser.add_argument_group("mlp and gpt")
-    cells.add_argument("--hidden", type=counts, metavar="E,E", help="mlp: hidden sizes (default 4,64,512,1024)")
+    cells.add_argument(
+        "--hidden", type=counts, metavar="E,E", help="mlp: hidden sizes (default 4,16,32,64,128,512,1024)"
+    )
     cells.add_argument(
         "--batch", type=counts, metavar="B,B", help="batch sizes (default 1,64 for mlp, 1,2,4,8,16,32,64 for gpt)"
     )
@@ -56,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=peers,
         default=[],
         metavar="NAME,NAME",
-        help="mlp: numpy, torch, jax; function: jax, casadi, numba, autograd; those that are installed join",
+        help="mlp and gpt: numpy, torch, jax; function: jax, casadi, numba, autograd; those that are installed join",
     )
     parser.set_defaults(run=run)
 

@@ -20,7 +20,7 @@ from typing import Any
 import burtorch
 
 SYMBOLS, CONTEXT, EMBEDDING = 27, 16, 64
-HIDDEN = (4, 64, 512, 1024)
+HIDDEN = (4, 16, 32, 64, 128, 512, 1024)
 BATCHES = (1, 64)
 LEARNING_RATE = 0.01
 SLICE_SECONDS = 0.02
@@ -43,31 +43,23 @@ class Burtorch:
     name = "burtorch"
     compile_seconds = 0.0
 
-    def __init__(self, hidden: int, batches: Sequence[tuple[Any, Any]], n: int, weights: Any = None) -> None:
+    def __init__(self, hidden: int, batches: Sequence[tuple[Any, Any]], weights: Any = None) -> None:
         self.params = burtorch.Parameters(seed=0)
         self.model = burtorch.nn.CharMLP(self.params, SYMBOLS, CONTEXT, EMBEDDING, hidden)
         if weights is not None:
             self.params.values[:] = weights
         self.oracle = burtorch.Oracle(self.model)
-        self.sgd = burtorch.optim.SGD(self.params, lr=LEARNING_RATE)
         self.batches, self.at = batches, 0
-        self.step = self.step_of_one if n == 1 else self.step_of_many
 
     def next(self) -> tuple[Any, Any]:
         """The batch of the next step; the first step takes the second one, as the rivals' does."""
         self.at = (self.at + 1) % len(self.batches)
         return self.batches[self.at]
 
-    def step_of_one(self) -> float:
-        """For one sample values change during the sweep."""
+    def step(self) -> float:
+        """One step in one call, as the rivals' compiled steps: values change during the sweep."""
         x, y = self.next()
         return self.oracle.step(x, y, LEARNING_RATE)
-
-    def step_of_many(self) -> float:
-        x, y = self.next()
-        loss, _ = self.oracle(x, y)
-        self.sgd.step()
-        return loss
 
     def __call__(self) -> object:
         return self.step()
@@ -111,7 +103,7 @@ def _alone(hidden: int, n: int) -> list[Contender]:
     for _ in range(64):
         symbols = memoryview(array("i", rng.choices(range(SYMBOLS), k=n * CONTEXT))).cast("B").cast("i", [n, CONTEXT])
         batches.append((symbols, array("i", rng.choices(range(SYMBOLS), k=n))))
-    mine = Burtorch(hidden, batches, n)
+    mine = Burtorch(hidden, batches)
     first = mine.oracle.loss(*batches[0])
     burtorch.Oracle(mine.model).step(*batches[0], lr=LEARNING_RATE)
     if not mine.oracle.loss(*batches[0]) < first:
@@ -123,7 +115,7 @@ def _beside(peers: Any, hidden: int, n: int, names: Sequence[str]) -> list[Conte
     cell = peers.mlp_cell(hidden, n)
     batches = [(x.astype("int32"), y.astype("int32")) for x, y in zip(cell.X, cell.Y)]
     rivals = [peers.make(rival, cell) for name in names for rival in PEERS[name]]
-    present = [Burtorch(hidden, batches, n, cell.weights), *(rival for rival in rivals if rival is not None)]
+    present = [Burtorch(hidden, batches, cell.weights), *(rival for rival in rivals if rival is not None)]
     peers.check(present)
     return [Contender(peer.name, peer, peer.compile_seconds) for peer in present]
 

@@ -24,6 +24,18 @@ for _ in range({steps}):
     sgd.step()
 assert 0 < loss < 20
 """
+GPT = """
+import burtorch
+text = "\\n".join(burtorch.data.default_words())
+windows = burtorch.text.TextWindows(text, context=8)
+params = burtorch.Parameters()
+model = burtorch.nn.GPT(params, vocab=len(windows.vocabulary))
+oracle, adam = burtorch.Oracle(model), burtorch.optim.AdamW(params, lr=0.003)
+for _ in range({steps}):
+    loss, _ = oracle(*windows.batch({batch}))
+    adam.step()
+assert 0 < loss < 20
+"""
 SMALL = """
 import burtorch
 for _ in range(20000):
@@ -41,6 +53,7 @@ MEMORY = {
         for hidden in (4, 1024)
         for batch in (1, 64, 4096)
     },
+    **{f"GPT, b={batch}, 3 steps of AdamW": GPT.format(batch=batch, steps=3) for batch in (1, 64, 4096)},
 }
 STARTUP = {
     "bare interpreter": "",

@@ -15,14 +15,14 @@ from typing import Any
 
 import burtorch
 from burtorch.cli import checkpoint, results
-from burtorch.cli.arguments import count, positive, seed
+from burtorch.cli.arguments import count, lanes, positive, seed
 from burtorch.cli.checkpoint import Checkpoint
 from burtorch.cli.errors import InputError, reason
 from burtorch.cli.kinds import KINDS
 from burtorch.cli.progress import Progress
 from burtorch.cli.trainer import Course, mean_loss, train
 
-OPTIONS = ("optimizer", "batch", "steps", "lr", "final_lr_fraction", "seed")
+OPTIONS = ("optimizer", "batch", "steps", "lr", "final_lr_fraction", "seed", "lanes")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -79,6 +79,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=0.1,
         metavar="X",
         help="times the learning rate over the last 30 %% of the steps (default %(default)s)",
+    )
+    steps.add_argument(
+        "--lanes",
+        type=lanes,
+        default="auto",
+        metavar="N",
+        help="samples computed at once: auto, 1, 4, 8 or 16; others give the same numbers within rounding "
+        "(default %(default)s)",
     )
     steps.add_argument(
         "--seed", type=seed, default=0, help="of weights, hold-out, batches, samples (default %(default)s)"
@@ -176,7 +184,7 @@ class Training:
             self.model = self.kind.build(self.parameters, len(self.data.vocabulary), sizes)
             if args.freeze_embedding:
                 (self.model.tokens if isinstance(self.model, burtorch.nn.GPT) else self.model.embedding).freeze()
-            self.oracle = burtorch.Oracle(self.model)
+            self.oracle = burtorch.Oracle(self.model, lanes=args.lanes)
             make = {"sgd": burtorch.optim.SGD, "adamw": burtorch.optim.AdamW}[args.optimizer]
             self.optimizer = make(self.parameters, lr=args.lr)
         except ValueError as error:

@@ -1,9 +1,9 @@
 //! A dense layer on groups of lanes: against plain loops, and against other ways of grouping the same samples.
 
-use crate::support::{Float, Numbers, Sum, on_every_level};
+use crate::support::{Float, Numbers, Sum, level_stays, on_every_level};
 use burtorch_core::kernels::{
-    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes, affine_weight_grad,
-    affine_weight_grad_lanes, weight_grad_scratch_len,
+    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes, affine_sgd_update_lanes,
+    affine_weight_grad, affine_weight_grad_lanes, sgd_update, weight_grad_scratch_len,
 };
 
 const SHAPES: [(usize, usize); 13] = [
@@ -141,9 +141,57 @@ fn every_width<E: Float>() {
     weight_grad::<E, 16>();
 }
 
+/// A step without a stored gradient has the bits of a gradient and a step.
+fn step<E: Float, const L: usize>() {
+    for (n_out, n_in) in SHAPES {
+        let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
+        let dy = groups::<E, L>(&mut numbers, n_out, 2);
+        let x = groups::<E, L>(&mut numbers, n_in, 2);
+        let before = numbers.take::<E>(n_out * n_in + n_out);
+        let mut scratch = vec![E::of(7.0); weight_grad_scratch_len(n_in, 2 * L)];
+        let _turn = level_stays();
+        let (mut at_once, mut apart, mut grads) = (before.clone(), before.clone(), before.clone());
+        let (w, b) = at_once.split_at_mut(n_out * n_in);
+        affine_sgd_update_lanes::<E, L>(E::of(0.25), &slices(&dy), &slices(&x), w, Some(b), &mut scratch);
+        let (w, b) = grads.split_at_mut(n_out * n_in);
+        affine_weight_grad_lanes::<E, L>(&slices(&dy), &slices(&x), w, Some(b), Mode::Set, &mut scratch);
+        sgd_update(E::of(0.25), &grads, &mut apart);
+        let bits = |x: &[E]| x.iter().map(|x| x.bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&at_once), bits(&apart));
+    }
+}
+
+#[test]
+fn a_block_of_64_is_its_groups_of_16() {
+    for (n_out, n_in) in SHAPES {
+        let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
+        let (w, bias) = (numbers.take::<f32>(n_out * n_in), numbers.take::<f32>(n_out));
+        let (x, dy) = (numbers.take::<f32>(n_in * 64), numbers.take::<f32>(n_out * 64));
+        let _turn = level_stays();
+        let (mut y, mut dx) = (vec![9.0; n_out * 64], vec![9.0; n_in * 64]);
+        affine_forward_lanes::<f32, 64>(&w, Some(&bias), &x, &mut y);
+        affine_input_grad_lanes::<f32, 64>(&w, &dy, &mut dx);
+        for group in 0..4 {
+            let part =
+                |all: &[f32]| all.chunks(64).flat_map(|row| row[16 * group..][..16].to_vec()).collect::<Vec<f32>>();
+            let (mut y_part, mut dx_part) = (vec![9.0; n_out * 16], vec![9.0; n_in * 16]);
+            affine_forward_lanes::<f32, 16>(&w, Some(&bias), &part(&x), &mut y_part);
+            affine_input_grad_lanes::<f32, 16>(&w, &part(&dy), &mut dx_part);
+            let bits = |x: Vec<f32>| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(part(&y)), bits(y_part));
+            assert_eq!(bits(part(&dx)), bits(dx_part));
+        }
+    }
+}
+
 #[test]
 fn lanes_f32() {
     every_width::<f32>();
+    forward_and_input_grad::<f32, 64>();
+    weight_grad::<f32, 64>();
+    step::<f32, 16>();
+    step::<f32, 64>();
+    step::<f64, 4>();
 }
 
 #[test]

@@ -28,22 +28,39 @@ fn rows<E: Float, const L: usize>() {
             }
         });
         let scattered = || {
-            let (mut total, mut scratch) = (table.clone(), vec![E::of(9.0); n * L]);
-            scatter_add_rows_lanes::<E, L>(&grad, &indices, &mut total, &mut scratch);
+            let mut total = table.clone();
+            scatter_add_rows_lanes::<E, L>(E::of(1.0), &grad, &indices, &mut total);
             total
         };
         on_every_level(scattered, |total| {
-            let (mut plain, mut kernel) = (table.clone(), table.clone());
-            for (l, indices) in indices.chunks(positions).enumerate() {
-                let grad: Vec<E> = grad.iter().skip(l).step_by(L).copied().collect();
-                scatter_add_rows(&grad, indices, &mut kernel);
-                for k in 0..n {
-                    let at = indices[k / width] as usize * width + k % width;
-                    plain[at] = plain[at] + grad[k];
+            let mut plain = table.clone();
+            for p in 0..positions {
+                for l in 0..L {
+                    for k in p * width..(p + 1) * width {
+                        let at = indices[l * positions + p] as usize * width + k % width;
+                        plain[at] = plain[at] + grad[k * L + l];
+                    }
                 }
             }
             for k in 0..ROWS * width {
-                assert_eq!(plain[k].bits(), kernel[k].bits());
+                assert_eq!(plain[k].bits(), total[k].bits());
+            }
+        });
+        // One sample at a time.
+        let indices = &indices[..positions];
+        let one: Vec<E> = grad.iter().step_by(L).copied().collect();
+        let scattered = || {
+            let mut total = table.clone();
+            scatter_add_rows(E::of(1.0), &one, indices, &mut total);
+            total
+        };
+        on_every_level(scattered, |total| {
+            let mut plain = table.clone();
+            for k in 0..n {
+                let at = indices[k / width] as usize * width + k % width;
+                plain[at] = plain[at] + one[k];
+            }
+            for k in 0..ROWS * width {
                 assert_eq!(plain[k].bits(), total[k].bits());
             }
         });
@@ -55,6 +72,7 @@ fn rows_are_gathered_and_scattered() {
     rows::<f32, 4>();
     rows::<f32, 8>();
     rows::<f32, 16>();
+    rows::<f32, 64>();
     rows::<f64, 8>();
 }
 

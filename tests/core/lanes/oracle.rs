@@ -151,3 +151,21 @@ fn widths_that_a_type_has_not_are_refused() {
     assert!(Oracle::<f64>::with_lanes(Total::Sum, Lanes::Of(2)).is_ok());
     assert!(Oracle::<f64>::with_lanes(Total::Sum, Lanes::Of(16)).is_err());
 }
+
+#[test]
+fn memory_is_that_of_a_block_whatever_the_batch() {
+    let mut params = Parameters::<f32>::new(2);
+    let model = CharMlp::new(&mut params, SMALL, None).unwrap();
+    let mut after = |n: usize| {
+        let (x, y) = (tokens(3 * n, 7, 1), tokens(n, 7, 2));
+        let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), n).unwrap();
+        let mut oracle = Oracle::new();
+        assert_eq!(oracle.memory().activations, 0);
+        oracle.gradient(&model, &mut params, batch, None).unwrap();
+        oracle.memory()
+    };
+    let (block, many) = (after(64), after(6400));
+    assert_eq!(block.activations, many.activations);
+    assert!(many.adjoints <= block.adjoints + 4 * params.len() + 4 * 64);
+    assert!(block.adjoints >= 4 * 64 * (15 + 2 * 6 + 7));
+}

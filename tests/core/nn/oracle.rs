@@ -138,7 +138,7 @@ fn overwriting_has_the_bits_of_zeroing_and_adding() {
 #[test]
 fn a_step_during_the_sweep_is_a_gradient_and_a_step() {
     for frozen in [None, Some(0..27 * 64), Some(30..40), Some(2000..3000), Some(60_000..69_083)] {
-        for n in [1, 2] {
+        for n in [1, 2, 7, 16, 30, 64] {
             let make = || {
                 let mut params = Parameters::<f32>::new(5);
                 let model = CharMlp::new(&mut params, CharMlpShape::default(), None).unwrap();
@@ -157,8 +157,10 @@ fn a_step_during_the_sweep_is_a_gradient_and_a_step() {
                 let same = oracle.step(&model_during, &mut during, batch, 0.05, None).unwrap();
                 assert!((loss - same).abs() <= 1e-5 * loss, "{loss} and {same}");
             }
+            // A sweep rounds an embedding each time that a sample names it: some 40 times a step in a batch of 64.
+            let bound = if n < 16 { 1e-6 } else { 4e-6 };
             for (a, b) in apart.values().iter().zip(during.values()) {
-                assert!((a - b).abs() <= 1e-6, "{a} and {b}");
+                assert!((a - b).abs() <= bound, "{a} and {b}");
             }
             assert!(oracle.step(&model, &mut apart, batch, f64::NAN, None).is_err());
         }

@@ -46,6 +46,11 @@ impl<S: Scalar> Deferred<S> {
         Ok(())
     }
 
+    /// Bytes of the working memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.panel.capacity() * size_of::<S>()
+    }
+
     const fn groups() -> usize {
         let n = BLOCK / S::LANES;
         if n < MAX_GROUPS { n } else { MAX_GROUPS }
@@ -133,11 +138,21 @@ impl<E: crate::scalar::Float> Gradients<'_, E> {
             self.grads[fresh.clone()].fill(E::lit(0.0));
             mode = Mode::Add;
         }
-        if bias.start >= weights.end {
-            let (low, high) = self.grads.split_at_mut(bias.start);
-            return (mode, &mut low[weights], Some(&mut high[..bias.len()]));
-        }
-        let (low, high) = self.grads.split_at_mut(weights.start);
-        (mode, &mut high[..weights.len()], Some(&mut low[bias]))
+        let (dw, db) = apart(self.grads, weights, bias);
+        (mode, dw, Some(db))
     }
+}
+
+/// Two ranges of a slice that do not overlap.
+pub(super) fn apart<E>(
+    all: &mut [E],
+    first: std::ops::Range<usize>,
+    second: std::ops::Range<usize>,
+) -> (&mut [E], &mut [E]) {
+    if second.start >= first.end {
+        let (low, high) = all.split_at_mut(second.start);
+        return (&mut low[first], &mut high[..second.len()]);
+    }
+    let (low, high) = all.split_at_mut(first.start);
+    (&mut high[..first.len()], &mut low[second])
 }

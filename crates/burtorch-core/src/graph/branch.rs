@@ -43,7 +43,7 @@ impl Imports {
 impl<S: Scalar> Graph<'_, S> {
     fn append_proxies(&mut self, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
         let n = self.room_for(range.len())?;
-        let start = self.columns.push_many_reserved(Op::Imported, n);
+        let start = self.columns.push_many_reserved(Op::Imported, n, true);
         for k in 0..n {
             self.columns.set_node(start + k, Op::Imported, range.start + k, 0);
         }

@@ -22,6 +22,8 @@ pub(crate) struct Columns<S: Scalar> {
     adjoints: Column<S>,
     /// Nodes there are: entries below are initialised in every column.
     len: u32,
+    /// Entries of `values` below are initialised, too, though there may be fewer nodes now.
+    once_filled: u32,
     /// Nodes there is room for in every column.
     cap: u32,
     /// Below this length a node is appended without a question: `cap`, or 0 while nothing is recorded.
@@ -45,6 +47,7 @@ impl<S: Scalar> Columns<S> {
             values: Column::empty(),
             adjoints: Column::empty(),
             len: 0,
+            once_filled: 0,
             cap: 0,
             quick_below: 0,
             unasked_below: 0,
@@ -64,6 +67,7 @@ impl<S: Scalar> Columns<S> {
             values,
             adjoints,
             len: 0,
+            once_filled: 0,
             cap,
             quick_below: cap,
             unasked_below: cap.saturating_sub(1),
@@ -77,6 +81,8 @@ impl<S: Scalar> Columns<S> {
     /// Room for exactly `cap` nodes, for a graph that will not grow, or a first size for one that does.
     pub(crate) fn preallocate(&mut self, cap: u32) -> Result<()> {
         let n = cap as usize;
+        // Only nodes move along.
+        self.once_filled = self.once_filled.min(self.len);
         self.ops.grow(n, "opcodes")?;
         self.operands.grow(n, "operands")?;
         self.values.grow(n, "values")?;
@@ -233,25 +239,28 @@ impl<S: Scalar> Columns<S> {
         index
     }
 
-    /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved.
+    /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved. Values are 0
+    /// until then if `zeroed`, else any numbers.
     ///
     /// Column by column, so that each is filled by the widest stores there are: a third of the time of node by node.
-    pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32) -> u32 {
+    pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32, zeroed: bool) -> u32 {
         debug_assert!(self.cap - self.len >= n);
         let first = self.len;
         let n = n.min(self.cap - self.len) as usize;
         let at = first as usize;
+        let kept = if zeroed { 0 } else { (self.once_filled.saturating_sub(first) as usize).min(n) };
         // SAFETY: entries from `at` to `at + n` are below the capacity of every column, and any bits are an uninitialised
-        // one; zero bytes are operands.
+        // one; zero bytes are operands. The values that are kept were filled before, in the same memory.
         unsafe {
             std::slice::from_raw_parts_mut(self.ops.ptr().add(at).cast(), n).fill(std::mem::MaybeUninit::new(op));
             self.operands.ptr().add(at).write_bytes(0, n);
-            std::slice::from_raw_parts_mut(self.values.ptr().add(at).cast(), n)
+            std::slice::from_raw_parts_mut(self.values.ptr().add(at + kept).cast(), n - kept)
                 .fill(std::mem::MaybeUninit::new(S::lit(0.0)));
             std::slice::from_raw_parts_mut(self.adjoints.ptr().add(at).cast(), n)
                 .fill(std::mem::MaybeUninit::new(S::UNREACHED));
         }
         self.len = first + n as u32;
+        self.once_filled = self.once_filled.max(self.len);
         first
     }
 

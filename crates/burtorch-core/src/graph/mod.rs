@@ -279,6 +279,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
                 + self.leaves.capacity() as usize * (4 + size_of::<S>())
                 + self.scratch.capacity() * size_of::<S>()
                 + self.rewinds.capacity() * 16,
+            reserved_adjoints: self.columns.capacity() as usize * size_of::<S>(),
         }
     }
 
@@ -487,6 +488,8 @@ pub struct Memory {
     pub temporaries: usize,
     /// Everything reserved, in use or not.
     pub reserved: usize,
+    /// What of it is for adjoints.
+    pub reserved_adjoints: usize,
 }
 
 /// What [`Graph::find_nonfinite`] found.

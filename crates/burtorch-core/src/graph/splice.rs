@@ -134,7 +134,8 @@ impl<S: Scalar> Graph<'_, S> {
         let leaves = self.leaves.len();
         // Where all nodes move alike, parts of blocks, which are most of a model's nodes, need no look of their own.
         let moves_whole = plan.new.map.is_empty();
-        let first = self.columns.push_many_reserved(if moves_whole { Op::Part } else { Op::Constant }, n) as usize;
+        let first =
+            self.columns.push_many_reserved(if moves_whole { Op::Part } else { Op::Constant }, n, true) as usize;
         if moves_whole {
             self.columns.values_mut()[first..].copy_from_slice(graph.values());
         }

@@ -1,11 +1,11 @@
 //! A dense layer on one sample: forward, both gradients, and the gradient step that needs no gradient memory.
 //!
 //! Promises: output `o` of [`affine_forward`] is `dot(w_o, x) + b_o` bit for bit; input gradients sum outputs in the
-//! order 0, 1, 2, ...; a step by [`affine_sgd_update`] has the bits of a weight gradient followed by a step.
+//! order 0, 1, 2, ..., or backwards where weights change in the same pass; a step by [`affine_sgd_update`] has the bits of a weight gradient followed by a step.
 //! Knows nothing of lanes, batches or activations. Cost: `2 n_in n_out` operations, one pass over the weights.
 
 use super::Mode;
-use super::float::{KernelFloat, Pack, line, prefetch};
+use super::float::{KernelFloat, Pack, line, prefetch, prefetch_before};
 use super::levels::{Target, columns, leveled};
 use super::optim::sgd_step;
 use super::reduce::dot_rows;
@@ -27,8 +27,8 @@ leveled! {
     /// One step of gradient descent from one sample, `W -= lr dy x^T` and `b -= lr dy`, without storing the gradient.
     pub fn affine_sgd_update<E>(lr: E, dy: &[E], x: &[E], w: &mut [E], bias: Option<&mut [E]>) = sgd_update_at;
 
-    /// `dx = W^T dy`, and then `W -= lr dy x^T`, in one pass over the weights. The bits of [`affine_input_grad`]
-    /// followed by [`affine_sgd_update`].
+    /// `dx = W^T dy`, and then `W -= lr dy x^T`, in one pass over the weights, from the last row to the first: the numbers of
+    /// [`affine_input_grad`] within rounding, and the weights of [`affine_sgd_update`] bit for bit.
     pub fn affine_input_grad_sgd_update<E>(lr: E, dy: &[E], x: &[E], w: &mut [E], dx: &mut [E]) = input_grad_sgd_at;
 }
 
@@ -190,24 +190,26 @@ unsafe fn sgd_update_step<V: Pack, T: Target>(
     }
 }
 
-/// Four outputs at a time, as in [`input_grad_add_at`]; each vector of weights is changed right after its last use.
+/// Four outputs at a time, as in [`input_grad_add_at`]; each vector of weights is changed right after its last use. From
+/// the last row to the first: the forward pass has just read the last rows, and the next one starts with the first, so
+/// what the second-level cache holds of a large matrix is used both times.
 #[inline(always)]
 fn input_grad_sgd_at<E: KernelFloat, T: Target>(lr: E, dy: &[E], x: &[E], w: &mut [E], dx: &mut [E]) {
     check_shape(w, dy.len(), dx.len());
     assert_eq!(x.len(), dx.len(), "kernel operands differ in length");
     let n_in = dx.len();
     dx.fill(E::default());
-    let mut o = 0;
-    while dy.len() - o >= 4 {
+    let mut o = dy.len();
+    while !o.is_multiple_of(4) {
+        o -= 1;
+        let row = &mut w[o * n_in..][..n_in];
+        columns!(E, n_in, input_grad_sgd_step[T, 1](lr, &[dy[o]], x, row, dx));
+    }
+    while o > 0 {
+        o -= 4;
         let rows = &mut w[o * n_in..][..4 * n_in];
         let factors: [E; 4] = std::array::from_fn(|r| dy[o + r]);
         columns!(E, n_in, input_grad_sgd_step[T, 4](lr, &factors, x, rows, dx));
-        o += 4;
-    }
-    while dy.len() - o >= 1 {
-        let row = &mut w[o * n_in..][..n_in];
-        columns!(E, n_in, input_grad_sgd_step[T, 1](lr, &[dy[o]], x, row, dx));
-        o += 1;
     }
 }
 
@@ -230,11 +232,11 @@ unsafe fn input_grad_sgd_step<V: Pack, T: Target, const R: usize>(
         let before: [V; R] = std::array::from_fn(|r| V::read(rows, r * n_in + j));
         if V::LANES >= line::<V::Elem>() {
             for r in 0..R {
-                prefetch(rows, (R + r) * n_in + j);
+                prefetch_before(rows, (R - r) * n_in - j);
             }
         }
         let mut sum = V::read(dx, j);
-        for r in 0..R {
+        for r in (0..R).rev() {
             sum = T::mul_add(before[r], V::splat(factors[r]), sum);
         }
         (sum + zero).write(dx, j);

@@ -49,11 +49,21 @@ pub trait BlockMath: TokenMath {
         naive::affine_weight_grad(dy, x, dw, db, mode);
     }
 
-    /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T`, summed over lanes.
-    fn affine_descend(lr: Self::Elem, dy: &[Self], x: &[Self], w: &mut [Self::Elem], dx: Option<&mut [Self]>)
-    where
+    /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T` and `b -= lr dy`, summed over lanes. `panel` as above.
+    fn affine_descend(
+        lr: Self::Elem,
+        dy: &[Self],
+        x: &[Self],
+        w: &mut [Self::Elem],
+        bias: Option<&mut [Self::Elem]>,
+        dx: Option<&mut [Self]>,
+        _panel: &mut [Self],
+    ) where
         Self: Scalar,
     {
+        if let Some(bias) = bias {
+            Self::descend(lr, dy, bias);
+        }
         if let Some(dx) = dx {
             dx.fill(Self::UNREACHED);
             naive::affine_input_grad_add(w, dy, dx);
@@ -123,12 +133,12 @@ pub trait BlockMath: TokenMath {
         naive::gather(table, indices, out);
     }
 
-    /// Adds what the rows receive to the gradients of the table. `room` is as long as `grad`.
-    fn scatter_add(grad: &[Self], indices: &[u32], table_grad: &mut [Self::Elem], _room: &mut [Self])
+    /// Adds `factor` times what the rows receive to the gradients of the table.
+    fn scatter_add(factor: Self::Elem, grad: &[Self], indices: &[u32], table_grad: &mut [Self::Elem])
     where
         Self: Scalar,
     {
-        naive::scatter_add(grad, indices, table_grad);
+        naive::scatter_add(factor, grad, indices, table_grad);
     }
 
     /// `y_i = op(x_i)`.
@@ -189,7 +199,18 @@ macro_rules! one_sample {
                 }
             }
 
-            fn affine_descend(lr: $t, dy: &[Self], x: &[Self], w: &mut [$t], dx: Option<&mut [Self]>) {
+            fn affine_descend(
+                lr: $t,
+                dy: &[Self],
+                x: &[Self],
+                w: &mut [$t],
+                bias: Option<&mut [$t]>,
+                dx: Option<&mut [Self]>,
+                _panel: &mut [Self],
+            ) {
+                if let Some(bias) = bias {
+                    super::sgd_update(lr, dy, bias);
+                }
                 match dx {
                     Some(dx) => super::affine_input_grad_sgd_update(lr, dy, x, w, dx),
                     None => super::affine_sgd_update(lr, dy, x, w, None),
@@ -228,8 +249,8 @@ macro_rules! one_sample {
                 super::gather_rows(table, indices, out);
             }
 
-            fn scatter_add(grad: &[Self], indices: &[u32], table_grad: &mut [$t], _room: &mut [Self]) {
-                super::scatter_add_rows(grad, indices, table_grad);
+            fn scatter_add(factor: $t, grad: &[Self], indices: &[u32], table_grad: &mut [$t]) {
+                super::scatter_add_rows(factor, grad, indices, table_grad);
             }
 
             fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
@@ -391,14 +412,14 @@ pub mod naive {
     }
 
     /// See [`super::BlockMath::scatter_add`].
-    pub fn scatter_add<S: Scalar>(grad: &[S], indices: &[u32], table_grad: &mut [S::Elem]) {
+    pub fn scatter_add<S: Scalar>(factor: S::Elem, grad: &[S], indices: &[u32], table_grad: &mut [S::Elem]) {
         let positions = indices.len() / S::LANES;
         let width = grad.len() / positions;
         for lane in 0..S::LANES {
             for (k, grad) in grad.iter().enumerate() {
                 let row = indices[lane * positions + k / width] as usize;
                 let at = &mut table_grad[row * width + k % width];
-                *at = *at + grad.lane(lane);
+                *at = *at + factor * grad.lane(lane);
             }
         }
     }

@@ -73,6 +73,21 @@ macro_rules! lanes {
                 }
             }
 
+            fn affine_descend(
+                lr: $t,
+                dy: &[Self],
+                x: &[Self],
+                w: &mut [$t],
+                bias: Option<&mut [$t]>,
+                dx: Option<&mut [Self]>,
+                panel: &mut [Self],
+            ) {
+                if let Some(dx) = dx {
+                    super::affine_input_grad_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
+                }
+                super::affine_sgd_update_lanes::<$t, $l>(lr, &[flat(dy)], &[flat(x)], w, bias, flat_mut(panel));
+            }
+
             fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
                 let classes_of = std::array::from_fn(|lane| classes[lane]);
                 let loss = super::softmax_cross_entropy_forward_lanes::<$t, $l>(flat(z), &classes_of, flat_mut(p));
@@ -107,8 +122,8 @@ macro_rules! lanes {
                 super::gather_rows_lanes::<$t, $l>(table, indices, flat_mut(out));
             }
 
-            fn scatter_add(grad: &[Self], indices: &[u32], table_grad: &mut [$t], room: &mut [Self]) {
-                super::scatter_add_rows_lanes::<$t, $l>(flat(grad), indices, table_grad, flat_mut(room));
+            fn scatter_add(factor: $t, grad: &[Self], indices: &[u32], table_grad: &mut [$t]) {
+                super::scatter_add_rows_lanes::<$t, $l>(factor, flat(grad), indices, table_grad);
             }
 
             fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
@@ -138,6 +153,7 @@ lanes! {
     f32, 4;
     f32, 8;
     f32, 16;
+    f32, 64;
     f64, 2;
     f64, 4;
     f64, 8;

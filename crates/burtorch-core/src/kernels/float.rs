@@ -93,6 +93,32 @@ pub(super) fn prefetch<E>(from: &[E], at: usize) {
     let _ = place;
 }
 
+/// As [`prefetch`], of what lies `distance` numbers before `from`.
+#[inline(always)]
+pub(super) fn prefetch_before<E>(from: &[E], distance: usize) {
+    let place = from.as_ptr().wrapping_sub(distance);
+    // SAFETY: a hint may name any address; nothing is read.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// As [`prefetch`], to the second-level cache only.
+#[inline(always)]
+pub(super) fn prefetch_far<E>(from: &[E], at: usize) {
+    let place = from.as_ptr().wrapping_add(at);
+    // SAFETY: a hint may name any address; nothing is read.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 /// Numbers in a cache line of 64 bytes.
 #[inline(always)]
 pub(super) const fn line<E>() -> usize {

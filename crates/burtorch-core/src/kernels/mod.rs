@@ -7,7 +7,7 @@
 //! Knows nothing of graphs, nodes or ids.
 //!
 //! Layouts: a weight matrix is row-major, `n_out x n_in`. "Lanes" kernels take activations of `L` samples (or tokens) at
-//! once, `L` = 2, 4, 8 or 16, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
+//! once, `L` = 2, 4, 8, 16 or 64, stored lane-major: element `i` is the `L` consecutive numbers from `i * L`.
 
 #![allow(unsafe_code)]
 #![allow(clippy::needless_range_loop, reason = "a tile is written as loops over the indices of its sums")]
@@ -19,6 +19,7 @@ mod levels;
 mod reduce;
 
 mod affine;
+mod affine_block;
 mod affine_lanes;
 mod weight_grad_lanes;
 
@@ -58,7 +59,7 @@ pub use softmax_lanes::{
     softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes, softmax_forward_lanes,
 };
 pub use tokens::TokenMath;
-pub use weight_grad_lanes::{affine_weight_grad_lanes, weight_grad_scratch_len};
+pub use weight_grad_lanes::{affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
 
 /// What a kernel does with the numbers already in its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

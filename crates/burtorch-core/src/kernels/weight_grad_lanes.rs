@@ -6,7 +6,7 @@
 
 use super::Mode;
 use super::float::{KernelFloat, Pack};
-use super::lanes::{features, lanes_of, transpose};
+use super::lanes::{features, in_parts, lanes_of, transpose};
 use super::levels::{Target, leveled};
 use crate::simd::Real;
 
@@ -31,6 +31,28 @@ leveled! {
         mode: Mode,
         scratch: &mut [E],
     ) = weight_grad_at;
+
+    /// One step of gradient descent, `W -= lr sum of dy x^T` and `b -= lr sum of dy`, without storing the gradient: the
+    /// bits of [`affine_weight_grad_lanes`] that sets, and a step.
+    pub fn affine_sgd_update_lanes<E, const L>(
+        lr: E,
+        dy: &[&[E]],
+        x: &[&[E]],
+        w: &mut [E],
+        bias: Option<&mut [E]>,
+        scratch: &mut [E],
+    ) = sgd_update_at;
+}
+
+/// What becomes of a sum over all samples.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate<E> {
+    /// It is stored.
+    Set,
+    /// It continues the sum that is there.
+    Add,
+    /// What is there moves against it, so far.
+    Descend(E),
 }
 
 /// One call's operands, their lengths checked.
@@ -42,7 +64,7 @@ struct Job<'a, E> {
     samples: usize,
     n_in: usize,
     n_out: usize,
-    mode: Mode,
+    fate: Fate<E>,
 }
 
 /// Inputs `start..start + width` of all samples, as `samples x width` numbers.
@@ -68,6 +90,31 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     mode: Mode,
     scratch: &mut [E],
 ) {
+    let fate = if mode == Mode::Set { Fate::Set } else { Fate::Add };
+    all_panels::<E, T, L>(dy, x, dw, bias_grad, fate, scratch);
+}
+
+#[inline(always)]
+fn sgd_update_at<E: KernelFloat, T: Target, const L: usize>(
+    lr: E,
+    dy: &[&[E]],
+    x: &[&[E]],
+    w: &mut [E],
+    bias: Option<&mut [E]>,
+    scratch: &mut [E],
+) {
+    all_panels::<E, T, L>(dy, x, w, bias, Fate::Descend(lr), scratch);
+}
+
+#[inline(always)]
+fn all_panels<E: KernelFloat, T: Target, const L: usize>(
+    dy: &[&[E]],
+    x: &[&[E]],
+    dw: &mut [E],
+    bias_grad: Option<&mut [E]>,
+    fate: Fate<E>,
+    scratch: &mut [E],
+) {
     assert!(dy.len() == x.len() && !x.is_empty(), "dy and x must be equally many lane groups");
     let (n_out, n_in) = (features::<L>(dy[0].len()), features::<L>(x[0].len()));
     assert!(dy.iter().all(|g| g.len() == n_out * L), "lane groups must be equally long");
@@ -75,7 +122,7 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
     assert_eq!(dw.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
     let samples = dy.len() * L;
     let scratch = &mut scratch[..weight_grad_scratch_len(n_in, samples)];
-    let job = Job { dy, lanes: L, samples, n_in, n_out, mode };
+    let job = Job { dy, lanes: L, samples, n_in, n_out, fate };
 
     const { assert!(4 * E::Vector::LANES <= PANEL) };
     let full = if T::fits::<E::Vector>(24) { 4 * E::Vector::LANES } else { E::Vector::LANES };
@@ -91,7 +138,7 @@ fn weight_grad_at<E: KernelFloat, T: Target, const L: usize>(
         start += width;
     }
     if let Some(db) = bias_grad {
-        bias_grad_at::<E, L>(&job, db);
+        in_parts!(bias_grad_at::<E, T; L>(&job, db));
     }
 }
 
@@ -151,7 +198,7 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
         let mut sums = [[V::splat(V::Elem::default()); K]; R];
         // SAFETY: `o + r < n_out`, and the caller vouches for the rest.
         unsafe {
-            if job.mode == Mode::Add {
+            if job.fate == Fate::Add {
                 for r in 0..R {
                     for k in 0..K {
                         sums[r][k] = V::read(dw, at(o + r, k));
@@ -174,7 +221,11 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
             }
             for r in 0..R {
                 for k in 0..K {
-                    sums[r][k].write(dw, at(o + r, k));
+                    let sum = match job.fate {
+                        Fate::Descend(lr) => T::mul_add(V::splat(-lr), sums[r][k], V::read(dw, at(o + r, k))),
+                        _ => sums[r][k],
+                    };
+                    sum.write(dw, at(o + r, k));
                 }
             }
         }
@@ -183,32 +234,41 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
     o
 }
 
-/// Sums dy over samples, in order. Departure: `L` outputs side by side, transposed so that one vector holds one sample.
+/// Sums dy over samples, in order. Departure: `P` outputs side by side, transposed so that one vector holds one sample.
 #[inline(always)]
-fn bias_grad_at<E: KernelFloat, const L: usize>(job: &Job<'_, E>, db: &mut [E]) {
+fn bias_grad_at<E: KernelFloat, T: Target, const L: usize, const P: usize>(job: &Job<'_, E>, db: &mut [E]) {
     assert_eq!(db.len(), job.n_out, "a bias must hold one number per output");
-    if job.mode == Mode::Set {
-        db.fill(E::default());
-    }
     let mut o = 0;
-    while job.n_out - o >= L {
-        // SAFETY: `o + L <= n_out`, the length of db; groups of dy hold `n_out * L` numbers.
+    while job.n_out - o >= P {
+        // SAFETY: `o + P <= n_out`, the length of db; groups of dy hold `n_out * L` numbers.
         unsafe {
-            let mut sum = E::V::<L>::read(db, o);
+            let before = E::V::<P>::read(db, o);
+            let mut sum = if job.fate == Fate::Add { before } else { E::V::splat(E::default()) };
             for group in job.dy {
-                for dy in lanes_of::<E, L>(group, o) {
-                    sum = sum + dy;
+                for lane in (0..L).step_by(P) {
+                    for dy in lanes_of::<E, L, P>(group, o, lane) {
+                        sum = sum + dy;
+                    }
                 }
+            }
+            if let Fate::Descend(lr) = job.fate {
+                sum = T::mul_add(E::V::splat(-lr), sum, before);
             }
             sum.write(db, o);
         }
-        o += L;
+        o += P;
     }
     for o in o..job.n_out {
+        let before = E::V::<1>::splat(db[o]);
+        let mut sum = if job.fate == Fate::Add { before } else { E::V::splat(E::default()) };
         for group in job.dy {
             for &dy in &group[o * L..][..L] {
-                db[o] = db[o] + dy;
+                sum = sum + E::V::splat(dy);
             }
         }
+        if let Fate::Descend(lr) = job.fate {
+            sum = T::mul_add(E::V::splat(-lr), sum, before);
+        }
+        db[o] = sum.lane(0);
     }
 }

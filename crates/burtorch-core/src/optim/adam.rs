@@ -52,6 +52,11 @@ pub struct Adam<E> {
 }
 
 impl<E: Float> Adam<E> {
+    /// Bytes of both moments.
+    pub fn state_bytes(&self) -> usize {
+        (self.first.capacity() + self.second.capacity()) * size_of::<E>()
+    }
+
     /// Rates are finite and not negative, betas below 1.
     pub fn new(rates: AdamRates) -> Result<Self> {
         check_rate("the learning rate", rates.lr)?;

@@ -78,6 +78,12 @@ impl<E: Float> Padding<E> {
         Padding { tokens: Vec::new(), numbers: Vec::new(), classes: Vec::new(), label_numbers: Vec::new() }
     }
 
+    /// Bytes reserved.
+    pub(super) fn bytes(&self) -> usize {
+        let symbols = self.tokens.capacity() + self.classes.capacity();
+        symbols * size_of::<u32>() + (self.numbers.capacity() + self.label_numbers.capacity()) * size_of::<E>()
+    }
+
     /// The samples of a range, and its last one again until there are `n`.
     pub(super) fn fill<'s>(
         &'s mut self,

@@ -16,7 +16,7 @@ use crate::kernels::KernelFloat;
 use crate::nn::Model;
 use crate::params::{Parameters, Written};
 use crate::scalar::{Float, Scalar};
-use crate::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 
 /// A float that oracles compute with: alone, or in lanes of three widths.
 pub trait LaneFloat: Float + KernelFloat {
@@ -24,8 +24,10 @@ pub trait LaneFloat: Float + KernelFloat {
     type NarrowLanes: Scalar<Elem = Self>;
     /// Twice as wide.
     type MiddleLanes: Scalar<Elem = Self>;
-    /// The widest: a register of AVX-512, two of AVX2.
+    /// A register of AVX-512, two of AVX2.
     type WideLanes: Scalar<Elem = Self>;
+    /// A whole block where batches are large, so that weights are read once for all of it.
+    type BlockLanes: Scalar<Elem = Self>;
     /// Samples up to which one at a time is faster than lanes.
     const FEW: usize;
 }
@@ -34,6 +36,7 @@ impl LaneFloat for f32 {
     type NarrowLanes = F32x4;
     type MiddleLanes = F32x8;
     type WideLanes = F32x16;
+    type BlockLanes = F32x64;
     const FEW: usize = 4;
 }
 
@@ -41,6 +44,7 @@ impl LaneFloat for f64 {
     type NarrowLanes = F64x2;
     type MiddleLanes = F64x4;
     type WideLanes = F64x8;
+    type BlockLanes = F64x8;
     const FEW: usize = 2;
 }
 
@@ -48,7 +52,7 @@ impl LaneFloat for f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lanes {
     /// As the number of samples and their type suggest, never the CPU: one at a time for a few, else the widest that can
-    /// be filled by more than half.
+    /// be filled by more than half; blocks of 64 of f32 at once.
     #[default]
     Auto,
     /// So many: 1, 4, 8 or 16 of f32, 1, 2, 4 or 8 of f64.
@@ -71,25 +75,26 @@ impl Lanes {
 
     /// The width for the next of `left` samples, and how many of them it takes; `singly` for a model that fills lanes itself.
     pub fn next<E: LaneFloat>(self, left: usize, singly: bool) -> (usize, usize) {
-        let (middle, wide) = (E::MiddleLanes::LANES, E::WideLanes::LANES);
+        let (middle, wide, block) = (E::MiddleLanes::LANES, E::WideLanes::LANES, E::BlockLanes::LANES);
         match self {
             Lanes::Of(n) => (n, left),
             Lanes::Auto if singly || left <= E::FEW => (1, left),
             Lanes::Auto if left <= middle => (middle, left),
             Lanes::Auto if left < wide => (wide, left),
-            Lanes::Auto => (wide, left / wide * wide),
+            Lanes::Auto if left < block => (wide, left / wide * wide),
+            Lanes::Auto => (block, left / block * block),
         }
     }
 }
 
 /// A model on every width of a float.
 pub trait LaneModel<E: LaneFloat>:
-    Model<E> + Model<E::NarrowLanes> + Model<E::MiddleLanes> + Model<E::WideLanes>
+    Model<E> + Model<E::NarrowLanes> + Model<E::MiddleLanes> + Model<E::WideLanes> + Model<E::BlockLanes>
 {
 }
 
-impl<E: LaneFloat, M: Model<E> + Model<E::NarrowLanes> + Model<E::MiddleLanes> + Model<E::WideLanes>> LaneModel<E>
-    for M
+impl<E: LaneFloat, M> LaneModel<E> for M where
+    M: Model<E> + Model<E::NarrowLanes> + Model<E::MiddleLanes> + Model<E::WideLanes> + Model<E::BlockLanes>
 {
 }
 
@@ -148,6 +153,21 @@ impl<S: Scalar> LaneGraph<S> {
         Ok(())
     }
 
+    /// Moves each value against its part of the gradient of `seed` times the sum of the losses of `samples`, which fill at
+    /// most one group.
+    pub(super) fn step<M: Model<S>>(
+        &mut self,
+        pass: &mut Pass<'_, '_, S::Elem, M>,
+        padding: &mut Padding<S::Elem>,
+        params: &mut Parameters<'_, S::Elem>,
+        samples: Range<usize>,
+        (seed, lr): (S::Elem, S::Elem),
+    ) -> Result<()> {
+        let roots = self.build(pass, padding, params, samples, seed)?;
+        let (root, seeds) = roots.roots[0];
+        self.graph.backward_with(root, seeds, &mut [params.stepped(lr)])
+    }
+
     /// The losses of `samples` only.
     pub(super) fn losses<M: Model<S>>(
         &mut self,
@@ -160,6 +180,11 @@ impl<S: Scalar> LaneGraph<S> {
             self.build(pass, padding, params, block, S::Elem::lit(0.0))?;
         }
         Ok(())
+    }
+
+    /// Bytes that sweeps need besides the graph.
+    pub(super) fn working_bytes(&self) -> usize {
+        self.deferred.bytes()
     }
 
     fn blocks(samples: Range<usize>) -> impl Iterator<Item = Range<usize>> {

@@ -10,8 +10,11 @@ mod lanes;
 mod seat;
 mod team;
 
+mod memory;
+
 pub use batch::Batch;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
+pub use memory::OracleMemory;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
@@ -220,10 +223,7 @@ impl<E: LaneFloat> Oracle<E> {
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
         check(model, params, batch)?;
-        let seed = match self.total {
-            Total::Mean => E::lit(1.0) / E::lit(batch.len() as f64),
-            Total::Sum => E::lit(1.0),
-        };
+        let seed = self.seed(batch.len());
         let chunk = chunk_of::<E, M>(model);
         let mut pass = Pass { model, batch, interrupted, skips_losses: self.skips_losses, each };
         let swept = if batch.len() <= chunk {
@@ -239,9 +239,10 @@ impl<E: LaneFloat> Oracle<E> {
 
     /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
     ///
-    /// With one sample, and a model each of whose parameters one node reads, values change during the sweep and no
-    /// gradient is stored: half the memory traffic, and the numbers of [`Oracle::gradient`] and
-    /// [`Sgd::step`](crate::Sgd::step) within rounding (the same bits but for embeddings that the sample names twice).
+    /// With samples that are computed at once (one, up to a group of lanes, or a block of 64), and a model each of whose
+    /// parameters one node reads, values change during the sweep and no gradient is stored: a third of the memory traffic,
+    /// and the numbers of [`Oracle::gradient`] and [`Sgd::step`](crate::Sgd::step) within rounding (embeddings that are
+    /// named twice, biases and the sums of input gradients are added up in another order).
     /// What is in the gradients afterwards is not specified.
     pub fn step<M: LaneModel<E>>(
         &mut self,
@@ -253,12 +254,15 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<f64> {
         crate::optim::check_rate("the learning rate", lr)?;
         let lr = E::lit(lr);
-        if batch.len() == 1 && self.lanes.next::<E>(1, false).0 == 1 && <M as Model<E>>::reads_once(model) {
+        let n = batch.len();
+        let (width, at_once) = self.lanes.next::<E>(n, <M as Model<E>>::fills_lanes_itself(model));
+        if n <= width && n <= at_once && <M as Model<E>>::reads_once(model) {
             check(model, params, batch)?;
-            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each: &mut |_, _| {} };
-            let loss = append(&mut self.seat.single, &mut pass, params, 0)?;
-            self.seat.single.backward_with(loss, E::lit(1.0), &mut [params.stepped(lr)])?;
-            return Ok(self.seat.single.value(loss)?.to_f64());
+            let mut sum = 0.0;
+            let each = &mut |_, loss: E| sum += loss.to_f64();
+            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each };
+            self.seat.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
+            return Ok(self.reduce(sum, n));
         }
         let loss = self.gradient(model, params, batch, interrupted)?;
         params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x));
@@ -301,13 +305,15 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<()> {
         check(model, params, batch)?;
         let mut pass = Pass { model, batch, interrupted, skips_losses: false, each };
-        let Seat { single, narrow, middle, wide, padding, .. } = &mut self.seat;
+        let Seat { single, narrow, middle, wide, block, padding, .. } = &mut self.seat;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;
         while at < batch.len() {
             let (width, n) = self.lanes.next::<E>(batch.len() - at, singly);
             let samples = at..at + n;
-            if width == E::WideLanes::LANES {
+            if width > E::WideLanes::LANES {
+                block.losses(&mut pass, padding, params, samples)?;
+            } else if width == E::WideLanes::LANES {
                 wide.losses(&mut pass, padding, params, samples)?;
             } else if width == E::MiddleLanes::LANES {
                 middle.losses(&mut pass, padding, params, samples)?;
@@ -321,6 +327,14 @@ impl<E: LaneFloat> Oracle<E> {
             at += n;
         }
         Ok(())
+    }
+
+    /// What each of `n` samples counts.
+    fn seed(&self, n: usize) -> E {
+        match self.total {
+            Total::Mean => E::lit(1.0) / E::lit(n as f64),
+            Total::Sum => E::lit(1.0),
+        }
     }
 
     fn reduce(&self, sum: f64, n: usize) -> f64 {

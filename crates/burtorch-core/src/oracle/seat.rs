@@ -20,6 +20,7 @@ pub(super) struct Seat<E: LaneFloat> {
     pub(super) narrow: LaneGraph<E::NarrowLanes>,
     pub(super) middle: LaneGraph<E::MiddleLanes>,
     pub(super) wide: LaneGraph<E::WideLanes>,
+    pub(super) block: LaneGraph<E::BlockLanes>,
     pub(super) padding: Padding<E>,
     written: Written,
 }
@@ -73,6 +74,7 @@ impl<E: LaneFloat> Default for Seat<E> {
             narrow: LaneGraph::default(),
             middle: LaneGraph::default(),
             wide: LaneGraph::default(),
+            block: LaneGraph::default(),
             padding: Padding::new(),
             written: Written::new(),
         }
@@ -95,6 +97,30 @@ impl<E: LaneFloat> Seat<E> {
         Ok(())
     }
 
+    /// As [`Seat::gradient`] and a step of gradient descent, with values that move during the sweep: for `n` samples that
+    /// fill at most one group of `width`, and a model each of whose parameters one node reads.
+    pub(super) fn step<M: LaneModel<E>>(
+        &mut self,
+        pass: &mut Pass<'_, '_, E, M>,
+        params: &mut Parameters<'_, E>,
+        (width, n): (usize, usize),
+        rates: (E, E),
+    ) -> Result<()> {
+        let Seat { single, narrow, middle, wide, block, padding, .. } = self;
+        if width > E::WideLanes::LANES {
+            block.step(pass, padding, params, 0..n, rates)
+        } else if width == E::WideLanes::LANES {
+            wide.step(pass, padding, params, 0..n, rates)
+        } else if width == E::MiddleLanes::LANES {
+            middle.step(pass, padding, params, 0..n, rates)
+        } else if width == E::NarrowLanes::LANES {
+            narrow.step(pass, padding, params, 0..n, rates)
+        } else {
+            let loss = append(single, pass, params, 0)?;
+            single.backward_with(loss, rates.0, &mut [params.stepped(rates.1)])
+        }
+    }
+
     fn sweep<M: LaneModel<E>>(
         &mut self,
         lanes: Lanes,
@@ -104,12 +130,14 @@ impl<E: LaneFloat> Seat<E> {
         seed: E,
     ) -> Result<()> {
         let singly = <M as Model<E>>::fills_lanes_itself(pass.model);
-        let Seat { single, narrow, middle, wide, padding, written } = self;
+        let Seat { single, narrow, middle, wide, block, padding, written } = self;
         let mut at = samples.start;
         while at < samples.end {
             let (width, n) = lanes.next::<E>(samples.end - at, singly);
             let part = at..at + n;
-            if width == E::WideLanes::LANES {
+            if width > E::WideLanes::LANES {
+                block.gradients(pass, padding, sink, written, part, seed)?;
+            } else if width == E::WideLanes::LANES {
                 wide.gradients(pass, padding, sink, written, part, seed)?;
             } else if width == E::MiddleLanes::LANES {
                 middle.gradients(pass, padding, sink, written, part, seed)?;

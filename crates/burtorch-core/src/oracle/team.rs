@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::Interrupted;
 use super::lanes::{LaneFloat, LaneModel, Lanes, Pass};
+use super::memory::OracleMemory;
 use super::seat::{Seat, Sink};
 use crate::error::{Error, Result};
 use crate::nn::Model;
@@ -104,6 +105,14 @@ impl<E: LaneFloat> Team<E> {
             self.add_up(params, n, first == 0);
         }
         Ok(())
+    }
+
+    /// What the threads keep between calls.
+    pub(super) fn memory(&self) -> OracleMemory {
+        self.places.iter().map(lock).fold(OracleMemory::default(), |sum, place| {
+            let adjoints = (place.grads.capacity() + place.losses.capacity()) * size_of::<E>();
+            sum + place.seat.memory() + OracleMemory { adjoints, ..OracleMemory::default() }
+        })
     }
 
     /// Makes sure of the memory.

@@ -62,6 +62,23 @@ impl<E: Float> Block<E> {
         Ok(())
     }
 
+    /// Asks the system for large pages where a range fills them, so that passes over it look up fewer addresses; where the
+    /// system refuses nothing changes. No page is taken by asking.
+    pub(super) fn prefer_large_pages(&self, range: Range<usize>) {
+        #[cfg(target_os = "linux")]
+        if let Some(mapping) = &self.mapping {
+            const LARGE: usize = 1 << 21;
+            let base = mapping.as_ptr() as usize;
+            let from = (base + range.start * size_of::<E>()).next_multiple_of(LARGE) - base;
+            let to = ((base + range.end * size_of::<E>()) / LARGE * LARGE).saturating_sub(base);
+            if from < to {
+                let _ = mapping.advise_range(memmap2::Advice::HugePage, from, to - from);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
+    }
+
     #[inline(always)]
     pub(super) fn slice(&self, n: usize) -> &[E] {
         assert!(n <= self.cap);

@@ -6,10 +6,12 @@
 
 mod block;
 mod elsewhere;
+mod finite;
 mod init;
 mod names;
 mod written;
 
+pub use finite::NonFiniteParameter;
 pub use init::Init;
 pub(crate) use written::Written;
 
@@ -322,6 +324,8 @@ impl<'m, E: Float> Parameters<'m, E> {
         let tensor = Tensor { slice: Slice { store: self.id, start: self.n as u32, len: shape.n() as u32 }, shape };
         self.n = end;
         let range = tensor.slice.range();
+        self.values.prefer_large_pages(range.clone());
+        self.grads.prefer_large_pages(range.clone());
         init.fill(&mut self.values.slice_mut(end)[range.clone()], shape, &mut self.rng);
         if trainable {
             // Memory that the caller gave may hold anything; our own is zero, and stays untouched.

@@ -26,6 +26,8 @@ pub type F32x4 = Simd<f32, 4>;
 pub type F32x8 = Simd<f32, 8>;
 /// Sixteen f32 lanes.
 pub type F32x16 = Simd<f32, 16>;
+/// Sixty-four f32 lanes: four registers of AVX-512.
+pub type F32x64 = Simd<f32, 64>;
 /// Two f64 lanes.
 pub type F64x2 = Simd<f64, 2>;
 /// Four f64 lanes.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use burtorch_core::io::{self, Contents, Loaded, Nodes, Reader, Stored};
-use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 use burtorch_core::{DType, Graph, NodeId, Range, Scalar, bf16, f16};
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -222,6 +222,7 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
     let graph = of_type! {
         Float64 1 F64 f64; Float32 1 F32 f32; Float16 1 F16 f16; BFloat16 1 BF16 bf16; Float128 1 F128 f128;
         Float32 4 F32x4 F32x4; Float32 8 F32x8 F32x8; Float32 16 F32x16 F32x16;
+        Float32 64 F32x64 F32x64;
         Float64 2 F64x2 F64x2; Float64 4 F64x4 F64x4; Float64 8 F64x8 F64x8;
     };
     let n = with_graph!(&graph, g => g.len());

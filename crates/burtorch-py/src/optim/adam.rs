@@ -117,6 +117,12 @@ impl PyAdam {
         self.moving.load_state(py, state)
     }
 
+    /// Bytes of its state: two numbers per parameter, from the first step on.
+    #[getter]
+    fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.state_bytes()))
+    }
+
     /// What it moves; for Values, the Parameters in which it keeps their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {

@@ -9,7 +9,7 @@ mod tensor;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burtorch_core::{DType, Error, Init, Parameters, Slice, bf16, f16};
+use burtorch_core::{DType, Error, Float, Init, Parameters, Slice, bf16, f16};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
@@ -206,6 +206,9 @@ pub fn dtype_named(name: &str) -> PyResult<DType> {
     })
 }
 
+/// Kind, place, name and number of what find_nonfinite() found.
+type NonFinite = (&'static str, usize, Option<String>, f64);
+
 #[pymethods]
 impl PyParameters {
     #[new]
@@ -359,6 +362,26 @@ impl PyParameters {
         self.with(py, |params| with_params!(params, p => p.zero_grad()))
     }
 
+    /// The first number that is NaN or infinite, or None where all are finite.
+    ///
+    /// Returns ("value" or "grad", its place in the flat array, the name of its tensor or None, the number). Values come
+    /// before gradients. `nn.find_nonfinite(model)` gives the names of a model. Costs a pass over both.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters()
+    ///     >>> w = params.tensor(3, name="w", init=1.0)
+    ///     >>> params.values[2] = float("nan")
+    ///     >>> params.find_nonfinite()
+    ///     ('value', 2, 'w', nan)
+    fn find_nonfinite(&self, py: Python<'_>) -> PyResult<Option<NonFinite>> {
+        let found = self.with(py, |params| {
+            with_params!(params, p => p.find_nonfinite().map(|f| (f.in_gradient, f.place, f.name, f.number.to_f64())))
+        })?;
+        let kind = |in_gradient| if in_gradient { "grad" } else { "value" };
+        Ok(found.map(|(in_gradient, place, name, number)| (kind(in_gradient), place, name, number)))
+    }
+
     /// Make numbers fixed: no gradient, no gradient memory, no work.
     ///
     /// Args:
@@ -450,7 +473,12 @@ pub fn params_of(object: &Bound<'_, PyAny>) -> PyResult<Py<PyParameters>> {
     if let Ok(params) = object.cast::<PyParameters>() {
         return Ok(params.clone().unbind());
     }
-    let of_model = object.getattr_opt("params")?;
+    let of_model = match object.getattr_opt("params")? {
+        Some(params) => Some(params),
+        // A plain class: its attributes tell.
+        None if !object.hasattr("__dict__")? => None,
+        None => object.py().import("burtorch._module")?.call_method1("home_of", (object,)).ok(),
+    };
     match of_model.as_ref().map(|params| params.cast::<PyParameters>()) {
         Some(Ok(params)) => Ok(params.clone().unbind()),
         _ => Err(PyTypeError::new_err(format!(

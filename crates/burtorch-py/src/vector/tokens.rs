@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use super::arguments::{Operand, atomically, common_owner};
 use super::{PyVector, wrap};
+use crate::blocks::PySymbols;
 use crate::buffer::read_symbols;
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
@@ -17,6 +18,12 @@ use crate::parameters::{attach, with_values};
 use crate::params::PyTensor;
 
 fn symbols(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
+    if let Ok(symbols) = object.cast::<PySymbols>() {
+        let single = symbols.get().single().map(<[u32]>::to_vec);
+        return single.ok_or_else(|| {
+            PyValueError::new_err("blocks over tokens take one sample at a time, as lanes are tokens: Oracle(lanes=1)")
+        });
+    }
     let mut symbols = Vec::new();
     let dims = read_symbols(object, &mut symbols, what)?;
     match dims.row() {

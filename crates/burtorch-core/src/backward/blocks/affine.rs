@@ -1,6 +1,7 @@
 //! The sweep through dense layers.
 
 use super::super::Values;
+use super::super::deferred::apart;
 use super::super::sweep::Sweep;
 use crate::graph::{AffineRecord, Encoded, GatherRecord, Range};
 use crate::kernels::PANEL;
@@ -25,8 +26,12 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let weights = record.weights();
         let store = &self.params[self.places[record.w_slot as usize] as usize];
         let grows = store.any_trainable(weights.clone());
-        if matches!(store.values, Values::Stepped(..)) || grows && !self.bias_goes_along(&record) {
+        let stepped = matches!(store.values, Values::Stepped(..));
+        if stepped && !grows || grows && !self.bias_goes_along(&record) {
             return false;
+        }
+        if stepped {
+            return self.affine_stepped(record, x);
         }
         if self.wants_gradient(record.x) {
             let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
@@ -47,6 +52,37 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             dy.copy_from_slice(&self.adjoints[(record.header.first - self.base) as usize..][..at.len()]);
             self.add_parameters(slot as u32, at.start, dy);
             self.scratch = scratch;
+        }
+        true
+    }
+
+    /// As [`Sweep::affine_in_place`], where weights and biases move against their gradients at once.
+    fn affine_stepped(&mut self, record: AffineRecord, x: Range) -> bool {
+        let wanted = self.wants_gradient(record.x);
+        let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
+        let dy = &outputs[..record.header.n_out as usize];
+        let dx = wanted.then(|| &mut below[(x.start - self.base) as usize..][..x.len()]);
+        // What is there already would be overwritten.
+        if dx.as_ref().is_some_and(|dx| dx.iter().any(|dx| !dx.is_unreached())) {
+            return false;
+        }
+        let bias = record.bias().map(|(_, at)| at);
+        let store = &mut self.params[self.places[record.w_slot as usize] as usize];
+        let bias = bias.filter(|at| store.any_trainable(at.clone()));
+        let Values::Stepped(values, lr) = &mut store.values else {
+            return false;
+        };
+        let (w, bias) = match bias {
+            Some(at) => {
+                let (w, bias) = apart(values, record.weights(), at);
+                (w, Some(bias))
+            }
+            None => (&mut values[record.weights()], None),
+        };
+        let mut panel = [S::UNREACHED; PANEL];
+        S::affine_descend(*lr, dy, &self.recorded.values[x.indices()], w, bias, dx, &mut panel);
+        if wanted {
+            self.low = self.low.min(x.start);
         }
         true
     }
@@ -94,7 +130,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
         let whole = all_reached && store.all_trainable(weights.clone());
         if let (true, Values::Stepped(values, lr)) = (whole, &mut store.values) {
-            S::affine_descend(*lr, dy, x, &mut values[weights], wanted.then_some(dx));
+            let mut panel = [S::UNREACHED; PANEL];
+            S::affine_descend(*lr, dy, x, &mut values[weights], None, wanted.then_some(dx), &mut panel);
             return wanted;
         }
         if wanted {
@@ -169,7 +206,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let store = &mut self.params[self.places[slot as usize] as usize];
         if store.all_trainable(range.clone()) {
             if let Values::Stepped(values, lr) = &mut store.values {
-                S::affine_descend(*lr, &[dy], x, &mut values[range], None);
+                let mut panel = [S::UNREACHED; PANEL];
+                S::affine_descend(*lr, &[dy], x, &mut values[range], None, None, &mut panel);
             } else {
                 let mode = store.mode(range.clone());
                 let mut panel = [S::UNREACHED; PANEL];

@@ -16,8 +16,11 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         }
         let grad = &self.adjoints[(first - self.base) as usize..(top + 1 - self.base) as usize];
         let all_reached = grad.len() == n_out && grad.iter().fold(true, |all, g| all & !g.is_unreached());
-        if all_reached && store.all_trainable(table.clone()) && matches!(store.values, Values::Kept(_)) {
+        if all_reached && store.all_trainable(table.clone()) {
             let (indices, width) = (record.indices(self.extra, S::LANES), record.width());
+            if let Values::Stepped(values, lr) = &mut store.values {
+                return S::scatter_add(-*lr, grad, indices, &mut values[table]);
+            }
             // A table that is mostly named is readied at once, another row by row.
             if 2 * indices.len() >= record.n_rows as usize {
                 store.prepare(table.clone());
@@ -27,13 +30,13 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                     store.prepare(start..start + width);
                 }
             }
-            S::scatter_add(grad, indices, &mut store.grads[table], &mut self.scratch[..n_out]);
+            S::scatter_add(S::Elem::lit(1.0), grad, indices, &mut store.grads[table]);
             return;
         }
         self.gather_row_by_row(record, top);
     }
 
-    /// Where some outputs were not reached, some rows are frozen, or values move during the sweep.
+    /// Where some outputs were not reached, or some rows are frozen.
     fn gather_row_by_row(&mut self, record: GatherRecord, top: u32) {
         let (first, width) = (record.header.first, record.width());
         let indices = record.indices(self.extra, S::LANES);

@@ -51,7 +51,6 @@ impl GatherRecord {
             return Err(format!("has row {index} of {}", record.n_rows));
         }
         let n = u64::from(record.n_rows) * u64::from(n_out / n_positions);
-        check.temporaries(n_out as usize);
         check.parameters(record.slot, u64::from(record.start), n)
     }
 
@@ -109,7 +108,6 @@ impl<S: Scalar> Graph<'_, S> {
         let n_rows = table.shape().dims()[0];
         let n_positions = indices.len() / S::LANES;
         let n_out = self.room_for(n_positions * (table.slice().len() / n_rows as usize))?;
-        self.reserve_scratch(n_out as usize)?;
         self.extra.reserve(GatherRecord::LEN + indices.len())?;
         let slot = self.slot_of(params.id())?;
         let at = self.extra.len() as u32;

@@ -96,7 +96,9 @@ impl<S: Scalar> Graph<'_, S> {
         for &number in record {
             self.extra.push_reserved(number);
         }
-        let start = self.columns.push_many_reserved(Op::Part, n_out);
+        // These write all of their outputs.
+        let zeroed = !matches!(op, Op::Affine | Op::Gather | Op::Map);
+        let start = self.columns.push_many_reserved(Op::Part, n_out, zeroed);
         self.columns.set_node(start + n_out - 1, op, at, 0);
         Ok(Range { start, len: n_out })
     }

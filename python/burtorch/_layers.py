@@ -1,166 +1,37 @@
 """Layers that are composed in Python: their calls append blocks to the current graph.
 
-A layer is a :class:`Module`: a plain class whose attributes are Tensors, other modules, or lists of modules. Nothing is
-registered; ``named_parameters()`` looks at the attributes.
+Promises the nodes of the built-in models: a GPT or a character model put together from these layers has the numbers of
+the built-in one. Numbers are computed in Rust.
 """
 
 from __future__ import annotations
 
-from array import array
-
+from burtorch import _core
 from burtorch._core import (
     Parameters,
+    Symbols,
     Tensor,
     Value,
     Vector,
     add_ranges,
     affine,
+    gather,
     token_affine,
     token_attention,
     token_cross_entropy,
     token_embedding,
     token_layer_norm,
 )
+from burtorch._module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from os import PathLike
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import Any, Literal
 
-__all__ = ["Block", "CausalSelfAttention", "Dense", "Embedding", "LayerNorm", "Module", "Tokens"]
+    Activation = Literal["identity", "tanh", "relu", "sigmoid"]
 
-
-class Module:
-    """What has parameters: its own Tensors, and those of the modules among its attributes, in the order of attributes.
-
-    Example:
-        >>> import burtorch as bt
-        >>> class Net(bt.nn.Module):
-        ...     def __init__(self, params):
-        ...         self.inner = bt.nn.Dense(params, 2, 3)
-        ...         self.outer = bt.nn.Dense(params, 3, 1)
-        ...     def __call__(self, x):
-        ...         return self.outer(self.inner(x).tanh())
-        >>> net = Net(bt.Parameters(dtype="float64"))
-        >>> [name for name, _ in net.named_parameters()]
-        ['inner.weight', 'inner.bias', 'outer.weight', 'outer.bias']
-        >>> len(net(bt.current_graph().vector([1.0, 2.0])))
-        1
-    """
-
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Dotted names and Tensors, each Tensor once."""
-        seen: set[tuple[int, tuple[int, int]]] = set()
-        for name, tensor in _named(self):
-            key = (id(tensor.params), tensor.span)
-            if key not in seen:
-                seen.add(key)
-                yield name, tensor
-
-    def parameters(self) -> Iterator[Tensor]:
-        """The Tensors."""
-        for _, tensor in self.named_parameters():
-            yield tensor
-
-    @property
-    def params(self) -> Parameters:
-        """The Parameters that hold all of its Tensors.
-
-        Raises:
-            ValueError: it has no Tensors, or they are in different Parameters.
-        """
-        homes = {id(tensor.params): tensor.params for tensor in self.parameters()}
-        if len(homes) != 1:
-            raise ValueError(f"expected Tensors of one Parameters, found {len(homes)}")
-        return next(iter(homes.values()))
-
-    @property
-    def n_parameters(self) -> int:
-        """How many numbers its Tensors have."""
-        return sum(_size(tensor) for tensor in self.parameters())
-
-    def state_dict(self) -> dict[str, array[float]]:
-        """A copy of the values of each Tensor, flat, by name."""
-        return {name: array(_code(tensor), tensor.values) for name, tensor in self.named_parameters()}
-
-    def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Sets the values of all Tensors from what ``state_dict()`` gave.
-
-        Raises:
-            ValueError: a name is missing or unknown, or a length differs; nothing is changed.
-        """
-        tensors = dict(self.named_parameters())
-        if tensors.keys() != state.keys():
-            missing, unknown = sorted(tensors.keys() - state.keys()), sorted(state.keys() - tensors.keys())
-            raise ValueError(f"the state lacks {missing} and has unknown {unknown}")
-        for name, tensor in tensors.items():
-            if len(state[name]) != _size(tensor):
-                raise ValueError(f"{name} holds {_size(tensor)} numbers, found {len(state[name])}")
-        numbers = {name: [float(x) for x in state[name]] for name in tensors}
-        for name, tensor in tensors.items():
-            tensor.values[:] = numbers[name]
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Save the Tensors as a safetensors file, by their names in ``named_parameters()``, whole or not at all.
-
-        Raises:
-            ValueError: the Tensors are in different Parameters.
-            OSError: the system refuses; the old file is still there then.
-
-        Example:
-            >>> import burtorch as bt, os, tempfile
-            >>> path = os.path.join(tempfile.mkdtemp(), "m.safetensors")
-            >>> block = bt.nn.Block(bt.Parameters(seed=1), 24, 6)
-            >>> block.save(path)
-            >>> again = bt.nn.Block(bt.Parameters(seed=2), 24, 6)
-            >>> again.load(path)
-            >>> again.state_dict() == block.state_dict()
-            True
-        """
-        _models().save(self, path)
-
-    def load(self, path: str | PathLike[str]) -> None:
-        """Overwrite the values by those of a file that has these Tensors, by name, shape and dtype, and no others.
-
-        Raises:
-            FormatError: anything else, with a ``reason``; nothing has changed then.
-            OSError: the file cannot be read.
-        """
-        _models().load(self, path)
-
-
-def _models() -> Any:
-    """Where files of models are known, which needs the modules to be there."""
-    from burtorch import _models
-
-    return _models
-
-
-def _size(tensor: Tensor) -> int:
-    start, stop = tensor.span
-    return stop - start
-
-
-def _code(tensor: Tensor) -> str:
-    return "f" if tensor.params.dtype == "float32" else "d"
-
-
-def _named(module: Module) -> Iterator[tuple[str, Tensor]]:
-    """Attributes depth first, without recursion."""
-    todo: list[tuple[str, object]] = [("", module)]
-    while todo:
-        name, found = todo.pop()
-        if isinstance(found, Tensor):
-            yield name, found
-            continue
-        parts: list[tuple[str, object]] = []
-        if isinstance(found, Module):
-            parts = [(key, value) for key, value in vars(found).items() if not key.startswith("_")]
-        elif isinstance(found, (list, tuple)):
-            parts = [(str(k), value) for k, value in enumerate(found)]
-        prefix = f"{name}." if name else ""
-        todo.extend((prefix + key, value) for key, value in reversed(parts))
+__all__ = ["Block", "CausalSelfAttention", "Embedding", "LayerNorm", "Linear", "Tokens"]
 
 
 class Tokens:
@@ -214,7 +85,7 @@ class Tokens:
         numbers, width = self.vector.data, self.width
         return [[float(numbers[(t // 8 * width + f) * 8 + t % 8]) for f in range(width)] for t in range(self.n)]
 
-    def cross_entropy(self, classes: Sequence[int]) -> Value:
+    def cross_entropy(self, classes: Sequence[int] | Symbols) -> Value:
         """The mean over tokens of ``log(sum exp z) - z[class]``.
 
         Raises ValueError for another number of classes, IndexError for one that is out of range.
@@ -248,37 +119,45 @@ class Embedding(Module):
         if positions is not None:
             self.positions = params.tensor((positions, width), name=_part(name, "positions"), init=("normal", 0.0, 0.5))
 
-    def __call__(self, tokens: Sequence[int]) -> Tokens:
+    def __call__(self, tokens: Sequence[int] | Symbols) -> Tokens:
         """The rows of ``tokens`` on the current graph, as activations.
 
         Raises IndexError for an unknown symbol, ValueError for more tokens than positions, or none.
         """
         return Tokens(token_embedding(self.weight, self.positions, tokens), len(tokens))
 
-    def rows(self, tokens: Sequence[int]) -> list[Tensor]:
-        """The rows themselves: operands that :class:`Dense` takes together without copying."""
+    def rows(self, tokens: Sequence[int] | Symbols) -> Any:
+        """The rows as operands that :class:`Linear` takes together: themselves, without a copy, or, for Symbols of an
+        Oracle, which name other rows in each lane, a Vector.
+        """
+        if isinstance(tokens, Symbols):
+            return gather(self.weight, tokens)
         return [self.weight[token] for token in tokens]
 
 
-class Dense(Module):
-    """``W x + b`` on a Vector, on a list of Vectors and rows taken together, or on each of several tokens.
+class Linear(Module):
+    """``f(W x + b)``: on a Vector, on several taken together, on each of several tokens, or on plain numbers.
 
     Args:
         params: where W (n_out, n_in) and then b (n_out,) are appended.
-        n_in, n_out: its shape.
+        n_in, n_out: its shape, both at least 1.
         bias: whether there is a b, which starts at 0.
-        relu: whether outputs are cut off at 0, for tokens within the same block.
+        activation: None or "identity", "tanh", "relu", "sigmoid". W starts as He's for relu, else Glorot's.
         name: where given, the tensors are called ``name.weight`` and ``name.bias``.
 
     Raises:
-        ValueError: an input of another size.
+        ValueError: a shape with a zero, an unknown activation, a name that is taken; nothing is appended.
 
     Example:
         >>> import burtorch as bt
-        >>> layer = bt.nn.Dense(bt.Parameters(dtype="float64"), 2, 1, bias=False)
+        >>> layer = bt.nn.Linear(bt.Parameters(dtype="float64"), 2, 1)
         >>> layer.weight.values[:] = [2.0, 3.0]
-        >>> list(layer(bt.current_graph().vector([1.0, 10.0])).data)
+        >>> layer([1.0, 10.0])
         [32.0]
+        >>> y = layer(bt.current_graph().vector([1.0, 10.0]))
+        >>> y[0].backward()
+        >>> list(y.data), list(layer.weight.grads)
+        ([32.0], [1.0, 10.0])
     """
 
     def __init__(
@@ -287,19 +166,58 @@ class Dense(Module):
         n_in: int,
         n_out: int,
         bias: bool = True,
-        relu: bool = False,
+        activation: Activation | None = None,
         name: str | None = None,
     ) -> None:
-        self.weight = params.tensor((n_out, n_in), name=_part(name, "weight"), init="he" if relu else "glorot")
-        self.bias = params.tensor(n_out, name=_part(name, "bias"), init=0.0) if bias else None
-        self._relu = relu
+        self._hold(_core.Linear(params, n_in, n_out, bias, activation, name))
+
+    @classmethod
+    def _around(cls, layer: _core.Linear) -> Linear:
+        """The layer of a built-in model."""
+        self = cls.__new__(cls)
+        self._hold(layer)
+        return self
+
+    def _hold(self, layer: _core.Linear) -> None:
+        self._layer = layer
+        self.weight, self.bias = layer.weight, layer.bias
+
+    @property
+    def activation(self) -> Activation:
+        """The name of f."""
+        return self._layer.activation
+
+    @property
+    def n_in(self) -> int:
+        """How many numbers it takes."""
+        return self._layer.n_in
+
+    @property
+    def n_out(self) -> int:
+        """How many numbers it gives."""
+        return self._layer.n_out
 
     def __call__(self, x: Any) -> Any:
-        """The outputs: Tokens for Tokens, else a Vector."""
+        """Tokens for Tokens; a list for a list or a buffer of numbers, without a graph; for a Vector, or for Vectors,
+        Values, numbers and rows of Tensors in a list, a Vector on their graph.
+
+        Raises ValueError for another number of inputs.
+        """
         if isinstance(x, Tokens):
-            return Tokens(token_affine([x.vector], x.n, self.weight, self.bias, self._relu), x.n)
+            f = self._layer.activation
+            y = token_affine([x.vector], x.n, self.weight, self.bias, f == "relu")
+            return Tokens(y if f in ("relu", "identity") else getattr(y, f)(), x.n)
+        if not (isinstance(x, Vector) or (isinstance(x, (list, tuple)) and any(isinstance(p, _PARTS) for p in x))):
+            return self._layer(x)
         y = affine(self.weight, x, self.bias)
-        return y.relu() if self._relu else y
+        f = self._layer.activation
+        return y if f == "identity" else getattr(y, f)()
+
+    def __repr__(self) -> str:
+        return repr(self._layer)
+
+
+_PARTS = (Vector, Tensor)
 
 
 class LayerNorm(Module):
@@ -334,10 +252,10 @@ class CausalSelfAttention(Module):
     def __init__(self, params: Parameters, width: int, heads: int, name: str | None = None) -> None:
         if heads < 1 or width % heads:
             raise ValueError(f"the number of heads must divide the width {width}, found {heads}")
-        self.query = Dense(params, width, width, bias=False, name=_part(name, "query"))
-        self.key = Dense(params, width, width, bias=False, name=_part(name, "key"))
-        self.value = Dense(params, width, width, bias=False, name=_part(name, "value"))
-        self.output = Dense(params, width, width, name=_part(name, "output"))
+        self.query = Linear(params, width, width, bias=False, name=_part(name, "query"))
+        self.key = Linear(params, width, width, bias=False, name=_part(name, "key"))
+        self.value = Linear(params, width, width, bias=False, name=_part(name, "value"))
+        self.output = Linear(params, width, width, name=_part(name, "output"))
         self.heads = heads
 
     def __call__(self, x: Tokens) -> Tokens:
@@ -370,8 +288,8 @@ class Block(Module):
         self.norm1 = LayerNorm(params, width, eps, name=_part(name, "norm1"))
         self.attention = CausalSelfAttention(params, width, heads, name=_part(name, "attention"))
         self.norm2 = LayerNorm(params, width, eps, name=_part(name, "norm2"))
-        self.up = Dense(params, width, expansion * width, relu=True, name=_part(name, "up"))
-        self.down = Dense(params, expansion * width, width, name=_part(name, "down"))
+        self.up = Linear(params, width, expansion * width, activation="relu", name=_part(name, "up"))
+        self.down = Linear(params, expansion * width, width, name=_part(name, "down"))
 
     def __call__(self, x: Tokens) -> Tokens:
         """The activations after this layer."""

@@ -1,0 +1,65 @@
+//! What an oracle keeps between calls, in bytes.
+//!
+//! Promises to count what is reserved, in use or not, without touching it. Knows nothing of parameters.
+
+use std::ops::Add;
+
+use super::Oracle;
+use super::lanes::{LaneFloat, LaneGraph};
+use super::seat::Seat;
+use crate::graph::Graph;
+use crate::scalar::Scalar;
+
+/// Bytes that an oracle keeps between calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OracleMemory {
+    /// Nodes without their adjoints, and the working memory of block ops.
+    pub activations: usize,
+    /// Adjoints of nodes, and gradients of chunks of samples that several threads share.
+    pub adjoints: usize,
+    /// Samples that fill up groups.
+    pub samples: usize,
+}
+
+impl Add for OracleMemory {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        OracleMemory {
+            activations: self.activations + other.activations,
+            adjoints: self.adjoints + other.adjoints,
+            samples: self.samples + other.samples,
+        }
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// What the graph is to an oracle.
+    pub fn oracle_memory(&self) -> OracleMemory {
+        let memory = self.memory();
+        let activations = memory.reserved - memory.reserved_adjoints;
+        OracleMemory { activations, adjoints: memory.reserved_adjoints, samples: 0 }
+    }
+}
+
+impl<S: Scalar> LaneGraph<S> {
+    fn memory(&self) -> OracleMemory {
+        let working = OracleMemory { activations: self.working_bytes(), ..OracleMemory::default() };
+        self.graph.oracle_memory() + working
+    }
+}
+
+impl<E: LaneFloat> Seat<E> {
+    pub(super) fn memory(&self) -> OracleMemory {
+        let Seat { single, narrow, middle, wide, block, padding, .. } = self;
+        let samples = OracleMemory { samples: padding.bytes(), ..OracleMemory::default() };
+        single.oracle_memory() + narrow.memory() + middle.memory() + wide.memory() + block.memory() + samples
+    }
+}
+
+impl<E: LaneFloat> Oracle<E> {
+    /// What it keeps between calls; grows with the first calls of each batch size, then stays.
+    pub fn memory(&self) -> OracleMemory {
+        self.seat.memory() + self.team.memory()
+    }
+}

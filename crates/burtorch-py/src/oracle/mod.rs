@@ -1,0 +1,395 @@
+//! `Oracle` for Python: batches in, losses and gradients out.
+//!
+//! Promises: a batch is read and checked before anything is written; one call at a time. What computes is a model of
+//! burtorch (`built`) or a callable (`function` of the binding).
+
+mod built;
+
+use burtorch_core::oracle::OracleMemory;
+use burtorch_core::{DType, Error, Lanes, Total};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
+
+use crate::buffer::{CallerMemory, read_numbers};
+use crate::errors::to_python;
+use crate::function::Function;
+use crate::guarded::Guarded;
+use crate::nn::model_of;
+use crate::params::{PyParameters, params_of, with_params};
+use built::Built;
+pub use built::check_apart;
+
+/// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
+///
+/// Args:
+///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss, a Value. It
+///         is called once for each group of samples, and Values and Vectors then hold one number in each lane. `x` and `y` are
+///         Symbols where the batch holds integers, a Value where samples are single numbers, else a Vector.
+///     params: the Parameters that such a callable reads, unless it has them as `.params`.
+///     reduction: "mean" (default) or "sum" of the losses of a batch.
+///     lanes: how many samples are computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8
+///         or 16 of float32, 1, 2, 4 or 8 of float64. Other widths give the same numbers within rounding.
+///     loss: "cross_entropy" (softmax of the outputs; the default for integer labels and for CharMLP) or "mse" (mean
+///         of squared differences; the default for float labels otherwise).
+///     threads: how many threads compute the gradient of a batch of more than 64 samples (16 for models that go one sample
+///         at a time): the same bits for any number. Each costs the memory of a chunk and of one gradient. For models of
+///         burtorch only: a callable holds the interpreter's lock.
+///
+/// `oracle(contexts, targets)` gives the loss and the gradient, a FlatArray over `params.grads` that the next call
+/// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)
+/// for classes, (b, n_out) for probabilities or numbers; for a GPT both have shape (b, n), the tokens and the symbol
+/// after each, n of them up to its context, and the loss of a sample is the mean over its tokens. Both may be buffers of
+/// any width (NumPy, array.array, memoryview), also strided ones, or nested sequences. Each call costs one pass forward and one back per sample;
+/// gradients add samples in one fixed order, so they have the same bits on every run and every CPU with fused multiply-add.
+/// `oracle(x, y, at=point)` evaluates at another flat point and leaves the values alone (a callable finds the point in
+/// `params.values` while it runs, which costs a copy of them); `out=` takes writable memory of
+/// the parameters' dtype for the gradient, which is then returned instead, and `params.grads` stays as it is.
+///
+/// Raises:
+///     TypeError, ValueError: data of another type or shape.
+///     IndexError: a token or class out of range. In all cases nothing is changed.
+///     BusyError: the parameters are in use by another thread.
+///     KeyboardInterrupt: Ctrl-C; the gradient is 0 then.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> model = bt.nn.Linear(params, 2, 1, bias=False)
+///     >>> params.values[:] = [1.0, 2.0]
+///     >>> oracle = bt.Oracle(model)
+///     >>> loss, grad = oracle([[1.0, 1.0], [0.0, 1.0]], [[0.0], [2.0]])
+///     >>> loss, list(grad)
+///     (4.5, [3.0, 3.0])
+#[pyclass(frozen, name = "Oracle", module = "burtorch")]
+pub struct PyOracle {
+    engine: Guarded<Engine>,
+    params: Py<PyParameters>,
+    total: Total,
+    lanes: Lanes,
+}
+
+/// What computes.
+enum Engine {
+    Built(Box<Built>),
+    Function(Box<Function>),
+}
+
+macro_rules! with_engine {
+    ($any:expr, $engine:ident => $body:expr) => {
+        match $any {
+            Engine::Built($engine) => $body,
+            Engine::Function($engine) => $body,
+        }
+    };
+}
+
+/// The loss of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Softmax of the outputs, against a class or probabilities.
+    CrossEntropy,
+    /// The mean of squared differences.
+    Mse,
+}
+
+/// What a call computes for a batch.
+pub enum Want<'a> {
+    /// Loss and gradient, at a point and into memory where given, and whether the loss may be left out.
+    Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
+    /// The loss.
+    Loss,
+    /// The loss of each sample.
+    Losses(&'a mut Vec<f64>),
+    /// A step of gradient descent at this rate.
+    Step(f64),
+    /// The norm of the gradient of each sample.
+    Norms(&'a mut Vec<f64>),
+}
+
+#[pymethods]
+impl PyOracle {
+    #[new]
+    #[pyo3(signature = (model, reduction="mean", loss=None, *, params=None, lanes=None, threads=1))]
+    fn new(
+        model: &Bound<'_, PyAny>,
+        reduction: &str,
+        loss: Option<&str>,
+        params: Option<&Bound<'_, PyAny>>,
+        lanes: Option<&Bound<'_, PyAny>>,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let py = model.py();
+        let lanes = lanes_of(lanes)?;
+        let total = match reduction {
+            "mean" => Total::Mean,
+            "sum" => Total::Sum,
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "reduction must be \"mean\" or \"sum\", found {reduction:?}"
+                )));
+            }
+        };
+        let loss = loss.map(loss_named).transpose()?;
+        let (engine, params) = match model_of(model) {
+            Ok((built, params)) => {
+                params.get().need_kernels()?;
+                let built = Built::new(py, built, params.clone_ref(py), loss, (total, lanes, threads))?;
+                (Engine::Built(Box::new(built)), params)
+            }
+            Err(_) if model.is_callable() && !model.is_instance_of::<PyOracle>() => {
+                let params = params_of(params.unwrap_or(model))?;
+                check_callable(loss, threads)?;
+                let function = Function::new(model, params.clone_ref(py), lanes, total)?;
+                (Engine::Function(Box::new(function)), params)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(PyOracle { engine: Guarded::new(engine, "this Oracle"), params, total, lanes })
+    }
+
+    /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
+    #[pyo3(signature = (contexts, targets, at=None, out=None))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+        at: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(f64, Bound<'py, PyAny>)> {
+        let want = Want::Gradient(self.point(at)?, self.memory_of(out, "out")?, false);
+        let loss = self.run(py, contexts, targets, want)?;
+        Ok((loss, self.written_to(py, out)?))
+    }
+
+    /// The gradient of a batch alone, as `oracle(...)` gives it.
+    ///
+    /// The loss itself is not computed (but for the models of functions, and of tokens, where it comes with the rest): this
+    /// saves a logarithm, or a sum of squares, a sample, and a tuple a call. The gradient has the same bits.
+    #[pyo3(signature = (contexts, targets, at=None, out=None))]
+    fn grad<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+        at: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let want = Want::Gradient(self.point(at)?, self.memory_of(out, "out")?, true);
+        self.run(py, contexts, targets, want)?;
+        self.written_to(py, out)
+    }
+
+    /// Calls `visit(k, loss, grad)` for each sample: its number, its loss, and its own gradient.
+    ///
+    /// The gradient is a FlatArray over `params.grads`, overwritten for the next sample; an exception ends the pass. Costs
+    /// one pass forward and one back per sample, and the memory of one gradient. The oracle cannot be used within `visit`
+    /// (BusyError).
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters(dtype="float64")
+    ///     >>> oracle = bt.Oracle(bt.nn.Linear(params, 1, 1, bias=False))
+    ///     >>> params.values[:] = [1.0]
+    ///     >>> oracle.per_sample([[1.0], [2.0]], [[0.0], [0.0]], lambda k, loss, grad: print(k, loss, list(grad)))
+    ///     0 1.0 [2.0]
+    ///     1 4.0 [8.0]
+    fn per_sample(
+        &self,
+        py: Python<'_>,
+        contexts: &Bound<'_, PyAny>,
+        targets: &Bound<'_, PyAny>,
+        visit: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.engine.with(py, |engine| {
+            for k in 0..with_engine!(engine, e => e.begin(contexts, targets))? {
+                let loss = with_engine!(engine, e => e.sample(py, k, None))?;
+                visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
+            }
+            Ok(())
+        })?
+    }
+
+    /// The gradient of each sample, as the rows of a memoryview of shape (b, n) in the parameters' dtype.
+    ///
+    /// `numpy.asarray` of it copies nothing. Takes b times the memory of a gradient; `per_sample` takes one.
+    fn per_sample_grads<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.engine.with(py, |engine| {
+            let n = with_engine!(engine, e => e.begin(contexts, targets))?;
+            let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+            let (format, size) = if self.params.get().dtype_of() == DType::Float32 { ("f", 4) } else { ("d", 8) };
+            let bytes = n.saturating_mul(d).saturating_mul(size);
+            if bytes > isize::MAX as usize {
+                return Err(to_python(py, Error::OutOfMemory { bytes, what: "the gradients of all samples" }));
+            }
+            let memory = PyByteArray::new_with(py, bytes, |_| Ok(()))?;
+            let memory = PyMemoryView::from(memory.as_any())?;
+            let flat = memory.call_method1("cast", (format,))?;
+            for k in 0..n {
+                let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
+                let row = self.memory_of(Some(&row), "a row")?;
+                with_engine!(engine, e => e.sample(py, k, row))?;
+            }
+            memory.call_method1("cast", (format, (n, d)))
+        })?
+    }
+
+    /// The Euclidean norm of each sample's gradient, without storing more than one of them.
+    fn per_sample_grad_norms(
+        &self,
+        py: Python<'_>,
+        contexts: &Bound<'_, PyAny>,
+        targets: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<f64>> {
+        let mut norms = Vec::new();
+        self.run(py, contexts, targets, Want::Norms(&mut norms))?;
+        Ok(norms)
+    }
+
+    /// How many samples are computed at once: "auto" or a number.
+    #[getter]
+    fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.lanes {
+            Lanes::Auto => Ok("auto".into_pyobject(py)?.into_any()),
+            Lanes::Of(n) => Ok(n.into_pyobject(py)?.into_any()),
+        }
+    }
+
+    /// The loss of a batch. Gradients stay as they are. Costs one pass forward per sample.
+    fn loss(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<f64> {
+        self.run(py, contexts, targets, Want::Loss)
+    }
+
+    /// The loss of each sample of a batch. Gradients stay as they are.
+    fn losses(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+        let mut losses = Vec::new();
+        self.run(py, contexts, targets, Want::Losses(&mut losses))?;
+        Ok(losses)
+    }
+
+    /// One step of plain gradient descent on a batch, `values -= lr * gradient`; returns the loss before it.
+    ///
+    /// With one sample the values change during the sweep and no gradient is stored: half the memory traffic of
+    /// `oracle(...)` and `SGD.step()`, and the same numbers within rounding. What is in `params.grads` afterwards is not
+    /// specified. Raises ValueError for a rate that is negative or not finite.
+    fn step(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>, lr: f64) -> PyResult<f64> {
+        self.run(py, contexts, targets, Want::Step(lr))
+    }
+
+    /// Bytes kept between calls: "activations" (nodes without adjoints), "adjoints", "samples" (inputs and labels as read).
+    ///
+    /// They grow with the first calls of each batch size up to 64, and stay.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let OracleMemory { activations, adjoints, samples } =
+            self.engine.with(py, |engine| with_engine!(engine, e => e.memory()))?;
+        let table = PyDict::new(py);
+        table.set_item("activations", activations)?;
+        table.set_item("adjoints", adjoints)?;
+        table.set_item("samples", samples)?;
+        Ok(table)
+    }
+
+    /// Where the gradient goes.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    /// "mean" or "sum".
+    #[getter]
+    fn reduction(&self) -> &'static str {
+        match self.total {
+            Total::Mean => "mean",
+            Total::Sum => "sum",
+        }
+    }
+}
+
+impl PyOracle {
+    fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
+        self.engine.with(py, |engine| {
+            with_engine!(engine, e => {
+                e.begin(x, y)?;
+                e.run(py, want)
+            })
+        })?
+    }
+
+    /// Memory of the caller in the parameters' dtype.
+    fn memory_of(&self, object: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Option<CallerMemory>> {
+        object.map(|object| CallerMemory::of(object, self.params.get().dtype_of(), what)).transpose()
+    }
+
+    /// Where a gradient was written: the caller's memory, or the gradients of the parameters.
+    fn written_to<'py>(&self, py: Python<'py>, out: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        match out {
+            Some(out) => Ok(out.clone()),
+            None => Ok(Bound::new(py, PyParameters::grads_array(self.params.bind(py))?)?.into_any()),
+        }
+    }
+
+    /// A flat point: memory of the parameters' dtype as it is, anything else as a copy.
+    fn point(&self, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<CallerMemory>> {
+        let Some(object) = object else {
+            return Ok(None);
+        };
+        if let Ok(memory) = self.memory_of(Some(object), "at") {
+            return Ok(memory);
+        }
+        let py = object.py();
+        let mut numbers = Vec::new();
+        let dims = read_numbers(object, &mut numbers, "at")?;
+        if dims.row().is_none() {
+            return Err(PyValueError::new_err(format!("at must have one dimension, found shape {}", dims.text())));
+        }
+        let format = if self.params.get().dtype_of() == DType::Float32 { "f" } else { "d" };
+        let copy = py.import("array")?.getattr("array")?.call1((format, numbers))?;
+        self.memory_of(Some(&copy), "at")
+    }
+}
+
+fn loss_named(name: &str) -> PyResult<Loss> {
+    match name {
+        "cross_entropy" => Ok(Loss::CrossEntropy),
+        "mse" => Ok(Loss::Mse),
+        found => Err(PyValueError::new_err(format!("loss must be \"cross_entropy\" or \"mse\", found {found:?}"))),
+    }
+}
+
+/// Refuses what only models of burtorch can do.
+fn check_callable(loss: Option<Loss>, threads: usize) -> PyResult<()> {
+    if loss.is_some() {
+        return Err(PyValueError::new_err("loss is for the models of burtorch.nn; a callable returns its loss itself"));
+    }
+    if threads != 1 {
+        return Err(PyValueError::new_err(
+            "threads must be 1 for a callable, which holds the interpreter's lock; give a model of burtorch.nn",
+        ));
+    }
+    Ok(())
+}
+
+/// The lanes that Python asks for.
+fn lanes_of(lanes: Option<&Bound<'_, PyAny>>) -> PyResult<Lanes> {
+    let Some(lanes) = lanes else {
+        return Ok(Lanes::Auto);
+    };
+    if let Ok(n) = lanes.extract::<usize>() {
+        return Ok(Lanes::Of(n));
+    }
+    match lanes.extract::<String>().as_deref() {
+        Ok("auto") => Ok(Lanes::Auto),
+        _ => Err(PyValueError::new_err(format!("lanes must be \"auto\" or a number, found {}", lanes.repr()?))),
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyOracle>()
+}

@@ -1,0 +1,233 @@
+"""What has parameters: names of Tensors, states, and models as plain classes.
+
+Nothing is registered: names come from attributes. A model may be a :class:`Module`, one of the built-in models, or any
+object whose attributes are Tensors, such models, or lists of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from burtorch._core import Parameters, Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from os import PathLike
+    from typing import Any
+
+__all__ = ["Module", "find_nonfinite", "load_state_dict", "named_parameters", "parameters", "state_dict"]
+
+
+def named_parameters(model: object) -> Iterator[tuple[str, Tensor]]:
+    """Dotted names and Tensors of any model, in the order of attributes, each Tensor once.
+
+    Example:
+        >>> import burtorch as bt
+        >>> class Net:
+        ...     def __init__(self, params):
+        ...         self.layers = [bt.nn.Linear(params, 2, 3), bt.nn.Linear(params, 3, 1)]
+        >>> [name for name, _ in bt.nn.named_parameters(Net(bt.Parameters()))]
+        ['layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias']
+    """
+    seen: set[tuple[int, tuple[int, int]]] = set()
+    for name, tensor in _walk(model):
+        key = (id(tensor.params), tensor.span)
+        if key not in seen:
+            seen.add(key)
+            yield name, tensor
+
+
+def parameters(model: object) -> Iterator[Tensor]:
+    """The Tensors of any model."""
+    for _, tensor in named_parameters(model):
+        yield tensor
+
+
+def state_dict(model: object) -> dict[str, array[float]]:
+    """A copy of the values of each Tensor, flat, by name."""
+    return {name: array(_code(tensor), tensor.values) for name, tensor in named_parameters(model)}
+
+
+def load_state_dict(model: object, state: Mapping[str, Sequence[float]]) -> None:
+    """Sets the values of all Tensors from what ``state_dict()`` gave.
+
+    Raises:
+        ValueError: a name is missing or unknown, or a length differs; nothing is changed.
+    """
+    tensors = dict(named_parameters(model))
+    if tensors.keys() != state.keys():
+        missing, unknown = sorted(tensors.keys() - state.keys()), sorted(state.keys() - tensors.keys())
+        raise ValueError(f"the state lacks {missing} and has unknown {unknown}")
+    for name, tensor in tensors.items():
+        if len(state[name]) != _size(tensor):
+            raise ValueError(f"{name} holds {_size(tensor)} numbers, found {len(state[name])}")
+    numbers = {name: [float(x) for x in state[name]] for name in tensors}
+    for name, tensor in tensors.items():
+        tensor.values[:] = numbers[name]
+
+
+def find_nonfinite(model: object) -> tuple[str, str, int, float] | None:
+    """The first number of a model that is NaN or infinite, or None where all are finite.
+
+    Returns the name of its Tensor, "value" or "grad", its place in the Tensor, and the number; values come first.
+
+    Example:
+        >>> import burtorch as bt
+        >>> layer = bt.nn.Linear(bt.Parameters(), 2, 2)
+        >>> layer.bias.values[1] = float("inf")
+        >>> bt.nn.find_nonfinite(layer)
+        ('bias', 'value', 1, inf)
+    """
+    for kind in ("value", "grad"):
+        for name, tensor in named_parameters(model):
+            for place, number in enumerate(tensor.values if kind == "value" else tensor.grads):
+                if number - number != 0.0:
+                    return name, kind, place, number
+    return None
+
+
+def home_of(model: object) -> Parameters:
+    """The Parameters that hold all Tensors of a model.
+
+    Raises:
+        ValueError: it has no Tensors, or they are in different Parameters.
+    """
+    homes = {id(tensor.params): tensor.params for tensor in parameters(model)}
+    if len(homes) != 1:
+        raise ValueError(f"expected Tensors of one Parameters, found {len(homes)}")
+    return next(iter(homes.values()))
+
+
+class Module:
+    """A base for layers and models, with the methods that PyTorch's have; a plain class does as well in an Oracle.
+
+    Its Tensors are its own and those of the models among its attributes, in the order of attributes.
+
+    Example:
+        >>> import burtorch as bt
+        >>> class Net(bt.nn.Module):
+        ...     def __init__(self, params):
+        ...         self.inner = bt.nn.Linear(params, 2, 3, activation="tanh")
+        ...         self.outer = bt.nn.Linear(params, 3, 1)
+        ...     def __call__(self, x):
+        ...         return self.outer(self.inner(x))
+        >>> net = Net(bt.Parameters(dtype="float64"))
+        >>> [name for name, _ in net.named_parameters()]
+        ['inner.weight', 'inner.bias', 'outer.weight', 'outer.bias']
+        >>> len(net(bt.current_graph().vector([1.0, 2.0])))
+        1
+    """
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Dotted names and Tensors, each Tensor once."""
+        return named_parameters(self)
+
+    def parameters(self) -> Iterator[Tensor]:
+        """The Tensors."""
+        return parameters(self)
+
+    def state_dict(self) -> dict[str, array[float]]:
+        """A copy of the values of each Tensor, flat, by name."""
+        return state_dict(self)
+
+    def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
+        """Sets the values of all Tensors from what ``state_dict()`` gave.
+
+        Raises:
+            ValueError: a name is missing or unknown, or a length differs; nothing is changed.
+        """
+        load_state_dict(self, state)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the Tensors as a safetensors file, by their names in ``named_parameters()``, whole or not at all.
+
+        Raises:
+            ValueError: the Tensors are in different Parameters.
+            OSError: the system refuses; the old file is still there then.
+
+        Example:
+            >>> import burtorch as bt, os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "m.safetensors")
+            >>> block = bt.nn.Block(bt.Parameters(seed=1), 24, 6)
+            >>> block.save(path)
+            >>> again = bt.nn.Block(bt.Parameters(seed=2), 24, 6)
+            >>> again.load(path)
+            >>> again.state_dict() == block.state_dict()
+            True
+        """
+        _models().save(self, path)
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Overwrite the values by those of a file that has these Tensors, by name, shape and dtype, and no others.
+
+        Raises:
+            FormatError: anything else, with a ``reason``; nothing has changed then.
+            OSError: the file cannot be read.
+        """
+        _models().load(self, path)
+
+    @property
+    def params(self) -> Parameters:
+        """The Parameters that hold all of its Tensors.
+
+        Raises:
+            ValueError: it has no Tensors, or they are in different Parameters.
+        """
+        return home_of(self)
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers its Tensors have."""
+        return sum(_size(tensor) for tensor in self.parameters())
+
+
+def _models() -> Any:
+    """Where files of models are known, which needs the modules to be there."""
+    from burtorch import _models
+
+    return _models
+
+
+def _size(tensor: Tensor) -> int:
+    start, stop = tensor.span
+    return stop - start
+
+
+def _code(tensor: Tensor) -> str:
+    return "f" if tensor.params.dtype == "float32" else "d"
+
+
+def _walk(model: object) -> Iterator[tuple[str, Tensor]]:
+    """Attributes depth first, without recursion, each object once on the way to it."""
+    todo: list[tuple[str, object]] = [("", model)]
+    seen: set[int] = set()
+    while todo:
+        name, found = todo.pop()
+        if isinstance(found, Tensor):
+            yield name, found
+            continue
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        prefix = f"{name}." if name else ""
+        todo.extend((prefix + key, part) for key, part in reversed(_parts(found)))
+
+
+def _parts(found: object) -> list[tuple[str, object]]:
+    """What may have Tensors in it: attributes of an object, items of a list or a dict."""
+    named = getattr(found, "named_tensors", None)
+    if named is not None:
+        return list(named())
+    if isinstance(found, (list, tuple)):
+        return [(str(k), part) for k, part in enumerate(found) if _may_hold(part)]
+    if isinstance(found, dict):
+        return [(str(key), part) for key, part in found.items() if _may_hold(part)]
+    attributes = getattr(found, "__dict__", {})
+    if isinstance(found, type) or not isinstance(attributes, dict):
+        return []
+    return [(key, part) for key, part in attributes.items() if not key.startswith("_") and _may_hold(part)]
+
+
+def _may_hold(part: object) -> bool:
+    return isinstance(part, (Tensor, list, tuple, dict)) or hasattr(part, "__dict__") or hasattr(part, "named_tensors")

@@ -1,0 +1,62 @@
+"""bt.memory: bytes by kind of a training step."""
+
+import pytest
+
+import burtorch as bt
+
+KINDS = ["trainable", "frozen", "activations", "inputs_and_outputs", "error_signal", "optimizer_state"]
+
+
+def batch(n):
+    return [[(k + j) % 27 for j in range(16)] for k in range(n)], [k % 27 for k in range(n)]
+
+
+def test_kinds_add_up_and_nothing_moves():
+    params = bt.Parameters(seed=1)
+    model = bt.nn.CharMLP(params, hidden=8)
+    model.embedding.freeze()
+    adam = bt.optim.AdamW(params)
+    bt.Oracle(model)(*batch(3))
+    adam.step()
+    values, grads = list(params.values), list(params.grads)
+    use = bt.memory(model, adam, batch(64))
+    assert (list(params.values), list(params.grads)) == (values, grads)
+    assert list(use.as_dict()) == KINDS
+    assert use.total == sum(use.as_dict().values())
+    assert use.frozen == 4 * 27 * 64
+    assert use.trainable == 4 * (len(params) - 27 * 64)
+    assert use.optimizer_state >= 2 * use.trainable
+    # 64 samples of 16 symbols of 64 numbers, 8 hidden ones twice, 27 logits and probabilities.
+    assert use.activations >= 4 * 64 * (1024 + 16 + 54)
+    assert use.error_signal >= use.trainable + 4 * 64 * 1024
+    assert use.inputs_and_outputs >= 4 * 64 * 17
+    assert use.process is None or use.total < use.process
+    assert "total=" in repr(use)
+
+
+def test_memory_does_not_grow_with_the_batch():
+    for make in (lambda p: bt.nn.CharMLP(p, hidden=8), lambda p: bt.nn.GPT(p, vocab=27, context=16)):
+        model = make(bt.Parameters())
+        x, y = batch(64)
+        large_x, large_y = batch(4096)
+        if isinstance(model, bt.nn.GPT):
+            y, large_y = x, large_x
+        small, large = (bt.memory(bt.Oracle(model), None, b) for b in ((x, y), (large_x, large_y)))
+        assert large.activations <= small.activations + 4096  # the log of rewinds
+        # The gradient of a chunk of samples is added to that of those before.
+        assert large.error_signal <= small.error_signal + small.trainable + 4096
+        assert large.optimizer_state == 0
+
+
+def test_oracles_and_callables_are_counted():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor((2, 3))
+    oracle = bt.Oracle(lambda x, y: (w @ x).sum() * y, params=params)
+    before = bt.memory(oracle)
+    after = bt.memory(oracle, None, ([[1.0, 2.0, 3.0]] * 9, [1.0] * 9))
+    assert after.activations > before.activations
+    assert after.trainable == 48
+    with pytest.raises(TypeError):
+        bt.memory(3)
+    with pytest.raises(ValueError):
+        bt.memory(oracle, None, ([], []))
