@@ -110,6 +110,7 @@ def test_bench_eager(command):
     assert done.returncode == 0, done.stdout
     assert "tiny graph" in done.stdout
     assert "small graph" in done.stdout
+    assert done.stdout.count("burtorch, value and gradient / floats, value only: ") == 2
 
 
 def test_bench_mlp_as_json(command):
@@ -164,8 +165,11 @@ def test_bench_startup(command):
 def test_bench_eager_as_json(command):
     record = json.loads(command("bench", "eager", "--rounds", 2, "--json").stdout)
     for graph in ("tiny", "small"):
-        for row in record["graphs"][graph].values():
+        rows = record["graphs"][graph]
+        for row in rows.values():
             assert 0 < row["minimum"] <= row["median"]
+        ratio = record["ratios"][graph]["burtorch, value and gradient / floats, value only"]
+        assert ratio == rows["burtorch, value and gradient"]["median"] / rows["floats, value only"]["median"]
 
 
 # train

@@ -1,7 +1,7 @@
 //! Live handles: which nodes Python still holds, so that reclaim knows what is alive and can renumber it.
 //!
-//! Promises: every living Value and Vector of a graph is in one of its two lists, young or old; adding and removing are a
-//! few stores, and all of the young become old at once. Guarded by the interpreter lock, like everything a handle is part of.
+//! Promises: every living Value and Vector of a graph is in one of its lists, by age; adding and removing are a few stores, and
+//! a whole list grows older at once. Guarded by the interpreter lock, like everything a handle is part of.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -50,10 +50,14 @@ impl Handle {
     }
 }
 
-/// The handles of one graph: those made since the last reclaim, and the old ones.
+/// The handles of one graph, by how many reclaims they have lived through.
 #[derive(Debug)]
 pub struct LiveHandles {
+    /// None.
+    new: List,
+    /// One.
     young: List,
+    /// More, or one that has looked at all nodes.
     old: List,
 }
 
@@ -65,19 +69,19 @@ unsafe impl Send for Handle {}
 
 impl Default for LiveHandles {
     fn default() -> Self {
-        LiveHandles { young: List::new(), old: List::new() }
+        LiveHandles { new: List::new(), young: List::new(), old: List::new() }
     }
 }
 
 impl LiveHandles {
-    /// Adds a handle to the young ones.
+    /// Adds a new handle.
     ///
     /// # Safety
     /// `handle` stays where it is, and valid, until it is removed; it is in no list.
     #[inline(always)]
     pub unsafe fn add(&mut self, handle: *mut Handle) {
         debug_assert!(!handle.is_null());
-        let head = self.young.head;
+        let head = self.new.head;
         // SAFETY: by the contract of this function; what is in a list is valid.
         unsafe {
             let first = (*head).after;
@@ -90,29 +94,26 @@ impl LiveHandles {
 
     /// Calls `f` with every handle.
     pub fn for_each(&self, mut f: impl FnMut(&mut Handle)) {
-        self.young.for_each(&mut f);
+        self.for_each_not_old(&mut f);
         self.old.for_each(&mut f);
     }
 
-    /// Calls `f` with every handle that has not become old.
-    pub fn for_each_young(&self, f: impl FnMut(&mut Handle)) {
-        self.young.for_each(f);
+    /// Calls `f` with every handle that is not old.
+    pub fn for_each_not_old(&self, mut f: impl FnMut(&mut Handle)) {
+        self.new.for_each(&mut f);
+        self.young.for_each(&mut f);
     }
 
-    /// Makes the young handles old. Costs the same however many there are.
+    /// Another reclaim: the young are old, and the new are young. Costs the same however many there are.
+    pub fn grow_older(&mut self) {
+        self.young.move_to(&mut self.old);
+        self.new.move_to(&mut self.young);
+    }
+
+    /// A reclaim that has looked at all nodes: all are old.
     pub fn grow_old(&mut self) {
-        let (young, old) = (self.young.head, self.old.head);
-        // SAFETY: the heads live as long as this does, and what is in a list is valid.
-        unsafe {
-            let (first, last) = ((*young).after, (*young).before);
-            if first == young {
-                return;
-            }
-            let next = (*old).after;
-            ((*old).after, (*first).before) = (first, old);
-            ((*last).after, (*next).before) = (next, last);
-            ((*young).after, (*young).before) = (young, young);
-        }
+        self.grow_older();
+        self.grow_older();
     }
 
     /// How many handles are alive. Linear in their number.
@@ -161,6 +162,22 @@ impl List {
         // SAFETY: fresh memory of our own.
         unsafe { ((*head).before, (*head).after) = (head, head) };
         List { head }
+    }
+
+    /// Moves all handles to another list.
+    fn move_to(&mut self, other: &mut List) {
+        let (from, to) = (self.head, other.head);
+        // SAFETY: the heads live as long as the lists do, and what is in a list is valid.
+        unsafe {
+            let (first, last) = ((*from).after, (*from).before);
+            if first == from {
+                return;
+            }
+            let next = (*to).after;
+            ((*to).after, (*first).before) = (first, to);
+            ((*last).after, (*next).before) = (next, last);
+            ((*from).after, (*from).before) = (from, from);
+        }
     }
 
     fn for_each(&self, mut f: impl FnMut(&mut Handle)) {

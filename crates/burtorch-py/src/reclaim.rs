@@ -1,9 +1,9 @@
 //! Reclaim: when nodes that no handle can reach are removed, and which handles, marks and names follow.
 //!
-//! Promises: constant time per node built, amortised, however many handles are held: nodes and handles that survive a reclaim
-//! are old, and the next ones look only at what is younger. An operand is older than its node, so nothing young is missed;
-//! an old node that has died stays until all are looked at, which is when the old have doubled. Called at the entry of an
-//! operation, before it reads operands.
+//! Promises: constant time per node built, amortised, however many handles are held: nodes and handles that have survived two
+//! reclaims are old, and the next ones look only at what is younger. (Two, because what an operation is in the middle of
+//! survives one.) An operand is older than its node, so nothing young is missed; an old node that has died stays until all
+//! are looked at, which is when the old have doubled. Called at the entry of an operation, before it reads operands.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,8 +21,10 @@ const FEW_OLD: u32 = 1024;
 /// What a graph knows about its generations.
 #[derive(Debug)]
 pub struct Generations {
-    /// Nodes below are old, and so are their handles. None before the first reclaim, and where a rewind went below.
+    /// Nodes below are old, and so are their handles, but for new ones. None before the first reclaim.
     old: Option<Mark>,
+    /// Nodes below have survived a reclaim.
+    survived: Option<Mark>,
     /// Look at all nodes when more than this are old.
     full_above: u32,
     /// Whether reclaim happens by itself.
@@ -34,7 +36,7 @@ pub struct Generations {
 impl Generations {
     /// Those of a new graph.
     pub fn new(by_itself: bool) -> Self {
-        Generations { old: None, full_above: FEW_OLD, by_itself, n_reclaimed: 0 }
+        Generations { old: None, survived: None, full_above: FEW_OLD, by_itself, n_reclaimed: 0 }
     }
 
     /// The number of nodes above which a new graph reclaims.
@@ -77,24 +79,30 @@ impl Cell {
         if with_graph!(&self.graph, g => g.is_fixed()) {
             return Ok(0);
         }
-        let Generations { old, full_above, by_itself, .. } = self.generations;
+        let Generations { old, survived, full_above, by_itself, .. } = self.generations;
         let n_before = with_graph!(&self.graph, g => g.len());
         let (n_old, n_left) = with_graph!(&mut self.graph, g => {
-            // A mark that does not hold any more draws no line.
-            let line = old.filter(|old| old.len() as u32 <= full_above && g.check_mark(*old).is_ok());
-            let line = line.unwrap_or_else(|| g.start());
-            let n_left = compact(g, line, &self.handles, &mut self.marks, &mut self.serials)?;
-            self.generations.old = Some(g.mark());
+            // Marks that do not hold any more draw no line.
+            let holds = |mark: &Mark| g.check_mark(*mark).is_ok();
+            let lines = old.filter(|old| old.len() as u32 <= full_above && holds(old)).zip(survived.filter(holds));
+            let (line, survived) = lines.unwrap_or_else(|| (g.start(), g.start()));
+            let (n_left, survived) =
+                compact(g, line, survived, &self.handles, &mut self.marks, &mut self.serials)?;
+            let end = g.mark();
+            self.generations.old = Some(if line.is_empty() { end } else { survived });
+            self.generations.survived = Some(end);
             (line.len(), n_left)
         });
-        self.handles.grow_old();
         self.generations.n_reclaimed += (n_before - n_left) as u64;
         if n_old == 0 {
+            self.handles.grow_old();
             self.generations.full_above = FEW_OLD.max(u32::try_from(2 * n_left).unwrap_or(u32::MAX));
+        } else {
+            self.handles.grow_older();
         }
         if by_itself {
             // Where much survives, most of what comes will too: the fewer looks the better, within what memory allows.
-            let n_more = (2 * (n_left - n_old)).min(n_left).max(self.marks.len()).max(NURSERY as usize);
+            let n_more = (2 * (n_left - n_old)).min(n_left / 2).max(self.marks.len()).max(NURSERY as usize);
             self.set_limit(u32::try_from(n_left + n_more).unwrap_or(u32::MAX));
         }
         Ok(n_before - n_left)
@@ -106,23 +114,28 @@ impl Cell {
         while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
             self.serials.pop_last();
         }
-        if self.generations.old.is_some_and(|old| old.len() as u32 > len) {
-            self.generations.old = Some(with_graph!(&self.graph, g => g.mark()));
+        let Generations { old, survived, .. } = &mut self.generations;
+        for line in [old, survived] {
+            if line.is_some_and(|line| line.len() as u32 > len) {
+                *line = Some(with_graph!(&self.graph, g => g.mark()));
+            }
         }
     }
 }
 
-/// Compacts a graph above a line, which may lie at its start, and renames everything that names nodes up there.
+/// Compacts a graph above a line, which may lie at its start, and renames everything that names nodes up there. Returns how
+/// many nodes are left, and where `survived` is now.
 fn compact<S: Scalar>(
     graph: &mut Graph<'static, S>,
     line: Mark,
+    survived: Mark,
     handles: &LiveHandles,
     marks: &mut HashMap<u64, Mark>,
     serials: &mut BTreeMap<u32, u64>,
-) -> Result<usize> {
+) -> Result<(usize, Mark)> {
     let each = |f: &mut dyn FnMut(&mut Handle)| match line.is_empty() {
         true => handles.for_each(f),
-        false => handles.for_each_young(f),
+        false => handles.for_each_not_old(f),
     };
     each(&mut |handle| {
         if graph.check(NodeId::from_index(handle.last()), handle.epoch & !UNEVALUATED).is_err() {
@@ -132,6 +145,7 @@ fn compact<S: Scalar>(
     marks.retain(|_, mark| graph.check_mark(*mark).is_ok());
     let (numbers, mut places): (Vec<u64>, Vec<Mark>) =
         marks.iter().filter(|(_, mark)| mark.len() > line.len()).map(|(&number, &mark)| (number, mark)).unzip();
+    places.push(survived);
     let n_left = graph.compact_above(
         line,
         |is_live| {
@@ -152,8 +166,9 @@ fn compact<S: Scalar>(
             renamed(serials, line, new);
         },
     )?;
+    let survived = places.pop().unwrap_or(line);
     marks.extend(numbers.into_iter().zip(places));
-    Ok(n_left)
+    Ok((n_left, survived))
 }
 
 /// Gives what is known of nodes above the line to their new numbers.

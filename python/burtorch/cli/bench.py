@@ -189,6 +189,7 @@ def run_eager(args: argparse.Namespace) -> int:
         "unit": "ns per graph",
         "rounds": args.rounds,
         "graphs": {},
+        "ratios": {},
     }
     for graph, contenders in bench_graphs.GRAPHS.items():
         present = {name: loop for name, loop in contenders.items() if _works(loop)}
@@ -197,7 +198,12 @@ def run_eager(args: argparse.Namespace) -> int:
             if wrong:
                 print(f"burtorch bench: {name} is wrong on the {graph} graph: {wrong}")
                 return 1
-        record["graphs"][graph] = interleaved(present, args.rounds)
+        rows = record["graphs"][graph] = interleaved(present, args.rounds)
+        record["ratios"][graph] = {
+            f"{slow} / {fast}": rows[slow]["median"] / rows[fast]["median"]
+            for slow, fast in bench_graphs.RATIOS
+            if slow in rows and fast in rows
+        }
     if args.json:
         import json
 
@@ -208,6 +214,8 @@ def run_eager(args: argparse.Namespace) -> int:
         print(f"\n{graph + ' graph':<34}{'median':>10}{'minimum':>10}")
         for name, row in rows.items():
             print(f"{name:<34}{row['median']:>10,.0f}{row['minimum']:>10,.0f}")
+        for name, ratio in record["ratios"][graph].items():
+            print(f"{name}: {ratio:.2f}")
     return 0
 
 

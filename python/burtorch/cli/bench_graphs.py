@@ -12,6 +12,13 @@ from burtorch import Value
 
 Loop = Callable[[int], "tuple[float, ...]"]
 
+RATIOS = [
+    ("burtorch, value and gradient", "floats, value only"),
+    ("burtorch, value and gradient", "floats, gradient by hand"),
+    ("micrograd, value and gradient", "burtorch, value and gradient"),
+]
+"""Which medians are compared: the first over the second, where both are there."""
+
 ANSWERS = {
     "tiny": (612.5, -35.0, 1050.0),
     "small": (24.70408163265306, 138.83381924198252, 645.5772594752186),

@@ -211,11 +211,18 @@ impl<S: Scalar> Columns<S> {
     #[inline(always)]
     pub(crate) unsafe fn push_both_reserved(&mut self, constant: S, on_left: bool, op: Op, x: u32, value: S) -> u32 {
         debug_assert!(self.cap - self.len >= 2);
-        // SAFETY: by the contract of this function.
+        // SAFETY: by the contract of this function both places are below the capacity of every column.
         unsafe {
-            let c = self.push_reserved(Op::Constant, 0, 0, constant);
-            let [a, b] = if on_left { [c, x] } else { [x, c] };
-            self.push_reserved(op, a, b, value)
+            // Pairs of stores of known numbers are one store each.
+            let (c, at) = (self.len, self.len as usize);
+            self.ops.ptr().add(at).cast::<[Op; 2]>().write([Op::Constant, op]);
+            self.operands.ptr().add(at).write([0, 0]);
+            self.operands.ptr().add(at + 1).write(if on_left { [c, x] } else { [x, c] });
+            self.values.ptr().add(at).write(constant);
+            self.values.ptr().add(at + 1).write(value);
+            self.adjoints.ptr().add(at).cast::<[S; 2]>().write([S::UNREACHED; 2]);
+            self.len = c + 2;
+            c + 1
         }
     }
 

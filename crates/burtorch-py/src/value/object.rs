@@ -191,11 +191,9 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // owner and is in a list.
     unsafe {
         let value = object.cast::<ValueObject>();
-        if (*value).weak_references.is_null() && ffi::Py_TYPE(object) == value_type() && free_list::has_place() {
-            let owner = (*value).owner;
+        if (*value).weak_references.is_null() && ffi::Py_TYPE(object) == value_type() && free_list::give(value) {
             handle::unlink(&raw mut (*value).handle);
-            free_list::give(value);
-            ffi::Py_DECREF(owner);
+            ffi::Py_DECREF((*value).owner);
         } else {
             dealloc_slow(object);
         }
