@@ -38,6 +38,21 @@ def test_own_models(example, capsys):
     assert capsys.readouterr().out.count("parameters") == 3
 
 
+def test_scipy_solvers(example, capsys):
+    import numpy as np
+
+    bfgs, steps, newton, newton_steps, root, fitted = example("scipy_solvers").main(["--n", "2", "--every", "5"])
+    for found, progress in ((bfgs, steps), (newton, newton_steps)):
+        np.testing.assert_allclose(found.x, [1.0, 1.0], atol=1e-3)
+        assert len(progress) == found.nit
+        assert progress[-1] < 1e-6 < progress[0]
+    np.testing.assert_allclose(root.x, [0.8411639, 0.1588361], atol=1e-6)
+    np.testing.assert_allclose(fitted.x, [2.0, -1.3], atol=0.02)
+    out = capsys.readouterr().out
+    assert "step    5:" in out
+    assert "products" in out
+
+
 def test_micrograd_trains_as_its_readme_does(example):
     random.seed(1337)
     moons = example("two_moons").moons(20)

@@ -1,0 +1,188 @@
+"""The rivals of ``burtorch bench function``: jax, casadi, numba and autograd on its two functions.
+
+Each contender is a loop that returns the last answer. numba has no gradients: its contender is the gradient written by
+hand. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+Loop = Callable[[int], Any]
+POINT = {"tiny": (-41.0, 2.0), "small": (-4.0, 2.0)}
+
+
+def tiny(a: Any, b: Any) -> Any:
+    c = a + b
+    d = a * b + b**3
+    e = c - d
+    return e**2 / 2
+
+
+def small(a: Any, b: Any, relu: Callable[[Any], Any] = lambda x: x.relu()) -> Any:
+    c = a + b
+    d = a * b + b**3
+    c = c + c + 1
+    c = c + 1 + c + (-a)
+    d = d + d * 2 + relu(b + a)
+    d = d + 3 * d + relu(b - a)
+    e = c - d
+    f = e**2
+    return f / 2.0 + 10.0 / f
+
+
+def _jax_body(graph: str) -> Callable[..., Any]:
+    import importlib
+
+    relu = importlib.import_module("jax.numpy")
+    return tiny if graph == "tiny" else lambda a, b: small(a, b, lambda x: relu.maximum(x, 0.0))
+
+
+def _jax_calls(graph: str) -> dict[str, Loop]:
+    import importlib
+
+    jax = importlib.import_module("jax")
+    jax.config.update("jax_enable_x64", True)
+    f = jax.jit(jax.value_and_grad(_jax_body(graph), argnums=(0, 1)))
+
+    def loop(n: int) -> Any:
+        for _ in range(n):
+            value, grads = f(*POINT[graph])
+            value.block_until_ready()
+        return float(value), float(grads[0]), float(grads[1])
+
+    return {"jax.jit": loop}
+
+
+def _jax_rows(graph: str, x: Any) -> dict[str, tuple[int, Loop]]:
+    import importlib
+
+    jax = importlib.import_module("jax")
+    jax.config.update("jax_enable_x64", True)
+    f = jax.jit(jax.vmap(jax.value_and_grad(_jax_body(graph), argnums=(0, 1))))
+    a, b = jax.numpy.asarray(x[:, 0]), jax.numpy.asarray(x[:, 1])
+
+    def loop(n: int) -> Any:
+        for _ in range(n):
+            value, grads = f(a, b)
+            value.block_until_ready()
+        return float(value[0]), float(grads[0][0]), float(grads[1][0])
+
+    return {"jax.jit of vmap": (len(x), loop)}
+
+
+def _casadi_function(graph: str) -> Any:
+    import importlib
+
+    ca = importlib.import_module("casadi")
+    a, b = ca.SX.sym("a"), ca.SX.sym("b")
+    value = tiny(a, b) if graph == "tiny" else small(a, b, lambda x: ca.fmax(x, 0.0))
+    return ca.Function("f", [a, b], [value, ca.gradient(value, a), ca.gradient(value, b)])
+
+
+def _casadi_calls(graph: str) -> dict[str, Loop]:
+    f = _casadi_function(graph)
+
+    def loop(n: int) -> Any:
+        for _ in range(n):
+            value, da, db = f(*POINT[graph])
+        return float(value), float(da), float(db)
+
+    return {"casadi": loop}
+
+
+def _casadi_rows(graph: str, x: Any) -> dict[str, tuple[int, Loop]]:
+    f = _casadi_function(graph).map(len(x))
+    a, b = x[:, 0].reshape(1, -1), x[:, 1].reshape(1, -1)
+
+    def loop(n: int) -> Any:
+        for _ in range(n):
+            value, da, db = f(a, b)
+        return float(value[0]), float(da[0]), float(db[0])
+
+    return {"casadi map": (len(x), loop)}
+
+
+def _numba_gradient(graph: str) -> Any:
+    import importlib
+
+    numba = importlib.import_module("numba")
+
+    def tiny_gradient(a: float, b: float) -> tuple[float, float, float]:
+        e = a + b - (a * b + b**3)
+        return e * e / 2, e - e * b, e - e * (a + 3 * b * b)
+
+    def small_gradient(a: float, b: float) -> tuple[float, float, float]:
+        d0, s, t = a * b + b**3, max(b + a, 0.0), max(b - a, 0.0)
+        e = 4 * (a + b) + 3 - a - (4 * (3 * d0 + s) + t)
+        f = e * e
+        de = (0.5 - 10.0 / (f * f)) * (2 * e)
+        from_sum = -4 * de if s > 0 else 0.0
+        from_difference = -de if t > 0 else 0.0
+        da = 3 * de - 12 * de * b + from_sum - from_difference
+        db = 4 * de - 12 * de * (a + 3 * b * b) + from_sum + from_difference
+        return f / 2.0 + 10.0 / f, da, db
+
+    return numba, numba.njit(tiny_gradient if graph == "tiny" else small_gradient)
+
+
+def _numba_calls(graph: str) -> dict[str, Loop]:
+    _, f = _numba_gradient(graph)
+
+    def loop(n: int) -> Any:
+        for _ in range(n):
+            answer = f(*POINT[graph])
+        return answer
+
+    return {"numba, gradient by hand": loop}
+
+
+def _numba_rows(graph: str, x: Any) -> dict[str, tuple[int, Loop]]:
+    import numpy as np
+
+    numba, f = _numba_gradient(graph)
+
+    @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
+    def over(x: Any, values: Any, grads: Any) -> None:
+        for k in range(x.shape[0]):
+            values[k], grads[k, 0], grads[k, 1] = f(x[k, 0], x[k, 1])
+
+    values, grads = np.zeros(len(x)), np.zeros_like(x)
+
+    def loop(n: int) -> Any:
+        for _ in range(n):
+            over(x, values, grads)
+        return float(values[0]), float(grads[0, 0]), float(grads[0, 1])
+
+    return {"numba, loop by hand": (len(x), loop)}
+
+
+def _autograd_calls(graph: str) -> dict[str, Loop]:
+    import importlib
+
+    autograd = importlib.import_module("autograd")
+    numpy = importlib.import_module("autograd.numpy")
+    body = tiny if graph == "tiny" else lambda a, b: small(a, b, lambda x: numpy.maximum(x, 0.0))
+    f = autograd.value_and_grad(lambda x: body(x[0], x[1]))
+    x = numpy.array(POINT[graph])
+
+    def loop(n: int) -> Any:
+        for _ in range(n):
+            value, grad = f(x)
+        return float(value), float(grad[0]), float(grad[1])
+
+    return {"autograd": loop}
+
+
+CALLS: dict[str, Callable[[str], dict[str, Loop]]] = {
+    "jax": _jax_calls,
+    "casadi": _casadi_calls,
+    "numba": _numba_calls,
+    "autograd": _autograd_calls,
+}
+ROWS: dict[str, Callable[[str, Any], dict[str, tuple[int, Loop]]]] = {
+    "jax": _jax_rows,
+    "casadi": _casadi_rows,
+    "numba": _numba_rows,
+}
+PEERS = list(CALLS)
