@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # as in the package: importing typing costs several milli
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import ThreadPoolExecutor
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     Item = TypeVar("Item")
     Result = TypeVar("Result")
@@ -67,8 +67,8 @@ def parallel(
     branches: list[Graph] = []
     try:
         branches = graph.branches(len(items))
-        results = _call(fn, branches, items, threads, stop)
-        graph.join()
+        results = _call(fn, branches, items, min(threads, len(items)), stop)
+        graph.join(threads)
     except BaseException as error:
         # Ctrl-C may come right after branches() has returned and before anything knows of it.
         if branches or isinstance(error, KeyboardInterrupt):
@@ -82,29 +82,32 @@ def parallel(
 def _call(
     fn: Callable[[Item], Result], branches: list[Graph], items: list[Item], threads: int, stop: list[bool]
 ) -> list[Result]:
-    def one(branch: Graph, item: Item) -> Result:
-        if stop:
-            raise RuntimeError("not called, as another call has failed")
-        try:
-            with branch:
-                return fn(item)
-        except BaseException:
-            stop.append(True)
-            raise
+    """The caller and ``threads - 1`` threads of the pool take one item after the other."""
+    results: list[Any] = [None] * len(items)
+    errors: dict[int, BaseException] = {}
+    numbers = iter(range(len(items)))  # next() of it is one step under the interpreter's lock
 
-    if threads == 1 or len(items) == 1:
-        return [one(branch, item) for branch, item in zip(branches, items)]
-    futures = [_pool(threads).submit(one, branch, item) for branch, item in zip(branches, items)]
-    # The first that failed by item order has been called: those after a failure in time have not.
-    failed = [future.exception() for future in futures]
-    called = [error for error in failed if error is not None and not _is_skipped(error)]
-    if called:
-        raise called[0]
-    return [future.result() for future in futures]
+    def take_items() -> None:
+        for k in numbers:
+            if stop:
+                return
+            try:
+                with branches[k]:
+                    results[k] = fn(items[k])
+            except BaseException as error:
+                stop.append(True)
+                errors[k] = error
+                return
 
-
-def _is_skipped(error: BaseException) -> bool:
-    return type(error) is RuntimeError and error.args == ("not called, as another call has failed",)
+    futures = [_pool(threads - 1).submit(take_items) for _ in range(threads - 1)]
+    take_items()
+    for future in futures:
+        if not future.cancel():  # it may wait for the thread of this very call, where calls are nested
+            future.result()
+    if errors:
+        # All items before the first that failed were taken before it and have been called.
+        raise next((e for e in errors.values() if isinstance(e, KeyboardInterrupt)), errors[min(errors)])
+    return results
 
 
 def _drop(graph: Graph) -> None:

@@ -11,6 +11,8 @@ mod per_process;
 mod pool;
 #[path = "models/primitives.rs"]
 mod primitives;
+#[path = "../../crates/burtorch-core/src/sync/turns.rs"]
+mod turns;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -157,5 +159,54 @@ fn two_threads_of_a_process_get_the_same_and_a_child_its_own() {
         let here = get(1, &shared);
         assert_eq!(other.join().unwrap(), here);
         assert_ne!(get(2, &shared), here);
+    });
+}
+
+#[test]
+fn turns_come_in_the_order_of_numbers() {
+    check(|| {
+        let turns = Arc::new(turns::Turns::new(Vec::new(), 3));
+        // Begun in order: two threads take the next number from one counter, as the threads of a pool do.
+        let next = Arc::new(AtomicUsize::new(3));
+        let work = |turns: Arc<turns::Turns<Vec<usize>>>, next: Arc<AtomicUsize>| {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number > 5 {
+                    return;
+                }
+                turns.claim(number).take(|seen| {
+                    seen.push(number);
+                    true
+                });
+            }
+        };
+        let other = thread::spawn({
+            let (turns, next) = (Arc::clone(&turns), Arc::clone(&next));
+            move || work(turns, next)
+        });
+        work(Arc::clone(&turns), next);
+        other.join().unwrap();
+        let turns = Arc::try_unwrap(turns).unwrap_or_else(|_| panic!("both threads have ended"));
+        assert_eq!(turns.into_content(), [3, 4, 5]);
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_turn_that_was_given_up() {
+    check(|| {
+        let turns = Arc::new(turns::Turns::new(0, 0));
+        let waits = thread::spawn({
+            let turns = Arc::clone(&turns);
+            move || {
+                turns.claim(1).take(|seen| {
+                    *seen += 1;
+                    true
+                });
+            }
+        });
+        drop(turns.claim(0));
+        waits.join().unwrap();
+        let turns = Arc::try_unwrap(turns).unwrap_or_else(|_| panic!("both threads have ended"));
+        assert_eq!(turns.into_content(), 0);
     });
 }

@@ -132,7 +132,7 @@ def test_bench_io_times_what_it_has_checked(command, tmp_path):
 
 def test_bench_threads_as_json(command):
     record = json.loads(command("bench", "threads", "--rounds", 1, "--json").stdout)
-    assert len(record["jobs"]) == 2
+    assert len(record["jobs"]) == 4
     for job in record["jobs"].values():
         assert len(job["sha256"]) == 64
         assert len(job["ms"]) == 2

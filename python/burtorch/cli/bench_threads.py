@@ -17,7 +17,8 @@ from typing import Any
 
 import burtorch as bt
 
-SAMPLES = 256
+SAMPLES = 64
+ROWS = 100_000
 DIGEST_THREADS = (1, 2, 8, 64)
 
 Job = Callable[[int], Any]
@@ -92,10 +93,19 @@ def _branch_node(rounds: int) -> dict[str, float]:
 
 def _jobs() -> dict[str, Job]:
     """What is timed. A job takes the number of threads; a negative one asks for no digest."""
-    model, xs, ys, label = _model_and_samples()
-    contexts = _rows([token for x in xs for token in x], xs)
-    targets = array("i", [y[0] for y in ys])
-    oracles = {threads: bt.Oracle(model, threads=threads) for threads in (1, 2, 8, 64)}
+    paper = bt.nn.GPT(bt.Parameters(seed=0))
+    wide = bt.nn.GPT(bt.Parameters(seed=0), context=32, width=96)
+    return {
+        f"build {SAMPLES} losses of the GPT": _building(paper),
+        f"build {SAMPLES} losses of a wider one": _building(wide),
+        f"oracle of the GPT, b={SAMPLES}": _oracle(paper),
+        f"map a function over {ROWS:,} rows": _map(),
+    }
+
+
+def _building(model: bt.nn.GPT) -> Job:
+    """One graph of the losses of many samples: one native call for each, which releases the interpreter's lock."""
+    xs, ys = _windows(model)
     graph = bt.Graph(dtype="float32")
 
     def build(threads: int) -> str:
@@ -103,29 +113,53 @@ def _jobs() -> dict[str, Job]:
         losses = bt.parallel(
             lambda k: bt.nn.sample_loss(model, xs[k], ys[k]), range(SAMPLES), graph=graph, threads=abs(threads)
         )
-        return "" if threads < 0 else _digest([loss.data for loss in losses])
+        if threads < 0:
+            return ""
+        total = bt.reduce_sum(losses)
+        model.params.zero_grad()
+        total.backward()
+        return _digest([*(loss.data for loss in losses), *model.params.grads])
+
+    return build
+
+
+def _oracle(model: bt.nn.GPT) -> Job:
+    """The gradient of a batch of 64."""
+    xs, ys = _windows(model)
+    windows, targets = _table(xs), _table(ys)
+    oracles = {threads: bt.Oracle(model, threads=threads) for threads in DIGEST_THREADS}
 
     def gradient(threads: int) -> str:
-        loss, grad = oracles[abs(threads)](contexts, targets)
+        loss, grad = oracles[abs(threads)](windows, targets)
         return "" if threads < 0 else _digest([loss, *grad])
 
-    return {f"build {SAMPLES} losses of {label}": build, f"oracle of {label}, b={SAMPLES}": gradient}
+    return gradient
 
 
-def _model_and_samples() -> tuple[Any, list[list[int]], list[list[int]], str]:
-    """A character model large enough to share, and as many samples as are timed."""
+def _map() -> Job:
+    """Values and gradients of a function of two numbers over rows."""
     draw = random.Random(0)
-    model = bt.nn.CharMLP(bt.Parameters(seed=0), hidden=512)
-    xs = [[draw.randrange(27) for _ in range(16)] for _ in range(SAMPLES)]
-    ys = [[draw.randrange(27)] for _ in range(SAMPLES)]
-    return model, xs, ys, "the character model, e=512"
+    f = bt.trace(lambda a, b: bt.log1p(bt.exp(a * b)) / (1.0 + a * a) - bt.tanh(b), 0.5, 0.25)
+    a, b = (array("d", [draw.uniform(-2.0, 2.0) for _ in range(ROWS)]) for _ in range(2))
+
+    def rows(threads: int) -> str:
+        values, grads = f.map_value_and_grad(a, b, threads=abs(threads))
+        return "" if threads < 0 else hashlib.sha256(b"".join(map(bytes, (values, *grads)))).hexdigest()
+
+    return rows
 
 
-def _rows(flat: list[int], rows: list[list[int]]) -> Any:
+def _windows(model: bt.nn.GPT) -> tuple[list[array[int]], list[array[int]]]:
+    """Samples of random symbols, and what is to follow each."""
+    draw = random.Random(0)
+    sample = lambda: array("i", [draw.randrange(model.vocab) for _ in range(model.context)])  # noqa: E731
+    return [sample() for _ in range(SAMPLES)], [sample() for _ in range(SAMPLES)]
+
+
+def _table(rows: list[array[int]]) -> Any:
     """The samples as one buffer of shape (b, n)."""
-    width = len(rows[0])
-    view = memoryview(array("i", flat)).cast("B")
-    return view.cast("i", (len(rows), width))
+    flat = array("i", [symbol for row in rows for symbol in row])
+    return memoryview(flat).cast("B").cast("i", (len(rows), len(rows[0])))
 
 
 def _digest(numbers: list[float]) -> str:

@@ -6,17 +6,27 @@ use burtorch_core::{Branch, Graph, Joined, NodeId, Op, Range};
 
 const N_BRANCHES: usize = 64;
 
-/// A chain whose length and operands depend on the branch.
+/// A chain whose length and operands depend on the branch. Every fourth branch reads nothing of its graph, and so moves as a
+/// whole when it is joined.
 fn build(branch: &mut Branch<'_, '_, f64>, shared: Range) -> NodeId {
     let number = branch.number();
-    let shared = branch.read_range(shared).unwrap();
+    let shared = match number % 4 {
+        0 => branch.vector(&[0.25, -0.5, 0.75]).unwrap(),
+        _ => branch.read_range(shared).unwrap(),
+    };
     let mut y = branch.leaf(0.01 * number as f64).unwrap();
-    for k in 0..50 + 7 * (number % 5) {
+    for k in 0..150 + 7 * (number % 5) {
         let x = shared.get((k * 31 + number) % shared.len()).unwrap();
         y = branch.binary_op([Op::Add, Op::Mul, Op::Sub][k % 3], y, x).unwrap();
         y = branch.unary_op([Op::Tanh, Op::Sin][k % 2], y).unwrap();
         if k % 10 == 0 {
             y = branch.reduce(Op::ReduceSum, (&[y, x, y][..]).into(), &[]).unwrap();
+            y = branch
+                .softmax(Op::Softmax, shared.into(), &[])
+                .unwrap()
+                .get(k % 3)
+                .map(|s| branch.binary_op(Op::Mul, y, s).unwrap())
+                .unwrap();
         }
     }
     y
@@ -26,9 +36,9 @@ fn roots(joined: &Joined, own: &[NodeId]) -> Vec<NodeId> {
     own.iter().enumerate().map(|(k, &node)| joined.node(k, node).unwrap()).collect()
 }
 
-/// A digest of every value and gradient of a graph built by this many threads.
-fn digest(n_threads: usize) -> u64 {
-    let mut graph = Graph::<f64>::new();
+/// A digest of every value and gradient of a graph built and joined by this many threads.
+fn digest(graph: &mut Graph<'static, f64>, n_threads: usize) -> u64 {
+    graph.clear().unwrap();
     let shared = graph.vector(&(0..20).map(|k| 0.1 * f64::from(k) - 1.0).collect::<Vec<_>>()).unwrap();
     let mut branches = graph.branches(N_BRANCHES).unwrap();
     let mut own = vec![NodeId::from_index(0); N_BRANCHES];
@@ -39,7 +49,8 @@ fn digest(n_threads: usize) -> u64 {
         }
     });
     drop(work);
-    let joined = branches.join().unwrap();
+    let joined = branches.join_on(n_threads).unwrap();
+    assert!(graph.len() > 20_000, "enough for several threads");
     let roots = roots(&joined, &own);
     let sum = graph.reduce(Op::ReduceSum, roots.as_slice().into(), &[]).unwrap();
     graph.backward(sum).unwrap();
@@ -53,10 +64,12 @@ fn digest(n_threads: usize) -> u64 {
 
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
-    let wanted = digest(1);
+    let wanted = digest(&mut Graph::new(), 1);
+    // Branches are built in the memory of those before.
+    let mut graph = Graph::new();
     for run in 0..40 {
         let n_threads = [1, 2, 8, 64][run % 4];
-        assert_eq!(digest(n_threads), wanted, "run {run} with {n_threads} threads");
+        assert_eq!(digest(&mut graph, n_threads), wanted, "run {run} with {n_threads} threads");
     }
 }
 

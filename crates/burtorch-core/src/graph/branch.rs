@@ -9,10 +9,13 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
+use super::mark::RewindLog;
+use super::memory::{Origin, Stack};
 use super::{Graph, Joined, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
+use crate::sync;
 
 /// Which nodes of a frozen graph another graph has proxies of, so that each is made once.
 #[derive(Debug, Default)]
@@ -122,11 +125,42 @@ impl<'m, S: Scalar> Graph<'m, S> {
         let refused = |_| Error::OutOfMemory { bytes: n * size_of::<Segment<S>>(), what: "branches" };
         segments.try_reserve_exact(n).map_err(refused)?;
         for _ in 0..n {
-            let mut segment = Segment::default();
-            segment.own.set_no_grad(!self.records_gradients());
-            segments.push(segment);
+            segments.push(Segment { own: self.new_branch(), imports: Imports::default() });
         }
         Ok(Branches { parent: self, segments })
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// An empty graph to build a branch in, which builds constants where this one does: in memory that
+    /// [`Graph::recycle`] was given, if there is some.
+    pub fn new_branch(&mut self) -> Graph<'static, S> {
+        let mut branch = self.spares.pop().map_or_else(Graph::new, Graph::emptied);
+        branch.set_no_grad(!self.records_gradients());
+        branch
+    }
+
+    /// Keeps the memory of graphs that were joined for the branches to come, and drops what was kept before: as much as
+    /// the last branches took.
+    pub fn recycle(&mut self, joined: impl Iterator<Item = Graph<'static, S>>) {
+        self.spares.clear();
+        self.spares.extend(joined);
+        // The next branches are taken from the end: each gets the memory that its number had.
+        self.spares.reverse();
+    }
+}
+
+impl<S: Scalar> Graph<'static, S> {
+    /// An empty graph, with an identity of its own, in the memory of this one.
+    fn emptied(self) -> Self {
+        let Graph { mut columns, mut extra, mut leaves, mut scratch, .. } = self;
+        columns.truncate(0);
+        columns.set_recording(true);
+        extra.truncate(0);
+        leaves.truncate(0);
+        scratch.truncate(0);
+        let rewinds = RewindLog::new(Stack::new("rewinds", Origin::Growing));
+        Self::assemble(columns, extra, leaves, scratch, rewinds)
     }
 }
 
@@ -148,10 +182,18 @@ impl<'m, S: Scalar> Branches<'_, 'm, S> {
     }
 
     /// Appends what the branches hold to the graph, in the order of their numbers, and says where it went. Linear in
-    /// the nodes appended. On an error nothing is appended.
+    /// the nodes appended. On an error nothing is appended. The graph keeps the memory of the branches for the next ones.
     pub fn join(self) -> Result<Joined> {
+        self.join_on(sync::n_cores())
+    }
+
+    /// As [`Branches::join`], on up to so many threads: the same graph for any number.
+    pub fn join_on(self, n_threads: usize) -> Result<Joined> {
         let Branches { parent, segments } = self;
-        parent.splice(segments.iter().map(|segment| &segment.own))
+        let graphs: Vec<_> = segments.iter().map(|segment| &segment.own).collect();
+        let joined = parent.splice(&graphs, n_threads)?;
+        parent.recycle(segments.into_iter().map(|segment| segment.own));
+        Ok(joined)
     }
 }
 

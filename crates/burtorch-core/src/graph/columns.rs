@@ -4,6 +4,8 @@
 //! operand is below its node (the graph checks ids before it pushes). Only the sweep reads without bounds checks.
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
+
 use super::memory::{Column, Origin};
 use crate::error::{Error, Result};
 use crate::ops::Op;
@@ -246,6 +248,33 @@ impl<S: Scalar> Columns<S> {
         index
     }
 
+    /// The next `n` places of each column, which hold nothing yet; room must be reserved.
+    pub(super) fn spare(&mut self, n: u32) -> Spare<'_, S> {
+        debug_assert!(self.cap - self.len >= n);
+        let (at, len) = (self.len as usize, n.min(self.cap - self.len) as usize);
+        // SAFETY: entries from `at` to `at + len` are below the capacity of every column, and any bits are an uninitialised
+        // one; `&mut self` makes the access exclusive.
+        unsafe {
+            Spare {
+                first: self.len,
+                ops: std::slice::from_raw_parts_mut(self.ops.ptr().add(at).cast(), len),
+                operands: std::slice::from_raw_parts_mut(self.operands.ptr().add(at).cast(), len),
+                values: std::slice::from_raw_parts_mut(self.values.ptr().add(at).cast(), len),
+                adjoints: std::slice::from_raw_parts_mut(self.adjoints.ptr().add(at).cast(), len),
+            }
+        }
+    }
+
+    /// Makes the next `n` places nodes.
+    ///
+    /// # Safety
+    /// They were reserved, and in every column they have been filled.
+    pub(super) unsafe fn adopt(&mut self, n: u32) {
+        debug_assert!(self.cap - self.len >= n);
+        self.len += n;
+        self.once_filled = self.once_filled.max(self.len);
+    }
+
     /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved. Values are 0
     /// until then if `zeroed`, else any numbers.
     ///
@@ -259,12 +288,11 @@ impl<S: Scalar> Columns<S> {
         // SAFETY: entries from `at` to `at + n` are below the capacity of every column, and any bits are an uninitialised
         // one; zero bytes are operands. The values that are kept were filled before, in the same memory.
         unsafe {
-            std::slice::from_raw_parts_mut(self.ops.ptr().add(at).cast(), n).fill(std::mem::MaybeUninit::new(op));
+            std::slice::from_raw_parts_mut(self.ops.ptr().add(at).cast(), n).fill(MaybeUninit::new(op));
             self.operands.ptr().add(at).write_bytes(0, n);
             std::slice::from_raw_parts_mut(self.values.ptr().add(at + kept).cast(), n - kept)
-                .fill(std::mem::MaybeUninit::new(S::lit(0.0)));
-            std::slice::from_raw_parts_mut(self.adjoints.ptr().add(at).cast(), n)
-                .fill(std::mem::MaybeUninit::new(S::UNREACHED));
+                .fill(MaybeUninit::new(S::lit(0.0)));
+            std::slice::from_raw_parts_mut(self.adjoints.ptr().add(at).cast(), n).fill(MaybeUninit::new(S::UNREACHED));
         }
         self.len = first + n as u32;
         self.once_filled = self.once_filled.max(self.len);
@@ -393,6 +421,16 @@ impl<S: Scalar> Columns<S> {
     pub(crate) fn recorded(&self) -> Recorded<'_, S> {
         Recorded { ops: self.ops(), operands: self.all_operands(), values: self.values() }
     }
+}
+
+/// Places of every column with nothing in them.
+pub(super) struct Spare<'a, S> {
+    /// The number that the first one will have.
+    pub(super) first: u32,
+    pub(super) ops: &'a mut [MaybeUninit<Op>],
+    pub(super) operands: &'a mut [MaybeUninit<[u32; 2]>],
+    pub(super) values: &'a mut [MaybeUninit<S>],
+    pub(super) adjoints: &'a mut [MaybeUninit<S>],
 }
 
 /// The columns that a sweep only reads.

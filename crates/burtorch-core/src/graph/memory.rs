@@ -162,6 +162,14 @@ impl<T: Copy> Stack<T> {
         }
     }
 
+    /// Appends `n` copies of `entry`, and hands them out to be overwritten.
+    pub(crate) fn append_copies(&mut self, entry: T, n: usize) -> Result<&mut [T]> {
+        self.reserve(n)?;
+        let first = self.len;
+        (0..n).for_each(|_| self.push_reserved(entry));
+        Ok(&mut self.as_mut_slice()[first..])
+    }
+
     #[inline(always)]
     pub(crate) fn as_slice(&self) -> &[T] {
         // SAFETY: the first `len` entries are initialised and owned by this stack.

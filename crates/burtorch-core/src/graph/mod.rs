@@ -16,6 +16,7 @@ mod labels;
 mod leaves;
 mod mark;
 mod operands;
+mod pieces;
 mod quick;
 mod reach;
 mod recompute;
@@ -168,6 +169,8 @@ pub struct Graph<'m, S: Scalar> {
     skips_losses: bool,
     #[cfg(feature = "labels")]
     labels: labels::Labels,
+    /// Graphs that were joined, whose memory the next branches take.
+    spares: Vec<Graph<'static, S>>,
     memory: PhantomData<&'m mut [u8]>,
 }
 
@@ -225,6 +228,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
             skips_losses: false,
             #[cfg(feature = "labels")]
             labels: Vec::new(),
+            spares: Vec::new(),
             memory: PhantomData,
         }
     }
@@ -278,7 +282,8 @@ impl<'m, S: Scalar> Graph<'m, S> {
                 + self.extra.capacity() * 4
                 + self.leaves.capacity() as usize * (4 + size_of::<S>())
                 + self.scratch.capacity() * size_of::<S>()
-                + self.rewinds.capacity() * 16,
+                + self.rewinds.capacity() * 16
+                + self.spares.iter().map(|spare| spare.memory().reserved).sum::<usize>(),
             reserved_adjoints: self.columns.capacity() as usize * size_of::<S>(),
         }
     }

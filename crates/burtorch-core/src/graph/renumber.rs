@@ -44,7 +44,12 @@ pub(super) trait Lists {
     /// What is read.
     fn old(&self) -> &[u32];
 
-    /// Copies `n` numbers to the end of what has been written. Returns their new place.
+    /// Where what is written begins among the lists of the graph.
+    fn base(&self) -> usize {
+        0
+    }
+
+    /// Copies `n` numbers to the end of what has been written. Returns their new place in that.
     fn bring(&mut self, from: usize, n: usize) -> Result<usize, Self::Refused>;
 
     /// What has been written.
@@ -82,7 +87,7 @@ pub(super) fn operands<S: Scalar, L: Lists>(
             };
             let at = lists.bring(a as usize, InnerOperands::LEN)?;
             lists.new_mut()[at..at + InnerOperands::LEN].copy_from_slice(&moved.write());
-            [at as u32, 0]
+            [(lists.base() + at) as u32, 0]
         }
         Arity::Block => [record(Graph::<S>::block_layout(lists.old(), op, a), a as usize, numbers, lists)?, 0],
     })
@@ -105,7 +110,7 @@ fn encoded<N: Numbers, L: Lists>(operands: Encoded, numbers: &N, lists: &mut L) 
     let n = operands.stored_len();
     let at = lists.bring(operands.0 as usize, n)?;
     operands.renumber(&mut lists.new_mut()[at..at + n], |node| numbers.node(node), numbers.slots());
-    Ok(Encoded(at as u32, operands.1))
+    Ok(Encoded((lists.base() + at) as u32, operands.1))
 }
 
 /// As a list of views, one for each run that is contiguous in the new numbers.
@@ -116,7 +121,7 @@ fn in_pieces<L: Lists>(operands: Encoded, numbers: &impl Numbers, lists: &mut L)
     let (mut first, mut n_views) = (0, 0);
     let mut push = |view: [u32; 3]| {
         let at = lists.append(view)?;
-        first = if n_views == 0 { at } else { first };
+        first = if n_views == 0 { lists.base() + at } else { first };
         n_views += 1;
         Ok(())
     };
@@ -170,5 +175,5 @@ fn record<L: Lists>(layout: Layout, at: usize, numbers: &impl Numbers, lists: &m
             }
         }
     }
-    Ok(to as u32)
+    Ok((lists.base() + to) as u32)
 }

@@ -4,8 +4,12 @@
 //! gradients and the order of operands stay as they were. Sums of the operands of a node keep their order, so a joined
 //! graph has the bits of one that was built in a single piece.
 
+use std::sync::{Mutex, MutexGuard};
+
 use super::block::Field;
+use super::columns::Columns;
 use super::memory::Stack;
+use super::pieces::{Places, Start};
 use super::renumber::{self, Lists, Numbers, Slots};
 use super::{BlockHeader, Graph, MAX_STORES, NodeId, Range};
 use crate::error::{Error, Result};
@@ -75,22 +79,28 @@ impl Spliced {
     }
 }
 
-/// What one graph adds to another.
-#[derive(Clone, Copy, Debug, Default)]
-struct Room {
-    nodes: usize,
-    lists: usize,
-    leaves: usize,
-    scratch: usize,
+/// Nodes that are looked at by one wide comparison.
+const CHUNK: usize = 64;
+
+/// Without leaving early, so that it is one.
+fn contains(ops: &[Op], op: Op) -> bool {
+    ops.iter().fold(false, |found, &other| found | (other == op))
 }
 
+fn is_all(ops: &[Op], op: Op) -> bool {
+    ops.iter().fold(true, |all, &other| all & (other == op))
+}
+
+/// Nodes from which on several threads write them.
+const MANY: u32 = 1 << 14;
+
 impl<S: Scalar> Graph<'_, S> {
-    /// Appends other graphs, in this order. Their proxies, which [`Imports`](super::Imports) made, stand for nodes that
-    /// this graph has now. On an error nothing is appended.
-    pub fn splice<'a>(&mut self, graphs: impl Iterator<Item = &'a Graph<'static, S>> + Clone) -> Result<Joined> {
+    /// Appends other graphs, in this order, with up to `n_threads` threads. Their proxies, which
+    /// [`Imports`](super::Imports) made, stand for nodes that this graph has now. On an error nothing is appended.
+    pub fn splice(&mut self, graphs: &[&Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let (nodes, lists, leaves) = (self.columns.len(), self.extra.len(), self.leaves.len());
         let stores = self.n_stores;
-        let joined = self.try_splice(graphs);
+        let joined = self.try_splice(graphs, n_threads);
         if joined.is_err() {
             self.columns.truncate(nodes);
             self.extra.truncate(lists);
@@ -102,91 +112,193 @@ impl<S: Scalar> Graph<'_, S> {
         joined
     }
 
-    fn try_splice<'a>(&mut self, graphs: impl Iterator<Item = &'a Graph<'static, S>> + Clone) -> Result<Joined> {
-        let mut room = Room::default();
-        for graph in graphs.clone() {
-            room.nodes += graph.len();
-            room.lists += graph.extra.len();
-            room.leaves += graph.leaves.len() as usize;
-            room.scratch = room.scratch.max(graph.scratch.len());
-        }
-        self.room_for(room.nodes)?;
-        self.extra.reserve(room.lists)?;
-        self.leaves.reserve(room.leaves)?;
-        self.reserve_scratch(room.scratch)?;
+    fn try_splice(&mut self, graphs: &[&Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let frozen = self.columns.len();
-        let parts: Vec<Spliced> = graphs.clone().map(|graph| self.splice_one(graph, frozen)).collect::<Result<_>>()?;
-        #[cfg(feature = "labels")]
-        for (graph, part) in graphs.zip(&parts) {
-            self.join_labels(graph, part)?;
+        let parts = self.plan(graphs)?;
+        let n_leaves = graphs.iter().map(|graph| graph.leaves.len() as usize).sum();
+        self.leaves.reserve(n_leaves)?;
+        self.reserve_scratch(graphs.iter().map(|graph| graph.scratch.len()).max().unwrap_or(0))?;
+        let n_nodes = parts.last().map_or(0, |part| part.plan.end - frozen);
+        self.append_parts(&parts, if n_nodes < MANY { 1 } else { n_threads })?;
+        for part in &parts {
+            self.leaves.extend(&part.graph.leaves, |node| part.plan.new.number(node))?;
+            #[cfg(feature = "labels")]
+            self.join_labels(part.graph, &part.plan.new)?;
         }
-        Ok(Joined { parts })
+        Ok(Joined { parts: parts.into_iter().map(|part| part.plan.new).collect() })
     }
 
-    fn splice_one(&mut self, graph: &Graph<'static, S>, frozen: u32) -> Result<Spliced> {
-        let mut slots = [0; MAX_STORES];
-        for (slot, &store) in slots.iter_mut().zip(graph.stores()) {
-            *slot = self.slot_of(store)?;
+    /// Where the nodes of each graph go, one graph behind the other.
+    fn plan<'a>(&mut self, graphs: &[&'a Graph<'static, S>]) -> Result<Vec<Part<'a, S>>> {
+        let frozen = self.columns.len();
+        let (mut first, mut leaves, mut lists) = (frozen, self.leaves.len(), self.extra.len());
+        let mut parts = Vec::new();
+        let refused = |_| Error::OutOfMemory { bytes: size_of_val(graphs), what: "numbers of joined nodes" };
+        parts.try_reserve_exact(graphs.len()).map_err(refused)?;
+        for &graph in graphs {
+            let mut slots = [0; MAX_STORES];
+            for (slot, &store) in slots.iter_mut().zip(graph.stores()) {
+                *slot = self.slot_of(store)?;
+            }
+            let plan = Plan::of(graph, first, frozen)?;
+            let part = Part { graph, slots, leaves, lists, first, plan };
+            first = part.plan.end;
+            leaves += graph.leaves.len();
+            lists += part.n_lists();
+            parts.push(part);
         }
-        let plan = Plan::of(graph, self.columns.len(), frozen)?;
-        let n = plan.end - self.columns.len();
-        self.columns.reserve(n)?;
-        let leaves = self.leaves.len();
-        // Where all nodes move alike, parts of blocks, which are most of a model's nodes, need no look of their own.
-        let moves_whole = plan.new.map.is_empty();
-        let first =
-            self.columns.push_many_reserved(if moves_whole { Op::Part } else { Op::Constant }, n, true) as usize;
-        if moves_whole {
-            self.columns.values_mut()[first..].copy_from_slice(graph.values());
+        Ok(parts)
+    }
+
+    /// Appends the nodes of all parts; those whose lists have a place of their own get it beside the others.
+    fn append_parts(&mut self, parts: &[Part<'_, S>], n_threads: usize) -> Result<()> {
+        let starts: Vec<_> = parts.iter().map(Part::start).collect();
+        let mut lists = self.extra.append_copies(0, parts.iter().map(Part::n_lists).sum())?;
+        let mut regions = Vec::with_capacity(parts.len());
+        for part in parts {
+            let (region, others) = lists.split_at_mut(part.n_lists());
+            regions.push(Mutex::new((region, false)));
+            lists = others;
         }
-        let mut moved = Moved { new: &plan.new, slots: &slots, copied: Vec::new() };
-        let mut lists = Across { old: graph.extra.as_slice(), new: &mut self.extra };
-        let mut copies = plan.copies.iter().peekable();
+        self.columns.append_pieces(n_threads, &starts, &|k, mut places| {
+            let (region, is_done) = &mut *lock(&regions[k]);
+            if parts[k].is_beside() {
+                let mut lists =
+                    Region { old: parts[k].graph.extra.as_slice(), new: region, base: parts[k].lists, len: 0 };
+                *is_done = parts[k].renumber(&mut places, &mut lists).is_ok();
+            }
+        })?;
+        let is_done: Vec<bool> = regions.into_iter().map(|region| lock(&region).1).collect();
         let mut scratch = 0;
-        for (old, &op) in graph.columns.ops().iter().enumerate() {
-            if op == Op::Imported || moves_whole && op == Op::Part {
+        for part in parts.iter().zip(is_done).filter_map(|(part, is_done)| (!is_done).then_some(part)) {
+            let mut lists = Across { old: part.graph.extra.as_slice(), new: &mut self.extra };
+            part.renumber(&mut self.columns, &mut lists)?;
+            scratch = scratch.max(part.widest_run());
+        }
+        // A run that parts is gathered by sweeps.
+        self.reserve_scratch(2 * scratch)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // After a panic the whole call fails.
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// One graph on its way into another.
+struct Part<'a, S: Scalar> {
+    graph: &'a Graph<'static, S>,
+    plan: Plan,
+    slots: Slots,
+    /// The number of its first node, first leaf and first operand list in the other graph.
+    first: u32,
+    leaves: u32,
+    lists: usize,
+}
+
+impl<S: Scalar> Part<'_, S> {
+    /// Whether all nodes move alike, so that operand lists keep their lengths.
+    fn moves_whole(&self) -> bool {
+        self.plan.new.map.is_empty()
+    }
+
+    /// Whether it is known how long its operand lists will be.
+    fn is_beside(&self) -> bool {
+        self.moves_whole() || self.graph.extra.len() == 0
+    }
+
+    fn n_lists(&self) -> usize {
+        if self.is_beside() { self.graph.extra.len() } else { 0 }
+    }
+
+    /// Where all nodes move alike, parts of blocks, which are most of a model's nodes, need no look of their own.
+    fn start(&self) -> Start<'_, S> {
+        let (op, values) = if self.moves_whole() { (Op::Part, self.graph.values()) } else { (Op::Constant, &[][..]) };
+        Start { len: self.plan.end - self.first, op, values }
+    }
+
+    /// Gives the nodes their operands, and their values if they do not all move alike.
+    fn renumber<L: Lists>(&self, nodes: &mut impl Nodes<S>, lists: &mut L) -> std::result::Result<(), L::Refused> {
+        let (graph, plan, whole) = (self.graph, &self.plan, self.moves_whole());
+        let mut moved = Moved { new: &plan.new, slots: &self.slots, copied: Vec::new() };
+        let mut copies = plan.copies.iter().peekable();
+        let ops = graph.columns.ops().chunks(CHUNK).enumerate();
+        // Where all nodes move alike, their parts stay what they are: whole chunks of them are passed over.
+        let ops = ops.filter(|(_, chunk)| !(whole && is_all(chunk, Op::Part)));
+        let ops = ops.flat_map(|(k, chunk)| chunk.iter().enumerate().map(move |(i, &op)| (k * CHUNK + i, op)));
+        for (old, op) in ops {
+            if op == Op::Imported || whole && op == Op::Part {
                 continue;
             }
             if let Some(copy) = copies.next_if(|copy| copy.first == old as u32) {
                 moved.copied.clear();
                 for (&run, at) in copy.runs.iter().zip(copy.places()) {
-                    self.columns.copy_of_run(run, at, &plan.new);
+                    self.copy_run(nodes, run, at);
                     moved.copied.push((run.start, at + 1));
                 }
             }
             let operands = graph.columns.operands(old as u32);
             let [a, b] = match op {
-                Op::Leaf => [leaves + operands[0], 0],
-                _ => renumber::operands::<S, _>(op, operands, &moved, &mut lists)?,
+                Op::Leaf => [self.leaves + operands[0], 0],
+                _ => renumber::operands::<S, _>(op, operands, &moved, lists)?,
             };
             let new = plan.new.number(old as u32);
-            self.columns.set_node(new, op, a, b);
-            if moves_whole {
-                continue;
-            }
-            self.columns.set_value(new, graph.columns.value(old as u32));
-            if !matches!(op.info().arity, Arity::Nullary | Arity::Unary | Arity::Binary) {
-                // A run that parts is gathered by sweeps.
-                graph.for_each_operand(NodeId(old as u32), |run| scratch = scratch.max(2 * run.len as usize));
+            nodes.set_node(new, op, a, b);
+            if !whole {
+                nodes.set_value(new, graph.columns.value(old as u32));
             }
         }
-        self.leaves.extend(&graph.leaves, |node| plan.new.number(node))?;
-        self.reserve_scratch(scratch)?;
-        Ok(plan.new)
+        Ok(())
+    }
+
+    /// Fills the places from `at` with a 1 and the products of a run with it, and so with the run's values: a copy
+    /// through which gradients flow.
+    fn copy_run(&self, nodes: &mut impl Nodes<S>, run: Range, at: u32) {
+        nodes.set_node(at, Op::Constant, 0, 0);
+        nodes.set_value(at, S::lit(1.0));
+        for k in 0..run.len {
+            nodes.set_node(at + 1 + k, Op::MulByConstant, self.plan.new.number(run.start + k), at);
+            nodes.set_value(at + 1 + k, self.graph.columns.value(run.start + k));
+        }
+    }
+
+    /// The length of the longest run that a node with many operands reads.
+    fn widest_run(&self) -> usize {
+        let mut widest = 0;
+        for (old, op) in self.graph.columns.ops().iter().enumerate() {
+            if !matches!(op.info().arity, Arity::Nullary | Arity::Unary | Arity::Binary) {
+                self.graph.for_each_operand(NodeId(old as u32), |run| widest = widest.max(run.len as usize));
+            }
+        }
+        widest
     }
 }
 
-impl<S: Scalar> super::columns::Columns<S> {
-    /// Fills the places from `at` with a 1 and the products of a run with it, and so with the run's values: a copy
-    /// through which gradients flow.
-    fn copy_of_run(&mut self, run: Range, at: u32, new: &Spliced) {
-        self.set_node(at, Op::Constant, 0, 0);
-        self.set_value(at, S::lit(1.0));
-        for k in 0..run.len {
-            let x = new.number(run.start + k);
-            self.set_node(at + 1 + k, Op::MulByConstant, x, at);
-            self.set_value(at + 1 + k, self.value(x));
-        }
+/// Nodes that get their operands and values.
+trait Nodes<S> {
+    fn set_node(&mut self, at: u32, op: Op, a: u32, b: u32);
+    fn set_value(&mut self, at: u32, value: S);
+}
+
+impl<S: Scalar> Nodes<S> for Places<'_, S> {
+    #[inline(always)]
+    fn set_node(&mut self, at: u32, op: Op, a: u32, b: u32) {
+        Places::set_node(self, at, op, a, b);
+    }
+
+    #[inline(always)]
+    fn set_value(&mut self, at: u32, value: S) {
+        Places::set_value(self, at, value);
+    }
+}
+
+impl<S: Scalar> Nodes<S> for Columns<S> {
+    fn set_node(&mut self, at: u32, op: Op, a: u32, b: u32) {
+        Columns::set_node(self, at, op, a, b);
+    }
+
+    fn set_value(&mut self, at: u32, value: S) {
+        Columns::set_value(self, at, value);
     }
 }
 
@@ -226,7 +338,7 @@ impl Plan {
         let ops = graph.columns.ops();
         let mut new = Spliced { first, len: ops.len() as u32, map: Vec::new() };
         let mut copies = Vec::new();
-        if !ops.contains(&Op::Imported) {
+        if !ops.chunks(CHUNK).any(|chunk| contains(chunk, Op::Imported)) {
             let end = first + new.len;
             return Ok(Plan { new, copies, end });
         }
@@ -314,7 +426,54 @@ impl Numbers for Moved<'_> {
     }
 }
 
-/// Operand lists that go from one graph to another.
+/// There is more than there is room for.
+struct Overflow;
+
+/// Operand lists that go from one graph to a place in another that is as long as all of them.
+struct Region<'a> {
+    old: &'a [u32],
+    new: &'a mut [u32],
+    /// Where the place begins in the other graph.
+    base: usize,
+    /// How much of it is in use.
+    len: usize,
+}
+
+impl Region<'_> {
+    fn extend(&mut self, numbers: &[u32]) -> std::result::Result<usize, Overflow> {
+        let room = self.new.get_mut(self.len..self.len + numbers.len()).ok_or(Overflow)?;
+        room.copy_from_slice(numbers);
+        self.len += numbers.len();
+        Ok(self.len - numbers.len())
+    }
+}
+
+impl Lists for Region<'_> {
+    type Refused = Overflow;
+
+    fn old(&self) -> &[u32] {
+        self.old
+    }
+
+    fn base(&self) -> usize {
+        self.base
+    }
+
+    fn bring(&mut self, from: usize, n: usize) -> std::result::Result<usize, Overflow> {
+        let old = self.old;
+        self.extend(&old[from..from + n])
+    }
+
+    fn new_mut(&mut self) -> &mut [u32] {
+        self.new
+    }
+
+    fn append(&mut self, numbers: [u32; 3]) -> std::result::Result<usize, Overflow> {
+        self.extend(&numbers)
+    }
+}
+
+/// Operand lists that go from one graph to the end of those of another.
 struct Across<'a> {
     old: &'a [u32],
     new: &'a mut Stack<u32>,

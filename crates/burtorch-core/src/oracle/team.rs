@@ -5,7 +5,9 @@
 //! the bits do not depend on the number of threads, as they change neither the chunks nor the order; each thread costs
 //! the memory of one seat and of one gradient; after warm-up nothing is allocated.
 
-use std::sync::{Mutex, MutexGuard};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use super::Interrupted;
 use super::lanes::{LaneFloat, LaneModel, Lanes, Pass};
@@ -14,17 +16,18 @@ use super::seat::{Seat, Sink};
 use crate::error::{Error, Result};
 use crate::nn::Model;
 use crate::params::Parameters;
-use crate::sync;
+use crate::params::elsewhere::Sum;
+use crate::sync::{self, Turns};
 
 /// Samples of a chunk, for a model that goes one sample at a time; for others a block of lanes.
 const SINGLE_CHUNK: usize = 16;
 const LANE_CHUNK: usize = 64;
 
-/// Parts into which adding up is divided, at most.
-const MAX_PARTS: usize = 64;
+/// Threads at most.
+const MAX_PLACES: usize = 64;
 
-/// Parameters below which one thread adds up faster than several.
-const SMALL: usize = 1 << 14;
+/// One job for the threads takes about as long: a caller that waits for Ctrl-C asks between jobs.
+const JOB: Duration = Duration::from_millis(20);
 
 /// The number of samples of a chunk.
 pub(super) fn chunk_of<E: LaneFloat, M: LaneModel<E>>(model: &M) -> usize {
@@ -34,8 +37,12 @@ pub(super) fn chunk_of<E: LaneFloat, M: LaneModel<E>>(model: &M) -> usize {
 #[derive(Debug)]
 pub(super) struct Team<E: LaneFloat> {
     pub(super) n_threads: usize,
-    /// One for each thread. The locks are never waited for: who takes chunk k sits at place k.
+    /// One for each thread. The locks are never waited for: there are as many places as threads.
     places: Vec<Mutex<Place<E>>>,
+    /// How many chunks a job takes: as long as [`JOB`], and at least one for each thread.
+    chunks_of_job: usize,
+    /// The losses of a job's samples.
+    losses: Vec<E>,
 }
 
 /// What one thread computes a chunk with.
@@ -46,18 +53,20 @@ struct Place<E: LaneFloat> {
     grads: Vec<E>,
     /// The loss of each of its samples.
     losses: Vec<E>,
+}
+
+/// The gradient of the batch, to which the chunks are added in their order.
+struct Adding<'a, E> {
+    sum: Sum<'a, E>,
+    losses: &'a mut Vec<E>,
+    /// Of the last chunk that was added, or of the first that was not.
     outcome: Result<()>,
 }
 
 impl<E: LaneFloat> Default for Team<E> {
     fn default() -> Self {
-        Team { n_threads: 1, places: Vec::new() }
+        Team { n_threads: 1, places: Vec::new(), chunks_of_job: 1, losses: Vec::new() }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic the whole call fails, and the next one overwrites everything.
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl<E: LaneFloat> Team<E> {
@@ -73,100 +82,105 @@ impl<E: LaneFloat> Team<E> {
         let n_chunks = pass.batch.len().div_ceil(chunk);
         self.prepare(n_chunks, params.len(), chunk)?;
         let n_places = self.places.len();
-        for first in (0..n_chunks).step_by(n_places) {
+        let mut first = 0;
+        while first < n_chunks {
             if let Some(interrupted) = &mut pass.interrupted
                 && interrupted()
             {
                 return Err(Error::Interrupted);
             }
-            let n = n_places.min(n_chunks - first);
-            let (model, batch, skips_losses, shared) = (pass.model, pass.batch, pass.skips_losses, &*params);
-            let compute = |k: usize, interrupted: Interrupted<'_>| {
-                let start = (first + k) * chunk;
-                let samples = start..batch.len().min(start + chunk);
-                let Place { seat, grads, losses, outcome } = &mut *lock(&self.places[k]);
+            // Alone, the caller is asked as often as for a small batch.
+            let n = if n_places == 1 { 1 } else { self.chunks_of_job.max(n_places).min(n_chunks - first) };
+            let began = Instant::now();
+            self.job(lanes, pass, params, chunk, seed, first..first + n)?;
+            let per_chunk = (began.elapsed() / n as u32).max(Duration::from_nanos(1));
+            self.chunks_of_job = (JOB.as_nanos() / per_chunk.as_nanos()) as usize;
+            for (sample, &loss) in self.losses.iter().enumerate() {
+                (pass.each)(first * chunk + sample, loss);
+            }
+            first += n;
+        }
+        Ok(())
+    }
+
+    /// Adds the gradients of some chunks, in their order; the first of a batch overwrites what was there.
+    fn job<M: LaneModel<E>>(
+        &mut self,
+        lanes: Lanes,
+        pass: &mut Pass<'_, '_, E, M>,
+        params: &mut Parameters<'_, E>,
+        chunk: usize,
+        seed: E,
+        chunks: Range<usize>,
+    ) -> Result<()> {
+        let Team { places, losses, .. } = self;
+        losses.clear();
+        losses.try_reserve(chunks.len() * chunk).map_err(out_of_memory::<E>(chunks.len() * chunk))?;
+        let (model, batch, skips_losses) = (pass.model, pass.batch, pass.skips_losses);
+        params.with_grads_apart(|params, sum| {
+            let turns = Turns::new(Adding { sum, losses, outcome: Ok(()) }, chunks.start);
+            let compute = |number: usize, interrupted: Interrupted<'_>| {
+                let turn = turns.claim(number);
+                let mut place = places.iter().find_map(|place| place.try_lock().ok()).expect("a place for each thread");
+                let Place { seat, grads, losses } = &mut *place;
                 losses.clear();
                 let mut each = |_, loss| losses.push(loss);
                 let mut part = Pass { model, batch, interrupted, skips_losses, each: &mut each };
-                *outcome = seat.gradient(lanes, &mut part, &mut Sink::Apart(shared, grads), samples, seed);
+                let samples = number * chunk..batch.len().min((number + 1) * chunk);
+                let swept = seat.gradient(lanes, &mut part, &mut Sink::Apart(params, grads), samples, seed);
+                turn.take(|adding| {
+                    if swept.is_ok() {
+                        adding.sum.add(grads, number == 0);
+                        adding.losses.extend_from_slice(losses);
+                    }
+                    adding.outcome = swept;
+                    adding.outcome.is_ok()
+                });
             };
             match &mut pass.interrupted {
-                // Alone, the caller is asked as often as for a small batch.
-                Some(interrupted) if n == 1 => compute(0, Some(&mut **interrupted)),
-                _ => sync::run(self.n_threads, n, &|k| compute(k, None)),
+                Some(interrupted) if chunks.len() == 1 => compute(chunks.start, Some(&mut **interrupted)),
+                _ => sync::run(places.len(), chunks.len(), &|k| compute(chunks.start + k, None)),
             }
-            for (k, place) in self.places[..n].iter_mut().enumerate() {
-                let place = place.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-                std::mem::replace(&mut place.outcome, Ok(()))?;
-                for (sample, &loss) in place.losses.iter().enumerate() {
-                    (pass.each)((first + k) * chunk + sample, loss);
-                }
-            }
-            self.add_up(params, n, first == 0);
-        }
-        Ok(())
+            turns.into_content().outcome
+        })
     }
 
     /// What the threads keep between calls.
     pub(super) fn memory(&self) -> OracleMemory {
-        self.places.iter().map(lock).fold(OracleMemory::default(), |sum, place| {
-            let adjoints = (place.grads.capacity() + place.losses.capacity()) * size_of::<E>();
-            sum + place.seat.memory() + OracleMemory { adjoints, ..OracleMemory::default() }
-        })
+        self.places.iter().map(|place| place.lock().unwrap_or_else(|poisoned| poisoned.into_inner())).fold(
+            OracleMemory::default(),
+            |sum, place| {
+                let adjoints = (place.grads.capacity() + place.losses.capacity()) * size_of::<E>();
+                sum + place.seat.memory() + OracleMemory { adjoints, ..OracleMemory::default() }
+            },
+        )
     }
 
     /// Makes sure of the memory.
     fn prepare(&mut self, n_chunks: usize, n_parameters: usize, chunk: usize) -> Result<()> {
-        let refused =
-            |_| Error::OutOfMemory { bytes: n_parameters * size_of::<E>(), what: "the gradient of a chunk of samples" };
-        let n_places = self.n_threads.min(n_chunks).clamp(1, MAX_PARTS);
+        let n_places = self.n_threads.min(n_chunks).clamp(1, MAX_PLACES);
         self.places.truncate(n_places);
         while self.places.len() < n_places {
-            let place = Place { seat: Seat::default(), grads: Vec::new(), losses: Vec::new(), outcome: Ok(()) };
-            self.places.try_reserve(1).map_err(refused)?;
+            let place = Place { seat: Seat::default(), grads: Vec::new(), losses: Vec::new() };
+            self.places.try_reserve(1).map_err(out_of_memory::<E>(1))?;
             self.places.push(Mutex::new(place));
         }
         for place in &mut self.places {
+            // A panic left it, but what is in it is overwritten.
+            place.clear_poison();
             let place = place.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
             if place.grads.len() != n_parameters {
                 place.grads.clear();
-                place.grads.try_reserve_exact(n_parameters).map_err(refused)?;
+                place.grads.try_reserve_exact(n_parameters).map_err(out_of_memory::<E>(n_parameters))?;
                 place.grads.resize(n_parameters, E::lit(0.0));
             }
             place.losses.clear();
-            place.losses.try_reserve(chunk).map_err(refused)?;
+            place.losses.try_reserve(chunk).map_err(out_of_memory::<E>(chunk))?;
         }
         Ok(())
     }
+}
 
-    /// Adds the gradients of the first `n` places to those of the parameters, in order; `anew`: overwrites these first.
-    fn add_up(&mut self, params: &mut Parameters<'_, E>, n: usize, anew: bool) {
-        let n_threads = self.n_threads;
-        let mut parts: [&[E]; MAX_PARTS] = [&[]; MAX_PARTS];
-        let mut guards = self.places[..n].iter().map(lock);
-        let held: [Option<MutexGuard<'_, Place<E>>>; MAX_PARTS] = std::array::from_fn(|_| guards.next());
-        for (part, guard) in parts.iter_mut().zip(&held) {
-            *part = guard.as_ref().map_or(&[], |guard| &guard.grads[..]);
-        }
-        let parts = &parts[..n.min(MAX_PARTS)];
-        params.for_each_trainable_grad(|range, grads| {
-            let n_parts = if grads.len() < SMALL { 1 } else { n_threads.min(MAX_PARTS) };
-            let len = grads.len().div_ceil(n_parts).max(1);
-            let mut pieces = grads.chunks_mut(len).enumerate();
-            let pieces: [Mutex<(usize, &mut [E])>; MAX_PARTS] =
-                std::array::from_fn(|_| Mutex::new(pieces.next().unwrap_or((0, &mut []))));
-            sync::run(n_threads, n_parts, &|k| {
-                let (number, grads) = &mut *lock(&pieces[k]);
-                let from = range.start + *number * len;
-                for (p, part) in parts.iter().enumerate() {
-                    let part = &part[from..from + grads.len()];
-                    if anew && p == 0 {
-                        grads.copy_from_slice(part);
-                    } else {
-                        grads.iter_mut().zip(part).for_each(|(g, &x)| *g = *g + x);
-                    }
-                }
-            });
-        });
-    }
+fn out_of_memory<E>(n: usize) -> impl Fn(std::collections::TryReserveError) -> Error {
+    move |_| Error::OutOfMemory { bytes: n * size_of::<E>(), what: "the gradient of a chunk of samples" }
 }

@@ -3,6 +3,7 @@
 //! Promises that everything is as before afterwards, also after a panic. Knows nothing of what is computed meanwhile.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::block::Block;
@@ -28,7 +29,39 @@ impl<E: Float> Drop for PutBack<'_, '_, E> {
     }
 }
 
+/// The gradient of a batch while threads add to it what they have.
+pub(crate) struct Sum<'a, E> {
+    grads: &'a mut [E],
+    frozen: &'a [Range<u32>],
+}
+
+impl<E: Float> Sum<'_, E> {
+    /// Adds the gradient of a part of the batch, which is as long; `anew`: overwrites what is there.
+    pub(crate) fn add(&mut self, part: &[E], anew: bool) {
+        for_each_gap(self.frozen, self.grads.len(), |range| {
+            let (grads, part) = (&mut self.grads[range.clone()], &part[range]);
+            if anew {
+                grads.copy_from_slice(part);
+            } else {
+                grads.iter_mut().zip(part).for_each(|(g, &x)| *g = *g + x);
+            }
+        });
+    }
+}
+
 impl<'m, E: Float> Parameters<'m, E> {
+    /// Runs `f` with the parameters, whose gradients it does not touch, and with the latter apart, so that several
+    /// threads may read the first while one writes the second.
+    pub(crate) fn with_grads_apart<T>(&mut self, f: impl FnOnce(&Self, Sum<'_, E>) -> T) -> T {
+        let n = self.n;
+        let own = std::mem::replace(&mut self.grads, Block::empty());
+        let mut guard = PutBack { params: self, values: None, grads: Some(own) };
+        let PutBack { params, grads, .. } = &mut guard;
+        let params = &**params;
+        let grads = grads.as_mut().map_or(&mut [][..], |block| block.slice_mut(n));
+        f(params, Sum { grads, frozen: &params.frozen })
+    }
+
     /// Runs `f` with other values, which it only reads, or other memory for gradients, each as many as there are
     /// parameters. Gradients of frozen numbers in that memory are set to 0.
     pub(crate) fn with_arrays<T>(

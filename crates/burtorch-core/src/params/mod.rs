@@ -5,7 +5,7 @@
 //! Knows nothing of graphs.
 
 mod block;
-mod elsewhere;
+pub(crate) mod elsewhere;
 mod finite;
 mod init;
 mod names;
@@ -425,12 +425,6 @@ impl<'m, E: Float> Parameters<'m, E> {
     pub fn for_each_trainable_mut(&mut self, mut f: impl FnMut(Range<usize>, &mut [E], &[E])) {
         let (values, grads) = (self.values.slice_mut(self.n), self.grads.slice(self.n));
         for_each_gap(&self.frozen, self.n, |range| f(range.clone(), &mut values[range.clone()], &grads[range]));
-    }
-
-    /// Calls `f` with each range of numbers that are not frozen, and their gradients, in order.
-    pub(crate) fn for_each_trainable_grad(&mut self, mut f: impl FnMut(Range<usize>, &mut [E])) {
-        let grads = self.grads.slice_mut(self.n);
-        for_each_gap(&self.frozen, self.n, |range| f(range.clone(), &mut grads[range]));
     }
 
     /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.

@@ -7,11 +7,14 @@ mod flag;
 mod per_process;
 mod pool;
 mod primitives;
+mod turns;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 pub use flag::{Flag, Raised, Shared};
 pub use pool::Pool;
+pub use turns::{Turn, Turns};
 
 use per_process::PerProcess;
 
@@ -21,6 +24,13 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// An identity that no other graph or set of parameters of this process has.
 pub(crate) fn unique_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// How many threads can run at the same time, as far as the system tells.
+pub fn n_cores() -> usize {
+    /// Asking reads files.
+    static ANSWER: OnceLock<usize> = OnceLock::new();
+    *ANSWER.get_or_init(primitives::n_cores)
 }
 
 /// The threads of this process.

@@ -6,8 +6,9 @@ use std::cell;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// How often to look again before going to sleep: some 30 microseconds.
-pub(super) const SPINS: u32 = 1 << 10;
+/// How often to look again before going to sleep: some 100 microseconds, about what waking up an idle core of a virtual
+/// machine takes.
+pub(super) const SPINS: u32 = 1 << 12;
 
 /// Between two looks.
 pub(super) fn pause() {

@@ -102,16 +102,12 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     if n == 0 {
         return Err(PyValueError::new_err("a graph has at least 1 branch, found 0"));
     }
-    let template = graph.get().with(py, |cell| {
-        let off = with_graph!(&cell.graph, g => !g.records_gradients());
-        Ok((cell.graph.scalar_type(), off))
-    })?;
     let mut branches = Vec::with_capacity(n);
     for number in 0..n {
-        let branch = Bound::new(py, PyGraph::around(AnyGraph::growing(template.0), false))?;
+        let own = graph.get().with(py, |cell| Ok(with_graph!(&mut cell.graph, g => AnyGraph::from(g.new_branch()))))?;
+        let branch = Bound::new(py, PyGraph::around(own, false))?;
         // SAFETY: nobody else knows the branch yet.
         let cell = unsafe { cell_of(&branch) };
-        with_graph!(&mut cell.graph, g => g.set_no_grad(template.1));
         branching(cell).trunk = Some((graph.clone().unbind(), number));
         branches.push(branch);
     }
@@ -150,7 +146,7 @@ fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyG
 }
 
 /// Appends all open branches to their graph, by number.
-pub fn join(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
+pub fn join(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let py = graph.py();
     let branches = ready_to_end(graph)?;
     // SAFETY: under the interpreter lock; the cells are those of different graphs, and nothing here runs Python code.
@@ -163,24 +159,34 @@ pub fn join(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
             crate::parameters::attach(py, cell, &parameters)?;
         }
     }
-    let joined = splice(&mut cell.graph, &cells).or_raise(py)?;
+    let joined = splice(&mut cell.graph, &cells, n_threads).or_raise(py)?;
     thaw(cell);
     let epoch = with_graph!(&cell.graph, g => g.epoch());
     for (part, spliced) in cells.iter_mut().zip(joined.parts()) {
         rehome(graph, cell, part, spliced, epoch);
         end(part, "joined");
     }
+    recycle(&mut cell.graph, cells);
     Ok(())
 }
 
-fn splice(graph: &mut AnyGraph, cells: &[&mut Cell]) -> burtorch_core::Result<burtorch_core::Joined> {
+/// Keeps the memory of joined branches for the next ones of this graph.
+fn recycle(graph: &mut AnyGraph, cells: Vec<&mut Cell>) {
+    let kind = graph.scalar_type();
+    let graphs = cells.into_iter().map(|part| std::mem::replace(&mut part.graph, AnyGraph::growing(kind)));
+    with_graph!(graph, g => g.recycle(graphs.filter_map(|graph| graph.try_into().ok())));
+}
+
+fn splice(graph: &mut AnyGraph, cells: &[&mut Cell], n_threads: usize) -> burtorch_core::Result<burtorch_core::Joined> {
     fn of_type<S: Scalar>(
         graph: &mut Graph<'static, S>,
         cells: &[&mut Cell],
+        n_threads: usize,
     ) -> burtorch_core::Result<burtorch_core::Joined> {
-        graph.splice(cells.iter().filter_map(|cell| same_type::<S>(&cell.graph)))
+        let graphs: Vec<_> = cells.iter().filter_map(|cell| same_type::<S>(&cell.graph)).collect();
+        graph.splice(&graphs, n_threads)
     }
-    with_graph!(graph, g => of_type(g, cells))
+    with_graph!(graph, g => of_type(g, cells, n_threads))
 }
 
 /// The graph inside, if it has this type.

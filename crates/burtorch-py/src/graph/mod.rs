@@ -331,14 +331,20 @@ impl PyGraph {
 
     /// Append the open branches to this graph, by number; their Values and Vectors are this graph's from now on.
     ///
-    /// Linear in the nodes appended. Which thread was faster does not show.
+    /// Linear in the nodes appended, which up to `threads` threads copy, by default one for each core. Which of them was
+    /// faster does not show. The graph keeps the memory of the branches for the next ones.
     ///
     /// Raises:
-    ///     ValueError: no branches are open.
+    ///     ValueError: no branches are open, or threads is 0.
     ///     BusyError: a thread is still in one of them, or one has open branches of its own.
     ///     GraphFullError, MemoryError: no room; nothing was appended, the branches are still open.
-    fn join(slf: &Bound<'_, Self>) -> PyResult<()> {
-        branches::join(slf)
+    #[pyo3(signature = (threads=None))]
+    fn join(slf: &Bound<'_, Self>, threads: Option<usize>) -> PyResult<()> {
+        let n_threads = threads.unwrap_or_else(burtorch_core::sync::n_cores);
+        if n_threads == 0 {
+            return Err(PyValueError::new_err("threads must be at least 1, found 0"));
+        }
+        branches::join(slf, n_threads)
     }
 
     /// Drop the open branches: nothing is appended, and their Values are stale.
