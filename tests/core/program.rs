@@ -3,9 +3,13 @@
 #[path = "program/random.rs"]
 mod random;
 
+#[path = "program/bundles.rs"]
+mod bundles;
 #[path = "program/derivatives.rs"]
 mod derivatives;
 #[path = "program/passes.rs"]
 mod passes;
+#[path = "program/primitives.rs"]
+mod primitives;
 #[path = "program/replay.rs"]
 mod replay;

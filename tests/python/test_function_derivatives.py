@@ -42,7 +42,7 @@ def random_body(seed, n):
 
 
 def test_derivatives_of_random_functions_against_differences():
-    for seed in range(100):
+    for seed in range(200):
         n = 2 + seed % 5
         f = bt.function(random_body(seed, n))
         rng = np.random.default_rng(seed + 1000)

@@ -72,7 +72,8 @@ fn ops(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         row.set_item("reads_output", info.reads_output)?;
         Ok(row)
     };
-    OP_INFO.iter().map(row).collect()
+    // What primitives leave in a graph is no op that one calls.
+    OP_INFO.iter().filter(|info| info.op != burtorch_core::Op::Linearised).map(row).collect()
 }
 
 /// Adds the functions to the module.

@@ -40,6 +40,30 @@ fn fast_passes_stay_within_their_bound() {
 }
 
 #[test]
+fn shared_slots_keep_every_bit_and_take_less_room() {
+    let mut smaller = 0;
+    for seed in 0..300 {
+        let mut dice = Dice::new(seed + 4_000_000);
+        let x: Vec<f64> = (0..4).map(|_| dice.between(-1.5, 1.5)).collect();
+        for kind in [Kind::Any, Kind::Smooth] {
+            let program = recorded::<f64>(&x, seed, 60, kind);
+            let mut shared = Replay::<f64, 1>::node_by_node(&program, Build::Values).unwrap();
+            let mut own = Replay::<f64, 1>::node_by_node(&program, Build::Reverse(Seeds::One(0))).unwrap();
+            for shift in [0.0, 0.5] {
+                for replay in [&mut shared, &mut own] {
+                    replay.inputs_mut().iter_mut().zip(&x).for_each(|(slot, x)| *slot = x + shift);
+                    replay.values();
+                }
+                let (a, b) = (shared.output(0, 0), own.output(0, 0));
+                assert!(crate::random::same(a, b), "seed {seed}: {a:e} became {b:e}\n{program}");
+            }
+            smaller += usize::from(shared.n_slots() < own.n_slots());
+        }
+    }
+    assert!(smaller > 500, "fewer slots in {smaller} programs only");
+}
+
+#[test]
 fn equal_ops_are_computed_once_and_chains_become_one_node() {
     let mut graph = Graph::<f64>::new();
     let x: Vec<NodeId> = (1..=4).map(|k| graph.leaf(f64::from(k)).unwrap()).collect();

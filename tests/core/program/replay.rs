@@ -104,7 +104,7 @@ where
     let table = Table { x, out: (0..=n).map(|_| UnsafeCell::new(vec![0.0; n_rows])).collect() };
     let mut left = Vec::new();
     let mut batch = Batch::<L, W>::new(&program, true).unwrap();
-    batch.run_on(threads, Rows::Run { first: 0, len: n_rows }, &table, &table, &mut left);
+    batch.run_on(threads, Rows::Run { first: 0, len: n_rows }, &table, &table, &mut left, &|| false);
     assert!(left.is_empty());
     let out: Vec<Vec<f64>> = table.out.into_iter().map(UnsafeCell::into_inner).collect();
     // Inner products of 16 numbers and more add in another order in lanes; everything else has the same bits.
@@ -171,7 +171,7 @@ fn rows_that_a_guard_refuses_are_told() {
     let table = Table { x, out: (0..3).map(|_| UnsafeCell::new(vec![0.0; n_rows as usize])).collect() };
     let mut batch = Batch::<F64x8, 8>::new(&branching(1.0, 2.0), true).unwrap();
     let mut left = Vec::new();
-    batch.run_on(2, Rows::Run { first: 0, len: n_rows as usize }, &table, &table, &mut left);
+    batch.run_on(2, Rows::Run { first: 0, len: n_rows as usize }, &table, &table, &mut left, &|| false);
     assert_eq!(left, (100..200).collect::<Vec<_>>());
     let mut other = Batch::<F64x8, 8>::new(&branching(2.0, 1.0), true).unwrap();
     let mut none = Vec::new();

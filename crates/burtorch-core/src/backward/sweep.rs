@@ -104,6 +104,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             // Whether it is frozen now decides, not whether it was when the node was built.
             Arity::Nullary if op != Op::Part => self.add_parameter(b, a as usize, g),
             Arity::Reduction => self.reduction(op, g, Encoded(a, b)),
+            Arity::InnerProduct if op == Op::Linearised => self.linearised(g, a),
             Arity::InnerProduct => self.inner_product(g, a, op == Op::InnerProductWithBias),
             _ => return self.block(node),
         }
@@ -210,6 +211,20 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             self.add_run(run, &contributions[at..at + run.len as usize]);
             at += run.len as usize;
         });
+    }
+
+    /// Operands receive `g` times their partials; value and partials are constants.
+    fn linearised(&mut self, g: S, record: u32) {
+        let operands = InnerOperands::read(self.extra, record);
+        let n = operands.x.count(self.extra);
+        let scratch = std::mem::take(&mut self.scratch);
+        let contributions = &mut scratch[..n];
+        self.gather(operands.w, contributions);
+        for value in contributions.iter_mut() {
+            *value = g * *value;
+        }
+        self.scatter(operands.x, contributions);
+        self.scratch = scratch;
     }
 
     fn inner_product(&mut self, g: S, record: u32, with_bias: bool) {

@@ -372,6 +372,35 @@ impl<S: Scalar> Graph<'_, S> {
         self.push_scalar(op, at, 0, value)
     }
 
+    /// Appends a number that was computed elsewhere from `x`, with its partial derivatives by each: a sweep hands its
+    /// adjoint on times the partials, which are constants, as the value is. See [`crate::program::primitive`].
+    pub fn linearised(&mut self, x: &[NodeId], partials: &[S], value: S) -> Result<NodeId> {
+        let op = Op::Linearised;
+        if x.len() != partials.len() {
+            return Err(Error::LengthMismatch { op: op.name(), left: x.len(), right: partials.len() });
+        }
+        if x.is_empty() {
+            return Err(Error::EmptyReduction { op: op.name() });
+        }
+        self.atomically(|graph| {
+            let first = graph.constant(partials[0])?;
+            for &partial in &partials[1..] {
+                graph.constant(partial)?;
+            }
+            let bias = graph.constant(value)?.0;
+            graph.columns.reserve(1)?;
+            let w = Operands::Run(Range::new(first, partials.len() as u32));
+            let inner = InnerOperands { x: graph.encode(Operands::List(x), &[])?, w: graph.encode(w, &[])?, bias };
+            graph.reserve_scratch(2 * x.len())?;
+            graph.extra.reserve(InnerOperands::LEN)?;
+            let at = graph.extra.len() as u32;
+            for number in inner.write() {
+                graph.extra.push_reserved(number);
+            }
+            graph.push_scalar(op, at, 0, value)
+        })
+    }
+
     pub(super) fn encode(&mut self, operands: Operands<'_>, params: &[&Parameters<'_, S::Elem>]) -> Result<Encoded> {
         match operands {
             Operands::Run(range) => self.encode_views(std::iter::once(View::Nodes(range)), params),

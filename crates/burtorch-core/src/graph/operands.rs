@@ -307,7 +307,7 @@ impl<S: Scalar> Graph<'_, S> {
                 let inner = InnerOperands::read(self.extra.as_slice(), a);
                 inner.x.for_each_run(self.extra.as_slice(), &mut f);
                 inner.w.for_each_run(self.extra.as_slice(), &mut f);
-                if op == Op::InnerProductWithBias {
+                if op != Op::InnerProduct {
                     f(one(inner.bias));
                 }
             }

@@ -72,6 +72,10 @@ impl<S: Scalar> Graph<'_, S> {
 
     pub(super) fn inner(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) -> S {
         let operands = InnerOperands::read(self.extra.as_slice(), at);
+        if op == Op::Linearised {
+            // What the primitive computed when the node was built.
+            return self.columns.value(operands.bias);
+        }
         let n = operands.x.count(self.extra.as_slice());
         let scratch = self.scratch.as_mut_slice();
         let (xs, ws) = inner_values(operands, n, self.extra.as_slice(), self.columns.values(), stores, scratch);

@@ -83,7 +83,7 @@ pub(super) fn operands<S: Scalar, L: Lists>(
             let moved = InnerOperands {
                 x: encoded(inner.x, numbers, lists)?,
                 w: encoded(inner.w, numbers, lists)?,
-                bias: if op == Op::InnerProductWithBias { numbers.node(inner.bias) } else { 0 },
+                bias: if op != Op::InnerProduct { numbers.node(inner.bias) } else { 0 },
             };
             let at = lists.bring(a as usize, InnerOperands::LEN)?;
             lists.new_mut()[at..at + InnerOperands::LEN].copy_from_slice(&moved.write());

@@ -183,7 +183,7 @@ impl<'a> Check<'a> {
         }
         let in_place = inner.x.contiguous().is_some() && inner.w.contiguous().is_some();
         self.temporaries(if in_place { n as usize } else { 2 * n as usize });
-        if op == Op::InnerProductWithBias { self.run(inner.bias, 1, node) } else { zero([inner.bias, 0]) }
+        if op != Op::InnerProduct { self.run(inner.bias, 1, node) } else { zero([inner.bias, 0]) }
     }
 
     /// Checks that `len` nodes from `start` lie below `limit`, at least one.

@@ -9,6 +9,7 @@ mod peak;
 mod reduce;
 
 pub(crate) use peak::{softmax_forward, softmax_pull};
+pub(crate) use reduce::products_of_others;
 pub use reduce::{Reduction, variance_of};
 
 use crate::scalar::Scalar;

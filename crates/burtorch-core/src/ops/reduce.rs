@@ -168,7 +168,8 @@ pub fn variance_of<S: Scalar>(xs: &[S], divisor: S::Compute) -> S::Compute {
 }
 
 /// `out[i] = g` times the product of all inputs but the i-th: suffix products first, then a running prefix.
-fn products_of_others<S: Scalar>(g: S, xs: &[S], out: &mut [S]) {
+#[inline(always)]
+pub(crate) fn products_of_others<S: Scalar>(g: S, xs: &[S], out: &mut [S]) {
     let mut suffix = S::lit(1.0);
     for (o, &x) in out.iter_mut().zip(xs).rev() {
         *o = suffix;

@@ -265,6 +265,8 @@ macro_rules! for_each_op {
                 InnerProduct inner_product "innerProduct" { on -10.0, 10.0; }
                 #[doc = "sum of x_i w_i, plus b; dx_i = w_i, dw_i = x_i, db = 1"]
                 InnerProductWithBias inner_product_with_bias "innerProductWithBias" { on -10.0, 10.0; }
+                #[doc = "a number that a primitive computed, with its partials p_i; dx_i = p_i"]
+                Linearised linearised "" { on -10.0, 10.0; }
             }
             block {
                 #[doc = "W x + b: one output per row of W"]

@@ -7,10 +7,14 @@
 //! Promises: a row's result depends on that row only, so not on the number of threads or on where blocks begin. Knows
 //! rows by number; where they lie in memory is the caller's.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use super::node::Program;
 use super::replay::{Build, Carrier, Replay, Seeds};
 use crate::error::Result;
 use crate::scalar::Scalar;
+use crate::sync;
 
 /// Rows by number.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +75,13 @@ pub trait Sink<E>: Sync {
     fn gradient(&self, input: usize, rows: Rows<'_>, from: &[E]);
 }
 
+/// Rows between two questions whether to stop; a thread's share of them at a time.
+const ROWS_PER_TASK: usize = 2048;
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A program that is ready to run over rows, `W * S::LANES` at a time.
 #[derive(Clone, Debug)]
 pub struct Batch<S: Scalar, const W: usize> {
@@ -119,15 +130,20 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         left: &mut Vec<usize>,
     ) {
         let n = block.len();
+        self.replay.use_lanes(n);
         for input in 0..self.n_inputs {
             source.read(input, block, self.replay.input_lanes_mut(input));
         }
         if self.replay.has_guards() {
+            let before = left.len();
             self.replay.values_with_mask(|lane| {
                 if lane < n {
                     left.push(block.get(lane));
                 }
             });
+            // In order, and each once, whatever was wrong there.
+            left[before..].sort_unstable();
+            left.dedup();
         } else {
             self.replay.values();
         }
@@ -142,8 +158,8 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         }
     }
 
-    /// As [`Batch::run`] on up to `threads` threads, each with a contiguous part of the rows. The rows left are in the
-    /// order of a single thread.
+    /// As [`Batch::run`] on up to `threads` threads of the process's pool. `stop` is asked before every few thousand
+    /// rows, on any of the threads; returns whether it never said yes. The rows left are in order.
     pub fn run_on(
         &mut self,
         threads: usize,
@@ -151,34 +167,40 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         source: &dyn Source<S::Elem>,
         sink: &dyn Sink<S::Elem>,
         left: &mut Vec<usize>,
-    ) {
-        let n_blocks = rows.len().div_ceil(Self::BLOCK);
-        let threads = threads.clamp(1, n_blocks.max(1));
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> bool {
+        let part = |k: usize| rows.part(k * ROWS_PER_TASK, ROWS_PER_TASK);
+        let n_tasks = rows.len().div_ceil(ROWS_PER_TASK);
+        let threads = threads.clamp(1, n_tasks.max(1));
         if threads == 1 {
-            return self.run(rows, source, sink, left);
+            return (0..n_tasks).all(|k| {
+                let goes_on = !stop();
+                if goes_on {
+                    self.run(part(k), source, sink, left);
+                }
+                goes_on
+            });
         }
-        let share = n_blocks.div_ceil(threads) * Self::BLOCK;
-        let mut others: Vec<Self> = (1..threads).map(|_| self.clone()).collect();
-        std::thread::scope(|scope| {
-            let mut running = Vec::new();
-            for (k, batch) in others.iter_mut().enumerate() {
-                let from = (k + 1) * share;
-                if from < rows.len() {
-                    let part = rows.part(from, share);
-                    running.push(scope.spawn(move || {
-                        let mut left = Vec::new();
-                        batch.run(part, source, sink, &mut left);
-                        left
-                    }));
-                }
+        let idle = Mutex::new((1..threads).map(|_| self.clone()).chain([self.clone()]).collect::<Vec<_>>());
+        let found = Mutex::new(Vec::new());
+        let stopped = AtomicBool::new(false);
+        sync::run(threads, n_tasks, &|k| {
+            // Relaxed: nothing else is published through the flag.
+            if stopped.load(Ordering::Relaxed) || stop() {
+                return stopped.store(true, Ordering::Relaxed);
             }
-            self.run(rows.part(0, share), source, sink, left);
-            for thread in running {
-                if let Ok(more) = thread.join() {
-                    left.extend(more);
-                }
+            let Some(mut batch) = lock(&idle).pop() else { return stopped.store(true, Ordering::Relaxed) };
+            let mut left = Vec::new();
+            batch.run(part(k), source, sink, &mut left);
+            lock(&idle).push(batch);
+            if !left.is_empty() {
+                lock(&found).push((k, left));
             }
         });
+        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        found.sort_unstable_by_key(|task| task.0);
+        left.extend(found.into_iter().flat_map(|task| task.1));
+        !stopped.into_inner()
     }
 
     /// Whether it was made for the CPU level that is in use now.

@@ -6,6 +6,7 @@
 //! the order of the op table may change. Knows nothing of files as a whole.
 
 use super::node::{Comparison, Guard, Node, Parts, Program};
+use super::primitive::{self, Called};
 use crate::error::{Error, Result};
 use crate::io::{Reader, Writer};
 use crate::ops::Op;
@@ -29,6 +30,9 @@ impl Program {
             *b"OPND",
             (0..2 * self.nodes.len()).map(|k| [self.nodes[k / 2].a, self.nodes[k / 2].b][k % 2]),
         )?;
+        if !self.calls.is_empty() {
+            writer.text(*b"PRIM", &self.names_of_primitives()?)?;
+        }
         writer.section(*b"LIST", &self.lists)?;
         writer.section(*b"CNST", &self.constants)?;
         writer.section(*b"OUTS", &self.outputs)?;
@@ -38,6 +42,23 @@ impl Program {
             [guard.after, question, guard.a, guard.b][k % 4]
         };
         writer.section_of(*b"GRDS", (0..4 * self.guards.len()).map(guard))
+    }
+
+    /// The primitives that nodes call, a line each. Only registered ones can be found again.
+    fn names_of_primitives(&self) -> Result<String> {
+        let mut names = Vec::new();
+        for (_, called) in &self.calls {
+            let name = called.0.name();
+            if name.contains('\n') || primitive::registered(name).is_none_or(|known| Called(known) != *called) {
+                return Err(Error::BadArgument {
+                    what: "a program that is saved",
+                    expected: "free of primitives, or with registered ones: a file holds no code".into(),
+                    found: name.into(),
+                });
+            }
+            names.push(name);
+        }
+        Ok(names.join("\n"))
     }
 
     /// Reads a program's sections.
@@ -62,6 +83,16 @@ impl Program {
             let operand = |k: usize| operands.get(k).unwrap_or(u32::MAX);
             nodes.push(Node { op, a: operand(2 * k), b: operand(2 * k + 1) });
         }
+        let mut calls = Vec::new();
+        if reader.next_is(*b"PRIM") {
+            let called = nodes.iter().enumerate().filter(|(_, node)| node.op == Op::Linearised);
+            for ((k, _), name) in called.zip(reader.text(*b"PRIM")?.lines()) {
+                let primitive = primitive::registered(name);
+                let primitive =
+                    primitive.ok_or_else(|| reader.refuse(format!("the primitive {name:?} is not registered")))?;
+                calls.push((k as u32, Called(primitive)));
+            }
+        }
         let lists = reader.section::<u32>(*b"LIST")?.to_vec()?;
         let constants = reader.section::<f64>(*b"CNST")?.to_vec()?;
         let outputs = reader.section::<u32>(*b"OUTS")?.to_vec()?;
@@ -76,7 +107,7 @@ impl Program {
                 .ok_or_else(|| numbers.refuse(4 * k + 1, format!("is {question}, which is no comparison")))?;
             guards.push(Guard { after, comparison, a, b, answer: question % 2 == 1 });
         }
-        let parts = Parts { n_inputs, n_differentiated, constants, nodes, lists, outputs, guards };
+        let parts = Parts { n_inputs, n_differentiated, constants, nodes, lists, outputs, guards, calls };
         Program::new(dtype, parts).map_err(|error| reader.refuse(error.to_string()))
     }
 }

@@ -8,14 +8,25 @@
 //! otherwise stops it before anything is returned. Knows nothing of where programs come from, or of Python.
 
 mod node;
+pub mod primitive;
 mod record;
 mod steps;
+
+mod call_steps;
+mod many;
+
+mod reuse;
+
+mod instructions;
+
+mod bundle;
 
 mod replay;
 
 pub mod batch;
 pub mod derive;
 mod file;
+pub mod onto;
 pub mod passes;
 pub mod sparsity;
 mod text;

@@ -3,6 +3,7 @@
 //! Slots are numbered: inputs first, then constants, then one per node in order. Every operand lies below its node.
 //! Promises: a [`Program`] that exists is valid, whoever made its parts; everything else here relies on it.
 
+use super::primitive::Called;
 use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::scalar::{DType, Float};
@@ -17,6 +18,7 @@ const MOST_SLOTS: usize = 1 << 30;
 ///
 /// Unary: `a`. Binary: `a`, `b`. With a constant: `a`, and the slot of the constant in `b`. Reduction: `b` operands from
 /// `a` in the lists. Inner product: `b` operands `x` from `a` in the lists, then as many `w`, then a bias if it has one.
+/// A call of a primitive ([`Op::Linearised`]): `b` operands from `a` in the lists; which primitive is told apart.
 /// [`Op::Constant`] is a copy of `a` through which no gradient flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
@@ -110,6 +112,8 @@ pub struct Program {
     pub(crate) lists: Vec<Operand>,
     pub(crate) outputs: Vec<Operand>,
     pub(crate) guards: Vec<Guard>,
+    /// For each call of a primitive its node, by place, in order.
+    pub(crate) calls: Vec<(u32, Called)>,
 }
 
 /// The parts of a program, unchecked.
@@ -129,21 +133,23 @@ pub struct Parts {
     pub outputs: Vec<Operand>,
     /// In the order they were asked.
     pub guards: Vec<Guard>,
+    /// For each call of a primitive its node, by place, in order.
+    pub calls: Vec<(u32, Called)>,
 }
 
 impl Program {
     /// A program of these parts, if they fit together.
     pub fn new(dtype: DType, parts: Parts) -> Result<Self> {
-        let Parts { n_inputs, n_differentiated, constants, nodes, lists, outputs, guards } = parts;
-        let program = Program { dtype, n_inputs, n_differentiated, constants, nodes, lists, outputs, guards };
+        let Parts { n_inputs, n_differentiated, constants, nodes, lists, outputs, guards, calls } = parts;
+        let program = Program { dtype, n_inputs, n_differentiated, constants, nodes, lists, outputs, guards, calls };
         program.check()?;
         Ok(program)
     }
 
     /// The parts, to be rewritten.
     pub fn into_parts(self) -> (DType, Parts) {
-        let Program { dtype, n_inputs, n_differentiated, constants, nodes, lists, outputs, guards } = self;
-        (dtype, Parts { n_inputs, n_differentiated, constants, nodes, lists, outputs, guards })
+        let Program { dtype, n_inputs, n_differentiated, constants, nodes, lists, outputs, guards, calls } = self;
+        (dtype, Parts { n_inputs, n_differentiated, constants, nodes, lists, outputs, guards, calls })
     }
 
     fn check(&self) -> Result<()> {
@@ -179,6 +185,11 @@ impl Program {
             if !fits {
                 return Err(wrong("a node of a program", format!("{} at slot {slot}", node.op.name())));
             }
+        }
+        let is_call = |(_, node): &(usize, &Node)| node.op == Op::Linearised;
+        let called = self.nodes.iter().enumerate().filter(is_call).map(|(k, _)| k as u32);
+        if !called.eq(self.calls.iter().map(|(k, _)| *k)) {
+            return Err(wrong("the primitives of a program", format!("{} of them", self.calls.len())));
         }
         if self.outputs.is_empty() || self.outputs.iter().any(|&x| x as usize >= n_slots) {
             return Err(wrong("the outputs of a program", format!("{:?}", self.outputs.first())));
@@ -262,6 +273,17 @@ impl Program {
         self.nodes.get(slot.checked_sub(self.first_node())? as usize).copied()
     }
 
+    /// Whether some node calls a primitive.
+    pub fn calls_primitives(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// The primitive that a node, by place, calls.
+    pub fn called(&self, node: u32) -> Option<&Called> {
+        let at = self.calls.binary_search_by_key(&node, |call| call.0).ok()?;
+        Some(&self.calls[at].1)
+    }
+
     /// The slots of the results.
     pub fn outputs(&self) -> &[Operand] {
         &self.outputs
@@ -299,6 +321,7 @@ impl Program {
 pub(crate) fn list_len(node: Node) -> Option<usize> {
     match node.op.info().arity {
         Arity::Reduction => Some(node.b as usize),
+        Arity::InnerProduct if node.op == Op::Linearised => Some(node.b as usize),
         Arity::InnerProduct => Some(2 * node.b as usize + usize::from(node.op == Op::InnerProductWithBias)),
         _ => None,
     }

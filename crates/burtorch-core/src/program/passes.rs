@@ -63,6 +63,7 @@ fn rebuilt(program: &Program, keep: impl Fn(u32) -> bool, instead: impl Fn(&Prog
                 Node { a: at, ..node }
             }
         };
+        parts.calls.extend(program.called(k as u32).map(|called| (parts.nodes.len() as u32, called.clone())));
         parts.nodes.push(node);
     }
     below.push(parts.nodes.len() as u32);
@@ -84,6 +85,10 @@ pub fn shared(program: &Program) -> Result<Program> {
         program.for_each_operand(node, |x| operands.push(same[x as usize]));
         if matches!(node.op, Op::Add | Op::Mul | Op::Mean | Op::AddSquares | Op::MeanSquares | Op::NegativeMean) {
             operands.sort_unstable();
+        }
+        if node.op == Op::Linearised {
+            // Which primitive it is, and whether it always answers alike, is not looked into.
+            continue;
         }
         same[slot as usize] = *seen.entry((node.op, operands)).or_insert(slot);
     }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::node::{Comparison, Guard, Node, Parts, Program};
 use super::passes;
+use super::primitive::Called;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, MapRecord, NodeId};
 use crate::ops::{Arity, Op};
@@ -25,6 +26,8 @@ pub struct Recording {
     pub guards: Vec<(usize, Comparison, NodeId, NodeId, bool)>,
     /// Constants that are copies of other nodes: the copy, then the node.
     pub detached: Vec<(NodeId, NodeId)>,
+    /// Nodes that primitives computed, as [`append`](super::primitive::append) tells.
+    pub calls: Vec<(NodeId, Called)>,
 }
 
 /// Slots that are handed out while a graph is read.
@@ -33,6 +36,8 @@ struct Reader {
     /// For each node of the graph, what it became.
     places: Vec<Place>,
     constants: HashMap<u64, u32>,
+    /// The primitives of nodes.
+    calls: HashMap<u32, Called>,
 }
 
 /// What a node of the graph became. Slots of constants and nodes are known once all constants are.
@@ -80,6 +85,7 @@ impl Recording {
             },
             places: vec![Place::Unknown; graph.len()],
             constants: HashMap::new(),
+            calls: self.calls.iter().map(|(node, called)| (node.0, called.clone())).collect(),
         };
         for (k, input) in self.inputs.iter().enumerate() {
             graph.check_exists(*input)?;
@@ -153,6 +159,12 @@ fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> 
                 return Err(refused(Op::Param));
             }
             let n = if op.info().arity == Arity::InnerProduct { operands.len() / 2 } else { operands.len() };
+            if op == Op::Linearised {
+                // A replay computes value and partials anew.
+                operands.truncate(n);
+                let called = reader.calls.get(&node).cloned().ok_or_else(|| refused(op))?;
+                reader.parts.calls.push((reader.parts.nodes.len() as u32, called));
+            }
             let at = reader.list(operands.into_iter());
             reader.push(op, at, n as u32)
         }

@@ -10,10 +10,13 @@
 //! Promises: no allocation in a run; values and gradients with the bits of the eager graph. Knows one program.
 #![allow(unsafe_code)]
 
-use super::node::{Comparison, Node, Program, list_len};
-use super::steps::{self, ADD, Instr, Lists, SET, SKIP, Step};
+use super::bundle::{self, Bundle, Bundles, Memory};
+use super::call_steps::Calls;
+use super::instructions::Instructions;
+use super::node::{Comparison, Program, list_len};
+use super::steps::{self, Instr, Lists, SET, Step};
 use crate::error::{Error, Result};
-use crate::ops::{Arity, Op};
+use crate::ops::Op;
 use crate::scalar::{Dual, Scalar};
 use crate::simd::{Level, Simd, level};
 
@@ -21,11 +24,22 @@ use crate::simd::{Level, Simd, level};
 pub trait Carrier: Scalar {
     #[doc(hidden)]
     fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>>;
+    /// Whether programs of single numbers may run in bundles.
+    #[doc(hidden)]
+    const IN_BUNDLES: bool = false;
+    #[doc(hidden)]
+    fn in_bundles(_program: &Program, _build: Build, _level: Level, _always: bool) -> Option<BundlesOf<Self>> {
+        None
+    }
 }
+
+/// Bundles, opaque outside of this module.
+#[derive(Debug)]
+pub struct BundlesOf<S>(Bundles<S>);
 
 /// A step, opaque outside of this module.
 #[derive(Debug)]
-pub struct StepOf<S>(Step<S>);
+pub struct StepOf<S>(pub(super) Step<S>);
 
 macro_rules! carriers {
     ($($t:ty)*) => { $(
@@ -36,7 +50,17 @@ macro_rules! carriers {
         }
     )* };
 }
-carriers!(f32 f64 Simd<f64, 8> Simd<f32, 16>);
+carriers!(f32 Simd<f64, 8> Simd<f32, 16>);
+
+impl Carrier for f64 {
+    const IN_BUNDLES: bool = true;
+    fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>> {
+        steps::forward::<f64, W>(op, level).map(StepOf)
+    }
+    fn in_bundles(program: &Program, build: Build, level: Level, always: bool) -> Option<BundlesOf<Self>> {
+        bundle::bundles(program, build, level, always).map(BundlesOf)
+    }
+}
 
 macro_rules! dual_carriers {
     ($($t:ty)*) => { $(
@@ -85,6 +109,10 @@ pub struct Replay<S: Scalar, const W: usize> {
     forward: Vec<Instr<S>>,
     /// The reverse pass, or the tangents.
     second: Vec<Instr<S>>,
+    /// Instead of both, for large programs at single points that have run before.
+    bundles: Option<Box<Bundles<S>>>,
+    /// What may be put in bundles when it runs again.
+    later: Option<Box<Later>>,
     questions: Vec<Question>,
     lists: Lists<S>,
     values: Vec<S>,
@@ -98,23 +126,65 @@ pub struct Replay<S: Scalar, const W: usize> {
     level: Level,
 }
 
+/// A program that runs node by node the first time: planning costs as much as some tens of runs.
+#[derive(Clone, Debug)]
+struct Later {
+    program: Program,
+    build: Build,
+    n_runs: u32,
+}
+
+/// Runs before a plan is made.
+const RUNS_BEFORE_PLAN: u32 = 2;
+
 impl<S: Carrier, const W: usize> Replay<S, W> {
-    /// Makes a program ready to run at the present CPU level.
+    /// Makes a program ready to run at the present CPU level. A large one is put in bundles when it runs again and that
+    /// is faster.
     pub fn new(program: &Program, build: Build) -> Result<Self> {
-        Self::at_level(program, build, level())
+        let mut replay = Self::node_by_node(program, build)?;
+        if W == 1 && S::IN_BUNDLES && bundle::may_be_worth_it(program) {
+            replay.later = Some(Box::new(Later { program: program.clone(), build, n_runs: 0 }));
+        }
+        Ok(replay)
     }
 
-    fn at_level(program: &Program, build: Build, level: Level) -> Result<Self> {
-        let n = program.n_slots();
-        let moves = program.moves();
-        let mut builder = Builder::<S, W> { program, moves, level, operands: Vec::new(), marker: Default::default() };
-        let forward = builder.forward()?;
-        let mut seeds = Vec::new();
-        let second = match build {
-            Build::Values => Vec::new(),
-            Build::Reverse(which) => builder.reverse(which, &mut seeds)?,
-            Build::Tangent => builder.tangent()?,
-        };
+    /// As [`Replay::new`], one instruction for each node.
+    pub fn node_by_node(program: &Program, build: Build) -> Result<Self> {
+        let level = level();
+        let code = Instructions::new::<W>(program, build, level)?;
+        let (slots, n) = code.slots;
+        let outputs = program.outputs().iter().map(|&x| slots[x as usize]).collect();
+        let mut replay = Self::empty(program, build, level, n, outputs)?;
+        replay.seeds = code.seeds;
+        for question in &mut replay.questions {
+            (question.a, question.b) = (slots[question.a as usize], slots[question.b as usize]);
+        }
+        (replay.forward, replay.second) = (code.forward, code.second);
+        replay.lists.calls = calls::<S, W>(program, code.operands.len())?;
+        replay.lists.operands = code.operands;
+        Ok(replay)
+    }
+
+    /// As [`Replay::new`], in bundles of equal ops; `None` where that is not possible: other scalars than f64, guards, a
+    /// CPU level without vectors.
+    pub fn in_bundles(program: &Program, build: Build) -> Result<Option<Self>> {
+        let level = level();
+        let bundles = if W == 1 { S::in_bundles(program, build, level, true) } else { None };
+        bundles.map(|bundles| Self::of_bundles(program, build, level, bundles.0)).transpose()
+    }
+
+    fn of_bundles(program: &Program, build: Build, level: Level, mut bundles: Bundles<S>) -> Result<Self> {
+        let mut replay = Self::empty(program, build, level, bundles.len, std::mem::take(&mut bundles.outputs))?;
+        replay.seeds = bundles.seeds.iter().map(|&(place, slot)| (place, slot, SET)).collect();
+        if let Build::Reverse(_) = build {
+            replay.adjoints[bundles.nothing as usize] = S::UNREACHED;
+        }
+        replay.bundles = Some(Box::new(bundles));
+        Ok(replay)
+    }
+
+    /// Memory of `n` slots and no code.
+    fn empty(program: &Program, build: Build, level: Level, n: usize, outputs: Vec<u32>) -> Result<Self> {
         let longest = program.nodes().iter().filter_map(|&node| list_len(node)).max().unwrap_or(0);
         let zero = S::lit(0.0);
         let mut values = filled(n * W, zero)?;
@@ -130,16 +200,18 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
             answer: g.answer,
         };
         Ok(Replay {
-            forward,
-            second,
+            forward: Vec::new(),
+            second: Vec::new(),
+            bundles: None,
+            later: None,
             questions: program.guards().iter().map(question).collect(),
-            lists: Lists { operands: builder.operands, scratch: filled(2 * longest, zero)? },
+            lists: Lists { operands: Vec::new(), scratch: filled(2 * longest, zero)?, calls: Calls::default() },
             values,
             adjoints: if build == Build::Values { Vec::new() } else { filled(n * W, zero)? },
             n_inputs: program.n_inputs(),
             n_differentiated: program.n_differentiated(),
-            outputs: program.outputs().to_vec(),
-            seeds,
+            outputs,
+            seeds: Vec::new(),
             level,
         })
     }
@@ -148,6 +220,21 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     pub fn is_current(&self) -> bool {
         self.level == level()
     }
+}
+
+/// What the primitives of a program need, `listed` operands being listed.
+fn calls<S: Scalar, const W: usize>(program: &Program, listed: usize) -> Result<Calls<S>> {
+    if program.calls.is_empty() {
+        return Ok(Calls::default());
+    }
+    let longest = program.calls.iter().map(|call| program.nodes()[call.0 as usize].b as usize).max().unwrap_or(0);
+    Ok(Calls {
+        primitives: program.calls.iter().map(|call| call.1.clone()).collect(),
+        partials: filled(listed * W, S::lit(0.0))?,
+        numbers: filled(3 * longest, 0.0)?,
+        failed: filled(W * S::LANES, false)?,
+        n_lanes: W * S::LANES,
+    })
 }
 
 /// `n` copies, or an error where there is no memory.
@@ -159,131 +246,7 @@ fn filled<S: Copy>(n: usize, x: S) -> Result<Vec<S>> {
     Ok(all)
 }
 
-struct Builder<'p, S, const W: usize> {
-    program: &'p Program,
-    moves: Vec<bool>,
-    level: Level,
-    operands: Vec<u32>,
-    marker: std::marker::PhantomData<S>,
-}
-
-impl<S: Carrier, const W: usize> Builder<'_, S, W> {
-    /// An instruction for a node at a slot.
-    fn instr(&mut self, step: Option<Step<S>>, node: Node, c: u32, modes: u8) -> Result<Instr<S>> {
-        let step = step.ok_or_else(|| Error::BadArgument {
-            what: "an op of a recorded function",
-            expected: "one that can be replayed".into(),
-            found: node.op.name().into(),
-        })?;
-        let b = if node.op.info().arity == Arity::Unary { node.a } else { node.b };
-        Ok(Instr { step, a: node.a, b, c, modes, op: node.op })
-    }
-
-    /// What to do for one operand, asked in order.
-    fn list(&mut self, node: Node, mut mode: impl FnMut(u32) -> u8) -> u32 {
-        let at = self.operands.len() as u32;
-        for &x in self.program.list(node) {
-            self.operands.push(x << 2 | u32::from(mode(x)));
-        }
-        at
-    }
-
-    fn slot(&self, k: usize) -> u32 {
-        self.program.first_node() + k as u32
-    }
-
-    /// 1 for each operand that moves.
-    fn moving(&self, node: Node) -> u8 {
-        let moves = |x: u32| u8::from(self.moves[x as usize]);
-        match node.op.info().arity {
-            Arity::Unary => moves(node.a),
-            Arity::Binary => moves(node.a) | moves(node.b) << 2,
-            Arity::WithConstant => moves(node.a),
-            _ => 0,
-        }
-    }
-
-    fn forward(&mut self) -> Result<Vec<Instr<S>>> {
-        let mut all = Vec::with_capacity(self.program.nodes().len());
-        for (k, &node) in self.program.nodes().iter().enumerate() {
-            let step = S::forward_step::<W>(node.op, self.level).map(|step| step.0);
-            let (modes, slot) = (self.moving(node), self.slot(k));
-            let mut instr = self.instr(step, node, slot, modes)?;
-            if list_len(node).is_some() {
-                let moves = self.moves.clone();
-                instr.a = self.list(node, |x| u8::from(moves[x as usize]));
-            }
-            all.push(instr);
-        }
-        Ok(all)
-    }
-
-    fn tangent(&mut self) -> Result<Vec<Instr<S>>> {
-        let mut all = Vec::new();
-        for (k, &node) in self.program.nodes().iter().enumerate() {
-            let slot = self.slot(k);
-            if !self.moves[slot as usize] {
-                continue;
-            }
-            let step = steps::push::<S, W>(node.op, self.level);
-            let modes = self.moving(node);
-            let mut instr = self.instr(step, node, slot, modes)?;
-            if list_len(node).is_some() {
-                let moves = self.moves.clone();
-                instr.a = self.list(node, |x| u8::from(moves[x as usize]));
-            }
-            all.push(instr);
-        }
-        Ok(all)
-    }
-
-    fn reverse(&mut self, which: Seeds, seeds: &mut Vec<(usize, u32, u8)>) -> Result<Vec<Instr<S>>> {
-        let mut touched = vec![false; self.program.n_slots()];
-        let mut claim = |moves: &[bool], x: u32| match (moves[x as usize], touched[x as usize]) {
-            (false, _) => SKIP,
-            (true, false) => {
-                touched[x as usize] = true;
-                SET
-            }
-            (true, true) => ADD,
-        };
-        let moves = std::mem::take(&mut self.moves);
-        for (k, &output) in self.program.outputs().iter().enumerate() {
-            if which == Seeds::All || which == Seeds::One(k) {
-                let at = if which == Seeds::All { k } else { 0 };
-                seeds.push((at, output, claim(&moves, output)));
-            }
-        }
-        seeds.retain(|seed| seed.2 != SKIP);
-        let mut all = Vec::new();
-        for (k, &node) in self.program.nodes().iter().enumerate().rev() {
-            let slot = self.slot(k);
-            // Claimed and moving means reached; `claim` on an unreached slot would mark it, so look at operands only.
-            if !moves[slot as usize] || claim(&moves, slot) != ADD {
-                // An unreached node is never an operand of a reached one above: all of those have been taken.
-                continue;
-            }
-            let modes = match node.op.info().arity {
-                Arity::Unary | Arity::WithConstant => claim(&moves, node.a),
-                Arity::Binary => {
-                    let to_x = claim(&moves, node.a);
-                    to_x | claim(&moves, node.b) << 2
-                }
-                _ => 0,
-            };
-            let step = steps::pull::<S, W>(node.op, modes, self.level);
-            let mut instr = self.instr(step, node, slot, modes)?;
-            if list_len(node).is_some() {
-                instr.a = self.list(node, |x| claim(&moves, x));
-            }
-            all.push(instr);
-        }
-        self.moves = moves;
-        Ok(all)
-    }
-}
-
-impl<S: Scalar, const W: usize> Replay<S, W> {
+impl<S: Carrier, const W: usize> Replay<S, W> {
     /// The inputs, `W` scalars each; write them before a run.
     #[inline(always)]
     pub fn inputs_mut(&mut self) -> &mut [S] {
@@ -347,6 +310,63 @@ impl<S: Scalar, const W: usize> Replay<S, W> {
         &self.adjoints[..self.n_differentiated * W]
     }
 
+    /// The memory of bundles.
+    #[inline(always)]
+    fn memory(&mut self, slots: *const u32) -> Memory<S> {
+        let (v, d) = (self.values.as_mut_ptr(), self.adjoints.as_mut_ptr());
+        Memory { v, d, slots, scratch: self.lists.scratch.as_mut_ptr() }
+    }
+
+    #[inline(never)]
+    fn run_bundles(&mut self, which: impl Fn(&Bundles<S>) -> &[Bundle<S>]) {
+        let Some(bundles) = self.bundles.take() else { return };
+        let memory = self.memory(bundles.slots.as_ptr());
+        for bundle in which(&bundles) {
+            // SAFETY: the plan lists slots of a memory of `bundles.len` numbers, which values and adjoints have; scratch
+            // was made for the longest node; all are borrowed here.
+            unsafe { bundle.run(memory) }
+        }
+        self.bundles = Some(bundles);
+    }
+
+    /// Runs what may be in bundles, or may be put in them now. Inputs and directions are written already.
+    #[inline(never)]
+    fn run_large(&mut self) {
+        if let Some(mut later) = self.later.take() {
+            later.n_runs += 1;
+            if later.n_runs < RUNS_BEFORE_PLAN {
+                self.later = Some(later);
+            } else if let Some(bundles) = S::in_bundles(&later.program, later.build, self.level, false)
+                && let Ok(mut planned) = Self::of_bundles(&later.program, later.build, self.level, bundles.0)
+            {
+                planned.values[..self.n_inputs].copy_from_slice(&self.values[..self.n_inputs]);
+                let n = self.n_differentiated.min(self.adjoints.len());
+                planned.adjoints[..n].copy_from_slice(&self.adjoints[..n]);
+                *self = planned;
+            }
+        }
+        if self.bundles.is_some() {
+            return self.run_bundles(|bundles| &bundles.forward);
+        }
+        Self::run(&self.forward, &mut self.values, &mut self.adjoints, &mut self.lists);
+    }
+
+    #[inline(always)]
+    fn run_forward(&mut self) {
+        if self.bundles.is_some() || self.later.is_some() {
+            return self.run_large();
+        }
+        Self::run(&self.forward, &mut self.values, &mut self.adjoints, &mut self.lists);
+    }
+
+    #[inline(always)]
+    fn run_second(&mut self) {
+        if self.bundles.is_some() {
+            return self.run_bundles(|bundles| &bundles.second);
+        }
+        Self::run(&self.second, &mut self.values, &mut self.adjoints, &mut self.lists);
+    }
+
     #[inline(always)]
     fn run(code: &[Instr<S>], values: &mut [S], adjoints: &mut [S], lists: &mut Lists<S>) {
         let (v, d) = (values.as_mut_ptr(), adjoints.as_mut_ptr());
@@ -360,7 +380,7 @@ impl<S: Scalar, const W: usize> Replay<S, W> {
     /// Computes all values, whatever the guards say.
     #[inline(always)]
     pub fn values(&mut self) {
-        Self::run(&self.forward, &mut self.values, &mut self.adjoints, &mut self.lists);
+        self.run_forward();
     }
 
     /// One reverse pass after [`Replay::values`] or [`Replay::checked_values`]; seed `k` of `W` scalars for output `k`
@@ -373,7 +393,7 @@ impl<S: Scalar, const W: usize> Replay<S, W> {
                 *adjoint = if mode == SET { seed } else { *adjoint + seed };
             }
         }
-        Self::run(&self.second, &mut self.values, &mut self.adjoints, &mut self.lists);
+        self.run_second();
     }
 
     /// One reverse pass from a single output, with seed 1.
@@ -381,13 +401,13 @@ impl<S: Scalar, const W: usize> Replay<S, W> {
     pub fn reverse_one(&mut self) {
         if let [(_, slot, _)] = self.seeds[..] {
             self.adjoints[slot as usize * W..][..W].fill(S::lit(1.0));
-            Self::run(&self.second, &mut self.values, &mut self.adjoints, &mut self.lists);
+            self.run_second();
         }
     }
 
     /// Tangents of all nodes from [`Replay::directions_mut`], after the values.
     pub fn tangents(&mut self) {
-        Self::run(&self.second, &mut self.values, &mut self.adjoints, &mut self.lists);
+        self.run_second();
     }
 
     /// Whether lane `lane` of scalar `k` answers a question as it was answered when the program was recorded.
@@ -397,20 +417,27 @@ impl<S: Scalar, const W: usize> Replay<S, W> {
         question.comparison.holds(number(question.a), number(question.b)) == question.answer
     }
 
-    /// Computes values until a guard answers otherwise than recorded: `Err` with the number of that guard. Asks of the
-    /// first lane of the first scalar; meant for one number per slot.
+    /// Computes values until a guard answers otherwise than recorded: `Err` with the number of that guard, or with the
+    /// number of guards where a primitive failed. Asks of the first lane of the first scalar; meant for one number per
+    /// slot.
     #[inline(always)]
     pub fn checked_values(&mut self) -> std::result::Result<(), usize> {
-        if self.questions.is_empty() {
+        if self.questions.is_empty() && self.lists.calls.is_empty() {
             self.values();
             return Ok(());
         }
         self.values_and_guards()
     }
 
+    /// How many lanes, from the first, are in use: primitives are called for no others.
+    pub fn use_lanes(&mut self, n: usize) {
+        self.lists.calls.n_lanes = n;
+    }
+
     #[inline(never)]
     fn values_and_guards(&mut self) -> std::result::Result<(), usize> {
         let mut from = 0;
+        self.lists.calls.failed.fill(false);
         for (k, question) in self.questions.iter().enumerate() {
             if question.before > from {
                 Self::run(&self.forward[from..question.before], &mut self.values, &mut self.adjoints, &mut self.lists);
@@ -421,13 +448,17 @@ impl<S: Scalar, const W: usize> Replay<S, W> {
             }
         }
         Self::run(&self.forward[from..], &mut self.values, &mut self.adjoints, &mut self.lists);
-        Ok(())
+        if self.lists.calls.failed.contains(&true) { Err(self.questions.len()) } else { Ok(()) }
     }
 
     /// Computes all values and calls `disagrees` with every lane (of `W * S::LANES`) on which some guard answers
     /// otherwise.
     pub fn values_with_mask(&mut self, mut disagrees: impl FnMut(usize)) {
+        self.lists.calls.failed.fill(false);
         self.values();
+        for (at, _) in self.lists.calls.failed.iter().enumerate().filter(|(_, failed)| **failed) {
+            disagrees(at);
+        }
         for k in 0..W {
             for lane in 0..S::LANES {
                 if !self.questions.iter().all(|question| self.agrees(question, k, lane)) {
@@ -437,14 +468,29 @@ impl<S: Scalar, const W: usize> Replay<S, W> {
         }
     }
 
-    /// Whether there are guards.
+    /// Whether there are guards, or primitives that may fail.
     pub fn has_guards(&self) -> bool {
-        !self.questions.is_empty()
+        !self.questions.is_empty() || !self.lists.calls.is_empty()
+    }
+
+    /// How many instructions a run of values and of what comes second takes.
+    pub fn n_instructions(&self) -> usize {
+        let bundles = self.bundles.as_ref().map_or(0, |bundles| bundles.forward.len() + bundles.second.len());
+        self.forward.len() + self.second.len() + bundles
+    }
+
+    /// How many slots hold values.
+    pub fn n_slots(&self) -> usize {
+        self.values.len() / W
     }
 
     /// Bytes of instructions and slots.
     pub fn bytes(&self) -> usize {
-        (self.forward.len() + self.second.len()) * size_of::<Instr<S>>()
+        let bundles = self.bundles.as_ref().map_or(0, |bundles| {
+            (bundles.forward.len() + bundles.second.len()) * size_of::<Bundle<S>>() + bundles.slots.len() * 4
+        });
+        bundles
+            + (self.forward.len() + self.second.len()) * size_of::<Instr<S>>()
             + self.lists.operands.len() * 4
             + (self.lists.scratch.len() + self.values.len() + self.adjoints.len()) * size_of::<S>()
     }

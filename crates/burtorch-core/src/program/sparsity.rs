@@ -187,6 +187,12 @@ pub fn hessian_pattern(program: &Program) -> Pattern {
         let bend =
             *cache[node.op as usize].get_or_insert_with(|| if is_many { bend_of_many(node.op) } else { bend(node.op) });
         match node.op.info().arity {
+            Arity::InnerProduct if node.op == Op::Linearised => {
+                let list = program.list(node);
+                for (i, &x) in list.iter().enumerate() {
+                    list[i..].iter().for_each(|&y| meet(x, y));
+                }
+            }
             Arity::InnerProduct => {
                 let list = program.list(node);
                 (0..node.b as usize).for_each(|i| meet(list[i], list[node.b as usize + i]));

@@ -12,7 +12,9 @@
 //! Promises: nothing is computed that the row does not say. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use crate::ops::{self, Arity, BinaryOp, Op, Reduction, UnaryOp};
+use super::call_steps::{self, Calls};
+use super::many::{DualMany, PullMany, PushMany, Reduce};
+use crate::ops::{self, Arity, BinaryOp, Op, UnaryOp};
 use crate::scalar::{Dual, Scalar};
 use crate::simd::Level;
 
@@ -53,6 +55,8 @@ pub(super) struct Lists<S> {
     pub(super) operands: Vec<u32>,
     /// Room for twice the operands of any node.
     pub(super) scratch: Vec<S>,
+    /// See there.
+    pub(super) calls: Calls<S>,
 }
 
 /// The code of a step. `v` and `d` point to slots of values and of adjoints (or tangents), as many as the replay has.
@@ -104,7 +108,7 @@ fn compiled<B: Body<S>, S: Scalar>(level: Level) -> Step<S> {
 /// # Safety
 /// `at` may be written.
 #[inline(always)]
-unsafe fn contribute<S: Scalar>(mode: u8, at: *mut S, contribution: S) {
+pub(super) unsafe fn contribute<S: Scalar>(mode: u8, at: *mut S, contribution: S) {
     // SAFETY: by the contract of this function.
     unsafe {
         match mode {
@@ -277,179 +281,6 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualBinary<O, W> 
     }
 }
 
-/// The operands of a step with many, one scalar of each.
-struct Many<'a, S> {
-    operands: &'a [u32],
-    xs: &'a mut [S],
-    contributions: &'a mut [S],
-}
-
-impl<'a, S: Scalar> Many<'a, S> {
-    /// # Safety
-    /// As for a body; `n` operands are listed from `i.a`.
-    #[inline(always)]
-    unsafe fn of(i: &Instr<S>, n: usize, lists: *mut Lists<S>) -> Self {
-        // SAFETY: nothing else uses the lists meanwhile.
-        let lists = unsafe { &mut *lists };
-        let operands = &lists.operands[i.a as usize..i.a as usize + n];
-        let (xs, rest) = lists.scratch.split_at_mut(n);
-        Many { operands, xs, contributions: &mut rest[..n] }
-    }
-
-    /// # Safety
-    /// The listed slots lie in `from`.
-    #[inline(always)]
-    unsafe fn gather<const W: usize>(&mut self, from: *const S, k: usize) {
-        for (x, &operand) in self.xs.iter_mut().zip(self.operands) {
-            // SAFETY: by the contract of this function.
-            *x = unsafe { *from.add((operand >> 2) as usize * W + k) };
-        }
-    }
-
-    /// # Safety
-    /// The listed slots lie in `to`.
-    #[inline(always)]
-    unsafe fn scatter<const W: usize>(&self, to: *mut S, k: usize) {
-        for (&c, &operand) in self.contributions.iter().zip(self.operands) {
-            // SAFETY: by the contract of this function.
-            unsafe { contribute((operand & 3) as u8, to.add((operand >> 2) as usize * W + k), c) }
-        }
-    }
-}
-
-/// The value of a reduction or an inner product.
-struct Reduce<const W: usize>;
-impl<S: Scalar, const W: usize> Body<S> for Reduce<W> {
-    #[inline(always)]
-    unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
-        let n = operand_count(i);
-        // SAFETY: as above.
-        unsafe {
-            let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
-                *v.add(i.c as usize * W + k) = value_of_many(i, many.xs);
-            }
-        }
-    }
-}
-
-struct PullMany<const W: usize>;
-impl<S: Scalar, const W: usize> Body<S> for PullMany<W> {
-    #[inline(always)]
-    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
-        let n = operand_count(i);
-        // SAFETY: as above.
-        unsafe {
-            let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
-                pull_many(i, *d.add(i.c as usize * W + k), many.xs, many.contributions);
-                many.scatter::<W>(d, k);
-            }
-        }
-    }
-}
-
-/// The tangent of an op with many operands: its partials times their tangents.
-struct PushMany<const W: usize>;
-impl<S: Scalar, const W: usize> Body<S> for PushMany<W> {
-    #[inline(always)]
-    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
-        let n = operand_count(i);
-        // SAFETY: as above.
-        unsafe {
-            let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
-                pull_many(i, S::lit(1.0), many.xs, many.contributions);
-                let tangent = |x: &u32| *d.add((x >> 2) as usize * W + k);
-                *d.add(i.c as usize * W + k) = along(many.operands, many.contributions, tangent);
-            }
-        }
-    }
-}
-
-struct DualMany<const W: usize>;
-impl<S: Scalar, const W: usize> Body<Dual<S>> for DualMany<W> {
-    #[inline(always)]
-    unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, lists: *mut Lists<Dual<S>>) {
-        let n = operand_count(i);
-        // SAFETY: as above.
-        unsafe {
-            let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
-                let z = value_of_many(i, many.xs);
-                pull_many(i, Dual::lit(1.0), many.xs, many.contributions);
-                let mut d: Option<S> = None;
-                for ((&operand, x), p) in many.operands.iter().zip(many.xs.iter()).zip(many.contributions.iter()) {
-                    if operand as u8 & 3 != SKIP {
-                        let term = p.v * x.d;
-                        d = Some(d.map_or(term, |d| d + term));
-                    }
-                }
-                *v.add(i.c as usize * W + k) = Dual::new(z.v, d.unwrap_or(S::lit(0.0)));
-            }
-        }
-    }
-}
-
-/// The sum of partials times tangents, over operands that move.
-#[inline(always)]
-fn along<S: Scalar>(operands: &[u32], partials: &[S], tangent: impl Fn(&u32) -> S) -> S {
-    let mut total: Option<S> = None;
-    for (operand, &partial) in operands.iter().zip(partials) {
-        if *operand as u8 & 3 != SKIP {
-            let term = partial * tangent(operand);
-            total = Some(total.map_or(term, |total| total + term));
-        }
-    }
-    total.unwrap_or(S::lit(0.0))
-}
-
-/// How many operands the instruction lists.
-#[inline(always)]
-fn operand_count<S>(i: &Instr<S>) -> usize {
-    match i.op {
-        Op::InnerProduct => 2 * i.b as usize,
-        Op::InnerProductWithBias => 2 * i.b as usize + 1,
-        _ => i.b as usize,
-    }
-}
-
-#[inline(always)]
-fn value_of_many<S: Scalar>(i: &Instr<S>, xs: &[S]) -> S {
-    let n = i.b as usize;
-    match i.op {
-        Op::InnerProduct => S::dot(&xs[..n], &xs[n..]),
-        Op::InnerProductWithBias => S::dot(&xs[..n], &xs[n..2 * n]) + xs[2 * n],
-        op => Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs)),
-    }
-}
-
-/// Writes what the adjoint `g` contributes to each operand.
-#[inline(always)]
-fn pull_many<S: Scalar>(i: &Instr<S>, g: S, xs: &[S], out: &mut [S]) {
-    let n = i.b as usize;
-    match i.op {
-        Op::InnerProduct | Op::InnerProductWithBias => {
-            for k in 0..n {
-                out[k] = g * xs[n + k];
-                out[n + k] = g * xs[k];
-            }
-            if let Some(bias) = out.get_mut(2 * n) {
-                *bias = g;
-            }
-        }
-        op => {
-            if let Some(r) = Reduction::new(op) {
-                r.pull(g, xs, out);
-            }
-        }
-    }
-}
-
 macro_rules! define_steps {
     (
         nullary { $($nullary:tt)* }
@@ -462,6 +293,7 @@ macro_rules! define_steps {
         pub(super) fn forward<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<S>> {
             Some(match op {
                 Op::Constant => compiled::<Copied<W>, S>(level),
+                Op::Linearised => call_steps::value::<S, W>,
                 $( Op::$U => compiled::<Unary<ops::$U, W>, S>(level), )*
                 $( Op::$B => compiled::<Binary<ops::$B, W>, S>(level), )*
                 $( Op::$K => compiled::<Binary<ops::$K, W>, S>(level), )*
@@ -484,6 +316,7 @@ macro_rules! define_steps {
         pub(super) fn pull<S: Scalar, const W: usize>(op: Op, modes: u8, level: Level) -> Option<Step<S>> {
             if S::LANES > 1 || W > 1 || size_of::<S>() > 8 {
                 return Some(match op {
+                    Op::Linearised => call_steps::pull::<S, W>,
                     $( Op::$U => compiled::<PullUnary<ops::$U, W, AT_RUN_TIME>, S>(level), )*
                     $( Op::$B => compiled::<PullBinary<ops::$B, W, AT_RUN_TIME>, S>(level), )*
                     $( Op::$K => compiled::<PullBinary<ops::$K, W, AT_RUN_TIME>, S>(level), )*
@@ -491,6 +324,7 @@ macro_rules! define_steps {
                 });
             }
             Some(match op {
+                Op::Linearised => call_steps::pull::<S, W>,
                 $( Op::$U => match modes {
                     SET => plain::<PullUnary<ops::$U, W, SET>, S>,
                     _ => plain::<PullUnary<ops::$U, W, ADD>, S>,
@@ -516,6 +350,7 @@ macro_rules! define_steps {
         /// The step that computes an op's tangent from those of its operands.
         pub(super) fn push<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<S>> {
             Some(match op {
+                Op::Linearised => call_steps::push::<S, W>,
                 $( Op::$U => compiled::<PushUnary<ops::$U, W>, S>(level), )*
                 $( Op::$B => compiled::<PushBinary<ops::$B, W>, S>(level), )*
                 $( Op::$K => compiled::<PushBinary<ops::$K, W>, S>(level), )*
@@ -529,7 +364,7 @@ for_each_op!(define_steps);
 
 /// The step, if the op has many operands.
 fn many<S>(op: Op, step: Step<S>) -> Option<Step<S>> {
-    matches!(op.info().arity, Arity::Reduction | Arity::InnerProduct).then_some(step)
+    (matches!(op.info().arity, Arity::Reduction | Arity::InnerProduct) && op != Op::Linearised).then_some(step)
 }
 
 /// A copy of a dual number that does not move.

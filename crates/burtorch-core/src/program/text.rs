@@ -22,11 +22,16 @@ impl Program {
 
     /// What a node is called in listings.
     fn op_name(&self, node: Node) -> &'static str {
-        if node.op == Op::Constant { "detach" } else { node.op.name() }
+        match node.op {
+            Op::Constant => "detach",
+            Op::Linearised => "primitive",
+            op => op.name(),
+        }
     }
 
-    fn formula(&self, node: Node) -> String {
-        let mut text = self.op_name(node).to_string();
+    fn formula(&self, k: usize, node: Node) -> String {
+        let called = self.called(k as u32).map(|called| called.0.name());
+        let mut text = called.unwrap_or(self.op_name(node)).to_string();
         match node.op.info().arity {
             Arity::Nullary | Arity::Unary => {
                 let _ = write!(text, " {}", self.name(node.a));
@@ -93,7 +98,7 @@ impl fmt::Display for Program {
                 writeln!(f, "  guard {}({a} {symbol} {b})", if guard.answer { "" } else { "not " })?;
             }
             if let Some(&node) = self.nodes.get(k) {
-                writeln!(f, "  %{k} = {}", self.formula(node))?;
+                writeln!(f, "  %{k} = {}", self.formula(k, node))?;
             }
         }
         let outputs: Vec<String> = self.outputs.iter().map(|&x| self.name(x)).collect();

@@ -11,6 +11,7 @@ pub mod math;
 mod formulas;
 
 mod elementary;
+pub(crate) mod gather;
 pub mod slices;
 
 pub use elementary::Elementary;

@@ -139,7 +139,7 @@ unsafe fn quick(binding: &Binding) -> Option<f64> {
             return None;
         }
         let variant = state.variants.first_mut().filter(|variant| variant.id == binding.variant)?;
-        let path = variant.paths.first_mut()?;
+        let path = variant.paths.first_mut().filter(|path| !path.program.calls_primitives())?;
         let Scalars::F64(replay) = &mut path.replay else { return None };
         let inputs = replay.inputs_mut();
         for (k, slot) in inputs.iter_mut().take(binding.n).enumerate() {

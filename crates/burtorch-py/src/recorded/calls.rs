@@ -14,6 +14,7 @@ use super::record::record as record_path;
 use super::state::{Path, Variant};
 use super::tree::{Found, Tree};
 use super::watch::Watch;
+use super::{onto, primitive};
 use crate::errors::derived;
 
 /// The body's name, and where it is defined.
@@ -134,6 +135,9 @@ pub fn next_id() -> u64 {
 /// Records the function at these arguments and adds the path.
 fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResult<()> {
     let py = call.py();
+    if let Some(error) = primitive::interrupted(py) {
+        return Err(error);
+    }
     let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
     let body = body.bind(py);
     // Before the body runs: what it changes while it runs counts as a change.
@@ -190,9 +194,10 @@ pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&
     drop(call.with(|state| state.look(py))?);
     let is_there = find_variant(call, arguments)?;
     let select = || {
+        let mut stats = call.with(|state| state.stats)?;
+        let found =
+            apart(call, |variants| variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats)))?;
         call.with(|state| {
-            let mut stats = state.stats;
-            let found = state.variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats));
             state.stats = stats;
             state.note_quick();
             found
@@ -210,14 +215,33 @@ pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&
             ));
         }
     }
-    call.with(|state| state.variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
+    // A path that was given up because a primitive failed there is forgotten, now that another one is right.
+    drop(primitive::raised());
+    apart(call, |variants| variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
         .ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
+}
+
+/// Runs `f` on the variants. If one of the first one's paths calls primitives, running it may run Python code, also this
+/// function again: then the variants are taken out of the state meanwhile, and whatever that call made is dropped.
+fn apart<T>(call: &Call<'_>, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult<T> {
+    let runs_python = |v: &Variant| v.paths.iter().any(|path| path.program.calls_primitives());
+    if !call.with(|state| state.variants.first().is_some_and(runs_python))? {
+        return call.with(|state| f(&mut state.variants));
+    }
+    let mut variants = call.with(|state| std::mem::take(&mut state.variants))?;
+    let result = f(&mut variants);
+    let made = call.with(|state| std::mem::replace(&mut state.variants, variants))?;
+    drop(made);
+    Ok(result)
 }
 
 /// `f(x, ...)` in full.
 pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let Some(arguments) = Arguments::read(&call, &call.positional)? else {
+        if let Some(results) = onto::call(&call)? {
+            return Ok(results);
+        }
         // The body itself appends to the graph of its arguments.
         let body = call.with(|state| state.body.clone_ref(py))?;
         let named = PyDict::new(py);

@@ -4,6 +4,8 @@
 //! otherwise are tried on the other paths and recorded if none is right.
 #![allow(unsafe_code)]
 
+use std::sync::{Mutex, PoisonError};
+
 use burtorch_core::program::batch::{Batch, Rows, Sink, Source};
 use burtorch_core::simd::{F32x16, F64x8};
 use burtorch_core::{DType, Float, Program};
@@ -16,6 +18,7 @@ use super::calls::{Arguments, with_path};
 use super::object::Call;
 use super::tree::Tree;
 use crate::errors::{IntoPython, derived};
+use crate::poll::Poll;
 
 /// Programs with more slots than this run on blocks of one vector, so that slots stay in the cache.
 const LARGE: usize = 512;
@@ -48,14 +51,24 @@ impl AnyBatch {
         }
     }
 
-    fn run(&mut self, threads: usize, rows: Rows<'_>, table: &Table) -> Vec<usize> {
+    /// Returns the rows left, unless Ctrl-C was pressed.
+    fn run(&mut self, threads: usize, rows: Rows<'_>, table: &Table) -> PyResult<Vec<usize>> {
         let mut left = Vec::new();
-        match self {
-            AnyBatch::F64(batch) => batch.run_on(threads, rows, table, table, &mut left),
-            AnyBatch::LargeF64(batch) => batch.run_on(threads, rows, table, table, &mut left),
-            AnyBatch::F32(batch) => batch.run_on(threads, rows, table, table, &mut left),
+        // Signal handlers run on the thread that called, if anywhere.
+        let (poll, caller) = (Mutex::new(Poll::new()), std::thread::current().id());
+        let stop =
+            || std::thread::current().id() == caller && poll.lock().unwrap_or_else(PoisonError::into_inner).stop();
+        let is_whole = match self {
+            AnyBatch::F64(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
+            AnyBatch::LargeF64(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
+            AnyBatch::F32(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
+        };
+        let raised = poll.into_inner().unwrap_or_else(PoisonError::into_inner).raised();
+        match raised {
+            Some(error) => Err(error),
+            None if is_whole => Ok(left),
+            None => Err(PyValueError::new_err("the rows were not all evaluated")),
         }
-        left
     }
 }
 
@@ -267,7 +280,7 @@ impl<'py> Batched<'py> {
             table.parameters = parameters;
             let rows = if is_first { Rows::Run { first: 0, len: self.n_rows } } else { Rows::List(&left) };
             let table = &*table;
-            let next = py.detach(|| batch.run(threads, rows, table));
+            let next = py.detach(|| batch.run(threads, rows, table))?;
             if next.first() == left.first() {
                 return Err(derived(
                     py,

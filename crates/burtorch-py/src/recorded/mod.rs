@@ -11,7 +11,9 @@ mod docs;
 mod file;
 mod map;
 mod object;
+mod onto;
 mod parameter;
+mod primitive;
 mod program;
 mod record;
 mod state;
@@ -29,6 +31,7 @@ use pyo3::prelude::*;
 /// Adds the classes and functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     parameter::register(m)?;
+    primitive::register(m)?;
     program::register(m)?;
     file::register(m)?;
     object::register(m)

@@ -269,7 +269,10 @@ unsafe extern "C" fn method<const K: usize>(
             call.named = names.iter().enumerate().map(|(k, name)| (name.to_string(), at(n + k))).collect();
         }
         match METHODS[K](call) {
-            Ok(result) => result.into_ptr(),
+            Ok(result) => match super::primitive::raised() {
+                None => result.into_ptr(),
+                Some(error) => raise_python(error),
+            },
             Err(error) => raise_python(error),
         }
     })

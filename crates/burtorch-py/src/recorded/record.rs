@@ -76,7 +76,14 @@ fn program_of(
 ) -> PyResult<Program> {
     let n_differentiated = inputs.len();
     inputs.extend(trace.parameters.iter().map(|(_, node)| *node));
-    let recording = Recording { inputs, n_differentiated, outputs, guards: trace.guards, detached: trace.detached };
+    let recording = Recording {
+        inputs,
+        n_differentiated,
+        outputs,
+        guards: trace.guards,
+        detached: trace.detached,
+        calls: trace.calls,
+    };
     let program = owner.get().end_of_trace(|cell| match &cell.graph {
         AnyGraph::F32(graph) => recording.program(graph),
         AnyGraph::F64(graph) => recording.program(graph),

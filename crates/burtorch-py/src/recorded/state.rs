@@ -170,7 +170,8 @@ impl Variant {
                 }
                 Err(guard) => {
                     stats.guard_misses += 1;
-                    if guard >= actual.len() {
+                    // Beyond the guards: a primitive has failed.
+                    if (actual.len()..path.answers.len()).contains(&guard) {
                         actual = path.answers[..guard].to_vec();
                         actual.push(!path.answers[guard]);
                     }
@@ -245,6 +246,7 @@ impl State {
             && variant.statics.is_none()
             && matches!((&path.results, &path.replay), (Tree::Number, Scalars::F64(_)))
             && !items.is_empty()
+            && !path.program.calls_primitives()
         {
             self.quick = items.len();
         }

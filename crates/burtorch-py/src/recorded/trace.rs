@@ -7,6 +7,7 @@
 use std::ffi::c_int;
 
 use burtorch_core::program::Comparison;
+use burtorch_core::program::primitive::Called;
 use burtorch_core::{Error, NodeId, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -28,12 +29,21 @@ pub struct Trace {
     pub detached: Vec<(NodeId, NodeId)>,
     /// Leaves that stand for `bt.parameter` objects.
     pub parameters: Vec<(Py<PyParameter>, NodeId)>,
+    /// Nodes that primitives computed.
+    pub calls: Vec<(NodeId, Called)>,
 }
 
 impl Trace {
     /// Nothing asked yet.
     pub fn new(function: String) -> Self {
-        Trace { is_active: true, function, guards: Vec::new(), detached: Vec::new(), parameters: Vec::new() }
+        Trace {
+            is_active: true,
+            function,
+            guards: Vec::new(),
+            detached: Vec::new(),
+            parameters: Vec::new(),
+            calls: Vec::new(),
+        }
     }
 }
 

@@ -179,6 +179,10 @@ pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
 /// `x` is a living object; the interpreter lock is held.
 pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
+    if evaluate && let Some(made) = unsafe { super::quick::reduce(op, x) } {
+        return made;
+    }
+    // SAFETY: as above.
     let x = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) };
     finish(read_many(op, &x).and_then(|operands| reduce_operands(op, &operands, x.py(), evaluate)))
 }

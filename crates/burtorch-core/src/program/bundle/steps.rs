@@ -1,0 +1,360 @@
+//! The code of bundles: up to a vector's lanes of equal ops on slots anywhere.
+//!
+//! In words: slots of operands are gathered into lanes, the row of the op table is applied, lanes are stored side by
+//! side. In the reverse pass each lane's adjoint is the sum of its contributions, gathered in the order in which the
+//! eager sweep would add them, and contributions are stored side by side; so nothing is scattered, and lanes never meet.
+//!
+//! Promises: lane k has the bits of the op on lane k's numbers. Knows slots and nothing of programs.
+#![allow(unsafe_code)]
+
+use super::memory::{Body, Bundle, InLanes, Memory, Run, compiled};
+use super::units::{MOST_OPERANDS, MOST_SOFTMAX};
+use crate::ops::{self, BinaryOp, Op, Reduction, UnaryOp};
+use crate::scalar::Scalar;
+use crate::simd::Level;
+
+/// Defines a body.
+macro_rules! body {
+    ($(#[$doc:meta])* $name:ident $(<$o:ident: $bound:ident>)? |$b:ident, $at:ident, $l:ident| $code:block) => {
+        $(#[$doc])*
+        struct $name $(<$o>($o))?;
+        impl<S: InLanes, $($o: $bound)?> Body<S> for $name $(<$o>)? {
+            #[inline(always)]
+            unsafe fn run($b: &Bundle<S>, $at: Memory<S>) {
+                #[allow(dead_code)]
+                type $l<S> = <S as InLanes>::Lanes;
+                // SAFETY: by the contract of the trait.
+                unsafe { $code }
+            }
+        }
+    };
+}
+
+body!(Copied | b, at, L | { at.store(at.v, b.values, at.operand(at.v, b, 0)) });
+
+body!(Unary<O: UnaryOp> |b, at, L| { at.store_values(b, O::forward(at.operand(at.v, b, 0))) });
+
+body!(PullUnary<O: UnaryOp> |b, at, L| {
+    let (g, x, y) = (at.inner_adjoint(b), at.operand(at.v, b, 0), at.load(at.v, b.values));
+    at.store(at.d, b.to, O::pull(g, x, y));
+});
+
+body!(PushUnary<O: UnaryOp> |b, at, L| {
+    let (t, x, y) = (at.operand(at.d, b, 0), at.operand(at.v, b, 0), at.load(at.v, b.values));
+    at.store_tangents(b, O::pull(t, x, y));
+});
+
+body!(Binary<O: BinaryOp> |b, at, L| {
+    at.store_values(b, O::forward(at.operand(at.v, b, 0), at.operand(at.v, b, 1)));
+});
+
+body!(PullBinary<O: BinaryOp> |b, at, L| {
+    let (x, y, z) = (at.operand(at.v, b, 0), at.operand(at.v, b, 1), at.load(at.v, b.values));
+    let g = at.inner_adjoint(b);
+    if b.moving & 1 != 0 {
+        at.store(at.d, b.to, O::pull_x(g, x, y, z));
+    }
+    if b.moving & 2 != 0 {
+        at.store(at.d, b.to + u32::from(b.m), O::pull_y(g, x, y, z));
+    }
+});
+
+body!(PushBinary<O: BinaryOp> |b, at, L| {
+    let (x, y, z) = (at.operand(at.v, b, 0), at.operand(at.v, b, 1), at.load(at.v, b.values));
+    let t = match b.moving & 3 {
+        1 => O::pull_x(at.operand(at.d, b, 0), x, y, z),
+        2 => O::pull_y(at.operand(at.d, b, 1), x, y, z),
+        _ => O::pull_x(at.operand(at.d, b, 0), x, y, z) + O::pull_y(at.operand(at.d, b, 1), x, y, z),
+    };
+    at.store_tangents(b, t);
+});
+
+body!(
+    /// A sum of fewer than sixteen, from the left.
+    Sum |b, at, L| {
+        let mut total = at.operand(at.v, b, 0);
+        for j in 1..u32::from(b.n) {
+            total = total + at.operand(at.v, b, j);
+        }
+        at.store_values(b, total);
+    }
+);
+
+body!(
+    /// Units that hand their adjoint on as it is: it is added up once.
+    PullThrough |b, at, L| { at.store(at.d, b.to, at.inner_adjoint(b)) }
+);
+
+body!(
+    Many | b,
+    at,
+    L | {
+        let mut xs = [L::<S>::lit(0.0); MOST_OPERANDS];
+        let xs = &mut xs[..usize::from(b.n).min(MOST_OPERANDS)];
+        for (x, j) in xs.iter_mut().zip(0..) {
+            *x = at.operand(at.v, b, j);
+        }
+        at.store_values(b, value_of(b.op, xs));
+    }
+);
+
+body!(
+    PullMany | b,
+    at,
+    L | {
+        let (mut xs, mut out) = ([L::<S>::lit(0.0); MOST_OPERANDS], [L::<S>::lit(0.0); MOST_OPERANDS]);
+        let n = usize::from(b.n).min(MOST_OPERANDS);
+        for (x, j) in xs[..n].iter_mut().zip(0..) {
+            *x = at.operand(at.v, b, j);
+        }
+        pull_of(b.op, at.inner_adjoint(b), &xs[..n], &mut out[..n]);
+        for (c, j) in out[..n].iter().zip(0..) {
+            at.store(at.d, b.to + j * u32::from(b.m), *c);
+        }
+    }
+);
+
+body!(
+    PushMany | b,
+    at,
+    L | {
+        let (mut xs, mut out) = ([L::<S>::lit(0.0); MOST_OPERANDS], [L::<S>::lit(0.0); MOST_OPERANDS]);
+        let n = usize::from(b.n).min(MOST_OPERANDS);
+        for (x, j) in xs[..n].iter_mut().zip(0..) {
+            *x = at.operand(at.v, b, j);
+        }
+        pull_of(b.op, L::<S>::lit(1.0), &xs[..n], &mut out[..n]);
+        let mut total: Option<L<S>> = None;
+        for (partial, j) in out[..n].iter().zip(0..) {
+            if b.moving & 1 << j != 0 {
+                let term = *partial * at.operand(at.d, b, j);
+                total = Some(total.map_or(term, |total| total + term));
+            }
+        }
+        at.store_tangents(b, total.unwrap_or(L::<S>::lit(0.0)));
+    }
+);
+
+body!(
+    /// Values in order: exponentials, their sum, quotients.
+    Softmax |b, at, L| {
+        let (m, n) = (u32::from(b.m), u32::from(b.n).min(MOST_SOFTMAX as u32));
+        let mut es = [L::<S>::lit(0.0); MOST_SOFTMAX];
+        let mut total = L::<S>::lit(0.0);
+        for j in 0..n {
+            let e = at.operand(at.v, b, j).exp();
+            es[j as usize] = e;
+            total = if j == 0 { e } else { total + e };
+            at.store(at.v, b.values + j * m, e);
+        }
+        at.store(at.v, b.values + n * m, total);
+        for j in 0..n {
+            at.store(at.v, b.values + (n + 1 + j) * m, es[j as usize] / total);
+        }
+    }
+);
+
+body!(
+    PullSoftmax | b,
+    at,
+    L | {
+        let (m, n) = (u32::from(b.m), u32::from(b.n).min(MOST_SOFTMAX as u32));
+        let total = at.load(at.v, b.values + n * m);
+        let mut gs = [L::<S>::lit(0.0); MOST_SOFTMAX];
+        let mut to_total = L::<S>::lit(0.0);
+        // The eager sweep meets the last quotient first.
+        for j in (0..n).rev() {
+            let g = at.adjoint(b, b.adjoints + j * m * u32::from(b.k));
+            gs[j as usize] = g;
+            let term = g * (-at.load(at.v, b.values + (n + 1 + j) * m) / total);
+            to_total = if j + 1 == n { term } else { to_total + term };
+        }
+        for j in 0..n {
+            let e = at.load(at.v, b.values + j * m);
+            at.store(at.d, b.to + j * m, (gs[j as usize] / total + to_total) * e);
+        }
+    }
+);
+
+body!(
+    PushSoftmax | b,
+    at,
+    L | {
+        let (m, n) = (u32::from(b.m), u32::from(b.n).min(MOST_SOFTMAX as u32));
+        let total = at.load(at.v, b.values + n * m);
+        let mut ts = [L::<S>::lit(0.0); MOST_SOFTMAX];
+        let mut of_total = L::<S>::lit(0.0);
+        for j in 0..n {
+            let t = at.operand(at.d, b, j) * at.load(at.v, b.values + j * m);
+            ts[j as usize] = t;
+            of_total = if j == 0 { t } else { of_total + t };
+            at.store(at.d, b.values + j * m, t);
+        }
+        at.store(at.d, b.values + n * m, of_total);
+        for j in 0..n {
+            let y = at.load(at.v, b.values + (n + 1 + j) * m);
+            at.store(at.d, b.values + (n + 1 + j) * m, ts[j as usize] / total + of_total * (-y / total));
+        }
+    }
+);
+
+body!(
+    /// One node with many operands, whose values go to scratch.
+    Lone |b, at, L| {
+        let (xs, _) = lone(b, at);
+        *at.v.add(b.values as usize) = crate::program::many::value_of_operands(b.op, count(b), xs);
+    }
+);
+
+body!(
+    PullLone | b,
+    at,
+    L | {
+        let g = at.adjoint(b, b.adjoints).lane(0);
+        let (xs, out) = lone(b, at);
+        crate::program::many::pull_of_operands(b.op, count(b), g, xs, out);
+        std::ptr::copy_nonoverlapping(out.as_ptr(), at.d.add(b.to as usize), out.len());
+    }
+);
+
+body!(
+    PushLone | b,
+    at,
+    L | {
+        let (xs, out) = lone(b, at);
+        crate::program::many::pull_of_operands(b.op, count(b), S::lit(1.0), xs, out);
+        let mut total: Option<S> = None;
+        for (j, &partial) in out.iter().enumerate() {
+            // What moves is marked in the second half of the list.
+            if *at.slots.add(b.operands as usize + out.len() + j) != 0 {
+                let term = partial * *at.d.add(*at.slots.add(b.operands as usize + j) as usize);
+                total = Some(total.map_or(term, |total| total + term));
+            }
+        }
+        *at.d.add(b.values as usize) = total.unwrap_or(S::lit(0.0));
+    }
+);
+
+body!(
+    /// Gradients of consecutive inputs: the sums of their contributions.
+    Gradients |b, at, L| { at.store(at.d, b.to, at.adjoint(b, b.adjoints)) }
+);
+
+body!(
+    /// The sum of many contributions to one adjoint.
+    Gathered |b, at, L| {
+        let list = std::slice::from_raw_parts(at.slots.add(b.adjoints as usize), count(b));
+        let mut total = *at.d.add(list[0] as usize);
+        for &slot in &list[1..] {
+            total = total + *at.d.add(slot as usize);
+        }
+        *at.d.add(b.to as usize) = total;
+    }
+);
+
+/// The number of operands of a lone node, or of contributions to one adjoint: more than sixteen bits hold.
+fn count<S>(b: &Bundle<S>) -> usize {
+    usize::from(b.n) | usize::from(b.moving) << 16
+}
+
+/// The operands of a lone node, gathered, and room for as many contributions.
+///
+/// # Safety
+/// As for a body.
+unsafe fn lone<'a, S: InLanes>(b: &Bundle<S>, at: Memory<S>) -> (&'a [S], &'a mut [S]) {
+    let n = super::units::operand_count(b.op, count(b));
+    // SAFETY: by the contract of this function; the two parts of the scratch do not overlap.
+    unsafe {
+        let xs = std::slice::from_raw_parts_mut(at.scratch, n);
+        for (j, x) in xs.iter_mut().enumerate() {
+            *x = *at.v.add(*at.slots.add(b.operands as usize + j) as usize);
+        }
+        (xs, std::slice::from_raw_parts_mut(at.scratch.add(n), n))
+    }
+}
+
+#[inline(always)]
+fn value_of<S: Scalar>(op: Op, xs: &[S]) -> S {
+    match op {
+        Op::ReduceMul => xs[1..].iter().fold(xs[0], |p, &x| p * x),
+        op => Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs)),
+    }
+}
+
+#[inline(always)]
+fn pull_of<S: Scalar>(op: Op, g: S, xs: &[S], out: &mut [S]) {
+    match op {
+        // Here it is compiled for the level.
+        Op::ReduceMul => ops::products_of_others(g, xs, out),
+        op => {
+            if let Some(r) = Reduction::new(op) {
+                r.pull(g, xs, out);
+            }
+        }
+    }
+}
+
+/// The code for a kind of unit: of its values, of what it hands back, of its tangents.
+pub(super) struct Codes<S> {
+    pub(super) value: Option<Run<S>>,
+    pub(super) pull: Option<Run<S>>,
+    pub(super) push: Option<Run<S>>,
+}
+
+/// Whether units of this op hand their adjoint on as it is to every operand.
+pub(super) fn hands_through(op: Op) -> bool {
+    matches!(op, Op::Add | Op::AddConstant | Op::ReduceSum)
+}
+
+/// The code that adds up gradients of inputs.
+pub(super) fn gradients<S: InLanes>(level: Level) -> Option<Run<S>> {
+    compiled::<Gradients, S>(level)
+}
+
+/// The code that adds up one adjoint.
+pub(super) fn gathered<S: InLanes>(level: Level) -> Option<Run<S>> {
+    compiled::<Gathered, S>(level)
+}
+
+macro_rules! define_codes {
+    (
+        nullary { $($nullary:tt)* }
+        unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
+        binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal { $($bbody:tt)* } )* }
+        with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
+        $($rest:tt)*
+    ) => {
+        /// The code for units of this op with a few operands.
+        #[allow(unreachable_patterns)]
+        pub(super) fn codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
+            macro_rules! three {
+                ($value:ty, $pull:ty, $push:ty) => {
+                    Codes {
+                        value: compiled::<$value, S>(level),
+                        pull: compiled::<$pull, S>(level),
+                        push: compiled::<$push, S>(level),
+                    }
+                };
+            }
+            match op {
+                Op::Constant => three!(Copied, Copied, Copied),
+                Op::Add => three!(Binary<ops::Add>, PullThrough, PushBinary<ops::Add>),
+                Op::AddConstant => three!(Binary<ops::AddConstant>, PullThrough, PushBinary<ops::AddConstant>),
+                $( Op::$U => three!(Unary<ops::$U>, PullUnary<ops::$U>, PushUnary<ops::$U>), )*
+                $( Op::$B => three!(Binary<ops::$B>, PullBinary<ops::$B>, PushBinary<ops::$B>), )*
+                $( Op::$K => three!(Binary<ops::$K>, PullBinary<ops::$K>, PushBinary<ops::$K>), )*
+                Op::ReduceSum => three!(Sum, PullThrough, PushMany),
+                Op::Softmax => three!(Softmax, PullSoftmax, PushSoftmax),
+                _ => three!(Many, PullMany, PushMany),
+            }
+        }
+    };
+}
+
+for_each_op!(define_codes);
+
+/// The code for nodes that are taken one at a time.
+pub(super) fn lone_codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
+    let pull = if hands_through(op) { compiled::<PullThrough, S>(level) } else { compiled::<PullLone, S>(level) };
+    Codes { value: compiled::<Lone, S>(level), pull, push: compiled::<PushLone, S>(level) }
+}

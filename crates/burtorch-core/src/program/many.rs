@@ -1,0 +1,194 @@
+//! Steps with many operands: reductions and inner products.
+//!
+//! In words: operands are gathered, one scalar of each, into a row; the reduction runs on it; contributions are handed
+//! out again.
+//!
+//! Promises: the bits of the same op in the sweep. Knows slots and nothing of programs.
+#![allow(unsafe_code)]
+
+use super::steps::{Body, Instr, Lists, SKIP, contribute};
+use crate::ops::{Op, Reduction};
+use crate::scalar::{Dual, Scalar};
+
+/// The operands of a step with many, one scalar of each.
+struct Many<'a, S> {
+    operands: &'a [u32],
+    xs: &'a mut [S],
+    contributions: &'a mut [S],
+}
+
+impl<'a, S: Scalar> Many<'a, S> {
+    /// # Safety
+    /// As for a body; `n` operands are listed from `i.a`.
+    #[inline(always)]
+    unsafe fn of(i: &Instr<S>, n: usize, lists: *mut Lists<S>) -> Self {
+        // SAFETY: nothing else uses the lists meanwhile.
+        let lists = unsafe { &mut *lists };
+        let operands = &lists.operands[i.a as usize..i.a as usize + n];
+        let (xs, rest) = lists.scratch.split_at_mut(n);
+        Many { operands, xs, contributions: &mut rest[..n] }
+    }
+
+    /// # Safety
+    /// The listed slots lie in `from`.
+    #[inline(always)]
+    unsafe fn gather<const W: usize>(&mut self, from: *const S, k: usize) {
+        for (x, &operand) in self.xs.iter_mut().zip(self.operands) {
+            // SAFETY: by the contract of this function.
+            *x = unsafe { *from.add((operand >> 2) as usize * W + k) };
+        }
+    }
+
+    /// # Safety
+    /// The listed slots lie in `to`.
+    #[inline(always)]
+    unsafe fn scatter<const W: usize>(&self, to: *mut S, k: usize) {
+        for (&c, &operand) in self.contributions.iter().zip(self.operands) {
+            // SAFETY: by the contract of this function.
+            unsafe { contribute((operand & 3) as u8, to.add((operand >> 2) as usize * W + k), c) }
+        }
+    }
+}
+
+/// The value of a reduction or an inner product.
+pub(super) struct Reduce<const W: usize>;
+impl<S: Scalar, const W: usize> Body<S> for Reduce<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                *v.add(i.c as usize * W + k) = value_of_many(i, many.xs);
+            }
+        }
+    }
+}
+
+pub(super) struct PullMany<const W: usize>;
+impl<S: Scalar, const W: usize> Body<S> for PullMany<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                pull_many(i, *d.add(i.c as usize * W + k), many.xs, many.contributions);
+                many.scatter::<W>(d, k);
+            }
+        }
+    }
+}
+
+/// The tangent of an op with many operands: its partials times their tangents.
+pub(super) struct PushMany<const W: usize>;
+impl<S: Scalar, const W: usize> Body<S> for PushMany<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                pull_many(i, S::lit(1.0), many.xs, many.contributions);
+                let tangent = |x: &u32| *d.add((x >> 2) as usize * W + k);
+                *d.add(i.c as usize * W + k) = along(many.operands, many.contributions, tangent);
+            }
+        }
+    }
+}
+
+pub(super) struct DualMany<const W: usize>;
+impl<S: Scalar, const W: usize> Body<Dual<S>> for DualMany<W> {
+    #[inline(always)]
+    unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, lists: *mut Lists<Dual<S>>) {
+        let n = operand_count(i);
+        // SAFETY: as above.
+        unsafe {
+            let mut many = Many::of(i, n, lists);
+            for k in 0..W {
+                many.gather::<W>(v, k);
+                let z = value_of_many(i, many.xs);
+                pull_many(i, Dual::lit(1.0), many.xs, many.contributions);
+                let mut d: Option<S> = None;
+                for ((&operand, x), p) in many.operands.iter().zip(many.xs.iter()).zip(many.contributions.iter()) {
+                    if operand as u8 & 3 != SKIP {
+                        let term = p.v * x.d;
+                        d = Some(d.map_or(term, |d| d + term));
+                    }
+                }
+                *v.add(i.c as usize * W + k) = Dual::new(z.v, d.unwrap_or(S::lit(0.0)));
+            }
+        }
+    }
+}
+
+/// The sum of partials times tangents, over operands that move.
+#[inline(always)]
+fn along<S: Scalar>(operands: &[u32], partials: &[S], tangent: impl Fn(&u32) -> S) -> S {
+    let mut total: Option<S> = None;
+    for (operand, &partial) in operands.iter().zip(partials) {
+        if *operand as u8 & 3 != SKIP {
+            let term = partial * tangent(operand);
+            total = Some(total.map_or(term, |total| total + term));
+        }
+    }
+    total.unwrap_or(S::lit(0.0))
+}
+
+/// How many operands the instruction lists.
+#[inline(always)]
+fn operand_count<S>(i: &Instr<S>) -> usize {
+    match i.op {
+        Op::InnerProduct => 2 * i.b as usize,
+        Op::InnerProductWithBias => 2 * i.b as usize + 1,
+        _ => i.b as usize,
+    }
+}
+
+#[inline(always)]
+fn value_of_many<S: Scalar>(i: &Instr<S>, xs: &[S]) -> S {
+    value_of_operands(i.op, i.b as usize, xs)
+}
+
+/// The value of a reduction or an inner product; `n` is the second field of its node.
+#[inline(always)]
+pub(super) fn value_of_operands<S: Scalar>(op: Op, n: usize, xs: &[S]) -> S {
+    match op {
+        Op::InnerProduct => S::dot(&xs[..n], &xs[n..]),
+        Op::InnerProductWithBias => S::dot(&xs[..n], &xs[n..2 * n]) + xs[2 * n],
+        op => Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs)),
+    }
+}
+
+/// Writes what the adjoint `g` contributes to each operand.
+#[inline(always)]
+fn pull_many<S: Scalar>(i: &Instr<S>, g: S, xs: &[S], out: &mut [S]) {
+    pull_of_operands(i.op, i.b as usize, g, xs, out);
+}
+
+/// Writes what the adjoint `g` contributes to each operand; `n` is the second field of the node.
+#[inline(always)]
+pub(super) fn pull_of_operands<S: Scalar>(op: Op, n: usize, g: S, xs: &[S], out: &mut [S]) {
+    match op {
+        Op::InnerProduct | Op::InnerProductWithBias => {
+            for k in 0..n {
+                out[k] = g * xs[n + k];
+                out[n + k] = g * xs[k];
+            }
+            if let Some(bias) = out.get_mut(2 * n) {
+                *bias = g;
+            }
+        }
+        op => {
+            if let Some(r) = Reduction::new(op) {
+                r.pull(g, xs, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Slots for values that may be forgotten: where only results are asked for, a slot serves one node after another.
+//!
+//! Promises: inputs and constants keep their slots; what is returned or asked about by a guard is kept to the end; a
+//! node's slot is taken by nobody before its last use. Knows programs and nothing of how they run.
+
+use super::node::Program;
+
+/// For each slot of a program the slot it shares, and how many there are.
+pub(super) fn slots(program: &Program) -> (Vec<u32>, usize) {
+    let first = program.first_node() as usize;
+    let n_nodes = program.nodes().len();
+    // The last node that reads a slot; what is kept is read after all of them.
+    let mut last = vec![0_usize; program.n_slots()];
+    for (k, &node) in program.nodes().iter().enumerate() {
+        program.for_each_operand(node, |x| last[x as usize] = k);
+    }
+    let kept = program.outputs().iter().copied().chain(program.guards().iter().flat_map(|g| [g.a, g.b]));
+    kept.for_each(|x| last[x as usize] = n_nodes);
+    let mut shared: Vec<u32> = (0..program.n_slots() as u32).collect();
+    let (mut free, mut n) = (Vec::new(), first as u32);
+    for (k, &node) in program.nodes().iter().enumerate() {
+        program.for_each_operand(node, |x| {
+            // An operand that occurs twice is given back once.
+            if last[x as usize] == k && x as usize >= first {
+                free.push(shared[x as usize]);
+                last[x as usize] = usize::MAX;
+            }
+        });
+        shared[first + k] = free.pop().unwrap_or_else(|| {
+            n += 1;
+            n - 1
+        });
+    }
+    (shared, n as usize)
+}
