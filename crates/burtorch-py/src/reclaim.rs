@@ -14,7 +14,7 @@ use crate::cell::{Cell, with_graph};
 use crate::handle::{Handle, LiveHandles};
 
 /// Nodes built between two reclaims, at least: they fit in the first-level cache.
-const NURSERY: u32 = 512;
+const NURSERY: u32 = 1024;
 /// While fewer nodes are old, the old are not looked at.
 const FEW_OLD: u32 = 1024;
 

@@ -152,8 +152,11 @@ def _map() -> Job:
 def _windows(model: bt.nn.GPT) -> tuple[list[array[int]], list[array[int]]]:
     """Samples of random symbols, and what is to follow each."""
     draw = random.Random(0)
-    sample = lambda: array("i", [draw.randrange(model.vocab) for _ in range(model.context)])  # noqa: E731
-    return [sample() for _ in range(SAMPLES)], [sample() for _ in range(SAMPLES)]
+
+    def samples() -> list[array[int]]:
+        return [array("i", [draw.randrange(model.vocab) for _ in range(model.context)]) for _ in range(SAMPLES)]
+
+    return samples(), samples()
 
 
 def _table(rows: list[array[int]]) -> Any:

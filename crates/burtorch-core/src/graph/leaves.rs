@@ -138,6 +138,11 @@ impl<S: Scalar> Leaves<S> {
 }
 
 impl<S: Scalar> Graph<'_, S> {
+    /// How many nodes up to `root` are not leaves: what a sweep from there may have to compute.
+    pub fn n_computed(&self, root: NodeId) -> usize {
+        root.0 as usize + 1 - self.leaves.nodes().partition_point(|&leaf| leaf <= root.0)
+    }
+
     /// A leaf: a number of the caller's whose gradient accumulates. A constant under `no_grad`.
     #[inline(always)]
     pub fn leaf(&mut self, value: S) -> Result<NodeId> {

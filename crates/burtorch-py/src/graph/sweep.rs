@@ -36,7 +36,8 @@ impl PyGraph {
         if cell.branching.is_some() {
             cell.not_in_a_branch(py, "backward()")?;
         }
-        if cell.parameters.is_empty() && !sweep.skip_zero_adjoints && (sweep.root.index() as usize) < LONG {
+        let is_plain = cell.parameters.is_empty() && !sweep.skip_zero_adjoints;
+        if is_plain && ((sweep.root.index() as usize) < LONG || is_short(&cell.graph, sweep.root)) {
             return match &mut cell.graph {
                 AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []).or_raise(py),
                 AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []).or_raise(py),
@@ -64,6 +65,14 @@ impl PyGraph {
             None => swept.or_raise(py),
         }
     }
+}
+
+/// Whether a sweep over many nodes, most of them leaves, takes no longer than one over [`LONG`] nodes of which one half
+/// reads the other half each.
+#[cold]
+fn is_short(graph: &AnyGraph, root: NodeId) -> bool {
+    let reads = with_graph!(graph, g => g.n_computed(root)).saturating_mul(root.index() as usize);
+    reads < LONG * LONG / 4
 }
 
 /// Runs a sweep on the graph of a Value.
