@@ -93,9 +93,10 @@ fn an_interrupted_batch_leaves_zeros_and_the_next_one_is_right() {
     let (x, y) = (draw(8 * 100, 65, 1), draw(8 * 100, 65, 2));
     let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 100).unwrap();
     let wanted = bits(&model, &mut params, batch, 2);
-    let mut oracle = Oracle::new();
-    oracle.set_threads(2).unwrap();
-    for when in 1..4 {
+    // Of seven chunks the first job of an oracle takes one for each thread, so it asks before it and again after it.
+    for when in 1..=2 {
+        let mut oracle = Oracle::new();
+        oracle.set_threads(2).unwrap();
         let mut asked = 0;
         let mut stop = || {
             asked += 1;
@@ -106,6 +107,8 @@ fn an_interrupted_batch_leaves_zeros_and_the_next_one_is_right() {
         oracle.gradient(&model, &mut params, batch, None).unwrap();
         assert!(params.grads().iter().map(|&g| f64::from(g).to_bits()).eq(wanted.1.iter().copied()));
     }
+    let mut oracle = Oracle::<f32>::new();
+    oracle.set_threads(2).unwrap();
     assert!(matches!(oracle.set_threads(0), Err(Error::BadArgument { .. })));
     assert_eq!(oracle.threads(), 2);
 }
