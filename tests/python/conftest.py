@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +22,8 @@ hypothesis.settings.load_profile("default")
 
 
 def pytest_sessionstart() -> None:
+    # A shell may start what it runs in the background deaf to Ctrl-C; tests send it, and children inherit the deafness.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     installed = Path(sysconfig.get_path("platlib")).resolve()
     found = Path(burtorch.__file__).resolve()
     if installed not in found.parents:

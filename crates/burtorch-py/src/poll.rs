@@ -19,8 +19,11 @@ impl Poll {
         Poll { next: Instant::now() + EVERY, raised: None }
     }
 
-    /// Whether to stop. May be called with or without the interpreter lock.
+    /// Whether to stop: once so, always so. May be called with or without the interpreter lock.
     pub fn stop(&mut self) -> bool {
+        if self.raised.is_some() {
+            return true;
+        }
         if Instant::now() < self.next {
             return false;
         }

@@ -133,9 +133,10 @@ impl Built {
             let go = || compute_any(model, state, params, read, part, &mut || poll.stop());
             if work > RELEASE_ABOVE { py.detach(go) } else { go() }
         })?;
-        match result {
-            Ok(loss) => Ok(loss),
-            Err(error) => Err(poll.raised().unwrap_or_else(|| to_python(py, error))),
+        match (poll.raised(), result) {
+            (Some(raised), _) => Err(raised),
+            (None, Ok(loss)) => Ok(loss),
+            (None, Err(error)) => Err(to_python(py, error)),
         }
     }
 
