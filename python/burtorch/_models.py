@@ -8,6 +8,8 @@ checked against the length of the file. Knows nothing of the format, which is th
 
 from __future__ import annotations
 
+import os
+
 from burtorch import _built_in, _core
 from burtorch import _layers as layers
 
@@ -213,7 +215,8 @@ def _tensors(model: Model | Module) -> list[tuple[str, _core.Tensor]]:
 
 
 def _content(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    # open() would take a number for a file that is open, and close it.
+    with open(os.fspath(path), "rb") as file:
         return file.read()
 
 

@@ -49,7 +49,8 @@ def show(root: Value | Iterable[Value], path: str | os.PathLike[str] | None = No
     text = values[0].graph.to_html(values, title=values[0].label or "burtorch graph")
     if path is None:
         path = _temporary(".html")
-    with open(path, "w", encoding="utf-8") as file:
+    # open() would take a number for a file that is open, and close it.
+    with open(os.fspath(path), "w", encoding="utf-8") as file:
         file.write(text)
     if browser:
         import pathlib

@@ -256,8 +256,8 @@ def test_words_may_hold_any_symbol(command, small, tmp_path):
 
 def test_a_training_that_diverges_says_so(monkeypatch, capsys, small, tmp_path):
     class Exploding:
-        def __init__(self, model):
-            self.oracle = real_oracle(model)
+        def __init__(self, model, **options):
+            self.oracle = real_oracle(model, **options)
             self.n_calls = 0
 
         def __call__(self, contexts, targets):
