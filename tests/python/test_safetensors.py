@@ -242,7 +242,10 @@ def test_generate_needs_nothing_but_the_model(tmp_path, command, name, vocabular
 
 def test_a_number_is_no_path_and_closes_no_open_file(tmp_path):
     with open(tmp_path / "open", "wb") as file:
-        for refused in (lambda: bt.nn.load_model(file.fileno()), lambda: bt.viz.show(bt.Value(1.0), path=file.fileno())):
+        for refused in (
+            lambda: bt.nn.load_model(file.fileno()),
+            lambda: bt.viz.show(bt.Value(1.0), path=file.fileno()),
+        ):
             with pytest.raises(TypeError):
                 refused()
             file.write(b"still open")
