@@ -175,3 +175,49 @@ fn every_refused_allocation_is_an_error_that_changes_nothing() {
     println!("{n_refused} allocations, each refused once");
     assert!(n_refused > 30, "{n_refused}");
 }
+
+/// Grows three branches on `x` and joins them. The block of one of them reads a proxy and a node beside it, which is a
+/// run no longer when they are joined: it reads a copy.
+fn grow(graph: &mut Graph<'static, f64>, x: NodeId) -> Result<[NodeId; 3], Error> {
+    let mut branches = graph.branches(3)?;
+    let mut roots = [x; 3];
+    for (root, mut branch) in roots.iter_mut().zip(branches.iter_mut()) {
+        let x = branch.read(x)?;
+        let y = branch.unary_op(Op::Exp, x)?;
+        let read = if branch.number() == 1 { Range::new(x, 2) } else { Range::new(y, 1) };
+        let mapped = branch.map(Op::Tanh, read)?;
+        let listed = branch.reduce(Op::ReduceMul, Operands::List(&[x, y]), &[])?;
+        *root = branch.reduce(Op::ReduceSum, Operands::List(&[y, mapped.first(), listed]), &[])?;
+        branch.set_label(*root, "the root of a branch")?;
+    }
+    let joined = branches.join_on(1)?;
+    Ok([0, 1, 2].map(|k| joined.node(k, roots[k]).unwrap()))
+}
+
+#[test]
+fn every_refused_allocation_of_branches_and_of_their_join_leaves_the_graph_whole() {
+    let attempt = |refused: u64| {
+        let mut graph = Graph::<f64>::new();
+        let x = graph.leaf(0.5).unwrap();
+        UNTIL.set(refused);
+        let mut roots = grow(&mut graph, x);
+        let is_refused = UNTIL.replace(u64::MAX) == u64::MAX && refused != u64::MAX;
+        if let Err(error) = &roots {
+            assert!(matches!(error, Error::OutOfMemory { .. }), "allocation {refused}: {error}");
+            assert_eq!((graph.len(), graph.labels().count()), (1, 0), "allocation {refused}");
+            roots = grow(&mut graph, x);
+        }
+        for root in roots.unwrap() {
+            graph.backward(root).unwrap();
+        }
+        (is_refused, graph.values().to_vec(), graph.grad(x).unwrap())
+    };
+    let (_, values, grad) = attempt(u64::MAX);
+    let mut n_refused = 0;
+    while let (true, found, slope) = attempt(n_refused) {
+        assert_eq!((found, slope), (values.clone(), grad), "another end after allocation {n_refused} was refused");
+        n_refused += 1;
+    }
+    println!("{n_refused} allocations, each refused once");
+    assert!(n_refused > 30, "{n_refused}");
+}

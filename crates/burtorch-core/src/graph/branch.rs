@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use super::mark::RewindLog;
-use super::memory::{Origin, Stack};
+use super::memory::{Origin, Stack, list_for};
 use super::{Graph, Joined, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::ops::Op;
@@ -37,6 +37,8 @@ impl Imports {
                 return Ok(made);
             }
         }
+        let bytes = size_of::<((u32, u32), (u32, u64))>();
+        self.seen.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes, what: "proxies of a branch" })?;
         let made = own.append_proxies(frozen, range)?;
         self.seen.insert((range.start, range.len), (made.start, own.epoch));
         Ok(made)
@@ -121,9 +123,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
                 found: "0".to_string(),
             });
         }
-        let mut segments = Vec::new();
-        let refused = |_| Error::OutOfMemory { bytes: n * size_of::<Segment<S>>(), what: "branches" };
-        segments.try_reserve_exact(n).map_err(refused)?;
+        let mut segments = list_for(n, "branches")?;
         for _ in 0..n {
             segments.push(Segment { own: self.new_branch(), imports: Imports::default() });
         }
@@ -142,9 +142,13 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Keeps the memory of graphs that were joined for the branches to come, and drops what was kept before: as much as
     /// the last branches took.
-    pub fn recycle(&mut self, joined: impl Iterator<Item = Graph<'static, S>>) {
+    ///
+    /// Where there is no memory for the list of them, it keeps none.
+    pub fn recycle(&mut self, joined: impl ExactSizeIterator<Item = Graph<'static, S>>) {
         self.spares.clear();
-        self.spares.extend(joined);
+        if self.spares.try_reserve(joined.len()).is_ok() {
+            self.spares.extend(joined);
+        }
         // The next branches are taken from the end: each gets the memory that its number had.
         self.spares.reverse();
     }
@@ -190,7 +194,8 @@ impl<'m, S: Scalar> Branches<'_, 'm, S> {
     /// As [`Branches::join`], on up to so many threads: the same graph for any number.
     pub fn join_on(self, n_threads: usize) -> Result<Joined> {
         let Branches { parent, segments } = self;
-        let graphs: Vec<_> = segments.iter().map(|segment| &segment.own).collect();
+        let mut graphs = list_for(segments.len(), "branches to join")?;
+        graphs.extend(segments.iter().map(|segment| &segment.own));
         let joined = parent.splice(&graphs, n_threads)?;
         parent.recycle(segments.into_iter().map(|segment| segment.own));
         Ok(joined)

@@ -123,6 +123,20 @@ impl Encoded {
         }
     }
 
+    /// Run `k`, in the order of [`Encoded::for_each_run`].
+    pub(crate) fn run(self, k: usize, extra: &[u32]) -> Option<OperandRun> {
+        let (at, count) = (self.0 as usize, (self.1 & COUNT) as usize);
+        match self.1 & !COUNT {
+            RUN => (k == 0).then_some(OperandRun { source: 0, start: self.0, len: self.1 }),
+            _ if k >= count => None,
+            VIEWS => {
+                let view = extra[at + 3 * k..].first_chunk::<3>()?;
+                Some(OperandRun { source: view[0], start: view[1], len: view[2] })
+            }
+            _ => Some(OperandRun { source: 0, start: extra[at + k], len: 1 }),
+        }
+    }
+
     /// How many numbers these operands take in the operand lists.
     pub(crate) fn stored_len(self) -> usize {
         let count = (self.1 & COUNT) as usize;

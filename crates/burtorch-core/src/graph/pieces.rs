@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
 use super::columns::{Columns, Spare};
+use super::memory::list_for;
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
@@ -92,9 +93,7 @@ impl<S: Scalar> Columns<S> {
         let n = starts.iter().map(|start| u64::from(start.len)).sum::<u64>();
         let n = u32::try_from(n).map_err(|_| Error::IndexExhausted { limit: u32::MAX })?;
         self.reserve(n)?;
-        let mut pieces = Vec::new();
-        let refused = |_| Error::OutOfMemory { bytes: starts.len() * size_of::<Spare<'_, S>>(), what: "pieces" };
-        pieces.try_reserve_exact(starts.len()).map_err(refused)?;
+        let mut pieces = list_for(starts.len(), "pieces of a joined graph")?;
         let mut rest = self.spare(n);
         for start in starts {
             let (piece, others) = rest.split(start.len);

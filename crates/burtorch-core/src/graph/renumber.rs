@@ -116,18 +116,17 @@ fn encoded<N: Numbers, L: Lists>(operands: Encoded, numbers: &N, lists: &mut L) 
 /// As a list of views, one for each run that is contiguous in the new numbers.
 #[cold]
 fn in_pieces<L: Lists>(operands: Encoded, numbers: &impl Numbers, lists: &mut L) -> Result<Encoded, L::Refused> {
-    let mut runs = Vec::new();
-    operands.for_each_run(lists.old(), |run| runs.push(run));
     let (mut first, mut n_views) = (0, 0);
-    let mut push = |view: [u32; 3]| {
+    let mut push = |lists: &mut L, view: [u32; 3]| {
         let at = lists.append(view)?;
         first = if n_views == 0 { lists.base() + at } else { first };
         n_views += 1;
         Ok(())
     };
-    for run in runs {
+    let mut runs = 0..;
+    while let Some(run) = runs.next().and_then(|k| operands.run(k, lists.old())) {
         if run.source > 0 {
-            push([numbers.slots()[run.source as usize - 1] + 1, run.start, run.len])?;
+            push(lists, [numbers.slots()[run.source as usize - 1] + 1, run.start, run.len])?;
             continue;
         }
         let mut start = run.start;
@@ -136,7 +135,7 @@ fn in_pieces<L: Lists>(operands: Encoded, numbers: &impl Numbers, lists: &mut L)
             while start + n < run.start + run.len && numbers.node(start + n) == numbers.node(start) + n {
                 n += 1;
             }
-            push([0, numbers.node(start), n])?;
+            push(lists, [0, numbers.node(start), n])?;
             start += n;
         }
     }

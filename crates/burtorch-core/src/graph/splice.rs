@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::block::Field;
 use super::columns::Columns;
-use super::memory::Stack;
+use super::memory::{Stack, list_for, reserve_in};
 use super::pieces::{Places, Start};
 use super::renumber::{self, Lists, Numbers, Slots};
 use super::{BlockHeader, Graph, MAX_STORES, NodeId, Range};
@@ -91,6 +91,9 @@ fn is_all(ops: &[Op], op: Op) -> bool {
     ops.iter().fold(true, |all, &other| all & (other == op))
 }
 
+/// What there is no memory for, when a list of a few entries per graph is refused.
+const WHAT: &str = "numbers of joined nodes";
+
 /// Nodes from which on several threads write them.
 const MANY: u32 = 1 << 14;
 
@@ -115,6 +118,7 @@ impl<S: Scalar> Graph<'_, S> {
     fn try_splice(&mut self, graphs: &[&Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let frozen = self.columns.len();
         let parts = self.plan(graphs)?;
+        let mut spliced = list_for(parts.len(), WHAT)?;
         let n_leaves = graphs.iter().map(|graph| graph.leaves.len() as usize).sum();
         self.leaves.reserve(n_leaves)?;
         self.reserve_scratch(graphs.iter().map(|graph| graph.scratch.len()).max().unwrap_or(0))?;
@@ -125,16 +129,15 @@ impl<S: Scalar> Graph<'_, S> {
             #[cfg(feature = "labels")]
             self.join_labels(part.graph, &part.plan.new)?;
         }
-        Ok(Joined { parts: parts.into_iter().map(|part| part.plan.new).collect() })
+        spliced.extend(parts.into_iter().map(|part| part.plan.new));
+        Ok(Joined { parts: spliced })
     }
 
     /// Where the nodes of each graph go, one graph behind the other.
     fn plan<'a>(&mut self, graphs: &[&'a Graph<'static, S>]) -> Result<Vec<Part<'a, S>>> {
         let frozen = self.columns.len();
         let (mut first, mut leaves, mut lists) = (frozen, self.leaves.len(), self.extra.len());
-        let mut parts = Vec::new();
-        let refused = |_| Error::OutOfMemory { bytes: size_of_val(graphs), what: "numbers of joined nodes" };
-        parts.try_reserve_exact(graphs.len()).map_err(refused)?;
+        let mut parts = list_for(graphs.len(), WHAT)?;
         for &graph in graphs {
             let mut slots = [0; MAX_STORES];
             for (slot, &store) in slots.iter_mut().zip(graph.stores()) {
@@ -152,9 +155,10 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Appends the nodes of all parts; those whose lists have a place of their own get it beside the others.
     fn append_parts(&mut self, parts: &[Part<'_, S>], n_threads: usize) -> Result<()> {
-        let starts: Vec<_> = parts.iter().map(Part::start).collect();
+        let mut starts = list_for(parts.len(), WHAT)?;
+        starts.extend(parts.iter().map(Part::start));
         let mut lists = self.extra.append_copies(0, parts.iter().map(Part::n_lists).sum())?;
-        let mut regions = Vec::with_capacity(parts.len());
+        let mut regions = list_for(parts.len(), WHAT)?;
         for part in parts {
             let (region, others) = lists.split_at_mut(part.n_lists());
             regions.push(Mutex::new((region, false)));
@@ -168,9 +172,11 @@ impl<S: Scalar> Graph<'_, S> {
                 *is_done = parts[k].renumber(&mut places, &mut lists).is_ok();
             }
         })?;
-        let is_done: Vec<bool> = regions.into_iter().map(|region| lock(&region).1).collect();
         let mut scratch = 0;
-        for part in parts.iter().zip(is_done).filter_map(|(part, is_done)| (!is_done).then_some(part)) {
+        // The lists of the graph are free again once these are numbers.
+        let mut left = list_for(parts.len(), WHAT)?;
+        left.extend(parts.iter().zip(regions).filter_map(|(part, region)| (!lock(&region).1).then_some(part)));
+        for part in left {
             let mut lists = Across { old: part.graph.extra.as_slice(), new: &mut self.extra };
             part.renumber(&mut self.columns, &mut lists)?;
             scratch = scratch.max(part.widest_run());
@@ -220,7 +226,7 @@ impl<S: Scalar> Part<'_, S> {
     /// Gives the nodes their operands, and their values if they do not all move alike.
     fn renumber<L: Lists>(&self, nodes: &mut impl Nodes<S>, lists: &mut L) -> std::result::Result<(), L::Refused> {
         let (graph, plan, whole) = (self.graph, &self.plan, self.moves_whole());
-        let mut moved = Moved { new: &plan.new, slots: &self.slots, copied: Vec::new() };
+        let mut moved = Moved { new: &plan.new, slots: &self.slots, copied: None };
         let mut copies = plan.copies.iter().peekable();
         let ops = graph.columns.ops().chunks(CHUNK).enumerate();
         // Where all nodes move alike, their parts stay what they are: whole chunks of them are passed over.
@@ -231,11 +237,10 @@ impl<S: Scalar> Part<'_, S> {
                 continue;
             }
             if let Some(copy) = copies.next_if(|copy| copy.first == old as u32) {
-                moved.copied.clear();
-                for (&run, at) in copy.runs.iter().zip(copy.places()) {
+                for (&run, at) in copy.places() {
                     self.copy_run(nodes, run, at);
-                    moved.copied.push((run.start, at + 1));
                 }
+                moved.copied = Some(copy);
             }
             let operands = graph.columns.operands(old as u32);
             let [a, b] = match op {
@@ -322,12 +327,12 @@ struct Copies {
 }
 
 impl Copies {
-    /// Where the copy of each run begins: with the 1.
-    fn places(&self) -> impl Iterator<Item = u32> {
+    /// The runs, and where the copy of each begins: with the 1.
+    fn places(&self) -> impl Iterator<Item = (&Range, u32)> {
         self.runs.iter().scan(self.at, |at, run| {
             let place = *at;
             *at += 1 + run.len;
-            Some(place)
+            Some((run, place))
         })
     }
 }
@@ -342,8 +347,7 @@ impl Plan {
             let end = first + new.len;
             return Ok(Plan { new, copies, end });
         }
-        let refused = |_| Error::OutOfMemory { bytes: ops.len() * 4, what: "numbers of joined nodes" };
-        new.map.try_reserve_exact(ops.len()).map_err(refused)?;
+        new.map = list_for(ops.len(), WHAT)?;
         let mut end = first;
         let mut starts_block = true;
         for (old, &op) in ops.iter().enumerate() {
@@ -357,8 +361,9 @@ impl Plan {
                 continue;
             }
             if starts_block && (op == Op::Part || op.info().arity == Arity::Block) {
-                let runs = graph.parted_runs(old as u32, &new);
+                let runs = graph.parted_runs(old as u32, &new)?;
                 if !runs.is_empty() {
+                    reserve_in(&mut copies, 1, WHAT)?;
                     let n: u32 = runs.iter().map(|run| 1 + run.len).sum();
                     copies.push(Copies { first: old as u32, runs, at: end });
                     end = end.checked_add(n).ok_or(Error::IndexExhausted { limit: u32::MAX })?;
@@ -374,9 +379,10 @@ impl Plan {
 
 impl<S: Scalar> Graph<'_, S> {
     /// The runs that the block with this first output needs contiguous and that are not in the new numbers.
-    fn parted_runs(&self, first: u32, new: &Spliced) -> Vec<Range> {
+    fn parted_runs(&self, first: u32, new: &Spliced) -> Result<Vec<Range>> {
         let mut parted: Vec<Range> = Vec::new();
-        let Some(tail) = self.block_tail(first) else { return parted };
+        let mut is_noted = Ok(());
+        let Some(tail) = self.block_tail(first) else { return Ok(parted) };
         let (op, at) = (self.columns.op(tail), self.columns.operands(tail)[0]);
         debug_assert_eq!(BlockHeader::read(self.extra.as_slice(), at).first, first);
         let layout = Self::block_layout(self.extra.as_slice(), op, at);
@@ -387,11 +393,15 @@ impl<S: Scalar> Graph<'_, S> {
             if run.source == 0 && is_named && new.contiguous(run.start, run.len).is_none() {
                 match parted.iter_mut().find(|other| other.start == run.start) {
                     Some(other) => other.len = other.len.max(run.len),
-                    None => parted.push(Range { start: run.start, len: run.len }),
+                    None if is_noted.is_err() => {}
+                    None => match reserve_in(&mut parted, 1, WHAT) {
+                        Ok(()) => parted.push(Range { start: run.start, len: run.len }),
+                        refused => is_noted = refused,
+                    },
                 }
             }
         });
-        parted
+        is_noted.map(|()| parted)
     }
 }
 
@@ -399,8 +409,8 @@ impl<S: Scalar> Graph<'_, S> {
 struct Moved<'a> {
     new: &'a Spliced,
     slots: &'a Slots,
-    /// For the block in hand: the first node of a run, and that of its copy.
-    copied: Vec<(u32, u32)>,
+    /// What the block in hand reads copies of.
+    copied: Option<&'a Copies>,
 }
 
 impl Numbers for Moved<'_> {
@@ -417,8 +427,9 @@ impl Numbers for Moved<'_> {
     }
 
     fn block_run(&self, start: u32) -> u32 {
-        let copy = self.copied.iter().find(|(run, _)| *run == start);
-        copy.map_or_else(|| self.node(start), |&(_, copy)| copy)
+        let mut copies = self.copied.into_iter().flat_map(Copies::places);
+        let copy = copies.find(|(run, _)| run.start == start);
+        copy.map_or_else(|| self.node(start), |(_, at)| at + 1)
     }
 
     fn slots(&self) -> &Slots {
