@@ -141,13 +141,14 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Keeps the memory of graphs that were joined for the branches to come, and drops what was kept before: as much as
-    /// the last branches took.
-    ///
-    /// Where there is no memory for the list of them, it keeps none.
-    pub fn recycle(&mut self, joined: impl ExactSizeIterator<Item = Graph<'static, S>>) {
+    /// the last branches took. It keeps as many as there is memory for the list of.
+    pub fn recycle(&mut self, joined: impl Iterator<Item = Graph<'static, S>>) {
         self.spares.clear();
-        if self.spares.try_reserve(joined.len()).is_ok() {
-            self.spares.extend(joined);
+        for spare in joined {
+            if self.spares.try_reserve(1).is_err() {
+                break;
+            }
+            self.spares.push(spare);
         }
         // The next branches are taken from the end: each gets the memory that its number had.
         self.spares.reverse();
