@@ -54,11 +54,13 @@ fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of 
 	$(BIN)/pytest tests/python --hypothesis-profile=long
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
-RINGS := branches pool eager handles compaction edges oracle scratch nonfinite memory parameters in_buffers
-safety: ## Run the core's test rings under AddressSanitizer, and the models of what is atomic with bound 3
+RINGS := branches pool races eager handles compaction edges oracle scratch nonfinite memory parameters in_buffers
+safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the models of what is atomic with bound 3
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS=allocator_may_return_null=1 \
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/asan \
 		$(addprefix --test ,$(RINGS))
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg burtorch_tsan" \
+		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/tsan --test races
 	LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p burtorch-core --test models
 
 clean: ## Remove .venv and what was built; keep runs and .venv-peers

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from burtorch._core import BusyError, Graph, current_graph
+from burtorch._core import BusyError, Graph, call_on_threads, current_graph
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from concurrent.futures import ThreadPoolExecutor
     from typing import Any, TypeVar
 
     Item = TypeVar("Item")
@@ -82,7 +81,7 @@ def parallel(
 def _call(
     fn: Callable[[Item], Result], branches: list[Graph], items: list[Item], threads: int, stop: list[bool]
 ) -> list[Result]:
-    """The caller and ``threads - 1`` threads of the pool take one item after the other."""
+    """The caller and ``threads - 1`` of the core's threads take one item after the other."""
     results: list[Any] = [None] * len(items)
     errors: dict[int, BaseException] = {}
     numbers = iter(range(len(items)))  # next() of it is one step under the interpreter's lock
@@ -99,11 +98,7 @@ def _call(
                 errors[k] = error
                 return
 
-    futures = [_pool(threads - 1).submit(take_items) for _ in range(threads - 1)]
-    take_items()
-    for future in futures:
-        if not future.cancel():  # it may wait for the thread of this very call, where calls are nested
-            future.result()
+    call_on_threads(take_items, threads)
     if errors:
         # All items before the first that failed were taken before it and have been called.
         raise next((e for e in errors.values() if isinstance(e, KeyboardInterrupt)), errors[min(errors)])
@@ -123,19 +118,6 @@ def _drop(graph: Graph) -> None:
             return
         else:
             return
-
-
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """The threads of this process: those of a parent are not in its forked child."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    key = (os.getpid(), threads)
-    if key not in _pools:
-        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="burtorch")
-    return _pools[key]
 
 
 def _cores() -> int:

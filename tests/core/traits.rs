@@ -1,11 +1,30 @@
-//! Which public types may cross threads: graphs, parameters and plain names may; handles with operators may not.
+//! Which public types may cross threads: graphs, parameters and plain names may; handles with operators may not. Every
+//! public type stands here.
 
-use burtorch_core::graph::{Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced};
-use burtorch_core::simd::{F32x8, F64x4};
-use burtorch_core::sync::{Flag, Pool, Raised};
+use burtorch_core::graph::{
+    Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
+};
+use burtorch_core::io::{
+    Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
+};
+use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
+use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
+use burtorch_core::ops::{Arity, OpInfo, Reduction};
+use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
+use burtorch_core::oracle::OracleMemory;
+use burtorch_core::params::NonFiniteParameter;
+use burtorch_core::program::derive::{Against, Along, HessianAlong, HessianColumns, Jacobian};
+use burtorch_core::program::primitive::{Called, Failed};
+use burtorch_core::program::sparsity::Pattern;
+use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
+use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
+use burtorch_core::sync::{Flag, Pool, Raised, Shared, Turn, Turns};
+use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
+use burtorch_core::viz::{Link, Options, Part, Picture, Role};
 use burtorch_core::{
-    Adjoints, Capacity, DType, Eager, Error, Gradients, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range,
-    Shape, Slice, SweepOptions, Target, Tensor, Value, View,
+    Adjoints, Batch, Capacity, DType, Dual, Eager, Elsewhere, Error, Gradients, Graph, Init, Lanes, Mark, NodeId, Op,
+    Operands, Oracle, Parameters, Program, Quick, Range, Shape, Slice, SweepOptions, Target, Tensor, Total, Value,
+    View, bf16, f16, kernels,
 };
 
 macro_rules! are_send_and_sync {
@@ -59,6 +78,96 @@ are_send_and_sync!(
     Flag,
     Pool,
     Raised<'static>,
+    Shared<'static>,
+    Turns<Vec<f64>>,
+    Turn<'static, Vec<f64>>,
+    Graph<'static, f16>,
+    Graph<'static, bf16>,
+    Graph<'static, F32x64>,
+    Graph<'static, Dual<f64>>,
+    Quick<'static, 'static, f64>,
+    Tokens,
+    Unevaluated,
+    Contents,
+    Durability,
+    Header,
+    Kind,
+    Loaded<'static, f64>,
+    Nodes<'static>,
+    OptimiserState<f32>,
+    Overwrite,
+    Reader<'static>,
+    Section<'static, f64>,
+    TensorFile<'static>,
+    Writer,
+    AffinePull<'static, f32>,
+    AttentionPull<'static, f32>,
+    LayerNormPull<'static, f32>,
+    AttentionShape,
+    kernels::Adam<f32>,
+    kernels::Momentum<f32>,
+    kernels::Mode,
+    nn::Attention,
+    nn::Block,
+    nn::LayerNorm,
+    nn::Linear,
+    Activation,
+    CharMlp,
+    CharMlpShape,
+    Gpt,
+    GptShape,
+    Input<'static, f32>,
+    Label<'static, f32>,
+    Mlp,
+    Neuron,
+    sized::Linear<f32, 2, 3>,
+    sized::Run<2>,
+    Arity,
+    OpInfo,
+    Reduction,
+    optim::Adam<f32>,
+    AdamRates,
+    Course,
+    Schedule,
+    Sgd<f32>,
+    Shuffle,
+    Batch<'static, f32>,
+    Elsewhere<'static, f32>,
+    Lanes,
+    Oracle<f32>,
+    OracleMemory,
+    Total,
+    NonFiniteParameter<f32>,
+    Against,
+    Along,
+    HessianAlong,
+    HessianColumns,
+    Jacobian,
+    Called,
+    Failed,
+    Pattern,
+    Program,
+    Build,
+    Comparison,
+    Guard,
+    Node,
+    Parts,
+    Recording,
+    Replay<f64, 1>,
+    Seeds,
+    batch::Batch<f64, 8>,
+    batch::Rows<'static>,
+    Level,
+    Sampling<'static>,
+    TextWindows,
+    Vocabulary,
+    WordContexts,
+    Link,
+    Options,
+    Part,
+    Picture,
+    Role,
+    Dual<f64>,
 );
 
 are_not!(Send: Eager<'static, f64>, Value<'static, f64>, Eager<'static, F32x8>);
@@ -84,4 +193,34 @@ fn a_graph_can_be_built_on_one_thread_and_swept_on_another() {
         graph
     });
     assert_eq!(graph.join().unwrap().grad(x), Ok(6.0));
+}
+
+/// Types that are public in a private module: the crate's interface has no way to name them.
+const UNNAMEABLE: [&str; 2] = ["StepOf", "BundlesOf"];
+
+#[test]
+fn every_public_type_is_named_here() {
+    let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    let (mut n_types, mut missing) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            for line in std::fs::read_to_string(&path).unwrap().lines().map(str::trim_start) {
+                let declared = ["pub struct ", "pub enum "].iter().find_map(|start| line.strip_prefix(start));
+                let Some(name) = declared.and_then(|rest| rest.split(|c: char| !c.is_alphanumeric()).next()) else {
+                    continue;
+                };
+                n_types += 1;
+                let here = include_str!("traits.rs").split(|c: char| !c.is_alphanumeric());
+                if !UNNAMEABLE.contains(&name) && here.filter(|&word| word == name).count() == 0 {
+                    missing.push(format!("{name} of {}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(n_types > 80 && missing.is_empty(), "{n_types} types, not here: {missing:?}");
 }

@@ -14,7 +14,7 @@ import pytest
 import burtorch as bt
 
 N = 100_000
-# Per kind of work; BURTORCH_INTERRUPTS=40 makes them 200.
+# Per kind of work; BURTORCH_INTERRUPTS=40 makes them 240.
 INTERRUPTS = int(os.environ.get("BURTORCH_INTERRUPTS", "6"))
 
 
@@ -120,12 +120,26 @@ class Parallel:
         return digest([loss.data for loss in losses])
 
 
+class Map:
+    """A function over rows, by two threads: an interrupted call returns nothing."""
+
+    def __init__(self):
+        np = pytest.importorskip("numpy")
+        self.f = bt.trace(lambda a, b: bt.log1p(bt.exp(a * b)) / (1.0 + a * a) - bt.tanh(b), 0.5, 0.25)
+        self.a, self.b = np.linspace(-2.0, 2.0, 400_000), np.linspace(1.0, -1.0, 400_000)
+
+    def run(self):
+        values, grads = self.f.map_value_and_grad(self.a, self.b, threads=2)
+        return hash(b"".join(x.tobytes() for x in (values, *grads)))
+
+
 KINDS = {
     "build": Build,
     "backward": Backward,
     "training": Training,
     "two threads": lambda: Training(2),
     "parallel": Parallel,
+    "map": Map,
 }
 
 

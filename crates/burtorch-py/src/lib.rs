@@ -30,6 +30,7 @@ mod recorded;
 mod sample_loss;
 mod system;
 mod text;
+mod threads;
 mod trained;
 mod viz;
 mod windows;
@@ -61,6 +62,7 @@ mod _core {
         files::register(m)?;
         viz::register(m)?;
         windows::register(m)?;
+        threads::register(m)?;
         system::register(m)
     }
 }

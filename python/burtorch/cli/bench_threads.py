@@ -56,10 +56,11 @@ def run(rounds: int, runs: int, as_json: bool) -> int:
 
 
 def _compare(job: Job, rounds: int) -> dict[str, Any]:
-    """Median times on one and on two threads, and the median of their ratios."""
+    """Median times on one and on two threads, and the median of their ratios; what is timed follows one of its kind."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         for times, threads in zip(seconds, (1, 2)):
+            job(-threads)
             start = perf_counter()
             job(-threads)
             times.append(perf_counter() - start)

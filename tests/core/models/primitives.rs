@@ -6,8 +6,13 @@ pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// One look before sleeping shows every order that more of them would.
 pub const SPINS: u32 = 1;
+pub const YIELDS: u32 = 0;
 
 pub fn pause() {
+    loom::thread::yield_now();
+}
+
+pub fn yield_now() {
     loom::thread::yield_now();
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Columns<S: Scalar> {
     adjoints: Column<S>,
     /// Nodes there are: entries below are initialised in every column.
     len: u32,
-    /// Entries of `values` below are initialised, too, though there may be fewer nodes now.
+    /// Entries of `values` and `operands` below are initialised, too, though there may be fewer nodes now.
     once_filled: u32,
     /// Nodes there is room for in every column.
     cap: u32,
@@ -257,6 +257,7 @@ impl<S: Scalar> Columns<S> {
         unsafe {
             Spare {
                 first: self.len,
+                n_filled: self.once_filled.saturating_sub(self.len).min(n),
                 ops: std::slice::from_raw_parts_mut(self.ops.ptr().add(at).cast(), len),
                 operands: std::slice::from_raw_parts_mut(self.operands.ptr().add(at).cast(), len),
                 values: std::slice::from_raw_parts_mut(self.values.ptr().add(at).cast(), len),
@@ -276,7 +277,7 @@ impl<S: Scalar> Columns<S> {
     }
 
     /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved. Values are 0
-    /// until then if `zeroed`, else any numbers.
+    /// until then if `zeroed`, else any numbers; operands are 0, or anything for parts of blocks, of which nobody asks them.
     ///
     /// Column by column, so that each is filled by the widest stores there are: a third of the time of node by node.
     pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32, zeroed: bool) -> u32 {
@@ -284,12 +285,14 @@ impl<S: Scalar> Columns<S> {
         let first = self.len;
         let n = n.min(self.cap - self.len) as usize;
         let at = first as usize;
-        let kept = if zeroed { 0 } else { (self.once_filled.saturating_sub(first) as usize).min(n) };
+        let filled = (self.once_filled.saturating_sub(first) as usize).min(n);
+        let kept = if zeroed { 0 } else { filled };
+        let kept_operands = if op == Op::Part { filled } else { 0 };
         // SAFETY: entries from `at` to `at + n` are below the capacity of every column, and any bits are an uninitialised
-        // one; zero bytes are operands. The values that are kept were filled before, in the same memory.
+        // one; zero bytes are operands. What is kept was filled before, in the same memory.
         unsafe {
             std::slice::from_raw_parts_mut(self.ops.ptr().add(at).cast(), n).fill(MaybeUninit::new(op));
-            self.operands.ptr().add(at).write_bytes(0, n);
+            self.operands.ptr().add(at + kept_operands).write_bytes(0, n - kept_operands);
             std::slice::from_raw_parts_mut(self.values.ptr().add(at + kept).cast(), n - kept)
                 .fill(MaybeUninit::new(S::lit(0.0)));
             std::slice::from_raw_parts_mut(self.adjoints.ptr().add(at).cast(), n).fill(MaybeUninit::new(S::UNREACHED));
@@ -427,6 +430,8 @@ impl<S: Scalar> Columns<S> {
 pub(super) struct Spare<'a, S> {
     /// The number that the first one will have.
     pub(super) first: u32,
+    /// Of these the operands and values were filled once, and are something.
+    pub(super) n_filled: u32,
     pub(super) ops: &'a mut [MaybeUninit<Op>],
     pub(super) operands: &'a mut [MaybeUninit<[u32; 2]>],
     pub(super) values: &'a mut [MaybeUninit<S>],

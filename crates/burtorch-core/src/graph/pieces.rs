@@ -5,14 +5,13 @@
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
 
 use super::columns::{Columns, Spare};
 use super::memory::list_for;
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
-use crate::sync;
+use crate::sync::{self, Mutex};
 
 /// What a piece holds when it is handed out.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +24,7 @@ pub(super) struct Start<'a, S> {
     pub(super) values: &'a [S],
 }
 
-/// Nodes that are being appended. Operands are 0 at first.
+/// Nodes that are being appended. Operands are 0 at first, or anything for parts of blocks.
 #[derive(Debug)]
 pub(super) struct Places<'a, S> {
     /// The number of the first one.
@@ -50,26 +49,43 @@ impl<S: Scalar> Places<'_, S> {
 impl<'a, S: Scalar> Spare<'a, S> {
     /// The first `n` places, and the others.
     fn split(self, n: u32) -> (Self, Self) {
-        let Spare { first, ops, operands, values, adjoints } = self;
+        let Spare { first, n_filled, ops, operands, values, adjoints } = self;
+        let of_both = (n_filled.min(n), n_filled.saturating_sub(n));
         let at = n as usize;
         let (ops, operands, values, adjoints) =
             (ops.split_at_mut(at), operands.split_at_mut(at), values.split_at_mut(at), adjoints.split_at_mut(at));
         (
-            Spare { first, ops: ops.0, operands: operands.0, values: values.0, adjoints: adjoints.0 },
-            Spare { first: first + n, ops: ops.1, operands: operands.1, values: values.1, adjoints: adjoints.1 },
+            Spare {
+                first,
+                n_filled: of_both.0,
+                ops: ops.0,
+                operands: operands.0,
+                values: values.0,
+                adjoints: adjoints.0,
+            },
+            Spare {
+                first: first + n,
+                n_filled: of_both.1,
+                ops: ops.1,
+                operands: operands.1,
+                values: values.1,
+                adjoints: adjoints.1,
+            },
         )
     }
 
     fn fill(self, start: Start<'_, S>) -> Places<'a, S> {
         self.ops.fill(MaybeUninit::new(start.op));
-        self.operands.fill(MaybeUninit::new([0, 0]));
+        // Nobody asks for the operands of a part, so they may be those of what was here before.
+        let kept = if start.op == Op::Part { self.n_filled as usize } else { 0 };
+        self.operands[kept..].fill(MaybeUninit::new([0, 0]));
         self.adjoints.fill(MaybeUninit::new(S::UNREACHED));
         if start.values.len() == self.values.len() {
             self.values.write_copy_of_slice(start.values);
         } else {
             self.values.fill(MaybeUninit::new(S::lit(0.0)));
         }
-        // SAFETY: all three were filled above.
+        // SAFETY: all three were filled above, or before.
         unsafe {
             Places {
                 first: self.first,

@@ -4,8 +4,6 @@
 //! gradients and the order of operands stay as they were. Sums of the operands of a node keep their order, so a joined
 //! graph has the bits of one that was built in a single piece.
 
-use std::sync::{Mutex, MutexGuard};
-
 use super::block::Field;
 use super::columns::Columns;
 use super::memory::{Stack, list_for, reserve_in};
@@ -15,6 +13,7 @@ use super::{BlockHeader, Graph, MAX_STORES, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Where the nodes of several graphs went that were joined to one.
 #[derive(Debug)]

@@ -80,9 +80,10 @@ impl<S: Scalar> Graph<'_, S> {
         }
     }
 
-    /// Opcodes and operands, by node.
-    pub(crate) fn nodes_as_numbers(&self) -> (&[Op], &[[u32; 2]]) {
-        (self.columns.ops(), self.columns.all_operands())
+    /// Opcodes and operands, by node; parts of blocks have none.
+    pub(crate) fn nodes_as_numbers(&self) -> (&[Op], impl Fn(usize) -> [u32; 2]) {
+        let (ops, operands) = (self.columns.ops(), self.columns.all_operands());
+        (ops, move |node| if ops[node] == Op::Part { [0, 0] } else { operands[node] })
     }
 }
 

@@ -47,7 +47,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         let names: Vec<&str> = structure.names.iter().map(|op| op.name()).collect();
         writer.text(*b"OPNM", &names.join("\n"))?;
         writer.section_of(*b"OPS ", ops.iter().map(|&op| structure.place(op)))?;
-        let operand = |k: usize| operands[k / 2][k % 2];
+        let operand = |k: usize| operands(k / 2)[k % 2];
         writer.section_of(*b"OPND", (0..2 * self.len()).map(operand))?;
         writer.section(*b"LIST", &structure.extra)?;
         writer.section(*b"STOR", &self.extents()[..self.stores().len()])?;
@@ -139,8 +139,8 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
                 return Err(file.ops.refuse(k, format!("is {found}, the graph has {}", op.name())));
             }
         }
-        let flat = operands.iter().flatten();
-        if let Some(k) = file.operands.iter().zip(flat).position(|(stored, &own)| stored != own) {
+        let flat = (0..self.len()).flat_map(operands);
+        if let Some(k) = file.operands.iter().zip(flat).position(|(stored, own)| stored != own) {
             return Err(file
                 .operands
                 .refuse(k, format!("is of node {}, whose operands in the graph are others", k / 2)));

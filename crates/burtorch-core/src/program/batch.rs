@@ -8,13 +8,12 @@
 //! rows by number; where they lie in memory is the caller's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::node::Program;
 use super::replay::{Build, Carrier, Replay, Seeds};
 use crate::error::Result;
 use crate::scalar::Scalar;
-use crate::sync;
+use crate::sync::{self, Mutex, MutexGuard};
 
 /// Rows by number.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +77,8 @@ pub trait Sink<E>: Sync {
 /// Rows between two questions whether to stop; a thread's share of them at a time.
 const ROWS_PER_TASK: usize = 2048;
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A program that is ready to run over rows, `W * S::LANES` at a time.
@@ -197,7 +196,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
                 lock(&found).push((k, left));
             }
         });
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut found = found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         found.sort_unstable_by_key(|task| task.0);
         left.extend(found.into_iter().flat_map(|task| task.1));
         !stopped.into_inner()

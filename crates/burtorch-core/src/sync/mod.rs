@@ -7,14 +7,17 @@ mod flag;
 mod per_process;
 mod pool;
 mod primitives;
+#[cfg(burtorch_tsan)]
+mod seen;
 mod turns;
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 pub use flag::{Flag, Raised, Shared};
 pub use pool::Pool;
 pub use turns::{Turn, Turns};
+
+pub(crate) use primitives::{Mutex, MutexGuard};
 
 use per_process::PerProcess;
 
@@ -28,9 +31,16 @@ pub(crate) fn unique_id() -> u64 {
 
 /// How many threads can run at the same time, as far as the system tells.
 pub fn n_cores() -> usize {
-    /// Asking reads files.
-    static ANSWER: OnceLock<usize> = OnceLock::new();
-    *ANSWER.get_or_init(primitives::n_cores)
+    /// The answer, or 0 before the first: asking reads files. Relaxed: nothing else is published through it.
+    static ANSWER: AtomicUsize = AtomicUsize::new(0);
+    match ANSWER.load(Ordering::Relaxed) {
+        0 => {
+            let n = primitives::n_cores();
+            ANSWER.store(n, Ordering::Relaxed);
+            n
+        }
+        n => n,
+    }
 }
 
 /// The threads of this process.

@@ -10,8 +10,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::primitives::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, UnsafeCell, n_cores, pause,
-    start,
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, UnsafeCell, YIELDS, n_cores,
+    pause, start, yield_now,
 };
 
 /// Threads that share the tasks of a job. They stop when the pool is dropped.
@@ -22,6 +22,8 @@ pub struct Pool {
     in_use: AtomicBool,
     /// Threads started so far; written by the caller in `run` only.
     n_workers: AtomicUsize,
+    /// What the system said when threads were started last: asking reads files.
+    n_cores: AtomicUsize,
 }
 
 /// The gate's word: the job's number in the upper half, then how many are inside, then whether it is open.
@@ -45,8 +47,10 @@ struct Shared {
     next: AtomicUsize,
     /// How many may be inside.
     limit: AtomicUsize,
-    /// How often to look at the gate before sleeping.
-    spins: AtomicUsize,
+    /// Whether who has nothing to do looks at the gate for a while before sleeping.
+    looks: AtomicBool,
+    /// Threads that do.
+    n_looking: AtomicUsize,
     state: Mutex<State>,
     /// Told when the gate opens, or the pool goes.
     opened: Condvar,
@@ -104,12 +108,18 @@ impl Pool {
             job: UnsafeCell::new(Job { task: &(nothing as fn(usize)) as *const fn(usize) as *const Task, n_tasks: 0 }),
             next: AtomicUsize::new(0),
             limit: AtomicUsize::new(0),
-            spins: AtomicUsize::new(0),
+            looks: AtomicBool::new(false),
+            n_looking: AtomicUsize::new(0),
             state: Mutex::new(State::default()),
             opened: Condvar::new(),
             left: Condvar::new(),
         };
-        Pool { shared: Arc::new(shared), in_use: AtomicBool::new(false), n_workers: AtomicUsize::new(0) }
+        Pool {
+            shared: Arc::new(shared),
+            in_use: AtomicBool::new(false),
+            n_workers: AtomicUsize::new(0),
+            n_cores: AtomicUsize::new(1),
+        }
     }
 
     /// Calls `task` with each number below `n_tasks` on up to `n_threads` threads, the caller included. While another
@@ -126,6 +136,8 @@ impl Pool {
         }
         // SAFETY: only the lifetime is changed: `Closing` sees to it that nobody is inside when this call ends.
         let task = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const Task>(task) };
+        // More threads than cores take the time of those that work when they look.
+        self.shared.looks.store(wanted < self.n_cores.load(Ordering::Relaxed), Ordering::Relaxed);
         self.shared.open(Job { task, n_tasks }, wanted.min(n_workers));
         let closing = Closing(&self.shared);
         self.shared.take_tasks();
@@ -149,8 +161,7 @@ impl Pool {
                 n += 1;
             }
             self.n_workers.store(n, Ordering::Relaxed);
-            // More threads than cores take the time of those that work when they spin.
-            self.shared.spins.store(if n < n_cores() { SPINS as usize } else { 0 }, Ordering::Relaxed);
+            self.n_cores.store(n_cores(), Ordering::Relaxed);
         }
         n
     }
@@ -198,14 +209,17 @@ impl Shared {
         self.gate.store(closed.wrapping_add(NEXT_JOB) | OPEN, Ordering::Release);
         // A thread looks at the gate again under the lock before it sleeps: it is counted here, or it has seen the job.
         let asleep = self.lock().n_asleep;
-        for _ in 0..asleep.min(wanted) {
+        // Waking takes the caller many microseconds, and who looks at the gate needs none.
+        let looking = self.n_looking.load(Ordering::Relaxed);
+        for _ in 0..asleep.min(wanted.saturating_sub(looking)) {
             self.opened.notify_one();
         }
     }
 
     fn close(&self) {
         let mut gate = self.gate.fetch_and(!OPEN, Ordering::AcqRel);
-        for _ in 0..self.spins.load(Ordering::Relaxed) {
+        let looks = if self.looks.load(Ordering::Relaxed) { SPINS } else { 0 };
+        for _ in 0..looks {
             if gate & INSIDE == 0 {
                 return;
             }
@@ -233,28 +247,47 @@ impl Shared {
 
     /// The number of a job other than `served` whose gate is open; `None` when the pool goes.
     fn wait_for_job(&self, served: u64) -> Option<u64> {
-        let look = || {
-            let gate = self.gate.load(Ordering::Acquire);
-            (gate & OPEN != 0 && job_number(gate) != served).then(|| job_number(gate))
-        };
-        for _ in 0..self.spins.load(Ordering::Relaxed) {
-            if let Some(job) = look() {
-                return Some(job);
-            }
-            pause();
+        if let Some(job) = self.look_for_job(served) {
+            return Some(job);
         }
         let mut state = self.lock();
         loop {
             if state.ends {
                 return None;
             }
-            if let Some(job) = look() {
+            if let Some(job) = self.open_job(served) {
                 return Some(job);
             }
             state.n_asleep += 1;
             state = self.opened.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
             state.n_asleep -= 1;
         }
+    }
+
+    /// The number of the job whose gate is open, if it is not `served`.
+    fn open_job(&self, served: u64) -> Option<u64> {
+        let gate = self.gate.load(Ordering::Acquire);
+        (gate & OPEN != 0 && job_number(gate) != served).then(|| job_number(gate))
+    }
+
+    /// Looks for the next job before sleeping, as jobs often follow one another and waking up takes as long as a small
+    /// one: in a tight loop first, then leaving the core to any other thread that wants it, for a millisecond or two.
+    fn look_for_job(&self, served: u64) -> Option<u64> {
+        if !self.looks.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.n_looking.fetch_add(1, Ordering::Relaxed);
+        let found = (0..SPINS + YIELDS).find_map(|k| {
+            let job = self.open_job(served);
+            match job {
+                None if k < SPINS => pause(),
+                None => yield_now(),
+                Some(_) => {}
+            }
+            job
+        });
+        self.n_looking.fetch_sub(1, Ordering::Relaxed);
+        found
     }
 
     /// Goes inside, if the gate is still open for this job and not enough are there.

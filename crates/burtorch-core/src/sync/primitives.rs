@@ -3,16 +3,29 @@
 
 use std::cell;
 
+pub(super) use std::sync::Arc;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+#[cfg(not(burtorch_tsan))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// How often to look again before going to sleep: some 100 microseconds, about what waking up an idle core of a virtual
-/// machine takes.
+#[cfg(burtorch_tsan)]
+pub(crate) use super::seen::{Condvar, Mutex, MutexGuard};
+
+/// How often to look again in a tight loop before going to sleep: some 100 microseconds, about what waking up an idle
+/// core of a virtual machine takes.
 pub(super) const SPINS: u32 = 1 << 12;
+
+/// How often to look after that, leaving the core to others in between: a millisecond or two.
+pub(super) const YIELDS: u32 = 1 << 12;
 
 /// Between two looks.
 pub(super) fn pause() {
     std::hint::spin_loop();
+}
+
+/// Between two looks of one who is in no hurry.
+pub(super) fn yield_now() {
+    std::thread::yield_now();
 }
 
 /// How many threads run at the same time.

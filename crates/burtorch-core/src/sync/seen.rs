@@ -1,0 +1,101 @@
+//! A lock and a condition whose every step ThreadSanitizer sees: those of the standard library sleep in code that was
+//! compiled without it, so it takes what they order for races. Compiled with `--cfg burtorch_tsan` only.
+//!
+//! Promises: mutual exclusion, and what was written under the lock is seen under it. Waits by looking again: slow, and never
+//! too late.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::convert::Infallible;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::yield_now;
+
+/// As `std::sync::LockResult`, of locks that are never poisoned.
+type Locked<T> = Result<T, Never<T>>;
+
+/// No error.
+#[derive(Debug)]
+pub(crate) struct Never<T>(Infallible, std::marker::PhantomData<T>);
+
+impl<T> Never<T> {
+    /// Of nothing.
+    pub(crate) fn into_inner(self) -> T {
+        match self.0 {}
+    }
+}
+
+/// As `std::sync::Mutex`.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    /// Acquire on entry pairs with Release on exit.
+    is_held: AtomicBool,
+    content: UnsafeCell<T>,
+}
+
+// SAFETY: the content is reached through the guard only, which one thread has at a time.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(content: T) -> Self {
+        Mutex { is_held: AtomicBool::new(false), content: UnsafeCell::new(content) }
+    }
+
+    pub(crate) fn lock(&self) -> Locked<MutexGuard<'_, T>> {
+        while self.is_held.swap(true, Ordering::Acquire) {
+            yield_now();
+        }
+        Ok(MutexGuard(self))
+    }
+
+    pub(crate) fn into_inner(self) -> Locked<T> {
+        Ok(self.content.into_inner())
+    }
+}
+
+/// As `std::sync::MutexGuard`.
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>);
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one.
+        unsafe { &*self.0.content.get() }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut *self.0.content.get() }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.0.is_held.store(false, Ordering::Release);
+    }
+}
+
+/// As `std::sync::Condvar`, whose waits may end without having been told to: these always do.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar;
+
+impl Condvar {
+    pub(crate) const fn new() -> Self {
+        Condvar
+    }
+
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> Locked<MutexGuard<'a, T>> {
+        let mutex = guard.0;
+        drop(guard);
+        yield_now();
+        mutex.lock()
+    }
+
+    pub(crate) fn notify_one(&self) {}
+
+    pub(crate) fn notify_all(&self) {}
+}
