@@ -14,14 +14,15 @@ use burtorch_core::sync::{Turns, run};
 use burtorch_core::{Batch, Branch, Graph, LaneModel, NodeId, Op, Oracle, Parameters, Range, Total};
 
 /// Runs `work` with each number below `n` in threads of their own, and returns when all are done. What they share is leaked:
-/// the sanitizer does not know the fence by which an `Arc` is freed.
+/// the sanitizer does not see the fence by which an `Arc` is freed, that of a thread's handle among them.
 fn beside(n: usize, work: fn(usize)) {
     let done: &'static AtomicUsize = Box::leak(Box::default());
     for k in 0..n {
-        std::thread::spawn(move || {
+        let handle = std::thread::spawn(move || {
             work(k);
             done.fetch_add(1, Ordering::Release);
         });
+        std::mem::forget(handle);
     }
     while done.load(Ordering::Acquire) < n {
         std::thread::yield_now();
