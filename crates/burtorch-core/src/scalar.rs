@@ -9,6 +9,7 @@ mod wide;
 mod wide_gelu;
 
 mod dual;
+mod inlined;
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -19,6 +20,7 @@ use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, Simd
 pub use decimal::{f128_from_decimal, f128_to_decimal};
 pub use dual::Dual;
 pub use half::{bf16, f16};
+pub(crate) use inlined::Inlined;
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

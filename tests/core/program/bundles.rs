@@ -66,6 +66,12 @@ fn softmax(graph: &mut Graph<'static, f64>, picked: &[NodeId], nodes: &mut Vec<N
     }
 }
 
+fn set_directions(replay: &mut Replay<f64, 1>) {
+    for (k, d) in replay.directions_mut().iter_mut().enumerate() {
+        *d = 1.0 - 0.3 * k as f64;
+    }
+}
+
 /// Runs both ways on two points, the second of which shows that nothing is left over from the first.
 fn compare(program: &Program, x: &[f64], build: Build, what: &str) {
     let Some(mut bundled) = Replay::<f64, 1>::in_bundles(program, build).unwrap() else {
@@ -77,6 +83,9 @@ fn compare(program: &Program, x: &[f64], build: Build, what: &str) {
         for replay in [&mut bundled, &mut plain] {
             for (slot, x) in replay.inputs_mut().iter_mut().zip(x) {
                 *slot = x + shift;
+            }
+            if build == Build::ValuesWithTangents {
+                set_directions(replay);
             }
             replay.values();
         }
@@ -94,16 +103,21 @@ fn compare(program: &Program, x: &[f64], build: Build, what: &str) {
                     assert!(same(a, b), "{what}: gradient {k} is {a:e}, not {b:e}\n{program}");
                 }
             }
-            Build::Tangent => {
+            Build::Tangent | Build::ValuesWithTangents => {
+                let mut apart = Replay::<f64, 1>::node_by_node(program, Build::Tangent).unwrap();
+                apart.inputs_mut().iter_mut().zip(x).for_each(|(slot, x)| *slot = x + shift);
+                apart.values();
+                set_directions(&mut apart);
+                apart.tangents();
                 for replay in [&mut bundled, &mut plain] {
-                    for (k, d) in replay.directions_mut().iter_mut().enumerate() {
-                        *d = 1.0 - 0.3 * k as f64;
+                    if build == Build::Tangent {
+                        set_directions(replay);
+                        replay.tangents();
                     }
-                    replay.tangents();
-                }
-                for k in 0..plain.n_outputs() {
-                    let (a, b) = (bundled.output_tangent(k, 0), plain.output_tangent(k, 0));
-                    assert!(same(a, b), "{what}: tangent {k} is {a:e}, not {b:e}\n{program}");
+                    for k in 0..apart.n_outputs() {
+                        let (a, b) = (replay.output_tangent(k, 0), apart.output_tangent(k, 0));
+                        assert!(same(a, b), "{what}: tangent {k} is {a:e}, not {b:e}\n{program}");
+                    }
                 }
             }
         }
@@ -115,7 +129,8 @@ fn bundles_have_the_bits_of_single_nodes() {
     for seed in 0..150 {
         let (program, x) = wide(seed, 60 + 40 * (seed as usize % 8), 1 + seed as usize % 3);
         let last = program.outputs().len() - 1;
-        for build in [Build::Values, Build::Reverse(Seeds::One(last)), Build::Reverse(Seeds::All), Build::Tangent] {
+        let reverse = [Build::Reverse(Seeds::One(last)), Build::Reverse(Seeds::All)];
+        for build in [Build::Values, reverse[0], reverse[1], Build::Tangent, Build::ValuesWithTangents] {
             compare(&program, &x, build, &format!("seed {seed}, {build:?}"));
         }
     }
@@ -151,26 +166,54 @@ fn softmaxes_and_multiples_are_taken_whole() {
 }
 
 #[test]
+fn softmaxes_of_every_width_share_vectors() {
+    for n in 1..=8 {
+        let mut graph = Graph::<f64>::new();
+        let x: Vec<NodeId> = (0..N).map(|k| graph.leaf(0.3 * k as f64 - 2.0).unwrap()).collect();
+        let mut nodes = Vec::new();
+        for first in 0..10 {
+            softmax(&mut graph, &x[first..first + n], &mut nodes);
+        }
+        for first in 0..3 {
+            let picked = nodes[first..first + n].to_vec();
+            softmax(&mut graph, &picked, &mut nodes);
+        }
+        let weighted: Vec<NodeId> = nodes
+            .iter()
+            .enumerate()
+            .map(|(k, &y)| graph.with_constant::<burtorch_core::ops::MulByConstant>(y, 0.1 * k as f64).unwrap())
+            .collect();
+        let root = graph.reduce(Op::ReduceSum, Operands::List(&weighted), &[]).unwrap();
+        let recording = Recording { n_differentiated: N, inputs: x, outputs: vec![root], ..Recording::default() };
+        let program = recording.program(&graph).unwrap();
+        let at: Vec<f64> = (0..N).map(|k| 0.2 * k as f64 - 1.5).collect();
+        for build in [Build::Reverse(Seeds::One(0)), Build::Tangent, Build::ValuesWithTangents] {
+            compare(&program, &at, build, &format!("softmaxes of {n}, {build:?}"));
+        }
+    }
+}
+
+#[test]
 fn a_large_program_is_planned_when_it_runs_again_and_keeps_every_bit() {
     let (program, x) = wide(5, 900, 1);
-    for build in [Build::Values, Build::Reverse(Seeds::One(0)), Build::Tangent] {
+    for build in [Build::Values, Build::Reverse(Seeds::One(0)), Build::Tangent, Build::ValuesWithTangents] {
         let mut planned = Replay::<f64, 1>::new(&program, build).unwrap();
         let mut plain = Replay::<f64, 1>::node_by_node(&program, build).unwrap();
         for round in 0..4 {
             for replay in [&mut planned, &mut plain] {
                 replay.inputs_mut().iter_mut().zip(&x).for_each(|(slot, x)| *slot = x + 0.1 * f64::from(round));
-                if build == Build::Tangent {
+                if matches!(build, Build::Tangent | Build::ValuesWithTangents) {
                     replay.directions_mut().iter_mut().zip(&x).for_each(|(d, x)| *d = 1.0 - x);
                 }
                 replay.values();
                 match build {
-                    Build::Values => {}
+                    Build::Values | Build::ValuesWithTangents => {}
                     Build::Reverse(_) => replay.reverse_one(),
                     Build::Tangent => replay.tangents(),
                 }
             }
             assert!(same(planned.output(0, 0), plain.output(0, 0)), "{build:?}, round {round}");
-            if build == Build::Tangent {
+            if matches!(build, Build::Tangent | Build::ValuesWithTangents) {
                 assert!(same(planned.output_tangent(0, 0), plain.output_tangent(0, 0)), "round {round}");
             } else if build != Build::Values {
                 for k in 0..program.n_differentiated() {

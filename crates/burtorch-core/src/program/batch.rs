@@ -9,8 +9,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::carrier::{Build, Carrier, Seeds};
 use super::node::Program;
-use super::replay::{Build, Carrier, Replay, Seeds};
+use super::replay::Replay;
 use crate::error::Result;
 use crate::scalar::Scalar;
 use crate::sync::{self, Mutex, MutexGuard};
@@ -64,6 +65,10 @@ impl<'a> Rows<'a> {
 pub trait Source<E>: Sync {
     /// Writes input `input` of these rows to the first entries of `to`.
     fn read(&self, input: usize, rows: Rows<'_>, to: &mut [E]);
+    /// Does the same for this input and the next at once, if that is cheaper; returns whether it has.
+    fn read_two(&self, _input: usize, _rows: Rows<'_>, _to: [&mut [E]; 2]) -> bool {
+        false
+    }
 }
 
 /// Where results go. Different rows may be written from different threads at once.
@@ -72,6 +77,10 @@ pub trait Sink<E>: Sync {
     fn value(&self, output: usize, rows: Rows<'_>, from: &[E]);
     /// The gradient with respect to input `input` of these rows.
     fn gradient(&self, input: usize, rows: Rows<'_>, from: &[E]);
+    /// Does the same for this input and the next at once, if that is cheaper; returns whether it has.
+    fn gradient_of_two(&self, _input: usize, _rows: Rows<'_>, _from: [&[E]; 2]) -> bool {
+        false
+    }
 }
 
 /// Rows between two questions whether to stop; a thread's share of them at a time.
@@ -130,9 +139,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
     ) {
         let n = block.len();
         self.replay.use_lanes(n);
-        for input in 0..self.n_inputs {
-            source.read(input, block, self.replay.input_lanes_mut(input));
-        }
+        self.read(block, source);
         if self.replay.has_guards() {
             let before = left.len();
             self.replay.values_with_mask(|lane| {
@@ -151,9 +158,35 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         }
         if self.with_gradient {
             self.replay.reverse_one();
-            for input in 0..self.n_differentiated {
-                sink.gradient(input, block, &self.replay.gradient_lanes(input)[..n]);
+            self.write_gradients(block, sink);
+        }
+    }
+
+    fn read(&mut self, block: Rows<'_>, source: &dyn Source<S::Elem>) {
+        let mut input = 0;
+        while input < self.n_inputs {
+            if input + 1 < self.n_inputs && source.read_two(input, block, self.replay.two_inputs_mut(input)) {
+                input += 2;
+                continue;
             }
+            source.read(input, block, self.replay.input_lanes_mut(input));
+            input += 1;
+        }
+    }
+
+    fn write_gradients(&mut self, block: Rows<'_>, sink: &dyn Sink<S::Elem>) {
+        let n = block.len();
+        let mut input = 0;
+        while input < self.n_differentiated {
+            if input + 1 < self.n_differentiated {
+                let [x, y] = self.replay.two_gradients(input);
+                if sink.gradient_of_two(input, block, [&x[..n], &y[..n]]) {
+                    input += 2;
+                    continue;
+                }
+            }
+            sink.gradient(input, block, &self.replay.gradient_lanes(input)[..n]);
+            input += 1;
         }
     }
 

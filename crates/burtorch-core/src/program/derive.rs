@@ -7,9 +7,10 @@
 //! rows of the op table. Where a zero seed meets an infinite partial (0 * inf), a Jacobian's rows are computed one by
 //! one instead, each on its own nodes. Everything is computed in f64. Knows no guards: the caller has chosen the program.
 
+use super::carrier::{Build, Seeds};
 use super::node::{Parts, Program};
 use super::passes;
-use super::replay::{Build, Replay, Seeds};
+use super::replay::Replay;
 use super::sparsity;
 use crate::error::{Error, Result};
 use crate::scalar::{Dual, Scalar};
@@ -25,7 +26,7 @@ pub struct Along(Replay<f64, 1>);
 impl Along {
     /// Makes a program ready.
     pub fn new(program: &Program) -> Result<Self> {
-        Replay::new(program, Build::Tangent).map(Along)
+        Replay::new(program, Build::ValuesWithTangents).map(Along)
     }
 
     /// Values of all outputs and their derivatives at `x` (all inputs) along `direction` (those that are differentiated).
@@ -33,7 +34,6 @@ impl Along {
         self.0.inputs_mut().copy_from_slice(x);
         self.0.directions_mut().copy_from_slice(direction);
         self.0.values();
-        self.0.tangents();
         for k in 0..self.0.n_outputs() {
             values[k] = self.0.output(k, 0);
             tangents[k] = self.0.output_tangent(k, 0);

@@ -6,8 +6,8 @@
 //!
 //! Promises: nodes in the order of the program. Knows nothing of how instructions run.
 
+use super::carrier::{Build, Carrier, Seeds};
 use super::node::{Node, Program, list_len};
-use super::replay::{Build, Carrier, Seeds};
 use super::reuse;
 use super::steps::{self, ADD, Instr, SET, SKIP, Step};
 use crate::error::{Error, Result};
@@ -43,10 +43,23 @@ impl<S: Carrier> Instructions<S> {
         let second = match build {
             Build::Values => Vec::new(),
             Build::Reverse(which) => builder.reverse(which, &mut seeds)?,
-            Build::Tangent => builder.tangent()?,
+            Build::Tangent | Build::ValuesWithTangents => builder.tangent()?,
         };
+        let (forward, second) =
+            if build == Build::ValuesWithTangents { (merged(forward, &second), Vec::new()) } else { (forward, second) };
         Ok(Instructions { forward, second, operands: builder.operands, seeds, slots: (builder.slots, n_slots) })
     }
+}
+
+/// Each tangent behind the value that it belongs to.
+fn merged<S>(values: Vec<Instr<S>>, tangents: &[Instr<S>]) -> Vec<Instr<S>> {
+    let mut tangents = tangents.iter().copied().peekable();
+    let mut all = Vec::with_capacity(values.len() + tangents.len());
+    for value in values {
+        all.push(value);
+        all.extend(tangents.next_if(|tangent| tangent.c == value.c));
+    }
+    all
 }
 
 struct Builder<'p, S, const W: usize> {

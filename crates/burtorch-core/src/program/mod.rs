@@ -21,6 +21,8 @@ mod instructions;
 
 mod bundle;
 
+mod carrier;
+mod guards;
 mod replay;
 
 pub mod batch;
@@ -31,6 +33,7 @@ pub mod passes;
 pub mod sparsity;
 mod text;
 
+pub use carrier::{Build, Carrier, Seeds};
 pub use node::{Comparison, Guard, Node, Operand, Parts, Program};
 pub use record::Recording;
-pub use replay::{Build, Carrier, Replay, Seeds};
+pub use replay::Replay;

@@ -12,112 +12,30 @@
 
 use super::bundle::{self, Bundle, Bundles, Memory};
 use super::call_steps::Calls;
+use super::carrier::{Build, Carrier};
+use super::guards::Question;
 use super::instructions::Instructions;
-use super::node::{Comparison, Program, list_len};
-use super::steps::{self, Instr, Lists, SET, Step};
+use super::node::{Program, list_len};
+use super::steps::{Instr, Lists, SET};
 use crate::error::{Error, Result};
-use crate::ops::Op;
-use crate::scalar::{Dual, Scalar};
-use crate::simd::{Level, Simd, level};
-
-/// What a slot of a replay may hold: how its values are computed differs for dual numbers.
-pub trait Carrier: Scalar {
-    #[doc(hidden)]
-    fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>>;
-    /// Whether programs of single numbers may run in bundles.
-    #[doc(hidden)]
-    const IN_BUNDLES: bool = false;
-    #[doc(hidden)]
-    fn in_bundles(_program: &Program, _build: Build, _level: Level, _always: bool) -> Option<BundlesOf<Self>> {
-        None
-    }
-}
-
-/// Bundles, opaque outside of this module.
-#[derive(Debug)]
-pub struct BundlesOf<S>(Bundles<S>);
-
-/// A step, opaque outside of this module.
-#[derive(Debug)]
-pub struct StepOf<S>(pub(super) Step<S>);
-
-macro_rules! carriers {
-    ($($t:ty)*) => { $(
-        impl Carrier for $t {
-            fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>> {
-                steps::forward::<$t, W>(op, level).map(StepOf)
-            }
-        }
-    )* };
-}
-carriers!(f32 Simd<f64, 8> Simd<f32, 16>);
-
-impl Carrier for f64 {
-    const IN_BUNDLES: bool = true;
-    fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>> {
-        steps::forward::<f64, W>(op, level).map(StepOf)
-    }
-    fn in_bundles(program: &Program, build: Build, level: Level, always: bool) -> Option<BundlesOf<Self>> {
-        bundle::bundles(program, build, level, always).map(BundlesOf)
-    }
-}
-
-macro_rules! dual_carriers {
-    ($($t:ty)*) => { $(
-        impl Carrier for Dual<$t> {
-            fn forward_step<const W: usize>(op: Op, level: Level) -> Option<StepOf<Self>> {
-                steps::forward_dual::<$t, W>(op, level).map(StepOf)
-            }
-        }
-    )* };
-}
-dual_carriers!(f32 f64 Simd<f64, 8>);
-
-/// What a replay is to do besides computing values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Build {
-    /// Nothing.
-    Values,
-    /// Gradients of a weighted sum of outputs.
-    Reverse(Seeds),
-    /// The derivative of all outputs along a direction.
-    Tangent,
-}
-
-/// Which outputs a reverse pass starts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seeds {
-    /// One of them.
-    One(usize),
-    /// All of them.
-    All,
-}
-
-/// A guard as it is asked: before which instruction, what.
-#[derive(Clone, Copy, Debug)]
-struct Question {
-    before: usize,
-    comparison: Comparison,
-    a: u32,
-    b: u32,
-    answer: bool,
-}
+use crate::scalar::Scalar;
+use crate::simd::{Level, level};
 
 /// A program that is ready to run on slots of `W` scalars of type `S`. Values stay between runs.
 #[derive(Clone, Debug)]
 pub struct Replay<S: Scalar, const W: usize> {
-    forward: Vec<Instr<S>>,
+    pub(super) forward: Vec<Instr<S>>,
     /// The reverse pass, or the tangents.
     second: Vec<Instr<S>>,
     /// Instead of both, for large programs at single points that have run before.
     bundles: Option<Box<Bundles<S>>>,
     /// What may be put in bundles when it runs again.
     later: Option<Box<Later>>,
-    questions: Vec<Question>,
-    lists: Lists<S>,
-    values: Vec<S>,
+    pub(super) questions: Vec<Question>,
+    pub(super) lists: Lists<S>,
+    pub(super) values: Vec<S>,
     /// Adjoints, or tangents.
-    adjoints: Vec<S>,
+    pub(super) adjoints: Vec<S>,
     n_inputs: usize,
     n_differentiated: usize,
     outputs: Vec<u32>,
@@ -259,6 +177,13 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         lanes_mut(&mut self.values[..self.n_inputs * W][input * W..][..W])
     }
 
+    /// The same of an input and the next.
+    #[inline(always)]
+    pub fn two_inputs_mut(&mut self, input: usize) -> [&mut [S::Elem]; 2] {
+        let both = lanes_mut(&mut self.values[..self.n_inputs * W][input * W..][..2 * W]);
+        both.split_at_mut(W * S::LANES).into()
+    }
+
     /// The numbers of one output in all lanes.
     #[inline(always)]
     pub fn output_lanes(&self, output: usize) -> &[S::Elem] {
@@ -273,6 +198,16 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
             *x = *x + S::lit(0.0);
         }
         lanes(block)
+    }
+
+    /// The same of an input and the next.
+    #[inline(always)]
+    pub fn two_gradients(&mut self, input: usize) -> [&[S::Elem]; 2] {
+        let block = &mut self.adjoints[..self.n_differentiated * W][input * W..][..2 * W];
+        for x in block.iter_mut() {
+            *x = *x + S::lit(0.0);
+        }
+        lanes(block).split_at(W * S::LANES).into()
     }
 
     /// The directions of the inputs, `W` scalars each; write them before [`Replay::tangents`].
@@ -368,7 +303,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     }
 
     #[inline(always)]
-    fn run(code: &[Instr<S>], values: &mut [S], adjoints: &mut [S], lists: &mut Lists<S>) {
+    pub(super) fn run(code: &[Instr<S>], values: &mut [S], adjoints: &mut [S], lists: &mut Lists<S>) {
         let (v, d) = (values.as_mut_ptr(), adjoints.as_mut_ptr());
         for instr in code {
             // SAFETY: the builder took slots from a valid program, so they lie in values and adjoints, which have one
@@ -410,67 +345,9 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         self.run_second();
     }
 
-    /// Whether lane `lane` of scalar `k` answers a question as it was answered when the program was recorded.
-    #[inline(always)]
-    fn agrees(&self, question: &Question, k: usize, lane: usize) -> bool {
-        let number = |slot: u32| self.values[slot as usize * W + k].lane(lane);
-        question.comparison.holds(number(question.a), number(question.b)) == question.answer
-    }
-
-    /// Computes values until a guard answers otherwise than recorded: `Err` with the number of that guard, or with the
-    /// number of guards where a primitive failed. Asks of the first lane of the first scalar; meant for one number per
-    /// slot.
-    #[inline(always)]
-    pub fn checked_values(&mut self) -> std::result::Result<(), usize> {
-        if self.questions.is_empty() && self.lists.calls.is_empty() {
-            self.values();
-            return Ok(());
-        }
-        self.values_and_guards()
-    }
-
     /// How many lanes, from the first, are in use: primitives are called for no others.
     pub fn use_lanes(&mut self, n: usize) {
         self.lists.calls.n_lanes = n;
-    }
-
-    #[inline(never)]
-    fn values_and_guards(&mut self) -> std::result::Result<(), usize> {
-        let mut from = 0;
-        self.lists.calls.failed.fill(false);
-        for (k, question) in self.questions.iter().enumerate() {
-            if question.before > from {
-                Self::run(&self.forward[from..question.before], &mut self.values, &mut self.adjoints, &mut self.lists);
-                from = question.before;
-            }
-            if !self.agrees(question, 0, 0) {
-                return Err(k);
-            }
-        }
-        Self::run(&self.forward[from..], &mut self.values, &mut self.adjoints, &mut self.lists);
-        if self.lists.calls.failed.contains(&true) { Err(self.questions.len()) } else { Ok(()) }
-    }
-
-    /// Computes all values and calls `disagrees` with every lane (of `W * S::LANES`) on which some guard answers
-    /// otherwise.
-    pub fn values_with_mask(&mut self, mut disagrees: impl FnMut(usize)) {
-        self.lists.calls.failed.fill(false);
-        self.values();
-        for (at, _) in self.lists.calls.failed.iter().enumerate().filter(|(_, failed)| **failed) {
-            disagrees(at);
-        }
-        for k in 0..W {
-            for lane in 0..S::LANES {
-                if !self.questions.iter().all(|question| self.agrees(question, k, lane)) {
-                    disagrees(k * S::LANES + lane);
-                }
-            }
-        }
-    }
-
-    /// Whether there are guards, or primitives that may fail.
-    pub fn has_guards(&self) -> bool {
-        !self.questions.is_empty() || !self.lists.calls.is_empty()
     }
 
     /// How many instructions a run of values and of what comes second takes.

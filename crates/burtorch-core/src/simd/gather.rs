@@ -1,12 +1,13 @@
-//! Numbers from anywhere into lanes.
+//! Numbers from anywhere into lanes, and sums over groups of lanes.
 //!
-//! Promises: lane k is the number at the k-th place. Knows nothing of what the places mean.
+//! Promises: lane k is the number at the k-th place; sums are taken in the order said. Knows nothing of what the places
+//! mean.
 #![allow(unsafe_code)]
 
 use super::{F32x16, F64x8};
-use std::simd::Simd;
 use std::simd::num::SimdUint;
 use std::simd::ptr::SimdConstPtr;
+use std::simd::{Simd, simd_swizzle};
 
 /// A vector that is filled from places listed as 32-bit numbers.
 pub(crate) trait Gather: Copy {
@@ -38,3 +39,138 @@ macro_rules! gather {
 
 gather!(F64x8, f64, 8);
 gather!(F32x16, f32, 16);
+
+/// Eight lanes that were written a moment ago, or that stand for several short lists.
+pub(crate) trait Collect: Gather {
+    /// As [`Gather::gather`] for the first `n` lanes, at least; the others are 0 or from places listed behind.
+    ///
+    /// Each number is loaded on its own. A CPU hands what a store is about to write on to such a load, but not to a
+    /// gather, which waits until it is written: from one store of eight lanes to the next it takes 16 ns with a gather and
+    /// 8.5 like this, 4.4 where four lanes will do; where nothing is waited for 1.4, 2.4 and 1.0.
+    ///
+    /// # Safety
+    /// As for [`Gather::gather`].
+    unsafe fn collect(from: *const Self::Elem, places: *const u32, n: usize) -> Self;
+
+    /// The sums of the first `n` lanes of each group of `width` lanes, from the first, in every lane of the group.
+    /// `width` is 1, 2, 4 or 8.
+    fn sums_of_groups(self, width: usize, n: usize) -> Self;
+
+    /// The same from lane `n - 1` down to the first.
+    fn sums_of_groups_backwards(self, width: usize, n: usize) -> Self;
+}
+
+impl Collect for F64x8 {
+    #[inline(always)]
+    unsafe fn collect(from: *const f64, places: *const u32, n: usize) -> Self {
+        debug_assert!(!from.is_null() && !places.is_null());
+        // No closure, which would be compiled for any CPU.
+        macro_rules! at {
+            ($k:literal) => {
+                // SAFETY: by the contract of this function.
+                unsafe { *from.add(*places.add($k) as usize) }
+            };
+        }
+        if n <= 4 {
+            return Simd::from_array([at!(0), at!(1), at!(2), at!(3), 0.0, 0.0, 0.0, 0.0]);
+        }
+        Simd::from_array([at!(0), at!(1), at!(2), at!(3), at!(4), at!(5), at!(6), at!(7)])
+    }
+
+    #[inline(always)]
+    fn sums_of_groups(self, width: usize, n: usize) -> Self {
+        let x = self;
+        match width {
+            1 => x,
+            2 if n == 1 => first_of_two(x),
+            2 => first_of_two(x) + second_of_two(x),
+            4 => {
+                let parts = quarters(x);
+                let mut total = parts[0];
+                for (k, &part) in parts.iter().enumerate().skip(1) {
+                    if k < n {
+                        total += part;
+                    }
+                }
+                total
+            }
+            _ => {
+                let parts = eighths(x);
+                let mut total = parts[0];
+                for (k, &part) in parts.iter().enumerate().skip(1) {
+                    if k < n {
+                        total += part;
+                    }
+                }
+                total
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn sums_of_groups_backwards(self, width: usize, n: usize) -> Self {
+        let x = self;
+        match width {
+            1 => x,
+            2 if n == 1 => first_of_two(x),
+            2 => second_of_two(x) + first_of_two(x),
+            4 => {
+                let parts = quarters(x);
+                // From -0.0, which added to anything leaves it as it is.
+                let mut total = Simd::splat(-0.0);
+                for (k, &part) in parts.iter().enumerate().rev() {
+                    if k < n {
+                        total += part;
+                    }
+                }
+                total
+            }
+            _ => {
+                let parts = eighths(x);
+                let mut total = Simd::splat(-0.0);
+                for (k, &part) in parts.iter().enumerate().rev() {
+                    if k < n {
+                        total += part;
+                    }
+                }
+                total
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn first_of_two(x: F64x8) -> F64x8 {
+    simd_swizzle!(x, [0, 0, 2, 2, 4, 4, 6, 6])
+}
+
+#[inline(always)]
+fn second_of_two(x: F64x8) -> F64x8 {
+    simd_swizzle!(x, [1, 1, 3, 3, 5, 5, 7, 7])
+}
+
+/// Lane k of each group of four, in all lanes of the group.
+#[inline(always)]
+fn quarters(x: F64x8) -> [F64x8; 4] {
+    [
+        simd_swizzle!(x, [0, 0, 0, 0, 4, 4, 4, 4]),
+        simd_swizzle!(x, [1, 1, 1, 1, 5, 5, 5, 5]),
+        simd_swizzle!(x, [2, 2, 2, 2, 6, 6, 6, 6]),
+        simd_swizzle!(x, [3, 3, 3, 3, 7, 7, 7, 7]),
+    ]
+}
+
+/// Each lane in all lanes.
+#[inline(always)]
+fn eighths(x: F64x8) -> [F64x8; 8] {
+    [
+        simd_swizzle!(x, [0; 8]),
+        simd_swizzle!(x, [1; 8]),
+        simd_swizzle!(x, [2; 8]),
+        simd_swizzle!(x, [3; 8]),
+        simd_swizzle!(x, [4; 8]),
+        simd_swizzle!(x, [5; 8]),
+        simd_swizzle!(x, [6; 8]),
+        simd_swizzle!(x, [7; 8]),
+    ]
+}

@@ -12,6 +12,7 @@ mod formulas;
 
 mod elementary;
 pub(crate) mod gather;
+pub mod pairs;
 pub mod slices;
 
 pub use elementary::Elementary;

@@ -190,13 +190,28 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
 
 /// Finds or records the path for these arguments, with its values computed, and runs `f` on it.
 pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
+    with_right_path(call, arguments, true, f)
+}
+
+/// The same for what does not need the values: they are computed only where guards ask for them.
+pub fn with_program<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
+    with_right_path(call, arguments, false, f)
+}
+
+fn with_right_path<T>(
+    call: &Call<'_>,
+    arguments: &Arguments<'_>,
+    needs_values: bool,
+    f: impl FnOnce(&mut Path) -> T,
+) -> PyResult<T> {
     let py = call.py();
     drop(call.with(|state| state.look(py))?);
     let is_there = find_variant(call, arguments)?;
     let select = || {
         let mut stats = call.with(|state| state.stats)?;
-        let found =
-            apart(call, |variants| variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats)))?;
+        let found = apart(call, |variants| {
+            variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats, needs_values))
+        })?;
         call.with(|state| {
             state.stats = stats;
             state.note_quick();

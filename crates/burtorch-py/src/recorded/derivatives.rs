@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::arrays::{Kind, filled};
-use super::calls::{Arguments, shaped, with_path};
+use super::calls::{Arguments, shaped, with_program};
 use super::object::Call;
 use super::state::Path;
 use super::tree::{Found, Tree};
@@ -25,7 +25,7 @@ fn with_scalar<T>(
     f: impl FnOnce(&mut Path) -> burtorch_core::Result<T>,
 ) -> PyResult<T> {
     let py = call.py();
-    let found = with_path(call, arguments, |path| match path.results {
+    let found = with_program(call, arguments, |path| match path.results {
         Tree::Number => Ok(f(path)),
         _ => Err(path.results.text(py)),
     })?;
@@ -70,7 +70,7 @@ fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<(Arguments<'p
 pub fn jvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (arguments, direction) = with_direction(&call, "jvp")?;
-    let (values, tangents, results) = with_path(&call, &arguments, |path| {
+    let (values, tangents, results) = with_program(&call, &arguments, |path| {
         let (mut values, mut tangents) =
             (vec![0.0; path.program.outputs().len()], vec![0.0; path.program.outputs().len()]);
         let x = path.inputs(&arguments.numbers);
@@ -94,7 +94,7 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let Found::Numbers(_) = Tree::of(&weights, &mut seeds, 0)? else {
         return Err(PyTypeError::new_err("the weights of vjp() are numbers"));
     };
-    let found = with_path(&call, &arguments, |path| {
+    let found = with_program(&call, &arguments, |path| {
         let n = path.program.outputs().len();
         if seeds.len() != n {
             return Ok(Err(n));
@@ -146,7 +146,7 @@ pub fn jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let arguments = Arguments::numbers_only(&call, &call.positional, "jacobian")?;
     let n = arguments.numbers.len();
-    let (entries, m, is_scalar) = with_path(&call, &arguments, |path| {
+    let (entries, m, is_scalar) = with_program(&call, &arguments, |path| {
         let m = path.program.outputs().len();
         let x = path.inputs(&arguments.numbers);
         let mut entries = vec![0.0; m * n];
@@ -180,7 +180,7 @@ fn sparse<'py>(py: Python<'py>, pattern: &Pattern, n: usize, data: &[f64]) -> Py
 
 /// Runs `f` on a copy of the path's program.
 fn program_at(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<(Program, Vec<f64>, bool)> {
-    with_path(call, arguments, |path| {
+    with_program(call, arguments, |path| {
         (path.program.clone(), path.inputs(&arguments.numbers), matches!(path.results, Tree::Number))
     })
 }

@@ -6,15 +6,16 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use burtorch_core::program::batch::{Batch, Rows, Sink, Source};
+use burtorch_core::program::batch::{Batch, Rows};
 use burtorch_core::simd::{F32x16, F64x8};
-use burtorch_core::{DType, Float, Program};
+use burtorch_core::{DType, Program};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::arrays::{Array, Kind, empty};
 use super::calls::{Arguments, with_path};
+use super::columns::{Column, Table, columns};
 use super::object::Call;
 use super::tree::Tree;
 use crate::errors::{IntoPython, derived};
@@ -70,110 +71,6 @@ impl AnyBatch {
             None => Err(PyValueError::new_err("the rows were not all evaluated")),
         }
     }
-}
-
-/// One column of numbers: where the first is, and how far it is to the next.
-#[derive(Clone, Copy)]
-struct Column {
-    start: *mut u8,
-    stride: isize,
-    kind: Kind,
-}
-
-/// Columns of inputs, and where results go.
-struct Table {
-    inputs: Vec<Column>,
-    parameters: Vec<f64>,
-    values: Vec<Column>,
-    gradients: Vec<Column>,
-}
-
-// SAFETY: columns point into buffers that the call holds; inputs are only read; each row of the results is written by
-// the one thread that evaluates it.
-unsafe impl Sync for Table {}
-// SAFETY: as above.
-unsafe impl Send for Table {}
-
-impl Column {
-    /// # Safety
-    /// The rows exist in the column.
-    #[inline(always)]
-    unsafe fn read<E: Float>(self, rows: Rows<'_>, to: &mut [E]) {
-        // SAFETY: by the contract of this function.
-        unsafe {
-            match (rows, self.kind) {
-                (Rows::Run { first, len }, Kind::F64) => {
-                    let mut at = self.start.wrapping_offset(self.stride * first as isize);
-                    for to in &mut to[..len] {
-                        *to = E::from_f64(at.cast::<f64>().read_unaligned());
-                        at = at.wrapping_offset(self.stride);
-                    }
-                }
-                _ => {
-                    for (k, to) in to.iter_mut().enumerate().take(rows.len()) {
-                        let at = self.start.wrapping_offset(self.stride * rows.get(k) as isize);
-                        *to = E::from_f64(self.kind.read(at));
-                    }
-                }
-            }
-        }
-    }
-
-    /// # Safety
-    /// As for `read`; the column may be written.
-    #[inline(always)]
-    unsafe fn write<E: Float>(self, rows: Rows<'_>, from: &[E]) {
-        // SAFETY: by the contract of this function.
-        unsafe {
-            match (rows, self.kind) {
-                (Rows::Run { first, .. }, Kind::F64) => {
-                    let mut at = self.start.wrapping_offset(self.stride * first as isize);
-                    for &x in from {
-                        at.cast::<f64>().write_unaligned(x.to_f64());
-                        at = at.wrapping_offset(self.stride);
-                    }
-                }
-                _ => {
-                    for (k, &x) in from.iter().enumerate() {
-                        self.kind.write(self.start.wrapping_offset(self.stride * rows.get(k) as isize), x);
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl<E: Float> Source<E> for Table {
-    fn read(&self, input: usize, rows: Rows<'_>, to: &mut [E]) {
-        match self.inputs.get(input) {
-            // SAFETY: rows are below the number that every column was checked to have.
-            Some(column) => unsafe { column.read(rows, to) },
-            None => to.fill(E::from_f64(self.parameters[input - self.inputs.len()])),
-        }
-    }
-}
-
-impl<E: Float> Sink<E> for Table {
-    fn value(&self, output: usize, rows: Rows<'_>, from: &[E]) {
-        // SAFETY: as above; results are arrays of ours, or were checked to be writable.
-        unsafe { self.values[output].write(rows, from) }
-    }
-
-    fn gradient(&self, input: usize, rows: Rows<'_>, from: &[E]) {
-        // SAFETY: as above.
-        unsafe { self.gradients[input].write(rows, from) }
-    }
-}
-
-/// The columns of an array whose first axis counts rows, and the shape of a row.
-fn columns(array: &Array) -> (Vec<Column>, Vec<usize>) {
-    let (shape, strides) = (array.shape(), array.strides());
-    let mut starts = vec![array.start()];
-    for (&n, &stride) in shape[1..].iter().zip(&strides[1..]) {
-        starts = starts.iter().flat_map(|&at| (0..n as isize).map(move |k| at.wrapping_offset(k * stride))).collect();
-    }
-    let column = |start: *mut u8| Column { start, stride: strides[0], kind: array.kind };
-    (starts.into_iter().map(column).collect(), shape[1..].to_vec())
 }
 
 /// The batch of a call: arrays by rows, the shape of one row's arguments.
@@ -326,11 +223,6 @@ fn results<'py>(
     Ok((object, array))
 }
 
-/// The columns of an array of results.
-fn columns_of(array: &Array) -> Vec<Column> {
-    columns(array).0
-}
-
 /// `f.map(X, ..., threads=1, out=None)`
 pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
@@ -347,7 +239,7 @@ pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let mut table = Table {
         inputs: batched.columns.clone(),
         parameters: Vec::new(),
-        values: columns_of(&array),
+        values: columns(&array).0,
         gradients: Vec::new(),
     };
     batched.run(&mut table, threads, false)?;
@@ -398,8 +290,8 @@ pub fn map_value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny
         let mut table = Table {
             inputs: batched.columns.clone(),
             parameters: Vec::new(),
-            values: columns_of(&values_array),
-            gradients: arrays.iter().flat_map(columns_of).collect(),
+            values: columns(&values_array).0,
+            gradients: arrays.iter().flat_map(|array| columns(array).0).collect(),
         };
         batched.run(&mut table, threads, true)?;
     }

@@ -1,16 +1,19 @@
 //! Recorded functions: `@bt.function`, what it records, and how it replays.
 //!
 //! `object` is the raw type whose calls cost little, `state` what it remembers, `tree` the shape of arguments, `record` a
-//! trace, `watch` what a trace took for constant; `calls`, `derivatives` and `map` are its methods.
+//! trace, `watch` and `attributes` what a trace took for constant; `calls`, `derivatives` and `map` are its methods.
 
 mod arrays;
+mod attributes;
 mod bound;
 mod calls;
+mod columns;
 mod derivatives;
 mod docs;
 mod file;
 mod map;
 mod object;
+mod object_type;
 mod onto;
 mod parameter;
 mod primitive;
@@ -34,5 +37,5 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     primitive::register(m)?;
     program::register(m)?;
     file::register(m)?;
-    object::register(m)
+    object_type::register(m)
 }

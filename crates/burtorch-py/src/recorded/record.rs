@@ -5,6 +5,7 @@
 
 use burtorch_core::program::{Recording, passes};
 use burtorch_core::{DType, Error, Graph, NodeId, Program};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -95,8 +96,15 @@ fn program_of(
     })
 }
 
-/// A recording that is too large fails in the core; elsewhere errors are the body's own.
+/// A recording that is too large fails in the core, and a NumPy function that met a Value does not know of recordings;
+/// elsewhere errors are the body's own.
 fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    let text = error.value(py).to_string();
+    if error.get_type(py).is(py.get_type::<PyTypeError>()) && text.starts_with("numpy.") {
+        let new = derived(py, "TraceError", format!("{text} ({})", line_of(py, &error)));
+        new.set_cause(py, Some(error));
+        return new;
+    }
     let full = || -> PyResult<bool> {
         let is_full = error.get_type(py).name()? == "GraphFullError";
         Ok(is_full && error.value(py).to_string().contains("holds at most"))
@@ -110,4 +118,23 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
         return new;
     }
     error
+}
+
+/// The file and line that raised an error.
+fn line_of(py: Python<'_>, error: &PyErr) -> String {
+    let find = || -> PyResult<Option<String>> {
+        let Some(first) = error.traceback(py) else { return Ok(None) };
+        let mut at = first.into_any();
+        loop {
+            let next = at.getattr("tb_next")?;
+            if next.is_none() {
+                break;
+            }
+            at = next;
+        }
+        let file: String = at.getattr("tb_frame")?.getattr("f_code")?.getattr("co_filename")?.extract()?;
+        let line: u32 = at.getattr("tb_lineno")?.extract()?;
+        Ok(Some(format!("{file}:{line}")))
+    };
+    find().ok().flatten().unwrap_or_else(|| "unknown line".into())
 }

@@ -153,12 +153,17 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Finds the path that is right at `numbers`, brings it to the front, and leaves its values computed.
-    pub fn select(&mut self, numbers: &[f64], stats: &mut Stats) -> bool {
+    /// Finds the path that is right at `numbers`, brings it to the front, and leaves its values computed; unless they are
+    /// not needed, and nothing is to be asked.
+    pub fn select(&mut self, numbers: &[f64], stats: &mut Stats, needs_values: bool) -> bool {
         // What guards really answer here, as far as it is known.
         let mut actual: Vec<bool> = Vec::new();
         for k in 0..self.paths.len() {
             let path = &mut self.paths[k];
+            if !needs_values && path.answers.is_empty() && !path.program.calls_primitives() {
+                self.paths[..=k].rotate_right(1);
+                return true;
+            }
             let common = actual.len().min(path.answers.len());
             if path.answers[..common] != actual[..common] {
                 continue;

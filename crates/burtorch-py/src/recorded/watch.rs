@@ -1,9 +1,9 @@
 //! What a recording took for constant: closed-over names and globals, looked at again before every replay.
 //!
 //! Promises: a closure cell or global that holds another number or object than when the function was recorded is
-//! noticed, also of the Python functions it calls; so are numbers in lists, dicts and arrays held there, and numbers in
-//! modules that are named. Attributes of other objects are not looked at. A look costs a nanosecond or two per closure
-//! cell, and nothing per global while the module's names stay as they are (CPython up to 3.11; later a look-up each).
+//! noticed, also of the Python functions it calls; so are numbers in lists, dicts and arrays held there, numbers in
+//! modules that are named, and attributes of objects. A look costs a nanosecond or two per closure cell and per
+//! dictionary that was read, and nothing per name in it while it stays as it is (CPython up to 3.11; later a look-up each).
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -13,16 +13,21 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple};
 
 use super::arrays::Array;
+use super::attributes::{self, Found};
 use super::parameter::PyParameter;
 use crate::vector::number_of;
 
 /// More functions than this are not followed.
 const MOST_FUNCTIONS: usize = 256;
+/// Nor are more objects.
+const MOST_OBJECTS: usize = 1024;
 
 /// Where a constant was found.
 enum Place {
     Cell(Py<PyAny>),
     Name(Py<PyDict>, Py<PyString>),
+    /// An object, and a slot that its class has.
+    Slot(Py<PyAny>, Py<PyAny>),
 }
 
 /// One constant.
@@ -106,6 +111,7 @@ impl Entry {
             // SAFETY: a living cell; the result is a reference of ours, or null for an empty one.
             Place::Cell(cell) => unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyCell_Get(cell.as_ptr())) },
             Place::Name(names, name) => names.bind(py).get_item(name).ok().flatten(),
+            Place::Slot(object, slot) => attributes::in_slot(object.bind(py), slot.bind(py)),
         }
     }
 
@@ -166,15 +172,19 @@ impl Watch {
     /// Looks through a function, and those it names, for what a recording takes for constant.
     pub fn of(body: &Bound<'_, PyAny>) -> PyResult<Watch> {
         let mut watch = Watch::default();
-        let mut seen = HashSet::new();
-        let mut open = vec![body.clone()];
-        while let Some(function) = open.pop() {
-            if seen.len() < MOST_FUNCTIONS && seen.insert(function.as_ptr() as usize) {
-                watch.add_function(&function, &mut open)?;
+        let mut search = Search::new(body);
+        // Functions name attributes, and attributes are functions: until neither leads to more.
+        loop {
+            if let Some(function) = search.functions.pop() {
+                if search.seen.len() < MOST_FUNCTIONS && search.seen.insert(function.as_ptr() as usize) {
+                    watch.add_function(&function, &mut search)?;
+                }
+            } else if !watch.add_attributes(&mut search) {
+                break;
             }
         }
         // Cells, and names whose numbers can change in place, come first.
-        let is_first = |entry: &Entry| entry.contents.is_some() || matches!(entry.place, Place::Cell(_));
+        let is_first = |entry: &Entry| entry.contents.is_some() || !matches!(entry.place, Place::Name(..));
         watch.entries.sort_by_key(|entry| !is_first(entry));
         watch.always = watch.entries.iter().take_while(|entry| is_first(entry)).count();
         let mut dicts: Vec<*mut ffi::PyObject> = watch
@@ -182,7 +192,7 @@ impl Watch {
             .iter()
             .filter_map(|entry| match &entry.place {
                 Place::Name(names, _) => Some(names.as_ptr()),
-                Place::Cell(_) => None,
+                _ => None,
             })
             .collect();
         dicts.sort_unstable();
@@ -192,25 +202,28 @@ impl Watch {
         Ok(watch)
     }
 
-    fn add_function<'py>(&mut self, function: &Bound<'py, PyAny>, open: &mut Vec<Bound<'py, PyAny>>) -> PyResult<()> {
+    fn add_function<'py>(&mut self, function: &Bound<'py, PyAny>, search: &mut Search<'py>) -> PyResult<()> {
         let py = function.py();
         if !function.is_instance_of::<PyFunction>() {
-            // A recorded function is inlined: what it wraps counts. So does the function of a method.
+            // A recorded function is inlined: what it wraps counts. So does the function of a method, and its object.
             for name in ["__wrapped__", "__func__"] {
-                open.extend(function.getattr_opt(name)?);
+                search.functions.extend(function.getattr_opt(name)?);
+            }
+            match function.getattr_opt("__self__")? {
+                Some(object) => search.reach(&object),
+                None => search.reach(function),
             }
             return Ok(());
         }
         let globals = function.getattr("__globals__")?.cast_into::<PyDict>()?;
         let module: Option<String> = globals.get_item("__name__")?.and_then(|name| name.extract().ok());
-        let root = module.as_deref().and_then(|name| name.split('.').next());
-        if matches!(root, Some("burtorch" | "numpy" | "scipy")) && !self.entries.is_empty() {
+        if module.as_deref().is_some_and(attributes::is_of_a_library) && !self.entries.is_empty() {
             return Ok(());
         }
         if let Ok(cells) = function.getattr("__closure__")?.cast_into::<PyTuple>() {
             for cell in cells.iter() {
                 let held = cell.getattr_opt("cell_contents").unwrap_or(None);
-                self.add(Place::Cell(cell.unbind()), held, open);
+                self.add(Place::Cell(cell.unbind()), held, search);
             }
         }
         let mut names = Vec::new();
@@ -222,25 +235,63 @@ impl Watch {
                     if let Ok(module) = held.cast::<PyModule>() {
                         self.add_numbers_of(module, &names)?;
                     }
-                    self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), Some(held), open);
+                    self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), Some(held), search);
                 }
                 None if builtins.hasattr(name)? => {
-                    self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), None, open);
+                    self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), None, search);
                 }
                 None => {}
             }
         }
+        search.add_names(names);
         Ok(())
     }
 
-    fn add<'py>(&mut self, place: Place, held: Option<Bound<'py, PyAny>>, open: &mut Vec<Bound<'py, PyAny>>) {
+    fn add<'py>(&mut self, place: Place, held: Option<Bound<'py, PyAny>>, search: &mut Search<'py>) {
         if let Some(held) = &held {
-            let wraps = held.hasattr("__wrapped__").unwrap_or(false) || held.hasattr("__func__").unwrap_or(false);
-            if held.is_instance_of::<PyFunction>() || wraps {
-                open.push(held.clone());
-            }
+            search.reach(held);
         }
         self.entries.push(Entry::new(place, held));
+    }
+
+    /// Looks up names in the objects that were found, where that has not been done; whether there was anything to do.
+    fn add_attributes<'py>(&mut self, search: &mut Search<'py>) -> bool {
+        let mut any = false;
+        let mut k = 0;
+        while k < search.objects.len() {
+            let (object, done) = (search.objects[k].0.clone(), search.objects[k].1);
+            search.objects[k].1 = search.names.len();
+            for at in done..search.names.len() {
+                any = true;
+                let name = search.names[at].clone();
+                self.add_attribute(&object, &name, search);
+            }
+            k += 1;
+        }
+        any
+    }
+
+    fn add_attribute<'py>(
+        &mut self,
+        object: &Bound<'py, PyAny>,
+        name: &Bound<'py, PyString>,
+        search: &mut Search<'py>,
+    ) {
+        match attributes::find(object, name) {
+            None => {}
+            Some(Found::Code(code)) => search.reach(&code),
+            Some(Found::Slot(slot, held)) => {
+                self.add(Place::Slot(object.clone().unbind(), slot.unbind()), Some(held), search);
+            }
+            Some(Found::Name(dict, held)) => {
+                let own = attributes::own(object);
+                if let Some(own) = own.filter(|own| !own.is(&dict)) {
+                    // What the class has may be hidden by an attribute of the object.
+                    self.entries.push(Entry::new(Place::Name(own.unbind(), name.clone().unbind()), None));
+                }
+                self.add(Place::Name(dict.unbind(), name.clone().unbind()), Some(held), search);
+            }
+        }
     }
 
     /// Numbers of a module that the function names: `settings.rate`.
@@ -262,10 +313,68 @@ impl Watch {
             match &entry.place {
                 Place::Cell(cell) => f(cell.as_ptr()),
                 Place::Name(names, _) => f(names.as_ptr()),
+                Place::Slot(object, slot) => {
+                    f(object.as_ptr());
+                    f(slot.as_ptr());
+                }
             }
             if let Some(held) = &entry.held {
                 f(held.as_ptr());
             }
+        }
+    }
+}
+
+/// What is still to be looked through.
+struct Search<'py> {
+    functions: Vec<Bound<'py, PyAny>>,
+    /// Functions and objects that were met, by address: what holds them lives as long as the search.
+    seen: HashSet<usize>,
+    /// Objects, each with how many of the names have been looked up in it.
+    objects: Vec<(Bound<'py, PyAny>, usize)>,
+    /// Whatever the functions name.
+    names: Vec<Bound<'py, PyString>>,
+}
+
+impl<'py> Search<'py> {
+    fn new(body: &Bound<'py, PyAny>) -> Self {
+        let names = vec![PyString::intern(body.py(), "__call__")];
+        let mut search = Search { functions: vec![body.clone()], seen: HashSet::new(), objects: Vec::new(), names };
+        if !body.is_instance_of::<PyFunction>() {
+            search.reach(body);
+        }
+        search
+    }
+
+    fn add_names(&mut self, names: Vec<Bound<'py, PyString>>) {
+        for name in names {
+            if !self.names.iter().any(|known| known.is(&name)) {
+                self.names.push(name);
+            }
+        }
+    }
+
+    /// Notes a function to be followed, an object whose attributes may be read, or those in a list, tuple or dict.
+    fn reach(&mut self, held: &Bound<'py, PyAny>) {
+        let wraps = held.hasattr("__wrapped__").unwrap_or(false) || held.hasattr("__func__").unwrap_or(false);
+        if held.is_instance_of::<PyFunction>() || wraps {
+            self.functions.push(held.clone());
+            return;
+        }
+        self.add_object(held);
+        for item in attributes::items(held) {
+            if item.is_instance_of::<PyFunction>() {
+                self.functions.push(item);
+            } else {
+                self.add_object(&item);
+            }
+        }
+    }
+
+    fn add_object(&mut self, object: &Bound<'py, PyAny>) {
+        let is_new = self.objects.len() < MOST_OBJECTS && attributes::has_attributes(object);
+        if is_new && !object.is_instance_of::<PyParameter>() && self.seen.insert(object.as_ptr() as usize) {
+            self.objects.push((object.clone(), 0));
         }
     }
 }

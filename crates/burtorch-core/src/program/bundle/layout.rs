@@ -7,14 +7,15 @@
 //!
 //! Promises: every slot listed exists in both memories, which are equally long. Knows nothing of code.
 
-use super::memory::{Bundle, InLanes, Run};
+use super::adjoints::Adjoints;
+use super::memory::{Bundle, InLanes, NO_HEAD, Run};
 use super::order::{Group, for_each_operand};
 use super::steps::{self, Codes};
-use super::units::{Shape, Unit, Units, exponentials, operand_count};
-use super::{is_seed, lanes};
+use super::units::{Shape, Unit, Units, exponentials};
+use super::{lanes, lanes_of};
 use crate::ops::Op;
+use crate::program::carrier::Build;
 use crate::program::node::Program;
-use crate::program::replay::Build;
 use crate::simd::Level;
 
 /// Longer lists of contributions are added up one by one beforehand.
@@ -38,16 +39,17 @@ pub(in crate::program) struct Bundles<S> {
 }
 
 /// What the parts of a plan share.
-struct Plan<'p, S> {
-    program: &'p Program,
-    moves: &'p [bool],
-    units: &'p Units,
-    groups: &'p [Group],
+pub(super) struct Plan<'p, S> {
+    pub(super) program: &'p Program,
+    pub(super) moves: &'p [bool],
+    pub(super) units: &'p Units,
+    pub(super) groups: &'p [Group],
     level: Level,
+    build: Build,
     /// The slot of each node's value.
     value: Vec<u32>,
     /// The group of each unit, and its lane there.
-    lane: Vec<(u32, u16)>,
+    pub(super) lane: Vec<(u32, u16)>,
     bundles: Bundles<S>,
 }
 
@@ -71,12 +73,12 @@ pub(super) fn plan<S: InLanes>(
     };
     let value = vec![0; program.nodes().len()];
     let lane = vec![(0, 0); units.all.len()];
-    let mut plan = Plan { program, moves, units, groups, level, value, lane, bundles };
+    let mut plan = Plan { program, moves, units, groups, level, build, value, lane, bundles };
     plan.forward()?;
     match build {
         Build::Values => {}
-        Build::Tangent => plan.tangents()?,
-        Build::Reverse(_) => plan.reverse(build)?,
+        Build::Tangent | Build::ValuesWithTangents => plan.tangents()?,
+        Build::Reverse(_) => plan.reverse()?,
     }
     let mut bundles = plan.bundles;
     bundles.len += lanes::<S>();
@@ -88,11 +90,18 @@ impl<S: InLanes> Plan<'_, S> {
     fn codes(&self, group: &Group) -> Codes<S> {
         match group.key.shape {
             Shape::Lone => steps::lone_codes(group.key.op, self.level),
-            _ => steps::codes(group.key.op, self.level),
+            _ => self.keeping_codes(group).unwrap_or_else(|| steps::codes(group.key.op, self.level)),
         }
     }
 
-    fn unit(&self, k: u32) -> Unit {
+    /// The code of a group that keeps partials for the reverse pass.
+    fn keeping_codes(&self, group: &Group) -> Option<Codes<S>> {
+        let pays = matches!(group.key.shape, Shape::One | Shape::Softmax) && group.key.moving != 0;
+        let pays = pays && matches!(self.build, Build::Reverse(_));
+        if pays { steps::keeping_codes(group.key.op, self.level) } else { None }
+    }
+
+    pub(super) fn unit(&self, k: u32) -> Unit {
         self.units.all[k as usize]
     }
 
@@ -105,18 +114,23 @@ impl<S: InLanes> Plan<'_, S> {
     fn forward(&mut self) -> Option<()> {
         let mut next = self.program.first_node();
         for (g, group) in self.groups.iter().enumerate() {
-            let (m, first) = (group.units.len() as u32, next);
-            for (lane, &k) in group.units.iter().enumerate() {
-                self.lane[k as usize] = (g as u32, lane as u16);
-                next = next.max(self.place(self.unit(k), first + lane as u32, m) + m - lane as u32);
+            let (m, first) = (in_use(group), next);
+            for (k, lane) in group.units.iter().zip((0..).step_by(lanes_of(group.key))) {
+                self.lane[*k as usize] = (g as u32, lane as u16);
+                next = first + self.place(self.unit(*k), first + lane, m) * m;
+            }
+            if self.keeping_codes(group).is_some() {
+                next += m;
             }
             let operands = self.list_operands(group);
+            let one_constant = group.key.scaled && self.have_one_constant(group);
             let lone = (group.key.shape == Shape::Lone)
                 .then(|| self.program.nodes()[self.unit(group.units[0]).node as usize].b);
             self.bundles.forward.push(Bundle {
                 run: self.codes(group).value?,
                 operands,
                 adjoints: 0,
+                head: NO_HEAD,
                 values: first,
                 to: 0,
                 m: m as u16,
@@ -125,6 +139,7 @@ impl<S: InLanes> Plan<'_, S> {
                 moving: lone.map_or(group.key.moving, |n| (n >> 16) as u16),
                 op: group.key.op,
                 scaled: group.key.scaled,
+                one_constant,
             });
         }
         self.bundles.len = next as usize;
@@ -132,31 +147,50 @@ impl<S: InLanes> Plan<'_, S> {
         Some(())
     }
 
-    /// Places the nodes of a unit, `m` slots apart; returns the slot of the last.
-    fn place(&mut self, unit: Unit, first: u32, m: u32) -> u32 {
+    /// Places the nodes of a unit, the first in slot `at`, `m` slots apart; returns how many times `m` slots they need.
+    fn place(&mut self, unit: Unit, at: u32, m: u32) -> u32 {
         if unit.key.shape == Shape::Softmax {
-            let n = u32::from(unit.key.n);
-            for (j, k) in exponentials(self.program, unit.node).enumerate() {
-                self.value[k as usize] = first + j as u32 * m;
+            for (slot, k) in (at..).zip(exponentials(self.program, unit.node)) {
+                self.value[k as usize] = slot;
             }
-            self.value[unit.node as usize] = first + n * m;
-            for (j, &k) in self.units.results(unit).iter().enumerate() {
-                self.value[k as usize] = first + (n + 1 + j as u32) * m;
+            self.value[unit.node as usize] = at + m;
+            for (slot, &k) in (at + 2 * m..).zip(self.units.results(unit)) {
+                self.value[k as usize] = slot;
             }
-            return first + 2 * n * m;
+            return 3;
         }
-        self.value[unit.node as usize] = first;
+        self.value[unit.node as usize] = at;
         if unit.key.scaled {
-            self.value[unit.last as usize] = first + m;
-            return first + m;
+            self.value[unit.last as usize] = at + m;
+            return 2;
         }
-        first
+        1
     }
 
-    /// Lists operands: the first of each unit, the second of each ...; for a lone node also which of them move.
+    /// Whether the units of a scaled group are multiplied by one number.
+    fn have_one_constant(&self, group: &Group) -> bool {
+        let constant = |k: u32| {
+            let node = self.program.nodes()[self.unit(k).last as usize];
+            self.program.constant(node.b).map(f64::to_bits)
+        };
+        let first = constant(group.units[0]);
+        first.is_some() && group.units.iter().all(|&k| constant(k) == first)
+    }
+
+    /// Lists operands: the first of each unit, the second of each ...; those of a softmax in a row, with its first again
+    /// where a lane is left; for a lone node also which of them move.
     fn list_operands(&mut self, group: &Group) -> u32 {
         let at = self.bundles.slots.len();
         let of_each: Vec<Vec<u32>> = group.units.iter().map(|&k| self.operands(self.unit(k))).collect();
+        if group.key.shape == Shape::Softmax {
+            for operands in &of_each {
+                for j in 0..lanes_of(group.key) {
+                    let slot = self.slot(operands.get(j).copied().unwrap_or(operands[0]));
+                    self.bundles.slots.push(slot);
+                }
+            }
+            return at as u32;
+        }
         for j in 0..of_each[0].len() {
             for operands in &of_each {
                 let slot = self.slot(operands[j]);
@@ -178,9 +212,14 @@ impl<S: InLanes> Plan<'_, S> {
 
     /// Tangents lie as values do.
     fn tangents(&mut self) -> Option<()> {
-        for (group, bundle) in self.groups.iter().zip(self.bundles.forward.clone()) {
-            if self.group_moves(group) {
-                self.bundles.second.push(Bundle { run: self.codes(group).push?, ..bundle });
+        let values = std::mem::take(&mut self.bundles.forward);
+        for (group, &bundle) in self.groups.iter().zip(&values) {
+            let tangents =
+                if self.group_moves(group) { Some(Bundle { run: self.codes(group).push?, ..bundle }) } else { None };
+            self.bundles.forward.push(bundle);
+            match self.build {
+                Build::Tangent => self.bundles.second.extend(tangents),
+                _ => self.bundles.forward.extend(tangents),
             }
         }
         Some(())
@@ -190,8 +229,8 @@ impl<S: InLanes> Plan<'_, S> {
         group.key.op != Op::Constant && (group.key.moving != 0 || group.key.shape == Shape::Lone)
     }
 
-    fn reverse(&mut self, build: Build) -> Option<()> {
-        let mut adjoints = Adjoints::new(self, build);
+    fn reverse(&mut self) -> Option<()> {
+        let mut adjoints = Adjoints::new(self, self.build);
         adjoints.hand_back(self);
         let mut next = adjoints.next + lanes::<S>() as u32;
         for g in (0..self.groups.len()).rev() {
@@ -210,32 +249,46 @@ impl<S: InLanes> Plan<'_, S> {
 
     /// The reverse pass of a group. Long lists of contributions are added up first, into slots from `next`.
     fn pull(&mut self, g: usize, run: Run<S>, adjoints: &mut Adjoints, next: &mut u32) -> Option<Bundle<S>> {
-        let group = &self.groups[g];
         let (units, groups) = (self.units, self.groups);
-        let n_results = if group.key.shape == Shape::Softmax { group.key.n } else { 1 };
+        let group = &groups[g];
         let mut lists: Vec<Vec<u32>> = Vec::new();
-        for j in 0..usize::from(n_results) {
-            for &k in &groups[g].units {
-                let unit = self.unit(k);
-                let node = units.results(unit).get(j).copied().unwrap_or(unit.last);
+        for &k in &group.units {
+            let unit = self.unit(k);
+            for j in 0..lanes_of(group.key) {
+                let is_softmax = group.key.shape == Shape::Softmax;
+                let node = if is_softmax { units.results(unit).get(j).copied() } else { Some(unit.last) };
+                let Some(node) = node else {
+                    lists.push(Vec::new());
+                    continue;
+                };
                 let list = std::mem::take(&mut adjoints.of[(self.program.first_node() + node) as usize]);
                 lists.push(self.shortened(list, next)?);
             }
         }
-        let (at, k) = self.list_adjoints(&lists, groups[g].units.len(), adjoints.nothing);
-        Some(Bundle { run, adjoints: at, to: adjoints.to[g], k, ..self.bundles.forward[g] })
+        let (at, k, head) = self.list_adjoints(&mut lists, adjoints.nothing);
+        Some(Bundle { run, adjoints: at, head, to: adjoints.to[g], k, ..self.bundles.forward[g] })
     }
 
-    /// Lists contributions, padded to equal length: for each run of `m` lists the first of each, the second of each ...
-    fn list_adjoints(&mut self, lists: &[Vec<u32>], m: usize, nothing: u32) -> (u32, u16) {
+    /// Lists contributions: the first of each, the second of each ...; shorter lists are filled from the front, so that
+    /// what was handed back last comes last in all. One that comes first in all, as that of a sum over everything does,
+    /// is taken off and returned. What the lanes of empty lists compute is void.
+    fn list_adjoints(&mut self, lists: &mut [Vec<u32>], nothing: u32) -> (u32, u16, u32) {
         let at = self.bundles.slots.len() as u32;
-        let k = lists.iter().map(Vec::len).max().unwrap_or(0).max(1);
-        for of_one_result in lists.chunks(m) {
-            for j in 0..k {
-                self.bundles.slots.extend(of_one_result.iter().map(|list| list.get(j).copied().unwrap_or(nothing)));
+        let mut heads = lists.iter().filter_map(|list| list.first().copied());
+        let first = heads.next();
+        let head = first.filter(|&first| heads.all(|head| head == first));
+        if head.is_some() {
+            for list in lists.iter_mut().filter(|list| !list.is_empty()) {
+                list.remove(0);
             }
         }
-        (at, k as u16)
+        let least = usize::from(head.is_none());
+        let k = lists.iter().map(Vec::len).max().unwrap_or(0).max(least);
+        for j in 0..k {
+            let entry = |list: &Vec<u32>| (j + list.len()).checked_sub(k).map_or(nothing, |at| list[at]);
+            self.bundles.slots.extend(lists.iter().map(entry));
+        }
+        (at, k as u16, head.unwrap_or(NO_HEAD))
     }
 
     /// A list, or where it is long the slot to which its sum goes.
@@ -252,6 +305,7 @@ impl<S: InLanes> Plan<'_, S> {
             run: steps::gathered(self.level)?,
             operands: 0,
             adjoints,
+            head: NO_HEAD,
             values: 0,
             to,
             m: 1,
@@ -260,6 +314,7 @@ impl<S: InLanes> Plan<'_, S> {
             moving: (n >> 16) as u16,
             op: Op::ReduceSum,
             scaled: false,
+            one_constant: false,
         });
         Some(vec![to])
     }
@@ -270,13 +325,18 @@ impl<S: InLanes> Plan<'_, S> {
             let m = lanes::<S>().min(n - first);
             let mut lists = Vec::with_capacity(m);
             for x in first..first + m {
-                lists.push(self.shortened(std::mem::take(&mut adjoints.of[x]), next)?);
+                let mut list = std::mem::take(&mut adjoints.of[x]);
+                if list.is_empty() {
+                    list.push(adjoints.nothing);
+                }
+                lists.push(self.shortened(list, next)?);
             }
-            let (at, k) = self.list_adjoints(&lists, m, adjoints.nothing);
+            let (at, k, head) = self.list_adjoints(&mut lists, adjoints.nothing);
             self.bundles.second.push(Bundle {
                 run: steps::gradients(self.level)?,
                 operands: 0,
                 adjoints: at,
+                head,
                 values: 0,
                 to: first as u32,
                 m: m as u16,
@@ -285,94 +345,14 @@ impl<S: InLanes> Plan<'_, S> {
                 moving: 0,
                 op: Op::ReduceSum,
                 scaled: false,
+                one_constant: false,
             });
         }
         Some(())
     }
 }
 
-/// The contributions to every slot of the program.
-struct Adjoints {
-    of: Vec<Vec<u32>>,
-    seeds: Vec<(usize, u32)>,
-    nothing: u32,
-    /// For each group the first slot of what it hands back.
-    to: Vec<u32>,
-    /// Whether a group has anything to do.
-    runs: Vec<bool>,
-    /// Behind everything that is handed back.
-    next: u32,
-}
-
-impl Adjoints {
-    /// Gives slots: gradients, -0.0, seeds, then what groups hand back, the last group first.
-    fn new<S: InLanes>(plan: &Plan<'_, S>, build: Build) -> Self {
-        let mut of = vec![Vec::new(); plan.program.n_slots()];
-        let nothing = plan.program.n_differentiated + lanes::<S>() as u32;
-        let mut next = nothing + 1;
-        let mut seeds = Vec::new();
-        for (k, &output) in plan.program.outputs().iter().enumerate() {
-            if is_seed(build, k) && plan.moves[output as usize] {
-                let place = if matches!(build, Build::Reverse(crate::program::replay::Seeds::All)) { k } else { 0 };
-                seeds.push((place, next));
-                of[output as usize].push(next);
-                next += 1;
-            }
-        }
-        let mut to = vec![0; plan.groups.len()];
-        for (g, group) in plan.groups.iter().enumerate().rev() {
-            to[g] = next;
-            next += n_handed_back(plan, group) * group.units.len() as u32;
-        }
-        let runs = vec![false; plan.groups.len()];
-        Adjoints { of, seeds, nothing, to, runs, next }
-    }
-
-    /// Takes the nodes in the order of the eager sweep and lists what they contribute.
-    fn hand_back<S: InLanes>(&mut self, plan: &Plan<'_, S>) {
-        let first = plan.program.first_node();
-        for node in (0..plan.program.nodes().len() as u32).rev() {
-            let k = plan.units.of[node as usize];
-            let unit = plan.unit(k);
-            let (g, lane) = plan.lane[k as usize];
-            let (g, m) = (g as usize, plan.groups[g as usize].units.len() as u32);
-            let to = self.to[g] + u32::from(lane);
-            if unit.key.shape == Shape::Softmax {
-                if let Some(j) = exponentials(plan.program, unit.node).position(|exp| exp == node) {
-                    self.runs[g] = true;
-                    self.of[plan.program.nodes()[node as usize].a as usize].push(to + j as u32 * m);
-                }
-                continue;
-            }
-            let slot = (first + unit.last) as usize;
-            if node != unit.node || self.of[slot].is_empty() || !plan.moves[slot] {
-                continue;
-            }
-            let through = steps::hands_through(unit.key.op);
-            let same = (through && !unit.key.scaled && self.of[slot].len() == 1).then(|| self.of[slot][0]);
-            self.runs[g] |= same.is_none();
-            let mut j = 0;
-            plan.program.for_each_operand(plan.program.nodes()[node as usize], |x| {
-                if plan.moves[x as usize] {
-                    self.of[x as usize].push(same.unwrap_or(if through { to } else { to + j * m }));
-                }
-                j += 1;
-            });
-        }
-    }
-}
-
-/// How many numbers a unit of this group hands back.
-fn n_handed_back<S>(plan: &Plan<'_, S>, group: &Group) -> u32 {
-    match group.key.shape {
-        _ if steps::hands_through(group.key.op) => 1,
-        Shape::Copy => 0,
-        Shape::One => 1,
-        Shape::Two => 2,
-        Shape::Many | Shape::Softmax => u32::from(group.key.n),
-        Shape::Lone => {
-            let node = plan.program.nodes()[plan.units.all[group.units[0] as usize].node as usize];
-            operand_count(node.op, node.b as usize) as u32
-        }
-    }
+/// How many lanes a group uses.
+pub(super) fn in_use(group: &Group) -> u32 {
+    (group.units.len() * lanes_of(group.key)) as u32
 }

@@ -8,17 +8,45 @@
 #![allow(unsafe_code)]
 
 use crate::ops::Op;
-use crate::scalar::{Float, Scalar};
-use crate::simd::{Level, gather};
+use crate::scalar::{Float, Inlined, Scalar};
+use crate::simd::gather::{Collect, Gather};
+use crate::simd::{F64x8, Level};
 
 /// A float whose slots are taken in lanes.
 pub(in crate::program) trait InLanes: Float {
     /// The vector.
-    type Lanes: Scalar<Elem = Self> + gather::Gather<Elem = Self>;
+    type Lanes: Scalar<Elem = Self> + Collect<Elem = Self>;
 }
 
 impl InLanes for f64 {
-    type Lanes = crate::simd::F64x8;
+    type Lanes = Inlined<F64x8>;
+}
+
+impl<V: Gather> Gather for Inlined<V> {
+    type Elem = V::Elem;
+    #[inline(always)]
+    unsafe fn gather(from: *const V::Elem, places: *const u32) -> Self {
+        debug_assert!(!from.is_null() && !places.is_null());
+        // SAFETY: the caller keeps the same contract.
+        unsafe { Inlined(V::gather(from, places)) }
+    }
+}
+
+impl<V: Collect> Collect for Inlined<V> {
+    #[inline(always)]
+    unsafe fn collect(from: *const V::Elem, places: *const u32, n: usize) -> Self {
+        debug_assert!(!from.is_null() && !places.is_null());
+        // SAFETY: the caller keeps the same contract.
+        unsafe { Inlined(V::collect(from, places, n)) }
+    }
+    #[inline(always)]
+    fn sums_of_groups(self, width: usize, n: usize) -> Self {
+        Inlined(self.0.sums_of_groups(width, n))
+    }
+    #[inline(always)]
+    fn sums_of_groups_backwards(self, width: usize, n: usize) -> Self {
+        Inlined(self.0.sums_of_groups_backwards(width, n))
+    }
 }
 
 /// What a bundle's code is given.
@@ -37,6 +65,9 @@ pub(in crate::program) struct Memory<S> {
 /// The code of a bundle.
 pub(in crate::program) type Run<S> = unsafe fn(&Bundle<S>, Memory<S>);
 
+/// The contributions of a bundle have no head in common.
+pub(super) const NO_HEAD: u32 = u32::MAX;
+
 /// One instruction for up to a vector's lanes of units.
 #[derive(Debug)]
 pub(in crate::program) struct Bundle<S> {
@@ -45,20 +76,24 @@ pub(in crate::program) struct Bundle<S> {
     pub(super) operands: u32,
     /// Where the contributions to the adjoints are listed: the first of each unit, the second of each ...
     pub(super) adjoints: u32,
+    /// The slot of a contribution that comes first in all of them, and is not listed; or [`NO_HEAD`].
+    pub(super) head: u32,
     /// The first slot of the values.
     pub(super) values: u32,
     /// The first slot of what is handed on.
     pub(super) to: u32,
-    /// How many units.
+    /// How many lanes are in use: one for each unit, or for each operand of a softmax.
     pub(super) m: u16,
     /// How many operands each has.
     pub(super) n: u16,
-    /// How many contributions are added for each adjoint.
+    /// How many contributions are listed for each adjoint.
     pub(super) k: u16,
     /// Which operands move.
     pub(super) moving: u16,
     pub(super) op: Op,
     pub(super) scaled: bool,
+    /// Whether the constants of scaled units are all the same.
+    pub(super) one_constant: bool,
 }
 
 impl<S> Clone for Bundle<S> {
@@ -115,14 +150,23 @@ pub(super) fn compiled<B: Body<S>, S: InLanes>(level: Level) -> Option<Run<S>> {
 }
 
 impl<S: InLanes> Memory<S> {
-    /// The numbers in the slots listed from `list`.
+    /// The numbers in the slots listed from `list`, which may have been stored a moment ago.
     ///
     /// # Safety
     /// As for a body, as for every method here.
     #[inline(always)]
-    pub(super) unsafe fn gather(self, from: *const S, list: u32) -> S::Lanes {
+    pub(super) unsafe fn collect(self, from: *const S, b: &Bundle<S>, list: u32) -> S::Lanes {
         // SAFETY: by the contract of this method.
-        unsafe { gather::Gather::gather(from, self.slots.add(list as usize)) }
+        unsafe { Collect::collect(from, self.slots.add(list as usize), usize::from(b.m)) }
+    }
+
+    /// The same for what was stored some time ago.
+    #[inline(always)]
+    pub(super) unsafe fn gather(self, from: *const S, b: &Bundle<S>, list: u32) -> S::Lanes {
+        // SAFETY: as above.
+        unsafe {
+            if b.m <= 4 { self.collect(from, b, list) } else { Gather::gather(from, self.slots.add(list as usize)) }
+        }
     }
 
     #[inline(always)]
@@ -142,11 +186,22 @@ impl<S: InLanes> Memory<S> {
     pub(super) unsafe fn adjoint(self, b: &Bundle<S>, list: u32) -> S::Lanes {
         // SAFETY: as above.
         unsafe {
-            let mut g = self.gather(self.d, list);
-            for j in 1..u32::from(b.k) {
-                g = g + self.gather(self.d, list + j * u32::from(b.m));
+            let (m, mut list, mut left) = (u32::from(b.m), list, b.k);
+            let mut g;
+            if b.head != NO_HEAD {
+                g = <S::Lanes as Scalar>::splat(*self.d.add(b.head as usize));
+            } else if left == 1 {
+                return self.collect(self.d, b, list);
+            } else {
+                g = self.gather(self.d, b, list);
+                (list, left) = (list + m, left - 1);
             }
-            g
+            for _ in 1..left {
+                g = g + self.gather(self.d, b, list);
+                list += m;
+            }
+            // What comes last was handed back last.
+            if left > 0 { g + self.collect(self.d, b, list) } else { g }
         }
     }
 
@@ -154,7 +209,13 @@ impl<S: InLanes> Memory<S> {
     #[inline(always)]
     pub(super) unsafe fn constants(self, b: &Bundle<S>) -> S::Lanes {
         // SAFETY: as above.
-        unsafe { self.gather(self.v, b.operands + u32::from(b.n) * u32::from(b.m)) }
+        unsafe {
+            let list = b.operands + u32::from(b.n) * u32::from(b.m);
+            if b.one_constant {
+                return <S::Lanes as Scalar>::splat(*self.v.add(*self.slots.add(list as usize) as usize));
+            }
+            self.gather(self.v, b, list)
+        }
     }
 
     /// Stores values, and their multiples if the units are scaled.
@@ -195,6 +256,13 @@ impl<S: InLanes> Memory<S> {
     #[inline(always)]
     pub(super) unsafe fn operand(self, from: *const S, b: &Bundle<S>, j: u32) -> S::Lanes {
         // SAFETY: as above.
-        unsafe { self.gather(from, b.operands + j * u32::from(b.m)) }
+        unsafe { self.collect(from, b, b.operands + j * u32::from(b.m)) }
+    }
+
+    /// Operand `j` of each unit, once it has been read before.
+    #[inline(always)]
+    pub(super) unsafe fn old_operand(self, b: &Bundle<S>, j: u32) -> S::Lanes {
+        // SAFETY: as above.
+        unsafe { self.gather(self.v, b, b.operands + j * u32::from(b.m)) }
     }
 }

@@ -1,7 +1,7 @@
 //! Large programs at single points: equal ops that do not depend on each other run together, in a vector's lanes.
 //!
 //! In words: [`units`] finds superinstructions, [`order`] groups equal units by list scheduling, [`layout`] gives slots and
-//! writes the lists of operands and of contributions, [`memory`] is what they run on and [`steps`] the code. A random graph of 10,000 ops runs in about a
+//! writes the lists of operands, [`adjoints`] those of contributions, [`memory`] is what they run on, [`steps`], [`products`] and [`softmax`] the code. A random graph of 10,000 ops runs in about a
 //! third of the time that its nodes take one by one.
 //!
 //! Promises: values, gradients and tangents have the bits of a run node by node. A program with too little to do side by
@@ -12,12 +12,15 @@ mod units;
 mod order;
 
 mod memory;
+mod products;
+mod softmax;
 mod steps;
 
+mod adjoints;
 mod layout;
 
+use super::carrier::{Build, Seeds};
 use super::node::Program;
-use super::replay::{Build, Seeds};
 use crate::simd::Level;
 pub(super) use layout::Bundles;
 use memory::InLanes;
@@ -42,14 +45,15 @@ pub(super) fn bundles<S: InLanes>(program: &Program, build: Build, level: Level,
     }
     let moves = program.moves();
     let still = program.outputs().iter().any(|&x| !moves[x as usize]);
-    if build == Build::Tangent && still {
+    if build.has_tangents() && still {
         return None;
     }
     let reached = reached(program, build, &moves);
     let units = units::Units::of(program, &moves, |k| reached[k as usize]);
     let groups = order::groups(program, &units, lanes::<S>());
     // Gathering costs about as much as two instructions of single numbers.
-    if units.all.len() < 2 * groups.len() && !always {
+    let in_use: usize = groups.iter().map(|group| group.units.len() * lanes_of(group.key)).sum();
+    if in_use < 2 * groups.len() && !always {
         return None;
     }
     layout::plan(program, build, level, &moves, &units, &groups)
@@ -59,6 +63,11 @@ pub(super) fn bundles<S: InLanes>(program: &Program, build: Build, level: Level,
 fn lanes<S: InLanes>() -> usize {
     use crate::scalar::Scalar;
     <S::Lanes as Scalar>::LANES
+}
+
+/// How many lanes a unit takes.
+fn lanes_of(key: units::Key) -> usize {
+    if key.shape == units::Shape::Softmax { softmax::width(key.n) as usize } else { 1 }
 }
 
 /// Whether an output is among those that a reverse pass starts from.

@@ -8,16 +8,19 @@
 #![allow(unsafe_code)]
 
 use super::memory::{Body, Bundle, InLanes, Memory, Run, compiled};
-use super::units::{MOST_OPERANDS, MOST_SOFTMAX};
+use super::products::{Product, PullProduct};
+use super::softmax::{PullSoftmax, PushSoftmax, Softmax, SoftmaxWithPartials};
+use super::units::MOST_OPERANDS;
 use crate::ops::{self, BinaryOp, Op, Reduction, UnaryOp};
 use crate::scalar::Scalar;
 use crate::simd::Level;
+use crate::simd::gather::Gather;
 
 /// Defines a body.
 macro_rules! body {
     ($(#[$doc:meta])* $name:ident $(<$o:ident: $bound:ident>)? |$b:ident, $at:ident, $l:ident| $code:block) => {
         $(#[$doc])*
-        struct $name $(<$o>($o))?;
+        pub(super) struct $name $(<$o>($o))?;
         impl<S: InLanes, $($o: $bound)?> Body<S> for $name $(<$o>)? {
             #[inline(always)]
             unsafe fn run($b: &Bundle<S>, $at: Memory<S>) {
@@ -34,13 +37,38 @@ body!(Copied | b, at, L | { at.store(at.v, b.values, at.operand(at.v, b, 0)) });
 
 body!(Unary<O: UnaryOp> |b, at, L| { at.store_values(b, O::forward(at.operand(at.v, b, 0))) });
 
+body!(
+    /// A value, and beside it the partial, which costs little more here: the way through the reverse pass is then one
+    /// multiplication long.
+    UnaryWithPartial<O: UnaryOp> |b, at, L| {
+        let x = at.operand(at.v, b, 0);
+        let y = O::forward(x);
+        at.store_values(b, y);
+        at.store(at.v, partials(b), O::pull(L::<S>::lit(1.0), x, y));
+    }
+);
+
+body!(
+    /// The contribution of an op that kept its partial.
+    PullByPartial |b, at, L| {
+        let partial = at.load(at.v, partials(b));
+        at.store(at.d, b.to, at.inner_adjoint(b) * partial);
+    }
+);
+
+/// Where partials are kept: behind the values and their multiples.
+#[inline(always)]
+fn partials<S>(b: &Bundle<S>) -> u32 {
+    b.values + (1 + u32::from(b.scaled)) * u32::from(b.m)
+}
+
 body!(PullUnary<O: UnaryOp> |b, at, L| {
-    let (g, x, y) = (at.inner_adjoint(b), at.operand(at.v, b, 0), at.load(at.v, b.values));
+    let (g, x, y) = (at.inner_adjoint(b), at.old_operand(b, 0), at.load(at.v, b.values));
     at.store(at.d, b.to, O::pull(g, x, y));
 });
 
 body!(PushUnary<O: UnaryOp> |b, at, L| {
-    let (t, x, y) = (at.operand(at.d, b, 0), at.operand(at.v, b, 0), at.load(at.v, b.values));
+    let (t, x, y) = (at.operand(at.d, b, 0), at.old_operand(b, 0), at.load(at.v, b.values));
     at.store_tangents(b, O::pull(t, x, y));
 });
 
@@ -49,7 +77,7 @@ body!(Binary<O: BinaryOp> |b, at, L| {
 });
 
 body!(PullBinary<O: BinaryOp> |b, at, L| {
-    let (x, y, z) = (at.operand(at.v, b, 0), at.operand(at.v, b, 1), at.load(at.v, b.values));
+    let (x, y, z) = (at.old_operand(b, 0), at.old_operand(b, 1), at.load(at.v, b.values));
     let g = at.inner_adjoint(b);
     if b.moving & 1 != 0 {
         at.store(at.d, b.to, O::pull_x(g, x, y, z));
@@ -60,7 +88,7 @@ body!(PullBinary<O: BinaryOp> |b, at, L| {
 });
 
 body!(PushBinary<O: BinaryOp> |b, at, L| {
-    let (x, y, z) = (at.operand(at.v, b, 0), at.operand(at.v, b, 1), at.load(at.v, b.values));
+    let (x, y, z) = (at.old_operand(b, 0), at.old_operand(b, 1), at.load(at.v, b.values));
     let t = match b.moving & 3 {
         1 => O::pull_x(at.operand(at.d, b, 0), x, y, z),
         2 => O::pull_y(at.operand(at.d, b, 1), x, y, z),
@@ -105,7 +133,7 @@ body!(
         let (mut xs, mut out) = ([L::<S>::lit(0.0); MOST_OPERANDS], [L::<S>::lit(0.0); MOST_OPERANDS]);
         let n = usize::from(b.n).min(MOST_OPERANDS);
         for (x, j) in xs[..n].iter_mut().zip(0..) {
-            *x = at.operand(at.v, b, j);
+            *x = at.old_operand(b, j);
         }
         pull_of(b.op, at.inner_adjoint(b), &xs[..n], &mut out[..n]);
         for (c, j) in out[..n].iter().zip(0..) {
@@ -121,7 +149,7 @@ body!(
         let (mut xs, mut out) = ([L::<S>::lit(0.0); MOST_OPERANDS], [L::<S>::lit(0.0); MOST_OPERANDS]);
         let n = usize::from(b.n).min(MOST_OPERANDS);
         for (x, j) in xs[..n].iter_mut().zip(0..) {
-            *x = at.operand(at.v, b, j);
+            *x = at.old_operand(b, j);
         }
         pull_of(b.op, L::<S>::lit(1.0), &xs[..n], &mut out[..n]);
         let mut total: Option<L<S>> = None;
@@ -136,73 +164,27 @@ body!(
 );
 
 body!(
-    /// Values in order: exponentials, their sum, quotients.
-    Softmax |b, at, L| {
-        let (m, n) = (u32::from(b.m), u32::from(b.n).min(MOST_SOFTMAX as u32));
-        let mut es = [L::<S>::lit(0.0); MOST_SOFTMAX];
-        let mut total = L::<S>::lit(0.0);
-        for j in 0..n {
-            let e = at.operand(at.v, b, j).exp();
-            es[j as usize] = e;
-            total = if j == 0 { e } else { total + e };
-            at.store(at.v, b.values + j * m, e);
-        }
-        at.store(at.v, b.values + n * m, total);
-        for j in 0..n {
-            at.store(at.v, b.values + (n + 1 + j) * m, es[j as usize] / total);
-        }
-    }
-);
-
-body!(
-    PullSoftmax | b,
-    at,
-    L | {
-        let (m, n) = (u32::from(b.m), u32::from(b.n).min(MOST_SOFTMAX as u32));
-        let total = at.load(at.v, b.values + n * m);
-        let mut gs = [L::<S>::lit(0.0); MOST_SOFTMAX];
-        let mut to_total = L::<S>::lit(0.0);
-        // The eager sweep meets the last quotient first.
-        for j in (0..n).rev() {
-            let g = at.adjoint(b, b.adjoints + j * m * u32::from(b.k));
-            gs[j as usize] = g;
-            let term = g * (-at.load(at.v, b.values + (n + 1 + j) * m) / total);
-            to_total = if j + 1 == n { term } else { to_total + term };
-        }
-        for j in 0..n {
-            let e = at.load(at.v, b.values + j * m);
-            at.store(at.d, b.to + j * m, (gs[j as usize] / total + to_total) * e);
-        }
-    }
-);
-
-body!(
-    PushSoftmax | b,
-    at,
-    L | {
-        let (m, n) = (u32::from(b.m), u32::from(b.n).min(MOST_SOFTMAX as u32));
-        let total = at.load(at.v, b.values + n * m);
-        let mut ts = [L::<S>::lit(0.0); MOST_SOFTMAX];
-        let mut of_total = L::<S>::lit(0.0);
-        for j in 0..n {
-            let t = at.operand(at.d, b, j) * at.load(at.v, b.values + j * m);
-            ts[j as usize] = t;
-            of_total = if j == 0 { t } else { of_total + t };
-            at.store(at.d, b.values + j * m, t);
-        }
-        at.store(at.d, b.values + n * m, of_total);
-        for j in 0..n {
-            let y = at.load(at.v, b.values + (n + 1 + j) * m);
-            at.store(at.d, b.values + (n + 1 + j) * m, ts[j as usize] / total + of_total * (-y / total));
-        }
-    }
-);
-
-body!(
     /// One node with many operands, whose values go to scratch.
     Lone |b, at, L| {
         let (xs, _) = lone(b, at);
         *at.v.add(b.values as usize) = crate::program::many::value_of_operands(b.op, count(b), xs);
+    }
+);
+
+body!(
+    /// A sum of many: eight sums side by side, as everywhere.
+    LoneSum |b, at, L| {
+        let n = count(b) as u32;
+        let mut sums = L::<S>::UNREACHED;
+        let whole = n - n % L::<S>::LANES as u32;
+        for j in (0..whole).step_by(L::<S>::LANES) {
+            sums = sums + Gather::gather(at.v, at.slots.add((b.operands + j) as usize));
+        }
+        for (k, j) in (whole..n).enumerate() {
+            let x = *at.v.add(*at.slots.add((b.operands + j) as usize) as usize);
+            sums = sums.with_lane(k, sums.lane(k) + x);
+        }
+        *at.v.add(b.values as usize) = sums.sum_lanes();
     }
 );
 
@@ -344,6 +326,7 @@ macro_rules! define_codes {
                 $( Op::$B => three!(Binary<ops::$B>, PullBinary<ops::$B>, PushBinary<ops::$B>), )*
                 $( Op::$K => three!(Binary<ops::$K>, PullBinary<ops::$K>, PushBinary<ops::$K>), )*
                 Op::ReduceSum => three!(Sum, PullThrough, PushMany),
+                Op::ReduceMul => three!(Product, PullProduct, PushMany),
                 Op::Softmax => three!(Softmax, PullSoftmax, PushSoftmax),
                 _ => three!(Many, PullMany, PushMany),
             }
@@ -353,8 +336,27 @@ macro_rules! define_codes {
 
 for_each_op!(define_codes);
 
+/// The code for units of an op whose partial takes long, if it keeps that; `None` for other ops. Only ops whose rows
+/// multiply the adjoint by a partial are here: then no bit changes.
+pub(super) fn keeping_codes<S: InLanes>(op: Op, level: Level) -> Option<Codes<S>> {
+    macro_rules! keeping {
+        ($($op:ident)*) => {
+            match op {
+                $( Op::$op => compiled::<UnaryWithPartial<ops::$op>, S>(level), )*
+                _ => None,
+            }
+        };
+    }
+    if op == Op::Softmax {
+        return Some(Codes { value: compiled::<SoftmaxWithPartials, S>(level), ..codes(op, level) });
+    }
+    let value = keeping!(Tanh Sigmoid Log NegLog Sqrt InvSqrt Sin Cos Tan Log1p Expm1 Softplus Erf Gelu)?;
+    Some(Codes { value: Some(value), pull: compiled::<PullByPartial, S>(level), push: None })
+}
+
 /// The code for nodes that are taken one at a time.
 pub(super) fn lone_codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
     let pull = if hands_through(op) { compiled::<PullThrough, S>(level) } else { compiled::<PullLone, S>(level) };
-    Codes { value: compiled::<Lone, S>(level), pull, push: compiled::<PushLone, S>(level) }
+    let value = if op == Op::ReduceSum { compiled::<LoneSum, S>(level) } else { compiled::<Lone, S>(level) };
+    Codes { value, pull, push: compiled::<PushLone, S>(level) }
 }

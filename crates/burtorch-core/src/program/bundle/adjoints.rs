@@ -1,0 +1,96 @@
+//! What units hand back to their operands: the contributions to each adjoint, in the order of the eager sweep.
+//!
+//! Promises: every contribution is listed once, and a unit that hands nothing back does not run. Knows nothing of code.
+
+use super::layout::{Plan, in_use};
+use super::memory::InLanes;
+use super::order::Group;
+use super::units::{Shape, exponentials, operand_count};
+use super::{is_seed, lanes, steps};
+use crate::program::carrier::{Build, Seeds};
+
+/// The contributions to every slot of the program.
+pub(super) struct Adjoints {
+    pub(super) of: Vec<Vec<u32>>,
+    pub(super) seeds: Vec<(usize, u32)>,
+    pub(super) nothing: u32,
+    /// For each group the first slot of what it hands back.
+    pub(super) to: Vec<u32>,
+    /// Whether a group has anything to do.
+    pub(super) runs: Vec<bool>,
+    /// Behind everything that is handed back.
+    pub(super) next: u32,
+}
+
+impl Adjoints {
+    /// Gives slots: gradients, -0.0, seeds, then what groups hand back, the last group first.
+    pub(super) fn new<S: InLanes>(plan: &Plan<'_, S>, build: Build) -> Self {
+        let mut of = vec![Vec::new(); plan.program.n_slots()];
+        let nothing = plan.program.n_differentiated + lanes::<S>() as u32;
+        let mut next = nothing + 1;
+        let mut seeds = Vec::new();
+        for (k, &output) in plan.program.outputs().iter().enumerate() {
+            if is_seed(build, k) && plan.moves[output as usize] {
+                let place = if matches!(build, Build::Reverse(Seeds::All)) { k } else { 0 };
+                seeds.push((place, next));
+                of[output as usize].push(next);
+                next += 1;
+            }
+        }
+        let mut to = vec![0; plan.groups.len()];
+        for (g, group) in plan.groups.iter().enumerate().rev() {
+            to[g] = next;
+            next += n_handed_back(plan, group) * in_use(group);
+        }
+        let runs = vec![false; plan.groups.len()];
+        Adjoints { of, seeds, nothing, to, runs, next }
+    }
+
+    /// Takes the nodes in the order of the eager sweep and lists what they contribute.
+    pub(super) fn hand_back<S: InLanes>(&mut self, plan: &Plan<'_, S>) {
+        let first = plan.program.first_node();
+        for node in (0..plan.program.nodes().len() as u32).rev() {
+            let k = plan.units.of[node as usize];
+            let unit = plan.unit(k);
+            let (g, lane) = plan.lane[k as usize];
+            let (g, m) = (g as usize, in_use(&plan.groups[g as usize]));
+            let to = self.to[g] + u32::from(lane);
+            if unit.key.shape == Shape::Softmax {
+                if let Some(j) = exponentials(plan.program, unit.node).position(|exp| exp == node) {
+                    self.runs[g] = true;
+                    self.of[plan.program.nodes()[node as usize].a as usize].push(to + j as u32);
+                }
+                continue;
+            }
+            let slot = (first + unit.last) as usize;
+            if node != unit.node || self.of[slot].is_empty() || !plan.moves[slot] {
+                continue;
+            }
+            let through = steps::hands_through(unit.key.op);
+            let same = (through && !unit.key.scaled && self.of[slot].len() == 1).then(|| self.of[slot][0]);
+            self.runs[g] |= same.is_none();
+            let mut j = 0;
+            plan.program.for_each_operand(plan.program.nodes()[node as usize], |x| {
+                if plan.moves[x as usize] {
+                    self.of[x as usize].push(same.unwrap_or(if through { to } else { to + j * m }));
+                }
+                j += 1;
+            });
+        }
+    }
+}
+
+/// How many numbers each lane of this group hands back.
+fn n_handed_back<S>(plan: &Plan<'_, S>, group: &Group) -> u32 {
+    match group.key.shape {
+        _ if steps::hands_through(group.key.op) => 1,
+        Shape::Copy => 0,
+        Shape::One | Shape::Softmax => 1,
+        Shape::Two => 2,
+        Shape::Many => u32::from(group.key.n),
+        Shape::Lone => {
+            let node = plan.program.nodes()[plan.units.all[group.units[0] as usize].node as usize];
+            operand_count(node.op, node.b as usize) as u32
+        }
+    }
+}

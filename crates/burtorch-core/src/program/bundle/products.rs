@@ -1,0 +1,99 @@
+//! Products of a few numbers, whose operands stay in registers: with a row in memory they take twice as long.
+//!
+//! Loops count, as closures and iterators are compiled for any CPU unless they happen to be inlined.
+//!
+//! Promises: the bits of the op: a product from the left, and prefix times suffix for what its operands receive. Knows
+//! slots and nothing of programs.
+#![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop)]
+
+use super::memory::{Body, Bundle, InLanes, Memory};
+use super::steps::{Many, PullMany};
+use crate::scalar::Scalar;
+
+/// A product of fewer than sixteen.
+pub(super) struct Product;
+impl<S: InLanes> Body<S> for Product {
+    #[inline(always)]
+    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+        // SAFETY: by the contract of the trait, as in every body here.
+        unsafe {
+            match b.n {
+                2 => product::<S, 2>(b, at),
+                3 => product::<S, 3>(b, at),
+                4 => product::<S, 4>(b, at),
+                _ => <Many as Body<S>>::run(b, at),
+            }
+        }
+    }
+}
+
+/// What it hands back.
+pub(super) struct PullProduct;
+impl<S: InLanes> Body<S> for PullProduct {
+    #[inline(always)]
+    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+        // SAFETY: as above.
+        unsafe {
+            match b.n {
+                2 => pull_product::<S, 2>(b, at),
+                3 => pull_product::<S, 3>(b, at),
+                4 => pull_product::<S, 4>(b, at),
+                _ => <PullMany as Body<S>>::run(b, at),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for a body.
+#[inline(always)]
+unsafe fn product<S: InLanes, const N: usize>(b: &Bundle<S>, at: Memory<S>) {
+    debug_assert!(usize::from(b.n) == N);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let mut xs = [S::Lanes::lit(0.0); N];
+        for j in 0..N {
+            xs[j] = at.operand(at.v, b, j as u32);
+        }
+        let mut product = xs[0];
+        for x in &xs[1..] {
+            product = product * *x;
+        }
+        at.store_values(b, product);
+    }
+}
+
+/// # Safety
+/// As for a body.
+#[inline(always)]
+unsafe fn pull_product<S: InLanes, const N: usize>(b: &Bundle<S>, at: Memory<S>) {
+    debug_assert!(usize::from(b.n) == N);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let (mut xs, mut out) = ([S::Lanes::lit(0.0); N], [S::Lanes::lit(0.0); N]);
+        for j in 0..N {
+            xs[j] = at.old_operand(b, j as u32);
+        }
+        products_of_others(&xs, &mut out);
+        let g = at.inner_adjoint(b);
+        for j in 0..N {
+            at.store(at.d, b.to + j as u32 * u32::from(b.m), g * out[j]);
+        }
+    }
+}
+
+/// For each factor the product of all others as the op has it: prefix times suffix.
+#[inline(always)]
+fn products_of_others<V: Scalar, const N: usize>(xs: &[V; N], out: &mut [V; N]) {
+    let mut suffix = V::lit(1.0);
+    for j in (0..N).rev() {
+        out[j] = suffix;
+        suffix = suffix * xs[j];
+    }
+    let mut prefix = V::lit(1.0);
+    for j in 0..N {
+        out[j] = prefix * out[j];
+        prefix = prefix * xs[j];
+    }
+}

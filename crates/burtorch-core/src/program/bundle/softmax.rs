@@ -1,0 +1,99 @@
+//! Softmaxes of few numbers: each takes as many lanes as it has operands, up to the next power of two.
+//!
+//! In words: exponentials in all lanes, their sum in every lane of the softmax, quotients in all lanes; the same for the
+//! reverse pass. So one vector holds two softmaxes of four, one exponential and one division serve both, and a program
+//! that has few ready at a time wastes little.
+//!
+//! Promises: the bits of exponentials, sum and quotients written out. Knows slots and nothing of programs.
+#![allow(unsafe_code)]
+
+use super::memory::{Body, Bundle, InLanes, Memory};
+use crate::scalar::Scalar;
+use crate::simd::gather::Collect;
+
+/// How many lanes a softmax of `n` takes.
+pub(super) const fn width(n: u16) -> u32 {
+    (n as u32).next_power_of_two()
+}
+
+/// Values in order: exponentials, sums, quotients.
+pub(super) struct Softmax;
+impl<S: InLanes> Body<S> for Softmax {
+    #[inline(always)]
+    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+        // SAFETY: by the contract of the trait, as in every body here.
+        unsafe {
+            let m = u32::from(b.m);
+            let e = at.operand(at.v, b, 0).exp();
+            let total = sums(b, e);
+            at.store(at.v, b.values, e);
+            at.store(at.v, b.values + m, total);
+            at.store(at.v, b.values + 2 * m, e / total);
+        }
+    }
+}
+
+/// The same, and what each quotient hands to the sum: a division that the reverse pass need not wait for.
+pub(super) struct SoftmaxWithPartials;
+impl<S: InLanes> Body<S> for SoftmaxWithPartials {
+    #[inline(always)]
+    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+        // SAFETY: as above.
+        unsafe {
+            let m = u32::from(b.m);
+            let e = at.operand(at.v, b, 0).exp();
+            let total = sums(b, e);
+            let y = e / total;
+            at.store(at.v, b.values, e);
+            at.store(at.v, b.values + m, total);
+            at.store(at.v, b.values + 2 * m, y);
+            at.store(at.v, b.values + 3 * m, -y / total);
+        }
+    }
+}
+
+/// What the quotients hand back to the exponents.
+pub(super) struct PullSoftmax;
+impl<S: InLanes> Body<S> for PullSoftmax {
+    #[inline(always)]
+    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+        // SAFETY: as above.
+        unsafe {
+            let m = u32::from(b.m);
+            let (e, total) = (at.load(at.v, b.values), at.load(at.v, b.values + m));
+            let by_total = at.load(at.v, b.values + 3 * m);
+            let g = at.adjoint(b, b.adjoints);
+            // The eager sweep meets the last quotient first.
+            let to_total = match b.n {
+                4 => (g * by_total).sums_of_groups_backwards(4, 4),
+                n => (g * by_total).sums_of_groups_backwards(width(n) as usize, usize::from(n)),
+            };
+            at.store(at.d, b.to, (g / total + to_total) * e);
+        }
+    }
+}
+
+/// The tangents of quotients.
+pub(super) struct PushSoftmax;
+impl<S: InLanes> Body<S> for PushSoftmax {
+    #[inline(always)]
+    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+        // SAFETY: as above.
+        unsafe {
+            let m = u32::from(b.m);
+            let (e, total) = (at.load(at.v, b.values), at.load(at.v, b.values + m));
+            let y = at.load(at.v, b.values + 2 * m);
+            let t = at.operand(at.d, b, 0) * e;
+            at.store(at.d, b.values + 2 * m, t / total + sums(b, t) * (-y / total));
+        }
+    }
+}
+
+/// The sum over each softmax, in all its lanes.
+#[inline(always)]
+fn sums<S: InLanes>(b: &Bundle<S>, x: S::Lanes) -> S::Lanes {
+    match b.n {
+        4 => x.sums_of_groups(4, 4),
+        n => x.sums_of_groups(width(n) as usize, usize::from(n)),
+    }
+}

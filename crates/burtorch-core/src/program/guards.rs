@@ -1,0 +1,78 @@
+//! Guards of a replay: the questions that were asked while the program was recorded, asked again.
+//!
+//! Promises: nothing behind a question that is answered otherwise is computed for a single point; for rows every lane on
+//! which some guard disagrees is told. Knows nothing of what is done then.
+
+use super::carrier::Carrier;
+use super::node::Comparison;
+use super::replay::Replay;
+
+/// A guard as it is asked: before which instruction, what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) before: usize,
+    pub(super) comparison: Comparison,
+    pub(super) a: u32,
+    pub(super) b: u32,
+    pub(super) answer: bool,
+}
+
+impl<S: Carrier, const W: usize> Replay<S, W> {
+    /// Whether lane `lane` of scalar `k` answers a question as it was answered when the program was recorded.
+    #[inline(always)]
+    fn agrees(&self, question: &Question, k: usize, lane: usize) -> bool {
+        let number = |slot: u32| self.values[slot as usize * W + k].lane(lane);
+        question.comparison.holds(number(question.a), number(question.b)) == question.answer
+    }
+
+    /// Computes values until a guard answers otherwise than recorded: `Err` with the number of that guard, or with the
+    /// number of guards where a primitive failed. Asks of the first lane of the first scalar; meant for one number per
+    /// slot.
+    #[inline(always)]
+    pub fn checked_values(&mut self) -> std::result::Result<(), usize> {
+        if self.questions.is_empty() && self.lists.calls.is_empty() {
+            self.values();
+            return Ok(());
+        }
+        self.values_and_guards()
+    }
+
+    #[inline(never)]
+    fn values_and_guards(&mut self) -> std::result::Result<(), usize> {
+        let mut from = 0;
+        self.lists.calls.failed.fill(false);
+        for (k, question) in self.questions.iter().enumerate() {
+            if question.before > from {
+                Self::run(&self.forward[from..question.before], &mut self.values, &mut self.adjoints, &mut self.lists);
+                from = question.before;
+            }
+            if !self.agrees(question, 0, 0) {
+                return Err(k);
+            }
+        }
+        Self::run(&self.forward[from..], &mut self.values, &mut self.adjoints, &mut self.lists);
+        if self.lists.calls.failed.contains(&true) { Err(self.questions.len()) } else { Ok(()) }
+    }
+
+    /// Computes all values and calls `disagrees` with every lane (of `W * S::LANES`) on which some guard answers
+    /// otherwise.
+    pub fn values_with_mask(&mut self, mut disagrees: impl FnMut(usize)) {
+        self.lists.calls.failed.fill(false);
+        self.values();
+        for (at, _) in self.lists.calls.failed.iter().enumerate().filter(|(_, failed)| **failed) {
+            disagrees(at);
+        }
+        for k in 0..W {
+            for lane in 0..S::LANES {
+                if !self.questions.iter().all(|question| self.agrees(question, k, lane)) {
+                    disagrees(k * S::LANES + lane);
+                }
+            }
+        }
+    }
+
+    /// Whether there are guards, or primitives that may fail.
+    pub fn has_guards(&self) -> bool {
+        !self.questions.is_empty() || !self.lists.calls.is_empty()
+    }
+}
