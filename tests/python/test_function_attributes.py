@@ -158,3 +158,15 @@ def test_no_property_runs_while_attributes_are_looked_up():
     f = bt.function(lambda x: counted.k * x)
     assert [f(x) for x in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
     assert (next(runs), recorded(f)) == (1, 1)
+
+
+def test_a_body_that_changes_what_it_reads_is_recorded_at_every_call():
+    state = Config(1.0)
+
+    def body(x):
+        state.rate = state.rate * 2.0
+        return state.rate * x
+
+    f = bt.function(body)
+    assert [f(1.0) for _ in range(3)] == [2.0, 4.0, 8.0]
+    assert recorded(f) == f.stats()["invalidated"] + 1 == 3
