@@ -66,5 +66,27 @@ fn sizes_in_the_type(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, steps, sizes_in_the_type);
+/// What the memory of the machine allows for the weights of e = 1024 on one sample: 4 MB, from the third-level cache where
+/// the second is smaller. A step must read them twice, as what goes back depends on all outputs, and write them once.
+fn four_megabytes(c: &mut Criterion) {
+    use burtorch_core::kernels::{affine_forward, affine_input_grad_sgd_update, affine_sgd_update, sum};
+    let mut group = c.benchmark_group("4 MB of weights");
+    let mut params = Parameters::<f32>::new(0);
+    // Memory as that of a model: mapped, in large pages where the system gives them.
+    let w = params.tensor(&[1024, 1024], None, burtorch_core::Init::Glorot, true).expect("room").slice();
+    assert_eq!(w.len(), 1 << 20);
+    let (x, dy) = (vec![0.5f32; 1024], vec![1e-3f32; 1024]);
+    let (mut y, mut dx) = (vec![0f32; 1024], vec![0f32; 1024]);
+    let w = params.values_mut();
+    group.bench_function("read", |bench| bench.iter(|| sum(w)));
+    group.bench_function("read and written", |bench| bench.iter(|| affine_sgd_update(1e-9, &dy, &x, w, None)));
+    group.bench_function("product, then back and step", |bench| {
+        bench.iter(|| {
+            affine_forward(w, None, &x, &mut y);
+            affine_input_grad_sgd_update(1e-9, &dy, &x, w, &mut dx);
+        });
+    });
+}
+
+criterion_group!(benches, steps, sizes_in_the_type, four_megabytes);
 criterion_main!(benches);

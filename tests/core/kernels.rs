@@ -14,6 +14,8 @@ mod elementwise;
 mod layer_norm;
 #[path = "kernels/optim.rs"]
 mod optim;
+#[path = "kernels/paired.rs"]
+mod paired;
 #[path = "kernels/reduce.rs"]
 mod reduce;
 #[path = "kernels/rows.rs"]

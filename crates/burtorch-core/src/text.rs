@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::io::{data_from_bytes, data_to_bytes, fingerprint};
+use crate::io::{Fingerprint, data_from_bytes, data_to_bytes};
 use crate::nn::CharMlp;
 use crate::params::Parameters;
 use crate::scalar::Float;
@@ -183,19 +183,22 @@ impl WordContexts {
 
     /// Where the batches are, and a fingerprint of the data, in the checked form.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        data_to_bytes(&self.rng, self.fingerprint()?)
+        data_to_bytes(&self.rng, self.fingerprint())
     }
 
     /// Goes on with the batches that came after [`WordContexts::to_bytes`], of the same words, context and hold-out.
     pub fn load_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.rng = data_from_bytes(bytes, self.fingerprint()?)?;
+        self.rng = data_from_bytes(bytes, self.fingerprint())?;
         Ok(())
     }
 
-    fn fingerprint(&self) -> Result<u64> {
-        let symbols: Vec<u32> = self.vocabulary.symbols().iter().map(|&symbol| u32::from(symbol)).collect();
-        let stream: Vec<u32> = self.stream.iter().map(|&symbol| u32::from(symbol)).collect();
-        fingerprint(&[&symbols[..], &[self.context as u32], &self.held_out, &stream])
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new()
+            .list(self.vocabulary.symbols().iter().map(|&symbol| u32::from(symbol)))
+            .list([self.context as u32].into_iter())
+            .list(self.held_out.iter().copied())
+            .list(self.stream.iter().map(|&symbol| u32::from(symbol)))
+            .finish()
     }
 
     /// Writes training places `from..`, as many as `y` holds.

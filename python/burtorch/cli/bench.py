@@ -4,7 +4,8 @@
 their own.
 
 Every contender's answer is checked before anything is timed. Contenders take turns in short slices within one run, so
-that a busy machine slows them all alike; medians and minima are over the slices.
+that a busy machine slows them all alike; medians and minima are over the slices. Each bench is imported when it runs:
+other commands, training above all, do without the memory of what benches import.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import argparse
 import math
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import burtorch
-from burtorch.cli import bench_gpt, bench_graphs, bench_mlp, bench_process, bench_threads
 from burtorch.cli.arguments import count
+
+if TYPE_CHECKING:
+    from burtorch.cli import bench_graphs
 
 SLICE_SECONDS = 0.01
 FUNCTION_PEERS = ("jax", "casadi", "numba", "autograd")
@@ -70,6 +73,8 @@ def counts(text: str) -> list[int]:
 
 def peers(text: str) -> list[str]:
     """Names of rivals between commas."""
+    from burtorch.cli import bench_mlp
+
     names = text.split(",")
     known = sorted({*bench_mlp.PEERS, *FUNCTION_PEERS})
     for name in names:
@@ -99,10 +104,14 @@ def run_function(args: argparse.Namespace) -> int:
 
 
 def run_threads(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_threads
+
     return bench_threads.run(args.rounds, 8 * args.rounds, args.json)
 
 
 def run_mlp(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_mlp
+
     record = header("mlp", "ms per SGD step", args.rounds)
     try:
         for hidden in args.hidden or bench_mlp.HIDDEN:
@@ -116,6 +125,8 @@ def run_mlp(args: argparse.Namespace) -> int:
 
 
 def run_gpt(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_gpt
+
     record = header("gpt", "ms per loss and gradient", args.rounds)
     try:
         record["cells"] = bench_gpt.measure(tuple(args.batch or bench_gpt.BATCHES), args.peers, args.rounds)
@@ -127,12 +138,16 @@ def run_gpt(args: argparse.Namespace) -> int:
 
 
 def run_memory(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_process
+
     record = header("memory", "MB at the peak", 1)
     record["cells"]["whole processes"] = bench_process.memory()
     return show(record, args.json, ("peak_resident", "peak_virtual"))
 
 
 def run_startup(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_process
+
     record = header("startup", "ms per process", args.rounds)
     record["cells"]["whole processes"] = bench_process.startup(args.rounds)
     return show(record, args.json, ("median", "minimum"))
@@ -182,6 +197,8 @@ def show(record: dict[str, Any], as_json: bool, columns: tuple[str, ...]) -> int
 
 
 def run_eager(args: argparse.Namespace) -> int:
+    from burtorch.cli import bench_graphs
+
     record: dict[str, Any] = {
         "burtorch": burtorch.__version__,
         "cpu_level": burtorch.system.cpu_level(),

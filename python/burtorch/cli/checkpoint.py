@@ -6,7 +6,6 @@ of all steps so far. It is replaced whole or not at all, so that a kill at any m
 
 from __future__ import annotations
 
-import json
 import os
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,8 @@ VERSION = 1
 
 def save(folder: str, training: Training, course: Course, kept: dict[str, Any]) -> None:
     """Replaces the checkpoint in ``folder``; ``kept`` are the options, ready for JSON."""
+    import json
+
     pieces = [
         ("options", json.dumps({"version": VERSION, **kept}).encode("utf-8")),
         ("parameters", training.parameters.to_bytes()),
@@ -41,6 +42,8 @@ class Checkpoint:
     """What a checkpoint holds. ``InputError`` where there is none, or one that is damaged."""
 
     def __init__(self, folder: str) -> None:
+        import json
+
         self.path = os.path.join(folder, NAME)
         try:
             pieces = dict(_core._unbundle(self.path))

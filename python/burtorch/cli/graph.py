@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import math
 import os
 from typing import Any, Callable
@@ -83,6 +82,8 @@ def _function(target: str) -> tuple[Callable[..., Any], str]:
 
 
 def _arguments(function: Callable[..., Any], name: str, at: list[float] | None) -> list[tuple[str, float]]:
+    import inspect
+
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = list(inspect.signature(function).parameters.values())

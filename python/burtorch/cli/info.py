@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import platform
 
 import burtorch
 
@@ -19,6 +18,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    import platform
+
     facts = {
         "burtorch": burtorch.__version__,
         "cpu_level": burtorch.system.cpu_level(),

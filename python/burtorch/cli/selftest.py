@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import burtorch as bt
-from burtorch._edges import EDGES
 
 LANES: list[Any] = [dtype for dtype in bt.system.DTYPES if "x" in dtype]
 DIGITS = {"float32": (24, -149), "float64": (53, -1074)}
@@ -62,6 +60,8 @@ def _apply(graph: bt.Graph, name: str, operands: list[Any]) -> list[Any]:
 
 def _edges(_seed: int) -> tuple[int, list[str]]:
     """edges of the domains, in every dtype"""
+    from burtorch._edges import EDGES
+
     wrong, n = [], 0
     dtypes: list[Any] = ["float64", "float32", *LANES]
     for dtype in dtypes:
@@ -90,6 +90,8 @@ def _place(x: float, dtype: str) -> float:
 
 def _points(seed: int) -> Iterator[tuple[dict[str, Any], list[list[float]]]]:
     """Each elementwise op of the table, and points of its interval."""
+    import random
+
     for op in bt.system.ops():
         if op["arity"] in ("unary", "binary"):
             rng = random.Random(f"{seed} {op['name']}")

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import burtorch
 from burtorch.cli import checkpoint, results
@@ -21,6 +21,10 @@ from burtorch.cli.errors import InputError, reason
 from burtorch.cli.kinds import KINDS
 from burtorch.cli.progress import Progress
 from burtorch.cli.trainer import Course, mean_loss, train
+
+if TYPE_CHECKING:
+    from burtorch._core import Tensor
+    from burtorch.cli.kinds import AnyModel
 
 OPTIONS = ("optimizer", "batch", "steps", "lr", "final_lr_fraction", "seed", "lanes")
 
@@ -67,7 +71,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("width", "gpt: features of a symbol"),
     ):
         model.add_argument(f"--{name}", type=count, metavar="N", help=f"{what} ({_defaults(name)})")
-    model.add_argument("--freeze-embedding", action="store_true", help="leave the embeddings of symbols as they start")
+    model.add_argument("--freeze-embedding", action="store_true", help="leave the embeddings as they start")
     steps = parser.add_argument_group("training")
     steps.add_argument("--batch", type=count, metavar="N", help=f"samples per step ({_defaults('batch')})")
     steps.add_argument("--steps", type=count, metavar="N", help=f"steps ({_defaults('steps')})")
@@ -165,6 +169,12 @@ def run(args: argparse.Namespace) -> int:
     return 130 if summary["interrupted"] else 0
 
 
+def _embeddings(model: AnyModel) -> list[Tensor]:
+    if isinstance(model, burtorch.nn.GPT):
+        return [model.tokens, model.positions]
+    return [model.embedding]
+
+
 class Training:
     """The data, the model and the optimiser that the options ask for, and the summary of what came of them."""
 
@@ -183,7 +193,8 @@ class Training:
             sizes = {name: getattr(args, name) for name in self.kind.sizes}
             self.model = self.kind.build(self.parameters, len(self.data.vocabulary), sizes)
             if args.freeze_embedding:
-                (self.model.tokens if isinstance(self.model, burtorch.nn.GPT) else self.model.embedding).freeze()
+                for tensor in _embeddings(self.model):
+                    tensor.freeze()
             self.oracle = burtorch.Oracle(self.model, lanes=args.lanes)
             make = {"sgd": burtorch.optim.SGD, "adamw": burtorch.optim.AdamW}[args.optimizer]
             self.optimizer = make(self.parameters, lr=args.lr)

@@ -34,6 +34,14 @@ pub const HEADER_BYTES: usize = 64;
 
 static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
 
+/// A checksum in the making.
+pub(super) type Digest = crc::Digest<'static, u64, Table<16>>;
+
+/// A checksum of bytes that come piece by piece.
+pub(super) fn digest() -> Digest {
+    CHECKSUM.digest()
+}
+
 /// The checksum of bytes.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     CHECKSUM.checksum(bytes)

@@ -43,4 +43,4 @@ pub use tensors::{TensorFile, tensors_to_bytes};
 
 pub use raw::{Nodes, Overwrite};
 pub use sections::{Reader, Section, Tag, Writer};
-pub(crate) use state::{data_from_bytes, data_to_bytes, fingerprint};
+pub(crate) use state::{Fingerprint, data_from_bytes, data_to_bytes};

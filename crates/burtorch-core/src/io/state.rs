@@ -5,10 +5,10 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::format::{Header, Kind, checksum};
+use super::format::{Digest, Header, Kind, digest};
 use super::numbers::Stored;
 use super::sections::{Reader, Section, Writer};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::scalar::Float;
 
 /// Seed, stream and position of a generator.
@@ -120,18 +120,34 @@ pub(crate) fn data_from_bytes(bytes: &[u8], fingerprint: u64) -> Result<ChaCha8R
     Ok(rng)
 }
 
-/// One number for some numbers, the same on every machine.
-pub(crate) fn fingerprint<T: Stored>(parts: &[&[T]]) -> Result<u64> {
-    let n: usize = parts.iter().map(|part| 8 + part.len() * T::BYTES).sum();
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes: n, what: "a fingerprint of data" })?;
-    for part in parts {
-        bytes.extend((part.len() as u64).to_le_bytes());
-        let at = bytes.len();
-        bytes.resize(at + part.len() * T::BYTES, 0);
-        super::numbers::put_all(part.iter().copied(), &mut bytes[at..]);
+/// One number for lists of numbers, the same on every machine, made from them as they come: nothing is gathered.
+pub(crate) struct Fingerprint(Digest);
+
+impl Fingerprint {
+    pub(crate) fn new() -> Self {
+        Fingerprint(digest())
     }
-    Ok(checksum(&bytes))
+
+    /// The next list: its length, then its numbers.
+    pub(crate) fn list(mut self, mut numbers: impl ExactSizeIterator<Item = u32>) -> Self {
+        self.0.update(&(numbers.len() as u64).to_le_bytes());
+        let mut bytes = [0; 4096];
+        loop {
+            let mut n = 0;
+            for (place, number) in bytes.chunks_exact_mut(4).zip(&mut numbers) {
+                place.copy_from_slice(&number.to_le_bytes());
+                n += 4;
+            }
+            if n == 0 {
+                return self;
+            }
+            self.0.update(&bytes[..n]);
+        }
+    }
+
+    pub(crate) fn finish(self) -> u64 {
+        self.0.finalize()
+    }
 }
 
 /// Named pieces as one checked file, so that a checkpoint is of one moment.

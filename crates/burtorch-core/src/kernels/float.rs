@@ -5,7 +5,7 @@
 //! Knows nothing of levels or kernels.
 
 use crate::simd::slices::Element;
-use crate::simd::{Real, Simd};
+use crate::simd::{Real, Simd, paired};
 
 /// A number type that kernels are compiled for: f32 or f64. Its [`Element::Vector`] is the fixed virtual width in which
 /// reductions are defined, 16 of f32 or 8 of f64.
@@ -36,6 +36,20 @@ pub trait Pack: Real {
     fn rotate<const BY: usize>(self) -> Self;
     /// The lanes of both in turn: `(a0, b0, a1, b1, ..)` as a first and a second half.
     fn interleaved(self, other: Self) -> (Self, Self);
+
+    /// Elements `at` and `at + 1` of `from` in turn.
+    ///
+    /// # Safety
+    /// `at + 2 <= from.len()`.
+    unsafe fn read_pair(from: &[Self::Elem], at: usize) -> Self;
+    /// The lanes of both halves in turn.
+    fn zipped(self) -> Self;
+    /// Even lanes, then odd ones.
+    fn unzipped(self) -> Self;
+    /// Each lane of the first half twice.
+    fn twice(self) -> Self;
+    /// Sums of neighbouring lanes, those of `self` and then those of `other`.
+    fn pair_sums(self, other: Self) -> Self;
 
     /// `other` where it is greater, else `self`.
     #[inline(always)]
@@ -168,6 +182,34 @@ macro_rules! kernel_float {
             #[inline(always)]
             fn interleaved(self, other: Self) -> (Self, Self) {
                 self.interleave(other)
+            }
+
+            #[inline(always)]
+            unsafe fn read_pair(from: &[$t], at: usize) -> Self {
+                debug_assert!(at + 2 <= from.len());
+                // SAFETY: the caller guarantees `at + 2 <= from.len()`; an array is aligned as its element.
+                paired::repeated(unsafe { *from.as_ptr().add(at).cast::<[$t; 2]>() })
+            }
+
+            #[inline(always)]
+            fn zipped(self) -> Self {
+                paired::zipped(self)
+            }
+
+            #[inline(always)]
+            fn unzipped(self) -> Self {
+                paired::unzipped(self)
+            }
+
+            #[inline(always)]
+            fn twice(self) -> Self {
+                paired::twice(self)
+            }
+
+            #[inline(always)]
+            fn pair_sums(self, other: Self) -> Self {
+                let (even, odd) = self.deinterleave(other);
+                even + odd
             }
         }
     };

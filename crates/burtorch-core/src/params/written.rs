@@ -43,6 +43,14 @@ impl Written {
             self.insert(first, (from, to), grads);
             return true;
         }
+        // So it is for all samples but the first.
+        if let [only] = touching
+            && only.0 <= from
+            && to <= only.1
+            && from < to
+        {
+            return false;
+        }
         let fresh = touching.iter().all(|r| r.1 <= from || to <= r.0);
         if !fresh {
             let mut at = from;

@@ -4,6 +4,7 @@
 //! in [`math`]; elsewhere call [`Elementary`] or [`slices`], which choose the level themselves. All give the same bits.
 
 mod level;
+pub(crate) mod paired;
 mod real;
 
 pub mod math;

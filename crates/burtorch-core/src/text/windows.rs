@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{Sampler, Sampling};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::io::{data_from_bytes, data_to_bytes, fingerprint};
+use crate::io::{Fingerprint, data_from_bytes, data_to_bytes};
 use crate::nn::Gpt;
 use crate::params::Parameters;
 use crate::scalar::Float;
@@ -42,13 +42,20 @@ impl TextWindows {
             let expected = "at least 0 and below 1".into();
             return Err(Error::BadArgument { what: "the share held out", expected, found: format!("{holdout}") });
         }
-        let symbols: Vec<char> = text.chars().collect::<std::collections::BTreeSet<char>>().into_iter().collect();
+        // One by one, as a set that is collected gathers all characters first, four bytes each.
+        let mut seen = std::collections::BTreeSet::new();
+        seen.extend(text.chars());
+        let symbols: Vec<char> = seen.into_iter().collect();
         if symbols.len() > usize::from(u16::MAX) {
             let expected = "at most 65535 different characters".into();
             return Err(Error::BadArgument { what: "a text", expected, found: symbols.len().to_string() });
         }
         let symbol = |c: char| symbols.binary_search(&c).map_or(0, |k| k as u16);
-        let stream: Vec<u16> = text.chars().map(symbol).collect();
+        let n = text.chars().count();
+        let mut stream: Vec<u16> = Vec::new();
+        let bytes = n * size_of::<u16>();
+        stream.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes, what: "the symbols of a text" })?;
+        stream.extend(text.chars().map(symbol));
         let n_train = stream.len() - (stream.len() as f64 * holdout).round() as usize;
         let long_enough = |n: usize| context > 0 && n > context;
         if !long_enough(n_train) || !(holdout == 0.0 || long_enough(stream.len() - n_train)) {
@@ -118,19 +125,21 @@ impl TextWindows {
 
     /// Where the batches are, and a fingerprint of the data, in the checked form.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        data_to_bytes(&self.rng, self.fingerprint()?)
+        data_to_bytes(&self.rng, self.fingerprint())
     }
 
     /// Goes on with the batches that came after [`TextWindows::to_bytes`], of the same text, context and hold-out.
     pub fn load_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.rng = data_from_bytes(bytes, self.fingerprint()?)?;
+        self.rng = data_from_bytes(bytes, self.fingerprint())?;
         Ok(())
     }
 
-    fn fingerprint(&self) -> Result<u64> {
-        let symbols: Vec<u32> = self.symbols.iter().map(|&symbol| u32::from(symbol)).collect();
-        let stream: Vec<u32> = self.stream.iter().map(|&symbol| u32::from(symbol)).collect();
-        fingerprint(&[&symbols[..], &[self.context as u32, self.n_train as u32], &stream])
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new()
+            .list(self.symbols.iter().map(|&symbol| u32::from(symbol)))
+            .list([self.context as u32, self.n_train as u32].into_iter())
+            .list(self.stream.iter().map(|&symbol| u32::from(symbol)))
+            .finish()
     }
 }
 

@@ -4,7 +4,7 @@
 //! (padding, for one) goes there with those tokens blanked; any other runs the plain loops.
 
 use super::lanes::{Reach, blank_unreached, cut_off, pass_on_reached, reach};
-use super::{TOKEN_LANES, Target, emptied, naive};
+use super::{TOKEN_LANES, Target, emptied, naive, paired};
 use crate::kernels::{
     KernelFloat, Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_weight_grad_lanes, relu_backward,
 };
@@ -44,10 +44,19 @@ impl<S: Scalar> AffinePull<'_, S> {
     }
 }
 
+/// Whether a group of tokens fills half a vector of the fixed virtual width.
+const fn fills_half<E: KernelFloat>() -> bool {
+    <E::Vector as crate::simd::Real>::LANES == 2 * L
+}
+
 pub(super) fn forward<E: KernelFloat>(n_in: usize, w: &[E], bias: Option<&[E]>, relu: bool, x: &[E], y: &mut [E]) {
     let n_out = w.len() / n_in;
     for (x, y) in x.chunks_exact(n_in * L).zip(y.chunks_exact_mut(n_out * L)) {
-        affine_forward_lanes::<E, L>(w, bias, x, y);
+        if fills_half::<E>() {
+            paired::token_forward::<E, L>(w, bias, x, y);
+        } else {
+            affine_forward_lanes::<E, L>(w, bias, x, y);
+        }
     }
     if relu {
         cut_off(y);
@@ -91,7 +100,11 @@ fn pull_whole<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
         dy
     };
     if let Some(dx) = dx {
-        affine_input_grad_add_lanes::<E, L>(w, dy, dx);
+        if fills_half::<E>() {
+            paired::token_input_grad_add::<E, L>(w, dy, dx);
+        } else {
+            affine_input_grad_add_lanes::<E, L>(w, dy, dx);
+        }
     }
     match (dw, db) {
         (Some((dw, mode)), Some((db, same))) if mode == same => {

@@ -12,6 +12,7 @@ mod affine;
 mod attention;
 mod lanes;
 mod layer_norm;
+mod paired;
 
 pub use affine::AffinePull;
 pub use attention::{AttentionPull, AttentionShape};

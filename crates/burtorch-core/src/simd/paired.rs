@@ -1,0 +1,56 @@
+//! Lanes in pairs: lane `2 t + p` belongs to token t and to one of two neighbouring features p.
+//!
+//! Promises to move numbers, never to change them. Half a register of tokens fills a whole one that way. Knows nothing of
+//! what the numbers mean.
+
+use std::simd::{Simd, SimdElement, Swizzle};
+
+macro_rules! movements {
+    ($($name:ident = |$k:ident, $n:ident| $from:expr;)*) => { $(
+        struct $name;
+
+        impl<const N: usize> Swizzle<N> for $name {
+            const INDEX: [usize; N] = {
+                let (mut places, mut $k) = ([0; N], 0);
+                let $n = N;
+                // A vector of one lane stays as it is.
+                while $k < $n && $n > 1 {
+                    places[$k] = $from;
+                    $k += 1;
+                }
+                places
+            };
+        }
+    )* };
+}
+
+movements! {
+    Zipped = |k, n| k / 2 + k % 2 * (n / 2);
+    Unzipped = |k, n| if k < n / 2 { 2 * k } else { 2 * (k - n / 2) + 1 };
+    Twice = |k, n| k / 2;
+    Repeated = |k, n| k % 2;
+}
+
+/// The lanes of both halves in turn.
+#[inline(always)]
+pub(crate) fn zipped<T: SimdElement, const N: usize>(x: Simd<T, N>) -> Simd<T, N> {
+    Zipped::swizzle(x)
+}
+
+/// Even lanes, then odd ones: what [`zipped`] did is undone.
+#[inline(always)]
+pub(crate) fn unzipped<T: SimdElement, const N: usize>(x: Simd<T, N>) -> Simd<T, N> {
+    Unzipped::swizzle(x)
+}
+
+/// Each lane of the first half twice.
+#[inline(always)]
+pub(crate) fn twice<T: SimdElement, const N: usize>(x: Simd<T, N>) -> Simd<T, N> {
+    Twice::swizzle(x)
+}
+
+/// Two numbers in turn.
+#[inline(always)]
+pub(crate) fn repeated<T: SimdElement, const N: usize>(pair: [T; 2]) -> Simd<T, N> {
+    Repeated::swizzle(Simd::from_array(pair))
+}
