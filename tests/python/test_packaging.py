@@ -62,6 +62,7 @@ def test_the_source_distribution_builds_anywhere(root, tmp_path):
         ".cargo/config.toml",
         "crates/burtorch-core/src/lib.rs",
         "crates/burtorch-py/src/lib.rs",
+        "crates/burtorch-py/order.ld",
         "python/burtorch/_core.pyi",
         "python/burtorch/py.typed",
         "python/burtorch/data/words.txt",

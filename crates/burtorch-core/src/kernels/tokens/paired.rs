@@ -111,7 +111,7 @@ unsafe fn sums_of<E: KernelFloat, T: Target, const L: usize, const R: usize>(row
             }
         }
     }
-    if n_in % 2 > 0 {
+    if !n_in.is_multiple_of(2) {
         // The odd input that is missing counts as 0 times 0.
         let xs = E::Vector::read_or(&x[(n_in - 1) * L..], E::default()).zipped();
         for r in 0..R {
