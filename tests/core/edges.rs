@@ -321,6 +321,26 @@ fn an_infinite_adjoint_does_not_pass_a_mask() {
     }
 }
 
+/// Twice an operand overflows, twice its share of the mean does not.
+#[test]
+fn partials_of_mean_squares_and_variances_do_not_overflow_on_their_way() {
+    let x = [1.5e308, 0.0, 0.0, 0.0];
+    for (op, wanted) in [(Op::ReduceMeanSquares, 0.75e308), (Op::VarianceBiased, 0.5625e308), (Op::Variance, 0.75e308)]
+    {
+        let mut graph = Graph::<f64>::new();
+        let leaves = graph.vector(&x).unwrap();
+        let node = graph.reduce(op, leaves.into(), &[]).unwrap();
+        graph.backward(node).unwrap();
+        let found = graph.grad(leaves.first()).unwrap();
+        assert!((found / wanted - 1.0).abs() < 1e-15, "{}: {found:e} instead of {wanted:e}", op.name());
+    }
+    let mut graph = Graph::<f64>::new();
+    let leaves = graph.vector(&x).unwrap();
+    let (_, mean_of_squares) = graph.reduce_mean_and_mean_squares(leaves).unwrap();
+    graph.backward(mean_of_squares).unwrap();
+    assert_eq!(graph.grad(leaves.first()).unwrap(), 0.75e308);
+}
+
 #[test]
 fn an_empty_or_unequal_operand_list_is_an_error() {
     use burtorch_core::{Error, Operands};

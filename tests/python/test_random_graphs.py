@@ -16,6 +16,10 @@ BINARY = ("add", "sub", "mul", "div", "mean", "max", "min")
 MANY = ("reduce_sum", "reduce_mul", "reduce_mean", "reduce_sum_of_squares")
 
 
+# Profiles say how many examples stand for a hundred here.
+TIMES = settings.default.max_examples // 100
+
+
 class Exact:
     """A node of the oracle: value, and how to go on to the operands. One recursion, no tape."""
 
@@ -156,7 +160,7 @@ def kinks(nodes):
     return any(b - a < Decimal("1e-9") for a, b in zip(values, values[1:]))
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000 * TIMES, deadline=None)
 @given(programs())
 def test_random_graphs_match_60_digits(program):
     with localcontext() as context:
@@ -172,7 +176,7 @@ def test_random_graphs_match_60_digits(program):
             assert_close([leaf.grad for leaf in nodes[:n]], [leaf.grad for leaf in exact[:n]], tolerance)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * TIMES, deadline=None)
 @given(programs())
 def test_random_graphs_match_torch(program):
     torch = pytest.importorskip("torch")
@@ -200,7 +204,7 @@ def test_random_graphs_match_torch(program):
     assert_close([leaf.grad for leaf in ours[:n]], grads, "1e-11")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20 * TIMES, deadline=None)
 @given(programs())
 def test_random_graphs_match_jax(program):
     jax = pytest.importorskip("jax")

@@ -65,6 +65,7 @@ impl Reduction {
     #[inline]
     pub fn pull<S: Scalar>(self, g: S, xs: &[S], out: &mut [S]) {
         let n = S::Compute::lit(xs.len() as f64);
+        // Doubled last: twice an operand may leave the range although twice its share does not.
         let two = S::Compute::lit(2.0);
         let wide = g.widen();
         match self.0 {
@@ -76,17 +77,17 @@ impl Reduction {
                 out[0] = g;
             }
             Op::ReduceSumOfSquares => each(xs, out, |x| wide * (two * x)),
-            Op::ReduceMeanSquares => each(xs, out, |x| wide * (two * x / n)),
+            Op::ReduceMeanSquares => each(xs, out, |x| wide * (two * (x / n))),
             Op::ReduceMul if is_narrow::<S>() => products_of_others_in_blocks(wide, xs, out),
             Op::ReduceMul => products_of_others(g, xs, out),
             Op::VarianceBiased => {
                 let m = mean_of(xs);
-                each(xs, out, |x| wide * (two * (x - m) / n));
+                each(xs, out, |x| wide * (two * ((x - m) / n)));
             }
             Op::Variance => {
                 let m = mean_of(xs);
                 let less = n - S::Compute::lit(1.0);
-                each(xs, out, |x| wide * (two * (x - m) / less));
+                each(xs, out, |x| wide * (two * ((x - m) / less)));
             }
             Op::ReduceMax => peak::pull_extreme(wide, peak::largest(xs), xs, out),
             Op::ReduceMin => peak::pull_extreme(wide, peak::smallest(xs), xs, out),

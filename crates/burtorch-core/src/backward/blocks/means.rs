@@ -15,7 +15,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             }
             if !on_squares.is_unreached() {
                 let x = self.recorded.values[node as usize];
-                self.add(node, on_squares * ((x + x) / n));
+                let share = x / n;
+                self.add(node, on_squares * (share + share));
             }
         }
     }
