@@ -4,10 +4,12 @@
 //! reference, so their calling convention does not depend on the level. Knows nothing of the formulas themselves.
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
+
 #[cfg(target_arch = "x86_64")]
 use super::Level;
 use super::formulas::formulas;
-use super::{Real, level, math};
+use super::{Real, level, level::vector_level, math};
 
 /// A formula of one to two arguments that can be compiled for each level.
 pub(super) trait Formula<V, const N: usize> {
@@ -31,13 +33,14 @@ fn in_parts<V: Real>(x: &V) -> V {
     if !size_of::<V>().is_multiple_of(size_of::<Part>()) {
         return *x;
     }
-    let mut whole = V::default();
-    let (from, to) = (std::ptr::from_ref(x).cast::<Part>(), std::ptr::from_mut(&mut whole).cast::<Part>());
+    let mut whole = MaybeUninit::<V>::uninit();
+    let (from, to) = (std::ptr::from_ref(x).cast::<Part>(), whole.as_mut_ptr().cast::<Part>());
     for k in 0..size_of::<V>() / size_of::<Part>() {
         // SAFETY: a vector is its numbers and nothing else, parts are aligned no more strictly, and part k lies inside both.
         unsafe { to.add(k).write(from.add(k).read_volatile()) };
     }
-    whole
+    // SAFETY: all parts were written.
+    unsafe { whole.assume_init() }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -45,48 +48,65 @@ type Part = super::Simd<f32, 4>;
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn lanes_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
-    *y = F::at(x.each_ref().map(|x| in_parts(x)));
+fn lanes_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+    y.write(F::at(x.each_ref().map(|x| in_parts(x))));
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-fn lanes_avx512<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
-    *y = F::at(x.each_ref().map(|x| in_parts(x)));
+fn lanes_avx512<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+    y.write(F::at(x.each_ref().map(|x| in_parts(x))));
 }
 
+/// Without vector instructions to choose between, or before they are detected. Out of line, so that callers keep nothing
+/// across a call that is hardly ever made.
 #[inline(never)]
-fn number_plain<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
-    F::at(x)
+fn number_otherwise<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+    match level() {
+        // SAFETY: level() returns only levels that this CPU has, and both of these have AVX2 and FMA.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 | Level::Avx2 => unsafe { number_avx2::<F, V, N>(x) },
+        _ => F::at(x),
+    }
 }
 
+/// As [`number_otherwise`].
 #[inline(never)]
-fn lanes_plain<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut V) {
-    *y = F::at(*x);
+fn lanes_otherwise<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+    match level() {
+        // SAFETY: level() returns only levels whose features this CPU has.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { lanes_avx512::<F, V, N>(x, y) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { lanes_avx2::<F, V, N>(x, y) },
+        _ => drop(y.write(F::at(*x))),
+    }
 }
 
 /// Evaluates a formula at the level in use.
 #[inline(always)]
 fn call<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
     if V::LANES == 1 {
-        return match level() {
-            // SAFETY: level() returns only levels that this CPU has, and both of these have AVX2 and FMA.
+        return match vector_level() {
+            // SAFETY: a level is only ever in use on a CPU that has it, and both of these have AVX2 and FMA.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx2 => unsafe { number_avx2::<F, V, N>(x) },
-            _ => number_plain::<F, V, N>(x),
+            Some(_) => unsafe { number_avx2::<F, V, N>(x) },
+            _ => number_otherwise::<F, V, N>(x),
         };
     }
-    let mut y = V::default();
-    match level() {
-        // SAFETY: level() returns only levels whose features this CPU has.
+    let mut y = MaybeUninit::uninit();
+    match vector_level() {
+        // SAFETY: a level is only ever in use on a CPU that has its features.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { lanes_avx512::<F, V, N>(&x, &mut y) },
+        Some(Level::Avx512) => unsafe { lanes_avx512::<F, V, N>(&x, &mut y) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { lanes_avx2::<F, V, N>(&x, &mut y) },
-        _ => lanes_plain::<F, V, N>(&x, &mut y),
+        Some(_) => unsafe { lanes_avx2::<F, V, N>(&x, &mut y) },
+        _ => lanes_otherwise::<F, V, N>(&x, &mut y),
     }
-    y
+    // SAFETY: each of the three has written it.
+    unsafe { y.assume_init() }
 }
 
 macro_rules! elementary {

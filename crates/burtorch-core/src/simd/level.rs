@@ -52,6 +52,16 @@ pub fn level() -> Level {
     }
 }
 
+/// The level in use if it has vectors of its own, without a call: `None` if it has not, or is not yet detected.
+#[inline(always)]
+pub(super) fn vector_level() -> Option<Level> {
+    match LEVEL.load(Ordering::Relaxed) {
+        4 => Some(Level::Avx512),
+        3 => Some(Level::Avx2),
+        _ => None,
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn detect_and_store() -> Level {

@@ -141,6 +141,14 @@ pub trait Real:
         (shifted - rounder, shifted.to_bits().minus(rounder.to_bits()))
     }
 
+    /// As `(self * factor).round_to_int()`, with one rounding less.
+    #[inline(always)]
+    fn rounded_multiple(self, factor: Self) -> (Self, Self::Int) {
+        let rounder = Self::of(Self::ROUNDER);
+        let shifted = self.mul_add(factor, rounder);
+        (shifted - rounder, shifted.to_bits().minus(rounder.to_bits()))
+    }
+
     /// A small integer as a number; for magnitudes below 2^51 (f32: 2^22).
     #[inline(always)]
     fn from_int(n: Self::Int) -> Self {

@@ -45,7 +45,7 @@ const LN2_LOW_F32: f64 = 1.4286068203094173e-06;
 fn reduce<V: Real>(x: V) -> (V::Int, V, V) {
     // The high part of ln 2 is short enough for n times it to be exact.
     let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
-    let (steps, n) = (x * V::of(std::f64::consts::LOG2_E)).round_to_int();
+    let (steps, n) = x.rounded_multiple(V::of(std::f64::consts::LOG2_E));
     let near = (-steps).mul_add(V::of(ln2_high), x);
     let r = (-steps).mul_add(V::of(ln2_low), near);
     (n, r, (-steps).mul_add(V::of(ln2_low), near - r))
@@ -69,11 +69,12 @@ fn exp_near_zero<V: Real>(r: V, rest: V) -> (V, V) {
 /// 2^n y in two steps, so that neither factor leaves the range and a subnormal result is rounded once.
 #[inline(always)]
 pub(super) fn scale<V: Real>(y: V, n: V::Int) -> V {
+    // Both factors' exponents in place: half of the biased sum rounded down, and the rest.
     let biased = n.plus(V::Int::splat(2 * V::BIAS));
-    let first = biased.shift_right(1);
-    let second = biased.minus(first);
-    let first = V::from_bits(first.shift_left(V::STORED_BITS));
-    y * first * V::from_bits(second.shift_left(V::STORED_BITS))
+    let mask = V::Int::splat(-1).shift_left(V::STORED_BITS);
+    let first = biased.shift_left(V::STORED_BITS - 1).and(mask);
+    let second = biased.shift_left(V::STORED_BITS).minus(first);
+    y * V::from_bits(first) * V::from_bits(second)
 }
 
 /// x cut to where e^x is neither 0 nor infinite, and a little beyond; NaN stays.

@@ -61,7 +61,9 @@ pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
     } else {
         f * f * f * poly(f, &TAIL_F32)
     };
-    let (high, rest) = fast_two_sum(n * V::of(ln2_high), f);
+    // n times the high part is exact, so that fusing it changes no bit.
+    let high = n.mul_add(V::of(ln2_high), f);
+    let rest = f - (-n).mul_add(V::of(ln2_high), high);
     let rest = n.mul_add(V::of(ln2_low), rest + low);
     high - (half_square - (tail + rest))
 }
@@ -71,24 +73,25 @@ pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
 pub fn log<V: Real>(x: V) -> V {
     let least = V::of(if V::DOUBLE { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE as f64 });
     let infinity = V::of(f64::INFINITY);
+    if (x.is_ge(least) & x.is_lt(infinity)).all() {
+        return log_normal(x, V::of(0.0));
+    }
+    // A subnormal is brought into the normal range first.
+    let bits = V::STORED_BITS as i32 + 2;
     let zero = V::of(0.0);
-    let plain = (x.is_ge(least) & x.is_lt(infinity)).all();
-    let (mut scaled, mut lift) = (x, zero);
-    if !plain {
-        // A subnormal is brought into the normal range first.
-        let bits = V::STORED_BITS as i32 + 2;
-        let small = x.is_lt(least);
-        scaled = V::select(small, x * V::of(2f64.powi(bits)), x);
-        lift = V::select(small, V::of(bits as f64), zero);
-    }
-    let (n, m) = split(scaled);
-    let mut y = log_near_one(V::from_int(n) - lift, m - V::of(1.0), zero);
-    if !plain {
-        y = V::select(x.is_lt(infinity), y, x);
-        y = V::select(x.is_eq(zero), -infinity, y);
-        y = V::select(x.is_lt(zero), V::of(f64::NAN), y);
-    }
-    y
+    let small = x.is_lt(least);
+    let scaled = V::select(small, x * V::of(2f64.powi(bits)), x);
+    let y = log_normal(scaled, V::select(small, V::of(bits as f64), zero));
+    let y = V::select(x.is_lt(infinity), y, x);
+    let y = V::select(x.is_eq(zero), -infinity, y);
+    V::select(x.is_lt(zero), V::of(f64::NAN), y)
+}
+
+/// log(2^-lift x) for positive, finite, normal x.
+#[inline(always)]
+fn log_normal<V: Real>(x: V, lift: V) -> V {
+    let (n, m) = split(x);
+    log_near_one(V::from_int(n) - lift, m - V::of(1.0), V::of(0.0))
 }
 
 /// log(1 + x + low) for finite x > -1, with `low` below the last place of x.
