@@ -214,6 +214,18 @@ def test_where_the_narrow_and_wide_types_stop(dtype):
     ):
         with pytest.raises(TypeError, match="float32 and float64"):
             refused()
+    matrix, n_nodes = params.tensor((2, 2), init=0.5), len(graph)
+    x = graph.vector([1.0, 2.0])
+    with graph:
+        for block in (
+            lambda: bt.affine(matrix, x),
+            lambda: matrix @ x,
+            lambda: bt.gather(matrix, [0, 1]),
+            lambda: bt.softmax_cross_entropy(x, 0),
+        ):
+            with pytest.raises(TypeError, match=f"block op.*float32 and float64.*{dtype}"):
+                block()
+    assert len(graph) == n_nodes + 2
     if dtype != "float16":
         with pytest.raises(BufferError, match="no buffer format"):
             memoryview(params.values)

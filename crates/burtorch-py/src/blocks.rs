@@ -113,7 +113,7 @@ fn symbols_for(owner: &Bound<'_, PyGraph>, given: &Bound<'_, PyAny>, what: &str)
 ///
 /// Raises:
 ///     IndexError: a row that the table has not.
-///     ValueError: no rows. TypeError: a graph of another dtype than the parameters.
+///     ValueError: no rows. TypeError: a graph of another dtype than the parameters, or than float32 and float64.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -131,7 +131,10 @@ fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResu
     let range = appended(
         &owner,
         indices.len(),
-        |cell| attach(py, cell, table.get().owner()),
+        |cell| {
+            cell.need_kernels("gather")?;
+            attach(py, cell, table.get().owner())
+        },
         |graph, parameters, ()| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
                 let store = tensor.slice().store();
@@ -153,7 +156,7 @@ fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResu
 /// Returns a Vector of n_out scalars. Costs 2 n_in n_out operations a lane, and twice that on the way back.
 ///
 /// Raises:
-///     ValueError: lengths differ. TypeError: a graph of another dtype than the parameters.
+///     ValueError: lengths differ. TypeError: a graph of another dtype than the parameters, or than float32 and float64.
 ///     GraphMismatchError: operands belong to different graphs.
 ///
 /// Example:
@@ -177,6 +180,7 @@ fn affine<'py>(
         &owner,
         w.len(),
         |cell| {
+            cell.need_kernels("affine")?;
             for tensor in std::iter::once(weight).chain(bias) {
                 attach(py, cell, tensor.get().owner())?;
             }
@@ -202,6 +206,7 @@ fn affine<'py>(
 /// Raises:
 ///     IndexError: a class that there is no logit of.
 ///     ValueError: logits that are a concatenation, or another number of probabilities.
+///     TypeError: a graph of another dtype than float32 and float64, or lanes of them.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -229,6 +234,7 @@ fn softmax_cross_entropy<'py>(
         None => symbols_for(&owner, target, "target")?,
     };
     let node = atomically(&owner, |cell| {
+        cell.need_kernels("softmax_cross_entropy")?;
         let one = |vector: &Bound<'_, PyVector>, cell: &crate::cell::Cell| -> PyResult<Range> {
             match vector.get().ranges_in(py, cell)?[..] {
                 [range] => Ok(range),

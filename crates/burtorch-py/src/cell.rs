@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
-use burtorch_core::{Graph, Mark, Scalar, bf16, f16};
+use burtorch_core::{DType, Graph, Mark, Scalar, bf16, f16};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
 
 use crate::graph::Branching;
 use crate::handle::LiveHandles;
@@ -179,6 +181,19 @@ impl Cell {
     #[inline(always)]
     pub fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    /// Refuses a block op where it has no kernels: on graphs of half numbers and of float128.
+    pub fn need_kernels(&self, block: &str) -> PyResult<()> {
+        let found = self.graph.scalar_type();
+        if matches!(found.elem, DType::Float32 | DType::Float64) {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err(format!(
+            "{block} is a block op: these take float32 and float64 graphs (and lanes of them), found {}; scalar ops and reductions \
+             take all",
+            found.name()
+        )))
     }
 
     /// Says whether the graph is in use. The graph itself must be in its place.

@@ -152,7 +152,10 @@ pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> P
     let range = appended(
         &owner,
         n,
-        |cell| all_views(py, cell, &operands),
+        |cell| {
+            cell.need_kernels("W @ x")?;
+            all_views(py, cell, &operands)
+        },
         |graph, parameters, views| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
                 unlocked(py, n, || g.affine(given, views.get(1..).unwrap_or(&[]), weights, None))

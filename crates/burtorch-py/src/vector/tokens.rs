@@ -61,6 +61,7 @@ fn token_embedding(
     let owner = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
     let width = table.get().width();
     let range = atomically(&owner, |cell| {
+        cell.need_kernels("token_embedding")?;
         attach(py, cell, table.get().owner())?;
         if let Some(positions) = positions {
             attach(py, cell, positions.get().owner())?;
@@ -87,6 +88,7 @@ fn token_affine<'py>(
     let py = weight.py();
     let owner = same_graph(py, &x.iter().collect::<Vec<_>>())?;
     let y = atomically(&owner, |cell| {
+        cell.need_kernels("token_affine")?;
         attach(py, cell, weight.get().owner())?;
         if let Some(bias) = bias {
             attach(py, cell, bias.get().owner())?;
@@ -114,6 +116,7 @@ fn token_layer_norm<'py>(
     let py = x.py();
     let owner = x.get().owner(py).clone();
     let y = atomically(&owner, |cell| {
+        cell.need_kernels("token_layer_norm")?;
         attach(py, cell, weight.get().owner())?;
         attach(py, cell, bias.get().owner())?;
         let x = tokens_in(py, cell, x.get(), n)?;
@@ -139,6 +142,7 @@ fn token_attention<'py>(
     let py = q.py();
     let owner = same_graph(py, &[q, k, v])?;
     let y = atomically(&owner, |cell| {
+        cell.need_kernels("token_attention")?;
         let part = |x: &Bound<'py, PyVector>| tokens_in(py, cell, x.get(), n);
         let (q, k, v) = (part(q)?, part(k)?, part(v)?);
         with_graph!(&mut cell.graph, g => g.causal_attention(q, k, v, heads).or_raise(py))
@@ -158,6 +162,7 @@ fn token_cross_entropy<'py>(
     let classes = symbols(classes, "classes")?;
     let owner = x.get().owner(py).clone();
     let loss = atomically(&owner, |cell| {
+        cell.need_kernels("token_cross_entropy")?;
         let x = tokens_in(py, cell, x.get(), n)?;
         with_graph!(&mut cell.graph, g => g.token_cross_entropy(x, &classes).or_raise(py))
     })?;
