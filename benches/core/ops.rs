@@ -1,9 +1,10 @@
 //! Every op on every scalar type: building one node, and one node's share of a sweep.
 //!
 //! `cargo bench -p burtorch-core --bench ops`, or `-- forward/float64` for some; `-- vector` for exp, log and tanh of vectors
-//! beside the C library's, lane by lane. A benchmark appends (or sweeps) 256
-//! nodes of one op over leaves of the op's interval; throughput is nodes, so a time of 256 ns is 1 ns a node. A sweep's
-//! share holds the sum over the nodes and the commit of their leaves. Values are checked to be finite before anything is timed.
+//! beside the C library's, lane by lane. A benchmark appends (or sweeps) 256 nodes of one op over leaves of the op's interval, those
+//! of many operands over runs of 16 (inner products: pairs of runs); throughput is nodes, so a time of 256 ns is 1 ns a node. A
+//! sweep's share holds the sum over the nodes and the commit of their leaves. Values are checked to be finite before anything is
+//! timed.
 
 #![feature(f128, portable_simd)]
 
@@ -28,16 +29,34 @@ fn leaves<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo) -> (Range, Ra
     (all.slice(0, N).unwrap(), all.slice(N, 2 * N).unwrap())
 }
 
+/// Operands of an op of many.
+const MANY: usize = 16;
+
 fn append<S: Scalar>(graph: &mut Graph<'static, S>, info: &OpInfo, (x, y): (Range, Range)) {
+    let run = |all: Range, k: usize| all.slice(k % (N - MANY), k % (N - MANY) + MANY).unwrap();
     let pairs = x.nodes().zip(y.nodes());
+    let starts = 0..N;
     match info.arity {
         Arity::Unary => pairs.for_each(|(x, _)| drop(black_box(graph.unary_op(info.op, x)))),
+        Arity::Reduction => {
+            starts.for_each(|k| drop(black_box(graph.reduce(info.op, run(x, k).into(), &[]))));
+        }
+        Arity::InnerProduct => starts.zip(pairs).for_each(|(k, (_, bias))| {
+            let bias = (info.op == Op::InnerProductWithBias).then_some(bias);
+            drop(black_box(graph.inner_product(run(x, k).into(), run(y, k).into(), bias, &[])));
+        }),
         _ => pairs.for_each(|(x, y)| drop(black_box(graph.binary_op(info.op, x, y)))),
     }
 }
 
+/// What is measured: all that append one node, but what primitives leave behind.
+fn single_nodes() -> impl Iterator<Item = &'static OpInfo> {
+    let other = |info: &&OpInfo| !matches!(info.arity, Arity::Nullary | Arity::Block) && info.op != Op::Linearised;
+    OP_INFO.iter().filter(other)
+}
+
 fn ops_of<S: Scalar>(criterion: &mut Criterion, dtype: &str) {
-    for info in OP_INFO.iter().filter(|info| matches!(info.arity, Arity::Unary | Arity::Binary)) {
+    for info in single_nodes() {
         let mut graph = Graph::<S>::new();
         let operands = leaves(&mut graph, info);
         let start = graph.mark();

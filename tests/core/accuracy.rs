@@ -9,6 +9,8 @@ mod document;
 mod halves;
 #[path = "accuracy/points.rs"]
 mod points;
+#[path = "accuracy/reductions.rs"]
+mod reductions;
 #[path = "accuracy/sweep.rs"]
 mod sweep;
 #[path = "accuracy/table.rs"]

@@ -6,8 +6,9 @@ use std::fmt::Write;
 
 use burtorch_core::ops::{Arity, OP_INFO, OpInfo};
 use burtorch_core::simd::level;
-use burtorch_core::{Float, Op};
+use burtorch_core::{Float, Op, bf16, f16};
 
+use super::reductions;
 use super::sweep::{all_points, at, worst};
 
 const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ops.md");
@@ -22,24 +23,30 @@ This page is written by a test from the op table, `crates/burtorch-core/src/ops/
 
 Bounds and measurements are in units in the last place (ULP) of the exact result: value / partials. float32 and float64 are
 measured against float128 at 64 special values per argument and 20,000 random points (the tests take 100,000), float128
-against 300-bit results at random points. Lanes have the bits of plain numbers; float16 and bfloat16 are the float32 result,
-rounded once. No point of float32 and float64 is exempt from the bounds, subnormal inputs and results included. (An adjoint
-other than 1 multiplies a partial and rounds once more.)
+against 300-bit results at random points, float16 and bfloat16 at every fifth argument (of two, at 118,000 pairs): they are the
+float32 result, rounded once, and partials read the rounded value. Lanes have the bits of plain numbers. No point of float32 and
+float64 is exempt from the bounds, subnormal inputs and results included. (An adjoint other than 1 multiplies a partial and rounds
+once more.)
 
 ## Elementwise
 
-| op | paper | value and partials | tests sample | bounds | float32 | float64 | float128 |
-|---|---|---|---|---|---|---|---|
+| op | paper | value and partials | tests sample | bounds | float32 | float64 | float16 | bfloat16 | float128 |
+|---|---|---|---|---|---|---|---|---|---|
 ";
 
 const REDUCTIONS: &str = "
 ## Of many operands
 
-`(n - 1) u sum |terms|` bounds the error of a sum of n terms, u being half a unit in the last place of 1; partials are within
-2 ULP. Half numbers are added in float32 and the result is rounded.
+The bound of a value is a number of roundings times `u sum |terms|`, u being half a unit in the last place of 1 (2^-24, 2^-53) and
+the terms what the op adds up (for a product the product, for a norm the norm, for logsumexp the largest operand and the
+logarithm); n counts operands, pairs for inner products. The columns of float32 and float64 give the largest error found as a share of
+that bound / the partials' in ULP, those of the halves both in ULP: 800 sets of 2 to 41 operands each. Halves are added in float32 and
+the result is rounded once; an inner product is also rounded before its bias is added, which shows where the two cancel. Partials of a
+product are rounded once a factor, those of a variance lose places where an operand lies close to the mean, and those of logsumexp as
+many as the distance from the largest operand has bits.
 
-| op | paper | value and partials |
-|---|---|---|
+| op | paper | value and partials | roundings | float32 | float64 | float16 | bfloat16 |
+|---|---|---|---|---|---|---|---|
 ";
 
 const OTHERS: &str = "
@@ -77,6 +84,38 @@ fn measured<E: Float>(op: Op) -> String {
     let mut beyond = Vec::new();
     let [value, partial] = worst::<E>(op, &all_points(op, N_RANDOM), &mut beyond);
     format!("{} / {}", shown(value), shown(partial))
+}
+
+/// The same for half numbers, from one at all of which and at some pairs of which an op is taken.
+fn measured_half<H: Float>(op: Op, from_bits: fn(u16) -> H) -> String {
+    let all = (0..=u16::MAX).step_by(5).map(from_bits);
+    let points: Vec<[H; 2]> = match op.info().arity {
+        Arity::Unary => all.map(|x| [x, H::lit(0.0)]).collect(),
+        _ => {
+            let partners = [0.0, 1.0, -2.5, 0.1, 7.0, 3e4, -6e-5, f64::INFINITY, f64::NAN].map(H::from_f64);
+            all.flat_map(|x| partners.map(|y| [x, y])).collect()
+        }
+    };
+    let [value, partial] = worst(op, &points, &mut Vec::new());
+    format!("{} / {}", shown(value), shown(partial))
+}
+
+/// Bound and measurements of an op of many operands.
+fn many_operands(op: Op) -> String {
+    let bound = match reductions::roundings(op) {
+        None => "0".to_string(),
+        Some(0) => "n".to_string(),
+        Some(more) => format!("n {} {}", if more < 0 { '-' } else { '+' }, more.abs()),
+    };
+    let both = |m: reductions::Measured| format!("{} / {}", shown(m.share), shown(m.partial));
+    let halves = |m: reductions::Measured| format!("{} / {}", shown(m.value), shown(m.partial));
+    format!(
+        "{bound} | {} | {} | {} | {} |",
+        both(reductions::measured::<f32>(op, f64::from(f32::EPSILON) / 2.0)),
+        both(reductions::measured::<f64>(op, f64::EPSILON / 2.0)),
+        halves(reductions::measured::<f16>(op, 1.0)),
+        halves(reductions::measured::<bf16>(op, 1.0)),
+    )
 }
 
 /// Errors of float128 at the points of its table.
@@ -120,18 +159,20 @@ fn page() -> String {
         let (low, high) = info.domain;
         writeln!(
             page,
-            "{} {low} to {high} | {:.1} / {:.1} | {} | {} | {wide} |",
+            "{} {low} to {high} | {:.1} / {:.1} | {} | {} | {} | {} | {wide} |",
             row(info),
             info.value_ulp,
             info.partial_ulp,
             measured::<f32>(info.op),
             measured::<f64>(info.op),
+            measured_half(info.op, f16::from_bits),
+            measured_half(info.op, bf16::from_bits),
         )
         .unwrap();
     }
     page.push_str(REDUCTIONS);
-    for info in OP_INFO.iter().filter(|info| matches!(info.arity, Arity::Reduction | Arity::InnerProduct)) {
-        writeln!(page, "{}", row(info)).unwrap();
+    for op in reductions::ops() {
+        writeln!(page, "{} {}", row(op.info()), many_operands(op)).unwrap();
     }
     page.push_str(OTHERS);
     for info in OP_INFO.iter().filter(|info| info.arity == Arity::Block) {
