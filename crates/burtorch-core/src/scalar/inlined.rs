@@ -15,7 +15,7 @@ use crate::simd::{Real, math};
 /// A vector (or a number) that is computed with in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(transparent)]
-pub struct Inlined<V>(pub V);
+pub(crate) struct Inlined<V>(pub(crate) V);
 
 macro_rules! operators {
     ($($trait:ident $name:ident)*) => { $(

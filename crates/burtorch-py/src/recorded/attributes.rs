@@ -46,7 +46,7 @@ pub fn has_attributes(object: &Bound<'_, PyAny>) -> bool {
 /// Classes that are written in C keep what they have where it does not change.
 fn is_written_in_python(kind: &Bound<'_, PyType>) -> bool {
     // SAFETY: a living type.
-    unsafe { (*kind.as_type_ptr()).tp_flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
+    unsafe { ffi::PyType_HasFeature(kind.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) != 0 }
 }
 
 /// Whether a module is of a library whose functions and objects are not followed.
