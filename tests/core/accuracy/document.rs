@@ -41,7 +41,7 @@ The bound of a value is a number of roundings times `u sum |terms|`, u being hal
 the terms what the op adds up (for a product the product, for a norm the norm, for logsumexp the largest operand and the
 logarithm); n counts operands, pairs for inner products. The columns of float32 and float64 give the largest error found as a share of
 that bound / the partials' in ULP, those of the halves both in ULP: 800 sets of 2 to 41 operands each. Halves are added in float32 and
-the result is rounded once; an inner product is also rounded before its bias is added, which shows where the two cancel. Partials of a
+the result is rounded once. Partials of a
 product are rounded once a factor, those of a variance lose places where an operand lies close to the mean, and those of logsumexp as
 many as the distance from the largest operand has bits.
 

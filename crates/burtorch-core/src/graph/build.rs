@@ -362,8 +362,10 @@ impl<S: Scalar> Graph<'_, S> {
             let stores = self.store_values(params);
             let scratch = self.scratch.as_mut_slice();
             let (xs, ws) = inner_values(inner, n, self.extra.as_slice(), self.columns.values(), &stores, scratch);
-            let product = S::dot(xs, ws);
-            bias.map_or(product, |b| product + self.columns.value(b.0))
+            match bias {
+                None => S::dot(xs, ws),
+                Some(b) => S::dot_and_bias(xs, ws, self.columns.value(b.0)),
+            }
         };
         let at = self.extra.len() as u32;
         for number in inner.write() {

@@ -79,7 +79,9 @@ impl<S: Scalar> Graph<'_, S> {
         let n = operands.x.count(self.extra.as_slice());
         let scratch = self.scratch.as_mut_slice();
         let (xs, ws) = inner_values(operands, n, self.extra.as_slice(), self.columns.values(), stores, scratch);
-        let product = S::dot(xs, ws);
-        if op == Op::InnerProductWithBias { product + self.columns.value(operands.bias) } else { product }
+        match op {
+            Op::InnerProductWithBias => S::dot_and_bias(xs, ws, self.columns.value(operands.bias)),
+            _ => S::dot(xs, ws),
+        }
     }
 }

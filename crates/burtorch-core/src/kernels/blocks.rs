@@ -18,6 +18,15 @@ pub trait BlockMath: TokenMath {
         naive::dot(x, y)
     }
 
+    /// The same and a bias: one more term, added last.
+    #[inline]
+    fn dot_and_bias(x: &[Self], y: &[Self], bias: Self) -> Self
+    where
+        Self: Scalar,
+    {
+        Self::dot(x, y) + bias
+    }
+
     /// `y = W x + b`, with `w` by rows.
     fn affine_forward(w: &[Self::Elem], bias: Option<&[Self::Elem]>, x: &[Self], y: &mut [Self])
     where
@@ -160,7 +169,15 @@ pub trait BlockMath: TokenMath {
 
 /// Types that run the plain loops.
 macro_rules! plain {
-    ($($t:ty)*) => { $( impl BlockMath for $t {} impl TokenMath for $t {} )* };
+    ($($t:ty)*) => { $(
+        impl BlockMath for $t {
+            #[inline]
+            fn dot_and_bias(x: &[Self], y: &[Self], bias: Self) -> Self {
+                naive::dot_and_bias(x, y, bias)
+            }
+        }
+        impl TokenMath for $t {}
+    )* };
 }
 plain!(f16 bf16 f128);
 
@@ -304,11 +321,22 @@ pub mod naive {
     /// See [`super::BlockMath::dot`].
     #[inline]
     pub fn dot<S: Scalar>(x: &[S], y: &[S]) -> S {
+        S::narrow(wide_dot(x, y))
+    }
+
+    /// See [`super::BlockMath::dot_and_bias`]: rounded once.
+    #[inline]
+    pub fn dot_and_bias<S: Scalar>(x: &[S], y: &[S], bias: S) -> S {
+        S::narrow(wide_dot(x, y) + bias.widen())
+    }
+
+    #[inline]
+    fn wide_dot<S: Scalar>(x: &[S], y: &[S]) -> S::Compute {
         let mut total = x[0].widen() * y[0].widen();
         for (x, y) in x[1..].iter().zip(&y[1..]) {
             total = total + x.widen() * y.widen();
         }
-        S::narrow(total)
+        total
     }
 
     /// See [`super::BlockMath::affine_forward`].

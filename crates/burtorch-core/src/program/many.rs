@@ -161,7 +161,7 @@ fn value_of_many<S: Scalar>(i: &Instr<S>, xs: &[S]) -> S {
 pub(super) fn value_of_operands<S: Scalar>(op: Op, n: usize, xs: &[S]) -> S {
     match op {
         Op::InnerProduct => S::dot(&xs[..n], &xs[n..]),
-        Op::InnerProductWithBias => S::dot(&xs[..n], &xs[n..2 * n]) + xs[2 * n],
+        Op::InnerProductWithBias => S::dot_and_bias(&xs[..n], &xs[n..2 * n], xs[2 * n]),
         op => Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs)),
     }
 }
