@@ -1,4 +1,4 @@
-//! Ops: the table ([`table`]) and what unfolds from it: the `Op` enum, one marker type per op with its
+//! Ops: the table (`table.rs`) and what unfolds from it: the `Op` enum, one marker type per op with its
 //! forward formula and its vector-Jacobian product, and [`OP_INFO`] for docs, tests and bindings.
 //!
 //! Promises: everything about an op is its row. Knows scalars, knows nothing of graphs.

@@ -2,7 +2,7 @@
 //!
 //! A [`Program`] is what a trace leaves: inputs, constants, ops in the order they were built, outputs, and the guards
 //! under which it is valid. [`Replay`] runs it forwards, backwards and along a direction; [`batch`] runs it over rows in
-//! lanes; [`derive`] assembles Jacobians and Hessians; [`passes`] rewrites it.
+//! lanes; [`mod@derive`] assembles Jacobians and Hessians; [`passes`] rewrites it.
 //!
 //! Promises: a replay gives the bits of the eager graph that was recorded, values and gradients; a guard that answers
 //! otherwise stops it before anything is returned. Knows nothing of where programs come from, or of Python.

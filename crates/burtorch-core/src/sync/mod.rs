@@ -49,7 +49,8 @@ static POOL: PerProcess<Pool> = PerProcess::new(AtomicPtr::new(std::ptr::null_mu
 /// Calls `task` with each number below `n_tasks`, on up to `n_threads` threads, of which the caller is one; returns when
 /// all calls have returned. Which thread makes which call is left open: tasks must not care.
 ///
-/// The threads are started when first needed and stay for the next call, which wakes them within a few microseconds.
+/// The threads are started when first needed and stay for the next call. For a millisecond or two they look for it, which costs
+/// the caller nothing; later it has to wake them, which takes tens of microseconds.
 /// While another thread is in this function, or where no thread can be started, the caller makes all calls itself.
 /// A panic of a task is handed on once all threads have stopped. Allocates nothing once the threads are there.
 ///
