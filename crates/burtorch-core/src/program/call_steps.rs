@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::primitive::{Called, Failed};
-use super::steps::{Instr, Lists, SKIP, contribute};
+use super::steps::{Body, Instr, Lists, SKIP, contribute};
 use crate::scalar::{Float, Scalar};
 
 /// What calls need besides slots.
@@ -36,7 +36,7 @@ impl<S> Calls<S> {
 ///
 /// # Safety
 /// As for every step: slots of the instruction and of its list lie in `v`; nothing else uses the memory.
-pub(super) unsafe fn value<S: Scalar, const W: usize>(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+unsafe fn value<S: Scalar, const W: usize>(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
     debug_assert!(i.a > 0);
     // SAFETY: nothing else uses the lists meanwhile.
     let Lists { operands, calls, .. } = unsafe { &mut *lists };
@@ -77,7 +77,7 @@ pub(super) unsafe fn value<S: Scalar, const W: usize>(v: *mut S, _d: *mut S, i: 
 ///
 /// # Safety
 /// As for `value`, with adjoints in `d`.
-pub(super) unsafe fn pull<S: Scalar, const W: usize>(_v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+unsafe fn pull<S: Scalar, const W: usize>(_v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
     debug_assert!(i.a > 0);
     // SAFETY: as in `value`.
     let Lists { operands, calls, .. } = unsafe { &mut *lists };
@@ -99,7 +99,7 @@ pub(super) unsafe fn pull<S: Scalar, const W: usize>(_v: *mut S, d: *mut S, i: &
 ///
 /// # Safety
 /// As for `value`, with tangents in `d`.
-pub(super) unsafe fn push<S: Scalar, const W: usize>(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+unsafe fn push<S: Scalar, const W: usize>(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
     debug_assert!(i.a > 0);
     // SAFETY: as in `value`.
     let Lists { operands, calls, .. } = unsafe { &mut *lists };
@@ -136,4 +136,26 @@ pub(super) unsafe fn push<S: Scalar, const W: usize>(v: *mut S, d: *mut S, i: &I
         // SAFETY: as above.
         unsafe { *tangents.add(i.c as usize * W) = total }
     }
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $name:ident = $f:ident;)*) => { $(
+        $(#[$doc])*
+        pub(super) struct $name<const W: usize>;
+        impl<S: Scalar, const W: usize> Body<S> for $name<W> {
+            #[inline(always)]
+            unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
+                // SAFETY: the contracts are the same.
+                unsafe { $f::<S, W>(v, d, i, lists) }
+            }
+        }
+    )* };
+}
+bodies! {
+    /// See [`value`].
+    CallValue = value;
+    /// See [`pull`].
+    PullCall = pull;
+    /// See [`push`].
+    PushCall = push;
 }

@@ -7,7 +7,7 @@ use super::carrier::Carrier;
 use super::node::Comparison;
 use super::replay::Replay;
 
-/// A guard as it is asked: before which instruction, what.
+/// A guard as it is asked: what, and with which instruction the code goes on behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) before: usize,
@@ -41,16 +41,17 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     fn values_and_guards(&mut self) -> std::result::Result<(), usize> {
         let mut from = 0;
         self.lists.calls.failed.fill(false);
-        for (k, question) in self.questions.iter().enumerate() {
+        for k in 0..self.questions.len() {
+            let question = self.questions[k];
             if question.before > from {
-                Self::run(&self.forward[from..question.before], &mut self.values, &mut self.adjoints, &mut self.lists);
+                self.run_forward_from(from);
                 from = question.before;
             }
-            if !self.agrees(question, 0, 0) {
+            if !self.agrees(&question, 0, 0) {
                 return Err(k);
             }
         }
-        Self::run(&self.forward[from..], &mut self.values, &mut self.adjoints, &mut self.lists);
+        self.run_forward_from(from);
         if self.lists.calls.failed.contains(&true) { Err(self.questions.len()) } else { Ok(()) }
     }
 

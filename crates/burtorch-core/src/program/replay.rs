@@ -69,7 +69,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     /// As [`Replay::new`], one instruction for each node.
     pub fn node_by_node(program: &Program, build: Build) -> Result<Self> {
         let level = level();
-        let code = Instructions::new::<W>(program, build, level)?;
+        let mut code = Instructions::new::<W>(program, build, level)?;
         let (slots, n) = code.slots;
         let outputs = program.outputs().iter().map(|&x| slots[x as usize]).collect();
         let mut replay = Self::empty(program, build, level, n, outputs)?;
@@ -77,7 +77,9 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         for question in &mut replay.questions {
             (question.a, question.b) = (slots[question.a as usize], slots[question.b as usize]);
         }
-        (replay.forward, replay.second) = (code.forward, code.second);
+        replay.forward = in_pieces(code.forward, &mut replay.questions);
+        code.second.push(Instr::stop());
+        replay.second = code.second;
         replay.lists.calls = calls::<S, W>(program, code.operands.len())?;
         replay.lists.operands = code.operands;
         Ok(replay)
@@ -138,6 +140,27 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     pub fn is_current(&self) -> bool {
         self.level == level()
     }
+}
+
+/// Instructions with a stop where questions are asked, and one at the end. Questions are told where to go on.
+fn in_pieces<S>(code: Vec<Instr<S>>, questions: &mut [Question]) -> Vec<Instr<S>> {
+    let mut all = Vec::with_capacity(code.len() + 1);
+    let mut questions = questions.iter_mut().peekable();
+    for (k, instr) in code.into_iter().enumerate() {
+        if questions.peek().is_some_and(|question| question.before <= k) {
+            all.push(Instr::stop());
+        }
+        while let Some(question) = questions.next_if(|question| question.before <= k) {
+            question.before = all.len();
+        }
+        all.push(instr);
+    }
+    all.push(Instr::stop());
+    if questions.peek().is_some() {
+        questions.for_each(|question| question.before = all.len());
+        all.push(Instr::stop());
+    }
+    all
 }
 
 /// What the primitives of a program need, `listed` operands being listed.
@@ -283,7 +306,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         if self.bundles.is_some() {
             return self.run_bundles(|bundles| &bundles.forward);
         }
-        Self::run(&self.forward, &mut self.values, &mut self.adjoints, &mut self.lists);
+        self.run_forward_from(0);
     }
 
     #[inline(always)]
@@ -291,7 +314,21 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         if self.bundles.is_some() || self.later.is_some() {
             return self.run_large();
         }
-        Self::run(&self.forward, &mut self.values, &mut self.adjoints, &mut self.lists);
+        self.run_forward_from(0);
+        let mut from = 0;
+        for k in 0..self.questions.len() {
+            let before = self.questions[k].before;
+            if before > from {
+                self.run_forward_from(before);
+                from = before;
+            }
+        }
+    }
+
+    /// The instructions from this one up to the next stop.
+    #[inline(always)]
+    pub(super) fn run_forward_from(&mut self, from: usize) {
+        Self::run(&self.forward[from..], &mut self.values, &mut self.adjoints, &mut self.lists);
     }
 
     #[inline(always)]
@@ -303,13 +340,13 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     }
 
     #[inline(always)]
-    pub(super) fn run(code: &[Instr<S>], values: &mut [S], adjoints: &mut [S], lists: &mut Lists<S>) {
+    fn run(code: &[Instr<S>], values: &mut [S], adjoints: &mut [S], lists: &mut Lists<S>) {
         let (v, d) = (values.as_mut_ptr(), adjoints.as_mut_ptr());
-        for instr in code {
-            // SAFETY: the builder took slots from a valid program, so they lie in values and adjoints, which have one
-            // entry (of W scalars) per slot; lists and scratch were made for its longest node; all are borrowed here.
-            unsafe { (instr.step)(v, d, instr, lists) }
-        }
+        let Some(first) = code.first() else { return };
+        // SAFETY: the builder took slots from a valid program, so they lie in values and adjoints, which have one
+        // entry (of W scalars) per slot; lists and scratch were made for its longest node; the last instruction of all
+        // code stops; all are borrowed here.
+        unsafe { (first.step)(v, d, code.as_ptr(), lists) }
     }
 
     /// Computes all values, whatever the guards say.
@@ -353,7 +390,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     /// How many instructions a run of values and of what comes second takes.
     pub fn n_instructions(&self) -> usize {
         let bundles = self.bundles.as_ref().map_or(0, |bundles| bundles.forward.len() + bundles.second.len());
-        self.forward.len() + self.second.len() + bundles
+        self.forward.iter().chain(&self.second).filter(|instr| instr.computes()).count() + bundles
     }
 
     /// How many slots hold values.

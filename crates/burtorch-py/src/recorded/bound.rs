@@ -199,17 +199,31 @@ unsafe extern "C" fn vectorcall(
     // SAFETY: the interpreter passes a living object under its lock.
     unsafe {
         if ffi::PyVectorcall_NARGS(n) != 0 || !names.is_null() {
-            return raise_python(PyTypeError::new_err("a bound function takes no arguments; write to its array"));
+            return takes_none();
         }
         let object = object.cast::<BoundObject>();
         if let Some(value) = quick(&*(*object).binding) {
             return ffi::PyFloat_FromDouble(value);
         }
-        match Python::attach(|_| slow(object)) {
-            Ok(value) => ffi::PyFloat_FromDouble(value),
-            Err(error) => raise_python(error),
-        }
+        slowly(object)
     }
+}
+
+/// The full way, apart from the fast one, which then saves few registers.
+#[cold]
+#[inline(never)]
+fn slowly(object: *mut BoundObject) -> *mut ffi::PyObject {
+    match Python::attach(|_| slow(object)) {
+        // SAFETY: as in `vectorcall`, which calls this.
+        Ok(value) => unsafe { ffi::PyFloat_FromDouble(value) },
+        Err(error) => raise_python(error),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn takes_none() -> *mut ffi::PyObject {
+    raise_python(PyTypeError::new_err("a bound function takes no arguments; write to its array"))
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {

@@ -115,7 +115,18 @@ impl Entry {
         }
     }
 
+    /// Whether a cell holds the very object it held, and one that cannot change in place: that is so nearly always.
+    #[inline(always)]
+    fn is_untouched(&self) -> bool {
+        let (Place::Cell(cell), Some(held), None) = (&self.place, &self.held, &self.contents) else { return false };
+        // SAFETY: a living cell; what it holds is compared and not used.
+        unsafe { (*cell.as_ptr().cast::<ffi::PyCellObject>()).ob_ref == held.as_ptr() }
+    }
+
     fn is_as_it_was(&mut self, py: Python<'_>) -> bool {
+        if self.is_untouched() {
+            return true;
+        }
         let now = self.now(py);
         let is_held = match (&now, &self.held) {
             (Some(now), Some(held)) => now.is(held),
@@ -144,14 +155,21 @@ impl Watch {
     /// Whether everything is as it was when the function was recorded.
     #[inline(always)]
     pub fn is_as_it_was(&mut self, py: Python<'_>) -> bool {
-        self.entries.is_empty() || self.look(py)
+        // Most functions name globals only: the versions of one or two dictionaries answer for all of them.
+        (self.always == 0 && self.names_are_same()) || self.look(py)
+    }
+
+    /// Whether no dictionary has changed.
+    #[inline(always)]
+    fn names_are_same(&self) -> bool {
+        // SAFETY: the dictionaries are held by entries.
+        let same = |&(dict, before): &(*mut ffi::PyObject, u64)| unsafe { version(dict) } == Some(before);
+        self.versions.iter().all(same)
     }
 
     #[inline(never)]
     fn look(&mut self, py: Python<'_>) -> bool {
-        // SAFETY: the dictionaries are held by entries.
-        let same = |&(dict, before): &(*mut ffi::PyObject, u64)| unsafe { version(dict) } == Some(before);
-        let names_are_same = self.versions.iter().all(same);
+        let names_are_same = self.names_are_same();
         let to_look_at = if names_are_same { self.always } else { self.entries.len() };
         if !self.entries[..to_look_at].iter_mut().all(|entry| entry.is_as_it_was(py)) {
             return false;
