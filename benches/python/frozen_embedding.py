@@ -2,9 +2,10 @@
 
     python frozen_embedding.py [--pairs 400] [--record]      # where burtorch is installed
 
-Two models side by side lie in two places in memory, which alone makes a difference of a percent; so one model is frozen and
-thawed between slices. Gradients of what stays trainable are compared first: they are the same, bit for bit. A slice is some
-ten milliseconds of gradients and optimiser steps over 16 batches in turn; the ratio is of frozen to trainable, pair by pair.
+Two models side by side lie in two places in memory, which alone makes a difference of a percent; so one model is
+frozen and thawed between slices. Gradients of what stays trainable are compared first: they are the same, bit for bit.
+A slice is some ten milliseconds of gradients and optimiser steps over 16 batches in turn; the ratio is of frozen to
+trainable, pair by pair.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def measure(make: Callable[..., Any], n: int, pairs: int) -> tuple[list[float], 
 
     def freeze(yes: bool) -> None:
         for tensor in tensors:
-            tensor.freeze() if yes else tensor.unfreeze()
+            (tensor.freeze if yes else tensor.unfreeze)()
 
     grads, bytes_used = [], []
     for yes in (True, False):

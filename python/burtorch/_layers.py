@@ -181,11 +181,12 @@ class Linear(Module):
     def _hold(self, layer: _core.Linear) -> None:
         self._layer = layer
         self.weight, self.bias = layer.weight, layer.bias
+        self._activation: Activation = layer.activation
 
     @property
     def activation(self) -> Activation:
         """The name of f."""
-        return self._layer.activation
+        return self._activation
 
     @property
     def n_in(self) -> int:
@@ -203,15 +204,15 @@ class Linear(Module):
 
         Raises ValueError for another number of inputs.
         """
+        if type(x) is Vector:
+            return affine(self.weight, x, self.bias, self._activation)
         if isinstance(x, Tokens):
-            f = self._layer.activation
+            f = self._activation
             y = token_affine([x.vector], x.n, self.weight, self.bias, f == "relu")
             return Tokens(y if f in ("relu", "identity") else getattr(y, f)(), x.n)
-        if not (isinstance(x, Vector) or (isinstance(x, (list, tuple)) and any(isinstance(p, _PARTS) for p in x))):
+        if not (isinstance(x, (list, tuple)) and any(isinstance(p, _PARTS) for p in x)):
             return self._layer(x)
-        y = affine(self.weight, x, self.bias)
-        f = self._layer.activation
-        return y if f == "identity" else getattr(y, f)()
+        return affine(self.weight, x, self.bias, self._activation)
 
     def __repr__(self) -> str:
         return repr(self._layer)

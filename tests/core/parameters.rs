@@ -297,3 +297,34 @@ fn freezing_pages_keeps_the_gradients_beside_them() {
     assert_eq!(params.n_trainable(), 100_000);
     assert!(params.grads()[1_500..90_001].iter().all(|&g| g == 0.0));
 }
+
+/// Overwriting is setting all to zero and adding, in the parameters' own memory and in other memory, also of what is frozen.
+#[test]
+fn overwritten_gradients_are_those_of_zeroing_and_adding() {
+    let mut params = Parameters::<f64>::new(1);
+    let w = params.tensor(&[4, 3], None, Init::Normal(0.0, 1.0), true).unwrap();
+    let unused = params.tensor(&[5], None, Init::Constant(1.0), true).unwrap();
+    let frozen = params.tensor(&[2], None, Init::Constant(3.0), false).unwrap();
+    let mut graph = Graph::<f64>::new();
+    let x = graph.vector(&[0.5, -2.0, 3.0]).unwrap();
+    let y = graph.affine(&[&params], &[x.into()], w.slice(), None).unwrap();
+    let first = graph.parameter(&params, frozen.slice(), 1).unwrap();
+    let second = graph.parameter(&params, w.slice(), 4).unwrap();
+    let sum = graph.reduce(Op::ReduceSum, y.into(), &[]).unwrap();
+    let root = graph.reduce(Op::ReduceMul, Operands::List(&[sum, first, second]), &[]).unwrap();
+    params.zero_grad();
+    graph.backward_with(root, 1.5, &mut [params.gradients()]).unwrap();
+    let expected = params.grads().to_vec();
+    assert!(expected[w.slice().range()].iter().all(|&g| g != 0.0));
+    assert!(expected[unused.slice().range().start..].iter().all(|&g| g == 0.0));
+    params.grads_mut()[..17].fill(7.0);
+    params.overwrite_gradients(|gradients| graph.backward_with(root, 1.5, &mut [gradients])).unwrap();
+    assert_eq!(params.grads(), expected);
+    let mut elsewhere = vec![7.0; params.len()];
+    let swept =
+        params.overwrite_gradients_in(&mut elsewhere, |gradients| graph.backward_with(root, 1.5, &mut [gradients]));
+    swept.unwrap().unwrap();
+    assert_eq!(elsewhere, expected);
+    let short = params.overwrite_gradients_in(&mut elsewhere[1..], |_| ());
+    assert!(matches!(short, Err(Error::BufferTooSmall { .. })));
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 
 import pytest
 
@@ -261,3 +262,40 @@ def test_what_a_callable_cannot_do_is_one_error(params):
     for rate in (float("nan"), -1.0):
         with pytest.raises(ValueError):
             oracle.step(x, y, rate)
+
+
+def test_what_lies_in_the_gradient_is_overwritten(params):
+    # The first group of samples overwrites, the others add; what no sample reaches, and what is frozen, is 0.
+    table = params.tensor((5, 2), init="normal")
+    w, unused = params.tensor((3, 2), init="normal"), params.tensor(4, init=1.0)
+    other = bt.Parameters(dtype=params.dtype)
+    scale = other.tensor(1, init=2.0)
+
+    def model(symbols, label):
+        return bt.softmax_cross_entropy(bt.affine(w, bt.gather(table, symbols), None, "tanh") * scale[0], label)
+
+    oracle = bt.Oracle(model, params=params)
+    for n in (1, 3, 40):
+        x, y = [[k % 3] for k in range(n)], [k % 3 for k in range(n)]
+        params.grads[:] = [0.0] * len(params)
+        expected = list(oracle(x, y)[1])
+        params.grads[:] = [float("nan")] * len(params)
+        other.grads[0] = 1.0
+        assert list(oracle(x, y)[1]) == expected
+        assert other.grads[0] != 1.0  # Parameters beside those of the oracle accumulate.
+        assert expected[6:10] == [0.0] * 4
+        assert list(unused.grads) == [0.0] * 4
+        out = array("f" if params.dtype == "float32" else "d", [float("nan")] * len(params))
+        w.freeze()
+        oracle(x, y, out=out)
+        assert list(out)[:10] == expected[:10]
+        assert list(out)[10:] == [0.0] * 10
+        w.unfreeze()
+
+
+def test_a_model_that_reads_no_parameters_has_no_gradient(params):
+    params.tensor(3)
+    params.grads[:] = [1.0] * 3
+    oracle = bt.Oracle(lambda x, y: x * y, params=params)
+    assert oracle([2.0], [3.0])[0] == 6.0
+    assert list(params.grads) == [0.0] * 3

@@ -8,11 +8,12 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::buffer::read_symbols;
-use crate::cell::with_graph;
+use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, current_graph};
+use crate::nn::activation_named;
 use crate::parameters::{attach, with_values};
-use crate::params::PyTensor;
+use crate::params::{PyParameters, PyTensor};
 use crate::vector::{Operand, PyVector, appended, atomically, common_owner, wrap};
 
 /// The whole numbers of one sample: symbols, or a class.
@@ -87,9 +88,13 @@ impl PySymbols {
 }
 
 /// Whole numbers for each lane of a graph: Symbols as they are, anything else the same for all lanes.
-fn symbols_for(owner: &Bound<'_, PyGraph>, given: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
+fn symbols_for<'a>(
+    owner: &Bound<'_, PyGraph>,
+    given: &'a Bound<'_, PyAny>,
+    what: &str,
+) -> PyResult<std::borrow::Cow<'a, [u32]>> {
     if let Ok(symbols) = given.cast::<PySymbols>() {
-        return Ok(symbols.get().numbers.clone());
+        return Ok(symbols.get().numbers.as_slice().into());
     }
     let mut numbers = Vec::new();
     match given.extract::<u32>() {
@@ -99,7 +104,7 @@ fn symbols_for(owner: &Bound<'_, PyGraph>, given: &Bound<'_, PyAny>, what: &str)
         }
     }
     let lanes = owner.get().scalar_type(owner.py())?.lanes;
-    Ok(numbers.repeat(lanes))
+    Ok(numbers.repeat(lanes).into())
 }
 
 /// Rows of a matrix of parameters, one after the other: embeddings.
@@ -146,18 +151,19 @@ fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResu
     Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
 }
 
-/// `W x + b` for a matrix of parameters and a Vector: a dense layer as one block.
+/// `f(W x + b)` for a matrix of parameters and a Vector: a dense layer as one block, and one more for f.
 ///
 /// Args:
 ///     weight: a tensor of shape (n_out, n_in).
 ///     x: a Vector, or a sequence of Values and Vectors (concatenated without a copy), n_in scalars in all.
 ///     bias: a tensor of n_out numbers, or None.
+///     activation: f: None or "identity", "tanh", "relu", "sigmoid".
 ///
 /// Returns a Vector of n_out scalars. Costs 2 n_in n_out operations a lane, and twice that on the way back.
 ///
 /// Raises:
-///     ValueError: lengths differ. TypeError: a graph of another dtype than the parameters, or than float32 and float64.
-///     GraphMismatchError: operands belong to different graphs.
+///     ValueError: lengths differ, or an unknown activation. TypeError: a graph of another dtype than the parameters, or
+///     than float32 and float64. GraphMismatchError: operands belong to different graphs.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -166,31 +172,50 @@ fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResu
 ///     >>> list(bt.affine(w, bt.current_graph().vector([1.0, 2.0, 3.0]), b).data)
 ///     [6.5, 6.5]
 #[pyfunction]
-#[pyo3(signature = (weight, x, bias=None))]
+#[pyo3(signature = (weight, x, bias=None, activation=None))]
 fn affine<'py>(
     weight: &Bound<'py, PyTensor>,
     x: &Bound<'py, PyAny>,
     bias: Option<&Bound<'py, PyTensor>>,
+    activation: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    let activation = activation_named(py, activation)?;
+    let (w, b) = (weight.get().slice(), bias.map(|b| b.get().slice()));
+    let prepare = |cell: &mut Cell| {
+        cell.need_kernels("affine")?;
+        std::iter::once(weight).chain(bias).try_for_each(|tensor| attach(py, cell, tensor.get().owner()))
+    };
+    let build = |graph: &mut AnyGraph, parameters: &[Py<PyParameters>], views: &[View]| {
+        with_graph!(graph, g => with_values(py, parameters, |given| {
+            g.affine(given, views, w, b).and_then(|y| activation.apply(g, y))
+        })?.or_raise(py))
+    };
+    // A Vector of one run, on a graph that nothing is the matter with: no list is made of it.
+    if let Ok(vector) = x.cast::<PyVector>()
+        && let Some(owner) = vector.get().plain_owner(py)
+    {
+        let range = atomically(owner, |cell| {
+            prepare(cell)?;
+            let view = View::Nodes(vector.get().only_range(py, cell)?);
+            build(&mut cell.graph, &cell.parameters, &[view])
+        })?;
+        return Ok(PyVector::of_runs(owner, &[range])?.into_bound(py).into_any());
+    }
     let xs = Operand::read_all(x)?;
     let owner = common_owner(py, &xs)?;
-    let (w, b) = (weight.get().slice(), bias.map(|b| b.get().slice()));
     let range = appended(
         &owner,
         w.len(),
         |cell| {
-            cell.need_kernels("affine")?;
-            for tensor in std::iter::once(weight).chain(bias) {
-                attach(py, cell, tensor.get().owner())?;
-            }
+            prepare(cell)?;
             let mut views: Vec<View> = Vec::new();
             for operand in &xs {
                 views.extend(operand.views(py, cell)?);
             }
             Ok(views)
         },
-        |graph, parameters, views| with_graph!(graph, g => with_values(py, parameters, |given| g.affine(given, &views, w, b))?.or_raise(py)),
+        |graph, parameters, views| build(graph, parameters, &views),
     )?;
     Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
 }
@@ -230,14 +255,14 @@ fn softmax_cross_entropy<'py>(
         return Err(burtorch_core::Error::GraphMismatch { what: "the target" }).or_raise(py);
     }
     let classes = match probabilities {
-        Some(_) => Vec::new(),
+        Some(_) => std::borrow::Cow::default(),
         None => symbols_for(&owner, target, "target")?,
     };
     let node = atomically(&owner, |cell| {
         cell.need_kernels("softmax_cross_entropy")?;
         let one = |vector: &Bound<'_, PyVector>, cell: &crate::cell::Cell| -> PyResult<Range> {
-            match vector.get().ranges_in(py, cell)?[..] {
-                [range] => Ok(range),
+            match vector.get().n_runs() {
+                1 => vector.get().only_range(py, cell),
                 _ => {
                     Err(PyTypeError::new_err("logits and probabilities must each be one run of scalars, not a concat"))
                 }

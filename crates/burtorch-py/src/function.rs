@@ -14,12 +14,12 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::blocks::PySymbols;
-use crate::buffer::{CallerMemory, Dims, holds_integers, read_numbers, read_symbols};
+use crate::buffer::{CallerMemory, read_either};
 use crate::cell::{AnyGraph, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, enter, leave, node_of};
 use crate::oracle::{Want, check_apart};
-use crate::parameters::{with_gradients, with_gradients_in};
+use crate::parameters::{with_gradients, with_gradients_anew, with_gradients_in};
 use crate::params::{AnyParameters, PyParameters, mismatch};
 use crate::vector::{PyVector, wrap};
 
@@ -36,6 +36,7 @@ pub struct Function {
 }
 
 /// What a batch holds for the model: whole numbers or real ones, so many for each sample.
+#[derive(Default)]
 struct Side {
     symbols: Vec<u32>,
     numbers: Vec<f64>,
@@ -50,20 +51,19 @@ impl Side {
         4 * self.symbols.capacity() + 8 * self.numbers.capacity()
     }
 
-    fn read(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
-        let (mut symbols, mut numbers) = (Vec::new(), Vec::new());
-        let whole = holds_integers(object)?;
-        let dims: Dims =
-            if whole { read_symbols(object, &mut symbols, what)? } else { read_numbers(object, &mut numbers, what)? };
-        let (n, width) = match (dims.row(), dims.matrix()) {
+    /// Reads a batch into the memory of the one before.
+    fn read(mut self, object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        let dims;
+        (self.whole, dims) = read_either(object, &mut self.symbols, &mut self.numbers, what)?;
+        (self.n, self.width) = match (dims.row(), dims.matrix()) {
             (Some(n), _) => (n, None),
             (_, Some((n, width))) => (n, Some(width)),
             _ => (0, None),
         };
-        if n == 0 || width == Some(0) {
+        if self.n == 0 || self.width == Some(0) {
             return Err(PyValueError::new_err(format!("{what} are empty; give at least one sample")));
         }
-        Ok(Side { symbols, numbers, whole, n, width })
+        Ok(self)
     }
 
     /// Samples `first..first + n` in `lanes` lanes, the last one again where there are fewer, as the model takes them.
@@ -78,7 +78,8 @@ impl Side {
         let width = self.width.unwrap_or(1);
         let at = |lane: usize| (first + lane.min(n - 1)) * width..(first + lane.min(n - 1) + 1) * width;
         if self.whole {
-            let numbers = (0..lanes).flat_map(|lane| &self.symbols[at(lane)]).copied().collect();
+            let mut numbers = Vec::with_capacity(lanes * width);
+            (0..lanes).for_each(|lane| numbers.extend_from_slice(&self.symbols[at(lane)]));
             return Ok(Bound::new(py, PySymbols::new(numbers, lanes))?.into_any());
         }
         let range = graph.get().with(py, |cell| {
@@ -134,8 +135,8 @@ impl Function {
 
     /// Reads a batch; returns the number of its samples.
     pub fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.batch = None;
-        let (x, y) = (Side::read(contexts, "contexts")?, Side::read(targets, "targets")?);
+        let (x, y) = self.batch.take().unwrap_or_default();
+        let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);
         if x.n != y.n {
             return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
         }
@@ -235,7 +236,7 @@ impl Function {
         let Some((x, y)) = self.batch.take() else {
             return Err(Error::EmptyReduction { op: "the loss" }).or_raise(py);
         };
-        let done = self.zero(py, &mut pass).and_then(|()| self.groups(py, (&x, &y), samples, lanes, &mut pass));
+        let done = self.groups(py, (&x, &y), samples, lanes, &mut pass);
         self.batch = Some((x, y));
         if done.is_err() {
             self.zero(py, &mut pass)?;
@@ -243,7 +244,7 @@ impl Function {
         done
     }
 
-    /// Sets the gradient that the pass is to overwrite to 0.
+    /// Sets the gradient that the pass was to overwrite to 0.
     fn zero(&self, py: Python<'_>, pass: &mut Pass) -> PyResult<()> {
         let Pass::Gradient(_, out) = pass else {
             return Ok(());
@@ -299,6 +300,7 @@ impl Function {
             .and_then(|(x, y)| self.call.bind(py).call1((x, y)));
         leave(&graph)?;
         let loss = node_of(py, &graph, &called?)?;
+        let is_first = losses.is_empty();
         graph.get().with(py, |cell| {
             let parameters = &cell.parameters;
             with_graph!(&mut cell.graph, g => {
@@ -306,6 +308,14 @@ impl Function {
                 losses.extend((0..n).map(|lane| found.lane(lane).to_f64()));
                 match pass {
                     Pass::Losses => Ok(()),
+                    // The first group overwrites what is there, the others add.
+                    Pass::Gradient(seed, out) if is_first => {
+                        let target = (&self.params, out.as_mut().map(|out| out.slice_mut()));
+                        with_gradients_anew(py, parameters, target, |gradients| {
+                            g.backward_with(loss, seeds(found, *seed, n), gradients)
+                        })?
+                        .or_raise(py)
+                    }
                     Pass::Gradient(seed, None) => with_gradients(py, parameters, |gradients| {
                         g.backward_with(loss, seeds(found, *seed, n), gradients)
                     })?

@@ -82,7 +82,8 @@ fn part(name: &Option<String>, part: &str) -> Option<String> {
     name.as_ref().map(|name| format!("{name}.{part}"))
 }
 
-fn activation_named(py: Python<'_>, name: Option<&str>) -> PyResult<Activation> {
+/// The activation that Python names; None is the identity.
+pub fn activation_named(py: Python<'_>, name: Option<&str>) -> PyResult<Activation> {
     name.map_or(Ok(Activation::Identity), |name| Activation::from_name(name).or_raise(py))
 }
 

@@ -45,18 +45,23 @@ held!(f16, F16);
 held!(bf16, BF16);
 held!(f128, F128);
 
-/// Runs `f` with the parameters, which must be of the graph's dtype.
+/// Runs `f` with the parameters, which must be of the graph's dtype. A single one, the usual case, costs no memory.
 fn locked<E: Held, R>(
     py: Python<'_>,
     parameters: &[Py<PyParameters>],
-    f: impl FnOnce(Vec<&mut Parameters<'static, E>>) -> R,
+    f: impl FnOnce(&mut [&mut Parameters<'static, E>]) -> R,
 ) -> PyResult<R> {
+    let wrong = |owner: &Py<PyParameters>| wrong_dtype(E::DTYPE.name(), owner.get().dtype_of().name());
+    if let [only] = parameters {
+        let mut guard = only.get().enter(py)?;
+        return Ok(f(&mut [E::of(&mut guard).ok_or_else(|| wrong(only))?]));
+    }
     let mut guards = parameters.iter().map(|p| p.get().enter(py)).collect::<PyResult<Vec<_>>>()?;
     let mut all = Vec::with_capacity(guards.len());
     for (guard, owner) in guards.iter_mut().zip(parameters) {
-        all.push(E::of(guard).ok_or_else(|| wrong_dtype(E::DTYPE.name(), owner.get().dtype_of().name()))?);
+        all.push(E::of(guard).ok_or_else(|| wrong(owner))?);
     }
-    Ok(f(all))
+    Ok(f(&mut all))
 }
 
 /// Runs `f` with the gradients of the parameters that a graph reads.
@@ -65,13 +70,49 @@ pub fn with_gradients<E: Held, R>(
     parameters: &[Py<PyParameters>],
     f: impl FnOnce(&mut [Gradients<'_, E>]) -> R,
 ) -> PyResult<R> {
-    locked(py, parameters, |all: Vec<&mut Parameters<'static, E>>| {
-        let mut gradients: Vec<Gradients<'_, E>> = all.into_iter().map(Parameters::gradients).collect();
-        f(&mut gradients)
+    locked(py, parameters, |all: &mut [&mut Parameters<'static, E>]| match all {
+        [only] => f(&mut [only.gradients()]),
+        _ => f(&mut all.iter_mut().map(|params| params.gradients()).collect::<Vec<_>>()),
     })
 }
 
-/// As [`with_gradients`], where the gradients of one of the parameters go to other memory, as long as they are.
+/// As [`with_gradients`], where the sweep overwrites the gradients of `owner`, or `memory` of as many numbers instead of
+/// them. They are 0 where no node reads `owner`.
+pub fn with_gradients_anew<E: Held, R>(
+    py: Python<'_>,
+    parameters: &[Py<PyParameters>],
+    (owner, memory): (&Py<PyParameters>, Option<&mut [E]>),
+    f: impl FnOnce(&mut [Gradients<'_, E>]) -> R,
+) -> PyResult<R> {
+    if !parameters.iter().any(|p| p.is(owner)) {
+        let all: Vec<Py<PyParameters>> = parameters.iter().chain([owner]).map(|p| p.clone_ref(py)).collect();
+        return with_gradients_anew(py, &all, (owner, memory), f);
+    }
+    let place = parameters.iter().position(|p| p.is(owner)).unwrap_or(0);
+    locked(py, parameters, |all: &mut [&mut Parameters<'static, E>]| {
+        let (before, rest) = all.split_at_mut(place);
+        let Some((target, after)) = rest.split_first_mut() else {
+            return Err(Error::MissingParameters);
+        };
+        if before.is_empty() && after.is_empty() {
+            return match memory {
+                None => Ok(target.overwrite_gradients(|gradients| f(&mut [gradients]))),
+                Some(memory) => target.overwrite_gradients_in(memory, |gradients| f(&mut [gradients])),
+            };
+        }
+        let others: Vec<Gradients<'_, E>> = before.iter_mut().chain(after).map(|params| params.gradients()).collect();
+        // A graph finds gradients by their parameters' identity, in any order.
+        let together =
+            |gradients: Gradients<'_, E>| f(&mut std::iter::once(gradients).chain(others).collect::<Vec<_>>());
+        match memory {
+            None => Ok(target.overwrite_gradients(together)),
+            Some(memory) => target.overwrite_gradients_in(memory, together),
+        }
+    })?
+    .or_raise(py)
+}
+
+/// As [`with_gradients`], where the gradients of one of the parameters are added to other memory, as long as they are.
 pub fn with_gradients_in<E: Held, R>(
     py: Python<'_>,
     parameters: &[Py<PyParameters>],
@@ -80,11 +121,11 @@ pub fn with_gradients_in<E: Held, R>(
 ) -> PyResult<R> {
     let place = parameters.iter().position(|p| p.is(owner));
     let mut memory = Some(memory);
-    locked(py, parameters, |all: Vec<&mut Parameters<'static, E>>| {
+    locked(py, parameters, |all: &mut [&mut Parameters<'static, E>]| {
         let mut gradients: Vec<Gradients<'_, E>> = Vec::with_capacity(all.len());
-        for (k, params) in all.into_iter().enumerate() {
+        for (k, params) in all.iter_mut().enumerate() {
             gradients.push(match memory.take_if(|_| place == Some(k)) {
-                Some(memory) => (*params).gradients_into(memory).or_raise(py)?,
+                Some(memory) => (**params).gradients_into(memory).or_raise(py)?,
                 None => params.gradients(),
             });
         }
@@ -98,10 +139,15 @@ pub fn with_values<E: Held, R>(
     parameters: &[Py<PyParameters>],
     f: impl FnOnce(&[&Parameters<'static, E>]) -> R,
 ) -> PyResult<R> {
+    let wrong = |owner: &Py<PyParameters>| wrong_dtype(E::DTYPE.name(), owner.get().dtype_of().name());
+    if let [only] = parameters {
+        let guard = only.get().look(py)?;
+        return Ok(f(&[E::of_ref(&guard).ok_or_else(|| wrong(only))?]));
+    }
     let guards = parameters.iter().map(|p| p.get().look(py)).collect::<PyResult<Vec<_>>>()?;
     let mut all = Vec::with_capacity(guards.len());
     for (guard, owner) in guards.iter().zip(parameters) {
-        all.push(E::of_ref(guard).ok_or_else(|| wrong_dtype(E::DTYPE.name(), owner.get().dtype_of().name()))?);
+        all.push(E::of_ref(guard).ok_or_else(|| wrong(owner))?);
     }
     Ok(f(&all))
 }

@@ -100,6 +100,51 @@ impl<E: Float> Parameters<'_, E> {
         Gradients { store: self.id(), values, grads, frozen: self.frozen(), written: Some(written) }
     }
 
+    /// Runs `f`, which is to sweep once, with gradients that replace those that are there: the first contribution to a
+    /// number overwrites it, and what has received none afterwards is 0. Costs neither setting all to 0 before nor reading
+    /// that back.
+    ///
+    /// ```
+    /// use burtorch_core::{Graph, Init, Parameters};
+    /// let mut params = Parameters::<f64>::new(0);
+    /// let w = params.tensor(&[3], None, Init::Constant(2.0), true).unwrap();
+    /// params.grads_mut().fill(7.0);
+    /// let mut graph = Graph::<f64>::new();
+    /// let y = graph.parameter(&params, w.slice(), 1).unwrap();
+    /// params.overwrite_gradients(|gradients| graph.backward_with(y, 1.0, &mut [gradients])).unwrap();
+    /// assert_eq!(params.grads(), &[0.0, 1.0, 0.0]);
+    /// ```
+    pub fn overwrite_gradients<R>(&mut self, f: impl FnOnce(Gradients<'_, E>) -> R) -> R {
+        let mut written = Written::new();
+        let (_, grads, frozen) = self.split_for_sweep();
+        written.start(frozen, grads);
+        let result = f(self.gradients_anew(&mut written));
+        written.finish(self.grads_mut());
+        result
+    }
+
+    /// As [`Parameters::overwrite_gradients`], with the gradient of all parameters in `grads`, which is as long; those of
+    /// frozen numbers are 0 there.
+    pub fn overwrite_gradients_in<R>(&self, grads: &mut [E], f: impl FnOnce(Gradients<'_, E>) -> R) -> Result<R> {
+        self.check_room(grads)?;
+        let mut written = Written::new();
+        for range in self.frozen() {
+            grads[range.start as usize..range.end as usize].fill(E::lit(0.0));
+        }
+        written.start(self.frozen(), grads);
+        let result = f(self.gradients_apart(grads, &mut written));
+        written.finish(grads);
+        Ok(result)
+    }
+
+    fn check_room(&self, grads: &[E]) -> Result<()> {
+        if grads.len() == self.len() {
+            return Ok(());
+        }
+        let (need, have) = (self.len(), grads.len());
+        Err(Error::BufferTooSmall { what: "a gradient of all parameters", need, have })
+    }
+
     /// The parameters for a sweep that moves their values against the gradient instead of writing it.
     pub(crate) fn stepped(&mut self, lr: E) -> Gradients<'_, E> {
         let store = self.id();
@@ -109,13 +154,7 @@ impl<E: Float> Parameters<'_, E> {
 
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
     pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
-        if grads.len() != self.len() {
-            return Err(Error::BufferTooSmall {
-                what: "a gradient of all parameters",
-                need: self.len(),
-                have: grads.len(),
-            });
-        }
+        self.check_room(grads)?;
         Ok(Gradients {
             store: self.id(),
             values: Values::Kept(self.values()),

@@ -10,10 +10,11 @@ mod dlpack;
 mod flat;
 mod read;
 mod symbols;
+mod symbols_quick;
 mod view;
 
 pub use bytes::{copied_bytes, overwrite, writable};
 pub use caller::CallerMemory;
 pub use flat::FlatArray;
-pub use read::{Dims, holds_integers, read_numbers, read_symbols};
+pub use read::{Dims, holds_integers, read_either, read_numbers, read_symbols};
 pub use symbols::SymbolArray;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyString};
 
 use super::SymbolArray;
+use super::symbols_quick::quick_symbols;
 
 /// Up to two dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,12 +142,38 @@ pub fn is_buffer(object: &Bound<'_, PyAny>) -> bool {
 
 /// Reads whole numbers of one or two dimensions into `out`, replacing what it held.
 pub fn read_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str) -> PyResult<Dims> {
-    out.clear();
-    if let Ok(array) = object.cast::<SymbolArray>() {
-        out.extend_from_slice(&array.get().symbols);
-        return Ok(array.get().dims());
+    match plain_symbols(object, out) {
+        Some(dims) => Ok(dims),
+        None => {
+            out.clear();
+            read_into(object, out, what, 0)
+        }
     }
-    read_into(object, out, what, 0)
+}
+
+fn plain_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
+    if let Ok(array) = object.cast::<SymbolArray>() {
+        out.clear();
+        out.extend_from_slice(&array.get().symbols);
+        return Some(array.get().dims());
+    }
+    quick_symbols(object, out)
+}
+
+/// Reads whole numbers into `symbols` where the first number is one (`true`), real ones into `numbers` otherwise.
+pub fn read_either(
+    object: &Bound<'_, PyAny>,
+    symbols: &mut Vec<u32>,
+    numbers: &mut Vec<f64>,
+    what: &str,
+) -> PyResult<(bool, Dims)> {
+    if let Some(dims) = plain_symbols(object, symbols) {
+        return Ok((true, dims));
+    }
+    if holds_integers(object)? {
+        return Ok((true, read_symbols(object, symbols, what)?));
+    }
+    Ok((false, read_numbers(object, numbers, what)?))
 }
 
 /// Reads real numbers of one or two dimensions into `out`, replacing what it held.

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{Loss, Want};
-use crate::buffer::{CallerMemory, Dims, holds_integers, read_numbers, read_symbols};
+use crate::buffer::{CallerMemory, Dims, read_either, read_numbers, read_symbols};
 use crate::errors::{IntoPython, to_python};
 use crate::nn::AnyModel;
 use crate::params::{AnyParameters, PyParameters, mismatch};
@@ -167,14 +167,16 @@ impl Built {
         let refuse = |expected: String, found: Dims| {
             Err(PyValueError::new_err(format!("targets must have shape {expected} here, found {}", found.text())))
         };
-        if self.loss != Some(Loss::Mse) && holds_integers(y)? {
-            let dims = read_symbols(y, &mut state.y, "targets")?;
+        let (whole, dims) = match self.loss {
+            Some(Loss::Mse) => (false, read_numbers(y, &mut state.y_numbers, "targets")?),
+            _ => read_either(y, &mut state.y, &mut state.y_numbers, "targets")?,
+        };
+        if whole {
             if dims.row() == Some(n) {
                 return Ok(Read { n, label: ReadLabel::Classes });
             }
             return refuse(format!("({n},)"), dims);
         }
-        let dims = read_numbers(y, &mut state.y_numbers, "targets")?;
         if dims.matrix() != Some((n, n_out)) && !(n_out == 1 && dims.row() == Some(n)) {
             return refuse(format!("({n}, {n_out})"), dims);
         }

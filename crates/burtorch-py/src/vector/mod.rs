@@ -179,6 +179,31 @@ impl PyVector {
         self.runs.iter().map(checked).collect()
     }
 
+    /// How many runs it is made of.
+    pub fn n_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The graph, where this is one run of it and nothing stands in the way of appending to it: it is not in use, and no
+    /// branch of another.
+    pub fn plain_owner<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyGraph>> {
+        // SAFETY: under the interpreter lock, for this statement; the graph lives, as it is owned.
+        let cell = unsafe { value::cell_of(self.home().as_ptr()) };
+        (self.runs.len() == 1 && !cell.is_busy() && cell.branching.is_none()).then(|| self.owner(py))
+    }
+
+    /// The run of a vector that is only one, checked against the cell of its graph.
+    pub fn only_range(&self, py: Python<'_>, cell: &Cell) -> PyResult<Range> {
+        let Some(run) = self.runs.first() else {
+            return Err(PyValueError::new_err("a Vector holds at least one number"));
+        };
+        // SAFETY: under the interpreter lock nobody else touches the handles.
+        let handle = unsafe { &mut *run.get() };
+        let last = NodeId::from_index(handle.last());
+        handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
+        Ok(Range::new(NodeId::from_index(handle.start), handle.len))
+    }
+
     /// Node `k`, checked.
     fn node(&self, py: Python<'_>, k: usize) -> PyResult<NodeId> {
         let mut k = k;

@@ -13,7 +13,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let n_out = record.header.n_out as usize;
         let n_met = (top + 1 - record.header.first) as usize;
         let met = &self.adjoints[self.place(record.header.first, top)];
-        let all_reached = n_met == n_out && met.iter().fold(true, |all, dy| all & !dy.is_unreached());
+        let all_reached = n_met == n_out && S::all_reached(met);
         match record.x.contiguous() {
             Some(x) if all_reached && self.affine_in_place(record, x) => {}
             _ => self.affine_gathered(record, n_met, all_reached),
@@ -38,7 +38,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             let dy = &outputs[..record.header.n_out as usize];
             let dx = &mut below[(x.start - self.base) as usize..][..x.len()];
             // Added to what is there one by one, rows would round otherwise than where the sum is made first.
-            if dx.iter().any(|dx| !dx.is_unreached()) {
+            if !S::none_reached(dx) {
                 return false;
             }
             S::affine_input_grad_add(&store.values()[weights], dy, dx);
@@ -63,7 +63,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         let dy = &outputs[..record.header.n_out as usize];
         let dx = wanted.then(|| &mut below[(x.start - self.base) as usize..][..x.len()]);
         // What is there already would be overwritten.
-        if dx.as_ref().is_some_and(|dx| dx.iter().any(|dx| !dx.is_unreached())) {
+        if dx.as_ref().is_some_and(|dx| !S::none_reached(dx)) {
             return false;
         }
         let bias = record.bias().map(|(_, at)| at);

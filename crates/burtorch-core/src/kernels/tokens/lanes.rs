@@ -13,11 +13,30 @@ leveled! {
     /// Whether no number is the adjoint "not reached", -0.0.
     pub fn all_reached<E>(g: &[E]) -> bool = all_reached_at;
 
+    /// Whether none of the adjoints has been reached.
+    pub fn none_reached<E>(g: &[E]) -> bool = none_reached_at;
+
     /// `x = max(x, 0)`, NaN where x is NaN.
     pub fn cut_off<E>(x: &mut [E]) = cut_off_at;
 
     /// `z = x + y`.
     pub fn add<E>(x: &[E], y: &[E], z: &mut [E]) = add_at;
+}
+
+#[inline(always)]
+fn none_reached_at<E: KernelFloat, T: Target>(g: &[E]) -> bool {
+    let width = E::Vector::LANES;
+    let (one, zero) = (E::Vector::of(1.0), E::Vector::of(0.0));
+    let unreached = |x: E::Vector| x.is_eq(zero) & one.copysign(x).is_lt(zero);
+    let whole = g.len() / width * width;
+    let mut found = unreached(E::Vector::read_or(&g[whole..], E::of(-0.0)));
+    let mut at = 0;
+    while at < whole {
+        // SAFETY: `at + width <= whole`, at most the length of g.
+        found = found & unreached(unsafe { E::Vector::read(g, at) });
+        at += width;
+    }
+    found.all()
 }
 
 #[inline(always)]

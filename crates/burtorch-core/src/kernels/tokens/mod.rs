@@ -42,6 +42,14 @@ pub trait TokenMath: Copy {
         g.iter().fold(true, |all, g| all & !g.is_unreached())
     }
 
+    /// Whether all numbers are the adjoint "not reached".
+    fn none_reached(g: &[Self]) -> bool
+    where
+        Self: Scalar,
+    {
+        g.iter().fold(true, |none, g| none & g.is_unreached())
+    }
+
     /// `y = W x + b` for each token, cut off at 0 with `relu`.
     fn token_affine(n_in: usize, w: &[Self::Elem], bias: Option<&[Self::Elem]>, relu: bool, x: &[Self], y: &mut [Self])
     where
@@ -147,6 +155,10 @@ macro_rules! kernels {
         impl TokenMath for $t {
             fn all_reached(g: &[Self]) -> bool {
                 lanes::all_reached(g)
+            }
+
+            fn none_reached(g: &[Self]) -> bool {
+                lanes::none_reached(g)
             }
 
             fn token_affine(n_in: usize, w: &[$t], bias: Option<&[$t]>, relu: bool, x: &[$t], y: &mut [$t]) {
