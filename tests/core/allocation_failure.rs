@@ -221,3 +221,56 @@ fn every_refused_allocation_of_branches_and_of_their_join_leaves_the_graph_whole
     println!("{n_refused} allocations, each refused once");
     assert!(n_refused > 30, "{n_refused}");
 }
+
+/// Two rounds of branches that fill what the first round found out they need: the second has places in the graph's own memory.
+fn grow_twice(graph: &mut Graph<'static, f64>, until: u64) -> Result<[NodeId; 2], Error> {
+    let mut roots = Ok([NodeId::from_index(0); 2]);
+    for round in 0..2 {
+        graph.clear()?;
+        UNTIL.set(if round == 1 { until } else { u64::MAX });
+        roots = grow_much(graph);
+    }
+    roots
+}
+
+fn grow_much(graph: &mut Graph<'static, f64>) -> Result<[NodeId; 2], Error> {
+    let mut branches = graph.branches(2)?;
+    let mut roots = [NodeId::from_index(0); 2];
+    for (root, mut branch) in roots.iter_mut().zip(branches.iter_mut()) {
+        let mut run = branch.vector(&[0.25; 1000])?;
+        for _ in 0..9 {
+            run = branch.map(Op::Tanh, run)?;
+        }
+        let ends = [run.first(), run.get(999).unwrap(), run.first()];
+        *root = branch.reduce(Op::ReduceSum, Operands::List(&ends), &[])?;
+        branch.set_label(*root, "the root of a branch")?;
+    }
+    let joined = branches.join_on(1)?;
+    Ok([0, 1].map(|k| joined.node(k, roots[k]).unwrap()))
+}
+
+#[test]
+fn every_refused_allocation_of_branches_with_places_leaves_the_graph_whole() {
+    let attempt = |refused: u64| {
+        let mut graph = Graph::<f64>::new();
+        let mut roots = grow_twice(&mut graph, refused);
+        let is_refused = UNTIL.replace(u64::MAX) == u64::MAX && refused != u64::MAX;
+        if let Err(error) = &roots {
+            assert!(matches!(error, Error::OutOfMemory { .. }), "allocation {refused}: {error}");
+            assert_eq!((graph.len(), graph.labels().count()), (0, 0), "allocation {refused}");
+            roots = grow_much(&mut graph);
+        }
+        for root in roots.unwrap() {
+            graph.backward(root).unwrap();
+        }
+        (is_refused, graph.values().to_vec(), graph.labels().count())
+    };
+    let (_, values, n_labels) = attempt(u64::MAX);
+    let mut n_refused = 0;
+    while let (true, found, labels) = attempt(n_refused) {
+        assert!(found == values && labels == n_labels, "another end after allocation {n_refused} was refused");
+        n_refused += 1;
+    }
+    println!("{n_refused} allocations, each refused once");
+    assert!(n_refused > 15, "{n_refused}");
+}

@@ -4,5 +4,7 @@
 mod failures;
 #[path = "branches/joining.rs"]
 mod joining;
+#[path = "branches/places.rs"]
+mod places;
 #[path = "branches/stress.rs"]
 mod stress;

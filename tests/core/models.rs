@@ -3,8 +3,12 @@
 //! With at most BOUND forced changes of thread (LOOM_MAX_PREEMPTIONS; 2 in a test run, 3 in `make safety`).
 #![allow(dead_code, unsafe_code)]
 
+#[path = "../../crates/burtorch-core/src/sync/baton.rs"]
+mod baton;
 #[path = "../../crates/burtorch-core/src/sync/flag.rs"]
 mod flag;
+#[path = "../../crates/burtorch-core/src/sync/held.rs"]
+mod held;
 #[path = "../../crates/burtorch-core/src/sync/per_process.rs"]
 mod per_process;
 #[path = "../../crates/burtorch-core/src/sync/pool.rs"]
@@ -208,5 +212,52 @@ fn nobody_waits_for_a_turn_that_was_given_up() {
         waits.join().unwrap();
         let turns = Arc::try_unwrap(turns).unwrap_or_else(|_| panic!("both threads have ended"));
         assert_eq!(turns.into_content(), 0);
+    });
+}
+
+#[test]
+fn the_last_owner_sees_what_the_others_did_and_frees() {
+    check(|| {
+        let cells = Cells::new(2);
+        let freed = Arc::new(AtomicUsize::new(0));
+        struct Content(Arc<Cells>, Arc<AtomicUsize>);
+        impl Drop for Content {
+            fn drop(&mut self) {
+                assert_eq!(self.0.read(0) + self.0.read(1), 1, "what the other did is seen");
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let Ok(held) = held::Held::new(Content(cells, freed.clone())) else { panic!("memory") };
+        let other = held.share();
+        let thread = thread::spawn(move || {
+            other.0.add(1, 1);
+            drop(other);
+        });
+        match held.take() {
+            // Nobody else is there any more.
+            Ok(content) => content.0.add(0, 0),
+            Err(held) => drop(held),
+        }
+        thread.join().unwrap();
+        assert_eq!(freed.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_baton_is_in_one_hand_at_a_time() {
+    check(|| {
+        let shared = Arc::new((baton::Baton::new(), Cells::new(1)));
+        let pass = |(baton, cells): &(baton::Baton, Arc<Cells>)| {
+            if baton.take() {
+                cells.add(0, 1);
+                baton.give();
+            }
+        };
+        let other = shared.clone();
+        let thread = thread::spawn(move || pass(&other));
+        pass(&shared);
+        thread.join().unwrap();
+        let n = if shared.0.take() { shared.1.read(0) } else { unreachable!("nobody has it") };
+        assert!((1..=2).contains(&n));
     });
 }

@@ -113,6 +113,7 @@ fn branches() {
         sums.push((graph.value(sum).unwrap().to_bits(), graph.grad(shared.first()).unwrap().to_bits()));
     }
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+    branches_in_places();
     beside(8, |k| {
         let mut graph = Graph::<f32>::new();
         let x = graph.leaf(k as f32).unwrap();
@@ -120,6 +121,40 @@ fn branches() {
         graph.backward(y).unwrap();
         assert_eq!(graph.grad(x), Ok(2.0 * k as f32));
     });
+}
+
+/// From the second round on branches are built in places of the graph's own memory.
+fn branches_in_places() {
+    let mut graph = Graph::<f64>::new();
+    let mut sums = Vec::new();
+    for n_threads in [1, 2, 4, 4, 2] {
+        graph.clear().unwrap();
+        let mut branches = graph.branches(N_BRANCHES).unwrap();
+        let have_places = branches.iter_mut().all(|branch| branch.capacity() > 0);
+        assert_eq!(have_places, !sums.is_empty());
+        let roots = {
+            let places = Places::new(branches.iter_mut().map(|branch| (branch, NodeId::from_index(0))));
+            run(n_threads, N_BRANCHES, &|k| {
+                places.with(k, |(branch, root)| {
+                    let start = [0.5 + k as f64, 0.25, 0.125];
+                    let x = branch.vector(&start).unwrap();
+                    let mut y = x.first();
+                    for k in 0..600 {
+                        y = branch.binary_op(Op::Mul, y, x.get(k % 3).unwrap()).unwrap();
+                        y = branch.unary_op(Op::Cos, y).unwrap();
+                    }
+                    *root = branch.reduce(Op::ReduceSum, (&[y, x.first()][..]).into(), &[]).unwrap();
+                });
+            });
+            places.0.into_iter().map(|place| place.into_inner().1).collect::<Vec<_>>()
+        };
+        let joined = branches.join_on(n_threads).unwrap();
+        let roots: Vec<_> = roots.iter().enumerate().map(|(k, &root)| joined.node(k, root).unwrap()).collect();
+        let sum = graph.reduce(Op::ReduceSum, roots.as_slice().into(), &[]).unwrap();
+        graph.backward(sum).unwrap();
+        sums.push((graph.value(sum).unwrap().to_bits(), graph.grad(NodeId::from_index(0)).unwrap().to_bits()));
+    }
+    assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
 }
 
 /// `each` symbols and labels per sample.

@@ -18,7 +18,7 @@ use burtorch_core::program::primitive::{Called, Failed};
 use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
-use burtorch_core::sync::{Flag, Pool, Raised, Shared, Turn, Turns};
+use burtorch_core::sync::{Baton, Flag, Pool, Raised, Shared, Turn, Turns};
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
 use burtorch_core::viz::{Link, Options, Part, Picture, Role};
 use burtorch_core::{
@@ -75,6 +75,7 @@ are_send_and_sync!(
     Imports,
     Joined,
     Spliced,
+    Baton,
     Flag,
     Pool,
     Raised<'static>,

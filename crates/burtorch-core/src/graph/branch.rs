@@ -9,8 +9,10 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
+use super::columns::Columns;
 use super::mark::RewindLog;
 use super::memory::{Origin, Stack, list_for};
+use super::splice::MANY;
 use super::{Graph, Joined, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::ops::Op;
@@ -48,6 +50,7 @@ impl Imports {
 impl<S: Scalar> Graph<'_, S> {
     fn append_proxies(&mut self, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
         let n = self.room_for(range.len())?;
+        self.has_proxies = true;
         let start = self.columns.push_many_reserved(Op::Imported, n, true);
         for k in 0..n {
             self.columns.set_node(start + k, Op::Imported, range.start + k, 0);
@@ -124,20 +127,82 @@ impl<'m, S: Scalar> Graph<'m, S> {
             });
         }
         let mut segments = list_for(n, "branches")?;
-        for _ in 0..n {
-            segments.push(Segment { own: self.new_branch(), imports: Imports::default() });
-        }
+        segments.extend(self.new_branches(n)?.into_iter().map(|own| Segment { own, imports: Imports::default() }));
         Ok(Branches { parent: self, segments })
     }
 }
 
+/// How many nodes the branches that were joined last had. Where those before them had as many each, the next ones get places
+/// of these sizes in the graph's own memory, and if they fill them they need not be copied to be joined.
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    of_last: Vec<u32>,
+    /// Whether places of these sizes are worth while.
+    are_likely: bool,
+}
+
+impl Sizes {
+    /// Learns the sizes of branches that were joined; `lent` if they had places of the sizes known until now.
+    pub(super) fn learn(&mut self, sizes: Vec<u32>, lent: bool) {
+        self.are_likely = self.of_last == sizes || self.of_last.is_empty() && !lent;
+        self.of_last = sizes;
+    }
+
+    /// Branches were joined of which not all nodes moved alike.
+    pub(super) fn forget(&mut self) {
+        self.of_last.clear();
+    }
+
+    /// The sizes that `n` branches are likely to have, if they are large enough to care.
+    fn expected(&self, n: usize) -> Option<&[u32]> {
+        let total = self.of_last.iter().map(|&size| u64::from(size)).sum::<u64>();
+        (self.are_likely && self.of_last.len() == n && total >= MANY.into()).then_some(&self.of_last)
+    }
+}
+
 impl<S: Scalar> Graph<'_, S> {
-    /// An empty graph to build a branch in, which builds constants where this one does: in memory that
-    /// [`Graph::recycle`] was given, if there is some.
-    pub fn new_branch(&mut self) -> Graph<'static, S> {
-        let mut branch = self.spares.pop().map_or_else(Graph::new, Graph::emptied);
-        branch.set_no_grad(!self.records_gradients());
-        branch
+    /// Empty graphs to build branches in, which build constants where this one does: in memory that [`Graph::recycle`] was
+    /// given, if there is some; or where earlier branches had as many nodes as those before, in this graph's own.
+    pub fn new_branches(&mut self, n: usize) -> Result<Vec<Graph<'static, S>>> {
+        let mut branches = list_for(n, "branches")?;
+        // Without places branches are only slower.
+        let places = self.sizes.expected(n).and_then(|sizes| self.columns.lend(sizes).unwrap_or_default());
+        let mut places = places.into_iter().flatten();
+        for _ in 0..n {
+            let mut branch = self.spares.pop().map_or_else(Graph::new, Graph::emptied);
+            if let Some(place) = places.next() {
+                branch.columns = place;
+            }
+            branch.set_no_grad(!self.records_gradients());
+            branches.push(branch);
+        }
+        Ok(branches)
+    }
+
+    /// Gives a branch of this graph temporaries that no branch is using. Branches that are built one after another so use the
+    /// same ones, which then are in the cache.
+    pub fn lend_temporaries(&mut self, branch: &mut Graph<'static, S>) {
+        if branch.scratch.len() == 0
+            && let Some(spare) = self.spare_temporaries.pop()
+        {
+            branch.scratch = spare;
+        }
+    }
+
+    /// Takes the temporaries of a branch that is not being built any more.
+    pub fn take_temporaries(&mut self, branch: &mut Graph<'static, S>) {
+        if branch.scratch.len() > 0 && self.spare_temporaries.try_reserve(1).is_ok() {
+            let none = Stack::new("temporaries", Origin::Growing);
+            self.spare_temporaries.push(std::mem::replace(&mut branch.scratch, none));
+        }
+    }
+
+    /// Removes every node and frees the memory of nodes, as [`Graph::clear`] does not; handles are to be dropped.
+    pub fn give_back(&mut self) {
+        self.columns = Columns::new(Origin::Growing, u32::MAX);
+        self.extra.truncate(0);
+        self.leaves.truncate(0);
+        (self.n_stores, self.dirty) = (0, (0, 0));
     }
 
     /// Keeps the memory of graphs that were joined for the branches to come, and drops what was kept before: as much as
@@ -158,12 +223,14 @@ impl<S: Scalar> Graph<'_, S> {
 impl<S: Scalar> Graph<'static, S> {
     /// An empty graph, with an identity of its own, in the memory of this one.
     fn emptied(self) -> Self {
-        let Graph { mut columns, mut extra, mut leaves, mut scratch, .. } = self;
+        let Graph { mut columns, mut extra, mut leaves, scratch, .. } = self;
+        if columns.is_shared() {
+            columns = Columns::new(Origin::Growing, u32::MAX);
+        }
         columns.truncate(0);
         columns.set_recording(true);
         extra.truncate(0);
         leaves.truncate(0);
-        scratch.truncate(0);
         let rewinds = RewindLog::new(Stack::new("rewinds", Origin::Growing));
         Self::assemble(columns, extra, leaves, scratch, rewinds)
     }
@@ -194,10 +261,10 @@ impl<'m, S: Scalar> Branches<'_, 'm, S> {
 
     /// As [`Branches::join`], on up to so many threads: the same graph for any number.
     pub fn join_on(self, n_threads: usize) -> Result<Joined> {
-        let Branches { parent, segments } = self;
+        let Branches { parent, mut segments } = self;
         let mut graphs = list_for(segments.len(), "branches to join")?;
-        graphs.extend(segments.iter().map(|segment| &segment.own));
-        let joined = parent.splice(&graphs, n_threads)?;
+        graphs.extend(segments.iter_mut().map(|segment| &mut segment.own));
+        let joined = parent.splice(&mut graphs, n_threads)?;
         parent.recycle(segments.into_iter().map(|segment| segment.own));
         Ok(joined)
     }

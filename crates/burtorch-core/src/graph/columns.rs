@@ -4,12 +4,15 @@
 //! operand is below its node (the graph checks ids before it pushes). Only the sweep reads without bounds checks.
 #![allow(unsafe_code)]
 
+mod lent;
+
 use std::mem::MaybeUninit;
 
 use super::memory::{Column, Origin};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
+use lent::Place;
 
 /// Bytes of one node in the four columns.
 pub(crate) const fn bytes_per_node<S>() -> usize {
@@ -39,6 +42,8 @@ pub(crate) struct Columns<S: Scalar> {
     origin: Origin,
     /// Never more nodes than this: ids are 32 bits wide (tests use less).
     limit: u32,
+    /// What others own a part of, if the memory is such.
+    place: Option<Place<S>>,
 }
 
 impl<S: Scalar> Columns<S> {
@@ -57,6 +62,7 @@ impl<S: Scalar> Columns<S> {
             recording: true,
             origin,
             limit,
+            place: None,
         }
     }
 
@@ -77,11 +83,15 @@ impl<S: Scalar> Columns<S> {
             recording: true,
             origin: Origin::Foreign,
             limit: u32::MAX,
+            place: None,
         }
     }
 
     /// Room for exactly `cap` nodes, for a graph that will not grow, or a first size for one that does.
     pub(crate) fn preallocate(&mut self, cap: u32) -> Result<()> {
+        if self.place.is_some() {
+            return self.leave(cap);
+        }
         let n = cap as usize;
         // Only nodes move along.
         self.once_filled = self.once_filled.min(self.len);
@@ -148,6 +158,9 @@ impl<S: Scalar> Columns<S> {
         }
         if self.origin != Origin::Growing {
             return Err(Error::GraphFull { column: "nodes", need: need as usize, have: self.cap as usize });
+        }
+        if self.take_back() && u64::from(self.cap) >= need {
+            return Ok(());
         }
         let target = need.max(2 * u64::from(self.cap)).clamp(256.min(u64::from(self.limit)), u64::from(self.limit));
         self.preallocate(target as u32)

@@ -32,16 +32,21 @@ impl<S: Scalar> Graph<'_, S> {
     /// ```
     pub fn set_label(&mut self, node: NodeId, label: &str) -> Result<()> {
         self.check_exists(node)?;
-        let refused = |_| Error::OutOfMemory { bytes: size_of::<Label>() + label.len(), what: "labels" };
-        let mut text = String::new();
-        text.try_reserve_exact(label.len()).map_err(refused)?;
-        self.labels.try_reserve(1).map_err(refused)?;
-        text.push_str(label);
         // What a rewind left behind at the end.
         let n = self.columns.len();
         while self.labels.last().is_some_and(|last| last.node >= n) {
             self.labels.pop();
         }
+        self.put_label(node, label)
+    }
+
+    /// As [`Graph::set_label`], of a node that may still be about to come.
+    fn put_label(&mut self, node: NodeId, label: &str) -> Result<()> {
+        let refused = |_| Error::OutOfMemory { bytes: size_of::<Label>() + label.len(), what: "labels" };
+        let mut text = String::new();
+        text.try_reserve_exact(label.len()).map_err(refused)?;
+        self.labels.try_reserve(1).map_err(refused)?;
+        text.push_str(label);
         let new = Label { node: node.0, epoch: self.epoch, text };
         match self.labels.binary_search_by_key(&node.0, |label| label.node) {
             Ok(at) if label.is_empty() => drop(self.labels.remove(at)),
@@ -96,11 +101,12 @@ impl<S: Scalar> Graph<'_, S> {
         });
     }
 
-    /// Takes over the labels of a graph that was joined to this one. A node that has a label keeps it.
+    /// Takes over the labels of a graph that is joined to this one, whose nodes may still be about to come. A node that has a
+    /// label keeps it.
     pub(super) fn join_labels(&mut self, other: &Graph<'static, S>, moved: &Spliced) -> Result<()> {
         for (node, label) in other.labels() {
             if let Some(new) = moved.node(node).filter(|&new| self.label(new).is_none()) {
-                self.set_label(new, label)?;
+                self.put_label(new, label)?;
             }
         }
         Ok(())

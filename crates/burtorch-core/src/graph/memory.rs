@@ -6,6 +6,7 @@
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
@@ -179,7 +180,12 @@ impl<T: Copy> Stack<T> {
     pub(crate) fn append_copies(&mut self, entry: T, n: usize) -> Result<&mut [T]> {
         self.reserve(n)?;
         let first = self.len;
-        (0..n).for_each(|_| self.push_reserved(entry));
+        // SAFETY: there is room for `n` more entries, and any bits are an uninitialised one.
+        unsafe {
+            let room = std::slice::from_raw_parts_mut(self.column.ptr().add(first).cast::<MaybeUninit<T>>(), n);
+            room.fill(MaybeUninit::new(entry));
+        }
+        self.len += n;
         Ok(&mut self.as_mut_slice()[first..])
     }
 

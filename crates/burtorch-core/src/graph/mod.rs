@@ -11,6 +11,7 @@ mod branch;
 mod build;
 mod capacity;
 mod compact;
+mod in_place;
 #[cfg(feature = "labels")]
 mod labels;
 mod leaves;
@@ -169,8 +170,14 @@ pub struct Graph<'m, S: Scalar> {
     skips_losses: bool,
     #[cfg(feature = "labels")]
     labels: labels::Labels,
+    /// Whether there are, or were, proxies.
+    has_proxies: bool,
     /// Graphs that were joined, whose memory the next branches take.
     spares: Vec<Graph<'static, S>>,
+    /// Temporaries that no branch is using.
+    spare_temporaries: Vec<Stack<S>>,
+    /// How many nodes the branches joined last had.
+    sizes: branch::Sizes,
     memory: PhantomData<&'m mut [u8]>,
 }
 
@@ -228,7 +235,10 @@ impl<'m, S: Scalar> Graph<'m, S> {
             skips_losses: false,
             #[cfg(feature = "labels")]
             labels: Vec::new(),
+            has_proxies: false,
             spares: Vec::new(),
+            spare_temporaries: Vec::new(),
+            sizes: branch::Sizes::default(),
             memory: PhantomData,
         }
     }
@@ -283,7 +293,8 @@ impl<'m, S: Scalar> Graph<'m, S> {
                 + self.leaves.capacity() as usize * (4 + size_of::<S>())
                 + self.scratch.capacity() * size_of::<S>()
                 + self.rewinds.capacity() * 16
-                + self.spares.iter().map(|spare| spare.memory().reserved).sum::<usize>(),
+                + self.spares.iter().map(|spare| spare.memory().reserved).sum::<usize>()
+                + self.spare_temporaries.iter().map(|spare| spare.capacity() * size_of::<S>()).sum::<usize>(),
             reserved_adjoints: self.columns.capacity() as usize * size_of::<S>(),
         }
     }

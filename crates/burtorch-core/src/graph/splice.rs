@@ -6,6 +6,7 @@
 
 use super::block::Field;
 use super::columns::Columns;
+use super::in_place::Move;
 use super::memory::{Stack, list_for, reserve_in};
 use super::pieces::{Places, Start};
 use super::renumber::{self, Lists, Numbers, Slots};
@@ -65,6 +66,11 @@ impl Spliced {
         self.contiguous(range.start, range.len).map(|start| Range { start, ..range })
     }
 
+    /// The same, of nodes that all moved alike.
+    fn whole(&self) -> Spliced {
+        Spliced { first: self.first, len: self.len, map: Vec::new() }
+    }
+
     #[inline(always)]
     fn number(&self, old: u32) -> u32 {
         if self.map.is_empty() { self.first + old } else { self.map[old as usize] }
@@ -82,24 +88,21 @@ impl Spliced {
 const CHUNK: usize = 64;
 
 /// Without leaving early, so that it is one.
-fn contains(ops: &[Op], op: Op) -> bool {
-    ops.iter().fold(false, |found, &other| found | (other == op))
-}
-
 fn is_all(ops: &[Op], op: Op) -> bool {
     ops.iter().fold(true, |all, &other| all & (other == op))
 }
 
 /// What there is no memory for, when a list of a few entries per graph is refused.
-const WHAT: &str = "numbers of joined nodes";
+pub(super) const WHAT: &str = "numbers of joined nodes";
 
 /// Nodes from which on several threads write them.
-const MANY: u32 = 1 << 14;
+pub(super) const MANY: u32 = 1 << 14;
 
 impl<S: Scalar> Graph<'_, S> {
     /// Appends other graphs, in this order, with up to `n_threads` threads. Their proxies, which
-    /// [`Imports`](super::Imports) made, stand for nodes that this graph has now. On an error nothing is appended.
-    pub fn splice(&mut self, graphs: &[&Graph<'static, S>], n_threads: usize) -> Result<Joined> {
+    /// [`Imports`](super::Imports) made, stand for nodes that this graph has now. On an error nothing is appended. Graphs that
+    /// were built in places of this one are empty afterwards.
+    pub fn splice(&mut self, graphs: &mut [&mut Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let (nodes, lists, leaves) = (self.columns.len(), self.extra.len(), self.leaves.len());
         let stores = self.n_stores;
         let joined = self.try_splice(graphs, n_threads);
@@ -114,30 +117,53 @@ impl<S: Scalar> Graph<'_, S> {
         joined
     }
 
-    fn try_splice(&mut self, graphs: &[&Graph<'static, S>], n_threads: usize) -> Result<Joined> {
+    fn try_splice(&mut self, graphs: &mut [&mut Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let frozen = self.columns.len();
         let parts = self.plan(graphs)?;
         let mut spliced = list_for(parts.len(), WHAT)?;
-        let n_leaves = graphs.iter().map(|graph| graph.leaves.len() as usize).sum();
+        let n_leaves = parts.iter().map(|part| part.graph.leaves.len() as usize).sum();
         self.leaves.reserve(n_leaves)?;
-        self.reserve_scratch(graphs.iter().map(|graph| graph.scratch.len()).max().unwrap_or(0))?;
+        let temporaries = parts.iter().map(|part| &part.graph.scratch).chain(&self.spare_temporaries);
+        self.reserve_scratch(temporaries.map(Stack::len).max().unwrap_or(0))?;
         let n_nodes = parts.last().map_or(0, |part| part.plan.end - frozen);
-        self.append_parts(&parts, if n_nodes < MANY { 1 } else { n_threads })?;
+        let n_threads = if n_nodes < MANY { 1 } else { n_threads };
+        let (are_whole, were_lent) = (parts.iter().all(Part::moves_whole), self.columns.is_shared());
+        let are_in_place = are_whole && self.columns.are_back(parts.iter().map(|part| &part.graph.columns));
+        if !are_in_place {
+            self.append_parts(&parts, n_nodes, n_threads)?;
+        }
+        #[cfg(feature = "labels")]
+        self.drop_labels_from(frozen);
         for part in &parts {
             self.leaves.extend(&part.graph.leaves, |node| part.plan.new.number(node))?;
             #[cfg(feature = "labels")]
             self.join_labels(part.graph, &part.plan.new)?;
         }
-        spliced.extend(parts.into_iter().map(|part| part.plan.new));
+        let mut sizes = list_for(parts.len(), WHAT)?;
+        sizes.extend(parts.iter().map(|part| part.plan.new.len));
+        if are_in_place {
+            let mut moves = list_for(parts.len(), WHAT)?;
+            spliced.extend(parts.iter().map(|part| part.plan.new.whole()));
+            moves.extend(parts.into_iter().map(Part::into_move));
+            self.take_in(graphs, &moves, n_threads)?;
+        } else {
+            spliced.extend(parts.into_iter().map(|part| part.plan.new));
+        }
+        if are_whole {
+            self.sizes.learn(sizes, were_lent)
+        } else {
+            self.sizes.forget()
+        }
         Ok(Joined { parts: spliced })
     }
 
     /// Where the nodes of each graph go, one graph behind the other.
-    fn plan<'a>(&mut self, graphs: &[&'a Graph<'static, S>]) -> Result<Vec<Part<'a, S>>> {
+    fn plan<'a>(&mut self, graphs: &'a [&mut Graph<'static, S>]) -> Result<Vec<Part<'a, S>>> {
         let frozen = self.columns.len();
         let (mut first, mut leaves, mut lists) = (frozen, self.leaves.len(), self.extra.len());
         let mut parts = list_for(graphs.len(), WHAT)?;
-        for &graph in graphs {
+        for graph in graphs {
+            let graph: &'a Graph<'static, S> = graph;
             let mut slots = [0; MAX_STORES];
             for (slot, &store) in slots.iter_mut().zip(graph.stores()) {
                 *slot = self.slot_of(store)?;
@@ -153,7 +179,12 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Appends the nodes of all parts; those whose lists have a place of their own get it beside the others.
-    fn append_parts(&mut self, parts: &[Part<'_, S>], n_threads: usize) -> Result<()> {
+    fn append_parts(&mut self, parts: &[Part<'_, S>], n_nodes: u32, n_threads: usize) -> Result<()> {
+        if self.columns.is_shared() && !self.columns.take_back() {
+            // Its parts may lie where others of them are to go.
+            self.columns
+                .leave(self.columns.len().checked_add(n_nodes).ok_or(Error::IndexExhausted { limit: u32::MAX })?)?;
+        }
         let mut starts = list_for(parts.len(), WHAT)?;
         starts.extend(parts.iter().map(Part::start));
         let mut lists = self.extra.append_copies(0, parts.iter().map(Part::n_lists).sum())?;
@@ -185,7 +216,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // After a panic the whole call fails.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -210,6 +241,11 @@ impl<S: Scalar> Part<'_, S> {
     /// Whether it is known how long its operand lists will be.
     fn is_beside(&self) -> bool {
         self.moves_whole() || self.graph.extra.len() == 0
+    }
+
+    /// What is left of it when its nodes stay where they are.
+    fn into_move(self) -> Move {
+        Move { by: self.first, slots: self.slots, leaves: self.leaves, lists: self.lists }
     }
 
     fn n_lists(&self) -> usize {
@@ -342,7 +378,7 @@ impl Plan {
         let ops = graph.columns.ops();
         let mut new = Spliced { first, len: ops.len() as u32, map: Vec::new() };
         let mut copies = Vec::new();
-        if !ops.chunks(CHUNK).any(|chunk| contains(chunk, Op::Imported)) {
+        if !graph.has_proxies {
             let end = first + new.len;
             return Ok(Plan { new, copies, end });
         }

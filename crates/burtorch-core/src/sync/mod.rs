@@ -3,7 +3,9 @@
 //! Promises: what stands here is model-checked (`tests/core/models.rs` compiles these files against loom); a child of
 //! `fork` starts threads of its own and never waits for those of its parent.
 
+mod baton;
 mod flag;
+mod held;
 mod per_process;
 mod pool;
 mod primitives;
@@ -13,10 +15,12 @@ mod turns;
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+pub use baton::Baton;
 pub use flag::{Flag, Raised, Shared};
 pub use pool::Pool;
 pub use turns::{Turn, Turns};
 
+pub(crate) use held::Held;
 pub(crate) use primitives::{Mutex, MutexGuard};
 
 use per_process::PerProcess;

@@ -103,8 +103,9 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
         return Err(PyValueError::new_err("a graph has at least 1 branch, found 0"));
     }
     let mut branches = Vec::with_capacity(n);
-    for number in 0..n {
-        let own = graph.get().with(py, |cell| Ok(with_graph!(&mut cell.graph, g => AnyGraph::from(g.new_branch()))))?;
+    for (number, own) in
+        graph.get().with(py, |cell| new_branches(&mut cell.graph, n).or_raise(py))?.into_iter().enumerate()
+    {
         let branch = Bound::new(py, PyGraph::around(own, false))?;
         // SAFETY: nobody else knows the branch yet.
         let cell = unsafe { cell_of(&branch) };
@@ -118,6 +119,10 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
         Ok(())
     })?;
     Ok(branches)
+}
+
+fn new_branches(graph: &mut AnyGraph, n: usize) -> burtorch_core::Result<Vec<AnyGraph>> {
+    Ok(with_graph!(graph, g => g.new_branches(n)?.into_iter().map(AnyGraph::from).collect()))
 }
 
 /// The open branches, which none of their own freezes and no other thread is in.
@@ -159,7 +164,7 @@ pub fn join(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
             crate::parameters::attach(py, cell, &parameters)?;
         }
     }
-    let joined = splice(&mut cell.graph, &cells, n_threads).or_raise(py)?;
+    let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
     thaw(cell);
     let epoch = with_graph!(&cell.graph, g => g.epoch());
     for (part, spliced) in cells.iter_mut().zip(joined.parts()) {
@@ -177,14 +182,18 @@ fn recycle(graph: &mut AnyGraph, cells: Vec<&mut Cell>) {
     with_graph!(graph, g => g.recycle(graphs.filter_map(|graph| graph.try_into().ok())));
 }
 
-fn splice(graph: &mut AnyGraph, cells: &[&mut Cell], n_threads: usize) -> burtorch_core::Result<burtorch_core::Joined> {
+fn splice(
+    graph: &mut AnyGraph,
+    cells: &mut [&mut Cell],
+    n_threads: usize,
+) -> burtorch_core::Result<burtorch_core::Joined> {
     fn of_type<S: Scalar>(
         graph: &mut Graph<'static, S>,
-        cells: &[&mut Cell],
+        cells: &mut [&mut Cell],
         n_threads: usize,
     ) -> burtorch_core::Result<burtorch_core::Joined> {
-        let graphs: Vec<_> = cells.iter().filter_map(|cell| same_type::<S>(&cell.graph)).collect();
-        graph.splice(&graphs, n_threads)
+        let mut graphs: Vec<_> = cells.iter_mut().filter_map(|cell| same_type_mut::<S>(&mut cell.graph)).collect();
+        graph.splice(&mut graphs, n_threads)
     }
     with_graph!(graph, g => of_type(g, cells, n_threads))
 }
@@ -192,6 +201,10 @@ fn splice(graph: &mut AnyGraph, cells: &[&mut Cell], n_threads: usize) -> burtor
 /// The graph inside, if it has this type.
 fn same_type<S: Scalar>(any: &AnyGraph) -> Option<&Graph<'static, S>> {
     with_graph!(any, g => (g as &dyn std::any::Any).downcast_ref())
+}
+
+fn same_type_mut<S: Scalar>(any: &mut AnyGraph) -> Option<&mut Graph<'static, S>> {
+    with_graph!(any, g => (g as &mut dyn std::any::Any).downcast_mut())
 }
 
 /// Lets a frozen graph build again.
@@ -254,7 +267,7 @@ pub fn discard(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     for branch in &branches {
         // SAFETY: as above.
         let cell = unsafe { cell_of(branch) };
-        with_graph!(&mut cell.graph, g => g.clear()).or_raise(graph.py())?;
+        with_graph!(&mut cell.graph, g => g.clear().map(|()| g.give_back())).or_raise(graph.py())?;
         cell.handles.for_each(Handle::kill);
         end(cell, "dropped");
     }
@@ -282,6 +295,7 @@ pub fn enter(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
         }
         None => {
             *entered = Some((me, 1));
+            with_trunk(graph, Temporaries::Lend);
             Ok(())
         }
     }
@@ -299,6 +313,32 @@ pub fn leave(graph: &Bound<'_, PyGraph>, failed: bool) {
     }
     let entered = &mut branching(cell).entered;
     *entered = entered.take().filter(|(_, depth)| *depth > 1).map(|(thread, depth)| (thread, depth - 1));
+    if entered.is_none() && !cell.is_busy() {
+        with_trunk(graph, Temporaries::Take);
+    }
+}
+
+/// What a graph does with its temporaries and those of a branch.
+enum Temporaries {
+    Lend,
+    Take,
+}
+
+/// Has the graph of an open branch lend it temporaries, or take them back.
+fn with_trunk(branch: &Bound<'_, PyGraph>, what: Temporaries) {
+    fn of_type<S: Scalar>(above: &mut Graph<'static, S>, own: &mut AnyGraph, what: Temporaries) {
+        let Some(own) = same_type_mut::<S>(own) else { return };
+        match what {
+            Temporaries::Lend => above.lend_temporaries(own),
+            Temporaries::Take => above.take_temporaries(own),
+        }
+    }
+    // SAFETY: under the interpreter lock, for this call; the graph, which is frozen, is another than the branch.
+    let own = unsafe { cell_of(branch) };
+    let Some(trunk) = own.branching.as_ref().and_then(|b| b.trunk.as_ref()) else { return };
+    // SAFETY: as above.
+    let above = unsafe { cell_of(trunk.0.bind(branch.py())) };
+    with_graph!(&mut above.graph, g => of_type(g, &mut own.graph, what));
 }
 
 /// Remembers a Vector of an open branch, so that joining finds it.

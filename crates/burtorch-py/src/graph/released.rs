@@ -16,7 +16,7 @@ pub const LONG: usize = 1 << 14;
 
 /// Runs `work`, without the interpreter lock if it is on many scalars.
 pub fn unlocked<T: Send>(py: Python<'_>, n_scalars: usize, work: impl FnOnce() -> T + Send) -> T {
-    if n_scalars < LONG { work() } else { py.detach(work) }
+    if n_scalars < LONG { work() } else { crate::threads::detached(py, work) }
 }
 
 /// A graph that is out of its cell, and goes back when this is dropped.

@@ -177,7 +177,7 @@ impl<'py> Batched<'py> {
             table.parameters = parameters;
             let rows = if is_first { Rows::Run { first: 0, len: self.n_rows } } else { Rows::List(&left) };
             let table = &*table;
-            let next = py.detach(|| batch.run(threads, rows, table))?;
+            let next = crate::threads::detached(py, || batch.run(threads, rows, table))?;
             if next.first() == left.first() {
                 return Err(derived(
                     py,

@@ -1,0 +1,203 @@
+//! Places: a graph's columns lend what lies behind its nodes to its branches, which then need not be copied to be joined.
+//!
+//! Promises: a place is one branch's alone until it is dropped; the graph that lends appends nothing there before that, but
+//! moves where it has to grow; a branch that outgrows its place moves to memory of its own; the memory is freed when
+//! neither the graph nor any branch is in it. All of this without the borrow checker, as a branch may outlive its graph.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use super::Columns;
+use crate::error::{Error, Result};
+use crate::graph::memory::{Column, Origin, list_for};
+use crate::ops::Op;
+use crate::scalar::Scalar;
+use crate::sync::Held;
+
+/// Columns that a graph and its branches own together.
+#[derive(Debug)]
+struct Whole<S: Scalar> {
+    ops: Column<Op>,
+    operands: Column<[u32; 2]>,
+    values: Column<S>,
+    adjoints: Column<S>,
+    cap: u32,
+}
+
+/// A part of such columns.
+#[derive(Debug)]
+pub(super) struct Place<S: Scalar> {
+    whole: Held<Whole<S>>,
+    /// Where it begins: at 0 for the graph that lends.
+    start: u32,
+}
+
+impl<S: Scalar> Whole<S> {
+    /// Columns over `cap` entries from `start`, of which so many were filled once.
+    ///
+    /// # Safety
+    /// Nobody else has a part of these entries while the result is there.
+    unsafe fn part(whole: Held<Self>, start: u32, cap: u32, once_filled: u32) -> Columns<S> {
+        fn from<T: Copy>(column: &Column<T>, start: u32, cap: u32) -> Column<T> {
+            debug_assert!(start as usize + cap as usize <= column.capacity());
+            // SAFETY: the entries are within the column, and by the contract above nobody else's.
+            unsafe { Column::foreign(NonNull::new_unchecked(column.ptr().add(start as usize)), cap as usize) }
+        }
+        let columns = &*whole;
+        let mut part = Columns::over(
+            from(&columns.ops, start, cap),
+            from(&columns.operands, start, cap),
+            from(&columns.values, start, cap),
+            from(&columns.adjoints, start, cap),
+        );
+        part.origin = Origin::Growing;
+        part.once_filled = once_filled;
+        part.place = Some(Place { whole, start });
+        part
+    }
+}
+
+impl<S: Scalar> Columns<S> {
+    /// Columns for branches, with room for so many nodes each, in this memory, one behind the other after the last node. Until
+    /// they have been dropped, or taken in, this has no room. `None` where the memory is not its own to lend.
+    pub(in crate::graph) fn lend(&mut self, sizes: &[u32]) -> Result<Option<Vec<Self>>> {
+        self.take_back();
+        if self.origin != Origin::Growing || self.place.is_some() {
+            return Ok(None);
+        }
+        let n = sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
+        self.reserve(u32::try_from(n).map_err(|_| Error::IndexExhausted { limit: self.limit })?)?;
+        let mut places = list_for(sizes.len(), "places of branches")?;
+        let (len, once_filled) = (self.len, self.once_filled);
+        let whole = self.share()?;
+        let mut start = len;
+        for &size in sizes {
+            let filled = once_filled.saturating_sub(start).min(size);
+            // SAFETY: there is room for all of them behind `len`; each has its own, and this graph's ends at `len`.
+            places.push(unsafe { Whole::part(whole.share(), start, size, filled) });
+            start += size;
+        }
+        Ok(Some(places))
+    }
+
+    /// Puts the memory where others can own a part of it; what is left to these columns ends with the last node.
+    fn share(&mut self) -> Result<Held<Whole<S>>> {
+        let take = Whole {
+            ops: std::mem::replace(&mut self.ops, Column::empty()),
+            operands: std::mem::replace(&mut self.operands, Column::empty()),
+            values: std::mem::replace(&mut self.values, Column::empty()),
+            adjoints: std::mem::replace(&mut self.adjoints, Column::empty()),
+            cap: self.cap,
+        };
+        match Held::new(take) {
+            Ok(whole) => {
+                // SAFETY: nobody else knows the memory yet.
+                let mut own = unsafe { Whole::part(whole.share(), 0, self.len, self.once_filled.min(self.len)) };
+                own.take_settings(self);
+                own.len = self.len;
+                // The memory has gone already, so nothing is dropped here.
+                *self = own;
+                Ok(whole)
+            }
+            Err(whole) => {
+                self.own(whole);
+                Err(Error::OutOfMemory { bytes: size_of::<Whole<S>>(), what: "places of branches" })
+            }
+        }
+    }
+
+    fn own(&mut self, whole: Whole<S>) {
+        let Whole { ops, operands, values, adjoints, cap } = whole;
+        (self.ops, self.operands, self.values, self.adjoints, self.cap) = (ops, operands, values, adjoints, cap);
+        self.set_recording(self.recording);
+    }
+
+    fn take_settings(&mut self, other: &Self) {
+        (self.limit, self.pause) = (other.limit, other.pause);
+        self.set_recording(other.recording);
+    }
+
+    /// Whether these are all the places that were lent, in their order, each full.
+    pub(in crate::graph) fn are_back<'a>(&self, places: impl Iterator<Item = &'a Self>) -> bool {
+        let (mut n_nodes, mut n_places) = (0, 0);
+        for columns in places {
+            if !self.is_next(n_nodes, columns) {
+                return false;
+            }
+            n_nodes += columns.len;
+            n_places += 1;
+        }
+        self.place.as_ref().is_some_and(|place| place.whole.n_owners() == n_places + 1)
+    }
+
+    /// Whether this is the place `n` nodes behind the last one, and full.
+    fn is_next(&self, n: u32, columns: &Self) -> bool {
+        let (Some(own), Some(other)) = (&self.place, &columns.place) else { return false };
+        own.start == 0 && other.whole.is(&own.whole) && other.start == self.len + n && columns.len == columns.cap
+    }
+
+    /// Makes what was lent room of this graph's again, if nobody is in it any more. Whether it did.
+    pub(in crate::graph) fn take_back(&mut self) -> bool {
+        let Some(place) = self.place.take_if(|place| place.start == 0) else { return false };
+        match place.whole.take() {
+            Ok(whole) => {
+                self.own(whole);
+                true
+            }
+            Err(whole) => {
+                self.place = Some(Place { whole, start: 0 });
+                false
+            }
+        }
+    }
+
+    /// Moves to memory that nobody else has a part of, with room for `cap` nodes.
+    pub(in crate::graph) fn leave(&mut self, cap: u32) -> Result<()> {
+        let mut own = Self::new(self.origin, self.limit);
+        own.preallocate(cap.max(self.len))?;
+        let n = self.len as usize;
+        // SAFETY: there is room for as many nodes in each new column, and the old ones have them.
+        unsafe {
+            own.ops.ptr().copy_from_nonoverlapping(self.ops.ptr(), n);
+            own.operands.ptr().copy_from_nonoverlapping(self.operands.ptr(), n);
+            own.values.ptr().copy_from_nonoverlapping(self.values.ptr(), n);
+            own.adjoints.ptr().copy_from_nonoverlapping(self.adjoints.ptr(), n);
+        }
+        (own.len, own.once_filled) = (self.len, self.len);
+        own.take_settings(self);
+        *self = own;
+        Ok(())
+    }
+
+    /// Makes the nodes of all the places that were lent nodes of this graph; their columns are empty then. `false`, and no
+    /// node more, if these are not [all of them](Columns::are_back).
+    pub(in crate::graph) fn take_in<'a>(&mut self, places: impl Iterator<Item = &'a mut Self>) -> bool {
+        let mut n = 0;
+        let mut are_back = true;
+        for columns in places {
+            are_back = are_back && self.is_next(n, columns);
+            n += columns.len;
+            *columns = Columns::new(Origin::Growing, u32::MAX);
+        }
+        are_back = are_back && self.take_back();
+        if are_back {
+            // SAFETY: these places lay one behind the other from the last node on; each was full of nodes, in every column.
+            unsafe { self.adopt(n) }
+        }
+        are_back
+    }
+
+    /// Whether some of this memory is, or may be, another's.
+    pub(in crate::graph) fn is_shared(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The nodes, to be given other operands.
+    pub(in crate::graph) fn nodes_mut(&mut self) -> (&[Op], &mut [[u32; 2]]) {
+        let len = self.len as usize;
+        // SAFETY: entries below `len` are initialised; `&mut self` makes the access exclusive, and the columns are apart.
+        unsafe {
+            (std::slice::from_raw_parts(self.ops.ptr(), len), std::slice::from_raw_parts_mut(self.operands.ptr(), len))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What several own together: freed by the last of them. As `Arc`, but that refused memory is an error.
+//!
+//! Promises: whoever is the only owner sees what the others did before they went.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use super::primitives::{AtomicUsize, Ordering};
+
+/// One of the owners of a `T`.
+#[derive(Debug)]
+pub(crate) struct Held<T>(NonNull<Inner<T>>);
+
+#[derive(Debug)]
+struct Inner<T> {
+    n_owners: AtomicUsize,
+    content: T,
+}
+
+// SAFETY: as for `Arc`: an owner may be the last one, on its thread, and shares the content with the others.
+unsafe impl<T: Send + Sync> Send for Held<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Held<T> {}
+
+impl<T> Held<T> {
+    /// The only owner of `content`, which comes back where there is no memory.
+    pub(crate) fn new(content: T) -> Result<Self, T> {
+        // A vector is what can be refused.
+        let mut room = Vec::new();
+        if room.try_reserve_exact(1).is_err() {
+            return Err(content);
+        }
+        room.push(Inner { n_owners: AtomicUsize::new(1), content });
+        Ok(Held(NonNull::from(Box::leak(room.into_boxed_slice())).cast()))
+    }
+
+    /// One more owner.
+    pub(crate) fn share(&self) -> Self {
+        // Relaxed: whoever shares is an owner, so the content stays.
+        self.inner().n_owners.fetch_add(1, Ordering::Relaxed);
+        Held(self.0)
+    }
+
+    /// How many own it. What this owner alone has stays so, and what others did before they went is seen.
+    pub(crate) fn n_owners(&self) -> usize {
+        self.inner().n_owners.load(Ordering::Acquire)
+    }
+
+    /// Whether both own the same.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    /// The content, if nobody else owns it.
+    pub(crate) fn take(self) -> Result<T, Self> {
+        if self.n_owners() > 1 {
+            return Err(self);
+        }
+        // SAFETY: the only owner, and it is not dropped below.
+        let content = unsafe { into_content(self.0) };
+        std::mem::forget(self);
+        Ok(content)
+    }
+
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: what is owned is there.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// # Safety
+/// The last owner's pointer, which is not used again.
+unsafe fn into_content<T>(inner: NonNull<Inner<T>>) -> T {
+    let slice = NonNull::slice_from_raw_parts(inner, 1);
+    // SAFETY: `new` leaked a boxed slice of one.
+    let content = unsafe { Box::from_raw(slice.as_ptr()) };
+    let mut content = content.into_vec();
+    match content.pop() {
+        Some(inner) => inner.content,
+        None => unreachable!("a slice of one"),
+    }
+}
+
+impl<T> std::ops::Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner().content
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        // Release: for whoever is the last. Acquire: the last one sees what the others did.
+        if self.inner().n_owners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: this was the last owner.
+            drop(unsafe { into_content(self.0) });
+        }
+    }
+}
