@@ -6,7 +6,8 @@
 Linux maps code in pieces of 64 KB. The few hundred functions that an import, a small graph and a step of training run
 are 0.2 MB, but scattered over 10 MB of code for all dtypes they cost 3 MB of memory. The list is of names without what
 a compiler makes of them (hashes), so it outlives most changes; a name that is gone costs nothing but its place. What an
-import and a small graph run comes first.
+import and a small graph run comes first. What is marked as cold, as first calls and growing are, runs all the same, and
+what registers classes runs when the module is loaded: both have sections of other names.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ SECTIONS
 {
   .text.together :
   {
+    *(.text.startup .text.startup.*)
 """
+# Bytes; two pages.
+LARGE = 8192
 FOOTER = """  }
 }
 INSERT BEFORE .text;
@@ -100,31 +104,33 @@ def addresses(trace: str) -> set[int]:
 
 
 def pattern(name: str) -> str:
-    """The name of a function's section, whatever compiler made it."""
+    """The name of a function, whatever compiler made it."""
     name = re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", name)
     name = re.sub(r"17h[0-9a-f]{16}E", "17h*", name)
-    return ".text." + re.sub(r"\.llvm\.\d+$", "*", name).replace("$", "?")
+    return re.sub(r"\.(llvm\.)?\d+$", "*", name).replace("$", "?")
 
 
 def names(module: Path, program: str) -> list[str]:
-    """Patterns for the functions that a program runs."""
+    """Patterns for the functions that a program runs: large ones, of which it runs a part, after the others."""
     table = functions(module)
     starts = [start for start, *_ in table]
-    run = set()
+    run: dict[str, int] = {}
     for address in executed(module, program):
         start, size, name = table[bisect.bisect_right(starts, address) - 1]
         if address < start + size:
-            run.add(pattern(name))
+            run[pattern(name)] = size
     # Valgrind knows no AVX-512, so its CPU runs the code for AVX2.
-    wider = {re.sub(r"4avx2", "6avx512", re.sub(r"11number_avx2", "13number_avx512", name)) for name in run}
-    return sorted(run | wider)
+    for name, size in list(run.items()):
+        run[re.sub(r"4avx2", "6avx512", re.sub(r"11number_avx2", "13number_avx512", name))] = size
+    return sorted(run, key=lambda name: (run[name] > LARGE, name))
 
 
 def main() -> None:
     module = Path(sys.argv[1])
     first, second = names(module, FIRST), names(module, SECOND)
     ordered = [*first, *(name for name in second if name not in first)]
-    TARGET.write_text(HEADER + "".join(f"    *({name})\n" for name in ordered) + FOOTER, encoding="utf-8")
+    lines = "".join(f"    *(.text.{name} .text.unlikely.{name})\n" for name in ordered)
+    TARGET.write_text(HEADER + lines + FOOTER, encoding="utf-8")
     print(f"{len(first)} and {len(ordered) - len(first)} functions")
 
 
