@@ -38,6 +38,7 @@ def parallel(
         What the calls returned, in the order of the items. Values and Vectors belong to the graph.
 
     Raises:
+        TypeError: ``graph`` is no graph.
         ValueError: ``threads`` is below 1.
         BusyError: the graph has open branches already.
         Exception: what a call raised first, by item order; nothing is appended then.
@@ -57,6 +58,8 @@ def parallel(
     items = list(items)
     graph = current_graph() if graph is None else graph
     threads = _cores() if threads is None else threads
+    if not isinstance(graph, Graph):
+        raise TypeError(f"graph must be a Graph, found {type(graph).__name__}")
     if threads < 1:
         raise ValueError(f"threads must be at least 1, found {threads}")
     if not items:

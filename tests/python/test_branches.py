@@ -332,6 +332,8 @@ def test_parallel_hands_on_the_first_error_and_appends_nothing():
         assert bt.parallel(fails, []) == []
         with pytest.raises(ValueError, match="threads must be at least 1"):
             bt.parallel(fails, [1], threads=0)
+        with pytest.raises(TypeError, match="graph must be a Graph, found int"):
+            bt.parallel(fails, [1], graph=2)
 
 
 def test_independent_graphs_in_64_threads():

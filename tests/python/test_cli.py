@@ -13,6 +13,7 @@ import time
 import pytest
 
 import burtorch
+from burtorch import _core
 from burtorch.cli import main
 
 COMMANDS = ["train", "generate", "bench", "selftest", "info"]
@@ -303,6 +304,9 @@ def test_ctrl_c_keeps_what_there_is(command, small, tmp_path):
     assert summary["interrupted"]
     assert 0 < summary["steps_taken"] < 100_000_000
     assert command("generate", "out", "--n", 1).returncode == 0
+    # The step in hand has ended, so that training can go on from the very step that the summary tells of.
+    pieces = dict(_core._unbundle(tmp_path / "out" / "checkpoint.burtorch"))
+    assert len(pieces["losses"]) == 8 * summary["steps_taken"]
 
 
 BAD_TEXTS = {

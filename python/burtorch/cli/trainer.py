@@ -1,17 +1,22 @@
 """The training loop, and what it measures: the loss and the time of every step.
 
 A step is the gradient and the update; drawing the batch is not timed. The loop ends early, without an exception, when
-the user interrupts it or the loss stops being finite. It knows nothing of files or of the terminal.
+the user interrupts it, which lets the step in hand end, or the loss stops being finite. It knows nothing of files or of
+the terminal.
 """
 
 from __future__ import annotations
 
 import math
+import signal
 from array import array
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     import burtorch
     from burtorch._core import SymbolArray
     from burtorch.cli.kinds import AnyData
@@ -54,6 +59,33 @@ class Course:
         }
 
 
+class CtrlC:
+    """While it is entered, the first Ctrl-C is noted as ``asked``; the second raises as ever.
+
+    So training ends between two steps, where a checkpoint can be taken. Another handler than Python's own stays.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> CtrlC:
+        self._in_place = False
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            with suppress(ValueError):  # not the main thread, to which no signal comes
+                signal.signal(signal.SIGINT, self._note)
+                self._in_place = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._in_place:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
 def train(
     oracle: burtorch.Oracle,
     optimizer: SGD | AdamW,
@@ -70,20 +102,24 @@ def train(
     losses, seconds = course.losses.append, course.seconds.append
     final_from = steps - steps * 3 // 10
     try:
-        for step in range(course.n_steps, steps):
-            course.between_steps = False
-            if step == final_from:
-                optimizer.lr *= final_lr_fraction
-            contexts, targets = data.batch(batch)
-            start = perf_counter()
-            loss, _ = oracle(contexts, targets)
-            losses(loss)
-            if course.diverged:
-                break
-            optimizer.step()
-            seconds(perf_counter() - start)
-            course.between_steps = True
-            watch(course)
+        with CtrlC() as ctrl_c:
+            for step in range(course.n_steps, steps):
+                course.between_steps = False
+                if step == final_from:
+                    optimizer.lr *= final_lr_fraction
+                contexts, targets = data.batch(batch)
+                start = perf_counter()
+                loss, _ = oracle(contexts, targets)
+                losses(loss)
+                if course.diverged:
+                    break
+                optimizer.step()
+                seconds(perf_counter() - start)
+                course.between_steps = True
+                watch(course)
+                if ctrl_c.asked:
+                    course.interrupted = True
+                    break
     except KeyboardInterrupt:
         course.interrupted = True
     return course
