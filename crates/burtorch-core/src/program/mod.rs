@@ -10,6 +10,7 @@
 mod node;
 pub mod primitive;
 mod record;
+mod slots;
 mod steps;
 
 mod call_steps;

@@ -10,12 +10,13 @@
 //! Promises: no allocation in a run; values and gradients with the bits of the eager graph. Knows one program.
 #![allow(unsafe_code)]
 
-use super::bundle::{self, Bundle, Bundles, Memory};
+use super::bundle::{self, Bundle, Bundles};
 use super::call_steps::Calls;
 use super::carrier::{Build, Carrier};
 use super::guards::Question;
 use super::instructions::Instructions;
 use super::node::{Program, list_len};
+use super::slots::Slots;
 use super::steps::{Instr, Lists, SET};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
@@ -33,9 +34,9 @@ pub struct Replay<S: Scalar, const W: usize> {
     later: Option<Box<Later>>,
     pub(super) questions: Vec<Question>,
     pub(super) lists: Lists<S>,
-    pub(super) values: Vec<S>,
+    pub(super) values: Slots<S>,
     /// Adjoints, or tangents.
-    pub(super) adjoints: Vec<S>,
+    pub(super) adjoints: Slots<S>,
     n_inputs: usize,
     n_differentiated: usize,
     outputs: Vec<u32>,
@@ -107,7 +108,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     fn empty(program: &Program, build: Build, level: Level, n: usize, outputs: Vec<u32>) -> Result<Self> {
         let longest = program.nodes().iter().filter_map(|&node| list_len(node)).max().unwrap_or(0);
         let zero = S::lit(0.0);
-        let mut values = filled(n * W, zero)?;
+        let mut values = Slots::filled(n * W, zero)?;
         for (k, &x) in program.constants.iter().enumerate() {
             let at = (program.n_inputs() + k) * W;
             values[at..at + W].fill(S::lit(x));
@@ -127,7 +128,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
             questions: program.guards().iter().map(question).collect(),
             lists: Lists { operands: Vec::new(), scratch: filled(2 * longest, zero)?, calls: Calls::default() },
             values,
-            adjoints: if build == Build::Values { Vec::new() } else { filled(n * W, zero)? },
+            adjoints: if build == Build::Values { Slots::default() } else { Slots::filled(n * W, zero)? },
             n_inputs: program.n_inputs(),
             n_differentiated: program.n_differentiated(),
             outputs,
@@ -268,21 +269,15 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         &self.adjoints[..self.n_differentiated * W]
     }
 
-    /// The memory of bundles.
-    #[inline(always)]
-    fn memory(&mut self, slots: *const u32) -> Memory<S> {
-        let (v, d) = (self.values.as_mut_ptr(), self.adjoints.as_mut_ptr());
-        Memory { v, d, slots, scratch: self.lists.scratch.as_mut_ptr() }
-    }
-
     #[inline(never)]
     fn run_bundles(&mut self, which: impl Fn(&Bundles<S>) -> &[Bundle<S>]) {
         let Some(bundles) = self.bundles.take() else { return };
-        let memory = self.memory(bundles.slots.as_ptr());
-        for bundle in which(&bundles) {
+        let (v, d) = (self.values.as_mut_ptr(), self.adjoints.as_mut_ptr());
+        let first: &[Bundle<S>] = which(&bundles);
+        if !first.is_empty() {
             // SAFETY: the plan lists slots of a memory of `bundles.len` numbers, which values and adjoints have; scratch
-            // was made for the longest node; all are borrowed here.
-            unsafe { bundle.run(memory) }
+            // was made for the longest node; the last bundle stops; all are borrowed here.
+            unsafe { Bundle::run(first.as_ptr(), v, d, bundles.slots.as_ptr(), self.lists.scratch.as_mut_ptr()) }
         }
         self.bundles = Some(bundles);
     }
@@ -389,7 +384,9 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
 
     /// How many instructions a run of values and of what comes second takes.
     pub fn n_instructions(&self) -> usize {
-        let bundles = self.bundles.as_ref().map_or(0, |bundles| bundles.forward.len() + bundles.second.len());
+        let bundles = self.bundles.as_ref().map_or(0, |bundles| {
+            bundles.forward.iter().chain(&bundles.second).filter(|bundle| bundle.computes()).count()
+        });
         self.forward.iter().chain(&self.second).filter(|instr| instr.computes()).count() + bundles
     }
 

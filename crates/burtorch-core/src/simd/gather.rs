@@ -4,7 +4,7 @@
 //! mean.
 #![allow(unsafe_code)]
 
-use super::{F32x16, F64x8};
+use super::{F32x16, F64x4, F64x8};
 use std::simd::num::SimdUint;
 use std::simd::ptr::SimdConstPtr;
 use std::simd::{Simd, simd_swizzle};
@@ -37,12 +37,13 @@ macro_rules! gather {
     };
 }
 
+gather!(F64x4, f64, 4);
 gather!(F64x8, f64, 8);
 gather!(F32x16, f32, 16);
 
 /// Eight lanes that were written a moment ago, or that stand for several short lists.
 pub(crate) trait Collect: Gather {
-    /// As [`Gather::gather`] for the first `n` lanes, at least; the others are 0 or from places listed behind.
+    /// As [`Gather::gather`].
     ///
     /// Each number is loaded on its own. A CPU hands what a store is about to write on to such a load, but not to a
     /// gather, which waits until it is written: from one store of eight lanes to the next it takes 16 ns with a gather and
@@ -50,31 +51,82 @@ pub(crate) trait Collect: Gather {
     ///
     /// # Safety
     /// As for [`Gather::gather`].
-    unsafe fn collect(from: *const Self::Elem, places: *const u32, n: usize) -> Self;
+    unsafe fn collect(from: *const Self::Elem, places: *const u32) -> Self;
 
     /// The sums of the first `n` lanes of each group of `width` lanes, from the first, in every lane of the group.
-    /// `width` is 1, 2, 4 or 8.
+    /// `width` is 1, 2, 4 or 8, and no more than there are lanes.
     fn sums_of_groups(self, width: usize, n: usize) -> Self;
 
     /// The same from lane `n - 1` down to the first.
     fn sums_of_groups_backwards(self, width: usize, n: usize) -> Self;
 }
 
+/// Loads lanes one by one. No closure, which would be compiled for any CPU.
+macro_rules! collected {
+    ($from:ident, $places:ident, $($k:literal)*) => {{
+        debug_assert!(!$from.is_null() && !$places.is_null());
+        // SAFETY: by the contract of `collect`.
+        unsafe { Simd::from_array([$( *$from.add(*$places.add($k) as usize) ),*]) }
+    }};
+}
+
+impl Collect for F64x4 {
+    #[inline(always)]
+    unsafe fn collect(from: *const f64, places: *const u32) -> Self {
+        collected!(from, places, 0 1 2 3)
+    }
+
+    #[inline(always)]
+    fn sums_of_groups(self, width: usize, n: usize) -> Self {
+        let x = self;
+        match width {
+            1 => x,
+            2 if n == 1 => simd_swizzle!(x, [0, 0, 2, 2]),
+            2 => simd_swizzle!(x, [0, 0, 2, 2]) + simd_swizzle!(x, [1, 1, 3, 3]),
+            _ => {
+                let parts = each_of_four(x);
+                let mut total = parts[0];
+                for (k, &part) in parts.iter().enumerate().skip(1) {
+                    if k < n {
+                        total += part;
+                    }
+                }
+                total
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn sums_of_groups_backwards(self, width: usize, n: usize) -> Self {
+        let x = self;
+        match width {
+            1 => x,
+            2 if n == 1 => simd_swizzle!(x, [0, 0, 2, 2]),
+            2 => simd_swizzle!(x, [1, 1, 3, 3]) + simd_swizzle!(x, [0, 0, 2, 2]),
+            _ => {
+                let parts = each_of_four(x);
+                let mut total = Simd::splat(-0.0);
+                for (k, &part) in parts.iter().enumerate().rev() {
+                    if k < n {
+                        total += part;
+                    }
+                }
+                total
+            }
+        }
+    }
+}
+
+/// Each lane in all lanes.
+#[inline(always)]
+fn each_of_four(x: F64x4) -> [F64x4; 4] {
+    [simd_swizzle!(x, [0; 4]), simd_swizzle!(x, [1; 4]), simd_swizzle!(x, [2; 4]), simd_swizzle!(x, [3; 4])]
+}
+
 impl Collect for F64x8 {
     #[inline(always)]
-    unsafe fn collect(from: *const f64, places: *const u32, n: usize) -> Self {
-        debug_assert!(!from.is_null() && !places.is_null());
-        // No closure, which would be compiled for any CPU.
-        macro_rules! at {
-            ($k:literal) => {
-                // SAFETY: by the contract of this function.
-                unsafe { *from.add(*places.add($k) as usize) }
-            };
-        }
-        if n <= 4 {
-            return Simd::from_array([at!(0), at!(1), at!(2), at!(3), 0.0, 0.0, 0.0, 0.0]);
-        }
-        Simd::from_array([at!(0), at!(1), at!(2), at!(3), at!(4), at!(5), at!(6), at!(7)])
+    unsafe fn collect(from: *const f64, places: *const u32) -> Self {
+        collected!(from, places, 0 1 2 3 4 5 6 7)
     }
 
     #[inline(always)]

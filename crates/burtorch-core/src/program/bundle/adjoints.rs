@@ -2,7 +2,7 @@
 //!
 //! Promises: every contribution is listed once, and a unit that hands nothing back does not run. Knows nothing of code.
 
-use super::layout::{Plan, in_use};
+use super::layout::{Plan, stride};
 use super::memory::InLanes;
 use super::order::Group;
 use super::units::{Shape, exponentials, operand_count};
@@ -39,8 +39,9 @@ impl Adjoints {
         }
         let mut to = vec![0; plan.groups.len()];
         for (g, group) in plan.groups.iter().enumerate().rev() {
-            to[g] = next;
-            next += n_handed_back(plan, group) * in_use(group);
+            let stride = stride::<S>(group);
+            to[g] = next.next_multiple_of(stride);
+            next = to[g] + n_handed_back(plan, group) * stride;
         }
         let runs = vec![false; plan.groups.len()];
         Adjoints { of, seeds, nothing, to, runs, next }
@@ -53,7 +54,7 @@ impl Adjoints {
             let k = plan.units.of[node as usize];
             let unit = plan.unit(k);
             let (g, lane) = plan.lane[k as usize];
-            let (g, m) = (g as usize, in_use(&plan.groups[g as usize]));
+            let (g, stride) = (g as usize, stride::<S>(&plan.groups[g as usize]));
             let to = self.to[g] + u32::from(lane);
             if unit.key.shape == Shape::Softmax {
                 if let Some(j) = exponentials(plan.program, unit.node).position(|exp| exp == node) {
@@ -72,7 +73,7 @@ impl Adjoints {
             let mut j = 0;
             plan.program.for_each_operand(plan.program.nodes()[node as usize], |x| {
                 if plan.moves[x as usize] {
-                    self.of[x as usize].push(same.unwrap_or(if through { to } else { to + j * m }));
+                    self.of[x as usize].push(same.unwrap_or(if through { to } else { to + j * stride }));
                 }
                 j += 1;
             });

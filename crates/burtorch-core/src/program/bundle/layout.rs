@@ -1,7 +1,8 @@
 //! Where bundles find and leave numbers.
 //!
-//! In words: values lie in the order in which groups run, side by side within a group. What units hand back lies in the
-//! order of the reverse pass, so that lanes which spill over the end of a region fall on what is stored later. An
+//! In words: values lie in the order in which groups run, side by side within a group, each vector within one cache line.
+//! What units hand back lies in the order of the reverse pass. Lanes that no unit uses have room of their own; those
+//! behind a lone number fall on what is stored later. An
 //! adjoint is a list of contributions, in the order in which the eager sweep adds them; where only one is to be added,
 //! or an op hands its adjoint on as it is, nothing is copied.
 //!
@@ -81,6 +82,8 @@ pub(super) fn plan<S: InLanes>(
         Build::Reverse(_) => plan.reverse()?,
     }
     let mut bundles = plan.bundles;
+    bundles.forward.push(Bundle::stop());
+    bundles.second.push(Bundle::stop());
     bundles.len += lanes::<S>();
     bundles.slots.extend(std::iter::repeat_n(0, lanes::<S>()));
     Some(bundles)
@@ -90,7 +93,9 @@ impl<S: InLanes> Plan<'_, S> {
     fn codes(&self, group: &Group) -> Codes<S> {
         match group.key.shape {
             Shape::Lone => steps::lone_codes(group.key.op, self.level),
-            _ => self.keeping_codes(group).unwrap_or_else(|| steps::codes(group.key.op, self.level)),
+            _ => self
+                .keeping_codes(group)
+                .unwrap_or_else(|| steps::codes(group.key.op, in_use(group) as usize, self.level)),
         }
     }
 
@@ -98,7 +103,7 @@ impl<S: InLanes> Plan<'_, S> {
     fn keeping_codes(&self, group: &Group) -> Option<Codes<S>> {
         let pays = matches!(group.key.shape, Shape::One | Shape::Softmax) && group.key.moving != 0;
         let pays = pays && matches!(self.build, Build::Reverse(_));
-        if pays { steps::keeping_codes(group.key.op, self.level) } else { None }
+        if pays { steps::keeping_codes(group.key.op, in_use(group) as usize, self.level) } else { None }
     }
 
     pub(super) fn unit(&self, k: u32) -> Unit {
@@ -114,13 +119,14 @@ impl<S: InLanes> Plan<'_, S> {
     fn forward(&mut self) -> Option<()> {
         let mut next = self.program.first_node();
         for (g, group) in self.groups.iter().enumerate() {
-            let (m, first) = (in_use(group), next);
+            let (m, stride) = (in_use(group), stride::<S>(group));
+            let first = next.next_multiple_of(stride);
             for (k, lane) in group.units.iter().zip((0..).step_by(lanes_of(group.key))) {
                 self.lane[*k as usize] = (g as u32, lane as u16);
-                next = first + self.place(self.unit(*k), first + lane, m) * m;
+                next = first + self.place(self.unit(*k), first + lane, stride) * stride;
             }
             if self.keeping_codes(group).is_some() {
-                next += m;
+                next += stride;
             }
             let operands = self.list_operands(group);
             let one_constant = group.key.scaled && self.have_one_constant(group);
@@ -147,21 +153,22 @@ impl<S: InLanes> Plan<'_, S> {
         Some(())
     }
 
-    /// Places the nodes of a unit, the first in slot `at`, `m` slots apart; returns how many times `m` slots they need.
-    fn place(&mut self, unit: Unit, at: u32, m: u32) -> u32 {
+    /// Places the nodes of a unit, the first in slot `at`, `stride` slots apart; returns how many times so many slots they
+    /// need.
+    fn place(&mut self, unit: Unit, at: u32, stride: u32) -> u32 {
         if unit.key.shape == Shape::Softmax {
             for (slot, k) in (at..).zip(exponentials(self.program, unit.node)) {
                 self.value[k as usize] = slot;
             }
-            self.value[unit.node as usize] = at + m;
-            for (slot, &k) in (at + 2 * m..).zip(self.units.results(unit)) {
+            self.value[unit.node as usize] = at + stride;
+            for (slot, &k) in (at + 2 * stride..).zip(self.units.results(unit)) {
                 self.value[k as usize] = slot;
             }
             return 3;
         }
         self.value[unit.node as usize] = at;
         if unit.key.scaled {
-            self.value[unit.last as usize] = at + m;
+            self.value[unit.last as usize] = at + stride;
             return 2;
         }
         1
@@ -333,7 +340,7 @@ impl<S: InLanes> Plan<'_, S> {
             }
             let (at, k, head) = self.list_adjoints(&mut lists, adjoints.nothing);
             self.bundles.second.push(Bundle {
-                run: steps::gradients(self.level)?,
+                run: steps::gradients(m, self.level)?,
                 operands: 0,
                 adjoints: at,
                 head,
@@ -350,6 +357,11 @@ impl<S: InLanes> Plan<'_, S> {
         }
         Some(())
     }
+}
+
+/// How far apart the vectors of a group lie: as many slots as its code has lanes. Lone nodes have no vectors.
+pub(super) fn stride<S: InLanes>(group: &Group) -> u32 {
+    if group.key.shape == Shape::Lone { 1 } else { steps::width::<S>(in_use(group) as usize) as u32 }
 }
 
 /// How many lanes a group uses.

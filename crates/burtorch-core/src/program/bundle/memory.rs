@@ -1,26 +1,35 @@
 //! What bundles are: instructions for up to a vector's lanes of units, and the memory that they run on.
 //!
 //! In words: slots of operands are gathered into lanes; results and contributions are stored side by side. Lanes behind
-//! the last unit of a bundle compute something from slots that exist, and store it where a later bundle stores its own
-//! results, or where nobody reads.
+//! the last unit of a bundle compute something from slots that exist, and store it where nobody reads, or where a later
+//! bundle stores its own results.
 //!
 //! Promises: nothing is read or written but slots. Knows nothing of ops.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
+
 use crate::ops::Op;
 use crate::scalar::{Float, Inlined, Scalar};
 use crate::simd::gather::{Collect, Gather};
-use crate::simd::{F64x8, Level};
+use crate::simd::{F64x4, F64x8, Level};
 
 /// A float whose slots are taken in lanes.
 pub(in crate::program) trait InLanes: Float {
     /// The vector.
-    type Lanes: Scalar<Elem = Self> + Collect<Elem = Self>;
+    type Lanes: Lanes<Self>;
+    /// Half of it: for bundles that need no more, as many are in a deep program, its instructions take fewer cycles.
+    type Half: Lanes<Self>;
 }
 
 impl InLanes for f64 {
     type Lanes = Inlined<F64x8>;
+    type Half = Inlined<F64x4>;
 }
+
+/// A vector that bundles run in.
+pub(in crate::program) trait Lanes<S>: Scalar<Elem = S> + Collect<Elem = S> {}
+impl<S, L: Scalar<Elem = S> + Collect<Elem = S>> Lanes<S> for L {}
 
 impl<V: Gather> Gather for Inlined<V> {
     type Elem = V::Elem;
@@ -34,10 +43,10 @@ impl<V: Gather> Gather for Inlined<V> {
 
 impl<V: Collect> Collect for Inlined<V> {
     #[inline(always)]
-    unsafe fn collect(from: *const V::Elem, places: *const u32, n: usize) -> Self {
+    unsafe fn collect(from: *const V::Elem, places: *const u32) -> Self {
         debug_assert!(!from.is_null() && !places.is_null());
         // SAFETY: the caller keeps the same contract.
-        unsafe { Inlined(V::collect(from, places, n)) }
+        unsafe { Inlined(V::collect(from, places)) }
     }
     #[inline(always)]
     fn sums_of_groups(self, width: usize, n: usize) -> Self {
@@ -49,21 +58,33 @@ impl<V: Collect> Collect for Inlined<V> {
     }
 }
 
-/// What a bundle's code is given.
-#[derive(Clone, Copy)]
-pub(in crate::program) struct Memory<S> {
+/// What a bundle's code is given, and the vector that it runs in.
+pub(super) struct Memory<S, L> {
     /// Slots of values.
-    pub(in crate::program) v: *mut S,
+    pub(super) v: *mut S,
     /// Gradients and contributions, or tangents in the places of values.
-    pub(in crate::program) d: *mut S,
+    pub(super) d: *mut S,
     /// Slots, as bundles list them.
-    pub(in crate::program) slots: *const u32,
+    pub(super) slots: *const u32,
     /// Room for twice the operands of any node.
-    pub(in crate::program) scratch: *mut S,
+    pub(super) scratch: *mut S,
+    lanes: PhantomData<L>,
 }
 
-/// The code of a bundle.
-pub(in crate::program) type Run<S> = unsafe fn(&Bundle<S>, Memory<S>);
+impl<S, L> Clone for Memory<S, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, L> Copy for Memory<S, L> {}
+
+/// The code of a bundle, and of all that follow up to one that stops: values, adjoints or tangents, slots, scratch. In
+/// registers, and a jump to the next as in `program/steps`.
+pub(in crate::program) type Run<S> = unsafe fn(*const Bundle<S>, *mut S, *mut S, *const u32, *mut S);
+
+/// Where bundles end.
+unsafe fn stop<S>(_: *const Bundle<S>, _: *mut S, _: *mut S, _: *const u32, _: *mut S) {}
 
 /// The contributions of a bundle have no head in common.
 pub(super) const NO_HEAD: u32 = u32::MAX;
@@ -105,134 +126,175 @@ impl<S> Clone for Bundle<S> {
 impl<S> Copy for Bundle<S> {}
 
 impl<S> Bundle<S> {
-    /// Runs it.
+    /// Runs it and all that follow up to one that stops.
     ///
     /// # Safety
     /// The memory is that of the plan which the bundle is part of.
     #[inline(always)]
-    pub(in crate::program) unsafe fn run(&self, at: Memory<S>) {
+    pub(in crate::program) unsafe fn run(this: *const Self, v: *mut S, d: *mut S, slots: *const u32, scratch: *mut S) {
+        debug_assert!(!this.is_null() && !v.is_null() && !slots.is_null());
         // SAFETY: by the contract of this function.
-        unsafe { (self.run)(self, at) }
+        unsafe { ((*this).run)(this, v, d, slots, scratch) }
+    }
+
+    /// The end of bundles.
+    pub(super) fn stop() -> Self {
+        Bundle {
+            run: stop::<S>,
+            operands: 0,
+            adjoints: 0,
+            head: NO_HEAD,
+            values: 0,
+            to: 0,
+            m: 0,
+            n: 0,
+            k: 0,
+            moving: 0,
+            op: Op::Leaf,
+            scaled: false,
+            one_constant: false,
+        }
+    }
+
+    /// Whether it computes something.
+    pub(in crate::program) fn computes(&self) -> bool {
+        self.op != Op::Leaf
     }
 }
 
 /// What a bundle does; compiled for a level by [`compiled`].
-pub(super) trait Body<S: InLanes> {
+pub(super) trait Body<S: InLanes, L: Lanes<S>> {
     /// # Safety
     /// Every slot that the bundle lists, and a vector's lanes from every slot it stores to, lie in `v` and `d`; lists end
     /// a vector's lanes before `slots` does; nothing else uses the memory.
-    unsafe fn run(b: &Bundle<S>, at: Memory<S>);
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn avx2<B: Body<S>, S: InLanes>(b: &Bundle<S>, at: Memory<S>) {
-    // SAFETY: the caller keeps the contract of the body.
-    unsafe { B::run(b, at) }
+macro_rules! for_levels {
+    ($($name:ident $features:literal)*) => { $(
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name<B: Body<S, L>, S: InLanes, L: Lanes<S>>(
+            b: *const Bundle<S>,
+            v: *mut S,
+            d: *mut S,
+            slots: *const u32,
+            scratch: *mut S,
+        ) {
+            debug_assert!(!b.is_null());
+            // SAFETY: the caller keeps the contract of the body, for this bundle and for all up to one that stops.
+            unsafe {
+                B::run(&*b, Memory { v, d, slots, scratch, lanes: PhantomData });
+                let next = b.add(1);
+                become ((*next).run)(next, v, d, slots, scratch)
+            }
+        }
+    )* };
 }
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-unsafe fn avx512<B: Body<S>, S: InLanes>(b: &Bundle<S>, at: Memory<S>) {
-    // SAFETY: the caller keeps the contract of the body.
-    unsafe { B::run(b, at) }
-}
+for_levels! { avx2 "avx2,fma" avx512 "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma" }
 
 /// A body as code for a level that has wide vectors.
-pub(super) fn compiled<B: Body<S>, S: InLanes>(level: Level) -> Option<Run<S>> {
+pub(super) fn compiled<B: Body<S, L>, S: InLanes, L: Lanes<S>>(level: Level) -> Option<Run<S>> {
     match level {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => Some(avx512::<B, S>),
+        Level::Avx512 => Some(avx512::<B, S, L>),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => Some(avx2::<B, S>),
+        Level::Avx2 => Some(avx2::<B, S, L>),
         _ => None,
     }
 }
 
-impl<S: InLanes> Memory<S> {
+impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
+    /// How far apart the vectors lie that a bundle stores.
+    pub(super) const STRIDE: u32 = L::LANES as u32;
+
     /// The numbers in the slots listed from `list`, which may have been stored a moment ago.
     ///
     /// # Safety
     /// As for a body, as for every method here.
     #[inline(always)]
-    pub(super) unsafe fn collect(self, from: *const S, b: &Bundle<S>, list: u32) -> S::Lanes {
+    pub(super) unsafe fn collect(self, from: *const S, list: u32) -> L {
         // SAFETY: by the contract of this method.
-        unsafe { Collect::collect(from, self.slots.add(list as usize), usize::from(b.m)) }
+        unsafe { L::collect(from, self.slots.add(list as usize)) }
     }
 
     /// The same for what was stored some time ago.
     #[inline(always)]
-    pub(super) unsafe fn gather(self, from: *const S, b: &Bundle<S>, list: u32) -> S::Lanes {
-        // SAFETY: as above.
+    pub(super) unsafe fn gather(self, from: *const S, list: u32) -> L {
+        // SAFETY: as above. Four loads take less time than a gather of four.
         unsafe {
-            if b.m <= 4 { self.collect(from, b, list) } else { Gather::gather(from, self.slots.add(list as usize)) }
+            if L::LANES <= 4 {
+                self.collect(from, list)
+            } else {
+                <L as Gather>::gather(from, self.slots.add(list as usize))
+            }
         }
     }
 
     #[inline(always)]
-    pub(super) unsafe fn load(self, from: *const S, slot: u32) -> S::Lanes {
+    pub(super) unsafe fn load(self, from: *const S, slot: u32) -> L {
         // SAFETY: as above; a vector of floats may be read from anywhere.
-        unsafe { from.add(slot as usize).cast::<S::Lanes>().read_unaligned() }
+        unsafe { from.add(slot as usize).cast::<L>().read_unaligned() }
     }
 
     #[inline(always)]
-    pub(super) unsafe fn store(self, to: *mut S, slot: u32, x: S::Lanes) {
+    pub(super) unsafe fn store(self, to: *mut S, slot: u32, x: L) {
         // SAFETY: as above.
-        unsafe { to.add(slot as usize).cast::<S::Lanes>().write_unaligned(x) }
+        unsafe { to.add(slot as usize).cast::<L>().write_unaligned(x) }
     }
 
     /// The adjoints of a bundle's units, whose contributions are listed from `list`.
     #[inline(always)]
-    pub(super) unsafe fn adjoint(self, b: &Bundle<S>, list: u32) -> S::Lanes {
+    pub(super) unsafe fn adjoint(self, b: &Bundle<S>, list: u32) -> L {
         // SAFETY: as above.
         unsafe {
             let (m, mut list, mut left) = (u32::from(b.m), list, b.k);
             let mut g;
             if b.head != NO_HEAD {
-                g = <S::Lanes as Scalar>::splat(*self.d.add(b.head as usize));
+                g = L::splat(*self.d.add(b.head as usize));
             } else if left == 1 {
-                return self.collect(self.d, b, list);
+                return self.collect(self.d, list);
             } else {
-                g = self.gather(self.d, b, list);
+                g = self.gather(self.d, list);
                 (list, left) = (list + m, left - 1);
             }
             for _ in 1..left {
-                g = g + self.gather(self.d, b, list);
+                g = g + self.gather(self.d, list);
                 list += m;
             }
             // What comes last was handed back last.
-            if left > 0 { g + self.collect(self.d, b, list) } else { g }
+            if left > 0 { g + self.collect(self.d, list) } else { g }
         }
     }
 
     /// The constants of scaled units.
     #[inline(always)]
-    pub(super) unsafe fn constants(self, b: &Bundle<S>) -> S::Lanes {
+    pub(super) unsafe fn constants(self, b: &Bundle<S>) -> L {
         // SAFETY: as above.
         unsafe {
             let list = b.operands + u32::from(b.n) * u32::from(b.m);
             if b.one_constant {
-                return <S::Lanes as Scalar>::splat(*self.v.add(*self.slots.add(list as usize) as usize));
+                return L::splat(*self.v.add(*self.slots.add(list as usize) as usize));
             }
-            self.gather(self.v, b, list)
+            self.gather(self.v, list)
         }
     }
 
     /// Stores values, and their multiples if the units are scaled.
     #[inline(always)]
-    pub(super) unsafe fn store_values(self, b: &Bundle<S>, y: S::Lanes) {
+    pub(super) unsafe fn store_values(self, b: &Bundle<S>, y: L) {
         // SAFETY: as above.
         unsafe {
             self.store(self.v, b.values, y);
             if b.scaled {
-                self.store(self.v, b.values + u32::from(b.m), y * self.constants(b));
+                self.store(self.v, b.values + Self::STRIDE, y * self.constants(b));
             }
         }
     }
 
     /// The adjoints of units, taken through their constants if they are scaled.
     #[inline(always)]
-    pub(super) unsafe fn inner_adjoint(self, b: &Bundle<S>) -> S::Lanes {
+    pub(super) unsafe fn inner_adjoint(self, b: &Bundle<S>) -> L {
         // SAFETY: as above.
         unsafe {
             let g = self.adjoint(b, b.adjoints);
@@ -242,27 +304,27 @@ impl<S: InLanes> Memory<S> {
 
     /// Stores tangents, and their multiples if the units are scaled.
     #[inline(always)]
-    pub(super) unsafe fn store_tangents(self, b: &Bundle<S>, t: S::Lanes) {
+    pub(super) unsafe fn store_tangents(self, b: &Bundle<S>, t: L) {
         // SAFETY: as above.
         unsafe {
             self.store(self.d, b.values, t);
             if b.scaled {
-                self.store(self.d, b.values + u32::from(b.m), t * self.constants(b));
+                self.store(self.d, b.values + Self::STRIDE, t * self.constants(b));
             }
         }
     }
 
     /// Operand `j` of each unit.
     #[inline(always)]
-    pub(super) unsafe fn operand(self, from: *const S, b: &Bundle<S>, j: u32) -> S::Lanes {
+    pub(super) unsafe fn operand(self, from: *const S, b: &Bundle<S>, j: u32) -> L {
         // SAFETY: as above.
-        unsafe { self.collect(from, b, b.operands + j * u32::from(b.m)) }
+        unsafe { self.collect(from, b.operands + j * u32::from(b.m)) }
     }
 
     /// Operand `j` of each unit, once it has been read before.
     #[inline(always)]
-    pub(super) unsafe fn old_operand(self, b: &Bundle<S>, j: u32) -> S::Lanes {
+    pub(super) unsafe fn old_operand(self, b: &Bundle<S>, j: u32) -> L {
         // SAFETY: as above.
-        unsafe { self.gather(self.v, b, b.operands + j * u32::from(b.m)) }
+        unsafe { self.gather(self.v, b.operands + j * u32::from(b.m)) }
     }
 }

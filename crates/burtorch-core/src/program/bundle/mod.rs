@@ -23,8 +23,8 @@ use super::carrier::{Build, Seeds};
 use super::node::Program;
 use crate::simd::Level;
 pub(super) use layout::Bundles;
+pub(super) use memory::Bundle;
 use memory::InLanes;
-pub(super) use memory::{Bundle, Memory};
 
 /// Programs of fewer nodes run node by node.
 const FEWEST_NODES: usize = 96;

@@ -7,22 +7,22 @@
 #![allow(unsafe_code)]
 #![allow(clippy::needless_range_loop)]
 
-use super::memory::{Body, Bundle, InLanes, Memory};
+use super::memory::{Body, Bundle, InLanes, Lanes, Memory};
 use super::steps::{Many, PullMany};
 use crate::scalar::Scalar;
 
 /// A product of fewer than sixteen.
 pub(super) struct Product;
-impl<S: InLanes> Body<S> for Product {
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for Product {
     #[inline(always)]
-    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: by the contract of the trait, as in every body here.
         unsafe {
             match b.n {
-                2 => product::<S, 2>(b, at),
-                3 => product::<S, 3>(b, at),
-                4 => product::<S, 4>(b, at),
-                _ => <Many as Body<S>>::run(b, at),
+                2 => product::<S, L, 2>(b, at),
+                3 => product::<S, L, 3>(b, at),
+                4 => product::<S, L, 4>(b, at),
+                _ => <Many as Body<S, L>>::run(b, at),
             }
         }
     }
@@ -30,16 +30,16 @@ impl<S: InLanes> Body<S> for Product {
 
 /// What it hands back.
 pub(super) struct PullProduct;
-impl<S: InLanes> Body<S> for PullProduct {
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullProduct {
     #[inline(always)]
-    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: as above.
         unsafe {
             match b.n {
-                2 => pull_product::<S, 2>(b, at),
-                3 => pull_product::<S, 3>(b, at),
-                4 => pull_product::<S, 4>(b, at),
-                _ => <PullMany as Body<S>>::run(b, at),
+                2 => pull_product::<S, L, 2>(b, at),
+                3 => pull_product::<S, L, 3>(b, at),
+                4 => pull_product::<S, L, 4>(b, at),
+                _ => <PullMany as Body<S, L>>::run(b, at),
             }
         }
     }
@@ -48,11 +48,11 @@ impl<S: InLanes> Body<S> for PullProduct {
 /// # Safety
 /// As for a body.
 #[inline(always)]
-unsafe fn product<S: InLanes, const N: usize>(b: &Bundle<S>, at: Memory<S>) {
+unsafe fn product<S: InLanes, L: Lanes<S>, const N: usize>(b: &Bundle<S>, at: Memory<S, L>) {
     debug_assert!(usize::from(b.n) == N);
     // SAFETY: by the contract of this function.
     unsafe {
-        let mut xs = [S::Lanes::lit(0.0); N];
+        let mut xs = [L::lit(0.0); N];
         for j in 0..N {
             xs[j] = at.operand(at.v, b, j as u32);
         }
@@ -67,18 +67,18 @@ unsafe fn product<S: InLanes, const N: usize>(b: &Bundle<S>, at: Memory<S>) {
 /// # Safety
 /// As for a body.
 #[inline(always)]
-unsafe fn pull_product<S: InLanes, const N: usize>(b: &Bundle<S>, at: Memory<S>) {
+unsafe fn pull_product<S: InLanes, L: Lanes<S>, const N: usize>(b: &Bundle<S>, at: Memory<S, L>) {
     debug_assert!(usize::from(b.n) == N);
     // SAFETY: by the contract of this function.
     unsafe {
-        let (mut xs, mut out) = ([S::Lanes::lit(0.0); N], [S::Lanes::lit(0.0); N]);
+        let (mut xs, mut out) = ([L::lit(0.0); N], [L::lit(0.0); N]);
         for j in 0..N {
             xs[j] = at.old_operand(b, j as u32);
         }
         products_of_others(&xs, &mut out);
         let g = at.inner_adjoint(b);
         for j in 0..N {
-            at.store(at.d, b.to + j as u32 * u32::from(b.m), g * out[j]);
+            at.store(at.d, b.to + j as u32 * Memory::<S, L>::STRIDE, g * out[j]);
         }
     }
 }

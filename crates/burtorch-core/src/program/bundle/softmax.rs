@@ -7,9 +7,7 @@
 //! Promises: the bits of exponentials, sum and quotients written out. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use super::memory::{Body, Bundle, InLanes, Memory};
-use crate::scalar::Scalar;
-use crate::simd::gather::Collect;
+use super::memory::{Body, Bundle, InLanes, Lanes, Memory};
 
 /// How many lanes a softmax of `n` takes.
 pub(super) const fn width(n: u16) -> u32 {
@@ -18,12 +16,12 @@ pub(super) const fn width(n: u16) -> u32 {
 
 /// Values in order: exponentials, sums, quotients.
 pub(super) struct Softmax;
-impl<S: InLanes> Body<S> for Softmax {
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for Softmax {
     #[inline(always)]
-    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: by the contract of the trait, as in every body here.
         unsafe {
-            let m = u32::from(b.m);
+            let m = Memory::<S, L>::STRIDE;
             let e = at.operand(at.v, b, 0).exp();
             let total = sums(b, e);
             at.store(at.v, b.values, e);
@@ -35,12 +33,12 @@ impl<S: InLanes> Body<S> for Softmax {
 
 /// The same, and what each quotient hands to the sum: a division that the reverse pass need not wait for.
 pub(super) struct SoftmaxWithPartials;
-impl<S: InLanes> Body<S> for SoftmaxWithPartials {
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for SoftmaxWithPartials {
     #[inline(always)]
-    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: as above.
         unsafe {
-            let m = u32::from(b.m);
+            let m = Memory::<S, L>::STRIDE;
             let e = at.operand(at.v, b, 0).exp();
             let total = sums(b, e);
             let y = e / total;
@@ -54,12 +52,12 @@ impl<S: InLanes> Body<S> for SoftmaxWithPartials {
 
 /// What the quotients hand back to the exponents.
 pub(super) struct PullSoftmax;
-impl<S: InLanes> Body<S> for PullSoftmax {
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullSoftmax {
     #[inline(always)]
-    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: as above.
         unsafe {
-            let m = u32::from(b.m);
+            let m = Memory::<S, L>::STRIDE;
             let (e, total) = (at.load(at.v, b.values), at.load(at.v, b.values + m));
             let by_total = at.load(at.v, b.values + 3 * m);
             let g = at.adjoint(b, b.adjoints);
@@ -75,12 +73,12 @@ impl<S: InLanes> Body<S> for PullSoftmax {
 
 /// The tangents of quotients.
 pub(super) struct PushSoftmax;
-impl<S: InLanes> Body<S> for PushSoftmax {
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for PushSoftmax {
     #[inline(always)]
-    unsafe fn run(b: &Bundle<S>, at: Memory<S>) {
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: as above.
         unsafe {
-            let m = u32::from(b.m);
+            let m = Memory::<S, L>::STRIDE;
             let (e, total) = (at.load(at.v, b.values), at.load(at.v, b.values + m));
             let y = at.load(at.v, b.values + 2 * m);
             let t = at.operand(at.d, b, 0) * e;
@@ -91,7 +89,7 @@ impl<S: InLanes> Body<S> for PushSoftmax {
 
 /// The sum over each softmax, in all its lanes.
 #[inline(always)]
-fn sums<S: InLanes>(b: &Bundle<S>, x: S::Lanes) -> S::Lanes {
+fn sums<S: InLanes, L: Lanes<S>>(b: &Bundle<S>, x: L) -> L {
     match b.n {
         4 => x.sums_of_groups(4, 4),
         n => x.sums_of_groups(width(n) as usize, usize::from(n)),

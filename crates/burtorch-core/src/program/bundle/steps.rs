@@ -7,7 +7,7 @@
 //! Promises: lane k has the bits of the op on lane k's numbers. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use super::memory::{Body, Bundle, InLanes, Memory, Run, compiled};
+use super::memory::{Body, Bundle, InLanes, Lanes, Memory, Run, compiled};
 use super::products::{Product, PullProduct};
 use super::softmax::{PullSoftmax, PushSoftmax, Softmax, SoftmaxWithPartials};
 use super::units::MOST_OPERANDS;
@@ -21,11 +21,9 @@ macro_rules! body {
     ($(#[$doc:meta])* $name:ident $(<$o:ident: $bound:ident>)? |$b:ident, $at:ident, $l:ident| $code:block) => {
         $(#[$doc])*
         pub(super) struct $name $(<$o>($o))?;
-        impl<S: InLanes, $($o: $bound)?> Body<S> for $name $(<$o>)? {
+        impl<S: InLanes, $l: Lanes<S>, $($o: $bound)?> Body<S, $l> for $name $(<$o>)? {
             #[inline(always)]
-            unsafe fn run($b: &Bundle<S>, $at: Memory<S>) {
-                #[allow(dead_code)]
-                type $l<S> = <S as InLanes>::Lanes;
+            unsafe fn run($b: &Bundle<S>, $at: Memory<S, $l>) {
                 // SAFETY: by the contract of the trait.
                 unsafe { $code }
             }
@@ -44,22 +42,22 @@ body!(
         let x = at.operand(at.v, b, 0);
         let y = O::forward(x);
         at.store_values(b, y);
-        at.store(at.v, partials(b), O::pull(L::<S>::lit(1.0), x, y));
+        at.store(at.v, partials::<S, L>(b), O::pull(L::lit(1.0), x, y));
     }
 );
 
 body!(
     /// The contribution of an op that kept its partial.
     PullByPartial |b, at, L| {
-        let partial = at.load(at.v, partials(b));
+        let partial = at.load(at.v, partials::<S, L>(b));
         at.store(at.d, b.to, at.inner_adjoint(b) * partial);
     }
 );
 
 /// Where partials are kept: behind the values and their multiples.
 #[inline(always)]
-fn partials<S>(b: &Bundle<S>) -> u32 {
-    b.values + (1 + u32::from(b.scaled)) * u32::from(b.m)
+fn partials<S: InLanes, L: Lanes<S>>(b: &Bundle<S>) -> u32 {
+    b.values + (1 + u32::from(b.scaled)) * Memory::<S, L>::STRIDE
 }
 
 body!(PullUnary<O: UnaryOp> |b, at, L| {
@@ -83,7 +81,7 @@ body!(PullBinary<O: BinaryOp> |b, at, L| {
         at.store(at.d, b.to, O::pull_x(g, x, y, z));
     }
     if b.moving & 2 != 0 {
-        at.store(at.d, b.to + u32::from(b.m), O::pull_y(g, x, y, z));
+        at.store(at.d, b.to + Memory::<S, L>::STRIDE, O::pull_y(g, x, y, z));
     }
 });
 
@@ -117,7 +115,7 @@ body!(
     Many | b,
     at,
     L | {
-        let mut xs = [L::<S>::lit(0.0); MOST_OPERANDS];
+        let mut xs = [L::lit(0.0); MOST_OPERANDS];
         let xs = &mut xs[..usize::from(b.n).min(MOST_OPERANDS)];
         for (x, j) in xs.iter_mut().zip(0..) {
             *x = at.operand(at.v, b, j);
@@ -130,14 +128,14 @@ body!(
     PullMany | b,
     at,
     L | {
-        let (mut xs, mut out) = ([L::<S>::lit(0.0); MOST_OPERANDS], [L::<S>::lit(0.0); MOST_OPERANDS]);
+        let (mut xs, mut out) = ([L::lit(0.0); MOST_OPERANDS], [L::lit(0.0); MOST_OPERANDS]);
         let n = usize::from(b.n).min(MOST_OPERANDS);
         for (x, j) in xs[..n].iter_mut().zip(0..) {
             *x = at.old_operand(b, j);
         }
         pull_of(b.op, at.inner_adjoint(b), &xs[..n], &mut out[..n]);
         for (c, j) in out[..n].iter().zip(0..) {
-            at.store(at.d, b.to + j * u32::from(b.m), *c);
+            at.store(at.d, b.to + j * Memory::<S, L>::STRIDE, *c);
         }
     }
 );
@@ -146,20 +144,20 @@ body!(
     PushMany | b,
     at,
     L | {
-        let (mut xs, mut out) = ([L::<S>::lit(0.0); MOST_OPERANDS], [L::<S>::lit(0.0); MOST_OPERANDS]);
+        let (mut xs, mut out) = ([L::lit(0.0); MOST_OPERANDS], [L::lit(0.0); MOST_OPERANDS]);
         let n = usize::from(b.n).min(MOST_OPERANDS);
         for (x, j) in xs[..n].iter_mut().zip(0..) {
             *x = at.old_operand(b, j);
         }
-        pull_of(b.op, L::<S>::lit(1.0), &xs[..n], &mut out[..n]);
-        let mut total: Option<L<S>> = None;
+        pull_of(b.op, L::lit(1.0), &xs[..n], &mut out[..n]);
+        let mut total: Option<L> = None;
         for (partial, j) in out[..n].iter().zip(0..) {
             if b.moving & 1 << j != 0 {
                 let term = *partial * at.operand(at.d, b, j);
                 total = Some(total.map_or(term, |total| total + term));
             }
         }
-        at.store_tangents(b, total.unwrap_or(L::<S>::lit(0.0)));
+        at.store_tangents(b, total.unwrap_or(L::lit(0.0)));
     }
 );
 
@@ -175,9 +173,9 @@ body!(
     /// A sum of many: eight sums side by side, as everywhere.
     LoneSum |b, at, L| {
         let n = count(b) as u32;
-        let mut sums = L::<S>::UNREACHED;
-        let whole = n - n % L::<S>::LANES as u32;
-        for j in (0..whole).step_by(L::<S>::LANES) {
+        let mut sums = L::UNREACHED;
+        let whole = n - n % L::LANES as u32;
+        for j in (0..whole).step_by(L::LANES) {
             sums = sums + Gather::gather(at.v, at.slots.add((b.operands + j) as usize));
         }
         for (k, j) in (whole..n).enumerate() {
@@ -243,7 +241,7 @@ fn count<S>(b: &Bundle<S>) -> usize {
 ///
 /// # Safety
 /// As for a body.
-unsafe fn lone<'a, S: InLanes>(b: &Bundle<S>, at: Memory<S>) -> (&'a [S], &'a mut [S]) {
+unsafe fn lone<'a, S: InLanes, L>(b: &Bundle<S>, at: Memory<S, L>) -> (&'a [S], &'a mut [S]) {
     let n = super::units::operand_count(b.op, count(b));
     // SAFETY: by the contract of this function; the two parts of the scratch do not overlap.
     unsafe {
@@ -289,13 +287,28 @@ pub(super) fn hands_through(op: Op) -> bool {
 }
 
 /// The code that adds up gradients of inputs.
-pub(super) fn gradients<S: InLanes>(level: Level) -> Option<Run<S>> {
-    compiled::<Gradients, S>(level)
+pub(super) fn gradients<S: InLanes>(m: usize, level: Level) -> Option<Run<S>> {
+    if is_half::<S>(m) { compiled::<Gradients, S, S::Half>(level) } else { compiled::<Gradients, S, S::Lanes>(level) }
 }
 
 /// The code that adds up one adjoint.
 pub(super) fn gathered<S: InLanes>(level: Level) -> Option<Run<S>> {
-    compiled::<Gathered, S>(level)
+    compiled::<Gathered, S, S::Half>(level)
+}
+
+/// Lanes of the code for so many that are in use.
+pub(super) fn width<S: InLanes>(m: usize) -> usize {
+    if is_half::<S>(m) { <S::Half as Scalar>::LANES } else { <S::Lanes as Scalar>::LANES }
+}
+
+/// Whether half a vector will do for so many lanes.
+fn is_half<S: InLanes>(m: usize) -> bool {
+    m <= <S::Half as Scalar>::LANES
+}
+
+/// The code for units of this op with a few operands, which take so many lanes.
+pub(super) fn codes<S: InLanes>(op: Op, m: usize, level: Level) -> Codes<S> {
+    if is_half::<S>(m) { codes_in::<S, S::Half>(op, level) } else { codes_in::<S, S::Lanes>(op, level) }
 }
 
 macro_rules! define_codes {
@@ -306,15 +319,14 @@ macro_rules! define_codes {
         with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal { $($kbody:tt)* } )* }
         $($rest:tt)*
     ) => {
-        /// The code for units of this op with a few operands.
         #[allow(unreachable_patterns)]
-        pub(super) fn codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
+        fn codes_in<S: InLanes, L: Lanes<S>>(op: Op, level: Level) -> Codes<S> {
             macro_rules! three {
                 ($value:ty, $pull:ty, $push:ty) => {
                     Codes {
-                        value: compiled::<$value, S>(level),
-                        pull: compiled::<$pull, S>(level),
-                        push: compiled::<$push, S>(level),
+                        value: compiled::<$value, S, L>(level),
+                        pull: compiled::<$pull, S, L>(level),
+                        push: compiled::<$push, S, L>(level),
                     }
                 };
             }
@@ -338,25 +350,35 @@ for_each_op!(define_codes);
 
 /// The code for units of an op whose partial takes long, if it keeps that; `None` for other ops. Only ops whose rows
 /// multiply the adjoint by a partial are here: then no bit changes.
-pub(super) fn keeping_codes<S: InLanes>(op: Op, level: Level) -> Option<Codes<S>> {
+pub(super) fn keeping_codes<S: InLanes>(op: Op, m: usize, level: Level) -> Option<Codes<S>> {
+    if is_half::<S>(m) { keeping_codes_in::<S, S::Half>(op, level) } else { keeping_codes_in::<S, S::Lanes>(op, level) }
+}
+
+fn keeping_codes_in<S: InLanes, L: Lanes<S>>(op: Op, level: Level) -> Option<Codes<S>> {
     macro_rules! keeping {
         ($($op:ident)*) => {
             match op {
-                $( Op::$op => compiled::<UnaryWithPartial<ops::$op>, S>(level), )*
+                $( Op::$op => compiled::<UnaryWithPartial<ops::$op>, S, L>(level), )*
                 _ => None,
             }
         };
     }
     if op == Op::Softmax {
-        return Some(Codes { value: compiled::<SoftmaxWithPartials, S>(level), ..codes(op, level) });
+        return Some(Codes { value: compiled::<SoftmaxWithPartials, S, L>(level), ..codes_in::<S, L>(op, level) });
     }
     let value = keeping!(Tanh Sigmoid Log NegLog Sqrt InvSqrt Sin Cos Tan Log1p Expm1 Softplus Erf Gelu)?;
-    Some(Codes { value: Some(value), pull: compiled::<PullByPartial, S>(level), push: None })
+    Some(Codes { value: Some(value), pull: compiled::<PullByPartial, S, L>(level), push: None })
 }
 
-/// The code for nodes that are taken one at a time.
+/// The code for nodes that are taken one at a time. The sum of many has as many lanes as everywhere.
 pub(super) fn lone_codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
-    let pull = if hands_through(op) { compiled::<PullThrough, S>(level) } else { compiled::<PullLone, S>(level) };
-    let value = if op == Op::ReduceSum { compiled::<LoneSum, S>(level) } else { compiled::<Lone, S>(level) };
-    Codes { value, pull, push: compiled::<PushLone, S>(level) }
+    let pull = match hands_through(op) {
+        true => compiled::<PullThrough, S, S::Half>(level),
+        false => compiled::<PullLone, S, S::Half>(level),
+    };
+    let value = match op {
+        Op::ReduceSum => compiled::<LoneSum, S, S::Lanes>(level),
+        _ => compiled::<Lone, S, S::Half>(level),
+    };
+    Codes { value, pull, push: compiled::<PushLone, S, S::Half>(level) }
 }

@@ -3,7 +3,7 @@
 
 use super::exp::{exp, exp_split, half_expm1, scale};
 use super::poly::fast_two_sum;
-use crate::simd::Real;
+use crate::simd::{Real, Truth};
 
 /// (e^2x - 1) / (e^2x + 1), odd in x to the last bit.
 #[inline(always)]
@@ -20,9 +20,14 @@ pub fn tanh<V: Real>(x: V) -> V {
 /// e = exp(-2 |x|).
 #[inline(always)]
 pub fn tanh_grad<V: Real>(x: V, y: V) -> V {
+    let (near, is_near) = ((-y).mul_add(y, V::of(1.0)), y.abs().is_le(V::of(0.76)));
+    // No exponential where no lane needs one.
+    if is_near.all() {
+        return near;
+    }
     let size = x.abs();
     let far = V::of(4.0) * bell(size + size);
-    V::select(y.abs().is_le(V::of(0.76)), (-y).mul_add(y, V::of(1.0)), far)
+    V::select(is_near, near, far)
 }
 
 /// e / (1 + e)^2 with e = exp(-size), as t - t^2 with t = e / (1 + e): t is at most 1/2, so nothing cancels, and the
