@@ -22,13 +22,16 @@ def random_graph(n_ops: int) -> Callable[[Any], Any]:
     A softmax of four is four exponentials, their sum and four quotients. Results are scaled so that they stay moderate.
     """
     dice = random.Random(0)
-    plan: list[tuple[str, list[int]]] = []
+    drawn: list[tuple[Any, ...]] = []
     n_nodes, n = 20, 0
     while n < n_ops:
         kind = dice.choice(["softplus", "sum", "product", "softmax"])
-        plan.append((kind, [dice.randrange(max(0, n_nodes - 60), n_nodes) for _ in range(4)]))
+        drawn.append((kind, tuple(dice.randrange(max(0, n_nodes - 60), n_nodes) for _ in range(4))))
         n += 9 if kind == "softmax" else 2
         n_nodes += 4 if kind == "softmax" else 1
+
+    # Tuples cannot change, so that calls need not look at them again.
+    plan = tuple(drawn)
 
     def body(x: Any) -> Any:
         nodes = [x[k] for k in range(20)]

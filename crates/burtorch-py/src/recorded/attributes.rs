@@ -9,7 +9,9 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{
+    PyBytes, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList, PyModule, PySet, PyString, PyTuple, PyType,
+};
 
 /// Where an attribute was found.
 pub enum Found<'py> {
@@ -24,15 +26,8 @@ pub enum Found<'py> {
 /// Whether the attributes of an object are looked at: numbers, text, modules and the like have none that matter, and
 /// those of burtorch and of the libraries it is used with do not change a recording.
 pub fn has_attributes(object: &Bound<'_, PyAny>) -> bool {
-    let is_plain = object.is_none()
-        || object.is_instance_of::<PyBool>()
-        || object.is_instance_of::<PyFloat>()
-        || object.is_instance_of::<PyInt>()
-        || object.is_instance_of::<PyString>()
-        || object.is_instance_of::<PyBytes>()
-        || object.is_instance_of::<PyModule>()
-        || object.is_instance_of::<PyFunction>();
-    if is_plain || object.cast_exact::<PyTuple>().is_ok() {
+    let has_none = is_plain(object) || object.is_instance_of::<PyModule>() || object.is_instance_of::<PyFunction>();
+    if has_none || object.cast_exact::<PyTuple>().is_ok() {
         return false;
     }
     let is_class = object.is_instance_of::<PyType>();
@@ -54,15 +49,85 @@ pub fn is_of_a_library(module: &str) -> bool {
     matches!(module.split('.').next(), Some("burtorch" | "numpy" | "scipy" | "builtins"))
 }
 
-/// The objects in a list, tuple or dict; none for anything else.
-pub fn items<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
-    if let Ok(list) = object.cast_exact::<PyList>() {
-        return list.iter().collect();
+/// Whether an object is a number, text or the like, which hold nothing that could change.
+#[inline]
+pub fn is_plain(object: &Bound<'_, PyAny>) -> bool {
+    object.is_none()
+        || object.is_instance_of::<PyInt>()
+        || object.is_instance_of::<PyFloat>()
+        || object.is_instance_of::<PyString>()
+        || object.is_instance_of::<PyBytes>()
+}
+
+/// Whether an object is a list, tuple or dict, and not of a subclass.
+pub fn is_builtin_container(object: &Bound<'_, PyAny>) -> bool {
+    object.cast_exact::<PyList>().is_ok()
+        || object.cast_exact::<PyTuple>().is_ok()
+        || object.cast_exact::<PyDict>().is_ok()
+}
+
+/// Whether an object is a list, tuple, dict or set, also of a subclass.
+pub fn has_items(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
+        || object.is_instance_of::<PyDict>()
+        || object.is_instance_of::<PySet>()
+        || object.is_instance_of::<PyFrozenSet>()
+}
+
+/// The objects in a list, tuple, dict (keys, then values) or set, also of a subclass; `None` for anything else.
+pub fn all_items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    if let Ok(list) = object.cast::<PyList>() {
+        return Some(list.iter().collect());
     }
-    if let Ok(tuple) = object.cast_exact::<PyTuple>() {
-        return tuple.iter().collect();
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return Some(tuple.iter().collect());
     }
-    object.cast_exact::<PyDict>().map(|dict| dict.values().iter().collect()).unwrap_or_default()
+    if let Ok(dict) = object.cast_exact::<PyDict>() {
+        return Some(dict.iter().flat_map(|(key, value)| [key, value]).collect());
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        // SAFETY: a living dict; the C functions do not ask what a subclass makes of them.
+        let both = unsafe {
+            let keys = Bound::from_owned_ptr_or_opt(object.py(), ffi::PyDict_Keys(dict.as_ptr()))?;
+            let values = Bound::from_owned_ptr_or_opt(object.py(), ffi::PyDict_Values(dict.as_ptr()))?;
+            [keys, values]
+        };
+        return Some(both.iter().filter_map(|list| list.cast::<PyList>().ok()).flat_map(|list| list.iter()).collect());
+    }
+    if let Ok(set) = object.cast_exact::<PySet>() {
+        return Some(set.iter().collect());
+    }
+    object.cast_exact::<PyFrozenSet>().ok().map(|set| set.iter().collect())
+}
+
+/// Whether a class, written in Python, computes attributes that it does not have.
+pub fn makes_up_attributes(object: &Bound<'_, PyAny>) -> bool {
+    ["__getattr__", "__getattribute__"].iter().any(|name| {
+        let name = PyString::intern(object.py(), name);
+        in_classes(object, &name).is_some_and(|(_, held)| held.is_instance_of::<PyFunction>())
+    })
+}
+
+/// Whether a name is an attribute of a type whose attributes do not change: of burtorch, numbers, text, lists and the like.
+pub fn is_of_a_known_type(name: &Bound<'_, PyString>) -> bool {
+    let py = name.py();
+    let has = |object: &Bound<'_, PyAny>| object.hasattr(name).unwrap_or(false);
+    let types = [
+        py.get_type::<PyFloat>(),
+        py.get_type::<PyInt>(),
+        py.get_type::<PyString>(),
+        py.get_type::<PyList>(),
+        py.get_type::<PyTuple>(),
+        py.get_type::<PyDict>(),
+        py.get_type::<PySet>(),
+        py.get_type::<PyFunction>(),
+        py.get_type::<crate::vector::PyVector>(),
+    ];
+    types.iter().any(|kind| has(kind.as_any()))
+        || py
+            .import("burtorch")
+            .is_ok_and(|module| has(module.as_any()) || module.getattr("Value").is_ok_and(|value| has(&value)))
 }
 
 /// The dictionary of an object's own attributes.

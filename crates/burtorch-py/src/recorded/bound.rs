@@ -17,6 +17,7 @@ use super::calls::{Arguments, with_path};
 use super::object::{Call, FunctionObject, state_of};
 use super::state::Scalars;
 use super::tree::Tree;
+use crate::errors::derived;
 use crate::value::raise_python;
 
 /// What a bound call needs.
@@ -176,7 +177,9 @@ fn slow(object: *mut BoundObject) -> PyResult<f64> {
         is_scalar.then(|| (path.values()[0], if with_gradient { path.gradient() } else { Vec::new() }))
     })?;
     let Some((value, gradient)) = results else {
-        return Err(PyTypeError::new_err("bind() needs a function that returns one Value"));
+        let name = call.with(|state| state.name.clone())?;
+        let message = format!("bind() needs a function that returns one Value; {name} returned several");
+        return Err(derived(call.py(), "TraceError", message));
     };
     let id = call.with(|state| state.variants.first().map_or(u64::MAX, |variant| variant.id))?;
     // SAFETY: as above; `to` points to as many numbers as there are arguments.

@@ -30,6 +30,27 @@ pub fn name_of(body: &Bound<'_, PyAny>) -> String {
     }
 }
 
+/// The function, and the name of its argument `k`, or which it is.
+fn argument_name(call: &Call<'_>, k: usize) -> String {
+    let py = call.py();
+    let Ok((body, name)) = call.with(|state| (state.body.clone_ref(py), state.name.clone())) else {
+        return format!("argument {k}");
+    };
+    let body = body.bind(py);
+    let parameter = || -> PyResult<Option<String>> {
+        let code = body.getattr("__code__")?;
+        let at = k + usize::from(body.hasattr("__self__")?);
+        if at >= code.getattr("co_argcount")?.extract()? {
+            return Ok(None);
+        }
+        code.getattr("co_varnames")?.get_item(at)?.extract().map(Some)
+    };
+    match parameter() {
+        Ok(Some(parameter)) => format!("{name}: argument {parameter}"),
+        _ => format!("{name}: argument {k}"),
+    }
+}
+
 /// Arguments taken apart.
 pub struct Arguments<'py> {
     /// The tuple's shape.
@@ -46,8 +67,12 @@ impl<'py> Arguments<'py> {
         let mut numbers = Vec::new();
         let mut items = Vec::with_capacity(positional.len());
         let mut has_values = false;
-        for x in positional {
-            match Tree::of(x, &mut numbers, 0)? {
+        for (k, x) in positional.iter().enumerate() {
+            let found = Tree::of(x, &mut numbers, 0).map_err(|wrong| {
+                let what = argument_name(call, k);
+                wrong.into_python(call.py(), &what)
+            })?;
+            match found {
                 Found::Numbers(tree) => items.push(tree),
                 Found::Values => has_values = true,
             }
@@ -126,6 +151,11 @@ fn same_statics(a: &Bound<'_, PyDict>, b: &Bound<'_, PyDict>) -> PyResult<bool> 
     Ok(true)
 }
 
+fn warn(py: Python<'_>, message: String) -> PyResult<()> {
+    let category = py.get_type::<PyRuntimeWarning>();
+    PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
+}
+
 /// A number that no other variant has.
 pub fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -141,8 +171,13 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
     let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
     let body = body.bind(py);
     // Before the body runs: what it changes while it runs counts as a change.
-    let watch = Watch::of(body)?;
+    let mut watch = Watch::of(body)?;
+    let is_news = call.with(|state| watch.unseen.is_some() && !std::mem::replace(&mut state.has_warned, true))?;
+    if let Some(unseen) = watch.unseen.as_ref().filter(|_| is_news) {
+        warn(py, format!("{name}: {unseen}"))?;
+    }
     let path = record_path(body, &name, &options, &arguments.tree, &arguments.numbers, arguments.statics.as_ref())?;
+    watch.settle(py);
     if is_new {
         let n_made = call.with(|state| {
             state.stats.variants += 1;
@@ -154,8 +189,7 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
                  Pass what varies as a number, or raise max_variants=",
                 options.max_variants
             );
-            let category = py.get_type::<PyRuntimeWarning>();
-            PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)?;
+            warn(py, message)?;
         }
     }
     // Recording ran Python code, so the state may have changed: look for the variant again.
@@ -309,7 +343,9 @@ pub fn shaped<'py>(
         Some(which) => match which.extract::<isize>() {
             Ok(k) => at(k),
             Err(_) => {
-                let chosen: Vec<isize> = which.extract()?;
+                let chosen: Vec<isize> = which.extract().map_err(|_| {
+                    PyTypeError::new_err("argnums is the number of an argument, or a sequence of such numbers")
+                })?;
                 let chosen = chosen.into_iter().map(at).collect::<PyResult<Vec<_>>>()?;
                 Ok(PyTuple::new(py, chosen)?.into_any())
             }

@@ -56,6 +56,14 @@ fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<(Arguments<'p
     }
     let arguments = Arguments::numbers_only(call, &call.positional[..n / 2], method)?;
     let direction = Arguments::numbers_only(call, &call.positional[n / 2..], method)?;
+    if let Some(place) = arguments.tree.differs(call.py(), &direction.tree) {
+        let message = format!(
+            "{method}() takes a direction of the structure of the arguments, {}, found {}, which differs at argument {place}",
+            arguments.tree.text(call.py()),
+            direction.tree.text(call.py())
+        );
+        return Err(derived(call.py(), "TraceError", message));
+    }
     if direction.numbers.len() != arguments.numbers.len() {
         return Err(PyValueError::new_err(format!(
             "{method}() was given a direction of {} numbers for arguments of {}",
@@ -91,7 +99,8 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     };
     let arguments = Arguments::numbers_only(&call, &call.positional, "vjp")?;
     let mut seeds = Vec::new();
-    let Found::Numbers(_) = Tree::of(&weights, &mut seeds, 0)? else {
+    let found = Tree::of(&weights, &mut seeds, 0).map_err(|wrong| wrong.into_python(py, "the weights of vjp()"))?;
+    let Found::Numbers(_) = found else {
         return Err(PyTypeError::new_err("the weights of vjp() are numbers"));
     };
     let found = with_program(&call, &arguments, |path| {

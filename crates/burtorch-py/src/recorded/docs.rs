@@ -21,8 +21,8 @@ Args:
     max_nodes: operations that a recording may take.
 
 Raises:
-    TraceError: the body takes a traced Value for a plain number, keeps it, or is too large; with the line.
-    TypeError: an argument is no number, array, list, tuple or dict of numbers.
+    TraceError: the body takes a traced Value for a plain number, keeps it, or is too large, with the line; or an
+        argument is no number, array, list, tuple or dict of numbers, with its place. It is a TypeError.
 
 The first call costs about a microsecond per operation; later ones about a nanosecond, plus 0.1 us for the call.
 
@@ -128,7 +128,7 @@ Example:
 pub const FORGET: &CStr = c"forget($self, /)
 --
 
-Drop all recordings; the next call records anew. For a body that depends on what is not watched, such as attributes.
+Drop all recordings; the next call records anew. For a body that depends on what is not watched, such as attributes that a class makes up.
 
 Example:
     >>> import burtorch as bt

@@ -79,6 +79,7 @@ unsafe extern "C" fn new(
                 options,
                 variants: Vec::new(),
                 watch: Watch::default(),
+                has_warned: false,
                 stats: Stats::default(),
                 quick: usize::MAX,
             };

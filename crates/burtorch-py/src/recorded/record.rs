@@ -105,13 +105,20 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
         new.set_cause(py, Some(error));
         return new;
     }
+    if error.get_type(py).name().is_ok_and(|kind| kind == "GraphMismatchError") {
+        let message = format!("{text}; {name} may use its arguments and plain numbers only ({})", line_of(py, &error));
+        let new = derived(py, "GraphMismatchError", message);
+        new.set_cause(py, Some(error));
+        return new;
+    }
     let full = || -> PyResult<bool> {
         let is_full = error.get_type(py).name()? == "GraphFullError";
         Ok(is_full && error.value(py).to_string().contains("holds at most"))
     };
     if full().unwrap_or(false) {
         let message = format!(
-            "{name} needs more operations than max_nodes= of bt.function allows; shorten its loops or raise it"
+            "{name} needs more operations than max_nodes= of bt.function allows; shorten its loops or raise it ({})",
+            line_of(py, &error)
         );
         let new = derived(py, "TraceError", message);
         new.set_cause(py, Some(error));

@@ -223,6 +223,8 @@ pub struct State {
     pub variants: Vec<Variant>,
     /// What recordings took for constant.
     pub watch: Watch,
+    /// Whether it has been said that something cannot be watched.
+    pub has_warned: bool,
     /// See there.
     pub stats: Stats,
     /// With this many floats as arguments the first path of the first variant may be tried at once.

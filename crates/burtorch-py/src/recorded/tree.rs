@@ -10,8 +10,9 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arrays::{Array, Kind, filled};
 use super::trace::error_here;
+use crate::errors::derived;
 use crate::graph::PyGraph;
-use crate::value::is_value;
+use crate::value::{has_dtype, is_value};
 use crate::vector::{PyVector, number_of};
 
 /// Deeper nesting is refused.
@@ -36,6 +37,46 @@ pub enum Found {
     Numbers(Tree),
     /// A Value or a Vector somewhere.
     Values,
+}
+
+/// Why an argument cannot be taken apart.
+pub enum Wrong {
+    /// It, or what is at this place inside it, is nothing that a function takes.
+    Structure {
+        /// As Python would write it behind the argument: `['a'][1]`.
+        place: String,
+        /// What was expected and what was found.
+        message: String,
+    },
+    /// Asking failed.
+    Failed(PyErr),
+}
+
+impl From<PyErr> for Wrong {
+    fn from(error: PyErr) -> Self {
+        Wrong::Failed(error)
+    }
+}
+
+impl Wrong {
+    fn here(message: String) -> Self {
+        Wrong::Structure { place: String::new(), message }
+    }
+
+    fn within(self, step: impl FnOnce() -> String) -> Self {
+        match self {
+            Wrong::Structure { place, message } => Wrong::Structure { place: step() + &place, message },
+            failed => failed,
+        }
+    }
+
+    /// As a Python error about `what`.
+    pub fn into_python(self, py: Python<'_>, what: &str) -> PyErr {
+        match self {
+            Wrong::Structure { place, message } => derived(py, "TraceError", format!("{what}{place}: {message}")),
+            Wrong::Failed(error) => error,
+        }
+    }
 }
 
 impl Tree {
@@ -64,6 +105,35 @@ impl Tree {
                     && x.iter().zip(y).all(|(x, y)| x.same(py, y))
             }
             _ => false,
+        }
+    }
+
+    /// Where the other is put together differently, as Python would write the place; arrays, lists and tuples of as many
+    /// numbers are alike.
+    pub fn differs(&self, py: Python<'_>, other: &Tree) -> Option<String> {
+        let is_row = |tree: &Tree| match tree {
+            Tree::Array { .. } => true,
+            Tree::Sequence { items, .. } => items.iter().all(|item| matches!(item, Tree::Number)),
+            _ => false,
+        };
+        match (self, other) {
+            (Tree::Number, Tree::Number) => None,
+            // How many numbers there are is asked elsewhere.
+            (a, b) if is_row(a) && is_row(b) => None,
+            (Tree::Sequence { items: x, .. }, Tree::Sequence { items: y, .. }) if x.len() == y.len() => {
+                let places = (0..).map(|k: usize| format!("[{k}]"));
+                let mut found = places.zip(x.iter().zip(y)).map(|(place, (x, y))| Some(place + &x.differs(py, y)?));
+                found.find_map(|place| place)
+            }
+            (Tree::Dict { keys: a, items: x }, Tree::Dict { keys: b, items: y })
+                if x.len() == y.len() && a.iter().zip(b).all(|(a, b)| a.bind(py).eq(b).unwrap_or(false)) =>
+            {
+                let places = a.iter().map(|key| key.bind(py).repr().map_or_else(|_| "?".into(), |key| key.to_string()));
+                let mut found =
+                    places.zip(x.iter().zip(y)).map(|(key, (x, y))| Some(format!("[{key}]{}", x.differs(py, y)?)));
+                found.find_map(|place| place)
+            }
+            _ => Some(String::new()),
         }
     }
 
@@ -98,7 +168,7 @@ impl Tree {
     }
 
     /// Takes an argument apart; its numbers go to `numbers`.
-    pub fn of(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>, depth: usize) -> PyResult<Found> {
+    pub fn of(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>, depth: usize) -> Result<Found, Wrong> {
         // SAFETY: a living object under the interpreter lock.
         if unsafe { is_value(object.as_ptr()) } || object.is_instance_of::<PyVector>() {
             return Ok(Found::Values);
@@ -108,14 +178,17 @@ impl Tree {
             return Ok(Found::Numbers(Tree::Number));
         }
         let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
-            return Err(PyValueError::new_err("arguments of a recorded function are nested too deep"));
+            return Err(Wrong::here(format!("arguments are nested more than {DEEPEST} deep")));
         } else if let Ok(list) = object.cast_exact::<PyList>() {
             list.iter().collect()
         } else if let Ok(tuple) = object.cast_exact::<PyTuple>() {
             tuple.iter().collect()
         } else if let Ok(dict) = object.cast_exact::<PyDict>() {
-            if dict.keys().iter().any(|key| !key.is_exact_instance_of::<PyString>()) {
-                return Err(PyTypeError::new_err("keys of a dict of arguments are strings"));
+            if let Some(key) = dict.keys().iter().find(|key| !key.is_exact_instance_of::<PyString>()) {
+                let found = key.get_type().name()?;
+                return Err(Wrong::here(format!(
+                    "expected a dict whose keys are strings, found a key of type {found}"
+                )));
             }
             dict.values().iter().collect()
         } else {
@@ -123,8 +196,16 @@ impl Tree {
         };
         let mut parts = Vec::with_capacity(items.len());
         let mut has_values = false;
-        for item in &items {
-            match Tree::of(item, numbers, depth + 1)? {
+        for (k, item) in items.iter().enumerate() {
+            let step = || match object.cast_exact::<PyDict>() {
+                Ok(dict) => dict
+                    .keys()
+                    .get_item(k)
+                    .and_then(|key| key.repr())
+                    .map_or_else(|_| "[?]".into(), |key| format!("[{key}]")),
+                Err(_) => format!("[{k}]"),
+            };
+            match Tree::of(item, numbers, depth + 1).map_err(|wrong| wrong.within(step))? {
                 Found::Numbers(tree) => parts.push(tree),
                 Found::Values => has_values = true,
             }
@@ -138,14 +219,16 @@ impl Tree {
         }))
     }
 
-    fn of_array(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>) -> PyResult<Found> {
-        let has_dtype = object.hasattr(pyo3::intern!(object.py(), "dtype"))?;
+    fn of_array(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>) -> Result<Found, Wrong> {
+        let has_dtype = has_dtype(object)?;
         let array = match Array::of(object) {
             Some(array) => array,
-            None if has_dtype && object.getattr("dtype")?.getattr("kind")?.extract::<String>()? == "O" => {
-                return Self::of_objects(object);
-            }
-            None if has_dtype => Array::converted(object).map_err(|_| unknown(object))?,
+            None if has_dtype => match object.getattr("dtype")?.getattr("kind")?.extract::<String>()?.as_str() {
+                "O" => return Self::of_objects(object),
+                // Of another byte order or size.
+                "f" | "i" | "u" | "b" => Array::converted(object).map_err(|_| unknown(object))?,
+                _ => return Err(unknown(object)),
+            },
             None => return Err(unknown(object)),
         };
         let is_text = object.is_instance_of::<pyo3::types::PyBytes>();
@@ -158,7 +241,7 @@ impl Tree {
     }
 
     /// An array of objects holds Values, or is refused.
-    fn of_objects(object: &Bound<'_, PyAny>) -> PyResult<Found> {
+    fn of_objects(object: &Bound<'_, PyAny>) -> Result<Found, Wrong> {
         for item in object.getattr("flat")?.try_iter()? {
             // SAFETY: a living object under the interpreter lock.
             if unsafe { is_value(item?.as_ptr()) } {
@@ -262,7 +345,10 @@ impl Tree {
             for item in result.getattr("flat")?.try_iter()? {
                 Tree::of_result(owner, &item?, nodes, as_numpy, depth + 1)?;
             }
-            let shape = result.getattr("shape")?.extract()?;
+            let shape: Vec<usize> = result.getattr("shape")?.extract()?;
+            if shape.is_empty() {
+                return Ok(Tree::Number);
+            }
             return Ok(Tree::Array { shape, kind: Kind::F64, is_numpy: true });
         }
         let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
@@ -315,9 +401,12 @@ fn rows<'py>(
     }
 }
 
-fn unknown(object: &Bound<'_, PyAny>) -> PyErr {
-    let found = object.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
-    PyTypeError::new_err(format!(
+fn unknown(object: &Bound<'_, PyAny>) -> Wrong {
+    let mut found = object.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    if let Ok(dtype) = object.getattr("dtype") {
+        found += &format!(" of {dtype}");
+    }
+    Wrong::here(format!(
         "expected a real number, an array, or a list, tuple or dict of them, found {found}; pass by keyword what is no number"
     ))
 }

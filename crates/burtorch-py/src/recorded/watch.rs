@@ -1,16 +1,17 @@
 //! What a recording took for constant: closed-over names and globals, looked at again before every replay.
 //!
 //! Promises: a closure cell or global that holds another number or object than when the function was recorded is
-//! noticed, also of the Python functions it calls; so are numbers in lists, dicts and arrays held there, numbers in
-//! modules that are named, and attributes of objects. A look costs a nanosecond or two per closure cell and per
-//! dictionary that was read, and nothing per name in it while it stays as it is (CPython up to 3.11; later a look-up each).
+//! noticed, also of the Python functions it calls; so is what lists, dicts, sets and arrays held there contain, at any
+//! depth, numbers in modules that are named, and attributes of objects. A look costs a nanosecond or two per closure cell,
+//! item of a list and dictionary that was read, and nothing per name in it while it stays as it is (CPython up to 3.11;
+//! later a look-up each).
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple};
 
 use super::arrays::Array;
 use super::attributes::{self, Found};
@@ -21,6 +22,8 @@ use crate::vector::number_of;
 const MOST_FUNCTIONS: usize = 256;
 /// Nor are more objects.
 const MOST_OBJECTS: usize = 1024;
+/// Nor is what more lists, tuples, dicts, sets and arrays hold.
+const MOST_CONTAINERS: usize = 1 << 16;
 
 /// Where a constant was found.
 enum Place {
@@ -28,6 +31,16 @@ enum Place {
     Name(Py<PyDict>, Py<PyString>),
     /// An object, and a slot that its class has.
     Slot(Py<PyAny>, Py<PyAny>),
+    /// Inside this object.
+    Inside(Py<PyAny>),
+}
+
+/// What something holds that can change in place.
+enum Contents {
+    /// Items of a list or set; keys and values of a dict.
+    Items(Vec<Py<PyAny>>),
+    /// Numbers of an array.
+    Numbers(Vec<f64>),
 }
 
 /// One constant.
@@ -35,8 +48,8 @@ struct Entry {
     place: Place,
     /// What was there; `None` for a name that was not defined.
     held: Option<Py<PyAny>>,
-    /// Its numbers, if it can change in place.
-    contents: Option<Vec<f64>>,
+    /// What is inside, where the place is an object.
+    contents: Option<Contents>,
 }
 
 /// All constants of a recording.
@@ -47,6 +60,8 @@ pub struct Watch {
     versions: Vec<(*mut ffi::PyObject, u64)>,
     /// How many entries, from the first, have to be looked at even if no dictionary has changed.
     always: usize,
+    /// What may be read and cannot be watched, in words.
+    pub unseen: Option<String>,
 }
 
 /// The version that CPython gives a dictionary at every change; `None` where there is none.
@@ -70,23 +85,57 @@ unsafe fn version(dict: *mut ffi::PyObject) -> Option<u64> {
     }
 }
 
-/// The numbers of a list, dict or array; `None` for what is not watched inside.
-fn contents_of(object: &Bound<'_, PyAny>) -> Option<Vec<f64>> {
-    let numbers = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| {
-        items.map(|x| plain_number(&x)).collect::<Option<Vec<f64>>>()
-    };
-    if let Ok(list) = object.cast_exact::<PyList>() {
-        return numbers(&mut list.iter());
+impl Contents {
+    /// What is inside an object; `None` for what does not change, or is not watched inside.
+    fn of(object: &Bound<'_, PyAny>) -> Option<Contents> {
+        if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyBytes>() {
+            return None;
+        }
+        if let Some(items) = attributes::all_items(object) {
+            return Some(Contents::Items(items.into_iter().map(Bound::unbind).collect()));
+        }
+        let mut all = Vec::new();
+        Array::of(object)?.read_into(&mut all);
+        Some(Contents::Numbers(all))
     }
-    if let Ok(dict) = object.cast_exact::<PyDict>() {
-        return numbers(&mut dict.values().iter());
+
+    /// Whether an object holds this: the same objects, or equal numbers of the same types.
+    fn is_in(&self, object: &Bound<'_, PyAny>) -> bool {
+        match self {
+            Contents::Items(items) => match object.cast::<PyList>() {
+                Ok(list) => holds(list, items),
+                Err(_) => attributes::all_items(object).is_some_and(|now| {
+                    now.len() == items.len() && now.iter().zip(items).all(|(now, before)| is_same(now, before))
+                }),
+            },
+            Contents::Numbers(before) => {
+                let mut now = Vec::with_capacity(before.len());
+                let array = Array::of(object);
+                array.is_some_and(|array| {
+                    array.read_into(&mut now);
+                    same_bits(before, &now)
+                })
+            }
+        }
     }
-    if object.is_instance_of::<pyo3::types::PyBytes>() || object.is_instance_of::<PyString>() {
-        return None;
+}
+
+/// Whether a list holds these items.
+fn holds(list: &Bound<'_, PyList>, items: &[Py<PyAny>]) -> bool {
+    let n = list.len();
+    // SAFETY: a living list of `n` items under the interpreter lock: comparing addresses runs no code that could change it.
+    let differs =
+        |k: &usize| unsafe { ffi::PyList_GET_ITEM(list.as_ptr(), *k as ffi::Py_ssize_t) } != items[*k].as_ptr();
+    n == items.len() && (0..n).filter(differs).all(|k| list.get_item(k).is_ok_and(|now| is_same(&now, &items[k])))
+}
+
+/// Whether an object is the one that was there, or the same number.
+fn is_same(now: &Bound<'_, PyAny>, before: &Py<PyAny>) -> bool {
+    now.is(before) || {
+        let before = before.bind(now.py());
+        let (Some(a), Some(b)) = (plain_number(now), plain_number(before)) else { return false };
+        a.to_bits() == b.to_bits() && now.get_type().is(before.get_type())
     }
-    let mut all = Vec::new();
-    Array::of(object)?.read_into(&mut all);
-    Some(all)
 }
 
 /// A float or an int, also of a subclass (NumPy's float64 is one). Asking runs no Python code.
@@ -101,8 +150,7 @@ fn same_bits(a: &[f64], b: &[f64]) -> bool {
 
 impl Entry {
     fn new(place: Place, held: Option<Bound<'_, PyAny>>) -> Self {
-        let contents = held.as_ref().filter(|held| !held.is_instance_of::<PyParameter>()).and_then(contents_of);
-        Entry { place, held: held.map(Bound::unbind), contents }
+        Entry { place, held: held.map(Bound::unbind), contents: None }
     }
 
     /// What is there now.
@@ -112,13 +160,14 @@ impl Entry {
             Place::Cell(cell) => unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyCell_Get(cell.as_ptr())) },
             Place::Name(names, name) => names.bind(py).get_item(name).ok().flatten(),
             Place::Slot(object, slot) => attributes::in_slot(object.bind(py), slot.bind(py)),
+            Place::Inside(object) => Some(object.bind(py).clone()),
         }
     }
 
-    /// Whether a cell holds the very object it held, and one that cannot change in place: that is so nearly always.
+    /// Whether a cell holds the very object it held: that is so nearly always.
     #[inline(always)]
     fn is_untouched(&self) -> bool {
-        let (Place::Cell(cell), Some(held), None) = (&self.place, &self.held, &self.contents) else { return false };
+        let (Place::Cell(cell), Some(held)) = (&self.place, &self.held) else { return false };
         // SAFETY: a living cell; what it holds is compared and not used.
         unsafe { (*cell.as_ptr().cast::<ffi::PyCellObject>()).ob_ref == held.as_ptr() }
     }
@@ -127,26 +176,28 @@ impl Entry {
         if self.is_untouched() {
             return true;
         }
-        let now = self.now(py);
-        let is_held = match (&now, &self.held) {
-            (Some(now), Some(held)) => now.is(held),
-            (None, None) => true,
-            _ => return false,
-        };
-        if !is_held {
-            // Another object, but perhaps the same number.
-            let (Some(now), Some(held)) = (&now, &self.held) else { return false };
-            let numbers = (plain_number(now), plain_number(held.bind(py)));
-            let (Some(a), Some(b)) = numbers else { return false };
-            if a.to_bits() != b.to_bits() || !now.get_type().is(held.bind(py).get_type()) {
-                return false;
-            }
-            // At once, by way of a bound reference: PyO3 puts off what is dropped where it has not taken the lock itself.
-            drop(self.held.replace(now.clone().unbind()).map(|before| before.into_bound(py)));
+        if let (Place::Inside(object), Some(contents)) = (&self.place, &self.contents) {
+            return contents.is_in(object.bind(py));
         }
-        match (&self.contents, &now) {
-            (Some(before), Some(now)) => contents_of(now).is_some_and(|numbers| same_bits(before, &numbers)),
-            _ => true,
+        match (self.now(py), &self.held) {
+            (None, None) => true,
+            (Some(now), Some(held)) if now.is(held) => true,
+            // Another object, but perhaps the same number.
+            (Some(now), Some(held)) if is_same(&now, held) => {
+                // At once, by way of a bound reference: PyO3 puts off what is dropped where it has not taken the lock itself.
+                drop(self.held.replace(now.unbind()).map(|before| before.into_bound(py)));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The dictionary whose version tells whether this may have changed.
+    fn dict(&self, py: Python<'_>) -> Option<*mut ffi::PyObject> {
+        match &self.place {
+            Place::Name(names, _) => Some(names.as_ptr()),
+            Place::Inside(object) if object.bind(py).cast_exact::<PyDict>().is_ok() => Some(object.as_ptr()),
+            _ => None,
         }
     }
 }
@@ -187,6 +238,24 @@ impl Watch {
         }
     }
 
+    /// After a recording: what the body itself has put into lists it only fills, a log say, is no change. Numbers are, as
+    /// are items that are gone.
+    pub fn settle(&mut self, py: Python<'_>) {
+        for entry in &mut self.entries {
+            let (Place::Inside(object), Some(Contents::Items(before))) = (&entry.place, &entry.contents) else {
+                continue;
+            };
+            let Ok(list) = object.bind(py).cast::<PyList>() else { continue };
+            let is_filled = |(k, now): (usize, Bound<'_, PyAny>)| match before.get(k) {
+                Some(before) if now.is(before) => true,
+                _ => plain_number(&now).is_none(),
+            };
+            if list.len() >= before.len() && list.iter().enumerate().all(is_filled) {
+                entry.contents = Contents::of(list.as_any());
+            }
+        }
+    }
+
     /// Looks through a function, and those it names, for what a recording takes for constant.
     pub fn of(body: &Bound<'_, PyAny>) -> PyResult<Watch> {
         let mut watch = Watch::default();
@@ -197,27 +266,34 @@ impl Watch {
                 if search.seen.len() < MOST_FUNCTIONS && search.seen.insert(function.as_ptr() as usize) {
                     watch.add_function(&function, &mut search)?;
                 }
+            } else if let Some(object) = search.containers.pop() {
+                watch.add_contents(&object, &mut search);
             } else if !watch.add_attributes(&mut search) {
                 break;
             }
         }
-        // Cells, and names whose numbers can change in place, come first.
-        let is_first = |entry: &Entry| entry.contents.is_some() || !matches!(entry.place, Place::Name(..));
-        watch.entries.sort_by_key(|entry| !is_first(entry));
-        watch.always = watch.entries.iter().take_while(|entry| is_first(entry)).count();
-        let mut dicts: Vec<*mut ffi::PyObject> = watch
-            .entries
-            .iter()
-            .filter_map(|entry| match &entry.place {
-                Place::Name(names, _) => Some(names.as_ptr()),
-                _ => None,
-            })
-            .collect();
+        watch.unseen = search.unseen();
+        // What no dictionary's version tells comes first.
+        let py = body.py();
+        watch.entries.sort_by_key(|entry| entry.dict(py).is_some());
+        watch.always = watch.entries.iter().take_while(|entry| entry.dict(py).is_none()).count();
+        let mut dicts: Vec<*mut ffi::PyObject> = watch.entries.iter().filter_map(|entry| entry.dict(py)).collect();
         dicts.sort_unstable();
         dicts.dedup();
         watch.versions = dicts.into_iter().map(|dict| (dict, 0)).collect();
         watch.note_versions();
         Ok(watch)
+    }
+
+    /// Watches what is inside an object, and looks at every item.
+    fn add_contents<'py>(&mut self, object: &Bound<'py, PyAny>, search: &mut Search<'py>) {
+        for item in attributes::all_items(object).unwrap_or_default() {
+            search.reach(&item);
+        }
+        if let Some(contents) = Contents::of(object) {
+            let place = Place::Inside(object.clone().unbind());
+            self.entries.push(Entry { place, held: None, contents: Some(contents) });
+        }
     }
 
     fn add_function<'py>(&mut self, function: &Bound<'py, PyAny>, search: &mut Search<'py>) -> PyResult<()> {
@@ -250,12 +326,15 @@ impl Watch {
         for name in &names {
             match globals.get_item(name)? {
                 Some(held) => {
+                    search.explain(name);
                     if let Ok(module) = held.cast::<PyModule>() {
+                        search.modules.push(held.clone());
                         self.add_numbers_of(module, &names)?;
                     }
                     self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), Some(held), search);
                 }
                 None if builtins.hasattr(name)? => {
+                    search.explain(name);
                     self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), None, search);
                 }
                 None => {}
@@ -295,7 +374,11 @@ impl Watch {
         name: &Bound<'py, PyString>,
         search: &mut Search<'py>,
     ) {
-        match attributes::find(object, name) {
+        let found = attributes::find(object, name);
+        if found.is_some() {
+            search.explain(name);
+        }
+        match found {
             None => {}
             Some(Found::Code(code)) => search.reach(&code),
             Some(Found::Slot(slot, held)) => {
@@ -335,6 +418,10 @@ impl Watch {
                     f(object.as_ptr());
                     f(slot.as_ptr());
                 }
+                Place::Inside(object) => f(object.as_ptr()),
+            }
+            if let Some(Contents::Items(items)) = &entry.contents {
+                items.iter().for_each(|item| f(item.as_ptr()));
             }
             if let Some(held) = &entry.held {
                 f(held.as_ptr());
@@ -352,12 +439,29 @@ struct Search<'py> {
     objects: Vec<(Bound<'py, PyAny>, usize)>,
     /// Whatever the functions name.
     names: Vec<Bound<'py, PyString>>,
+    /// How many lists, tuples, dicts, sets and arrays were met.
+    n_containers: usize,
+    /// Those whose contents are still to be looked at.
+    containers: Vec<Bound<'py, PyAny>>,
+    /// Modules that are named.
+    modules: Vec<Bound<'py, PyAny>>,
+    /// Names of which it is known what they are, by address: names are interned.
+    explained: HashSet<usize>,
 }
 
 impl<'py> Search<'py> {
     fn new(body: &Bound<'py, PyAny>) -> Self {
         let names = vec![PyString::intern(body.py(), "__call__")];
-        let mut search = Search { functions: vec![body.clone()], seen: HashSet::new(), objects: Vec::new(), names };
+        let mut search = Search {
+            functions: vec![body.clone()],
+            seen: HashSet::new(),
+            objects: Vec::new(),
+            names,
+            n_containers: 0,
+            containers: Vec::new(),
+            modules: Vec::new(),
+            explained: HashSet::new(),
+        };
         if !body.is_instance_of::<PyFunction>() {
             search.reach(body);
         }
@@ -372,21 +476,65 @@ impl<'py> Search<'py> {
         }
     }
 
-    /// Notes a function to be followed, an object whose attributes may be read, or those in a list, tuple or dict.
+    /// Notes a function to be followed, an object whose attributes may be read, or something with items.
     fn reach(&mut self, held: &Bound<'py, PyAny>) {
+        if attributes::is_plain(held) || held.is_instance_of::<PyParameter>() {
+            return;
+        }
+        if attributes::is_builtin_container(held) {
+            return self.add_container(held);
+        }
         let wraps = held.hasattr("__wrapped__").unwrap_or(false) || held.hasattr("__func__").unwrap_or(false);
         if held.is_instance_of::<PyFunction>() || wraps {
             self.functions.push(held.clone());
             return;
         }
         self.add_object(held);
-        for item in attributes::items(held) {
-            if item.is_instance_of::<PyFunction>() {
-                self.functions.push(item);
-            } else {
-                self.add_object(&item);
-            }
+        if attributes::has_items(held) || Array::of(held).is_some() {
+            self.add_container(held);
         }
+    }
+
+    fn add_container(&mut self, held: &Bound<'py, PyAny>) {
+        // A tuple of numbers and text never changes.
+        let is_fixed = held
+            .cast_exact::<PyTuple>()
+            .is_ok_and(|tuple| tuple.iter_borrowed().all(|item| attributes::is_plain(&item)));
+        if is_fixed || !self.seen.insert(held.as_ptr() as usize ^ 1) {
+            return;
+        }
+        self.n_containers += 1;
+        if self.n_containers <= MOST_CONTAINERS {
+            self.containers.push(held.clone());
+        }
+    }
+
+    fn explain(&mut self, name: &Bound<'py, PyString>) {
+        self.explained.insert(name.as_ptr() as usize);
+    }
+
+    /// What is not watched, in words: containers beyond a bound, and attributes that some object may make up, which are
+    /// names that are nothing else, where a class has `__getattr__`.
+    fn unseen(&self) -> Option<String> {
+        if self.n_containers > MOST_CONTAINERS {
+            return Some(format!(
+                "it reads {} lists, tuples, dicts and arrays, and a replay sees changes in {MOST_CONTAINERS} of them only; \
+                 call forget() when others have changed",
+                self.n_containers
+            ));
+        }
+        let makes_up = self.objects.iter().find(|(object, _)| attributes::makes_up_attributes(object))?;
+        let unexplained = |name: &&Bound<'py, PyString>| {
+            let is_known = self.explained.contains(&(name.as_ptr() as usize))
+                || self.modules.iter().any(|module| module.hasattr(*name).unwrap_or(false));
+            !is_known && !attributes::is_of_a_known_type(name)
+        };
+        let name = self.names.iter().find(unexplained)?;
+        let class = makes_up.0.get_type().name().map_or_else(|_| "an object".into(), |name| name.to_string());
+        Some(format!(
+            "{class} makes up attributes (__getattr__), of which {name} may be one: a replay does not see it change; pass it as \
+             an argument, make it a bt.parameter, or call forget() when it has changed"
+        ))
     }
 
     fn add_object(&mut self, object: &Bound<'py, PyAny>) {

@@ -28,7 +28,7 @@ use pyo3::prelude::*;
 pub use check::{checked, checked_for_sweep};
 pub(crate) use methods::c_str;
 pub use methods::method;
-pub use number::{Number, number};
+pub use number::{Number, has_dtype, number};
 pub use object::{ValueObject, cell_of, is_value, new_object, raise_python, value_type};
 pub use step::{left, right};
 pub use unevaluated::settle;

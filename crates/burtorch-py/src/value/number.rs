@@ -4,12 +4,14 @@
 //! TypeError at last. Knows no op by heart: operators name rows of the op table.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use burtorch_core::ops::{self, BinaryOp};
 use burtorch_core::{Graph, NodeId, Quick, Result, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::append::{Build, append, append_at_once, append_in_branch};
 use super::methods::Unary;
@@ -62,6 +64,24 @@ unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
     }
 }
 
+/// Whether an object has a dtype, as those of NumPy do. Of the types that are given most often it is known that they have
+/// none: an attribute that is not found costs half a microsecond.
+pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_builtin = object.cast_exact::<PyList>().is_ok()
+        || object.cast_exact::<PyTuple>().is_ok()
+        || object.cast_exact::<PyDict>().is_ok();
+    if is_builtin {
+        return Ok(false);
+    }
+    // SAFETY: a type's name is a C string that lives as long as the type.
+    let name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) };
+    // A class written in Python has a name without a dot here.
+    if name == c"array.array" {
+        return Ok(false);
+    }
+    object.hasattr(pyo3::intern!(object.py(), "dtype"))
+}
+
 /// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
 unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
     // SAFETY: a living object under the interpreter lock, by the contract of `number`.
@@ -70,7 +90,7 @@ unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
         (py, Bound::from_borrowed_ptr(py, object))
     };
     let kind = || -> PyResult<bool> {
-        if !object.hasattr(pyo3::intern!(py, "dtype"))? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
+        if !has_dtype(&object)? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
             return Ok(false);
         }
         let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;

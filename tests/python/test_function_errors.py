@@ -1,0 +1,148 @@
+"""Misuse of recorded functions: each mistake is a typed error that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import burtorch as bt
+
+HERE = r"test_function_errors\.py:\d+"
+
+
+def line(text: str) -> int:
+    """The line of this file that contains a text, for the first time."""
+    with open(__file__) as file:
+        return next(k for k, found in enumerate(file, 1) if text in found)
+
+
+def caught(call, *arguments, kind=bt.TraceError, **named) -> str:
+    with pytest.raises(kind) as info:
+        call(*arguments, **named)
+    assert isinstance(info.value, bt.BurtorchError)
+    return str(info.value)
+
+
+def test_numpy_functions_of_traced_values_name_the_op_and_the_line():
+    f = bt.function(lambda x: np.exp(x[0]) + x[1])  # np.exp of a Value
+    text = caught(f, np.ones(2))
+    assert "bt.exp" in text
+    assert text.endswith(f":{line('# np.exp of a Value')})")
+    assert "bt.log" in caught(bt.function(lambda x: np.log(x).sum()), np.ones(2))
+    assert "bt.atan2" in caught(bt.function(lambda x: np.arctan2(x[0], x[1])), np.ones(2))
+
+
+def test_an_array_of_one_value_without_dimensions_is_that_value():
+    f = bt.function(lambda x: np.where(x[0] > 0, x[0] * 2.0, x[1]))
+    assert f(np.array([3.0, 4.0])) == 6.0
+    assert f(np.array([-3.0, 4.0])) == 4.0
+
+
+def test_values_that_were_kept_from_a_recording():
+    kept = []
+
+    def body(x):
+        kept.append(x * 2.0)
+        return x
+
+    bt.function(body)(1.0)
+    for use in (
+        lambda: kept[0] + 1.0,  # a kept Value is used
+        lambda: kept[0].data,
+        lambda: kept[0].backward(),
+        lambda: float(kept[0]),
+        lambda: kept[0] > 1.0,
+        lambda: bt.reduce_sum([kept[0], kept[0]]),
+    ):
+        text = caught(use)
+        assert "body" in text
+        assert "is over" in text
+    assert caught(lambda: kept[0] - 1.0).endswith(f":{line('kept[0] - 1.0')})")
+    f = bt.function(lambda y: y * kept[0])  # a kept Value in another function
+    text = caught(f, 2.0, kind=bt.GraphMismatchError)
+    assert text.endswith(f":{line('# a kept Value in another function')})")
+
+
+def nested(x):  # definition of nested
+    return x["a"][0] * x["b"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "place", "found"),
+    [
+        ({"a": [1.0, "2"], "b": 3.0}, "argument x['a'][1]", "found str"),
+        ({"a": [1.0, None], "b": 3.0}, "argument x['a'][1]", "found NoneType"),
+        ({"a": (1.0, {2.0}), "b": 3.0}, "argument x['a'][1]", "found set"),
+        ({"a": [1.0], "b": {1: 2.0}}, "argument x['b']", "found a key of type int"),
+        ({"a": [1.0], "b": np.ones(2, complex)}, "argument x['b']", "of complex128"),
+        ({"a": [1.0], "b": np.array(["1", "2"])}, "argument x['b']", "of <U1"),
+    ],
+)
+def test_arguments_that_are_no_numbers_are_named_with_their_place(argument, place, found):
+    f = bt.function(nested)
+    f({"a": [1.0, 2.0], "b": 3.0})
+    for method in (f, f.grad, f.value_and_grad, f.hessian):
+        text = caught(method, argument)
+        assert place in text
+        assert found in text
+        assert "expected" in text
+        assert f"{line('# definition of nested')})" in text
+    assert f.stats()["recorded"] == 1
+    assert f({"a": [1.0, 2.0], "b": 3.0}) == 3.0
+
+
+def test_nesting_without_end_is_refused():
+    x = [1.0]
+    for _ in range(40):
+        x = [x]
+    assert "deep" in caught(bt.function(lambda x: x[0]), x)
+
+
+def test_directions_have_the_structure_of_the_arguments():
+    f = bt.function(nested)
+    x = {"a": [1.0, 2.0], "b": 3.0}
+    text = caught(f.jvp, x, [1.0, 2.0, 3.0])
+    assert "structure" in text
+    assert "argument [0]" in text
+    text = caught(f.hvp, x, {"a": [1.0, 2.0], "c": 3.0})
+    assert "structure" in text
+    assert f.jvp(x, {"a": np.array([1.0, 0.0]), "b": 0.0}) == (3.0, 3.0)
+    with pytest.raises(ValueError, match="2 numbers for arguments of 3"):
+        f.jvp(x, {"a": [1.0], "b": 3.0})
+
+
+def test_gradients_need_one_value():
+    f = bt.function(lambda x: [x, x * 2.0])  # returns two
+    for call in (lambda: f.grad(1.0), lambda: f.value_and_grad(1.0), lambda: f.hvp(1.0, 1.0), lambda: f.hessian(1.0)):
+        text = caught(call)
+        assert "one Value" in text
+        assert f":{line('# returns two')})" in text
+    assert "one Value" in caught(lambda: f.map_value_and_grad(np.ones((3, 1))))
+    assert "one Value" in caught(f.bind(np.ones(1), np.ones(1)))
+
+
+def test_programs_that_are_too_large_name_the_line():
+    def squares(x):
+        for _ in range(1000):
+            x = x * x  # one too many
+        return x
+
+    def rows(x):
+        return bt.reduce_sum([v * v for v in x])  # too many at once
+
+    for body, text in ((squares, "# one too many"), (rows, "# too many at once")):
+        f = bt.function(body, max_nodes=100)
+        found = caught(f, 1.0 if body is squares else np.ones(1000))
+        assert "max_nodes=" in found
+        if body is squares:
+            assert found.endswith(f":{line(text)})")
+        else:
+            assert found.endswith(")")
+
+
+def test_argnums_that_are_no_numbers():
+    f = bt.function(lambda a, b: a * b)
+    with pytest.raises(TypeError, match="argnums is the number of an argument"):
+        f.grad(1.0, 2.0, argnums="x")
+    with pytest.raises(IndexError, match="argnums 5"):
+        f.grad(1.0, 2.0, argnums=5)
