@@ -8,8 +8,8 @@
     (612.5, -35.0, 1050.0)
 
 Numbers are computed in Rust (``burtorch._core``); this package arranges the calls. The submodules ``nn``, ``optim``,
-``micrograd``, ``text``, ``data`` and ``system`` are imported when they are first used, and NumPy only when an array is
-asked for.
+``micrograd``, ``text``, ``data``, ``viz`` and ``system`` are imported when they are first used, and NumPy only when an
+array is asked for.
 """
 
 from burtorch._core import (
@@ -245,4 +245,4 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> "list[str]":
-    return sorted(set(globals()) | _SUBMODULES | {"check_grads", "function", "memory", "parallel", "trace"})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("_"))})

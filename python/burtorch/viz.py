@@ -192,7 +192,8 @@ class Live:
         path: the PNG that is redrawn, each time whole; a temporary file by default.
         every: seconds between two drawings.
 
-    Where the drawing process cannot be started or ends, points are dropped and ``error`` says why; training goes on.
+    Where the drawing process fails, without Matplotlib for instance, training goes on without a picture: points are
+    dropped, ``error`` says why, and a RuntimeWarning does when that is noticed.
 
     Example:
         >>> from burtorch import viz
@@ -226,11 +227,14 @@ class Live:
 
     def close(self) -> str:
         """Draws what is left, ends the other process, and returns the path of the picture."""
+        import warnings
+
         if self._process.returncode is None:
             _, said = self._process.communicate()
             if self._process.returncode != 0:
                 lines = said.strip().splitlines() or [f"code {self._process.returncode}"]
                 self.error = f"the drawing process failed: {lines[-1]}"
+                warnings.warn(self.error, RuntimeWarning, stacklevel=2)
         return self.path
 
     def __enter__(self) -> Live:
