@@ -316,8 +316,8 @@ def test_a_live_curve_is_drawn_by_another_process(tmp_path):
     keep(path, "live.png")
     assert [entry.name for entry in tmp_path.iterdir()] == ["live.png"]
     broken = viz.Live(tmp_path / "no" / "such.png", every=0.01)
+    broken.add(1, loss=1.0)  # which is in the pipe before that process has started
     with pytest.warns(RuntimeWarning, match="the drawing process failed: FileNotFoundError"):
-        broken.add(1, loss=1.0)
         broken.close()
     broken.close()
     assert "FileNotFoundError" in broken.error
