@@ -145,7 +145,7 @@ impl PyOracle {
             }
             Err(error) => return Err(error),
         };
-        Ok(PyOracle { engine: Guarded::new(engine, "this Oracle"), params, total, lanes })
+        Ok(PyOracle { engine: Guarded::new(engine, "the buffers of this Oracle"), params, total, lanes })
     }
 
     /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
@@ -277,9 +277,9 @@ impl PyOracle {
 
     /// One step of plain gradient descent on a batch, `values -= lr * gradient`; returns the loss before it.
     ///
-    /// With one sample the values change during the sweep and no gradient is stored: half the memory traffic of
-    /// `oracle(...)` and `SGD.step()`, and the same numbers within rounding. What is in `params.grads` afterwards is not
-    /// specified. Raises ValueError for a rate that is negative or not finite.
+    /// Where the samples of a batch are computed together, as one alone is, the values change during the sweep and no
+    /// gradient is stored: half the memory traffic of `oracle(...)` and `SGD.step()`, and the same numbers within
+    /// rounding. What is in `params.grads` afterwards is not specified. Raises ValueError for a rate that is negative or not finite.
     fn step(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>, lr: f64) -> PyResult<f64> {
         self.run(py, contexts, targets, Want::Step(lr))
     }
