@@ -54,7 +54,7 @@ fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of 
 	$(BIN)/pytest tests/python --hypothesis-profile=long
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
-RINGS := branches pool races eager handles compaction edges oracle scratch nonfinite memory parameters in_buffers
+RINGS := branches pool eager handles compaction edges oracle scratch nonfinite memory parameters in_buffers
 safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the models of what is atomic with bound 3
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS=allocator_may_return_null=1 \
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/asan \

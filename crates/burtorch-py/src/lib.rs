@@ -8,6 +8,7 @@ mod scalars;
 
 mod cell;
 mod handle;
+mod locked;
 mod reclaim;
 
 mod graph;

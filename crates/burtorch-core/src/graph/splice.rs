@@ -4,13 +4,18 @@
 //! gradients and the order of operands stay as they were. Sums of the operands of a node keep their order, so a joined
 //! graph has the bits of one that was built in a single piece.
 
-use super::block::Field;
+mod lists;
+mod plan;
+
+use lists::{Across, Region};
+use plan::{Moved, Plan};
+
 use super::columns::Columns;
 use super::in_place::Move;
-use super::memory::{Stack, list_for, reserve_in};
+use super::memory::{Stack, list_for};
 use super::pieces::{Places, Start};
-use super::renumber::{self, Lists, Numbers, Slots};
-use super::{BlockHeader, Graph, MAX_STORES, NodeId, Range};
+use super::renumber::{self, Lists, Slots};
+use super::{Graph, MAX_STORES, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
@@ -339,220 +344,5 @@ impl<S: Scalar> Nodes<S> for Columns<S> {
 
     fn set_value(&mut self, at: u32, value: S) {
         Columns::set_value(self, at, value);
-    }
-}
-
-/// What becomes of the nodes of one graph.
-struct Plan {
-    new: Spliced,
-    /// Blocks that read a run which parts: they read a copy.
-    copies: Vec<Copies>,
-    /// The new length.
-    end: u32,
-}
-
-/// The copies that stand before a block.
-struct Copies {
-    /// The block's first output.
-    first: u32,
-    /// What is copied.
-    runs: Vec<Range>,
-    /// Where the copies begin.
-    at: u32,
-}
-
-impl Copies {
-    /// The runs, and where the copy of each begins: with the 1.
-    fn places(&self) -> impl Iterator<Item = (&Range, u32)> {
-        self.runs.iter().scan(self.at, |at, run| {
-            let place = *at;
-            *at += 1 + run.len;
-            Some((run, place))
-        })
-    }
-}
-
-impl Plan {
-    /// Nodes from `first` on; proxies stand for nodes below `frozen`.
-    fn of<S: Scalar>(graph: &Graph<'static, S>, first: u32, frozen: u32) -> Result<Plan> {
-        let ops = graph.columns.ops();
-        let mut new = Spliced { first, len: ops.len() as u32, map: Vec::new() };
-        let mut copies = Vec::new();
-        if !graph.has_proxies {
-            let end = first + new.len;
-            return Ok(Plan { new, copies, end });
-        }
-        new.map = list_for(ops.len(), WHAT)?;
-        let mut end = first;
-        let mut starts_block = true;
-        for (old, &op) in ops.iter().enumerate() {
-            if op == Op::Imported {
-                let [node, _] = graph.columns.operands(old as u32);
-                if node >= frozen {
-                    return Err(Error::NoSuchNode { index: node, len: frozen });
-                }
-                new.map.push(node);
-                starts_block = true;
-                continue;
-            }
-            if starts_block && (op == Op::Part || op.info().arity == Arity::Block) {
-                let runs = graph.parted_runs(old as u32, &new)?;
-                if !runs.is_empty() {
-                    reserve_in(&mut copies, 1, WHAT)?;
-                    let n: u32 = runs.iter().map(|run| 1 + run.len).sum();
-                    copies.push(Copies { first: old as u32, runs, at: end });
-                    end = end.checked_add(n).ok_or(Error::IndexExhausted { limit: u32::MAX })?;
-                }
-            }
-            starts_block = op != Op::Part;
-            new.map.push(end);
-            end += 1;
-        }
-        Ok(Plan { new, copies, end })
-    }
-}
-
-impl<S: Scalar> Graph<'_, S> {
-    /// The runs that the block with this first output needs contiguous and that are not in the new numbers.
-    fn parted_runs(&self, first: u32, new: &Spliced) -> Result<Vec<Range>> {
-        let mut parted: Vec<Range> = Vec::new();
-        let mut is_noted = Ok(());
-        let Some(tail) = self.block_tail(first) else { return Ok(parted) };
-        let (op, at) = (self.columns.op(tail), self.columns.operands(tail)[0]);
-        debug_assert_eq!(BlockHeader::read(self.extra.as_slice(), at).first, first);
-        let layout = Self::block_layout(self.extra.as_slice(), op, at);
-        let record = &self.extra.as_slice()[at as usize..at as usize + layout.len];
-        self.for_each_operand(NodeId(tail), |run| {
-            let is_named =
-                layout.fields.iter().any(|f| matches!(*f, Field::Node(k) if k > 0 && record[k] == run.start));
-            if run.source == 0 && is_named && new.contiguous(run.start, run.len).is_none() {
-                match parted.iter_mut().find(|other| other.start == run.start) {
-                    Some(other) => other.len = other.len.max(run.len),
-                    None if is_noted.is_err() => {}
-                    None => match reserve_in(&mut parted, 1, WHAT) {
-                        Ok(()) => parted.push(Range { start: run.start, len: run.len }),
-                        refused => is_noted = refused,
-                    },
-                }
-            }
-        });
-        is_noted.map(|()| parted)
-    }
-}
-
-/// The numbers of joined nodes.
-struct Moved<'a> {
-    new: &'a Spliced,
-    slots: &'a Slots,
-    /// What the block in hand reads copies of.
-    copied: Option<&'a Copies>,
-}
-
-impl Numbers for Moved<'_> {
-    const PARTS_RUNS: bool = true;
-
-    #[inline(always)]
-    fn node(&self, old: u32) -> u32 {
-        self.new.number(old)
-    }
-
-    #[inline]
-    fn run(&self, start: u32, len: u32) -> Option<u32> {
-        self.new.contiguous(start, len)
-    }
-
-    fn block_run(&self, start: u32) -> u32 {
-        let mut copies = self.copied.into_iter().flat_map(Copies::places);
-        let copy = copies.find(|(run, _)| run.start == start);
-        copy.map_or_else(|| self.node(start), |(_, at)| at + 1)
-    }
-
-    fn slots(&self) -> &Slots {
-        self.slots
-    }
-}
-
-/// There is more than there is room for.
-struct Overflow;
-
-/// Operand lists that go from one graph to a place in another that is as long as all of them.
-struct Region<'a> {
-    old: &'a [u32],
-    new: &'a mut [u32],
-    /// Where the place begins in the other graph.
-    base: usize,
-    /// How much of it is in use.
-    len: usize,
-}
-
-impl Region<'_> {
-    fn extend(&mut self, numbers: &[u32]) -> std::result::Result<usize, Overflow> {
-        let room = self.new.get_mut(self.len..self.len + numbers.len()).ok_or(Overflow)?;
-        room.copy_from_slice(numbers);
-        self.len += numbers.len();
-        Ok(self.len - numbers.len())
-    }
-}
-
-impl Lists for Region<'_> {
-    type Refused = Overflow;
-
-    fn old(&self) -> &[u32] {
-        self.old
-    }
-
-    fn base(&self) -> usize {
-        self.base
-    }
-
-    fn bring(&mut self, from: usize, n: usize) -> std::result::Result<usize, Overflow> {
-        let old = self.old;
-        self.extend(&old[from..from + n])
-    }
-
-    fn new_mut(&mut self) -> &mut [u32] {
-        self.new
-    }
-
-    fn append(&mut self, numbers: [u32; 3]) -> std::result::Result<usize, Overflow> {
-        self.extend(&numbers)
-    }
-}
-
-/// Operand lists that go from one graph to the end of those of another.
-struct Across<'a> {
-    old: &'a [u32],
-    new: &'a mut Stack<u32>,
-}
-
-impl Across<'_> {
-    fn extend(&mut self, numbers: &[u32]) -> Result<usize> {
-        let at = self.new.len();
-        self.new.reserve(numbers.len())?;
-        for &number in numbers {
-            self.new.push_reserved(number);
-        }
-        Ok(at)
-    }
-}
-
-impl Lists for Across<'_> {
-    type Refused = Error;
-
-    fn old(&self) -> &[u32] {
-        self.old
-    }
-
-    fn bring(&mut self, from: usize, n: usize) -> Result<usize> {
-        let old = self.old;
-        self.extend(&old[from..from + n])
-    }
-
-    fn new_mut(&mut self) -> &mut [u32] {
-        self.new.as_mut_slice()
-    }
-
-    fn append(&mut self, numbers: [u32; 3]) -> Result<usize> {
-        self.extend(&numbers)
     }
 }

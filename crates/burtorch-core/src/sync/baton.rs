@@ -21,7 +21,9 @@ impl Baton {
     pub fn take(&self) -> bool {
         (0..SPINS).any(|_| {
             // Acquire pairs with Release: what its last holder did is seen.
-            let is_mine = !self.is_held.load(Ordering::Relaxed) && !self.is_held.swap(true, Ordering::Acquire);
+            let is_free = !self.is_held.load(Ordering::Relaxed);
+            let take = || self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+            let is_mine = is_free && take().is_ok();
             if !is_mine {
                 pause();
             }

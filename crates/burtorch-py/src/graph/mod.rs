@@ -1,13 +1,15 @@
 //! `Graph` for Python: making, marking, sweeping, reclaiming, measuring.
 //!
-//! `current` knows which graph a thread builds on, `marks` holds the places to rewind to, `sweep` runs backward passes, `nodes`
+//! `branches`, `across` and `joining` are for several threads, `current` knows which graph a thread builds on, `marks` holds the places to rewind to, `sweep` runs backward passes, `nodes`
 //! makes leaves, `inspect` tells what there is, `saved` and `drawn` turn it into files and pictures.
 #![allow(unsafe_code)]
 
+mod across;
 mod branches;
 mod current;
 mod drawn;
 mod inspect;
+mod joining;
 mod marks;
 mod nodes;
 mod released;
@@ -27,10 +29,12 @@ use crate::buffer::CallerMemory;
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::{IntoPython, to_python};
 use crate::files::graph::parameters_read;
+use crate::locked::locked_self;
 use crate::scalars::ScalarType;
 use crate::value;
 
-pub use branches::{Branching, common, forget, gather, import, is_foreign, remember};
+pub use across::{common, gather, import, is_foreign};
+pub use branches::{Branching, forget, remember};
 use current::PyNoGrad;
 pub use current::{current, current_graph, enter, leave, wants_no_grad};
 use marks::{PyMark, PyScope};
@@ -153,52 +157,60 @@ impl PyGraph {
         &self,
         f: impl FnOnce(&mut Cell, &mut crate::recorded::Trace) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
-        // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
-        let cell = unsafe { &mut *self.cell.get() };
-        let Some(mut trace) = cell.trace.take_if(|trace| trace.is_active) else { return Ok(None) };
-        let result = f(cell, &mut trace);
-        cell.trace = Some(trace);
-        result.map(Some)
+        locked_self(self, || {
+            // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
+            let cell = unsafe { &mut *self.cell.get() };
+            let Some(mut trace) = cell.trace.take_if(|trace| trace.is_active) else { return Ok(None) };
+            let result = f(cell, &mut trace);
+            cell.trace = Some(trace);
+            result.map(Some)
+        })
     }
 
     /// The cell of a graph that nobody else can reach any more, or of a recording that is over.
     pub fn end_of_trace<T>(&self, f: impl FnOnce(&mut Cell) -> T) -> T {
         // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
-        f(unsafe { &mut *self.cell.get() })
+        locked_self(self, || f(unsafe { &mut *self.cell.get() }))
     }
 
     /// Evaluates the nodes that have no value yet, before somebody reads others than by their Values.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
-        // SAFETY: under the interpreter lock; evaluating runs no Python code, and the reference ends here.
-        let cell = unsafe { &mut *self.cell.get() };
-        if cell.n_unevaluated == 0 {
-            return Ok(());
-        }
-        if cell.is_busy() {
-            return Err(cell.refusal(py));
-        }
-        cell.settle_all();
-        Ok(())
+        locked_self(self, || {
+            // SAFETY: under the interpreter lock; evaluating runs no Python code, and the reference ends here.
+            let cell = unsafe { &mut *self.cell.get() };
+            if cell.n_unevaluated == 0 {
+                return Ok(());
+            }
+            if cell.is_busy() {
+                return Err(cell.refusal(py));
+            }
+            cell.settle_all();
+            Ok(())
+        })
     }
 
     /// Runs `f` on the cell, unless the graph is busy.
     fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
-        // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
-        let cell = unsafe { &mut *self.cell.get() };
-        if cell.is_busy() && !cell.is_traced() {
-            return Err(cell.refusal(py));
-        }
-        f(cell)
+        locked_self(self, || {
+            // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
+            let cell = unsafe { &mut *self.cell.get() };
+            if cell.is_busy() && !cell.is_traced() {
+                return Err(cell.refusal(py));
+            }
+            f(cell)
+        })
     }
 
     /// Runs `f`, which only reads nodes, on the cell: also while branches are open.
     pub fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
-        // SAFETY: as in `with_as_is`.
-        let cell = unsafe { &mut *self.cell.get() };
-        if cell.is_busy() && !cell.is_frozen() && !cell.is_traced() {
-            return Err(cell.refusal(py));
-        }
-        f(cell)
+        locked_self(self, || {
+            // SAFETY: as in `with_as_is`.
+            let cell = unsafe { &mut *self.cell.get() };
+            if cell.is_busy() && !cell.is_frozen() && !cell.is_traced() {
+                return Err(cell.refusal(py));
+            }
+            f(cell)
+        })
     }
 }
 
@@ -344,14 +356,14 @@ impl PyGraph {
         if n_threads == 0 {
             return Err(PyValueError::new_err("threads must be at least 1, found 0"));
         }
-        branches::join(slf, n_threads)
+        joining::join(slf, n_threads)
     }
 
     /// Drop the open branches: nothing is appended, and their Values are stale.
     ///
     /// Raises ValueError where none are open, BusyError while a thread is in one of them.
     fn drop_branches(slf: &Bound<'_, Self>) -> PyResult<()> {
-        branches::discard(slf)
+        joining::discard(slf)
     }
 
     /// The type of its scalars, such as "float64" or "float32x8".

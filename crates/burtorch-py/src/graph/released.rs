@@ -8,7 +8,8 @@ use burtorch_core::Graph;
 use pyo3::prelude::*;
 
 use super::{PyGraph, wants_no_grad};
-use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::cell::{AnyGraph, with_graph};
+use crate::locked::locked_self;
 use crate::params::PyParameters;
 
 /// From this many scalars on, work releases the lock: some tens of microseconds, against less than one for releasing it.
@@ -20,25 +21,28 @@ pub fn unlocked<T: Send>(py: Python<'_>, n_scalars: usize, work: impl FnOnce() -
 }
 
 /// A graph that is out of its cell, and goes back when this is dropped.
-struct Taken {
-    /// Points into a living `PyGraph`. No reference is made of it but for moments under the interpreter lock.
-    cell: *mut Cell,
+struct Taken<'a> {
+    /// No reference into its cell is made but for moments under the interpreter lock.
+    of: &'a PyGraph,
     graph: AnyGraph,
     no_grad_before: bool,
     /// Whether a function is being recorded on the graph: that goes on afterwards.
     is_traced: bool,
 }
 
-impl Drop for Taken {
+impl Drop for Taken<'_> {
     fn drop(&mut self) {
         with_graph!(&mut self.graph, g => g.set_no_grad(self.no_grad_before));
-        // SAFETY: the cell outlives this, which is only dropped with the interpreter lock held.
-        let cell = unsafe { &mut *self.cell };
-        std::mem::swap(&mut cell.graph, &mut self.graph);
-        cell.set_busy(self.is_traced);
-        if let Some(trace) = cell.trace.as_mut().filter(|_| self.is_traced) {
-            trace.is_active = true;
-        }
+        let (of, is_traced) = (self.of, self.is_traced);
+        locked_self(of, || {
+            // SAFETY: this is only dropped with the interpreter lock held.
+            let cell = unsafe { &mut *of.cell.get() };
+            std::mem::swap(&mut cell.graph, &mut self.graph);
+            cell.set_busy(is_traced);
+            if let Some(trace) = cell.trace.as_mut().filter(|_| is_traced) {
+                trace.is_active = true;
+            }
+        });
     }
 }
 
@@ -49,7 +53,7 @@ impl PyGraph {
         py: Python<'_>,
         work: impl FnOnce(&mut AnyGraph, &[Py<PyParameters>]) -> PyResult<T>,
     ) -> PyResult<T> {
-        let (mut taken, parameters) = {
+        let (mut taken, parameters) = locked_self(self, || {
             // SAFETY: under the interpreter lock; the reference ends with this block, before any lock is released.
             let cell = unsafe { &mut *self.cell.get() };
             let is_traced = cell.is_busy() && cell.is_traced();
@@ -66,8 +70,8 @@ impl PyGraph {
             cell.set_busy(true);
             // Nobody looks at what stands in its place.
             let graph = std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new()));
-            (Taken { cell: self.cell.get(), graph, no_grad_before: false, is_traced }, parameters)
-        };
+            Ok((Taken { of: self, graph, no_grad_before: false, is_traced }, parameters))
+        })?;
         taken.no_grad_before = with_graph!(&mut taken.graph, g => {
             let off = !g.records_gradients();
             g.set_no_grad(off || wants_no_grad())

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::{LONG, PyGraph, node_of, root_of, unlocked};
 use crate::cell::{AnyGraph, with_graph};
 use crate::errors::IntoPython;
+use crate::locked::locked_self;
 use crate::parameters::{with_gradients, with_values};
 use crate::poll::Poll;
 use crate::scalars::Taken;
@@ -28,6 +29,11 @@ impl PyGraph {
     /// Runs a sweep. Long ones ask for signals.
     #[inline]
     pub fn sweep(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
+        locked_self(self, || self.sweep_locked(py, sweep))
+    }
+
+    #[inline(always)]
+    fn sweep_locked(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
         // SAFETY: under the interpreter lock; a sweep runs no Python code, and the reference ends before a long one.
         let cell = unsafe { &mut *self.cell.get() };
         if cell.is_busy() {

@@ -19,18 +19,27 @@ use super::object::{ValueObject, cell_of, is_value, new_object, raise, raise_pyt
 use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, Sweep};
+use crate::locked::locked;
 use crate::scalars::{self, Given, Taken};
 
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock, as in every getter here.
-    unsafe { number_or_object(value, false) }
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock, as in every getter here.
+        unsafe { number_or_object(value, false) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 /// `.grad`
 pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: as in `get_data`.
-    unsafe { number_or_object(value, true) }
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe { number_or_object(value, true) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 /// The data or the gradient: a float, or where that is too narrow a Decimal or a tuple.
@@ -135,25 +144,33 @@ unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject)
 }
 
 unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe {
-        let Some(x) = assigned("data", value, x) else {
-            return -1;
-        };
-        let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, false));
-        if set.is_some() { 0 } else { -1 }
-    }
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock.
+        unsafe {
+            let Some(x) = assigned("data", value, x) else {
+                return -1;
+            };
+            let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, false));
+            if set.is_some() { 0 } else { -1 }
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe {
-        let Some(x) = assigned("grad", value, x) else {
-            return -1;
-        };
-        let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, true));
-        if set.is_some() { 0 } else { -1 }
-    }
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock.
+        unsafe {
+            let Some(x) = assigned("grad", value, x) else {
+                return -1;
+            };
+            let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, true));
+            if set.is_some() { 0 } else { -1 }
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 /// Wraps a getter: `f` reads the graph and makes no Python objects, whose making might run any code; what it returns
@@ -176,75 +193,99 @@ unsafe fn getter<T: for<'py> IntoPyObject<'py>>(
 }
 
 unsafe extern "C" fn get_index(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: as in `get_data`.
-    unsafe { getter(value, |_, node| Ok(node.index())) }
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe { getter(value, |_, node| Ok(node.index())) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 unsafe extern "C" fn get_op(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: as in `get_data`.
-    unsafe { getter(value, |cell, node| with_graph!(&cell.graph, g => g.op(node)).map(|op| op.name())) }
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe { getter(value, |cell, node| with_graph!(&cell.graph, g => g.op(node)).map(|op| op.name())) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 unsafe extern "C" fn get_graph(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: a living Value owns its graph.
-    unsafe {
-        let owner = (*value.cast::<ValueObject>()).owner;
-        ffi::Py_INCREF(owner);
-        owner
-    }
+    let run = || {
+        // SAFETY: a living Value owns its graph.
+        unsafe {
+            let owner = (*value.cast::<ValueObject>()).owner;
+            ffi::Py_INCREF(owner);
+            owner
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 unsafe extern "C" fn get_label(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: as in `get_data`.
-    unsafe {
-        getter(value, |cell, node| Ok(with_graph!(&cell.graph, g => g.label(node).unwrap_or_default().to_string())))
-    }
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe {
+            getter(value, |cell, node| Ok(with_graph!(&cell.graph, g => g.label(node).unwrap_or_default().to_string())))
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObject, _: *mut c_void) -> c_int {
-    // SAFETY: a living Value under the interpreter lock.
-    unsafe {
-        let py = Python::assume_attached();
-        let text = match Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label_text(&label)) {
-            None => String::new(),
-            Some(Ok(text)) => text,
-            Some(Err(error)) => {
-                raise_python(error);
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock.
+        unsafe {
+            let py = Python::assume_attached();
+            let text = match Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label_text(&label)) {
+                None => String::new(),
+                Some(Ok(text)) => text,
+                Some(Err(error)) => {
+                    raise_python(error);
+                    return -1;
+                }
+            };
+            let Some((cell, node)) = checked_mut(value.cast()) else {
                 return -1;
-            }
-        };
-        let Some((cell, node)) = checked_mut(value.cast()) else {
-            return -1;
-        };
-        match with_graph!(&mut cell.graph, g => g.set_label(node, &text)).or_raise(py) {
-            Ok(()) => 0,
-            Err(error) => {
-                raise_python(error);
-                -1
+            };
+            match with_graph!(&mut cell.graph, g => g.set_label(node, &text)).or_raise(py) {
+                Ok(()) => 0,
+                Err(error) => {
+                    raise_python(error);
+                    -1
+                }
             }
         }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: as in `get_data`. Making a Value runs no Python code, as memory for the exact type never does; the reference
-    // into the graph ends before the tuple is made.
-    unsafe {
-        let py = Python::assume_attached();
-        let owner = (*value.cast::<ValueObject>()).owner;
-        let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
-        let mut nodes = Vec::new();
-        let epoch = with_graph!(&cell.graph, g => {
-            g.for_each_operand(node, |run| nodes.extend(run.nodes().into_iter().flat_map(Range::nodes)));
-            g.epoch()
-        });
-        let made = |node: NodeId| Bound::from_owned_ptr_or_err(py, new_object(owner, cell, node.index(), epoch));
-        let values: PyResult<Vec<_>> = nodes.into_iter().map(made).collect();
-        match values.and_then(|values| PyTuple::new(py, values)) {
-            Ok(tuple) => tuple.into_ptr(),
-            Err(error) => raise_python(error),
+    let run = || {
+        // SAFETY: as in `get_data`. Making a Value runs no Python code, as memory for the exact type never does; the reference
+        // into the graph ends before the tuple is made.
+        unsafe {
+            let py = Python::assume_attached();
+            let owner = (*value.cast::<ValueObject>()).owner;
+            let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
+            let mut nodes = Vec::new();
+            let epoch = with_graph!(&cell.graph, g => {
+                g.for_each_operand(node, |run| nodes.extend(run.nodes().into_iter().flat_map(Range::nodes)));
+                g.epoch()
+            });
+            let made = |node: NodeId| Bound::from_owned_ptr_or_err(py, new_object(owner, cell, node.index(), epoch));
+            let values: PyResult<Vec<_>> = nodes.into_iter().map(made).collect();
+            match values.and_then(|values| PyTuple::new(py, values)) {
+                Ok(tuple) => tuple.into_ptr(),
+                Err(error) => raise_python(error),
+            }
         }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 /// `v.backward(seed=1.0)`
@@ -254,63 +295,71 @@ unsafe extern "C" fn backward(
     n: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes living objects under its lock: `n` positional ones, then one per keyword.
-    unsafe {
-        let mut seed = 1.0;
-        if n != 0 || !keywords.is_null() {
-            let py = Python::assume_attached();
-            let by_keyword = !keywords.is_null()
-                && ffi::PyTuple_GET_SIZE(keywords) == 1
-                && Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(keywords, 0)).eq("seed").unwrap_or(false);
-            if !(n == 1 && keywords.is_null() || n == 0 && by_keyword) {
-                return raise_python(PyTypeError::new_err("backward() takes one argument: seed, a number"));
-            }
-            match number(*arguments) {
-                Number::Is(x) => seed = x,
-                Number::IsNot => {
-                    return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
+    let run = || {
+        // SAFETY: the interpreter passes living objects under its lock: `n` positional ones, then one per keyword.
+        unsafe {
+            let mut seed = 1.0;
+            if n != 0 || !keywords.is_null() {
+                let py = Python::assume_attached();
+                let by_keyword = !keywords.is_null()
+                    && ffi::PyTuple_GET_SIZE(keywords) == 1
+                    && Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(keywords, 0)).eq("seed").unwrap_or(false);
+                if !(n == 1 && keywords.is_null() || n == 0 && by_keyword) {
+                    return raise_python(PyTypeError::new_err("backward() takes one argument: seed, a number"));
                 }
-                Number::Failed => return ptr::null_mut(),
+                match number(*arguments) {
+                    Number::Is(x) => seed = x,
+                    Number::IsNot => {
+                        return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
+                    }
+                    Number::Failed => return ptr::null_mut(),
+                }
+            }
+            let Some((_, root)) = checked_for_sweep(value.cast()) else {
+                return ptr::null_mut();
+            };
+            let owner = (*value.cast::<ValueObject>()).owner;
+            match graph::sweep(Python::assume_attached(), owner, Sweep { root, seed, skip_zero_adjoints: false }) {
+                Ok(()) => {
+                    ffi::Py_INCREF(ffi::Py_None());
+                    ffi::Py_None()
+                }
+                Err(error) => raise_python(error),
             }
         }
-        let Some((_, root)) = checked_for_sweep(value.cast()) else {
-            return ptr::null_mut();
-        };
-        let owner = (*value.cast::<ValueObject>()).owner;
-        match graph::sweep(Python::assume_attached(), owner, Sweep { root, seed, skip_zero_adjoints: false }) {
-            Ok(()) => {
-                ffi::Py_INCREF(ffi::Py_None());
-                ffi::Py_None()
-            }
-            Err(error) => raise_python(error),
-        }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 /// `v.detach()`
 unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    #[derive(Clone, Copy)]
-    struct Detach;
-    impl super::append::Build<1> for Detach {
-        unsafe fn build_quick<S: Scalar>(self, graph: Quick<'_, 'static, S>, [x]: [NodeId; 1]) -> NodeId {
-            // SAFETY: by the contract of this function.
-            unsafe { graph.detach(x) }
-        }
+    let run = || {
+        #[derive(Clone, Copy)]
+        struct Detach;
+        impl super::append::Build<1> for Detach {
+            unsafe fn build_quick<S: Scalar>(self, graph: Quick<'_, 'static, S>, [x]: [NodeId; 1]) -> NodeId {
+                // SAFETY: by the contract of this function.
+                unsafe { graph.detach(x) }
+            }
 
-        fn step(&self) -> super::step::Step {
-            super::step::Step::Detach
+            fn step(&self) -> super::step::Step {
+                super::step::Step::Detach
+            }
         }
-    }
-    // SAFETY: a living Value under the interpreter lock; what `append` returns is a Value of the same graph.
-    unsafe {
-        let owner = (*value.cast::<ValueObject>()).owner;
-        let copy = super::append::append(owner, [value.cast()], Detach);
-        let cell = cell_of(owner);
-        if cell.is_busy() && cell.is_traced() && !copy.is_null() {
-            crate::recorded::detached(cell, copy.cast(), value.cast());
+        // SAFETY: a living Value under the interpreter lock; what `append` returns is a Value of the same graph.
+        unsafe {
+            let owner = (*value.cast::<ValueObject>()).owner;
+            let copy = super::append::append(owner, [value.cast()], Detach);
+            let cell = cell_of(owner);
+            if cell.is_busy() && cell.is_traced() && !copy.is_null() {
+                crate::recorded::detached(cell, copy.cast(), value.cast());
+            }
+            copy
         }
-        copy
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 /// `math.trunc(v)`
@@ -321,32 +370,41 @@ unsafe extern "C" fn trunc(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> 
 
 /// `v.same_node(w)`
 unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Value and a living object under the interpreter lock.
-    unsafe {
-        if !is_value(other) {
-            return raise_python(PyTypeError::new_err("same_node() expects a Value"));
+    let run = || {
+        // SAFETY: a living Value and a living object under the interpreter lock.
+        unsafe {
+            if !is_value(other) {
+                return raise_python(PyTypeError::new_err("same_node() expects a Value"));
+            }
+            let (a, b) = (value.cast::<ValueObject>(), other.cast::<ValueObject>());
+            let (Some((_, x)), Some((_, y))) = (checked(a), checked(b)) else {
+                return ptr::null_mut();
+            };
+            ffi::PyBool_FromLong(((*a).owner == (*b).owner && x == y).into())
         }
-        let (a, b) = (value.cast::<ValueObject>(), other.cast::<ValueObject>());
-        let (Some((_, x)), Some((_, y))) = (checked(a), checked(b)) else {
-            return ptr::null_mut();
-        };
-        ffi::PyBool_FromLong(((*a).owner == (*b).owner && x == y).into())
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value, other], run) }
 }
 
 /// `v.to_string()`
 unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a living Value under the interpreter lock; its owner is a living Graph.
-    unsafe {
-        let py = Python::assume_attached();
-        let object = value.cast::<ValueObject>();
-        let Some((_, node)) = checked(object) else { return ptr::null_mut() };
-        let graph = pyo3::Borrowed::from_ptr(py, (*object).owner).cast_unchecked::<crate::graph::PyGraph>().to_owned();
-        match crate::viz::described(py, &graph, node) {
-            Ok(text) => pyo3::types::PyString::new(py, &text).into_ptr(),
-            Err(error) => raise_python(error),
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock; its owner is a living Graph.
+        unsafe {
+            let py = Python::assume_attached();
+            let object = value.cast::<ValueObject>();
+            let Some((_, node)) = checked(object) else { return ptr::null_mut() };
+            let graph =
+                pyo3::Borrowed::from_ptr(py, (*object).owner).cast_unchecked::<crate::graph::PyGraph>().to_owned();
+            match crate::viz::described(py, &graph, node) {
+                Ok(text) => pyo3::types::PyString::new(py, &text).into_ptr(),
+                Err(error) => raise_python(error),
+            }
         }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[value], run) }
 }
 
 /// Lone values are not pickled: a graph is.

@@ -15,6 +15,7 @@ use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_
 use crate::cell::{AnyGraph, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph};
+use crate::locked::locked_graph;
 use crate::scalars::{self, Given};
 
 /// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append_at_once`.
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn vectorcall(
             if owner.is_null() {
                 return ptr::null_mut();
             }
-            return new_leaf(owner, ffi::PyFloat_AS_DOUBLE(*arguments));
+            return locked_graph(owner, || new_leaf(owner, ffi::PyFloat_AS_DOUBLE(*arguments)));
         }
         call_slowly(type_, arguments, n_positional, keywords)
     }
@@ -190,27 +191,41 @@ pub unsafe extern "C" fn new(
         if owner.is_null() {
             return Ok(ptr::null_mut());
         }
-        // SAFETY: a living graph under the interpreter lock; the reference into its cell ends here.
-        let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
-        let Some(x) = Given::read(&data, scalar_type)? else {
-            let found = data.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
-        };
-        // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
-        unsafe {
-            let object = new_leaf_slow(type_, owner, &x);
-            if let Some(label) = label.filter(|_| !object.is_null()) {
-                let node = NodeId::from_index((*object.cast::<ValueObject>()).handle.start);
-                let labelled = with_graph!(&mut cell_of(owner).graph, g => g.set_label(node, &label)).or_raise(py);
-                if let Err(error) = labelled {
-                    ffi::Py_DECREF(object);
-                    return Err(error);
-                }
-            }
-            Ok(object)
-        }
+        // SAFETY: a living graph.
+        unsafe { locked_graph(owner, || make(type_, owner, &data, label)) }
     };
     made().unwrap_or_else(raise_python)
+}
+/// A Value on the graph, for `new`.
+///
+/// # Safety
+/// `owner` is a living `Graph`, `type_` is `Value` or a subclass; the interpreter lock is held.
+unsafe fn make(
+    type_: *mut ffi::PyTypeObject,
+    owner: *mut ffi::PyObject,
+    data: &Bound<'_, PyAny>,
+    label: Option<String>,
+) -> PyResult<*mut ffi::PyObject> {
+    let py = data.py();
+    // SAFETY: a living graph under the interpreter lock; the reference into its cell ends here.
+    let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
+    let Some(x) = Given::read(data, scalar_type)? else {
+        let found = data.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
+    };
+    // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
+    unsafe {
+        let object = new_leaf_slow(type_, owner, &x);
+        if let Some(label) = label.filter(|_| !object.is_null()) {
+            let node = NodeId::from_index((*object.cast::<ValueObject>()).handle.start);
+            let labelled = with_graph!(&mut cell_of(owner).graph, g => g.set_label(node, &label)).or_raise(py);
+            if let Err(error) = labelled {
+                ffi::Py_DECREF(object);
+                return Err(error);
+            }
+        }
+        Ok(object)
+    }
 }
 
 /// `tp_init` does nothing: `new` has read the arguments. It is there for subclasses that call it.

@@ -15,6 +15,7 @@ use super::number::{Number, append_both, build, number};
 use super::object::{ValueObject, is_value, raise_python};
 use super::step::Step;
 use super::unevaluated::{append_unevaluated, read_keywords};
+use crate::locked::locked;
 use crate::vector;
 
 /// An op of one value.
@@ -36,8 +37,12 @@ unsafe extern "C" fn unary_method<O: UnaryOp>(
     x: *mut ffi::PyObject,
     _no_arguments: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a living Value under its lock.
-    unsafe { append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData)) }
+    let run = || {
+        // SAFETY: the interpreter passes a living Value under its lock.
+        unsafe { append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData)) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[x], run) }
 }
 
 unsafe extern "C" fn unary_function<O: UnaryOp>(
@@ -46,23 +51,27 @@ unsafe extern "C" fn unary_function<O: UnaryOp>(
     n: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
-    unsafe {
-        if n == 1 && keywords.is_null() {
-            let x = *arguments;
-            if is_value(x) {
-                return append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData));
+    let run = || {
+        // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
+        unsafe {
+            if n == 1 && keywords.is_null() {
+                let x = *arguments;
+                if is_value(x) {
+                    return append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData));
+                }
+                return vector::unary_function(O::OP, x);
             }
-            return vector::unary_function(O::OP, x);
+            let arguments_slice = slice_of(arguments.cast_mut(), n);
+            match (read_keywords(O::OP, arguments, arguments_slice.len(), keywords), arguments_slice) {
+                (None, _) => std::ptr::null_mut(),
+                (Some(false), _) => append_unevaluated(O::OP, arguments_slice),
+                (Some(true), &[_]) => unary_function::<O>(_module, arguments, n, std::ptr::null_mut()),
+                _ => raise_python(PyTypeError::new_err(format!("{}() takes one operand, found {n}", O::OP.name()))),
+            }
         }
-        let arguments_slice = slice_of(arguments.cast_mut(), n);
-        match (read_keywords(O::OP, arguments, arguments_slice.len(), keywords), arguments_slice) {
-            (None, _) => std::ptr::null_mut(),
-            (Some(false), _) => append_unevaluated(O::OP, arguments_slice),
-            (Some(true), &[_]) => unary_function::<O>(_module, arguments, n, std::ptr::null_mut()),
-            _ => raise_python(PyTypeError::new_err(format!("{}() takes one operand, found {n}", O::OP.name()))),
-        }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(slice_of(arguments.cast_mut(), n), run) }
 }
 
 /// Shared by methods and functions of two operands.
@@ -91,19 +100,29 @@ unsafe fn binary_of<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -
 }
 
 unsafe extern "C" fn binary_method<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a living Value and a living object under its lock.
-    unsafe { binary_of::<O>(x, y) }
+    let run = || {
+        // SAFETY: the interpreter passes a living Value and a living object under its lock.
+        unsafe { binary_of::<O>(x, y) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[x, y], run) }
 }
 
 unsafe extern "C" fn constant_method<O: BinaryOp>(x: *mut ffi::PyObject, c: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a living Value and a living object under its lock.
-    unsafe {
-        match number(c) {
-            Number::Is(c) => append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData)),
-            Number::IsNot => not_operands(O::OP, c),
-            Number::Failed => std::ptr::null_mut(),
+    let run = || {
+        // SAFETY: the interpreter passes a living Value and a living object under its lock.
+        unsafe {
+            match number(c) {
+                Number::Is(c) => {
+                    append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData))
+                }
+                Number::IsNot => not_operands(O::OP, c),
+                Number::Failed => std::ptr::null_mut(),
+            }
         }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[x], run) }
 }
 
 unsafe extern "C" fn constant_function<O: BinaryOp>(
@@ -111,14 +130,18 @@ unsafe extern "C" fn constant_function<O: BinaryOp>(
     arguments: *mut *mut ffi::PyObject,
     n: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes `n` living objects under its lock.
-    unsafe {
-        let arguments = slice_of(arguments, n);
-        match *arguments {
-            [x, c] if is_value(x) => constant_method::<O>(x, c),
-            _ => vector::constant_function(O::OP, arguments),
+    let run = || {
+        // SAFETY: the interpreter passes `n` living objects under its lock.
+        unsafe {
+            let arguments = slice_of(arguments, n);
+            match *arguments {
+                [x, c] if is_value(x) => constant_method::<O>(x, c),
+                _ => vector::constant_function(O::OP, arguments),
+            }
         }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(slice_of(arguments, n), run) }
 }
 
 unsafe extern "C" fn binary_function<O: BinaryOp>(
@@ -127,21 +150,25 @@ unsafe extern "C" fn binary_function<O: BinaryOp>(
     n: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
-    unsafe {
-        let operands = slice_of(arguments.cast_mut(), n);
-        if !keywords.is_null() {
-            match read_keywords(O::OP, arguments, operands.len(), keywords) {
-                None => return std::ptr::null_mut(),
-                Some(false) => return append_unevaluated(O::OP, operands),
-                Some(true) => {}
+    let run = || {
+        // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
+        unsafe {
+            let operands = slice_of(arguments.cast_mut(), n);
+            if !keywords.is_null() {
+                match read_keywords(O::OP, arguments, operands.len(), keywords) {
+                    None => return std::ptr::null_mut(),
+                    Some(false) => return append_unevaluated(O::OP, operands),
+                    Some(true) => {}
+                }
+            }
+            match *operands {
+                [x, y] => binary_of::<O>(x, y),
+                _ => vector::binary_function(O::OP, operands),
             }
         }
-        match *operands {
-            [x, y] => binary_of::<O>(x, y),
-            _ => vector::binary_function(O::OP, operands),
-        }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(slice_of(arguments.cast_mut(), n), run) }
 }
 
 unsafe extern "C" fn reduction_function<const OP: u8>(
@@ -150,16 +177,20 @@ unsafe extern "C" fn reduction_function<const OP: u8>(
     n: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let op = ops::OP_INFO[OP as usize].op;
-    // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
-    unsafe {
-        let operands = slice_of(arguments.cast_mut(), n);
-        match (operands, read_keywords(op, arguments, operands.len(), keywords)) {
-            (_, None) => std::ptr::null_mut(),
-            (&[x], Some(evaluate)) => vector::reduction_function(op, x, evaluate),
-            _ => raise_python(PyTypeError::new_err(format!("{}() takes one argument, found {n}", op.name()))),
+    let run = || {
+        let op = ops::OP_INFO[OP as usize].op;
+        // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
+        unsafe {
+            let operands = slice_of(arguments.cast_mut(), n);
+            match (operands, read_keywords(op, arguments, operands.len(), keywords)) {
+                (_, None) => std::ptr::null_mut(),
+                (&[x], Some(evaluate)) => vector::reduction_function(op, x, evaluate),
+                _ => raise_python(PyTypeError::new_err(format!("{}() takes one argument, found {n}", op.name()))),
+            }
         }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(slice_of(arguments.cast_mut(), n), run) }
 }
 
 /// The arguments of a call. For none the interpreter may pass a null pointer.

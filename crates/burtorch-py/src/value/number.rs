@@ -17,6 +17,7 @@ use super::append::{Build, append, append_at_once, append_in_branch};
 use super::methods::Unary;
 use super::object::{ValueObject, is_value, raise_python, value_type};
 use super::step::Step;
+use crate::locked::locked;
 use crate::vector;
 
 /// A number from Python that is not a Value.
@@ -209,25 +210,29 @@ pub unsafe fn append_both(a: *mut ValueObject, b: *mut ValueObject, build: impl 
 
 /// A binary number slot. Values and floats of the exact types are tried at once; everything else is looked at calmly.
 pub unsafe extern "C" fn binary<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes living objects, at least one of them a Value, under its lock.
-    unsafe {
-        let made = if ffi::PyFloat_CheckExact(a) != 0 {
-            let x = b.cast::<ValueObject>();
-            append_at_once((*x).owner, [x], Left::<O>(ffi::PyFloat_AS_DOUBLE(a), PhantomData))
-        } else if ffi::Py_TYPE(a) == value_type() {
-            let x = a.cast::<ValueObject>();
-            if ffi::Py_TYPE(b) == value_type() && (*x).owner == (*b.cast::<ValueObject>()).owner {
-                append_at_once((*x).owner, [x, b.cast()], Both::<O>(PhantomData))
-            } else if ffi::PyFloat_CheckExact(b) != 0 {
-                append_at_once((*x).owner, [x], Right::<O>(ffi::PyFloat_AS_DOUBLE(b), PhantomData))
+    let run = || {
+        // SAFETY: the interpreter passes living objects, at least one of them a Value, under its lock.
+        unsafe {
+            let made = if ffi::PyFloat_CheckExact(a) != 0 {
+                let x = b.cast::<ValueObject>();
+                append_at_once((*x).owner, [x], Left::<O>(ffi::PyFloat_AS_DOUBLE(a), PhantomData))
+            } else if ffi::Py_TYPE(a) == value_type() {
+                let x = a.cast::<ValueObject>();
+                if ffi::Py_TYPE(b) == value_type() && (*x).owner == (*b.cast::<ValueObject>()).owner {
+                    append_at_once((*x).owner, [x, b.cast()], Both::<O>(PhantomData))
+                } else if ffi::PyFloat_CheckExact(b) != 0 {
+                    append_at_once((*x).owner, [x], Right::<O>(ffi::PyFloat_AS_DOUBLE(b), PhantomData))
+                } else {
+                    std::ptr::null_mut()
+                }
             } else {
                 std::ptr::null_mut()
-            }
-        } else {
-            std::ptr::null_mut()
-        };
-        if made.is_null() { binary_of_any::<O>(a, b) } else { made }
-    }
+            };
+            if made.is_null() { binary_of_any::<O>(a, b) } else { made }
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[a, b], run) }
 }
 
 /// A binary number slot for operands of any type.
@@ -277,14 +282,22 @@ pub unsafe extern "C" fn power(
 
 /// `-v`
 pub unsafe extern "C" fn negative(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a living Value under its lock.
-    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Neg>(PhantomData)) }
+    let run = || {
+        // SAFETY: the interpreter passes a living Value under its lock.
+        unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Neg>(PhantomData)) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[a], run) }
 }
 
 /// `abs(v)`
 pub unsafe extern "C" fn absolute(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a living Value under its lock.
-    unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Abs>(PhantomData)) }
+    let run = || {
+        // SAFETY: the interpreter passes a living Value under its lock.
+        unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Abs>(PhantomData)) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[a], run) }
 }
 
 /// `+v` is `v`.

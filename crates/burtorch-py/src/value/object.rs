@@ -15,6 +15,7 @@ use crate::cell::Cell;
 use crate::errors;
 use crate::graph::PyGraph;
 use crate::handle::{self, Handle, LiveHandles};
+use crate::locked::locked;
 
 /// A `Value` as the interpreter lays it out.
 #[repr(C)]
@@ -187,17 +188,21 @@ pub unsafe fn revive(
 
 /// `tp_dealloc`.
 pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock. One of the exact type has an
-    // owner and is in a list.
-    unsafe {
-        let value = object.cast::<ValueObject>();
-        if (*value).weak_references.is_null() && ffi::Py_TYPE(object) == value_type() && free_list::give(value) {
-            handle::unlink(&raw mut (*value).handle);
-            ffi::Py_DECREF((*value).owner);
-        } else {
-            dealloc_slow(object);
+    let run = || {
+        // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock. One of the exact type has an
+        // owner and is in a list.
+        unsafe {
+            let value = object.cast::<ValueObject>();
+            if (*value).weak_references.is_null() && ffi::Py_TYPE(object) == value_type() && free_list::give(value) {
+                handle::unlink(&raw mut (*value).handle);
+                ffi::Py_DECREF((*value).owner);
+            } else {
+                dealloc_slow(object);
+            }
         }
-    }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { locked(&[object], run) }
 }
 
 /// The whole of `tp_dealloc`: subclasses, weak references, objects without a graph, a full free list.

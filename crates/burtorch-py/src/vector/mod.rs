@@ -27,6 +27,7 @@ use crate::cell::{Cell, with_graph};
 use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph};
 use crate::handle::{self, Handle};
+use crate::locked::locked_graph;
 use crate::parameters::parameter_nodes;
 use crate::params::PyTensor;
 use crate::scalars::{self, Given, ScalarType, Taken};
@@ -75,13 +76,17 @@ unsafe impl Sync for PyVector {}
 
 impl Drop for PyVector {
     fn drop(&mut self) {
-        // SAFETY: a Python object dies under the interpreter lock; its graph is still alive, as it is owned.
-        let cell = unsafe { value::cell_of(self.home().as_ptr()) };
-        crate::graph::forget(cell, self);
-        for run in &self.runs {
-            // SAFETY: the handle is valid until this box goes, and in a list since it was made.
-            unsafe { handle::unlink(run.get()) }
-        }
+        let go = || {
+            // SAFETY: a Python object dies under the interpreter lock; its graph is still alive, as it is owned.
+            let cell = unsafe { value::cell_of(self.home().as_ptr()) };
+            crate::graph::forget(cell, self);
+            for run in &self.runs {
+                // SAFETY: the handle is valid until this box goes, and in a list since it was made.
+                unsafe { handle::unlink(run.get()) }
+            }
+        };
+        // SAFETY: the graph is alive.
+        unsafe { locked_graph(self.home().as_ptr(), go) }
     }
 }
 

@@ -1,0 +1,140 @@
+//! Where the nodes of a graph go that is joined to another one, and what stands before blocks whose operands part.
+
+use super::{Spliced, WHAT};
+use crate::error::{Error, Result};
+use crate::graph::block::Field;
+use crate::graph::memory::{list_for, reserve_in};
+use crate::graph::renumber::{Numbers, Slots};
+use crate::graph::{BlockHeader, Graph, NodeId, Range};
+use crate::ops::{Arity, Op};
+use crate::scalar::Scalar;
+
+/// What becomes of the nodes of one graph.
+pub(super) struct Plan {
+    pub(super) new: Spliced,
+    /// Blocks that read a run which parts: they read a copy.
+    pub(super) copies: Vec<Copies>,
+    /// The new length.
+    pub(super) end: u32,
+}
+
+/// The copies that stand before a block.
+pub(super) struct Copies {
+    /// The block's first output.
+    pub(super) first: u32,
+    /// What is copied.
+    pub(super) runs: Vec<Range>,
+    /// Where the copies begin.
+    pub(super) at: u32,
+}
+
+impl Copies {
+    /// The runs, and where the copy of each begins: with the 1.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Range, u32)> {
+        self.runs.iter().scan(self.at, |at, run| {
+            let place = *at;
+            *at += 1 + run.len;
+            Some((run, place))
+        })
+    }
+}
+
+impl Plan {
+    /// Nodes from `first` on; proxies stand for nodes below `frozen`.
+    pub(super) fn of<S: Scalar>(graph: &Graph<'static, S>, first: u32, frozen: u32) -> Result<Plan> {
+        let ops = graph.columns.ops();
+        let mut new = Spliced { first, len: ops.len() as u32, map: Vec::new() };
+        let mut copies = Vec::new();
+        if !graph.has_proxies {
+            let end = first + new.len;
+            return Ok(Plan { new, copies, end });
+        }
+        new.map = list_for(ops.len(), WHAT)?;
+        let mut end = first;
+        let mut starts_block = true;
+        for (old, &op) in ops.iter().enumerate() {
+            if op == Op::Imported {
+                let [node, _] = graph.columns.operands(old as u32);
+                if node >= frozen {
+                    return Err(Error::NoSuchNode { index: node, len: frozen });
+                }
+                new.map.push(node);
+                starts_block = true;
+                continue;
+            }
+            if starts_block && (op == Op::Part || op.info().arity == Arity::Block) {
+                let runs = graph.parted_runs(old as u32, &new)?;
+                if !runs.is_empty() {
+                    reserve_in(&mut copies, 1, WHAT)?;
+                    let n: u32 = runs.iter().map(|run| 1 + run.len).sum();
+                    copies.push(Copies { first: old as u32, runs, at: end });
+                    end = end.checked_add(n).ok_or(Error::IndexExhausted { limit: u32::MAX })?;
+                }
+            }
+            starts_block = op != Op::Part;
+            new.map.push(end);
+            end += 1;
+        }
+        Ok(Plan { new, copies, end })
+    }
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// The runs that the block with this first output needs contiguous and that are not in the new numbers.
+    fn parted_runs(&self, first: u32, new: &Spliced) -> Result<Vec<Range>> {
+        let mut parted: Vec<Range> = Vec::new();
+        let mut is_noted = Ok(());
+        let Some(tail) = self.block_tail(first) else { return Ok(parted) };
+        let (op, at) = (self.columns.op(tail), self.columns.operands(tail)[0]);
+        debug_assert_eq!(BlockHeader::read(self.extra.as_slice(), at).first, first);
+        let layout = Self::block_layout(self.extra.as_slice(), op, at);
+        let record = &self.extra.as_slice()[at as usize..at as usize + layout.len];
+        self.for_each_operand(NodeId(tail), |run| {
+            let is_named =
+                layout.fields.iter().any(|f| matches!(*f, Field::Node(k) if k > 0 && record[k] == run.start));
+            if run.source == 0 && is_named && new.contiguous(run.start, run.len).is_none() {
+                match parted.iter_mut().find(|other| other.start == run.start) {
+                    Some(other) => other.len = other.len.max(run.len),
+                    None if is_noted.is_err() => {}
+                    None => match reserve_in(&mut parted, 1, WHAT) {
+                        Ok(()) => parted.push(Range { start: run.start, len: run.len }),
+                        refused => is_noted = refused,
+                    },
+                }
+            }
+        });
+        is_noted.map(|()| parted)
+    }
+}
+
+/// The numbers of joined nodes.
+pub(super) struct Moved<'a> {
+    pub(super) new: &'a Spliced,
+    pub(super) slots: &'a Slots,
+    /// What the block in hand reads copies of.
+    pub(super) copied: Option<&'a Copies>,
+}
+
+impl Numbers for Moved<'_> {
+    const PARTS_RUNS: bool = true;
+
+    #[inline(always)]
+    fn node(&self, old: u32) -> u32 {
+        self.new.number(old)
+    }
+
+    #[inline]
+    fn run(&self, start: u32, len: u32) -> Option<u32> {
+        self.new.contiguous(start, len)
+    }
+
+    fn block_run(&self, start: u32) -> u32 {
+        let mut copies = self.copied.into_iter().flat_map(Copies::places);
+        let copy = copies.find(|(run, _)| run.start == start);
+        copy.map_or_else(|| self.node(start), |(_, at)| at + 1)
+    }
+
+    fn slots(&self) -> &Slots {
+        self.slots
+    }
+}

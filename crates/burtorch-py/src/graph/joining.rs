@@ -1,0 +1,210 @@
+//! How branches end: joined, by number, or dropped.
+//!
+//! Promises: what a branch has built becomes part of its graph whole, and its Values and Vectors become the graph's; or
+//! nothing of it stays. On an error nothing has changed.
+#![allow(unsafe_code)]
+
+use std::collections::HashSet;
+
+use burtorch_core::graph::Spliced;
+use burtorch_core::{Graph, Imports, NodeId, Range, Scalar};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::PyGraph;
+use super::branches::{Branching, branching, cell_of, same_type_mut};
+use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::errors::{IntoPython, derived};
+use crate::handle::{self, Handle};
+use crate::locked::{locked_graph, locked_value};
+use crate::value::ValueObject;
+use crate::vector::PyVector;
+
+/// The open branches, which none of their own freezes and no other thread is in.
+fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyGraph>>> {
+    let py = graph.py();
+    // SAFETY: under the interpreter lock, for this statement.
+    let open = unsafe { cell_of(graph) }.branching.as_ref().map(|b| b.open.iter().map(|b| b.clone_ref(py)).collect());
+    let open: Vec<Py<PyGraph>> = open.unwrap_or_default();
+    if open.is_empty() {
+        return Err(PyValueError::new_err("this graph has no open branches"));
+    }
+    for (number, branch) in open.iter().enumerate() {
+        // SAFETY: as above.
+        let cell = unsafe { cell_of(branch.bind(py)) };
+        let why = if cell.is_frozen() {
+            "has open branches of its own"
+        } else if cell.is_busy() || cell.branching.as_ref().is_some_and(|b| b.entered.is_some()) {
+            "is still in use by a thread"
+        } else {
+            continue;
+        };
+        let message = format!("branch {number} {why}; wait until its `with` block has ended, and join them first");
+        return Err(derived(py, "BusyError", message));
+    }
+    Ok(open.into_iter().map(|branch| branch.into_bound(py)).collect())
+}
+
+/// Appends all open branches to their graph, by number.
+pub fn join(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
+    // SAFETY: a living graph.
+    unsafe { locked_graph(graph.as_ptr(), || join_locked(graph, n_threads)) }
+}
+
+/// Branches that no operation is let into.
+struct Closed<'a, 'py> {
+    branches: &'a [Bound<'py, PyGraph>],
+    /// Whether they are to open again.
+    are_back: bool,
+}
+
+impl<'a, 'py> Closed<'a, 'py> {
+    fn new(branches: &'a [Bound<'py, PyGraph>]) -> Self {
+        Self::set_busy(branches, true);
+        Closed { branches, are_back: true }
+    }
+
+    fn set_busy(branches: &[Bound<'py, PyGraph>], is_busy: bool) {
+        for branch in branches {
+            // SAFETY: a living graph; under the interpreter lock, for this statement.
+            unsafe { locked_graph(branch.as_ptr(), || cell_of(branch).set_busy(is_busy)) }
+        }
+    }
+}
+
+impl Drop for Closed<'_, '_> {
+    fn drop(&mut self) {
+        if self.are_back {
+            Self::set_busy(self.branches, false);
+        }
+    }
+}
+
+fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
+    let py = graph.py();
+    let branches = ready_to_end(graph)?;
+    let mut closed = Closed::new(&branches);
+    // SAFETY: under the interpreter lock; the cells are those of different graphs, and nothing here runs Python code.
+    let cell = unsafe { cell_of(graph) };
+    // SAFETY: as above.
+    let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
+    for part in &cells {
+        let parameters: Vec<_> = part.parameters.iter().map(|p| p.clone_ref(py)).collect();
+        for parameters in parameters {
+            crate::parameters::attach(py, cell, &parameters)?;
+        }
+    }
+    let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
+    thaw(cell);
+    let epoch = with_graph!(&cell.graph, g => g.epoch());
+    closed.are_back = false;
+    for ((part, spliced), branch) in cells.iter_mut().zip(joined.parts()).zip(&branches) {
+        let go = || {
+            rehome(graph, cell, part, spliced, epoch);
+            end(part, "joined");
+        };
+        // SAFETY: a living graph.
+        unsafe { locked_graph(branch.as_ptr(), go) }
+    }
+    recycle(&mut cell.graph, cells);
+    Ok(())
+}
+
+/// Keeps the memory of joined branches for the next ones of this graph.
+fn recycle(graph: &mut AnyGraph, cells: Vec<&mut Cell>) {
+    let kind = graph.scalar_type();
+    let graphs = cells.into_iter().map(|part| std::mem::replace(&mut part.graph, AnyGraph::growing(kind)));
+    with_graph!(graph, g => g.recycle(graphs.filter_map(|graph| graph.try_into().ok())));
+}
+
+fn splice(
+    graph: &mut AnyGraph,
+    cells: &mut [&mut Cell],
+    n_threads: usize,
+) -> burtorch_core::Result<burtorch_core::Joined> {
+    fn of_type<S: Scalar>(
+        graph: &mut Graph<'static, S>,
+        cells: &mut [&mut Cell],
+        n_threads: usize,
+    ) -> burtorch_core::Result<burtorch_core::Joined> {
+        let mut graphs: Vec<_> = cells.iter_mut().filter_map(|cell| same_type_mut::<S>(&mut cell.graph)).collect();
+        graph.splice(&mut graphs, n_threads)
+    }
+    with_graph!(graph, g => of_type(g, cells, n_threads))
+}
+
+/// Lets a frozen graph build again.
+fn thaw(cell: &mut Cell) {
+    branching(cell).open.clear();
+    cell.set_busy(false);
+}
+
+/// Marks a branch as over; what is still in it is gone.
+fn end(cell: &mut Cell, how: &'static str) {
+    let Branching { trunk, ended, vectors, imports, .. } = branching(cell);
+    (*trunk, *ended, *imports) = (None, Some(how), Imports::default());
+    vectors.clear();
+    cell.set_busy(true);
+}
+
+/// Makes the Values and Vectors of a joined branch those of its graph.
+fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced: &Spliced, epoch: u64) {
+    let py = graph.py();
+    let mut of_vectors = HashSet::new();
+    for &address in branching(part).vectors.iter() {
+        // SAFETY: a Vector takes its address out when it goes.
+        let vector = unsafe { &*(address as *const PyVector) };
+        vector.handles().for_each(|handle| _ = of_vectors.insert(handle as usize));
+        vector.set_owner(graph.clone().unbind());
+    }
+    let mut moved: Vec<*mut Handle> = Vec::with_capacity(part.handles.len());
+    part.handles.for_each(|handle| moved.push(handle));
+    for handle in moved {
+        // SAFETY: a handle is valid while in the list; it is taken out of one list and put into the other.
+        unsafe {
+            handle::unlink(handle);
+            let is_there = with_graph!(&part.graph, g => {
+                (*handle).start != u32::MAX && g.check(NodeId::from_index((*handle).last()), (*handle).epoch).is_ok()
+            });
+            let range = Range::new(NodeId::from_index((*handle).start), (*handle).len);
+            match spliced.range(range).filter(|_| is_there) {
+                Some(new) => ((*handle).start, (*handle).epoch) = (new.first().index(), epoch),
+                None => {
+                    (*handle).kill();
+                    // No graph has this epoch, so none takes the handle for a living one.
+                    (*handle).epoch = u64::MAX;
+                }
+            }
+            cell.handles.add(handle);
+            if !of_vectors.contains(&(handle as usize)) {
+                let object = handle.byte_sub(std::mem::offset_of!(ValueObject, handle)).cast::<ValueObject>();
+                let replace = || std::mem::replace(&mut (*object).owner, graph.clone().into_ptr());
+                drop(Bound::from_owned_ptr(py, locked_value(object.cast(), replace)));
+            }
+        }
+    }
+}
+
+/// Drops all open branches: nothing is appended, their Values are stale.
+pub fn discard(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
+    // SAFETY: a living graph.
+    unsafe { locked_graph(graph.as_ptr(), || discard_locked(graph)) }
+}
+
+fn discard_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
+    let branches = ready_to_end(graph)?;
+    // SAFETY: under the interpreter lock, as in `join`.
+    thaw(unsafe { cell_of(graph) });
+    branches.iter().try_for_each(|branch| {
+        let go = || {
+            // SAFETY: as above.
+            let cell = unsafe { cell_of(branch) };
+            with_graph!(&mut cell.graph, g => g.clear().map(|()| g.give_back())).or_raise(graph.py())?;
+            cell.handles.for_each(Handle::kill);
+            end(cell, "dropped");
+            Ok(())
+        };
+        // SAFETY: a living graph.
+        unsafe { locked_graph(branch.as_ptr(), go) }
+    })
+}
