@@ -139,7 +139,8 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
     }
 
     fn forward(&mut self) -> Result<Vec<Instr<S>>> {
-        let mut all = Vec::with_capacity(self.program.nodes().len());
+        // One more for the stop behind them.
+        let mut all = Vec::with_capacity(self.program.nodes().len() + 1);
         for (k, &node) in self.program.nodes().iter().enumerate() {
             let step = S::forward_step::<W>(node.op, self.level).map(|step| step.0);
             let mut instr = self.instr(step, k, self.moving(k))?;

@@ -144,7 +144,11 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
 }
 
 /// Instructions with a stop where questions are asked, and one at the end. Questions are told where to go on.
-fn in_pieces<S>(code: Vec<Instr<S>>, questions: &mut [Question]) -> Vec<Instr<S>> {
+fn in_pieces<S>(mut code: Vec<Instr<S>>, questions: &mut [Question]) -> Vec<Instr<S>> {
+    if questions.is_empty() {
+        code.push(Instr::stop());
+        return code;
+    }
     let mut all = Vec::with_capacity(code.len() + 1);
     let mut questions = questions.iter_mut().peekable();
     for (k, instr) in code.into_iter().enumerate() {

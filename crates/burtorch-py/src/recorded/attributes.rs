@@ -59,6 +59,16 @@ pub fn is_plain(object: &Bound<'_, PyAny>) -> bool {
         || object.is_instance_of::<PyBytes>()
 }
 
+/// Whether an object is a tuple of numbers and text, or of such tuples: it never changes.
+pub fn is_fixed(object: &Bound<'_, PyAny>) -> bool {
+    let is_flat = |object: &Bound<'_, PyAny>| {
+        object.cast_exact::<PyTuple>().is_ok_and(|tuple| tuple.iter_borrowed().all(|item| is_plain(&item)))
+    };
+    object
+        .cast_exact::<PyTuple>()
+        .is_ok_and(|tuple| tuple.iter_borrowed().all(|item| is_plain(&item) || is_flat(&item)))
+}
+
 /// Whether an object is a list, tuple or dict, and not of a subclass.
 pub fn is_builtin_container(object: &Bound<'_, PyAny>) -> bool {
     object.cast_exact::<PyList>().is_ok()

@@ -116,9 +116,10 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
         Ok(is_full && error.value(py).to_string().contains("holds at most"))
     };
     if full().unwrap_or(false) {
+        // Without a line nothing of the body has run.
+        let place = find_line(py, &error).unwrap_or_else(|| "its arguments alone".into());
         let message = format!(
-            "{name} needs more operations than max_nodes= of bt.function allows; shorten its loops or raise it ({})",
-            line_of(py, &error)
+            "{name} needs more operations than max_nodes= of bt.function allows; shorten its loops or raise it ({place})"
         );
         let new = derived(py, "TraceError", message);
         new.set_cause(py, Some(error));
@@ -129,6 +130,10 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
 
 /// The file and line that raised an error.
 fn line_of(py: Python<'_>, error: &PyErr) -> String {
+    find_line(py, error).unwrap_or_else(|| "unknown line".into())
+}
+
+fn find_line(py: Python<'_>, error: &PyErr) -> Option<String> {
     let find = || -> PyResult<Option<String>> {
         let Some(first) = error.traceback(py) else { return Ok(None) };
         let mut at = first.into_any();
@@ -143,5 +148,5 @@ fn line_of(py: Python<'_>, error: &PyErr) -> String {
         let line: u32 = at.getattr("tb_lineno")?.extract()?;
         Ok(Some(format!("{file}:{line}")))
     };
-    find().ok().flatten().unwrap_or_else(|| "unknown line".into())
+    find().ok().flatten()
 }

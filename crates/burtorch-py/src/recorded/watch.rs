@@ -496,11 +496,7 @@ impl<'py> Search<'py> {
     }
 
     fn add_container(&mut self, held: &Bound<'py, PyAny>) {
-        // A tuple of numbers and text never changes.
-        let is_fixed = held
-            .cast_exact::<PyTuple>()
-            .is_ok_and(|tuple| tuple.iter_borrowed().all(|item| attributes::is_plain(&item)));
-        if is_fixed || !self.seen.insert(held.as_ptr() as usize ^ 1) {
+        if attributes::is_fixed(held) || !self.seen.insert(held.as_ptr() as usize ^ 1) {
             return;
         }
         self.n_containers += 1;
