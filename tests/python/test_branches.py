@@ -163,6 +163,66 @@ def test_another_open_branch_is_not_read():
     assert (a + b).data == 9.0
 
 
+def test_values_of_a_branch_are_not_built_on_but_in_it():
+    with bt.Graph() as graph:
+        x = bt.Value(2.0)
+    first, second = graph.branches(2)
+    with first:
+        a = x + 1
+        v = bt.Vector([1.0, 2.0])
+    built = len(first)
+    operations = [
+        lambda: a * 2.0,
+        lambda: 2.0 - a,
+        lambda: -a,
+        lambda: a * a,
+        lambda: a + x,
+        lambda: bt.tanh(a),
+        lambda: a.tanh(),
+        lambda: bt.reduce_sum([a, a]),
+        lambda: v * 2.0,
+        lambda: v.sum(),
+        lambda: bt.softmax(v),
+        lambda: a.backward(),
+        lambda: setattr(a, "data", 1.0),
+    ]
+    refused = r"two open branches|nobody is in this branch"
+    with second:
+        for operation in operations:
+            with pytest.raises((bt.GraphMismatchError, bt.BusyError), match=refused):
+                operation()
+        b = x * 3
+    for operation in operations:
+        with pytest.raises(bt.BusyError, match=r"nobody is in this branch"):
+            operation()
+    assert (len(first), a.data, list(v.data)) == (built, 3.0, [1.0, 2.0])
+    with first:
+        c = a * 2.0
+        with first:
+            c = c + 1
+        c = c + 1
+    with pytest.raises(bt.BusyError):
+        c + 1
+    graph.join()
+    assert ((a + b) * c).data == 72.0
+    n = len(graph)
+    with pytest.raises(bt.GraphMismatchError, match="two open branches"):
+        leaked(graph)
+    assert len(graph) == n
+
+
+def leaked(graph):
+    """Calls of which each but the first builds on what the one before has built."""
+    last = []
+
+    def leak(k):
+        y = last[-1] * float(k) if last else bt.Value(1.0)
+        last.append(y)
+        return y
+
+    return bt.parallel(leak, range(5), graph=graph, threads=1)
+
+
 def test_an_exception_drops_what_its_branch_has_built():
     with bt.Graph() as graph:
         x = bt.Value(2.0)

@@ -29,6 +29,9 @@ fn grows_from(py: Python<'_>, graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGr
     }
 }
 
+const TWO_BRANCHES: &str =
+    "this reads values of two open branches, which cannot read one another; join the graph first";
+
 /// The graph that an operation on Values of these graphs appends to: the branch that reads the others, which is one of
 /// them or the current one of this thread.
 pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<Bound<'py, PyGraph>> {
@@ -44,9 +47,7 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
             // SAFETY: under the interpreter lock, for these statements.
             let both = unsafe { cell_of(&target).is_branch() && cell_of(graph).is_branch() };
             if both {
-                let message =
-                    "these values belong to two open branches, which cannot read one another; join the graph first";
-                return Err(derived(py, "GraphMismatchError", message.into()));
+                return Err(derived(py, "GraphMismatchError", TWO_BRANCHES.into()));
             }
             return mismatch("a value");
         }
@@ -56,6 +57,10 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
         // SAFETY: a borrowed pointer to a living graph, or null with an error set.
         let here = unsafe { Bound::from_borrowed_ptr_or_err(py, current(py))?.cast_into_unchecked::<PyGraph>() };
         if !grows_from(py, &here, &target) {
+            // SAFETY: as above.
+            if unsafe { cell_of(&target).is_branch() && cell_of(&here).is_branch() } {
+                return Err(derived(py, "GraphMismatchError", TWO_BRANCHES.into()));
+            }
             // SAFETY: as above.
             return Err(unsafe { cell_of(&target) }.refusal(py));
         }

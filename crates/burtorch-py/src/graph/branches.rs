@@ -36,10 +36,22 @@ pub struct Branching {
     pub(super) entered: Option<(ThreadId, usize)>,
 }
 
+impl Branching {
+    /// Whether this is an open branch that nobody is in: as one that has branches, it is marked busy.
+    fn is_shut(&self) -> bool {
+        self.trunk.is_some() && self.entered.is_none()
+    }
+}
+
 impl Cell {
-    /// Whether branches are open: nodes may be read and nothing else.
+    /// Whether branches are open, or this is a branch that nobody is in: nodes may be read and nothing else.
     pub fn is_frozen(&self) -> bool {
-        self.branching.as_ref().is_some_and(|b| !b.open.is_empty())
+        self.branching.as_ref().is_some_and(|b| !b.open.is_empty() || b.is_shut())
+    }
+
+    /// Marks the graph as busy if it is frozen, and only then.
+    pub(super) fn set_busy_if_frozen(&mut self) {
+        self.set_busy(self.is_frozen());
     }
 
     /// Whether this is an open branch.
@@ -52,7 +64,9 @@ impl Cell {
         if let Some(trace) = &self.trace {
             return crate::recorded::refusal(py, trace);
         }
-        let Some(branching) = self.branching.as_ref().filter(|b| b.ended.is_some() || !b.open.is_empty()) else {
+        let Some(branching) =
+            self.branching.as_ref().filter(|b| b.ended.is_some() || !b.open.is_empty() || b.is_shut())
+        else {
             return crate::errors::busy(py, "this graph's nodes");
         };
         let message = match branching.ended {
@@ -61,6 +75,9 @@ impl Cell {
                 return derived(py, "StaleValueError", message.into());
             }
             Some(end) => format!("this branch was {end}; build on its graph"),
+            None if branching.open.is_empty() => {
+                "nobody is in this branch; build in `with branch:`, or join its graph first".to_string()
+            }
             None => {
                 let n = branching.open.len();
                 format!(
@@ -108,6 +125,7 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
         // SAFETY: nobody else knows the branch yet.
         let cell = unsafe { cell_of(&branch) };
         branching(cell).trunk = Some((graph.clone().unbind(), number));
+        cell.set_busy_if_frozen();
         branches.push(branch);
     }
     // Making objects may run Python code, so the graph is asked again.
@@ -128,6 +146,7 @@ pub(super) fn same_type<S: Scalar>(any: &AnyGraph) -> Option<&Graph<'static, S>>
     with_graph!(any, g => (g as &dyn std::any::Any).downcast_ref())
 }
 
+/// The same, to change it.
 pub(super) fn same_type_mut<S: Scalar>(any: &mut AnyGraph) -> Option<&mut Graph<'static, S>> {
     with_graph!(any, g => (g as &mut dyn std::any::Any).downcast_mut())
 }
@@ -157,8 +176,14 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
             Ok(())
         }
         None => {
-            *entered = Some((me, 1));
-            with_trunk(graph, Temporaries::Lend);
+            with_trunk(graph, |above, own| {
+                // Where the interpreter has no lock, the branch may have ended while this thread waited for its graph.
+                if branching(own).trunk.is_some() {
+                    branching(own).entered = Some((me, 1));
+                    own.set_busy_if_frozen();
+                    lend(above, own, true);
+                }
+            });
             Ok(())
         }
     }
@@ -181,36 +206,29 @@ fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
     }
     let entered = &mut branching(cell).entered;
     *entered = entered.take().filter(|(_, depth)| *depth > 1).map(|(thread, depth)| (thread, depth - 1));
-    if entered.is_none() && !cell.is_busy() {
-        with_trunk(graph, Temporaries::Take);
+    if entered.is_none() {
+        with_trunk(graph, |above, own| lend(above, own, false));
+        cell.set_busy(true);
     }
 }
 
-/// What a graph does with its temporaries and those of a branch.
-enum Temporaries {
-    Lend,
-    Take,
-}
-
-/// Has the graph of an open branch lend it temporaries, or take them back.
-fn with_trunk(branch: &Bound<'_, PyGraph>, what: Temporaries) {
-    fn of_type<S: Scalar>(above: &mut Graph<'static, S>, own: &mut AnyGraph, what: Temporaries) {
+/// Has a graph lend temporaries to its branch, or take them back.
+fn lend(above: &mut Cell, own: &mut Cell, lends: bool) {
+    fn of_type<S: Scalar>(above: &mut Graph<'static, S>, own: &mut AnyGraph, lends: bool) {
         let Some(own) = same_type_mut::<S>(own) else { return };
-        match what {
-            Temporaries::Lend => above.lend_temporaries(own),
-            Temporaries::Take => above.take_temporaries(own),
-        }
+        if lends { above.lend_temporaries(own) } else { above.take_temporaries(own) }
     }
+    with_graph!(&mut above.graph, g => of_type(g, &mut own.graph, lends));
+}
+
+/// Calls `f` with the cells of the graph of an open branch, and of the branch.
+fn with_trunk(branch: &Bound<'_, PyGraph>, f: impl FnOnce(&mut Cell, &mut Cell)) {
     // SAFETY: under the interpreter lock, for this call; the graph, which is frozen, is another than the branch.
     let own = unsafe { cell_of(branch) };
-    let Some(trunk) = own.branching.as_ref().and_then(|b| b.trunk.as_ref()) else { return };
-    let go = || {
-        // SAFETY: as above.
-        let above = unsafe { cell_of(trunk.0.bind(branch.py())) };
-        with_graph!(&mut above.graph, g => of_type(g, &mut own.graph, what));
-    };
-    // SAFETY: a living graph.
-    unsafe { locked_graph(trunk.0.as_ptr(), go) }
+    let trunk = own.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(branch.py())));
+    let Some(trunk) = trunk else { return };
+    // SAFETY: a living graph; as above.
+    unsafe { locked_graph(trunk.as_ptr(), || f(cell_of(trunk.bind(branch.py())), own)) }
 }
 
 /// Remembers a Vector of an open branch, so that joining finds it.

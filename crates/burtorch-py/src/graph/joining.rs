@@ -32,12 +32,11 @@ fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyG
     for (number, branch) in open.iter().enumerate() {
         // SAFETY: as above.
         let cell = unsafe { cell_of(branch.bind(py)) };
-        let why = if cell.is_frozen() {
-            "has open branches of its own"
-        } else if cell.is_busy() || cell.branching.as_ref().is_some_and(|b| b.entered.is_some()) {
-            "is still in use by a thread"
-        } else {
-            continue;
+        // Nobody uses a branch that nobody is in.
+        let why = match cell.branching.as_ref() {
+            Some(b) if !b.open.is_empty() => "has open branches of its own",
+            Some(b) if b.entered.is_some() => "is still in use by a thread",
+            _ => continue,
         };
         let message = format!("branch {number} {why}; wait until its `with` block has ended, and join them first");
         return Err(derived(py, "BusyError", message));
@@ -51,39 +50,9 @@ pub fn join(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     unsafe { locked_graph(graph.as_ptr(), || join_locked(graph, n_threads)) }
 }
 
-/// Branches that no operation is let into.
-struct Closed<'a, 'py> {
-    branches: &'a [Bound<'py, PyGraph>],
-    /// Whether they are to open again.
-    are_back: bool,
-}
-
-impl<'a, 'py> Closed<'a, 'py> {
-    fn new(branches: &'a [Bound<'py, PyGraph>]) -> Self {
-        Self::set_busy(branches, true);
-        Closed { branches, are_back: true }
-    }
-
-    fn set_busy(branches: &[Bound<'py, PyGraph>], is_busy: bool) {
-        for branch in branches {
-            // SAFETY: a living graph; under the interpreter lock, for this statement.
-            unsafe { locked_graph(branch.as_ptr(), || cell_of(branch).set_busy(is_busy)) }
-        }
-    }
-}
-
-impl Drop for Closed<'_, '_> {
-    fn drop(&mut self) {
-        if self.are_back {
-            Self::set_busy(self.branches, false);
-        }
-    }
-}
-
 fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let py = graph.py();
     let branches = ready_to_end(graph)?;
-    let mut closed = Closed::new(&branches);
     // SAFETY: under the interpreter lock; the cells are those of different graphs, and nothing here runs Python code.
     let cell = unsafe { cell_of(graph) };
     // SAFETY: as above.
@@ -97,7 +66,6 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
     thaw(cell);
     let epoch = with_graph!(&cell.graph, g => g.epoch());
-    closed.are_back = false;
     for ((part, spliced), branch) in cells.iter_mut().zip(joined.parts()).zip(&branches) {
         let go = || {
             rehome(graph, cell, part, spliced, epoch);
@@ -136,7 +104,7 @@ fn splice(
 /// Lets a frozen graph build again.
 fn thaw(cell: &mut Cell) {
     branching(cell).open.clear();
-    cell.set_busy(false);
+    cell.set_busy_if_frozen();
 }
 
 /// Marks a branch as over; what is still in it is gone.
