@@ -170,7 +170,7 @@ def test_values_of_a_branch_are_not_built_on_but_in_it():
     with first:
         a = x + 1
         v = bt.Vector([1.0, 2.0])
-    built = len(first)
+        built = len(first)
     operations = [
         lambda: a * 2.0,
         lambda: 2.0 - a,
@@ -195,8 +195,8 @@ def test_values_of_a_branch_are_not_built_on_but_in_it():
     for operation in operations:
         with pytest.raises(bt.BusyError, match=r"nobody is in this branch"):
             operation()
-    assert (len(first), a.data, list(v.data)) == (built, 3.0, [1.0, 2.0])
     with first:
+        assert (len(first), a.data, list(v.data)) == (built, 3.0, [1.0, 2.0])
         c = a * 2.0
         with first:
             c = c + 1

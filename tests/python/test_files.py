@@ -400,7 +400,9 @@ def test_a_branch_is_saved_once_it_is_joined(tmp_path):
     (branch,) = graph.branches(1)
     with branch:
         b = a * a
-    with pytest.raises(ValueError, match="join its branches first"):
+        with pytest.raises(ValueError, match="join its branches first"):
+            branch.save(tmp_path / "branch")
+    with pytest.raises(bt.BusyError, match="join its graph first"):
         branch.save(tmp_path / "branch")
     assert list(tmp_path.iterdir()) == []
     graph.join()

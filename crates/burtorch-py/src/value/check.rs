@@ -101,7 +101,8 @@ unsafe fn checked_as<'a>(value: *mut ValueObject, needs_value: bool) -> Option<(
 #[cold]
 #[inline(never)]
 fn check_again(cell: &mut Cell, handle: &mut Handle, needs_value: bool, error: burtorch_core::Error) -> Option<()> {
-    if needs_value && cell.is_busy() {
+    let is_missing = matches!(error, burtorch_core::Error::NotEvaluated { .. });
+    if is_missing && needs_value && cell.is_busy() {
         raise_busy(cell);
         return None;
     }
