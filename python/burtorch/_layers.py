@@ -15,7 +15,6 @@ from burtorch._core import (
     Vector,
     add_ranges,
     affine,
-    gather,
     token_affine,
     token_attention,
     token_cross_entropy,
@@ -96,7 +95,7 @@ class Tokens:
         return f"Tokens(n={self.n}, width={self.width})"
 
 
-class Embedding(Module):
+class Embedding(_core.RowsCall, Module):
     """A row of numbers for each symbol, and for each position where ``positions`` is given.
 
     Args:
@@ -126,17 +125,19 @@ class Embedding(Module):
         """
         return Tokens(token_embedding(self.weight, self.positions, tokens), len(tokens))
 
-    def rows(self, tokens: Sequence[int] | Symbols) -> Any:
-        """The rows as operands that :class:`Linear` takes together: themselves, without a copy, or, for Symbols of an
-        Oracle, which name other rows in each lane, a Vector.
-        """
-        if isinstance(tokens, Symbols):
-            return gather(self.weight, tokens)
+    def _rows(self, tokens: Sequence[int]) -> list[Tensor]:
         return [self.weight[token] for token in tokens]
 
+    def __getnewargs__(self) -> tuple[()]:
+        return ()
 
-class Linear(Module):
+
+class Linear(_core.DenseCall, Module):
     """``f(W x + b)``: on a Vector, on several taken together, on each of several tokens, or on plain numbers.
+
+    ``layer(x)`` gives Tokens for Tokens; a list for a list or a buffer of numbers, without a graph; for a Vector, or
+    for Vectors, Values, numbers and rows of Tensors in a list, a Vector on their graph. Raises ValueError for another
+    number of inputs.
 
     Args:
         params: where W (n_out, n_in) and then b (n_out,) are appended.
@@ -183,6 +184,13 @@ class Linear(Module):
         self.weight, self.bias = layer.weight, layer.bias
         self._activation: Activation = layer.activation
 
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        self._forget()
+
+    def __getnewargs__(self) -> tuple[()]:
+        return ()
+
     @property
     def activation(self) -> Activation:
         """The name of f."""
@@ -198,14 +206,13 @@ class Linear(Module):
         """How many numbers it gives."""
         return self._layer.n_out
 
-    def __call__(self, x: Any) -> Any:
-        """Tokens for Tokens; a list for a list or a buffer of numbers, without a graph; for a Vector, or for Vectors,
-        Values, numbers and rows of Tensors in a list, a Vector on their graph.
-
-        Raises ValueError for another number of inputs.
-        """
+    def _apply(self, x: Any) -> Any:
+        """A call, but for one on a Vector after the first, for which the tensors are kept where it needs no Python."""
         if type(x) is Vector:
-            return affine(self.weight, x, self.bias, self._activation)
+            y = affine(self.weight, x, self.bias, self._activation)
+            if "weight" in vars(self) and "bias" in vars(self):
+                self._keep(self.weight, self.bias, self._activation)
+            return y
         if isinstance(x, Tokens):
             f = self._activation
             y = token_affine([x.vector], x.n, self.weight, self.bias, f == "relu")

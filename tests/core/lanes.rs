@@ -8,5 +8,7 @@ mod support;
 mod gather;
 #[path = "lanes/oracle.rs"]
 mod oracle;
+#[path = "lanes/overwritten.rs"]
+mod overwritten;
 #[path = "lanes/sized.rs"]
 mod sized;

@@ -3,6 +3,7 @@
 //! Promises: each is one block of the graph whatever its size; an error leaves the graph as it was. Numbers are computed in
 //! the core.
 
+use burtorch_core::nn::Activation;
 use burtorch_core::{Range, Tensor, View};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -128,7 +129,7 @@ fn symbols_for<'a>(
 ///     >>> len(x), list(table.grads)
 ///     (6, [1.0, 1.0, 0.0, 0.0, 2.0, 2.0])
 #[pyfunction]
-fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = rows.py();
     let owner = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
     let indices = symbols_for(&owner, rows, "rows")?;
@@ -179,8 +180,17 @@ fn affine<'py>(
     bias: Option<&Bound<'py, PyTensor>>,
     activation: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    affine_of(weight, x, bias, activation_named(x.py(), activation)?)
+}
+
+/// As [`affine`], with an activation that is known.
+pub fn affine_of<'py>(
+    weight: &Bound<'py, PyTensor>,
+    x: &Bound<'py, PyAny>,
+    bias: Option<&Bound<'py, PyTensor>>,
+    activation: Activation,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let activation = activation_named(py, activation)?;
     let (w, b) = (weight.get().slice(), bias.map(|b| b.get().slice()));
     let prepare = |cell: &mut Cell| {
         cell.need_kernels("affine")?;

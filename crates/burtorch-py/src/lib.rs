@@ -22,6 +22,7 @@ mod dense_values;
 mod files;
 mod function;
 mod gpt;
+mod layer_call;
 mod nn;
 mod optim;
 mod oracle;
@@ -56,6 +57,7 @@ mod _core {
         blocks::register(m)?;
         nn::register(m)?;
         gpt::register(m)?;
+        layer_call::register(m)?;
         oracle::register(m)?;
         sample_loss::register(m)?;
         optim::register(m)?;

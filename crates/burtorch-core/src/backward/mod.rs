@@ -5,6 +5,7 @@
 
 mod blocks;
 mod deferred;
+mod fresh;
 mod scalars;
 mod sweep;
 
@@ -215,22 +216,29 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> Result<()> {
         self.check_exists(root)?;
         let places = self.place_stores(params)?;
-        self.reset_adjoints();
         if options.skip_zero_adjoints || interrupted.is_some() {
+            self.reset_adjoints();
             return self.sweep_carefully(root.0, seed, params, places, options, interrupted);
         }
+        let fresh = self.ready_adjoints(root.0);
         let (recorded, adjoints) = self.columns.split_for_sweep();
         let (came, low) = sweep_scalars(recorded, adjoints, self.leaves.grads_mut(), root.0, seed);
         self.dirty = (low, root.0 + 1);
         if let Descent::Met(node) = came {
-            self.sweep_through_blocks(node, params, places);
+            self.sweep_through_blocks(node, params, places, fresh);
         }
         Ok(())
     }
 
     /// Ends a sweep that came down to a node with many operands.
     #[inline(never)]
-    fn sweep_through_blocks(&mut self, met: u32, params: &mut [Gradients<'_, S::Elem>], places: [u8; MAX_STORES]) {
+    fn sweep_through_blocks(
+        &mut self,
+        met: u32,
+        params: &mut [Gradients<'_, S::Elem>],
+        places: [u8; MAX_STORES],
+        fresh: Range<u32>,
+    ) {
         let (low, end) = self.dirty;
         // Until the span is known, in case a kernel panics.
         self.dirty = (0, end);
@@ -247,6 +255,8 @@ impl<S: Scalar> Graph<'_, S> {
             places,
             skip_zero_adjoints: false,
             deferred: None,
+            fresh,
+            overwritten: 0..0,
         };
         sweep.finish(met);
         self.dirty = (sweep.low, end);
@@ -278,6 +288,8 @@ impl<S: Scalar> Graph<'_, S> {
             places,
             skip_zero_adjoints: options.skip_zero_adjoints,
             deferred: None,
+            fresh: 0..0,
+            overwritten: 0..0,
         };
         let finished = sweep.run(root, seed, interrupted);
         let low = sweep.low;
@@ -305,7 +317,7 @@ impl<S: Scalar> Graph<'_, S> {
         debug_assert!(roots.is_sorted_by_key(|(root, _)| root.0));
         let places = self.place_stores(params)?;
         deferred.prepare()?;
-        self.reset_adjoints();
+        let fresh = self.ready_adjoints_of(roots);
         let (recorded, adjoints) = self.columns.split_for_sweep();
         let mut sweep = Sweep {
             recorded,
@@ -319,6 +331,8 @@ impl<S: Scalar> Graph<'_, S> {
             places,
             skip_zero_adjoints: false,
             deferred: Some(deferred),
+            fresh,
+            overwritten: 0..0,
         };
         for &(root, seed) in roots {
             sweep.add(root.0, seed);
@@ -420,6 +434,8 @@ impl<S: Scalar> Graph<'_, S> {
             places,
             skip_zero_adjoints: false,
             deferred: None,
+            fresh: 0..0,
+            overwritten: 0..0,
         };
         sweep.run(root.0, seed, None);
         Ok(Adjoints { base, adjoints })

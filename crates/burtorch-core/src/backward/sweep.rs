@@ -33,6 +33,10 @@ pub(super) struct Sweep<'a, 'g, S: Scalar> {
     pub(super) skip_zero_adjoints: bool,
     /// Where weight gradients wait for those of other groups of samples, if they do.
     pub(super) deferred: Option<&'a mut Deferred<S>>,
+    /// Nodes whose adjoints are anything yet, as their first contribution overwrites them; see `fresh`.
+    pub(super) fresh: std::ops::Range<u32>,
+    /// Those nodes when that has been done: all of them are reached.
+    pub(super) overwritten: std::ops::Range<u32>,
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
@@ -67,6 +71,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         if self.skip_zero_adjoints {
             self.descend_as::<true, false>(end, floor)
         } else {
+            let end = self.descend_to_fresh::<false, false>(end);
             self.descend_as::<false, false>(end, floor)
         }
     }
@@ -75,11 +80,12 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(never)]
     pub(super) fn finish(&mut self, met: u32) {
         let end = self.pull_many(met);
+        let end = self.descend_to_fresh::<false, true>(end);
         self.descend_as::<false, true>(end, 0);
     }
 
     #[inline]
-    fn descend_as<const SKIP_ZERO: bool, const COMMIT: bool>(&mut self, mut end: u32, floor: u32) -> u32 {
+    pub(super) fn descend_as<const SKIP_ZERO: bool, const COMMIT: bool>(&mut self, mut end: u32, floor: u32) -> u32 {
         loop {
             let (recorded, base, low) = (self.recorded, self.base, self.low);
             let mut cursor = Cursor::new(recorded, self.adjoints, base, low, self.leaf_grads);

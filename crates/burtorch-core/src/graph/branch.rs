@@ -51,7 +51,7 @@ impl<S: Scalar> Graph<'_, S> {
     fn append_proxies(&mut self, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
         let n = self.room_for(range.len())?;
         self.has_proxies = true;
-        let start = self.columns.push_many_reserved(Op::Imported, n, true);
+        let start = self.columns.push_many_reserved(Op::Imported, n, true, true);
         for k in 0..n {
             self.columns.set_node(start + k, Op::Imported, range.start + k, 0);
         }

@@ -75,7 +75,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// Contiguous constants, one per value.
     pub fn constants(&mut self, values: &[S]) -> Result<Range> {
         let n = self.room_for(values.len())?;
-        let start = self.columns.push_many_reserved(Op::Constant, n, true);
+        let start = self.columns.push_many_reserved(Op::Constant, n, true, true);
         self.columns.values_mut()[start as usize..].copy_from_slice(values);
         Ok(Range { start, len: n })
     }
@@ -88,7 +88,7 @@ impl<S: Scalar> Graph<'_, S> {
             return Err(Error::LengthMismatch { op, left: S::LANES, right });
         }
         let n = self.room_for(values.len() / S::LANES)?;
-        let start = self.columns.push_many_reserved(Op::Constant, n, true);
+        let start = self.columns.push_many_reserved(Op::Constant, n, true, true);
         if n > 0 {
             // Lanes are rows of one number block, so this is a table of which each lane takes its own row.
             let rows: [u32; MAX_LANES] = std::array::from_fn(|lane| lane as u32);

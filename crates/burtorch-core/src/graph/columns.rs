@@ -27,7 +27,7 @@ pub(crate) struct Columns<S: Scalar> {
     adjoints: Column<S>,
     /// Nodes there are: entries below are initialised in every column.
     len: u32,
-    /// Entries of `values` and `operands` below are initialised, too, though there may be fewer nodes now.
+    /// Entries of `values`, `operands` and `adjoints` below are initialised, too, though there may be fewer nodes now.
     once_filled: u32,
     /// Nodes there is room for in every column.
     cap: u32,
@@ -291,9 +291,10 @@ impl<S: Scalar> Columns<S> {
 
     /// Appends `n` nodes of one opcode with operands and values that the caller fills in; room must be reserved. Values are 0
     /// until then if `zeroed`, else any numbers; operands are 0, or anything for parts of blocks, of which nobody asks them.
+    /// Adjoints are "not reached" if `marked`, else any numbers, which the caller answers for.
     ///
     /// Column by column, so that each is filled by the widest stores there are: a third of the time of node by node.
-    pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32, zeroed: bool) -> u32 {
+    pub(crate) fn push_many_reserved(&mut self, op: Op, n: u32, zeroed: bool, marked: bool) -> u32 {
         debug_assert!(self.cap - self.len >= n);
         let first = self.len;
         let n = n.min(self.cap - self.len) as usize;
@@ -301,6 +302,7 @@ impl<S: Scalar> Columns<S> {
         let filled = (self.once_filled.saturating_sub(first) as usize).min(n);
         let kept = if zeroed { 0 } else { filled };
         let kept_operands = if op == Op::Part { filled } else { 0 };
+        let kept_adjoints = if marked { 0 } else { filled };
         // SAFETY: entries from `at` to `at + n` are below the capacity of every column, and any bits are an uninitialised
         // one; zero bytes are operands. What is kept was filled before, in the same memory.
         unsafe {
@@ -308,7 +310,8 @@ impl<S: Scalar> Columns<S> {
             self.operands.ptr().add(at + kept_operands).write_bytes(0, n - kept_operands);
             std::slice::from_raw_parts_mut(self.values.ptr().add(at + kept).cast(), n - kept)
                 .fill(MaybeUninit::new(S::lit(0.0)));
-            std::slice::from_raw_parts_mut(self.adjoints.ptr().add(at).cast(), n).fill(MaybeUninit::new(S::UNREACHED));
+            std::slice::from_raw_parts_mut(self.adjoints.ptr().add(at + kept_adjoints).cast(), n - kept_adjoints)
+                .fill(MaybeUninit::new(S::UNREACHED));
         }
         self.len = first + n as u32;
         self.once_filled = self.once_filled.max(self.len);

@@ -176,6 +176,15 @@ impl<T: Copy> Stack<T> {
         }
     }
 
+    /// Appends as many of `entries` as there is room for; call [`Stack::reserve`] first.
+    pub(crate) fn extend_reserved(&mut self, entries: &[T]) {
+        debug_assert!(entries.len() <= self.column.capacity() - self.len);
+        let n = entries.len().min(self.column.capacity() - self.len);
+        // SAFETY: there is room for `n` more entries, which nobody else can refer to.
+        unsafe { self.column.ptr().add(self.len).copy_from_nonoverlapping(entries.as_ptr(), n) }
+        self.len += n;
+    }
+
     /// Appends `n` copies of `entry`, and hands them out to be overwritten.
     pub(crate) fn append_copies(&mut self, entry: T, n: usize) -> Result<&mut [T]> {
         self.reserve(n)?;

@@ -168,6 +168,8 @@ pub struct Graph<'m, S: Scalar> {
     reached: reach::NodeSet,
     /// Whether the losses of cross-entropies are left out; see [`Graph::skip_losses`].
     skips_losses: bool,
+    /// Whether rows that a graph begins with are marked "not reached" by the next sweep only; see [`Graph::mark_later`].
+    marks_later: bool,
     #[cfg(feature = "labels")]
     labels: labels::Labels,
     /// Whether there are, or were, proxies.
@@ -233,6 +235,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
             dirty: (0, 0),
             reached: reach::NodeSet::default(),
             skips_losses: false,
+            marks_later: false,
             #[cfg(feature = "labels")]
             labels: Vec::new(),
             has_proxies: false,
@@ -367,6 +370,25 @@ impl<'m, S: Scalar> Graph<'m, S> {
     fn reset_dirty(&mut self) {
         let (from, to) = std::mem::take(&mut self.dirty);
         self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
+    }
+
+    /// As [`Graph::reset_adjoints`], but leaves alone what `overwritten` says, which lies at the start, if it may be anything.
+    pub(crate) fn reset_adjoints_but(&mut self, overwritten: std::ops::Range<u32>) {
+        debug_assert_eq!(overwritten.start, 0);
+        let (from, to) = std::mem::take(&mut self.dirty);
+        let from = from.max(overwritten.end).min(to);
+        self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
+    }
+
+    /// From now on the adjoints of rows that this graph begins with are anything until a sweep, which saves a pass over
+    /// them where the sweep overwrites them. For a graph whose gradients nobody asks for before.
+    pub(crate) fn mark_later(&mut self, later: bool) {
+        self.marks_later = later;
+    }
+
+    /// Whether that holds for what is appended now.
+    pub(crate) fn marks_later(&self) -> bool {
+        self.marks_later && self.columns.len() == 0
     }
 
     /// All values, by node index.

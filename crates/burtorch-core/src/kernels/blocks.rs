@@ -43,6 +43,15 @@ pub trait BlockMath: TokenMath {
         naive::affine_input_grad_add(w, dy, dx);
     }
 
+    /// `dx = W^T dy`, whatever dx held: the bits of the same added to "not reached".
+    fn affine_input_grad_set(w: &[Self::Elem], dy: &[Self], dx: &mut [Self])
+    where
+        Self: Scalar,
+    {
+        dx.fill(Self::UNREACHED);
+        Self::affine_input_grad_add(w, dy, dx);
+    }
+
     /// `dw = sum dy x^T` and `db = sum dy`, or the same added, over all samples of all groups: `dy[g]` and `x[g]` belong
     /// together, in the order of samples. `panel` holds at least `PANEL` scalars for each group.
     fn affine_weight_grad(

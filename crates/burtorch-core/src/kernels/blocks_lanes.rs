@@ -56,6 +56,10 @@ macro_rules! lanes {
                 super::affine_input_grad_add_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
             }
 
+            fn affine_input_grad_set(w: &[$t], dy: &[Self], dx: &mut [Self]) {
+                super::affine_input_grad_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
+            }
+
             fn affine_weight_grad(
                 dy: &[&[Self]],
                 x: &[&[Self]],

@@ -92,7 +92,7 @@ fn gather_parts<E: KernelFloat, const L: usize, const P: usize>(table: &[E], ind
 }
 
 /// Departure from adding one number at a time: blocks of `P` features of `P` samples are turned in registers and added to
-/// their rows at once, so that nothing is stored in between.
+/// their rows at once, so that nothing is stored in between; gradients are read as they lie, all samples of some features.
 #[inline(always)]
 fn scatter_lanes_at<E: KernelFloat, T: Target, const L: usize>(
     factor: E,
@@ -113,25 +113,24 @@ fn scatter_parts<E: KernelFloat, T: Target, const L: usize, const P: usize>(
     let positions = features::<L>(indices.len());
     let width = row_len(features::<L>(grad.len()), positions);
     for (p, grad) in grad.chunks_exact(width * L).enumerate() {
-        let row = |lane: usize| indices[lane * positions + p] as usize * width;
-        for lane in (0..L).step_by(P) {
-            let mut f = 0;
-            while width - f >= P {
+        let rows: [usize; L] = std::array::from_fn(|lane| indices[lane * positions + p] as usize * width);
+        let mut f = 0;
+        while width - f >= P {
+            for lane in (0..L).step_by(P) {
                 // SAFETY: `f + P <= width`, and `grad` holds `width * L` numbers.
                 let block = unsafe { lanes_of::<E, L, P>(grad, f, lane) };
-                for (l, contribution) in block.into_iter().enumerate() {
-                    let row = &mut table_grad[row(lane + l) + f..][..P];
+                for (contribution, row) in block.into_iter().zip(&rows[lane..]) {
+                    let row = &mut table_grad[row + f..][..P];
                     // SAFETY: the row is `P` numbers long.
                     unsafe { T::mul_add(E::V::splat(factor), contribution, E::V::read(row, 0)).write(row, 0) }
                 }
-                f += P;
             }
-            for f in f..width {
-                for lane in lane..lane + P {
-                    let at = &mut table_grad[row(lane) + f];
-                    *at =
-                        T::mul_add(E::V::<1>::splat(factor), E::V::splat(grad[f * L + lane]), E::V::splat(*at)).lane(0);
-                }
+            f += P;
+        }
+        for f in f..width {
+            for (&row, &contribution) in rows.iter().zip(&grad[f * L..][..L]) {
+                let at = &mut table_grad[row + f];
+                *at = T::mul_add(E::V::<1>::splat(factor), E::V::splat(contribution), E::V::splat(*at)).lane(0);
             }
         }
     }

@@ -139,6 +139,10 @@ impl<S: Scalar> Model<S> for CharMlp {
         true
     }
 
+    fn asks_no_gradients(&self) -> bool {
+        true
+    }
+
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {
         self.check_tokens(tokens(x)?)?;
         check_label(y, self.shape.vocab)

@@ -110,6 +110,11 @@ pub trait Model<S: Scalar>: Sync {
         false
     }
 
+    /// Whether [`Model::loss`] looks at no gradient of the graph that it is given: then an oracle need not ready them before.
+    fn asks_no_gradients(&self) -> bool {
+        false
+    }
+
     /// Appends the loss of the sample to `graph`.
     fn loss(
         &self,

@@ -203,6 +203,7 @@ impl<S: Scalar> LaneGraph<S> {
     ) -> Result<Roots<S>> {
         self.graph.clear()?;
         self.graph.skip_losses(pass.skips_losses);
+        self.graph.mark_later(pass.model.asks_no_gradients());
         let mut roots = Roots { roots: [(NodeId(0), S::lit(0.0)); MAX_GROUPS], n: 0 };
         for first in block.clone().step_by(S::LANES) {
             if let Some(interrupted) = &mut pass.interrupted

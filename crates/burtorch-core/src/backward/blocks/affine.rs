@@ -34,14 +34,19 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             return self.affine_stepped(record, x);
         }
         if self.wants_gradient(record.x) {
+            let overwrites = self.is_fresh(&x.indices());
             let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
             let dy = &outputs[..record.header.n_out as usize];
             let dx = &mut below[(x.start - self.base) as usize..][..x.len()];
             // Added to what is there one by one, rows would round otherwise than where the sum is made first.
-            if !S::none_reached(dx) {
+            if overwrites {
+                S::affine_input_grad_set(&store.values()[weights], dy, dx);
+                self.overwritten = std::mem::take(&mut self.fresh);
+            } else if S::none_reached(dx) {
+                S::affine_input_grad_add(&store.values()[weights], dy, dx);
+            } else {
                 return false;
             }
-            S::affine_input_grad_add(&store.values()[weights], dy, dx);
             self.low = self.low.min(x.start);
         }
         if grows {
@@ -59,11 +64,12 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     /// As [`Sweep::affine_in_place`], where weights and biases move against their gradients at once.
     fn affine_stepped(&mut self, record: AffineRecord, x: Range) -> bool {
         let wanted = self.wants_gradient(record.x);
+        let overwrites = wanted && self.is_fresh(&x.indices());
         let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
         let dy = &outputs[..record.header.n_out as usize];
         let dx = wanted.then(|| &mut below[(x.start - self.base) as usize..][..x.len()]);
         // What is there already would be overwritten.
-        if dx.as_ref().is_some_and(|dx| !S::none_reached(dx)) {
+        if !overwrites && dx.as_ref().is_some_and(|dx| !S::none_reached(dx)) {
             return false;
         }
         let bias = record.bias().map(|(_, at)| at);
@@ -81,6 +87,9 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         };
         let mut panel = [S::UNREACHED; PANEL];
         S::affine_descend(*lr, dy, &self.recorded.values[x.indices()], w, bias, dx, &mut panel);
+        if overwrites {
+            self.overwritten = std::mem::take(&mut self.fresh);
+        }
         if wanted {
             self.low = self.low.min(x.start);
         }
@@ -101,6 +110,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
 
     /// Inputs from several places, outputs that nobody reached, frozen rows, or values that move during the sweep.
     fn affine_gathered(&mut self, record: AffineRecord, n_met: usize, all_reached: bool) {
+        self.mark_fresh();
         let (n_in, n_out) = (record.n_in as usize, record.header.n_out as usize);
         let scratch = std::mem::take(&mut self.scratch);
         let (gathered, rest) = scratch.split_at_mut(n_in);

@@ -15,7 +15,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             return;
         }
         let grad = &self.adjoints[(first - self.base) as usize..(top + 1 - self.base) as usize];
-        let all_reached = grad.len() == n_out && S::all_reached(grad);
+        let all_reached = self.overwritten == (first..top + 1) || grad.len() == n_out && S::all_reached(grad);
         if all_reached && store.all_trainable(table.clone()) {
             let (indices, width) = (record.indices(self.extra, S::LANES), record.width());
             if let Values::Stepped(values, lr) = &mut store.values {

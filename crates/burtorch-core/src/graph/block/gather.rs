@@ -94,7 +94,9 @@ impl<S: Scalar> Graph<'_, S> {
             let (op, right) = ("gather (lanes and indices)", indices.len());
             return Err(Error::LengthMismatch { op, left: S::LANES, right });
         }
-        if let Some(&found) = indices.iter().find(|&&index| index >= n_rows) {
+        // Several at a time, as almost always all of them are fine.
+        let found = indices.iter().copied().fold(0, u32::max);
+        if found >= n_rows {
             return Err(Error::OutOfRange {
                 what: "a row",
                 found: u64::from(found),
@@ -114,9 +116,7 @@ impl<S: Scalar> Graph<'_, S> {
         let start = table.slice().range().start as u32;
         let first = self.columns.len();
         let outputs = self.push_block(Op::Gather, n_out, &[first, n_out, slot, n_positions as u32, start, n_rows])?;
-        for &index in indices {
-            self.extra.push_reserved(index);
-        }
+        self.extra.extend_reserved(indices);
         let stores = self.store_values(&[params]);
         self.evaluate_gather(GatherRecord::read(self.extra.as_slice(), at), &stores);
         Ok(self.finish_block(outputs))

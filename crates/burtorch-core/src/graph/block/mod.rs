@@ -98,7 +98,11 @@ impl<S: Scalar> Graph<'_, S> {
         }
         // These write all of their outputs.
         let zeroed = !matches!(op, Op::Affine | Op::Gather | Op::Map);
-        let start = self.columns.push_many_reserved(Op::Part, n_out, zeroed);
+        let marked = op != Op::Gather || !self.marks_later();
+        let start = self.columns.push_many_reserved(Op::Part, n_out, zeroed, marked);
+        if !marked {
+            self.dirty = (start, start + n_out);
+        }
         self.columns.set_node(start + n_out - 1, op, at, 0);
         Ok(Range { start, len: n_out })
     }

@@ -208,7 +208,7 @@ impl<S: Scalar> Graph<'_, S> {
             graph.extra.reserve(7 + 3 * n_runs + plan.numbers.len())?;
             // Evaluation writes everything but the probabilities of padding.
             let zeroed = plan.op == Op::TokenCrossEntropy;
-            let aside = graph.columns.push_many_reserved(Op::Constant, plan.n_aside as u32, zeroed);
+            let aside = graph.columns.push_many_reserved(Op::Constant, plan.n_aside as u32, zeroed, true);
             let (at, first) = (graph.extra.len() as u32, graph.columns.len());
             let fixed = [first, n_out, plan.n_tokens as u32, n_runs as u32, plan.numbers.len() as u32];
             graph.list(fixed.into_iter().chain(plan.own));
@@ -223,7 +223,7 @@ impl<S: Scalar> Graph<'_, S> {
                 graph.list([0, aside, plan.n_aside as u32]);
             }
             graph.list(plan.numbers.iter().copied());
-            let start = graph.columns.push_many_reserved(Op::Part, n_out, false);
+            let start = graph.columns.push_many_reserved(Op::Part, n_out, false, true);
             graph.columns.set_node(start + n_out - 1, plan.op, at, 0);
             let stores = graph.store_values(params);
             graph.evaluate_tokens(plan.op, at, &stores);

@@ -1,0 +1,75 @@
+"""Calls of layers: the shortcuts around Python give what the layer's attributes say, whatever is assigned to them."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+
+import pytest
+
+import burtorch as bt
+
+
+@pytest.fixture(autouse=True)
+def _graph_of_its_own() -> Iterator[None]:
+    with bt.Graph(dtype="float64"):
+        yield
+
+
+def test_a_layer_uses_the_tensors_that_are_assigned_to_it() -> None:
+    params = bt.Parameters(dtype="float64")
+    layer = bt.nn.Linear(params, 2, 2, activation="tanh")
+    layer.weight.values[:] = [1.0, 0.0, 0.0, 1.0]
+    x = bt.current_graph().vector([0.5, -0.25])
+    for _ in range(3):
+        assert list(layer(x).data) == [math.tanh(0.5), math.tanh(-0.25)]
+    # Tied weights and a bias that is taken away, after calls and before.
+    other = bt.nn.Linear(params, 2, 2)
+    other.weight.values[:] = [0.0, 2.0, 1.0, 0.0]
+    other.bias.values[:] = [10.0, 20.0]
+    assert list(other(x).data) == list(other(x).data) == [9.5, 20.5]
+    other.weight, other.bias = layer.weight, None
+    for _ in range(2):
+        assert list(other(x).data) == [0.5, -0.25]
+    layer.weight.values[:] = [2.0, 0.0, 0.0, 2.0]
+    assert list(other(x).data) == [1.0, -0.5]
+
+
+def test_a_layer_with_a_weight_that_is_computed_asks_for_it_at_each_call() -> None:
+    params = bt.Parameters(dtype="float64")
+
+    class Alternating(bt.nn.Linear):
+        calls = 0
+
+        @property
+        def weight(self) -> bt.Tensor:
+            self.calls += 1
+            return self.tensors[self.calls % 2]
+
+        @weight.setter
+        def weight(self, first: bt.Tensor) -> None:
+            self.tensors = [first, params.tensor((1, 1), init=5.0)]
+
+    layer = Alternating(params, 1, 1, bias=False)
+    layer.tensors[0].values[:] = [3.0]
+    x = bt.current_graph().vector([1.0])
+    assert [layer(x).data[0] for _ in range(4)] == [5.0, 3.0, 5.0, 3.0]
+
+
+def test_layers_are_copied_called_by_keyword_and_refuse_what_they_cannot_take() -> None:
+    params = bt.Parameters(dtype="float64")
+    layer, table = bt.nn.Linear(params, 2, 1, bias=False), bt.nn.Embedding(params, 3, 2)
+    x = bt.current_graph().vector([1.0, 2.0])
+    again, rows = copy.copy(layer), copy.copy(table)
+    for _ in range(2):
+        assert list(again(x=x).data) == list(layer(x).data)
+        assert list(layer(rows.rows([1])).data) == list(layer(table.rows([1])).data)
+        with pytest.raises(ValueError, match="affine"):
+            layer(bt.current_graph().vector([1.0, 2.0, 3.0]))
+    with pytest.raises(TypeError):
+        layer()
+    with pytest.raises(IndexError):
+        table.rows([3])
+    with pytest.raises(TypeError):
+        table.rows(None)
