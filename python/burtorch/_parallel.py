@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from burtorch._core import BusyError, Graph, call_on_threads, current_graph
+from burtorch._core import BusyError, Graph, call_in_branches, current_graph
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     Item = TypeVar("Item")
     Result = TypeVar("Result")
@@ -64,52 +64,23 @@ def parallel(
         raise ValueError(f"threads must be at least 1, found {threads}")
     if not items:
         return []
-    stop: list[bool] = []  # holds something once a call has failed
     before = graph.mark()
     branches: list[Graph] = []
     try:
         branches = graph.branches(len(items))
-        results = _call(fn, branches, items, min(threads, len(items)), stop)
+        results: list[Result] = call_in_branches(fn, branches, items, min(threads, len(items)))
         graph.join(threads)
     except BaseException as error:
         # Ctrl-C may come right after branches() has returned and before anything knows of it.
         if branches or isinstance(error, KeyboardInterrupt):
-            stop.append(True)
             _drop(graph)
             graph.rewind(before)
         raise
     return results
 
 
-def _call(
-    fn: Callable[[Item], Result], branches: list[Graph], items: list[Item], threads: int, stop: list[bool]
-) -> list[Result]:
-    """The caller and ``threads - 1`` of the core's threads take one item after the other."""
-    results: list[Any] = [None] * len(items)
-    errors: dict[int, BaseException] = {}
-    numbers = iter(range(len(items)))  # next() of it is one step under the interpreter's lock
-
-    def take_items() -> None:
-        for k in numbers:
-            if stop:
-                return
-            try:
-                with branches[k]:
-                    results[k] = fn(items[k])
-            except BaseException as error:
-                stop.append(True)
-                errors[k] = error
-                return
-
-    call_on_threads(take_items, threads)
-    if errors:
-        # All items before the first that failed were taken before it and have been called.
-        raise next((e for e in errors.values() if isinstance(e, KeyboardInterrupt)), errors[min(errors)])
-    return results
-
-
 def _drop(graph: Graph) -> None:
-    """Wait until the threads have left the branches, which takes them the item in hand, and drop these."""
+    """Wait until other threads have left the branches, if any are in them, and drop these."""
     from time import sleep
 
     while True:

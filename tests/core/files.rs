@@ -8,6 +8,8 @@ mod container;
 mod golden;
 #[path = "files/graph.rs"]
 mod graph;
+#[path = "files/interrupts.rs"]
+mod interrupts;
 #[path = "files/parameters.rs"]
 mod parameters;
 #[path = "files/program.rs"]

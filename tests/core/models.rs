@@ -13,6 +13,8 @@ mod held;
 mod per_process;
 #[path = "../../crates/burtorch-core/src/sync/pool.rs"]
 mod pool;
+#[path = "../../crates/burtorch-core/src/sync/portions.rs"]
+mod portions;
 #[path = "models/primitives.rs"]
 mod primitives;
 #[path = "../../crates/burtorch-core/src/sync/turns.rs"]
@@ -259,5 +261,35 @@ fn a_baton_is_in_one_hand_at_a_time() {
         thread.join().unwrap();
         let n = if shared.0.take() { shared.1.read(0) } else { unreachable!("nobody has it") };
         assert!((1..=2).contains(&n));
+    });
+}
+
+#[test]
+fn each_number_is_in_one_portion_and_none_is_taken_after_a_stop() {
+    check(|| {
+        let shared = Arc::new((portions::Portions::new(5, 2, 2, 4), Cells::new(5)));
+        let work = |(portions, cells): &(portions::Portions, Arc<Cells>)| {
+            while let Some(portion) = portions.take() {
+                assert!((1..=4).contains(&portion.len()));
+                portion.for_each(|k| cells.add(k, 1));
+            }
+        };
+        let other = shared.clone();
+        let thread = thread::spawn(move || work(&other));
+        work(&shared);
+        thread.join().unwrap();
+        assert_eq!([0, 1, 2, 3, 4].map(|k| shared.1.read(k)), [1; 5]);
+        assert!(!shared.0.is_stopped());
+    });
+    check(|| {
+        let portions = Arc::new(portions::Portions::new(3, 2, 1, 1));
+        let other = portions.clone();
+        let thread = thread::spawn(move || {
+            _ = portions.take();
+            portions.stop();
+        });
+        while other.take().is_some() {}
+        thread.join().unwrap();
+        assert!(other.is_stopped() && other.take().is_none());
     });
 }

@@ -4,6 +4,7 @@
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
 };
+use burtorch_core::interrupt::Pieces;
 use burtorch_core::io::{
     Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
 };
@@ -18,7 +19,7 @@ use burtorch_core::program::primitive::{Called, Failed};
 use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
-use burtorch_core::sync::{Baton, Flag, Pool, Raised, Shared, Turn, Turns};
+use burtorch_core::sync::{Baton, Flag, Pool, Portions, Raised, Shared, Turn, Turns};
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
 use burtorch_core::viz::{Link, Options, Part, Picture, Role};
 use burtorch_core::{
@@ -78,6 +79,8 @@ are_send_and_sync!(
     Baton,
     Flag,
     Pool,
+    Portions,
+    Pieces,
     Raised<'static>,
     Shared<'static>,
     Turns<Vec<f64>>,

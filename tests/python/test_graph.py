@@ -37,7 +37,7 @@ def test_construction_and_text():
         with pytest.raises(TypeError):
             call()
     for capacity in (-1, 2**32):
-        with pytest.raises(OverflowError):
+        with pytest.raises(ValueError, match=rf"^capacity must be from 0 to 4294967295, found {capacity}$"):
             bt.Graph(capacity=capacity)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
 import random
 import signal
+import tempfile
 import threading
+from array import array
 from time import perf_counter, sleep
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 import burtorch as bt
 
 N = 100_000
+LARGE = 4_000_000
 # Per kind of work; BURTORCH_INTERRUPTS=40 makes them 240.
 INTERRUPTS = int(os.environ.get("BURTORCH_INTERRUPTS", "6"))
 
@@ -133,6 +137,103 @@ class Map:
         return hash(b"".join(x.tobytes() for x in (values, *grads)))
 
 
+class Save:
+    """A graph of a file of 100 MB: an interrupted save leaves the old file, and no other."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "graph")
+        self.graph = bt.Graph(reclaim=False)
+        x = self.graph.vector(array("d", [0.25]) * LARGE)
+        self.root = bt.tanh(x).sum()
+        self.size = None
+        with open(self.path, "wb") as file:
+            file.write(b"old")
+
+    def run(self):
+        os.truncate(self.path, 3)
+        try:
+            self.graph.save(self.path, durable=False)
+        except KeyboardInterrupt:
+            assert os.path.getsize(self.path) in (3, self.size)
+            assert os.listdir(self.folder.name) == ["graph"]
+            raise
+        self.size = os.path.getsize(self.path)
+        return self.size
+
+    def close(self):
+        self.folder.cleanup()
+
+
+class Load:
+    """The same file: an interrupted load changes no number, or all where the interrupt came after its end."""
+
+    def __init__(self):
+        self.save = Save()
+        self.save.run()
+        self.graph = self.save.graph
+        self.numbers = self.graph.values
+
+    def run(self):
+        graph = self.graph
+        first, last = graph.node(0), graph.node(len(graph) - 1)
+        total = last.data
+        first.data, last.data = 1.0, 2.0
+        try:
+            graph.load(self.save.path)
+        except KeyboardInterrupt:
+            assert (first.data, last.data) in ((1.0, 2.0), (0.25, total))
+            first.data, last.data = 0.25, total
+            raise
+        assert (first.data, last.data) == (0.25, total)
+        return digest([total])
+
+    def close(self):
+        self.save.close()
+
+
+class Parameters:
+    """Parameters of 40 MB in the checked form, to memory and back."""
+
+    def __init__(self):
+        self.params = bt.Parameters(seed=0)
+        self.params.tensor((LARGE // 1000, 2_500), init="normal")
+        self.file = self.params.to_bytes()
+
+    def run(self):
+        self.params.values[0], self.params.values[-1] = 5.0, 6.0
+        again = self.params.to_bytes()
+        try:
+            self.params.load(self.file)
+        except KeyboardInterrupt:
+            assert self.params.values[0] == 5.0 or self.params.values[-1] != 6.0
+            raise
+        assert len(again) == len(self.file)
+        return digest([self.params.values[0], self.params.values[-1]])
+
+
+class Softmax:
+    """Ops on millions of numbers: an interrupted one appends nothing."""
+
+    def __init__(self):
+        self.graph = bt.Graph(reclaim=False)
+        self.x = self.graph.vector(array("d", [0.001 * (k % 1000) for k in range(LARGE)]))
+        self.mark = self.graph.mark()
+
+    def run(self):
+        self.graph.rewind(self.mark)
+        p = self.x
+        for op in (bt.softmax, bt.log_softmax, lambda v: v * v):
+            before = len(self.graph)
+            try:
+                p = op(self.x)
+            except KeyboardInterrupt:
+                # All of it where the interrupt came after its end and before the next line.
+                assert len(self.graph) in (before, before + LARGE)
+                raise
+        return digest([p.sum().data, self.graph.node(LARGE).data])
+
+
 KINDS = {
     "build": Build,
     "backward": Backward,
@@ -140,6 +241,10 @@ KINDS = {
     "two threads": lambda: Training(2),
     "parallel": Parallel,
     "map": Map,
+    "save": Save,
+    "load": Load,
+    "parameters": Parameters,
+    "softmax": Softmax,
 }
 
 
@@ -170,6 +275,11 @@ def interrupted_after(seconds, work):
 def test_random_interrupts(kind):
     assert threading.current_thread() is threading.main_thread()
     work = KINDS[kind]()
+    with contextlib.closing(work) if hasattr(work, "close") else contextlib.nullcontext():
+        strike_at_random(kind, work)
+
+
+def strike_at_random(kind, work):
     start = perf_counter()
     wanted = work.run()
     typical = perf_counter() - start

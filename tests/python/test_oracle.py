@@ -294,7 +294,7 @@ def test_threads_do_not_change_a_bit():
             loss, grad = oracle(contexts, targets)
             found.add((loss, bytes(memoryview(grad))))
     assert len(found) == 1
-    with pytest.raises(ValueError, match="number of threads must be at least 1"):
+    with pytest.raises(ValueError, match="threads must be at least 1"):
         bt.Oracle(model, threads=0)
 
 

@@ -173,7 +173,7 @@ pub enum Error {
         /// Where.
         path: std::path::PathBuf,
     },
-    /// The sweep was interrupted from outside.
-    #[error("interrupted; no leaf gradient was changed")]
+    /// The work was interrupted from outside.
+    #[error("interrupted; nothing was changed")]
     Interrupted,
 }

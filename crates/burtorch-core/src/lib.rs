@@ -10,6 +10,7 @@
 pub mod ops;
 
 pub mod error;
+pub mod interrupt;
 pub mod scalar;
 pub mod simd;
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
-use crate::graph::unlocked;
+use crate::graph::interruptible;
 use crate::parameters::{attach, with_values};
 use crate::params::PyParameters;
 use crate::vector::{Operand, PyVector, all_views, appended, common_owner, n_scalars};
@@ -45,7 +45,7 @@ pub fn outputs<'py>(
             all_views(py, cell, &operands)
         },
         |graph, parameters, views| {
-            with_graph!(graph, g => with_values(py, parameters, |given| unlocked(py, n, || {
+            with_graph!(graph, g => with_values(py, parameters, |given| interruptible(py, n, || {
                 let mut outputs: Option<Range> = None;
                 for layer in layers {
                     let one = outputs.map(View::Nodes);

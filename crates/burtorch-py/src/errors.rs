@@ -5,9 +5,7 @@
 use burtorch_core::Error;
 use pyo3::PyErrArguments;
 use pyo3::create_exception;
-use pyo3::exceptions::{
-    PyException, PyIndexError, PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::{PyException, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -110,7 +108,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         Error::NoSuchName { .. } => PyKeyError::new_err(message),
         Error::Format { offset, reason } => malformed(py, message, offset, reason),
         Error::System { code, path, .. } => system(code, path),
-        Error::Interrupted => PyKeyboardInterrupt::new_err(message),
+        Error::Interrupted => crate::poll::interrupted(message),
         Error::EmptyReduction { .. }
         | Error::LengthMismatch { .. }
         | Error::BufferTooSmall { .. }

@@ -7,6 +7,7 @@ mod guarded;
 mod scalars;
 
 mod cell;
+mod counts;
 mod handle;
 mod locked;
 mod reclaim;

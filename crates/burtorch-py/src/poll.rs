@@ -1,7 +1,10 @@
 //! Ctrl-C during long calls.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use burtorch_core::interrupt;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 /// Between two questions to the interpreter: far below what a person notices, far above what a question costs.
@@ -36,4 +39,34 @@ impl Poll {
     pub fn raised(self) -> Option<PyErr> {
         self.raised
     }
+}
+
+thread_local! {
+    /// Of the work in hand on this thread, once it has asked.
+    static NOW: Cell<Option<Poll>> = const { Cell::new(None) };
+    /// What ended the last work that ended early, until somebody raises it.
+    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Runs long work of the core that asks now and then whether to end early: with `Interrupted` where a signal handler raised. No
+/// reference into a graph or anything else that handlers could reach may be in use.
+pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<T> {
+    fn ask() -> bool {
+        // Taken out, as a handler may do such work itself.
+        let mut poll = NOW.take().unwrap_or_else(Poll::new);
+        let is_over = poll.stop();
+        NOW.set(Some(poll));
+        is_over
+    }
+    let before = NOW.take();
+    let done = interrupt::asking(ask, work);
+    if let Some(raised) = NOW.replace(before).and_then(Poll::raised) {
+        RAISED.set(Some(raised));
+    }
+    done
+}
+
+/// The exception for work that ended early: what the handler raised.
+pub fn interrupted(message: String) -> PyErr {
+    RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }

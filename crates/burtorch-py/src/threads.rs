@@ -5,12 +5,17 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burtorch_core::sync::{self, Baton};
-use pyo3::exceptions::PyValueError;
+use burtorch_core::sync::{self, Baton, Portions};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::counts::Count;
+use crate::graph::{PyGraph, enter_block, leave_block};
 
 thread_local! {
     /// Of a thread that shares Python calls with others: who of them has the interpreter lock, or is about to ask for it.
@@ -89,51 +94,110 @@ impl Drop for Back {
     }
 }
 
-/// Call ``work`` without arguments ``threads`` times, on up to so many threads at once, of which the caller is one.
-///
-/// While another call has the threads, or where the system refuses any, the caller makes the calls one after another:
-/// ``work`` takes what is left to do and must not wait for the other calls.
-///
-/// Raises:
-///     ValueError: ``threads`` is below 1.
-///     Exception: what a call raised first.
-///
-/// Cost: some microseconds for a thread that has worked within the last millisecond, and what waking one up takes otherwise.
-///
-/// Example:
-///     >>> from burtorch._core import call_on_threads
-///     >>> left = list(range(100))
-///     >>> taken = []
-///     >>> def work():
-///     ...     while left:
-///     ...         taken.append(left.pop())
-///     >>> call_on_threads(work, 2)
-///     >>> sorted(taken) == list(range(100))
-///     True
-#[pyfunction]
-#[pyo3(signature = (work, threads, /))]
-fn call_on_threads(py: Python<'_>, work: Py<PyAny>, threads: usize) -> PyResult<()> {
-    if threads == 0 {
-        return Err(PyValueError::new_err("threads must be at least 1, found 0"));
-    }
-    let raised = Mutex::new(None);
+/// Calls `work` so many times, on as many threads if there are, with the interpreter lock.
+fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
     // More threads than cores would wait awake for those that have none.
     let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
     detached(py, || {
-        sync::run(threads, threads, &|_| {
-            let called = match &baton {
-                Some(baton) => in_turn(baton, |py| work.call0(py)),
-                None => Python::attach(|py| work.call0(py)),
-            };
-            if let Err(error) = called {
-                raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            }
+        sync::run(threads, threads, &|_| match &baton {
+            Some(baton) => in_turn(baton, work),
+            None => Python::attach(work),
         });
     });
-    raised.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// What threads that call a function in branches share.
+struct Calls {
+    call: Py<PyAny>,
+    branches: Vec<Py<PyGraph>>,
+    items: Py<PyList>,
+    results: Py<PyList>,
+    numbers: Portions,
+    errors: Mutex<BTreeMap<usize, PyErr>>,
+}
+
+impl Calls {
+    /// Takes one item after the other until there is none, or a call has failed.
+    fn take_items(&self, py: Python<'_>) {
+        while let Some(k) = self.numbers.take().map(|portion| portion.start) {
+            if let Err(error) = self.call(py, k) {
+                self.numbers.stop();
+                self.errors.lock().unwrap_or_else(PoisonError::into_inner).insert(k, error);
+                return;
+            }
+        }
+    }
+
+    /// `with branches[k]: results[k] = call(items[k])`
+    fn call(&self, py: Python<'_>, k: usize) -> PyResult<()> {
+        py.check_signals()?;
+        let branch = self.branches[k].bind(py);
+        let item = self.items.bind(py).get_item(k)?;
+        enter_block(branch)?;
+        let result = self.call.bind(py).call1((item,));
+        let left = leave_block(branch, result.is_err());
+        self.results.bind(py).set_item(k, result?)?;
+        left
+    }
+}
+
+/// Call ``fn`` with each item, in a ``with`` block of the branch of the same number, on up to ``threads`` threads.
+///
+/// Once a call has failed no other begins. Items are taken in order, so all before the first that failed have been called.
+///
+/// Returns:
+///     What the calls returned, by item.
+///
+/// Raises:
+///     ValueError: ``threads`` is below 1, or there are not as many branches as items.
+///     Exception: a KeyboardInterrupt if there was one, else what the first call by item order raised.
+///
+/// While another call has the threads, or where the system refuses any, the caller makes all calls.
+///
+/// Cost: that of the calls, some microseconds for a thread that has worked within the last millisecond, and what waking one up
+/// takes otherwise.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> from burtorch._core import call_in_branches
+///     >>> graph = bt.Graph()
+///     >>> x, y = call_in_branches(bt.Value, graph.branches(2), [1.0, 2.0], 2)
+///     >>> graph.join()
+///     >>> (x + y).data
+///     3.0
+#[pyfunction]
+#[pyo3(signature = (call, branches, items, threads, /))]
+fn call_in_branches<'py>(
+    py: Python<'py>,
+    call: Py<PyAny>,
+    branches: Vec<Py<PyGraph>>,
+    items: &Bound<'py, PyList>,
+    threads: Count,
+) -> PyResult<Bound<'py, PyList>> {
+    let (n, threads) = (items.len(), threads.positive("threads")?);
+    if branches.len() != n {
+        let message = format!("as many branches as items are needed, found {} and {n}", branches.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let results = PyList::new(py, (0..n).map(|_| py.None()))?;
+    let calls = Calls {
+        call,
+        branches,
+        items: items.clone().unbind(),
+        results: results.clone().unbind(),
+        numbers: Portions::new(n, threads, 1, 1),
+        errors: Mutex::default(),
+    };
+    on_threads(py, threads, &|py| calls.take_items(py));
+    let mut errors = calls.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let interrupt = errors.iter().find(|(_, error)| error.is_instance_of::<PyKeyboardInterrupt>(py));
+    match interrupt.map(|(&k, _)| k).or_else(|| errors.keys().next().copied()) {
+        Some(k) => Err(errors.remove(&k).unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))),
+        None => Ok(results),
+    }
 }
 
 /// Adds the function to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(call_on_threads, m)?)
+    m.add_function(wrap_pyfunction!(call_in_branches, m)?)
 }

@@ -18,7 +18,7 @@ fn sample(n: usize) -> Vec<u8> {
     writer.section(*b"NONE", &[0u32; 0]).unwrap();
     let wave: Vec<f64> = (0..n / 8).map(|k| (k as f64).sin()).collect();
     writer.section(*b"F64 ", &wave).unwrap();
-    writer.finish()
+    writer.finish().unwrap()
 }
 
 fn read(bytes: &[u8]) -> Result<(), Error> {

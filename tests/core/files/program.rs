@@ -31,7 +31,7 @@ pub fn file_of(program: &Program) -> Vec<u8> {
     let header = Header { dtype: Some(program.dtype()), lanes: 1, count: 1, ..Header::new(Kind::PROGRAM) };
     let mut writer = Writer::new(header).unwrap();
     program.write(&mut writer).unwrap();
-    writer.finish()
+    writer.finish().unwrap()
 }
 
 /// The program in a file that holds nothing else.

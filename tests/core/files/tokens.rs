@@ -65,7 +65,7 @@ fn only_what_earlier_versions_cannot_read_has_a_new_version() {
     let (with, _) = blocks::<f64>(&mut Parameters::new(1));
     let (without, _) = super::graph::rich::<f64>(&mut Parameters::new(1));
     assert_eq!((version(&with), version(&without)), (2, 1));
-    assert_eq!(Writer::new(Header::new(Kind::PROGRAM)).unwrap().finish()[8], 1);
+    assert_eq!(Writer::new(Header::new(Kind::PROGRAM)).unwrap().finish().unwrap()[8], 1);
 }
 
 #[test]

@@ -134,7 +134,8 @@ fn rows_that_one_layer_reads() {
 
 #[test]
 fn frozen_tables_rows_weights_and_biases() {
-    let ranges: [fn(&Layer) -> Option<std::ops::Range<usize>>; 5] = [
+    type Frozen = fn(&Layer) -> Option<std::ops::Range<usize>>;
+    let ranges: [Frozen; 5] = [
         |l| Some(l.table.slice().range()),
         |l| Some(l.table.slice().range().start + WIDTH..l.table.slice().range().start + 2 * WIDTH),
         |l| Some(l.weights.slice().range()),

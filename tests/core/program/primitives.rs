@@ -212,7 +212,7 @@ fn passes_keep_primitives_and_files_find_them_by_name() {
     primitive::register(wave);
     let mut writer = burtorch_core::io::Writer::new(header).unwrap();
     program.write(&mut writer).unwrap();
-    let bytes = writer.finish();
+    let bytes = writer.finish().unwrap();
     let mut reader = burtorch_core::io::Reader::open(&bytes, kind).unwrap();
     let again = Program::read(&mut reader).unwrap();
     assert_eq!((&again, replayed(&again)), (&program, Ok(value)));

@@ -168,12 +168,15 @@ impl<S: Scalar> Graph<'_, S> {
         // Without places branches are only slower.
         let places = self.sizes.expected(n).and_then(|sizes| self.columns.lend(sizes).unwrap_or_default());
         let mut places = places.into_iter().flatten();
+        let is_off = !self.records_gradients();
+        // Each branch gets the memory that its number had.
+        let mut spares = self.spares.drain(..n.min(self.spares.len()));
         for _ in 0..n {
-            let mut branch = self.spares.pop().map_or_else(Graph::new, Graph::emptied);
+            let mut branch = spares.next().map_or_else(Graph::new, Graph::emptied);
             if let Some(place) = places.next() {
                 branch.columns = place;
             }
-            branch.set_no_grad(!self.records_gradients());
+            branch.set_no_grad(is_off);
             branches.push(branch);
         }
         Ok(branches)
@@ -215,8 +218,6 @@ impl<S: Scalar> Graph<'_, S> {
             }
             self.spares.push(spare);
         }
-        // The next branches are taken from the end: each gets the memory that its number had.
-        self.spares.reverse();
     }
 }
 

@@ -8,6 +8,7 @@ use super::block::{Field, is_over_tokens};
 use super::operands::{Encoded, InnerOperands};
 use super::{Graph, MAX_STORES};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::ops::{Arity, OP_INFO, Op};
 use crate::scalar::Scalar;
 
@@ -49,7 +50,8 @@ impl<S: Scalar> Graph<'_, S> {
             .map_err(|_| Error::OutOfMemory { bytes, what: "a graph's structure" })?;
         extra.extend_from_slice(self.extra.as_slice());
         let all = || self.columns.ops().iter().zip(self.columns.all_operands());
-        for (&op, &[at, _]) in all() {
+        for (k, (&op, &[at, _])) in all().enumerate() {
+            interrupt::ask_at(k)?;
             used[op as usize] = true;
             if op == Op::Imported {
                 let (expected, found) = ("whole: join its branches first".into(), "a branch of another graph".into());
@@ -319,7 +321,8 @@ impl<S: Scalar> Graph<'_, S> {
             graph.slot_of(store)?;
         }
         parts.extra.iter().for_each(|&number| graph.extra.push_reserved(number));
-        for ((&op, [a, b]), value) in parts.ops.iter().zip(operands).zip(values) {
+        for (k, ((&op, [a, b]), value)) in parts.ops.iter().zip(operands).zip(values).enumerate() {
+            interrupt::ask_at(k)?;
             match op {
                 Op::Leaf => drop(graph.leaf(value)?),
                 _ => drop(graph.columns.push(op, a, b, value)?),

@@ -1,7 +1,8 @@
 //! Files that appear whole or not at all, and files read only as far as they are what they should be.
 //!
 //! Promises of [`save`]: whoever opens the path finds the old content or the new, also after a kill at any moment; with
-//! [`Durability::Durable`] also after a loss of power. A failure leaves the old file, and no other. Written by hand because
+//! [`Durability::Durable`] also after a loss of power. A failure, or an interrupt, leaves the old file, and no other. Long files
+//! are written, read and waited for in pieces, with a question in between whether to end early. Written by hand because
 //! errors must keep the system's number, which wrappers for temporary files lose.
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::{HEADER_BYTES, Header, malformed};
 use crate::error::{Error, Result};
+use crate::interrupt::{self, BYTES, is_over, pieces_of};
 use crate::sync::unique_id;
 
 /// What a finished [`save`] survives.
@@ -42,7 +44,8 @@ pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
         Ok(mut old) => {
             let about = old.metadata().map_err(|error| refused("inspect", path, &error))?;
             if !about.is_file() {
-                return old.write_all(bytes).map_err(|error| refused("write", path, &error));
+                write_all(&mut old, bytes, Durability::Cached).map_err(|error| refused("write", path, &error))?;
+                return interrupt::check();
             }
             Some(about.permissions())
         }
@@ -55,6 +58,7 @@ pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
     };
     let mut partial = Partial::create(folder, permissions.as_ref()).map_err(|error| refused("open", path, &error))?;
     partial.fill(bytes, permissions, durability).map_err(|error| refused("write", path, &error))?;
+    interrupt::check()?;
     partial.rename(&target).map_err(|error| refused("replace", path, &error))?;
     if durability == Durability::Durable {
         sync_folder(folder).map_err(|error| refused("finish", path, &error))?;
@@ -100,9 +104,13 @@ impl Partial {
     }
 
     fn fill(&mut self, bytes: &[u8], permissions: Option<Permissions>, durability: Durability) -> io::Result<()> {
-        self.file.write_all(bytes)?;
+        write_all(&mut self.file, bytes, durability)?;
         if let Some(permissions) = permissions {
             self.file.set_permissions(permissions)?;
+        }
+        // The caller finds out, and drops the file.
+        if interrupt::check().is_err() {
+            return Ok(());
         }
         if durability == Durability::Durable { self.file.sync_all() } else { Ok(()) }
     }
@@ -122,6 +130,21 @@ impl Drop for Partial {
     }
 }
 
+/// Bytes that are waited for at a time: a wait cannot be interrupted.
+const BYTES_AWAITED: usize = 16 * BYTES;
+
+/// Writes bytes, all of them unless the work is to end early.
+fn write_all(file: &mut File, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    for piece in pieces_of(bytes.len(), BYTES) {
+        let end = piece.end;
+        file.write_all(&bytes[piece])?;
+        if durability == Durability::Durable && end < bytes.len() && end.is_multiple_of(BYTES_AWAITED) {
+            file.sync_data()?;
+        }
+    }
+    Ok(())
+}
+
 /// Waits until the names in a folder are on the disk, where the system lets one ask for it.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
@@ -133,7 +156,8 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes `bytes` over the content of `path` in place, or makes the file: fast, and neither old nor new after a kill.
+/// Writes `bytes` over the content of `path` in place, or makes the file: fast, and neither old nor new after a kill, or after an
+/// interrupt where there are many.
 ///
 /// The file is cut to its new length after writing and only where it was longer: a file that is emptied first costs a disk
 /// its old blocks and new ones, some 100 us on ext4 where this takes 3.
@@ -141,7 +165,8 @@ pub fn write_over(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     let mut file = options.open(path).map_err(|error| refused("open", path, &error))?;
-    file.write_all(bytes).map_err(|error| refused("write", path, &error))?;
+    write_all(&mut file, bytes, Durability::Cached).map_err(|error| refused("write", path, &error))?;
+    interrupt::check()?;
     let about = file.metadata().map_err(|error| refused("inspect", path, &error))?;
     if about.is_file() && about.len() > bytes.len() as u64 {
         file.set_len(bytes.len() as u64).map_err(|error| refused("shorten", path, &error))?;
@@ -167,7 +192,9 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
             .try_reserve_exact(whole - HEADER_BYTES)
             .map_err(|_| Error::OutOfMemory { bytes: whole, what: "a file in memory" })?;
     }
-    read_up_to(&mut file, bytes, whole).map_err(failed)
+    let bytes = read_up_to(&mut file, bytes, whole).map_err(failed)?;
+    interrupt::check()?;
+    Ok(bytes)
 }
 
 /// Reads a file that must have exactly `n` bytes.
@@ -177,6 +204,7 @@ pub fn read_exactly(path: &Path, n: usize) -> Result<Vec<u8>> {
     bytes.try_reserve_exact(n + 1).map_err(|_| Error::OutOfMemory { bytes: n, what: "a file in memory" })?;
     // One byte more tells a longer file without asking for its length.
     let bytes = read_up_to(&mut file, bytes, n + 1).map_err(|error| refused("read", path, &error))?;
+    interrupt::check()?;
     if bytes.len() == n { Ok(bytes) } else { Err(wrong_length(n, bytes.len())) }
 }
 
@@ -190,7 +218,7 @@ pub(super) fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| refused("open", path, &error))
 }
 
-/// Reads on until there are `n` bytes in all, or the file ends.
+/// Reads on until there are `n` bytes in all, or the file ends, or the work is to.
 fn read_up_to(file: &mut File, mut bytes: Vec<u8>, n: usize) -> io::Result<Vec<u8>> {
     if bytes.capacity() < n {
         // A pipe, or the header: grows as it comes.
@@ -198,13 +226,20 @@ fn read_up_to(file: &mut File, mut bytes: Vec<u8>, n: usize) -> io::Result<Vec<u
         return Ok(bytes);
     }
     let mut at = bytes.len();
-    bytes.resize(n, 0);
+    let mut asked = at;
     while at < n {
+        bytes.resize(n.min(at + BYTES), 0);
         match file.read(&mut bytes[at..]) {
             Ok(0) => break,
             Ok(more) => at += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
+        }
+        if at - asked >= BYTES {
+            asked = at;
+            if is_over() {
+                break;
+            }
         }
     }
     bytes.truncate(at);

@@ -22,6 +22,7 @@
 use crc::{CRC_64_XZ, Crc, Table};
 
 use crate::error::{Error, Result};
+use crate::interrupt::{self, BYTES, pieces_of};
 use crate::scalar::DType;
 
 /// How every file begins. The first byte is no text, the line end shows a transfer that changes line ends.
@@ -42,9 +43,14 @@ pub(super) fn digest() -> Digest {
     CHECKSUM.digest()
 }
 
-/// The checksum of bytes.
-pub(super) fn checksum(bytes: &[u8]) -> u64 {
-    CHECKSUM.checksum(bytes)
+/// The checksum of bytes; asks now and then whether to end early.
+pub(super) fn checksum(bytes: &[u8]) -> Result<u64> {
+    let mut digest = digest();
+    for piece in pieces_of(bytes.len(), BYTES) {
+        digest.update(&bytes[piece]);
+    }
+    interrupt::check()?;
+    Ok(digest.finalize())
 }
 
 /// What a file holds. A number never changes its meaning.
@@ -152,7 +158,7 @@ impl Header {
     }
 
     /// The 64 bytes for this payload, in this version of the format.
-    pub(super) fn encode(&self, version: u16, payload: &[u8]) -> [u8; HEADER_BYTES] {
+    pub(super) fn encode(&self, version: u16, payload: &[u8]) -> Result<[u8; HEADER_BYTES]> {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&version.to_le_bytes());
@@ -167,10 +173,10 @@ impl Header {
         bytes[16..24].copy_from_slice(&self.first.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.count.to_le_bytes());
         bytes[32..40].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-        bytes[40..48].copy_from_slice(&checksum(payload).to_le_bytes());
-        let own = checksum(&bytes[..56]);
+        bytes[40..48].copy_from_slice(&checksum(payload)?.to_le_bytes());
+        let own = CHECKSUM.checksum(&bytes[..56]);
         bytes[56..64].copy_from_slice(&own.to_le_bytes());
-        bytes
+        Ok(bytes)
     }
 
     /// Reads a header, and the length and checksum of the payload that has to follow.
@@ -193,7 +199,7 @@ impl Header {
             return Err(malformed(8, format!("version {version} of the format, this burtorch reads 1 to {VERSION}")));
         }
         let expected = u64_at(bytes, 56);
-        if checksum(&bytes[..56]) != expected {
+        if CHECKSUM.checksum(&bytes[..56]) != expected {
             return Err(malformed(56, "the header is damaged: its checksum does not agree".into()));
         }
         let kind = u16_at(bytes, 10);

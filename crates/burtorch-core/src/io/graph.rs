@@ -17,6 +17,7 @@ use super::raw::{Nodes, get_scalars};
 use super::sections::{Reader, Section, Writer};
 use crate::error::{Error, Result};
 use crate::graph::{Check, Graph, MAX_STORES, Parts, Range};
+use crate::interrupt;
 use crate::ops::{OP_INFO, Op};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
@@ -64,7 +65,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         writer.section_of(*b"LNOD", labels.clone().map(|&(node, _)| node))?;
         writer.section_of(*b"LLEN", labels.clone().map(|(_, label)| label.len() as u32))?;
         writer.text(*b"LTXT", &labels.map(|&(_, label)| label).collect::<String>())?;
-        Ok(writer.finish())
+        writer.finish()
     }
 
     /// The numbers of a range of nodes in the checked form, without structure.
@@ -79,7 +80,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
                 numbers::<S>(&mut writer, tag, &raw)?;
             }
         }
-        Ok(writer.finish())
+        writer.finish()
     }
 
     /// Loads numbers from a checked file: of a graph of equal structure, or of a range that this graph has.
@@ -115,12 +116,16 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     fn load_equal(&mut self, reader: Reader<'_>) -> Result<()> {
         let file = GraphFile::<S>::read(reader)?;
         self.check_equal(&file)?;
+        if let Some((leaves, _)) = &file.gradients
+            && leaves.len() != self.leaves.len() as usize * S::LANES
+        {
+            let (found, own) = (leaves.len(), self.leaves.len() as usize);
+            return Err(leaves.refuse(0, format!("starts {found} of them, expected {own}")));
+        }
+        interrupt::check()?;
+        // From here on nothing fails, and nobody asks whether to end early.
         self.values_mut().iter_mut().zip(get_scalars(file.values.bytes())).for_each(|(to, value)| *to = value);
         if let Some((leaves, adjoints)) = file.gradients {
-            if leaves.len() != self.leaves.len() as usize * S::LANES {
-                return Err(leaves
-                    .refuse(0, format!("starts {} of them, expected {}", leaves.len(), self.leaves.len() as usize)));
-            }
             self.restore_gradients(get_scalars(leaves.bytes()), get_scalars(adjoints.bytes()));
         }
         Ok(())
@@ -134,16 +139,18 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         let structure = self.structure(file.names.iter().copied())?;
         let (ops, operands) = self.nodes_as_numbers();
         for (k, (&op, stored)) in ops.iter().zip(file.ops.iter()).enumerate() {
+            interrupt::ask_at(k)?;
             if file.names.get(stored as usize) != Some(&op) {
                 let found = file.names.get(stored as usize).map_or("unknown", |op| op.name());
                 return Err(file.ops.refuse(k, format!("is {found}, the graph has {}", op.name())));
             }
         }
-        let flat = (0..self.len()).flat_map(operands);
-        if let Some(k) = file.operands.iter().zip(flat).position(|(stored, own)| stored != own) {
-            return Err(file
-                .operands
-                .refuse(k, format!("is of node {}, whose operands in the graph are others", k / 2)));
+        for k in 0..self.len() {
+            interrupt::ask_at(k)?;
+            let stored = [2 * k, 2 * k + 1].map(|at| file.operands.get(at));
+            let Some(side) = (0..2).find(|&side| stored[side] != Some(operands(k)[side])) else { continue };
+            let reason = format!("is of node {k}, whose operands in the graph are others");
+            return Err(file.operands.refuse(2 * k + side, reason));
         }
         if structure.names != file.names || structure.extra.len() != file.lists.len() {
             return Err(file.lists.refuse(0, "starts operand lists that the graph has not".into()));
@@ -161,7 +168,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     /// For each slot, how many numbers of the parameters the graph reads.
     fn extents(&self) -> [u64; MAX_STORES] {
         let mut extents = [0; MAX_STORES];
-        for node in 0..self.len() as u32 {
+        for node in interrupt::pieces(self.len()).flatten().map(|node| node as u32) {
             if self.columns.op(node) != Op::Part {
                 self.for_each_operand(crate::NodeId(node), |run| {
                     if let Some((slot, start, len)) = run.parameters() {
@@ -210,6 +217,7 @@ impl<'m, S: Scalar<Elem: Stored>> Loaded<'m, S> {
         let operands = |k: usize| [file.operands.get(2 * k).unwrap_or(0), file.operands.get(2 * k + 1).unwrap_or(0)];
         let mut check = Check::new(&file.names, &mut extra, S::LANES, stores.len());
         for (k, &op) in ops.iter().enumerate() {
+            interrupt::ask_at(k)?;
             check
                 .node(k as u32, op, operands(k))
                 .map_err(|fault| file.operands.refuse(2 * k, format!("(node {k}) {fault}")))?;
@@ -302,6 +310,7 @@ impl<'a, S: Scalar<Elem: Stored>> GraphFile<'a, S> {
         let mut ops = Vec::new();
         ops.try_reserve_exact(self.n).map_err(|_| Error::OutOfMemory { bytes: self.n, what: "opcodes" })?;
         for (k, stored) in self.ops.iter().enumerate() {
+            interrupt::ask_at(k)?;
             let op = self.names.get(stored as usize);
             let op = op.ok_or_else(|| self.ops.refuse(k, format!("is op {stored} of {}", self.names.len())))?;
             ops.push(*op);

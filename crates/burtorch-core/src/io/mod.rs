@@ -11,7 +11,7 @@
 //! let mut writer = Writer::new(Header::new(Kind::PROGRAM))?;
 //! writer.section(*b"OPND", &[3u32, 1, 4])?;
 //! writer.text(*b"NAME", "f")?;
-//! let bytes = writer.finish();
+//! let bytes = writer.finish()?;
 //!
 //! let mut reader = Reader::open(&bytes, Kind::PROGRAM)?;
 //! let operands = reader.section::<u32>(*b"OPND")?;

@@ -42,7 +42,7 @@ impl<E: Float + Stored> Parameters<'_, E> {
         writer.section_of(*b"TLEN", names.iter().map(|name| name.len() as u32))?;
         writer.text(*b"TTXT", &names.concat())?;
         writer.section(*b"RNGS", &rng_to_bytes(self.rng()))?;
-        Ok(writer.finish())
+        writer.finish()
     }
 
     /// Overwrites values, and gradients where the file has them, from the checked form of parameters with as many numbers

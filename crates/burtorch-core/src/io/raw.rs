@@ -11,6 +11,7 @@ use super::map::map_exactly;
 use super::numbers::Stored;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range};
+use crate::interrupt::{self, pieces};
 use crate::scalar::Scalar;
 
 /// Nodes whose numbers are saved or loaded, in this order.
@@ -83,15 +84,15 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         let (values, grads) = out.split_at_mut(if contents.has_values() { column } else { 0 });
         if contents.has_values() {
             match nodes {
-                Nodes::Run(range) => put_scalars(self.values()[range.indices()].iter().copied(), values),
-                Nodes::List(list) => put_scalars(list.iter().map(|node| self.values()[node.0 as usize]), values),
+                Nodes::Run(range) => put_scalars(self.values()[range.indices()].iter().copied(), values)?,
+                Nodes::List(list) => put_scalars(list.iter().map(|node| self.values()[node.0 as usize]), values)?,
             }
         }
         if contents.has_gradients() {
             let grad = |node| self.grad(node).unwrap_or(S::lit(0.0));
             match nodes {
-                Nodes::Run(range) => put_scalars(range.nodes().map(grad), grads),
-                Nodes::List(list) => put_scalars(list.iter().map(|&node| grad(node)), grads),
+                Nodes::Run(range) => put_scalars(range.nodes().map(grad), grads)?,
+                Nodes::List(list) => put_scalars(list.iter().map(|&node| grad(node)), grads)?,
             }
         }
         Ok(())
@@ -171,15 +172,20 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 }
 
-/// Writes scalars lane by lane; `out` has exactly the room.
+/// Writes scalars lane by lane; `out` has exactly the room. Asks now and then whether to end early.
 #[inline]
-pub(super) fn put_scalars<S: Scalar<Elem: Stored>>(scalars: impl Iterator<Item = S>, out: &mut [u8]) {
+pub(super) fn put_scalars<S: Scalar<Elem: Stored>>(mut scalars: impl Iterator<Item = S>, out: &mut [u8]) -> Result<()> {
     let size = <S::Elem as Stored>::BYTES;
-    for (bytes, scalar) in out.chunks_exact_mut(S::LANES * size).zip(scalars) {
-        for (lane, bytes) in bytes.chunks_exact_mut(size).enumerate() {
-            scalar.lane(lane).put(bytes);
+    let scalar_size = S::LANES * size;
+    for piece in pieces(out.len() / scalar_size) {
+        let out = &mut out[piece.start * scalar_size..piece.end * scalar_size];
+        for (bytes, scalar) in out.chunks_exact_mut(scalar_size).zip(&mut scalars) {
+            for (lane, bytes) in bytes.chunks_exact_mut(size).enumerate() {
+                scalar.lane(lane).put(bytes);
+            }
         }
     }
+    interrupt::check()
 }
 
 /// The scalars in bytes, whose length is a multiple of theirs.

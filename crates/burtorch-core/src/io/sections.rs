@@ -7,6 +7,7 @@
 use super::format::{HEADER_BYTES, Header, Kind, checksum, malformed};
 use super::numbers::{Stored, get_all, put_all, type_name};
 use crate::error::{Error, Result};
+use crate::interrupt::{self, BYTES, PIECE, pieces, pieces_of};
 
 /// The name of a section.
 pub type Tag = [u8; 4];
@@ -40,15 +41,22 @@ impl Writer {
     }
 
     /// Appends a section of numbers that come one at a time.
-    pub fn section_of<T: Stored>(&mut self, tag: Tag, numbers: impl ExactSizeIterator<Item = T>) -> Result<()> {
+    pub fn section_of<T: Stored>(&mut self, tag: Tag, mut numbers: impl ExactSizeIterator<Item = T>) -> Result<()> {
         let n = numbers.len();
         let size = n.checked_mul(T::BYTES).ok_or(Error::OutOfMemory { bytes: usize::MAX, what: WHAT })?;
         let out = self.extend(SECTION_HEADER.saturating_add(size.next_multiple_of(8)))?;
         out[..4].copy_from_slice(&tag);
         out[4] = T::CODE;
         out[8..16].copy_from_slice(&(n as u64).to_le_bytes());
-        put_all(numbers, &mut out[SECTION_HEADER..SECTION_HEADER + size]);
-        Ok(())
+        let out = &mut out[SECTION_HEADER..SECTION_HEADER + size];
+        if n <= PIECE {
+            put_all(numbers, out);
+            return Ok(());
+        }
+        for piece in pieces(n) {
+            put_all(numbers.by_ref().take(piece.len()), &mut out[piece.start * T::BYTES..piece.end * T::BYTES]);
+        }
+        interrupt::check()
     }
 
     /// Appends a section of text.
@@ -57,17 +65,21 @@ impl Writer {
     }
 
     /// The whole file.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Result<Vec<u8>> {
         let (header, payload) = self.bytes.split_at_mut(HEADER_BYTES);
-        header.copy_from_slice(&self.header.encode(self.version, payload));
-        self.bytes
+        header.copy_from_slice(&self.header.encode(self.version, payload)?);
+        Ok(self.bytes)
     }
 
     /// Appends zeros, and lends them to be filled.
     fn extend(&mut self, n: usize) -> Result<&mut [u8]> {
         let at = self.bytes.len();
         self.bytes.try_reserve(n).map_err(|_| Error::OutOfMemory { bytes: n, what: WHAT })?;
-        self.bytes.resize(at + n, 0);
+        // Memory that was never used comes page by page, which takes as long as filling it.
+        for piece in pieces_of(n, BYTES) {
+            self.bytes.resize(at + piece.end, 0);
+        }
+        interrupt::check()?;
         Ok(&mut self.bytes[at..])
     }
 }
@@ -107,7 +119,7 @@ impl<'a> Reader<'a> {
                 format!("the file {how}: {} bytes of payload, expected {length}", payload.len()),
             ));
         }
-        if checksum(payload) != expected {
+        if checksum(payload)? != expected {
             return Err(malformed(HEADER_BYTES, "the payload is damaged: its checksum does not agree".into()));
         }
         Ok(Reader { header, bytes, at: HEADER_BYTES })

@@ -69,7 +69,7 @@ impl<E: Float + Stored> OptimiserState<E> {
         for column in &self.columns {
             writer.section(*b"COLU", column)?;
         }
-        Ok(writer.finish())
+        writer.finish()
     }
 
     /// Reads the state of the optimiser called `name`, with so many settings, counters and columns, for `n` parameters.
@@ -105,7 +105,7 @@ pub(crate) fn data_to_bytes(rng: &ChaCha8Rng, fingerprint: u64) -> Result<Vec<u8
     let mut writer = Writer::new(Header::new(Kind::DATA))?;
     writer.section(*b"DATA", &[fingerprint])?;
     writer.section(*b"RNGS", &rng_to_bytes(rng))?;
-    Ok(writer.finish())
+    writer.finish()
 }
 
 /// The generator of a source of the same data.
@@ -157,7 +157,7 @@ pub fn bundle(pieces: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
         writer.text(*b"NAME", name)?;
         writer.section(*b"DATA", bytes)?;
     }
-    Ok(writer.finish())
+    writer.finish()
 }
 
 /// The pieces of [`bundle`], in order.

@@ -7,6 +7,7 @@
 
 use super::reduce::{each, is_narrow, sum_by};
 use super::{BinaryOp, Max, Min, Op};
+use crate::interrupt::pieces;
 use crate::scalar::{DType, Float, Scalar};
 
 /// The largest operand, NaN if one is a NaN.
@@ -77,9 +78,9 @@ pub(crate) fn softmax_forward<S: Scalar>(op: Op, xs: &[S], room: &mut [S], out: 
     } else {
         // Where nothing is rounded on the way, exponentials are taken a vector at a time.
         each(xs, room, |x| below(x, top));
-        S::map_forward(Op::Exp, room, out);
+        pieces(out.len()).for_each(|piece| S::map_forward(Op::Exp, &room[piece.clone()], &mut out[piece]));
         let total = sum_by(out, |e| e);
-        out.iter_mut().for_each(|o| *o = S::narrow(o.widen() / total));
+        pieces(out.len()).for_each(|piece| out[piece].iter_mut().for_each(|o| *o = S::narrow(o.widen() / total)));
     }
 }
 

@@ -4,6 +4,7 @@
 //! the others without dividing. Knows nothing of graphs: the caller gathers operands and scatters contributions.
 
 use super::{Op, peak};
+use crate::interrupt::pieces;
 use crate::scalar::Scalar;
 
 /// A reduction op chosen at run time.
@@ -106,8 +107,10 @@ pub(super) const fn is_narrow<S: Scalar>() -> bool {
 /// Applies `f` to each input.
 #[inline(always)]
 pub(super) fn each<S: Scalar>(xs: &[S], out: &mut [S], f: impl Fn(S::Compute) -> S::Compute) {
-    for (o, x) in out.iter_mut().zip(xs) {
-        *o = S::narrow(f(x.widen()));
+    for piece in pieces(xs.len().min(out.len())) {
+        for (o, x) in out[piece.clone()].iter_mut().zip(&xs[piece]) {
+            *o = S::narrow(f(x.widen()));
+        }
     }
 }
 
@@ -128,14 +131,17 @@ pub(super) fn sum_by<S: Scalar>(xs: &[S], f: impl Fn(S::Compute) -> S::Compute) 
     }
     // From -0.0, which added to anything leaves it as it is.
     let mut sums = [S::Compute::UNREACHED; 8];
-    let mut chunks = xs.chunks_exact(8);
-    for chunk in &mut chunks {
-        for k in 0..8 {
-            sums[k] = sums[k] + f(chunk[k].widen());
+    // Pieces are multiples of eight, so number i is added to sum i % 8.
+    for piece in pieces(xs.len()) {
+        let mut chunks = xs[piece].chunks_exact(8);
+        for chunk in &mut chunks {
+            for k in 0..8 {
+                sums[k] = sums[k] + f(chunk[k].widen());
+            }
         }
-    }
-    for (k, x) in chunks.remainder().iter().enumerate() {
-        sums[k] = sums[k] + f(x.widen());
+        for (k, x) in chunks.remainder().iter().enumerate() {
+            sums[k] = sums[k] + f(x.widen());
+        }
     }
     ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
 }

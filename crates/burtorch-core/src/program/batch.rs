@@ -7,14 +7,12 @@
 //! Promises: a row's result depends on that row only, so not on the number of threads or on where blocks begin. Knows
 //! rows by number; where they lie in memory is the caller's.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::carrier::{Build, Carrier, Seeds};
 use super::node::Program;
 use super::replay::Replay;
 use crate::error::Result;
 use crate::scalar::Scalar;
-use crate::sync::{self, Mutex, MutexGuard};
+use crate::sync::{self, Mutex, MutexGuard, Portions};
 
 /// Rows by number.
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +81,11 @@ pub trait Sink<E>: Sync {
     }
 }
 
-/// Rows between two questions whether to stop; a thread's share of them at a time.
-const ROWS_PER_TASK: usize = 2048;
+/// Rows between two questions whether to stop: what a thread takes at a time.
+const ROWS_AT_ONCE: usize = 2048;
+
+/// The same towards the end, where threads are to finish together: whole blocks of every kind of batch.
+const ROWS_AT_LEAST: usize = 256;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -201,38 +202,46 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         left: &mut Vec<usize>,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> bool {
-        let part = |k: usize| rows.part(k * ROWS_PER_TASK, ROWS_PER_TASK);
-        let n_tasks = rows.len().div_ceil(ROWS_PER_TASK);
-        let threads = threads.clamp(1, n_tasks.max(1));
+        let threads = threads.clamp(1, rows.len().div_ceil(ROWS_AT_ONCE).max(1));
+        let portions = Portions::new(rows.len(), threads, ROWS_AT_LEAST, ROWS_AT_ONCE);
         if threads == 1 {
-            return (0..n_tasks).all(|k| {
-                let goes_on = !stop();
-                if goes_on {
-                    self.run(part(k), source, sink, left);
-                }
-                goes_on
-            });
+            self.take_portions(&portions, rows, source, sink, stop, &mut |_, found| left.append(found));
+            return !portions.is_stopped();
         }
-        let idle = Mutex::new((1..threads).map(|_| self.clone()).chain([self.clone()]).collect::<Vec<_>>());
+        let copies = Mutex::new((1..threads).map(|_| self.clone()).chain([self.clone()]).collect::<Vec<_>>());
         let found = Mutex::new(Vec::new());
-        let stopped = AtomicBool::new(false);
-        sync::run(threads, n_tasks, &|k| {
-            // Relaxed: nothing else is published through the flag.
-            if stopped.load(Ordering::Relaxed) || stop() {
-                return stopped.store(true, Ordering::Relaxed);
-            }
-            let Some(mut batch) = lock(&idle).pop() else { return stopped.store(true, Ordering::Relaxed) };
-            let mut left = Vec::new();
-            batch.run(part(k), source, sink, &mut left);
-            lock(&idle).push(batch);
-            if !left.is_empty() {
-                lock(&found).push((k, left));
-            }
+        sync::run(threads, threads, &|_| {
+            let Some(mut batch) = lock(&copies).pop() else { return portions.stop() };
+            let note = &mut |from, left: &mut _| lock(&found).push((from, std::mem::take(left)));
+            batch.take_portions(&portions, rows, source, sink, stop, note);
         });
         let mut found = found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        found.sort_unstable_by_key(|task| task.0);
-        left.extend(found.into_iter().flat_map(|task| task.1));
-        !stopped.into_inner()
+        found.sort_unstable_by_key(|portion| portion.0);
+        left.extend(found.into_iter().flat_map(|portion| portion.1));
+        !portions.is_stopped()
+    }
+
+    /// Takes one portion after another until there is none, or it is time to stop. `note` is told where a portion began in
+    /// which rows are left, and which.
+    fn take_portions(
+        &mut self,
+        portions: &Portions,
+        rows: Rows<'_>,
+        source: &dyn Source<S::Elem>,
+        sink: &dyn Sink<S::Elem>,
+        stop: &(dyn Fn() -> bool + Sync),
+        note: &mut dyn FnMut(usize, &mut Vec<usize>),
+    ) {
+        let mut left = Vec::new();
+        while let Some(portion) = portions.take() {
+            if stop() {
+                return portions.stop();
+            }
+            self.run(rows.part(portion.start, portion.len()), source, sink, &mut left);
+            if !left.is_empty() {
+                note(portion.start, &mut left);
+            }
+        }
     }
 
     /// Whether it was made for the CPU level that is in use now.

@@ -8,6 +8,7 @@ mod flag;
 mod held;
 mod per_process;
 mod pool;
+mod portions;
 mod primitives;
 #[cfg(burtorch_tsan)]
 mod seen;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 pub use baton::Baton;
 pub use flag::{Flag, Raised, Shared};
 pub use pool::Pool;
+pub use portions::Portions;
 pub use turns::{Turn, Turns};
 
 pub(crate) use held::Held;

@@ -1,6 +1,7 @@
 //! Graphs as files: the raw form, the checked form, pickles, and a way back from a loaded node to its Value.
 #![allow(unsafe_code)]
 
+use burtorch_core::interrupt::{BYTES, PIECE};
 use burtorch_core::io::{self, Contents, Loaded, Nodes, Reader, Stored};
 use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 use burtorch_core::{DType, Graph, NodeId, Range, Scalar, bf16, f16};
@@ -11,10 +12,12 @@ use pyo3::types::{PyBytes, PyInt, PyTuple};
 use super::{Source, contents_named, path_of};
 use crate::buffer::{overwrite, writable};
 use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::counts::Count;
 use crate::errors::IntoPython;
-use crate::graph::PyGraph;
+use crate::graph::{LONG, PyGraph};
 use crate::parameters::{Held, attach, with_values};
 use crate::params::{PyParameters, with_params};
+use crate::poll::asked;
 use crate::value;
 
 /// Nodes that an argument names.
@@ -73,16 +76,18 @@ pub fn save_raw<'py>(
         (Some(target), None) => Some(path_of(target, "a writable buffer")?),
         _ => None,
     };
+    let is_long = |_| nodes.nodes().len() >= PIECE;
     let bytes =
-        graph.get().with(py, |cell| with_graph!(&cell.graph, g => g.to_raw(nodes.nodes(), contents)).or_raise(py))?;
+        graph.get().at_length(py, is_long, |graph| with_graph!(graph, g => g.to_raw(nodes.nodes(), contents)))?;
     match (path, buffer) {
         (_, Some(buffer)) => overwrite(&buffer, &bytes, "the target").map(|()| None),
         (None, None) => Ok(Some(PyBytes::new(py, &bytes))),
         (Some(path), None) => {
-            let written = py.detach(|| match atomic {
+            let write = || match atomic {
                 true => io::save(&path, &bytes, io::Durability::Cached),
                 false => io::write_over(&path, &bytes),
-            });
+            };
+            let written = py.detach(|| asked(write));
             written.or_raise(py).map(|()| None)
         }
     }
@@ -112,7 +117,7 @@ pub fn load_raw(
         Source::Path(path) => {
             let n = nodes.nodes().len();
             let n = graph.get().with(py, |cell| Ok(with_graph!(&cell.graph, g => g.raw_bytes(n, contents))))?;
-            py.detach(|| io::read_exactly(&path, n)).or_raise(py)?
+            py.detach(|| asked(|| io::read_exactly(&path, n))).or_raise(py)?
         }
     };
     // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
@@ -129,26 +134,32 @@ pub fn checked_bytes(
 ) -> PyResult<Vec<u8>> {
     let py = graph.py();
     let contents = contents_named(what)?;
-    graph.get().with(py, |cell| {
-        with_graph!(&cell.graph, g => {
-            if first.is_none() && last.is_none() {
-                if contents == Contents::Gradients {
-                    return Err(PyValueError::new_err("a whole graph is saved with \"values\" or \"both\", not \"grads\""));
+    let is_whole = first.is_none() && last.is_none();
+    if is_whole && contents == Contents::Gradients {
+        return Err(PyValueError::new_err("a whole graph is saved with \"values\" or \"both\", not \"grads\""));
+    }
+    graph.get().at_length(
+        py,
+        |n| n >= LONG,
+        |graph| {
+            with_graph!(graph, g => {
+                if is_whole {
+                    return g.to_bytes(contents);
                 }
-                return g.to_bytes(contents).or_raise(py);
-            }
-            let last = last.unwrap_or((g.len() as u32).saturating_sub(1));
-            let range = g.nodes_between(first.unwrap_or(0), last).or_raise(py)?;
-            g.range_to_bytes(range, contents).or_raise(py)
-        })
-    })
+                let last = last.unwrap_or((g.len() as u32).saturating_sub(1));
+                let range = g.nodes_between(first.unwrap_or(0), last)?;
+                g.range_to_bytes(range, contents)
+            })
+        },
+    )
 }
 
 /// `Graph.load`.
 pub fn load(graph: &Bound<'_, PyGraph>, source: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = graph.py();
     let bytes = Source::of(source)?.checked(py)?;
-    graph.get().with(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.load_bytes(&bytes))))?.or_raise(py)
+    let is_long = |n| n >= LONG || bytes.len() >= BYTES;
+    graph.get().at_length(py, is_long, |graph| with_graph!(graph, g => g.load_bytes(&bytes)))
 }
 
 /// A Value for a node that is there.
@@ -202,13 +213,14 @@ fn loaded<S: Scalar<Elem: Stored + Held>>(
     making: Making,
 ) -> PyResult<Graph<'static, S>> {
     let empty = fresh::<S>(py, making)?;
-    let loaded = with_values(py, parameters, |given| Loaded::into_empty(empty, bytes, given))?.or_raise(py)?;
+    let loaded =
+        with_values(py, parameters, |given| asked(|| Loaded::into_empty(empty, bytes, given)))?.or_raise(py)?;
     Ok(loaded.graph)
 }
 
 fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: Making) -> PyResult<Py<PyGraph>> {
     // The whole file is checked before its dtype is believed.
-    let header = Reader::open(bytes, io::Kind::GRAPH).map(|reader| reader.header()).or_raise(py)?;
+    let header = asked(|| Reader::open(bytes, io::Kind::GRAPH).map(|reader| reader.header())).or_raise(py)?;
     macro_rules! of_type {
         ($($elem:ident $lanes:literal $Variant:ident $S:ty;)*) => {
             match (header.dtype, header.lanes) {
@@ -267,10 +279,11 @@ fn load_graph(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     parameters: Option<&Bound<'_, PyAny>>,
-    capacity: Option<u32>,
+    capacity: Option<Count>,
     fixed: bool,
     reclaim: bool,
 ) -> PyResult<Py<PyGraph>> {
+    let capacity = capacity.map(|n| n.of_nodes("capacity")).transpose()?;
     let parameters = match parameters {
         None => Vec::new(),
         Some(one) if one.is_instance_of::<PyParameters>() => vec![one.cast::<PyParameters>()?.clone().unbind()],

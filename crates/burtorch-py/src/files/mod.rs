@@ -1,7 +1,7 @@
 //! Files for Python: where bytes come from and go to, graphs and parameters as files and pickles.
 //!
 //! Promises: bytes are complete before a file is touched and checked before a graph is; the interpreter's lock is released
-//! while the system works. Knows nothing of formats: those are the core's.
+//! while the system works, and long files ask now and then for Ctrl-C. Knows nothing of formats: those are the core's.
 
 pub mod graph;
 mod models;
@@ -17,6 +17,7 @@ use pyo3::types::PyString;
 
 use crate::buffer::copied_bytes;
 use crate::errors::IntoPython;
+use crate::poll::asked;
 
 pub use params::contents_named;
 
@@ -43,7 +44,7 @@ impl Source {
     pub fn checked(self, py: Python<'_>) -> PyResult<Vec<u8>> {
         match self {
             Source::Bytes(bytes) => Ok(bytes),
-            Source::Path(path) => py.detach(|| io::read(&path)).or_raise(py),
+            Source::Path(path) => py.detach(|| asked(|| io::read(&path))).or_raise(py),
         }
     }
 }
@@ -63,7 +64,7 @@ pub fn path_of(object: &Bound<'_, PyAny>, or: &str) -> PyResult<PathBuf> {
 pub fn save(py: Python<'_>, path: &Bound<'_, PyAny>, bytes: &[u8], durable: bool) -> PyResult<()> {
     let path = path_of(path, "nothing else")?;
     let durability = if durable { Durability::Durable } else { Durability::Cached };
-    py.detach(|| io::save(&path, bytes, durability)).or_raise(py)
+    py.detach(|| asked(|| io::save(&path, bytes, durability))).or_raise(py)
 }
 
 /// Adds the functions to the module.

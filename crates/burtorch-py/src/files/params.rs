@@ -9,6 +9,7 @@ use pyo3::types::PyBytes;
 use super::Source;
 use crate::errors::IntoPython;
 use crate::params::{AnyParameters, PyParameters, with_params};
+use crate::poll::asked;
 
 /// What "values", "grads" or "both" means.
 pub fn contents_named(what: &str) -> PyResult<Contents> {
@@ -22,24 +23,26 @@ pub fn checked_bytes(py: Python<'_>, params: &PyParameters, what: &str) -> PyRes
     if contents == Contents::Gradients {
         return Err(PyValueError::new_err("Parameters are saved with \"values\" or \"both\", not \"grads\" alone"));
     }
-    params.with(py, |params| with_params!(params, p => p.to_bytes(contents)))?.or_raise(py)
+    params.with(py, |params| asked(|| with_params!(params, p => p.to_bytes(contents))))?.or_raise(py)
 }
 
 /// `Parameters.load`.
 pub fn load(py: Python<'_>, params: &PyParameters, source: &Bound<'_, PyAny>) -> PyResult<()> {
     let bytes = Source::of(source)?.checked(py)?;
-    params.with(py, |params| with_params!(params, p => p.load_bytes(&bytes)))?.or_raise(py)
+    params.with(py, |params| asked(|| with_params!(params, p => p.load_bytes(&bytes))))?.or_raise(py)
 }
 
 fn make(py: Python<'_>, bytes: &[u8]) -> PyResult<PyParameters> {
-    let header = Reader::open(bytes, io::Kind::PARAMETERS).map(|reader| reader.header()).or_raise(py)?;
-    Ok(PyParameters::around(match header.dtype {
-        Some(DType::Float64) => AnyParameters::F64(Parameters::from_bytes(bytes).or_raise(py)?),
-        Some(DType::Float16) => AnyParameters::F16(Parameters::from_bytes(bytes).or_raise(py)?),
-        Some(DType::BFloat16) => AnyParameters::BF16(Parameters::from_bytes(bytes).or_raise(py)?),
-        Some(DType::Float128) => AnyParameters::F128(Parameters::from_bytes(bytes).or_raise(py)?),
-        _ => AnyParameters::F32(Parameters::from_bytes(bytes).or_raise(py)?),
-    }))
+    let made = asked(|| {
+        Ok(match Reader::open(bytes, io::Kind::PARAMETERS)?.header().dtype {
+            Some(DType::Float64) => AnyParameters::F64(Parameters::from_bytes(bytes)?),
+            Some(DType::Float16) => AnyParameters::F16(Parameters::from_bytes(bytes)?),
+            Some(DType::BFloat16) => AnyParameters::BF16(Parameters::from_bytes(bytes)?),
+            Some(DType::Float128) => AnyParameters::F128(Parameters::from_bytes(bytes)?),
+            _ => AnyParameters::F32(Parameters::from_bytes(bytes)?),
+        })
+    });
+    made.or_raise(py).map(PyParameters::around)
 }
 
 /// New Parameters from a file that Parameters.save wrote, or from bytes of Parameters.to_bytes.

@@ -9,6 +9,7 @@ use pyo3::types::PyBytes;
 use super::Source;
 use crate::errors::IntoPython;
 use crate::params::{PyParameters, PyTensor, with_params};
+use crate::poll::asked;
 
 type Named = Vec<(String, Py<PyTensor>)>;
 /// Tensors of the core, and the Parameters that all of them belong to.
@@ -58,7 +59,7 @@ fn _save_bytes(py: Python<'_>, path: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>,
 /// Named pieces of bytes as one checked file: a training checkpoint.
 #[pyfunction]
 fn _bundle<'py>(py: Python<'py>, pieces: Vec<(String, Vec<u8>)>) -> PyResult<Bound<'py, PyBytes>> {
-    let bytes = burtorch_core::io::bundle(&pieces).or_raise(py)?;
+    let bytes = asked(|| burtorch_core::io::bundle(&pieces)).or_raise(py)?;
     Ok(PyBytes::new(py, &bytes))
 }
 
@@ -66,7 +67,7 @@ fn _bundle<'py>(py: Python<'py>, pieces: Vec<(String, Vec<u8>)>) -> PyResult<Bou
 #[pyfunction]
 fn _unbundle<'py>(py: Python<'py>, source: &Bound<'py, PyAny>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
     let bytes = Source::of(source)?.checked(py)?;
-    let pieces = burtorch_core::io::unbundle(&bytes).or_raise(py)?;
+    let pieces = asked(|| burtorch_core::io::unbundle(&bytes)).or_raise(py)?;
     Ok(pieces.into_iter().map(|(name, piece)| (name.to_string(), PyBytes::new(py, piece))).collect())
 }
 

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::thread::ThreadId;
 
 use burtorch_core::{Graph, Imports, Scalar};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::PyGraph;
@@ -114,10 +113,8 @@ pub(super) fn branching(cell: &mut Cell) -> &mut Branching {
 /// Freezes a graph and makes `n` branches of it.
 pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'py, PyGraph>>> {
     let py = graph.py();
-    if n == 0 {
-        return Err(PyValueError::new_err("a graph has at least 1 branch, found 0"));
-    }
-    let mut branches = Vec::with_capacity(n);
+    // So many that there is no memory for the list of them are refused below.
+    let mut branches = Vec::with_capacity(n.min(1 << 10));
     for (number, own) in
         graph.get().with(py, |cell| new_branches(&mut cell.graph, n).or_raise(py))?.into_iter().enumerate()
     {

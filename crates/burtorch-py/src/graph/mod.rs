@@ -27,6 +27,7 @@ use pyo3::types::PyTuple;
 
 use crate::buffer::CallerMemory;
 use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::counts::{Count, DtypeName};
 use crate::errors::{IntoPython, to_python};
 use crate::files::graph::parameters_read;
 use crate::locked::locked_self;
@@ -38,7 +39,7 @@ pub use branches::{Branching, forget, remember};
 use current::PyNoGrad;
 pub use current::{current, current_graph, enter, leave, wants_no_grad};
 use marks::{PyMark, PyScope};
-pub use released::{LONG, unlocked};
+pub use released::{LONG, interruptible, unlocked};
 pub use sweep::{Sweep, sweep};
 pub use values::{copied, shared};
 
@@ -247,11 +248,14 @@ fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>,
 #[pymethods]
 impl PyGraph {
     #[new]
-    #[pyo3(signature = (dtype="float64", capacity=None, fixed=false, *, reclaim=true, buffer=None))]
+    #[pyo3(
+        signature = (dtype=DtypeName::new("float64"), capacity=None, fixed=false, *, reclaim=true, buffer=None),
+        text_signature = "(dtype='float64', capacity=None, fixed=False, *, reclaim=True, buffer=None)"
+    )]
     fn new(
         py: Python<'_>,
-        dtype: &str,
-        capacity: Option<u32>,
+        dtype: DtypeName,
+        capacity: Option<Count>,
         fixed: bool,
         reclaim: bool,
         buffer: Option<&Bound<'_, PyAny>>,
@@ -278,6 +282,7 @@ impl PyGraph {
                 (None, false) => Ok(Graph::new()),
             }
         }
+        let capacity = capacity.map(|n| n.of_nodes("capacity")).transpose()?;
         let memory = buffer.map(|buffer| CallerMemory::bytes(buffer, "buffer")).transpose()?;
         macro_rules! of_type {
             ($scalar_type:expr; $($elem:ident $lanes:literal $Variant:ident)*) => {
@@ -288,7 +293,7 @@ impl PyGraph {
             };
         }
         let graph = of_type! {
-            ScalarType::named(dtype)?;
+            ScalarType::named(dtype.name())?;
             Float64 1 F64 Float32 1 F32 Float16 1 F16 BFloat16 1 BF16 Float128 1 F128
             Float32 4 F32x4 Float32 8 F32x8 Float32 16 F32x16 Float64 2 F64x2 Float64 4 F64x4 Float64 8 F64x8
         };
@@ -297,19 +302,13 @@ impl PyGraph {
 
     /// Make this the current graph of the thread until the block ends.
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        branches::enter(slf)?;
-        if let Err(error) = enter(slf) {
-            branches::leave(slf, false);
-            return Err(error);
-        }
+        enter_block(slf)?;
         Ok(slf.clone())
     }
 
     #[pyo3(signature = (*exception))]
     fn __exit__(slf: &Bound<'_, Self>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        leave(slf)?;
-        branches::leave(slf, exception.get_item(0).is_ok_and(|class| !class.is_none()));
-        Ok(())
+        leave_block(slf, exception.get_item(0).is_ok_and(|class| !class.is_none()))
     }
 
     /// Freeze this graph and make n branches of it, each a Graph for one thread to build on.
@@ -336,7 +335,8 @@ impl PyGraph {
     ///     >>> (found[0] + found[1]).backward()
     ///     >>> x.grad
     ///     1.0
-    fn branches<'py>(slf: &Bound<'py, Self>, n: usize) -> PyResult<Vec<Bound<'py, Self>>> {
+    fn branches<'py>(slf: &Bound<'py, Self>, n: Count) -> PyResult<Vec<Bound<'py, Self>>> {
+        let n = n.positive("n")?;
         slf.get().not_traced(slf.py(), "branches()")?;
         branches::open(slf, n)
     }
@@ -347,16 +347,13 @@ impl PyGraph {
     /// faster does not show. The graph keeps the memory of the branches for the next ones.
     ///
     /// Raises:
-    ///     ValueError: no branches are open, or threads is 0.
+    ///     ValueError: no branches are open, or threads is below 1.
     ///     BusyError: a thread is still in one of them, or one has open branches of its own.
     ///     GraphFullError, MemoryError: no room; nothing was appended, the branches are still open.
     #[pyo3(signature = (threads=None))]
-    fn join(slf: &Bound<'_, Self>, threads: Option<usize>) -> PyResult<()> {
-        let n_threads = threads.unwrap_or_else(burtorch_core::sync::n_cores);
-        if n_threads == 0 {
-            return Err(PyValueError::new_err("threads must be at least 1, found 0"));
-        }
-        joining::join(slf, n_threads)
+    fn join(slf: &Bound<'_, Self>, threads: Option<Count>) -> PyResult<()> {
+        let n_threads = threads.map(|n| n.positive("threads")).transpose()?;
+        joining::join(slf, n_threads.unwrap_or_else(burtorch_core::sync::n_cores))
     }
 
     /// Drop the open branches: nothing is appended, and their Values are stale.
@@ -419,6 +416,19 @@ impl PyGraph {
     }
 }
 
+/// Begins a `with graph:` block of this thread.
+pub fn enter_block(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
+    branches::enter(graph)?;
+    enter(graph).inspect_err(|_| branches::leave(graph, false))
+}
+
+/// Ends it; after an exception what a branch has built is gone.
+pub fn leave_block(graph: &Bound<'_, PyGraph>, failed: bool) -> PyResult<()> {
+    leave(graph)?;
+    branches::leave(graph, failed);
+    Ok(())
+}
+
 /// The largest number of nodes that a graph in this many bytes can hold.
 fn most_nodes<S: Scalar>(bytes: usize) -> u32 {
     let fits = |n: u32| burtorch_core::bytes_needed::<S>(n).is_ok_and(|need| need <= bytes);
@@ -439,9 +449,9 @@ fn most_nodes<S: Scalar>(bytes: usize) -> u32 {
 ///     >>> graph.capacity, graph.fixed
 ///     (100, True)
 #[pyfunction]
-#[pyo3(signature = (n_nodes, dtype="float64"))]
-fn bytes_needed(py: Python<'_>, n_nodes: u32, dtype: &str) -> PyResult<usize> {
-    let scalar_type = ScalarType::named(dtype)?;
+#[pyo3(signature = (n_nodes, dtype=DtypeName::new("float64")), text_signature = "(n_nodes, dtype='float64')")]
+fn bytes_needed(py: Python<'_>, n_nodes: Count, dtype: DtypeName) -> PyResult<usize> {
+    let (n_nodes, scalar_type) = (n_nodes.of_nodes("n_nodes")?, ScalarType::named(dtype.name())?);
     // A lane of a vector takes as much as the number alone; what matters is the size of the whole.
     let size = scalar_type.lanes
         * match scalar_type.elem {

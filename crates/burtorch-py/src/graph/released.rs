@@ -9,8 +9,10 @@ use pyo3::prelude::*;
 
 use super::{PyGraph, wants_no_grad};
 use crate::cell::{AnyGraph, with_graph};
+use crate::errors::IntoPython;
 use crate::locked::locked_self;
 use crate::params::PyParameters;
+use crate::poll::asked;
 
 /// From this many scalars on, work releases the lock: some tens of microseconds, against less than one for releasing it.
 pub const LONG: usize = 1 << 14;
@@ -18,6 +20,15 @@ pub const LONG: usize = 1 << 14;
 /// Runs `work`, without the interpreter lock if it is on many scalars.
 pub fn unlocked<T: Send>(py: Python<'_>, n_scalars: usize, work: impl FnOnce() -> T + Send) -> T {
     if n_scalars < LONG { work() } else { crate::threads::detached(py, work) }
+}
+
+/// As `unlocked`, of work that asks now and then whether to end early; where it does, what it has appended is to be removed.
+pub fn interruptible<T: Send>(
+    py: Python<'_>,
+    n_scalars: usize,
+    work: impl FnOnce() -> burtorch_core::Result<T> + Send,
+) -> burtorch_core::Result<T> {
+    if n_scalars < LONG { work() } else { crate::threads::detached(py, || asked(work)) }
 }
 
 /// A graph that is out of its cell, and goes back when this is dropped.
@@ -47,6 +58,23 @@ impl Drop for Taken<'_> {
 }
 
 impl PyGraph {
+    /// Runs `work` on the graph; where it is long, such that it may ask now and then whether to end early, and with the
+    /// graph out of the reach of signal handlers.
+    pub fn at_length<T>(
+        &self,
+        py: Python<'_>,
+        is_long: impl FnOnce(usize) -> bool,
+        work: impl FnOnce(&mut AnyGraph) -> burtorch_core::Result<T>,
+    ) -> PyResult<T> {
+        // Whatever refuses a short call refuses a long one.
+        let n = self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))?;
+        if !is_long(n) {
+            // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
+            return self.with(py, |cell| Ok(work(&mut cell.graph)))?.or_raise(py);
+        }
+        self.released(py, |graph, _| asked(|| work(graph)).or_raise(py))
+    }
+
     /// Runs `work`, which may release the interpreter lock, on the graph and the parameters its nodes read.
     pub fn released<T>(
         &self,

@@ -10,6 +10,7 @@ use pyo3::types::PyBytes;
 use crate::errors::IntoPython;
 use crate::guarded::Guarded;
 use crate::params::{AnyParameters, mismatch};
+use crate::poll::asked;
 use crate::trained::Trained;
 
 /// How numbers of type `E` move.
@@ -97,15 +98,17 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
 
     /// All that decides the next steps besides what is moved and its gradients.
     pub fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.rule.with(py, |rule| with_rule!(rule, rule => rule.to_bytes()))?.or_raise(py)?;
+        let bytes = self.rule.with(py, |rule| asked(|| with_rule!(rule, rule => rule.to_bytes())))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Becomes what was saved, or changes nothing.
     pub fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.on_parameters(py, |both| match both {
-            Both::F32(rule, params) => rule.load_bytes(params, state),
-            Both::F64(rule, params) => rule.load_bytes(params, state),
+        self.on_parameters(py, |both| {
+            asked(|| match both {
+                Both::F32(rule, params) => rule.load_bytes(params, state),
+                Both::F64(rule, params) => rule.load_bytes(params, state),
+            })
         })
     }
 

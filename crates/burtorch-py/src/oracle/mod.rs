@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
 
 use crate::buffer::{CallerMemory, read_numbers};
+use crate::counts::Count;
 use crate::errors::to_python;
 use crate::function::Function;
 use crate::guarded::Guarded;
@@ -67,6 +68,9 @@ pub struct PyOracle {
     params: Py<PyParameters>,
     total: Total,
     lanes: Lanes,
+    threads: usize,
+    /// What the model is called in messages.
+    of: String,
 }
 
 /// What computes.
@@ -110,16 +114,20 @@ pub enum Want<'a> {
 #[pymethods]
 impl PyOracle {
     #[new]
-    #[pyo3(signature = (model, reduction="mean", loss=None, *, params=None, lanes=None, threads=1))]
+    #[pyo3(
+        signature = (model, reduction="mean", loss=None, *, params=None, lanes=None, threads=None),
+        text_signature = "(model, reduction='mean', loss=None, *, params=None, lanes=None, threads=1)"
+    )]
     fn new(
         model: &Bound<'_, PyAny>,
         reduction: &str,
         loss: Option<&str>,
         params: Option<&Bound<'_, PyAny>>,
         lanes: Option<&Bound<'_, PyAny>>,
-        threads: usize,
+        threads: Option<Count>,
     ) -> PyResult<Self> {
         let py = model.py();
+        let threads = threads.map_or(Ok(1), |n| n.positive("threads"))?;
         let lanes = lanes_of(lanes)?;
         let total = match reduction {
             "mean" => Total::Mean,
@@ -145,7 +153,26 @@ impl PyOracle {
             }
             Err(error) => return Err(error),
         };
-        Ok(PyOracle { engine: Guarded::new(engine, "the buffers of this Oracle"), params, total, lanes })
+        Ok(PyOracle {
+            engine: Guarded::new(engine, "the buffers of this Oracle"),
+            params,
+            total,
+            lanes,
+            threads,
+            of: name_of(model)?,
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        let reduction = match self.total {
+            Total::Mean => "mean",
+            Total::Sum => "sum",
+        };
+        let lanes = match self.lanes {
+            Lanes::Auto => "\"auto\"".to_string(),
+            Lanes::Of(n) => n.to_string(),
+        };
+        format!("<Oracle of {}, reduction=\"{reduction}\", lanes={lanes}, threads={}>", self.of, self.threads)
     }
 
     /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
@@ -362,6 +389,15 @@ fn loss_named(name: &str) -> PyResult<Loss> {
         "mse" => Ok(Loss::Mse),
         found => Err(PyValueError::new_err(format!("loss must be \"cross_entropy\" or \"mse\", found {found:?}"))),
     }
+}
+
+/// What the model is called: a model of burtorch as it shows itself, a callable by its name or type.
+fn name_of(model: &Bound<'_, PyAny>) -> PyResult<String> {
+    if model_of(model).is_ok() {
+        return Ok(model.repr()?.to_string());
+    }
+    let name = model.getattr("__qualname__").and_then(|name| name.extract::<String>());
+    name.or_else(|_| Ok(model.get_type().name()?.to_string()))
 }
 
 /// Refuses what only models of burtorch can do.

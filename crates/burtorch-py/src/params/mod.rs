@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::buffer::{CallerMemory, FlatArray};
+use crate::counts::{Count, DtypeName};
 use crate::errors::IntoPython;
 use crate::files::params as files;
 use crate::guarded::{Entered, Guarded, Looking};
@@ -212,16 +213,20 @@ type NonFinite = (&'static str, usize, Option<String>, f64);
 #[pymethods]
 impl PyParameters {
     #[new]
-    #[pyo3(signature = (dtype="float32", seed=0, capacity=None, values=None, grads=None))]
+    #[pyo3(
+        signature = (dtype=DtypeName::new("float32"), seed=0, capacity=None, values=None, grads=None),
+        text_signature = "(dtype='float32', seed=0, capacity=None, values=None, grads=None)"
+    )]
     fn new(
         py: Python<'_>,
-        dtype: &str,
+        dtype: DtypeName,
         seed: u64,
-        capacity: Option<usize>,
+        capacity: Option<Count>,
         values: Option<&Bound<'_, PyAny>>,
         grads: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let dtype = dtype_named(dtype)?;
+        let dtype = dtype_named(dtype.name())?;
+        let capacity = capacity.map(|n| n.within("capacity", 0..=usize::MAX)).transpose()?;
         let memory = match (values, grads) {
             (None, None) => None,
             (Some(values), Some(grads)) => {

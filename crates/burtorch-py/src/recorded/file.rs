@@ -127,7 +127,7 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
             writer.section(*b"PARA", parameters)?;
             program.write(&mut writer)?;
         }
-        Ok(writer.finish())
+        writer.finish()
     };
     write().or_raise(py)
 }

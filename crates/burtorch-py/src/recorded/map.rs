@@ -18,6 +18,7 @@ use super::calls::{Arguments, with_path};
 use super::columns::{Column, Table, columns};
 use super::object::Call;
 use super::tree::Tree;
+use crate::counts::Count;
 use crate::errors::{IntoPython, derived};
 use crate::poll::Poll;
 
@@ -151,12 +152,12 @@ impl<'py> Batched<'py> {
     fn run(&self, table: &mut Table, threads: usize, with_gradient: bool) -> PyResult<()> {
         let py = self.call.py();
         let n_outputs = table.values.len();
-        let mut left: Vec<usize> = (0..self.n_rows).collect();
-        let mut is_first = true;
+        // All rows are left at first: a list of them would take as long as some of the work.
+        let mut left: Option<Vec<usize>> = None;
         // Each round finishes at least the row it begins with; it is the body's fault if that takes for ever.
-        while !left.is_empty() {
+        while let Some(first) = left.as_ref().map_or(Some(0), |left| left.first().copied()) {
             py.check_signals()?;
-            let arguments = self.row(left[0])?;
+            let arguments = self.row(first)?;
             let ready = with_path(&self.call, &arguments, |path| {
                 if path.program.outputs().len() != n_outputs {
                     return Ok(None);
@@ -175,18 +176,18 @@ impl<'py> Batched<'py> {
                 ));
             };
             table.parameters = parameters;
-            let rows = if is_first { Rows::Run { first: 0, len: self.n_rows } } else { Rows::List(&left) };
+            let all = Rows::Run { first: 0, len: self.n_rows };
+            let rows = left.as_deref().map_or(all, Rows::List);
             let table = &*table;
             let next = crate::threads::detached(py, || batch.run(threads, rows, table))?;
-            if next.first() == left.first() {
+            if next.first() == Some(&first) {
                 return Err(derived(
                     py,
                     "TraceError",
                     "the function answers differently each time it runs at the same numbers".into(),
                 ));
             }
-            is_first = false;
-            left = next;
+            left = Some(next);
         }
         Ok(())
     }
@@ -196,10 +197,7 @@ impl<'py> Batched<'py> {
 fn threads(call: &mut Call<'_>) -> PyResult<usize> {
     match call.take("threads") {
         None => Ok(1),
-        Some(n) => match n.extract::<usize>() {
-            Ok(n) if n > 0 => Ok(n),
-            _ => Err(PyValueError::new_err("threads is a whole number of at least 1")),
-        },
+        Some(n) => n.extract::<Count>()?.positive("threads"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Element-by-element ops: operators and op functions on Vectors, with broadcasting of single scalars.
 #![allow(unsafe_code)]
 
-use burtorch_core::{Graph, NodeId, Op, Range, Scalar};
+use burtorch_core::{Graph, NodeId, Op, Range, Scalar, interrupt};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_s
 use super::{PyVector, finish, functions, numpy};
 use crate::cell::with_graph;
 use crate::errors::{IntoPython, to_python};
-use crate::graph::unlocked;
+use crate::graph::interruptible;
 use crate::params::PyTensor;
 
 /// An operator between two operands.
@@ -93,7 +93,7 @@ fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResul
         &owner,
         n,
         |cell| Ok((all_nodes(py, cell, x)?, all_nodes(py, cell, y)?)),
-        |graph, _, (xs, ys)| with_graph!(graph, g => unlocked(py, n, || pairwise(g, op, &xs, &ys, n)).or_raise(py)),
+        |graph, _, (xs, ys)| with_graph!(graph, g => interruptible(py, n, || pairwise(g, op, &xs, &ys, n)).or_raise(py)),
     )?;
     // Of no elements there are none.
     Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any())
@@ -109,6 +109,7 @@ fn pairwise<S: Scalar>(
 ) -> burtorch_core::Result<Option<Range>> {
     let mut first = None;
     for k in 0..n {
+        interrupt::ask_at(k)?;
         let node = graph.binary_op(op, pick(xs, k), pick(ys, k))?;
         first.get_or_insert(node);
     }
@@ -131,7 +132,7 @@ pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
         n,
         |cell| all_runs(py, cell, &operands),
         |graph, _, ranges| {
-            with_graph!(graph, g => unlocked(py, n, || {
+            with_graph!(graph, g => interruptible(py, n, || {
                 ranges.into_iter().map(|range| g.map(op, range)).collect::<burtorch_core::Result<Vec<_>>>()
             }).or_raise(py))
         },

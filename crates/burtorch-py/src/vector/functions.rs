@@ -11,7 +11,7 @@ use super::arguments::{Operand, all_nodes, all_runs, all_views, appended, atomic
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
-use crate::graph::unlocked;
+use crate::graph::interruptible;
 use crate::parameters::with_values;
 use crate::params::PyTensor;
 
@@ -30,7 +30,7 @@ fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>, evaluate:
         |cell| all_views(py, cell, operands),
         |graph, parameters, views| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
-                unlocked(py, n, || match evaluate {
+                interruptible(py, n, || match evaluate {
                     true => g.reduce(op, as_operands(&views), given),
                     false => g.reduce_unevaluated(op, as_operands(&views), given).map(pending),
                 })
@@ -57,7 +57,7 @@ pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
         |cell| all_views(py, cell, &operands),
         |graph, parameters, views| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
-                unlocked(py, n, || g.softmax(op, as_operands(&views), given))
+                interruptible(py, n, || g.softmax(op, as_operands(&views), given))
             })?.or_raise(py))
         },
     )?;
@@ -117,7 +117,7 @@ pub fn inner_product<'py>(
         },
         |graph, parameters, ((xs, ws), bias)| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
-                unlocked(py, n, || match evaluate {
+                interruptible(py, n, || match evaluate {
                     true => g.inner_product(as_operands(&xs), as_operands(&ws), bias, given),
                     false => g.inner_product_unevaluated(as_operands(&xs), as_operands(&ws), bias, given).map(pending),
                 })
@@ -158,7 +158,7 @@ pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> P
         },
         |graph, parameters, views| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
-                unlocked(py, n, || g.affine(given, views.get(1..).unwrap_or(&[]), weights, None))
+                interruptible(py, n, || g.affine(given, views.get(1..).unwrap_or(&[]), weights, None))
             })?.or_raise(py))
         },
     )?;

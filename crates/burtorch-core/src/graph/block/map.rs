@@ -6,6 +6,7 @@ use super::super::structure::{Check, Checked};
 use super::super::{Graph, OperandRun, Range};
 use super::{BlockHeader, Field, Layout, nodes};
 use crate::error::{Error, Result};
+use crate::interrupt::{self, pieces};
 use crate::ops::{Arity, Op, forward_unary};
 use crate::scalar::Scalar;
 
@@ -54,12 +55,16 @@ impl<S: Scalar> Graph<'_, S> {
             let record = MapRecord { header: BlockHeader { first: graph.columns.len(), n_out: n }, op, x };
             let outputs = graph.push_block(Op::Map, n, &[record.header.first, n, op as u32, x.start])?;
             graph.evaluate_map(record);
+            interrupt::check()?;
             Ok(graph.finish_block(outputs))
         })
     }
 
     pub(crate) fn evaluate_map(&mut self, record: MapRecord) {
         let (nodes, outputs) = self.columns.values_mut().split_at_mut(record.header.first as usize);
-        S::map_forward(record.op, &nodes[record.x.indices()], &mut outputs[..record.header.n_out as usize]);
+        let x = &nodes[record.x.indices()];
+        for piece in pieces(record.header.n_out as usize) {
+            S::map_forward(record.op, &x[piece.clone()], &mut outputs[piece]);
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::super::structure::{Check, Checked};
 use super::super::{Graph, Range};
 use super::{BlockHeader, Field, Layout};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::ops::{Op, softmax_forward};
 use crate::params::Parameters;
 use crate::scalar::Scalar;
@@ -70,6 +71,7 @@ impl<S: Scalar> Graph<'_, S> {
             let outputs = graph.push_block(op, n, &[header.first, n, x.0, x.1])?;
             let stores = graph.store_values(params);
             graph.evaluate_softmax(op, SoftmaxRecord { header, x }, &stores);
+            interrupt::check()?;
             Ok(graph.finish_block(outputs))
         })
     }

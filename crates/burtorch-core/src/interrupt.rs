@@ -1,0 +1,118 @@
+//! Long work that is to end early when somebody asks for it, as by Ctrl-C.
+//!
+//! What is long goes in [`pieces`], and before each but the first asks the question that [`asking`] was given. Promises:
+//! once the answer is yes nobody asks again, what is left is not done, and `asking` returns an error whatever the work
+//! returns, so that nothing half done passes for whole. Where nobody asks, a piece costs a comparison. Each thread by itself.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+
+/// Numbers between two questions: some tens of microseconds to a millisecond of work.
+pub const PIECE: usize = 1 << 16;
+
+/// Bytes between two questions.
+pub const BYTES: usize = 1 << 20;
+
+#[derive(Clone, Copy)]
+enum Question {
+    /// Nobody asks.
+    None,
+    Ask(fn() -> bool),
+    /// The answer was yes.
+    IsOver,
+}
+
+thread_local! {
+    static QUESTION: Cell<Question> = const { Cell::new(Question::None) };
+}
+
+/// Puts the question back that was asked before, also in a panic.
+struct Back(Question);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        QUESTION.set(self.0);
+    }
+}
+
+/// Runs `work`, which ends early with [`Error::Interrupted`] when `is_over` answers yes; it is asked now and then on this
+/// thread, while nothing is half done that it could see.
+///
+/// ```
+/// use burtorch_core::{Error, Graph, Op, interrupt};
+/// let mut graph = Graph::<f64>::new();
+/// let x = graph.vector(&vec![0.5; 1 << 20]).unwrap();
+/// let tanh = interrupt::asking(|| true, || graph.map(Op::Tanh, x));
+/// assert_eq!(tanh, Err(Error::Interrupted));
+/// ```
+pub fn asking<T>(is_over: fn() -> bool, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _before = Back(QUESTION.replace(Question::Ask(is_over)));
+    let done = work();
+    check()?;
+    done
+}
+
+/// Asks whether to end early.
+pub fn is_over() -> bool {
+    match QUESTION.get() {
+        Question::None => false,
+        Question::IsOver => true,
+        Question::Ask(is_over) => {
+            let answer = is_over();
+            if answer {
+                QUESTION.set(Question::IsOver);
+            }
+            answer
+        }
+    }
+}
+
+/// An error if the work is to end, without asking anew: before what has been done is kept.
+pub fn check() -> Result<()> {
+    match QUESTION.get() {
+        Question::IsOver => Err(Error::Interrupted),
+        _ => Ok(()),
+    }
+}
+
+/// Asks before every [`PIECE`] of a loop that is at `k`.
+#[inline]
+pub fn ask_at(k: usize) -> Result<()> {
+    if k.is_multiple_of(PIECE) && k > 0 && is_over() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// The numbers below `n` in ranges of [`PIECE`], the last one shorter; no more of them once the work is to end.
+#[inline]
+pub fn pieces(n: usize) -> Pieces {
+    pieces_of(n, PIECE)
+}
+
+/// The same in ranges of `size`.
+#[inline]
+pub fn pieces_of(n: usize, size: usize) -> Pieces {
+    Pieces { at: 0, n, size: size.max(1) }
+}
+
+/// See [`pieces`].
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    at: usize,
+    n: usize,
+    size: usize,
+}
+
+impl Iterator for Pieces {
+    type Item = Range<usize>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Range<usize>> {
+        if self.at >= self.n || self.at > 0 && is_over() {
+            return None;
+        }
+        let start = self.at;
+        self.at = start + self.size.min(self.n - start);
+        Some(start..self.at)
+    }
+}

@@ -1,0 +1,61 @@
+//! A row of equal things that several threads divide among themselves while they work.
+//!
+//! Promises: each is in one portion; portions are taken in order, large ones first and small ones at the end, so that all threads
+//! finish at about the same time. Once somebody has stopped it nobody gets another. Which thread gets which is left open.
+
+use std::ops::Range;
+
+use super::primitives::{AtomicUsize, Ordering};
+
+/// Stands for the end of all portions before the last was taken.
+const STOPPED: usize = usize::MAX;
+
+/// What is left of the numbers below `n`.
+#[derive(Debug)]
+pub struct Portions {
+    /// The first number that nobody has taken, or `STOPPED`. Relaxed: only that each is taken once matters, what is done
+    /// with a portion is published by whoever joins the threads.
+    next: AtomicUsize,
+    n: usize,
+    n_threads: usize,
+    /// Portions are multiples of this, but the last.
+    least: usize,
+    most: usize,
+}
+
+impl Portions {
+    /// The numbers below `n`, for so many threads, in portions of at least `least` and at most `most`.
+    pub fn new(n: usize, n_threads: usize, least: usize, most: usize) -> Self {
+        Portions { next: AtomicUsize::new(0), n, n_threads: n_threads.max(1), least: least.max(1), most }
+    }
+
+    /// The next ones; `None` when all are taken.
+    pub fn take(&self) -> Option<Range<usize>> {
+        let mut first = self.next.load(Ordering::Relaxed);
+        while first < self.n {
+            let end = first + self.size(self.n - first);
+            match self.next.compare_exchange_weak(first, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(first..end),
+                Err(other) => first = other,
+            }
+        }
+        None
+    }
+
+    /// A quarter of a thread's share of what is left.
+    fn size(&self, left: usize) -> usize {
+        let share = left / (4 * self.n_threads) / self.least * self.least;
+        share.min(self.most).max(self.least).min(left)
+    }
+
+    /// Nobody gets another one.
+    pub fn stop(&self) {
+        // A step like those of `take`: what is stopped stays so.
+        self.next.swap(STOPPED, Ordering::Relaxed);
+    }
+
+    /// Whether somebody stopped it.
+    pub fn is_stopped(&self) -> bool {
+        self.next.load(Ordering::Relaxed) == STOPPED
+    }
+}

@@ -1,0 +1,84 @@
+//! Counts and dtypes as arguments: what is none is refused by one error that names the argument.
+
+use std::ops::RangeInclusive;
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// A whole number that an argument gives. What is no integer is a TypeError before the call begins, which names the argument; a
+/// number out of range is kept, to be refused by name.
+pub struct Count(Result<usize, String>);
+
+impl<'py> FromPyObject<'_, 'py> for Count {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract::<usize>() {
+            Ok(n) => Ok(Count(Ok(n))),
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
+                Ok(Count(Err(object.str()?.to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Count {
+    /// The number, or a ValueError that says what the argument `name` may be.
+    pub fn within(&self, name: &str, range: RangeInclusive<usize>) -> PyResult<usize> {
+        match &self.0 {
+            Ok(n) if range.contains(n) => Ok(*n),
+            found => {
+                let found = found.as_ref().map_or_else(String::clone, usize::to_string);
+                let expected = match (*range.start(), *range.end()) {
+                    (least, usize::MAX) => format!("at least {least}"),
+                    (least, most) => format!("from {least} to {most}"),
+                };
+                Err(PyValueError::new_err(format!("{name} must be {expected}, found {found}")))
+            }
+        }
+    }
+
+    /// At least one of something.
+    pub fn positive(&self, name: &str) -> PyResult<usize> {
+        self.within(name, 1..=usize::MAX)
+    }
+
+    /// A number of nodes, of which a graph has no more than 32 bits can tell.
+    pub fn of_nodes(&self, name: &str) -> PyResult<u32> {
+        let n = self.within(name, 0..=u32::MAX as usize)?;
+        Ok(u32::try_from(n).unwrap_or(u32::MAX))
+    }
+}
+
+/// The name of a dtype; for anything else the TypeError says how a dtype is named.
+pub struct DtypeName(String);
+
+impl DtypeName {
+    /// The name itself.
+    pub fn new(name: &str) -> Self {
+        DtypeName(name.to_string())
+    }
+
+    /// What was given.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for DtypeName {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(name) = object.cast::<PyString>() {
+            return Ok(DtypeName::new(name.to_str()?));
+        }
+        // NumPy's types and dtypes have the names of ours.
+        let named = |attribute| object.getattr(attribute).ok().and_then(|name| name.extract::<String>().ok());
+        let known = |name: &String| burtorch_core::DType::ALL.iter().any(|dtype| dtype.name() == name);
+        let (own, found) = (named("name").or_else(|| named("__name__")).filter(known), object.repr()?);
+        let such = own.unwrap_or_else(|| "float32".to_string());
+        Err(PyTypeError::new_err(format!("a dtype is named by a string, such as \"{such}\", found {found}")))
+    }
+}

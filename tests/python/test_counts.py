@@ -1,0 +1,79 @@
+"""Counts and dtypes that are none: one clear error, which names the argument."""
+
+from __future__ import annotations
+
+import pytest
+
+import burtorch as bt
+
+
+def linear():
+    params = bt.Parameters()
+    return bt.nn.Linear(params, 2, 1)
+
+
+def square():
+    return bt.trace(lambda x: x * x, 1.0)
+
+
+CALLS = {
+    "capacity": [
+        lambda n: bt.Graph(capacity=n),
+        lambda n: bt.Parameters(capacity=n),
+        lambda n: bt.load_graph(b"", capacity=n),
+    ],
+    "n": [lambda n: bt.Graph().branches(n)],
+    "n_nodes": [lambda n: bt.bytes_needed(n)],
+    "threads": [
+        lambda n: bt.Oracle(linear(), threads=n),
+        lambda n: bt.parallel(lambda k: bt.Value(k), [1.0], threads=n),
+        lambda n: square().map([1.0, 2.0], threads=n),
+        lambda n: square().map_value_and_grad([1.0, 2.0], threads=n),
+        lambda n: bt.Graph().join(n),
+    ],
+}
+EACH = [(name, call) for name, calls in CALLS.items() for call in calls]
+
+
+@pytest.mark.parametrize(("name", "call"), EACH)
+def test_a_count_out_of_range_is_a_value_error_that_names_it(name, call):
+    for n in (-1, -(2**70)) if name != "threads" else (-1, 0, -(2**70)):
+        with pytest.raises(ValueError, match=rf"^{name} must be (at least \d|from 0 to \d+), found {n}$"):
+            call(n)
+
+
+@pytest.mark.parametrize(("name", "call"), [(name, call) for name, call in EACH if name != "threads"])
+def test_what_is_no_integer_is_a_type_error(name, call):
+    for n in (1.0, "1"):
+        with pytest.raises(TypeError, match=name):
+            call(n)
+
+
+def test_what_is_accepted_is_as_before():
+    class Index:
+        def __index__(self):
+            return 3
+
+    assert len(bt.Graph().branches(Index())) == 3
+    assert bt.Graph(capacity=Index()).capacity >= 3
+    assert bt.Graph(capacity=None).capacity == bt.Graph().capacity
+
+
+def test_numpy_types_are_refused_with_the_name_to_write():
+    np = pytest.importorskip("numpy")
+    for make in (bt.Graph, bt.Parameters, lambda dtype: bt.bytes_needed(1, dtype)):
+        for dtype, name in ((np.float32, "float32"), (np.dtype("float64"), "float64"), (float, "float32")):
+            with pytest.raises(TypeError, match=rf'dtype.*named by a string, such as "{name}", found'):
+                make(dtype=dtype)
+
+
+def test_an_oracle_shows_what_it_is_of():
+    model = linear()
+    oracle = bt.Oracle(model, "sum", lanes=4, threads=2)
+    assert repr(oracle) == f'<Oracle of {model!r}, reduction="sum", lanes=4, threads=2>'
+
+    def loss(x, y):
+        return (x.sum() - y) ** 2
+
+    shown = repr(bt.Oracle(loss, params=model.params))
+    assert shown.endswith('loss, reduction="mean", lanes="auto", threads=1>')
