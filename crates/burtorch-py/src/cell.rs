@@ -1,7 +1,7 @@
 //! What a Python `Graph` holds: a core graph of some dtype, its live handles, marks and names, and whether it is in use.
 //!
-//! Promises: the graph's quick path is open exactly while it is not in use and has nothing to reclaim, so that an operator
-//! asks one question. Guarded by the interpreter lock; while a call has released the lock the cell is busy and refuses
+//! Promises: the graph's quick path is open exactly while it is not in use, or in use for a recording, and has nothing to
+//! reclaim, so that an operator asks one question. Guarded by the interpreter lock; while a call has released the lock the cell is busy and refuses
 //! others. Reclaim itself is `reclaim`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -139,7 +139,7 @@ pub struct Cell {
     limit: u32,
     /// What is old.
     pub generations: Generations,
-    /// Whether the graph is in use, which closes its quick path.
+    /// Whether the graph is in use, which closes its quick path unless a function is recorded on it.
     busy: bool,
     /// What a recording knows besides the nodes.
     pub trace: Option<Box<crate::recorded::Trace>>,
@@ -196,7 +196,8 @@ impl Cell {
         )))
     }
 
-    /// Says whether the graph is in use. The graph itself must be in its place.
+    /// Says whether the graph is in use. The graph itself must be in its place. While a function is recorded on it operators
+    /// are what it is in use for, so that its quick path stays open; say so again when the recording is over.
     pub fn set_busy(&mut self, busy: bool) {
         self.busy = busy;
         self.open_quick_path();
@@ -214,7 +215,8 @@ impl Cell {
     }
 
     fn open_quick_path(&mut self) {
-        let until = if self.busy { 0 } else { self.limit.saturating_add(1) };
+        let is_closed = self.busy && !self.is_traced();
+        let until = if is_closed { 0 } else { self.limit.saturating_add(1) };
         with_graph!(&mut self.graph, g => g.pause_quick(until));
     }
 

@@ -25,6 +25,9 @@ pub fn without_dead_code(program: &Program) -> Result<Program> {
             program.for_each_operand(node, |x| needed[x as usize] = true);
         }
     }
+    if needed[program.n_inputs()..].iter().all(|&is_needed| is_needed) {
+        return Ok(program.clone());
+    }
     rebuilt(program, |slot| needed[slot as usize], |_, slot| slot)
 }
 

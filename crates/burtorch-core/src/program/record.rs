@@ -36,6 +36,8 @@ struct Reader {
     /// For each node of the graph, what it became.
     places: Vec<Place>,
     constants: HashMap<u64, u32>,
+    /// The last two constants that were looked up, by their bits: many are one of these.
+    recent: [(u64, Place); 2],
     /// The primitives of nodes.
     calls: HashMap<u32, Called>,
 }
@@ -51,11 +53,18 @@ enum Place {
 
 impl Reader {
     fn constant(&mut self, x: f64) -> Place {
+        let bits = x.to_bits();
+        for (recent, place) in self.recent {
+            if recent == bits && !matches!(place, Place::Unknown) {
+                return place;
+            }
+        }
         let next = self.parts.constants.len() as u32;
-        let at = *self.constants.entry(x.to_bits()).or_insert(next);
+        let at = *self.constants.entry(bits).or_insert(next);
         if at == next {
             self.parts.constants.push(x);
         }
+        self.recent = [(bits, Place::Constant(at)), self.recent[0]];
         Place::Constant(at)
     }
 
@@ -85,6 +94,7 @@ impl Recording {
             },
             places: vec![Place::Unknown; graph.len()],
             constants: HashMap::new(),
+            recent: [(0, Place::Unknown); 2],
             calls: self.calls.iter().map(|(node, called)| (node.0, called.clone())).collect(),
         };
         for (k, input) in self.inputs.iter().enumerate() {
@@ -149,24 +159,25 @@ fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> 
         Arity::Unary => reader.push(op, a, 0),
         Arity::Binary | Arity::WithConstant => reader.push(op, a, b),
         Arity::Reduction | Arity::InnerProduct => {
-            let mut operands = Vec::new();
+            let lists = &mut reader.parts.lists;
+            let at = lists.len();
             let mut reads_parameters = false;
             graph.for_each_operand(NodeId(node), |run| match run.nodes() {
-                Some(range) => operands.extend(range.nodes().map(|x| x.0)),
+                Some(range) => lists.extend(range.nodes().map(|x| x.0)),
                 None => reads_parameters = true,
             });
             if reads_parameters {
                 return Err(refused(Op::Param));
             }
-            let n = if op.info().arity == Arity::InnerProduct { operands.len() / 2 } else { operands.len() };
+            let len = lists.len() - at;
+            let n = if op.info().arity == Arity::InnerProduct { len / 2 } else { len };
             if op == Op::Linearised {
                 // A replay computes value and partials anew.
-                operands.truncate(n);
+                lists.truncate(at + n);
                 let called = reader.calls.get(&node).cloned().ok_or_else(|| refused(op))?;
                 reader.parts.calls.push((reader.parts.nodes.len() as u32, called));
             }
-            let at = reader.list(operands.into_iter());
-            reader.push(op, at, n as u32)
+            reader.push(op, at as u32, n as u32)
         }
         Arity::Block => return read_block(graph, op, a, node, reader),
     })

@@ -48,7 +48,10 @@ pub fn record(
     let results = results.map_err(|error| in_words(py, name, error));
     let trace = owner.get().end_of_trace(|cell| {
         let over = Trace { is_active: false, ..Trace::new(name.to_string()) };
-        cell.trace.replace(Box::new(over))
+        let trace = cell.trace.replace(Box::new(over));
+        // The quick path closes.
+        cell.set_busy(true);
+        trace
     });
     let results = results?;
     left?;
@@ -101,6 +104,8 @@ fn program_of(
 fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     let text = error.value(py).to_string();
     if error.get_type(py).is(py.get_type::<PyTypeError>()) && text.starts_with("numpy.") {
+        // A number alone is what a recording cannot use.
+        let text = text.replace(crate::vector::NUMBER_ALONE, "");
         let new = derived(py, "TraceError", format!("{text} ({})", line_of(py, &error)));
         new.set_cause(py, Some(error));
         return new;

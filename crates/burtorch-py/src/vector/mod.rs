@@ -36,7 +36,7 @@ use crate::value;
 pub use arguments::{Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, number_of, numbers};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
-pub use numpy::array_ufunc;
+pub use numpy::{NUMBER_ALONE, array_ufunc};
 
 /// Contiguous scalars of a graph, or a concatenation of such runs.
 ///

@@ -9,6 +9,9 @@ use pyo3::types::{PyDict, PyFloat, PyTuple};
 use super::{PyVector, Symbol, finish};
 use crate::value;
 
+/// How the error about a NumPy function ends, where the number may be meant.
+pub const NUMBER_ALONE: &str = ", or float(v) for the number alone";
+
 /// The dimensions of an array; 0 for a NumPy scalar and for anything that is no array.
 pub fn n_dims(x: &Bound<'_, PyAny>) -> usize {
     let n_dims = || -> PyResult<usize> {
@@ -153,7 +156,7 @@ fn by_name<'py>(
     };
     let has_op = burtorch_core::Op::from_name(ours).is_some();
     let hint = if has_op { format!("use bt.{ours}(...)") } else { "burtorch has no op of that name".to_string() };
-    Err(PyTypeError::new_err(format!("numpy.{name} does not take Values; {hint}, or float(v) for the number alone")))
+    Err(PyTypeError::new_err(format!("numpy.{name} does not take Values; {hint}{NUMBER_ALONE}")))
 }
 
 /// Runs an operator with NumPy scalars turned into floats, so that NumPy is not asked again.

@@ -101,7 +101,7 @@ impl<S: InLanes> Plan<'_, S> {
 
     /// The code of a group that keeps partials for the reverse pass.
     fn keeping_codes(&self, group: &Group) -> Option<Codes<S>> {
-        let pays = matches!(group.key.shape, Shape::One | Shape::Softmax) && group.key.moving != 0;
+        let pays = steps::n_kept(group.key) > 0 && group.key.moving != 0;
         let pays = pays && matches!(self.build, Build::Reverse(_));
         if pays { steps::keeping_codes(group.key.op, in_use(group) as usize, self.level) } else { None }
     }
@@ -126,15 +126,18 @@ impl<S: InLanes> Plan<'_, S> {
                 next = first + self.place(self.unit(*k), first + lane, stride) * stride;
             }
             if self.keeping_codes(group).is_some() {
-                next += stride;
+                next += steps::n_kept(group.key) * stride;
             }
             let operands = self.list_operands(group);
             let one_constant = group.key.scaled && self.have_one_constant(group);
+            let listed = operands + u32::from(group.key.n) * m;
+            let constants = if one_constant { self.bundles.slots[listed as usize] } else { listed };
             let lone = (group.key.shape == Shape::Lone)
                 .then(|| self.program.nodes()[self.unit(group.units[0]).node as usize].b);
             self.bundles.forward.push(Bundle {
                 run: self.codes(group).value?,
                 operands,
+                constants,
                 adjoints: 0,
                 head: NO_HEAD,
                 values: first,
@@ -311,6 +314,7 @@ impl<S: InLanes> Plan<'_, S> {
         self.bundles.second.push(Bundle {
             run: steps::gathered(self.level)?,
             operands: 0,
+            constants: 0,
             adjoints,
             head: NO_HEAD,
             values: 0,
@@ -342,6 +346,7 @@ impl<S: InLanes> Plan<'_, S> {
             self.bundles.second.push(Bundle {
                 run: steps::gradients(m, self.level)?,
                 operands: 0,
+                constants: 0,
                 adjoints: at,
                 head,
                 values: 0,

@@ -81,10 +81,11 @@ impl<S, L> Copy for Memory<S, L> {}
 
 /// The code of a bundle, and of all that follow up to one that stops: values, adjoints or tangents, slots, scratch. In
 /// registers, and a jump to the next as in `program/steps`.
-pub(in crate::program) type Run<S> = unsafe fn(*const Bundle<S>, *mut S, *mut S, *const u32, *mut S);
+pub(in crate::program) type Run<S> =
+    unsafe extern "rust-preserve-none" fn(*const Bundle<S>, *mut S, *mut S, *const u32, *mut S);
 
 /// Where bundles end.
-unsafe fn stop<S>(_: *const Bundle<S>, _: *mut S, _: *mut S, _: *const u32, _: *mut S) {}
+unsafe extern "rust-preserve-none" fn stop<S>(_: *const Bundle<S>, _: *mut S, _: *mut S, _: *const u32, _: *mut S) {}
 
 /// The contributions of a bundle have no head in common.
 pub(super) const NO_HEAD: u32 = u32::MAX;
@@ -93,8 +94,10 @@ pub(super) const NO_HEAD: u32 = u32::MAX;
 #[derive(Debug)]
 pub(in crate::program) struct Bundle<S> {
     pub(super) run: Run<S>,
-    /// Where operands are listed: the first of each unit, the second of each ...; then the constants of scaled ones.
+    /// Where operands are listed: the first of each unit, the second of each ...
     pub(super) operands: u32,
+    /// Of scaled units: the slot of their constant, or where their constants are listed.
+    pub(super) constants: u32,
     /// Where the contributions to the adjoints are listed: the first of each unit, the second of each ...
     pub(super) adjoints: u32,
     /// The slot of a contribution that comes first in all of them, and is not listed; or [`NO_HEAD`].
@@ -142,6 +145,7 @@ impl<S> Bundle<S> {
         Bundle {
             run: stop::<S>,
             operands: 0,
+            constants: 0,
             adjoints: 0,
             head: NO_HEAD,
             values: 0,
@@ -174,7 +178,7 @@ macro_rules! for_levels {
     ($($name:ident $features:literal)*) => { $(
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
-        unsafe fn $name<B: Body<S, L>, S: InLanes, L: Lanes<S>>(
+        unsafe extern "rust-preserve-none" fn $name<B: Body<S, L>, S: InLanes, L: Lanes<S>>(
             b: *const Bundle<S>,
             v: *mut S,
             d: *mut S,
@@ -272,11 +276,10 @@ impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
     pub(super) unsafe fn constants(self, b: &Bundle<S>) -> L {
         // SAFETY: as above.
         unsafe {
-            let list = b.operands + u32::from(b.n) * u32::from(b.m);
             if b.one_constant {
-                return L::splat(*self.v.add(*self.slots.add(list as usize) as usize));
+                return L::splat(*self.v.add(b.constants as usize));
             }
-            self.gather(self.v, list)
+            self.gather(self.v, b.constants)
         }
     }
 

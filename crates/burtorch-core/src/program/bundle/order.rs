@@ -28,6 +28,9 @@ pub(super) fn for_each_operand(program: &Program, unit: Unit, mut f: impl FnMut(
     }
 }
 
+/// No more reductions than these go together, which is half a vector.
+const MOST_REDUCTIONS: usize = 4;
+
 /// Units of one key, by number.
 pub(super) struct Group {
     pub(super) key: Key,
@@ -62,9 +65,9 @@ fn cycles(key: Key) -> (u64, u64) {
     );
     match key.shape {
         Shape::Lone => (200, 100),
-        Shape::Softmax => (130, 40),
+        Shape::Softmax => (115, 40),
         _ if is_arithmetic => (48, 25),
-        _ => (180, 65),
+        _ => (165, 50),
     }
 }
 
@@ -106,6 +109,8 @@ impl Queue<'_> {
     fn take(&mut self, lanes: usize) -> Option<Group> {
         let tops = self.ready.iter().filter_map(|(key, heap)| heap.peek().map(|&top| (top, *key)));
         let (_, key) = tops.max_by_key(|x| x.0)?;
+        // Sums and products of four units take fewer cycles from load to store than those of eight.
+        let lanes = if key.shape == Shape::Many { lanes.min(MOST_REDUCTIONS) } else { lanes };
         let most = if key.shape == Shape::Lone { 1 } else { lanes / super::lanes_of(key) };
         let heap = self.ready.get_mut(&key)?;
         let units = std::iter::from_fn(|| heap.pop()).take(most).map(|top| top.1.0).collect();

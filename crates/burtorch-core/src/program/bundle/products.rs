@@ -8,7 +8,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::memory::{Body, Bundle, InLanes, Lanes, Memory};
-use super::steps::{Many, PullMany};
+use super::steps::{Many, partials};
 use crate::scalar::Scalar;
 
 /// A product of fewer than sixteen.
@@ -28,19 +28,59 @@ impl<S: InLanes, L: Lanes<S>> Body<S, L> for Product {
     }
 }
 
-/// What it hands back.
-pub(super) struct PullProduct;
-impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullProduct {
+/// A product of two to four, and beside it what each factor is to be multiplied with in the reverse pass, which then need
+/// not look the factors up again.
+pub(super) struct ProductWithPartials;
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for ProductWithPartials {
     #[inline(always)]
     unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: as above.
         unsafe {
             match b.n {
-                2 => pull_product::<S, L, 2>(b, at),
-                3 => pull_product::<S, L, 3>(b, at),
-                4 => pull_product::<S, L, 4>(b, at),
-                _ => <PullMany as Body<S, L>>::run(b, at),
+                2 => product_with_partials::<S, L, 2>(b, at),
+                3 => product_with_partials::<S, L, 3>(b, at),
+                _ => product_with_partials::<S, L, 4>(b, at),
             }
+        }
+    }
+}
+
+/// What it hands back.
+pub(super) struct PullProductByPartials;
+impl<S: InLanes, L: Lanes<S>> Body<S, L> for PullProductByPartials {
+    #[inline(always)]
+    unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
+        // SAFETY: as above.
+        unsafe {
+            let g = at.inner_adjoint(b);
+            let first = partials::<S, L>(b);
+            for j in (0..u32::from(b.n)).map(|j| j * Memory::<S, L>::STRIDE) {
+                at.store(at.d, b.to + j, g * at.load(at.v, first + j));
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for a body of a bundle whose units have `N` operands and keep as many partials.
+#[inline(always)]
+unsafe fn product_with_partials<S: InLanes, L: Lanes<S>, const N: usize>(b: &Bundle<S>, at: Memory<S, L>) {
+    debug_assert!(usize::from(b.n) == N);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let (mut xs, mut out) = ([L::lit(0.0); N], [L::lit(0.0); N]);
+        for j in 0..N {
+            xs[j] = at.operand(at.v, b, j as u32);
+        }
+        let mut product = xs[0];
+        for x in &xs[1..] {
+            product = product * *x;
+        }
+        at.store_values(b, product);
+        products_of_others(&xs, &mut out);
+        let first = partials::<S, L>(b);
+        for j in 0..N {
+            at.store(at.v, first + j as u32 * Memory::<S, L>::STRIDE, out[j]);
         }
     }
 }
@@ -61,25 +101,6 @@ unsafe fn product<S: InLanes, L: Lanes<S>, const N: usize>(b: &Bundle<S>, at: Me
             product = product * *x;
         }
         at.store_values(b, product);
-    }
-}
-
-/// # Safety
-/// As for a body.
-#[inline(always)]
-unsafe fn pull_product<S: InLanes, L: Lanes<S>, const N: usize>(b: &Bundle<S>, at: Memory<S, L>) {
-    debug_assert!(usize::from(b.n) == N);
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let (mut xs, mut out) = ([L::lit(0.0); N], [L::lit(0.0); N]);
-        for j in 0..N {
-            xs[j] = at.old_operand(b, j as u32);
-        }
-        products_of_others(&xs, &mut out);
-        let g = at.inner_adjoint(b);
-        for j in 0..N {
-            at.store(at.d, b.to + j as u32 * Memory::<S, L>::STRIDE, g * out[j]);
-        }
     }
 }
 

@@ -8,9 +8,9 @@
 #![allow(unsafe_code)]
 
 use super::memory::{Body, Bundle, InLanes, Lanes, Memory, Run, compiled};
-use super::products::{Product, PullProduct};
+use super::products::{Product, ProductWithPartials, PullProductByPartials};
 use super::softmax::{PullSoftmax, PushSoftmax, Softmax, SoftmaxWithPartials};
-use super::units::MOST_OPERANDS;
+use super::units::{Key, MOST_OPERANDS, Shape};
 use crate::ops::{self, BinaryOp, Op, Reduction, UnaryOp};
 use crate::scalar::Scalar;
 use crate::simd::Level;
@@ -56,7 +56,7 @@ body!(
 
 /// Where partials are kept: behind the values and their multiples.
 #[inline(always)]
-fn partials<S: InLanes, L: Lanes<S>>(b: &Bundle<S>) -> u32 {
+pub(super) fn partials<S: InLanes, L: Lanes<S>>(b: &Bundle<S>) -> u32 {
     b.values + (1 + u32::from(b.scaled)) * Memory::<S, L>::STRIDE
 }
 
@@ -98,10 +98,18 @@ body!(PushBinary<O: BinaryOp> |b, at, L| {
 body!(
     /// A sum of fewer than sixteen, from the left.
     Sum |b, at, L| {
-        let mut total = at.operand(at.v, b, 0);
-        for j in 1..u32::from(b.n) {
-            total = total + at.operand(at.v, b, j);
-        }
+        let first = at.operand(at.v, b, 0);
+        let total = match b.n {
+            // No loop: what comes next is then found earlier.
+            4 => first + at.operand(at.v, b, 1) + at.operand(at.v, b, 2) + at.operand(at.v, b, 3),
+            n => {
+                let mut total = first;
+                for j in 1..u32::from(n) {
+                    total = total + at.operand(at.v, b, j);
+                }
+                total
+            }
+        };
         at.store_values(b, total);
     }
 );
@@ -338,7 +346,7 @@ macro_rules! define_codes {
                 $( Op::$B => three!(Binary<ops::$B>, PullBinary<ops::$B>, PushBinary<ops::$B>), )*
                 $( Op::$K => three!(Binary<ops::$K>, PullBinary<ops::$K>, PushBinary<ops::$K>), )*
                 Op::ReduceSum => three!(Sum, PullThrough, PushMany),
-                Op::ReduceMul => three!(Product, PullProduct, PushMany),
+                Op::ReduceMul => three!(Product, PullMany, PushMany),
                 Op::Softmax => three!(Softmax, PullSoftmax, PushSoftmax),
                 _ => three!(Many, PullMany, PushMany),
             }
@@ -348,7 +356,17 @@ macro_rules! define_codes {
 
 for_each_op!(define_codes);
 
-/// The code for units of an op whose partial takes long, if it keeps that; `None` for other ops. Only ops whose rows
+/// How many partials a unit of this kind keeps for the reverse pass, where there is one and it has code for that.
+pub(super) fn n_kept(key: Key) -> u32 {
+    match key.shape {
+        Shape::One | Shape::Softmax => 1,
+        // Its operands lie anywhere, its partials side by side.
+        Shape::Many if key.op == Op::ReduceMul && (2..=4).contains(&key.n) => u32::from(key.n),
+        _ => 0,
+    }
+}
+
+/// The code for units of an op whose partials take long, if it keeps those; `None` for other ops. Only ops whose rows
 /// multiply the adjoint by a partial are here: then no bit changes.
 pub(super) fn keeping_codes<S: InLanes>(op: Op, m: usize, level: Level) -> Option<Codes<S>> {
     if is_half::<S>(m) { keeping_codes_in::<S, S::Half>(op, level) } else { keeping_codes_in::<S, S::Lanes>(op, level) }
@@ -365,6 +383,10 @@ fn keeping_codes_in<S: InLanes, L: Lanes<S>>(op: Op, level: Level) -> Option<Cod
     }
     if op == Op::Softmax {
         return Some(Codes { value: compiled::<SoftmaxWithPartials, S, L>(level), ..codes_in::<S, L>(op, level) });
+    }
+    if op == Op::ReduceMul {
+        let pull = compiled::<PullProductByPartials, S, L>(level);
+        return Some(Codes { value: compiled::<ProductWithPartials, S, L>(level), pull, push: None });
     }
     let value = keeping!(Tanh Sigmoid Log NegLog Sqrt InvSqrt Sin Cos Tan Log1p Expm1 Softplus Erf Gelu)?;
     Some(Codes { value: Some(value), pull: compiled::<PullByPartial, S, L>(level), push: None })

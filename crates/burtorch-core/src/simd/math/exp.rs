@@ -4,7 +4,7 @@
 //! q = e^r - 1 - r that also takes up the low part of r. What is left to round is then one sum and one scaling.
 
 use super::poly::{fast_two_sum, poly, two_sum};
-use crate::simd::{Bits, Real};
+use crate::simd::{Bits, Real, Truth};
 
 /// (e^r - 1 - r - r^2/2) / r^3 on |r| <= ln 2 / 2; error of e^r - 1 2^-61.7.
 const TAIL: [f64; 10] = [
@@ -110,11 +110,40 @@ pub(super) fn exp_sum_split_unclamped<V: Real>(x: V, low: V) -> (V, V, V::Int) {
     (high, low, n)
 }
 
+/// Whether 2^n is a normal number wherever e^x is 2^n m, in all lanes: then nothing needs to be cut, and one scaling
+/// rounds as two do.
+#[inline(always)]
+fn is_moderate<V: Real>(size: V) -> bool {
+    size.is_lt(V::of(if V::DOUBLE { 700.0 } else { 86.0 })).all()
+}
+
 /// e^x.
 #[inline(always)]
 pub fn exp<V: Real>(x: V) -> V {
+    let (n, r, rest) = reduce(x);
+    let (high, low) = exp_near_zero(r, rest);
+    let y = (high + low) * V::exp2_int(n);
+    // Asked at last, so that nothing waits for the answer.
+    if is_moderate(x.abs()) {
+        return y;
+    }
     let (high, low, n) = exp_split(x);
     scale(high + low, n)
+}
+
+/// e^-size in two parts, for a size that is not negative: the sum rounded, and what that leaves.
+#[inline(always)]
+pub(super) fn exp_of_minus<V: Real>(size: V) -> (V, V) {
+    let (n, r, rest) = reduce(-size);
+    let (high, low) = exp_near_zero(r, rest);
+    let (high, low) = fast_two_sum(high, low);
+    let power = V::exp2_int(n);
+    if is_moderate(size) {
+        return (high * power, low * power);
+    }
+    let (high, low, n) = exp_split(-size);
+    let (high, low) = fast_two_sum(high, low);
+    (scale(high, n), scale(low, n))
 }
 
 /// e^x to 37 bits in f64, for results in f32: magnitudes end at e^200 and e^-200.

@@ -3,8 +3,8 @@
 //! x = 2^n m with m between 1/sqrt(2) and sqrt(2), f = m - 1 exact. log x = n ln 2 + f - (f^2/2 - tail), where the two
 //! leading terms n ln 2 + f are added exactly and everything after them is small.
 
-use super::exp::{exp_split, scale};
-use super::poly::{fast_two_sum, poly};
+use super::exp::exp_of_minus;
+use super::poly::poly;
 use crate::simd::{Bits, Real, Truth};
 
 /// (2 atanh s - 2 s) / (s z) in z = s^2, s = f / (2 + f); error 2^-59.5 relative.
@@ -47,15 +47,18 @@ pub(super) fn split<V: Real>(x: V) -> (V::Int, V) {
     (n, V::from_bits(bits.minus(n.shift_left(V::STORED_BITS))))
 }
 
-/// log(2^n (1 + f)) + low, for `low` small beside f.
+/// log(2^n m) + low, for m from 1/sqrt(2) to sqrt(2) and `low` small beside m - 1.
 #[inline(always)]
-pub(super) fn log_near_one<V: Real>(n: V, f: V, low: V) -> V {
+fn log_of_parts<V: Real>(n: V, m: V, low: V) -> V {
+    let one = V::of(1.0);
+    let f = m - one;
     let (ln2_high, ln2_low) = if V::DOUBLE { (LN2_HIGH, LN2_LOW) } else { (LN2_HIGH_F32, LN2_LOW_F32) };
     let half = V::of(0.5) * f;
     // f^2/2 with what rounding takes from it would be finer than the final sum can show.
     let half_square = half * f;
     let tail = if V::DOUBLE {
-        let s = f / (V::of(2.0) + f);
+        // m + 1 is 2 + f, and does not wait for f.
+        let s = f / (m + one);
         let z = s * s;
         s * z.mul_add(poly(z, &ATANH), half_square)
     } else {
@@ -91,18 +94,18 @@ pub fn log<V: Real>(x: V) -> V {
 #[inline(always)]
 fn log_normal<V: Real>(x: V, lift: V) -> V {
     let (n, m) = split(x);
-    log_near_one(V::from_int(n) - lift, m - V::of(1.0), V::of(0.0))
+    log_of_parts(V::from_int(n) - lift, m, V::of(0.0))
 }
 
-/// log(1 + x + low) for finite x > -1, with `low` below the last place of x.
+/// log(1 + x) for finite x > -1.
 #[inline(always)]
-fn log1p_sum<V: Real>(x: V, low: V) -> V {
+fn log1p_sum<V: Real>(x: V) -> V {
     let one = V::of(1.0);
     let sum = one + x;
     let lost = V::select(x.abs().is_gt(one), one - (sum - x), x - (sum - one));
     let (n, m) = split(sum);
     // log(sum + lost) = log(sum) + lost / sum, to first order, which is all that shows.
-    log_near_one(V::from_int(n), m - one, (lost + low) / sum)
+    log_of_parts(V::from_int(n), m, lost / sum)
 }
 
 /// log(1 + x).
@@ -110,7 +113,7 @@ fn log1p_sum<V: Real>(x: V, low: V) -> V {
 pub fn log1p<V: Real>(x: V) -> V {
     let infinity = V::of(f64::INFINITY);
     let least = V::of(-1.0);
-    let mut y = log1p_sum(x, V::of(0.0));
+    let mut y = log1p_sum(x);
     if !(x.is_gt(least) & x.is_lt(infinity)).all() {
         y = V::select(x.is_lt(infinity), y, x);
         y = V::select(x.is_eq(least), -infinity, y);
@@ -124,8 +127,12 @@ pub fn log1p<V: Real>(x: V) -> V {
 #[inline(always)]
 pub fn softplus<V: Real>(x: V) -> V {
     let zero = V::of(0.0);
-    let (high, low, n) = exp_split(-x.abs());
-    let (high, low) = fast_two_sum(high, low);
-    let small = log1p_sum(scale(high, n), scale(low, n));
+    let (e, low) = exp_of_minus(x.abs());
+    // As `log1p_sum`, for e <= 1.
+    let one = V::of(1.0);
+    let sum = one + e;
+    let lost = e - (sum - one);
+    let (n, m) = split(sum);
+    let small = log_of_parts(V::from_int(n), m, (lost + low) / sum);
     V::select(x.is_gt(zero), x, zero) + small
 }

@@ -1,7 +1,7 @@
 //! tanh, sigmoid and their derivatives, all from one exponential of -|x| or one expm1 of 2|x|: no branch on the sign,
 //! no cancellation, no overflow.
 
-use super::exp::{exp, exp_split, half_expm1, scale};
+use super::exp::{exp, exp_of_minus, half_expm1};
 use super::poly::fast_two_sum;
 use crate::simd::{Real, Truth};
 
@@ -43,9 +43,7 @@ fn bell<V: Real>(size: V) -> V {
 #[inline(always)]
 pub fn sigmoid<V: Real>(x: V) -> V {
     let (zero, one) = (V::of(0.0), V::of(1.0));
-    let (high, low, n) = exp_split(-x.abs());
-    let (high, low) = fast_two_sum(high, low);
-    let (e, e_low) = (scale(high, n), scale(low, n));
+    let (e, e_low) = exp_of_minus(x.abs());
     let (under, under_low) = fast_two_sum(one, e);
     let negative = x.is_lt(zero);
     let (over, over_low) = (V::select(negative, e, one), V::select(negative, e_low, zero));
