@@ -171,7 +171,7 @@ fn two_threads_of_a_process_get_the_same_and_a_child_its_own() {
 #[test]
 fn turns_come_in_the_order_of_numbers() {
     check(|| {
-        let turns = Arc::new(turns::Turns::new(Vec::new(), 3));
+        let turns = Arc::new(turns::Turns::new(Vec::new(), 3, true));
         // Begun in order: two threads take the next number from one counter, as the threads of a pool do.
         let next = Arc::new(AtomicUsize::new(3));
         let work = |turns: Arc<turns::Turns<Vec<usize>>>, next: Arc<AtomicUsize>| {
@@ -200,7 +200,7 @@ fn turns_come_in_the_order_of_numbers() {
 #[test]
 fn nobody_waits_for_a_turn_that_was_given_up() {
     check(|| {
-        let turns = Arc::new(turns::Turns::new(0, 0));
+        let turns = Arc::new(turns::Turns::new(0, 0, false));
         let waits = thread::spawn({
             let turns = Arc::clone(&turns);
             move || {

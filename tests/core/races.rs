@@ -65,7 +65,7 @@ fn jobs_of_the_pool() {
 
 fn turns() {
     for _ in 0..100 {
-        let turns = Turns::new(Vec::new(), 0);
+        let turns = Turns::new(Vec::new(), 0, true);
         run(4, 8, &|k| {
             turns.claim(k).take(|order| {
                 order.push(k);

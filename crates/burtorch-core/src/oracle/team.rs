@@ -118,7 +118,8 @@ impl<E: LaneFloat> Team<E> {
         losses.try_reserve(chunks.len() * chunk).map_err(out_of_memory::<E>(chunks.len() * chunk))?;
         let (model, batch, skips_losses) = (pass.model, pass.batch, pass.skips_losses);
         params.with_grads_apart(|params, sum| {
-            let turns = Turns::new(Adding { sum, losses, outcome: Ok(()) }, chunks.start);
+            let turns =
+                Turns::new(Adding { sum, losses, outcome: Ok(()) }, chunks.start, places.len() <= sync::n_cores());
             let compute = |number: usize, interrupted: Interrupted<'_>| {
                 let turn = turns.claim(number);
                 let mut place = places.iter().find_map(|place| place.try_lock().ok()).expect("a place for each thread");

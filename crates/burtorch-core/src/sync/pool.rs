@@ -10,8 +10,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::primitives::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, UnsafeCell, YIELDS, n_cores,
-    pause, start, yield_now,
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, UnsafeCell, Watch, YIELDS,
+    n_cores, pause, start, yield_now,
 };
 
 /// Threads that share the tasks of a job. They stop when the pool is dropped.
@@ -218,12 +218,16 @@ impl Shared {
 
     fn close(&self) {
         let mut gate = self.gate.fetch_and(!OPEN, Ordering::AcqRel);
-        let looks = if self.looks.load(Ordering::Relaxed) { SPINS } else { 0 };
-        for _ in 0..looks {
+        let looks = if self.looks.load(Ordering::Relaxed) { SPINS + YIELDS } else { 0 };
+        for k in 0..looks {
             if gate & INSIDE == 0 {
                 return;
             }
-            pause();
+            if k < SPINS {
+                pause();
+            } else {
+                yield_now();
+            }
             gate = self.gate.load(Ordering::Acquire);
         }
         let mut state = self.lock();
@@ -271,21 +275,27 @@ impl Shared {
     }
 
     /// Looks for the next job before sleeping, as jobs often follow one another and waking up takes as long as a small
-    /// one: in a tight loop first, then leaving the core to any other thread that wants it, for a millisecond or two.
+    /// one: in a tight loop first, then leaving the core to any other thread that wants it, for a millisecond or two. Who finds
+    /// that another thread does want it sleeps at once: the system wakes it up on a core that is free, while a thread that is
+    /// ready to run may be left for a long time behind the caller itself, on the caller's core.
     fn look_for_job(&self, served: u64) -> Option<u64> {
         if !self.looks.load(Ordering::Relaxed) {
             return None;
         }
         self.n_looking.fetch_add(1, Ordering::Relaxed);
-        let found = (0..SPINS + YIELDS).find_map(|k| {
-            let job = self.open_job(served);
-            match job {
-                None if k < SPINS => pause(),
-                None => yield_now(),
-                Some(_) => {}
+        let mut watch = Watch::new();
+        let mut found = None;
+        for k in 0..SPINS + YIELDS {
+            found = self.open_job(served);
+            if found.is_some() || (k >= SPINS || k % 64 == 63) && watch.was_away() {
+                break;
             }
-            job
-        });
+            if k < SPINS {
+                pause();
+            } else {
+                yield_now();
+            }
+        }
         self.n_looking.fetch_sub(1, Ordering::Relaxed);
         found
     }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell;
+use std::time::{Duration, Instant};
 
 pub(super) use std::sync::Arc;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +28,25 @@ pub(super) fn pause() {
 pub(super) fn yield_now() {
     std::thread::yield_now();
 }
+
+/// Tells one who looks again and again whether the system has had another thread in its place meanwhile.
+#[derive(Debug)]
+pub(super) struct Watch(Instant);
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        Watch(Instant::now())
+    }
+
+    /// Whether it is long since this was last asked: far longer than a look takes.
+    pub(super) fn was_away(&mut self) -> bool {
+        let now = Instant::now();
+        now.duration_since(std::mem::replace(&mut self.0, now)) > AWAY
+    }
+}
+
+/// Far more than a look and an interrupt take, less than the turn of a thread that has a core to itself.
+const AWAY: Duration = Duration::from_micros(500);
 
 /// How many threads run at the same time.
 pub(super) fn n_cores() -> usize {
