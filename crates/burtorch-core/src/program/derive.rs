@@ -251,7 +251,7 @@ pub fn of_one_output(program: &Program, output: usize) -> Result<Program> {
         found: output as u64,
         max: parts.outputs.len() as u64 - 1,
     })?];
-    passes::without_dead_code(&Program::new(dtype, Parts { outputs, guards: Vec::new(), ..parts })?)
+    passes::without_dead_code(Program::new(dtype, Parts { outputs, guards: Vec::new(), ..parts })?)
 }
 
 /// The gradient of one output at `x`, on its own nodes: what is right also where partials of others are infinite.

@@ -62,6 +62,24 @@ fn merged<S>(values: Vec<Instr<S>>, tangents: &[Instr<S>]) -> Vec<Instr<S>> {
     all
 }
 
+/// Steps that were asked for already, by op and modes: a look at a table is guessed rightly by a CPU, a jump by op is not.
+struct Known<S>(Vec<Option<Step<S>>>);
+
+impl<S> Known<S> {
+    fn step(&mut self, op: Op, modes: u8, find: impl FnOnce() -> Option<Step<S>>) -> Option<Step<S>> {
+        // Two bits of modes for each of two operands.
+        let at = (op as usize) << 4 | usize::from(modes & 15);
+        if at >= self.0.len() {
+            self.0.resize(at + 1, None);
+        }
+        let known = &mut self.0[at];
+        if known.is_none() {
+            *known = find();
+        }
+        *known
+    }
+}
+
 struct Builder<'p, S, const W: usize> {
     program: &'p Program,
     moves: Vec<bool>,
@@ -141,8 +159,9 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
     fn forward(&mut self) -> Result<Vec<Instr<S>>> {
         // One more for the stop behind them.
         let mut all = Vec::with_capacity(self.program.nodes().len() + 1);
+        let mut known = Known(Vec::new());
         for (k, &node) in self.program.nodes().iter().enumerate() {
-            let step = S::forward_step::<W>(node.op, self.level).map(|step| step.0);
+            let step = known.step(node.op, 0, || S::forward_step::<W>(node.op, self.level).map(|step| step.0));
             let mut instr = self.instr(step, k, self.moving(k))?;
             if list_len(node).is_some() {
                 self.head_of_value(k);
@@ -187,7 +206,8 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
             }
         }
         seeds.retain(|seed| seed.2 != SKIP);
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(self.program.nodes().len() + 1);
+        let mut known = Known(Vec::new());
         for (k, &node) in self.program.nodes().iter().enumerate().rev() {
             let slot = self.slot(k);
             // Claimed and moving means reached; `claim` on an unreached slot would mark it, so look at operands only.
@@ -203,7 +223,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
                 }
                 _ => 0,
             };
-            let step = steps::pull::<S, W>(node.op, modes, self.level);
+            let step = known.step(node.op, modes, || steps::pull::<S, W>(node.op, modes, self.level));
             let mut instr = self.instr(step, k, modes)?;
             if list_len(node).is_some() {
                 self.head_of_second(k);

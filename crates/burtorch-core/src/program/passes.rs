@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ops::{Arity, Op};
 
 /// The program without nodes and constants that neither an output nor a guard needs.
-pub fn without_dead_code(program: &Program) -> Result<Program> {
+pub fn without_dead_code(program: Program) -> Result<Program> {
     let mut needed = vec![false; program.n_slots()];
     let guards = program.guards().iter().flat_map(|g| [g.a, g.b]);
     for slot in program.outputs().iter().copied().chain(guards) {
@@ -26,9 +26,9 @@ pub fn without_dead_code(program: &Program) -> Result<Program> {
         }
     }
     if needed[program.n_inputs()..].iter().all(|&is_needed| is_needed) {
-        return Ok(program.clone());
+        return Ok(program);
     }
-    rebuilt(program, |slot| needed[slot as usize], |_, slot| slot)
+    rebuilt(&program, |slot| needed[slot as usize], |_, slot| slot)
 }
 
 /// Copies a program: nodes and constants that `keep` keeps, operands as `instead` names them (in old slots).
@@ -96,7 +96,7 @@ pub fn shared(program: &Program) -> Result<Program> {
         same[slot as usize] = *seen.entry((node.op, operands)).or_insert(slot);
     }
     let merged = rebuilt(program, |slot| same[slot as usize] == slot, |_, slot| same[slot as usize])?;
-    without_dead_code(&merged)
+    without_dead_code(merged)
 }
 
 /// A sum that is being gathered: its terms, and the operands of those that are products used nowhere else.
@@ -138,7 +138,7 @@ pub fn chained(program: &Program) -> Result<Program> {
             parts.nodes[k] = write(&sum, &mut parts);
         }
     }
-    without_dead_code(&Program::new(dtype, parts)?)
+    without_dead_code(Program::new(dtype, parts)?)
 }
 
 /// The terms of the chain that ends at `slot`, from left to right, without recursion.

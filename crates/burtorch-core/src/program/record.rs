@@ -141,7 +141,7 @@ impl Recording {
             Guard { after, comparison, a: slot(a.0), b: slot(b.0), answer }
         };
         parts.guards = self.guards.iter().map(guard).collect();
-        passes::without_dead_code(&Program::new(dtype, parts)?)
+        passes::without_dead_code(Program::new(dtype, parts)?)
     }
 }
 
