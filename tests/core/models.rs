@@ -168,52 +168,80 @@ fn two_threads_of_a_process_get_the_same_and_a_child_its_own() {
     });
 }
 
+/// Adds up results and their numbers, and goes on until there is a result of 0.
+fn push(seen: &mut Vec<(usize, usize)>, number: usize, result: &mut usize) -> bool {
+    seen.push((number, *result));
+    *result != 0
+}
+
+/// Room for so many results that are early.
+fn room(n: usize) -> turns::Room<usize> {
+    turns::Room { spares: vec![7; n], early: Vec::with_capacity(n) }
+}
+
 #[test]
 fn turns_come_in_the_order_of_numbers() {
-    check(|| {
-        let turns = Arc::new(turns::Turns::new(Vec::new(), 3, true));
-        // Begun in order: two threads take the next number from one counter, as the threads of a pool do.
-        let next = Arc::new(AtomicUsize::new(3));
-        let work = |turns: Arc<turns::Turns<Vec<usize>>>, next: Arc<AtomicUsize>| {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number > 5 {
-                    return;
+    for n_spares in [0, 1] {
+        check(move || {
+            let turns = Arc::new(turns::Turns::new(Vec::new(), 3, true, room(n_spares), push));
+            // Begun in order: two threads take the next number from one counter, as the threads of a pool do.
+            let next = Arc::new(AtomicUsize::new(3));
+            let work = |turns: Arc<turns::Turns<Vec<_>, _>>, next: Arc<AtomicUsize>| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number > 5 {
+                        return;
+                    }
+                    turns.claim(number).hand_over(&mut (2 * number));
                 }
-                turns.claim(number).take(|seen| {
-                    seen.push(number);
-                    true
-                });
-            }
-        };
-        let other = thread::spawn({
-            let (turns, next) = (Arc::clone(&turns), Arc::clone(&next));
-            move || work(turns, next)
+            };
+            let other = thread::spawn({
+                let (turns, next) = (Arc::clone(&turns), Arc::clone(&next));
+                move || work(turns, next)
+            });
+            work(Arc::clone(&turns), next);
+            other.join().unwrap();
+            let turns = Arc::try_unwrap(turns).unwrap_or_else(|_| panic!("both threads have ended"));
+            let (seen, room) = turns.into_parts();
+            assert_eq!(seen.unwrap(), [(3, 6), (4, 8), (5, 10)]);
+            assert_eq!((room.spares.len(), room.early.len()), (n_spares, 0));
         });
-        work(Arc::clone(&turns), next);
-        other.join().unwrap();
-        let turns = Arc::try_unwrap(turns).unwrap_or_else(|_| panic!("both threads have ended"));
-        assert_eq!(turns.into_content(), [3, 4, 5]);
-    });
+    }
 }
 
 #[test]
 fn nobody_waits_for_a_turn_that_was_given_up() {
-    check(|| {
-        let turns = Arc::new(turns::Turns::new(0, 0, false));
-        let waits = thread::spawn({
-            let turns = Arc::clone(&turns);
-            move || {
-                turns.claim(1).take(|seen| {
-                    *seen += 1;
-                    true
-                });
-            }
+    for n_spares in [0, 1] {
+        check(move || {
+            let turns = Arc::new(turns::Turns::new(Vec::new(), 0, false, room(n_spares), push));
+            let waits = thread::spawn({
+                let turns = Arc::clone(&turns);
+                move || turns.claim(1).hand_over(&mut 1)
+            });
+            drop(turns.claim(0));
+            waits.join().unwrap();
+            let turns = Arc::try_unwrap(turns).unwrap_or_else(|_| panic!("both threads have ended"));
+            let (seen, room) = turns.into_parts();
+            assert_eq!(seen.unwrap(), []);
+            assert_eq!((room.spares.len(), room.early.len()), (n_spares, 0));
         });
-        drop(turns.claim(0));
-        waits.join().unwrap();
+    }
+}
+
+#[test]
+fn a_result_that_ends_the_turns_is_the_last() {
+    check(|| {
+        let turns = Arc::new(turns::Turns::new(Vec::new(), 0, true, room(1), push));
+        let other = thread::spawn({
+            let turns = Arc::clone(&turns);
+            move || turns.claim(1).hand_over(&mut 1)
+        });
+        turns.claim(0).hand_over(&mut 0);
+        other.join().unwrap();
         let turns = Arc::try_unwrap(turns).unwrap_or_else(|_| panic!("both threads have ended"));
-        assert_eq!(turns.into_content(), 0);
+        let (seen, room) = turns.into_parts();
+        assert_eq!(seen.unwrap(), [(0, 0)]);
+        assert_eq!((room.spares.len(), room.early.len()), (1, 0));
     });
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
 use burtorch_core::program::Recording;
 use burtorch_core::program::batch::{Batch as RowBatch, Rows, Sink, Source};
-use burtorch_core::sync::{Turns, run};
+use burtorch_core::sync::{Room, Turns, run};
 use burtorch_core::{Batch, Branch, Graph, LaneModel, NodeId, Op, Oracle, Parameters, Range, Total};
 
 /// Runs `work` with each number below `n` in threads of their own, and returns when all are done. What they share is leaked:
@@ -65,14 +65,17 @@ fn jobs_of_the_pool() {
 
 fn turns() {
     for _ in 0..100 {
-        let turns = Turns::new(Vec::new(), 0, true);
-        run(4, 8, &|k| {
-            turns.claim(k).take(|order| {
-                order.push(k);
+        for n_spares in [0, 2] {
+            let room = Room { spares: vec![0; n_spares], early: Vec::with_capacity(n_spares) };
+            let turns = Turns::new(Vec::new(), 0, true, room, |order, k, &mut result| {
+                order.push((k, result));
                 true
             });
-        });
-        assert_eq!(turns.into_content(), (0..8).collect::<Vec<_>>());
+            run(4, 8, &|k| turns.claim(k).hand_over(&mut (10 * k)));
+            let (order, room) = turns.into_parts();
+            assert_eq!(order.unwrap(), (0..8).map(|k| (k, 10 * k)).collect::<Vec<_>>());
+            assert_eq!((room.spares.len(), room.early.len()), (n_spares, 0));
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use burtorch_core::program::primitive::{Called, Failed};
 use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
-use burtorch_core::sync::{Baton, Flag, Pool, Portions, Raised, Shared, Turn, Turns};
+use burtorch_core::sync::{Baton, Flag, Pool, Portions, Raised, Room, Shared, Turn, Turns};
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
 use burtorch_core::viz::{Link, Options, Part, Picture, Role};
 use burtorch_core::{
@@ -83,8 +83,9 @@ are_send_and_sync!(
     Pieces,
     Raised<'static>,
     Shared<'static>,
-    Turns<Vec<f64>>,
-    Turn<'static, Vec<f64>>,
+    Turns<Vec<f64>, f32>,
+    Turn<'static, Vec<f64>, f32>,
+    Room<f32>,
     Graph<'static, f16>,
     Graph<'static, bf16>,
     Graph<'static, F32x64>,

@@ -136,7 +136,9 @@ def test_bench_threads_as_json(command):
     assert len(record["jobs"]) == 4
     for job in record["jobs"].values():
         assert len(job["sha256"]) == 64
-        assert len(job["ms"]) == 2
+    for row in (*record["jobs"].values(), record["machine"]):
+        assert len(row["ms"]) == 2
+        assert 0 < row["quartiles"][0] <= row["speed_up"] <= row["quartiles"][1]
     assert record["branch"]["branch"] > 0
 
 

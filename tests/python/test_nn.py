@@ -80,7 +80,7 @@ def test_mlp_is_its_layers():
     [
         (lambda p: bt.nn.CharMLP(p, vocab=0), ValueError),
         (lambda p: bt.nn.CharMLP(p, hidden=0), ValueError),
-        (lambda p: bt.nn.CharMLP(p, hidden=-1), OverflowError),
+        (lambda p: bt.nn.CharMLP(p, hidden=-1), ValueError),
         (lambda p: bt.nn.CharMLP(p, context=2**40, embedding=2**40), (ValueError, MemoryError)),
         (lambda p: bt.nn.CharMLP(p, name="taken"), ValueError),
         (lambda p: bt.nn.CharMLP(None), TypeError),
@@ -99,6 +99,21 @@ def test_a_model_that_cannot_be_made_appends_nothing(make, error):
     with pytest.raises(error):
         make(params)
     assert (list(params.values), params.names) == (before, ["taken.output.bias"])
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        *((bt.nn.CharMLP, name) for name in ("vocab", "context", "embedding", "hidden")),
+        *((bt.nn.GPT, name) for name in ("vocab", "context", "layers", "heads", "width", "expansion")),
+    ],
+)
+@pytest.mark.parametrize("size", [0, -1, -(2**70)])
+def test_a_size_that_is_none_is_named(model, name, size):
+    with pytest.raises(ValueError, match=rf"{name} must be at least 1, found {size}$"):
+        model(bt.Parameters(), **{name: size})
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+        model(bt.Parameters(), **{name: 1.5})
 
 
 def test_bad_inputs_are_refused():

@@ -101,8 +101,11 @@ def test_bad_parameters_are_refused():
     for arguments in ({"dtype": "float32x4"}, {"values": array("f", [0.0])}, {"capacity": 2**62}):
         with pytest.raises((ValueError, MemoryError)):
             bt.Parameters(**arguments)
-    with pytest.raises((OverflowError, TypeError)):
+    with pytest.raises(ValueError, match="seed must be at least 0, found -1"):
         bt.Parameters(seed=-1)
+    for shape in (-1, 0, (2, -1), (2, 0)):
+        with pytest.raises(ValueError, match="each number of shape must be at least 1"):
+            bt.Parameters().tensor(shape)
 
 
 def test_names_and_freezing():

@@ -52,6 +52,26 @@ impl Count {
     }
 }
 
+macro_rules! readers {
+    ($least:literal: $($name:ident)*) => { $(
+        pub fn $name(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+            object.extract::<Count>()?.within(stringify!($name), $least..=usize::MAX)
+        }
+    )* };
+}
+
+/// Readers of arguments that have defaults, which a [`Count`] cannot have: what is too small is a ValueError that names them.
+pub mod sizes {
+    use super::{Bound, Count, PyAny, PyAnyMethods, PyResult};
+
+    readers! { 1: vocab context embedding hidden layers heads width expansion n_in n_out }
+    readers! { 0: size start stop n }
+
+    pub fn seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+        object.extract::<Count>()?.within("seed", 0..=usize::MAX).map(|seed| seed as u64)
+    }
+}
+
 /// The name of a dtype; for anything else the TypeError says how a dtype is named.
 pub struct DtypeName(String);
 

@@ -6,6 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::buffer::read_symbols;
+use crate::counts::sizes;
 use crate::errors::IntoPython;
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
@@ -50,12 +51,12 @@ impl PyGpt {
     #[allow(clippy::too_many_arguments, reason = "the numbers that make a GPT, all with defaults")]
     fn new(
         params: &Bound<'_, PyParameters>,
-        vocab: usize,
-        context: usize,
-        layers: usize,
-        heads: usize,
-        width: usize,
-        expansion: usize,
+        #[pyo3(from_py_with = sizes::vocab)] vocab: usize,
+        #[pyo3(from_py_with = sizes::context)] context: usize,
+        #[pyo3(from_py_with = sizes::layers)] layers: usize,
+        #[pyo3(from_py_with = sizes::heads)] heads: usize,
+        #[pyo3(from_py_with = sizes::width)] width: usize,
+        #[pyo3(from_py_with = sizes::expansion)] expansion: usize,
         eps: f64,
         final_norm: bool,
         name: Option<String>,

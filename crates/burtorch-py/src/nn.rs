@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::buffer::{read_numbers, read_symbols};
+use crate::counts::{Count, sizes};
 use crate::errors::IntoPython;
 use crate::gpt::PyGpt;
 use crate::params::{PyParameters, PyTensor, with_kernels};
@@ -121,10 +122,10 @@ impl PyCharMlp {
     #[pyo3(signature = (params, vocab=27, context=16, embedding=64, hidden=64, name=None))]
     fn new(
         params: &Bound<'_, PyParameters>,
-        vocab: usize,
-        context: usize,
-        embedding: usize,
-        hidden: usize,
+        #[pyo3(from_py_with = sizes::vocab)] vocab: usize,
+        #[pyo3(from_py_with = sizes::context)] context: usize,
+        #[pyo3(from_py_with = sizes::embedding)] embedding: usize,
+        #[pyo3(from_py_with = sizes::hidden)] hidden: usize,
         name: Option<String>,
     ) -> PyResult<Self> {
         params.get().need_kernels()?;
@@ -236,8 +237,8 @@ impl PyLinear {
     #[pyo3(signature = (params, n_in, n_out, bias=true, activation=None, name=None))]
     fn new(
         params: &Bound<'_, PyParameters>,
-        n_in: usize,
-        n_out: usize,
+        #[pyo3(from_py_with = sizes::n_in)] n_in: usize,
+        #[pyo3(from_py_with = sizes::n_out)] n_out: usize,
         bias: bool,
         activation: Option<&str>,
         name: Option<String>,
@@ -341,12 +342,13 @@ impl PyMlp {
     #[pyo3(signature = (params, sizes, activation="tanh", bias=true, name=None))]
     fn new(
         params: &Bound<'_, PyParameters>,
-        sizes: Vec<usize>,
+        sizes: Vec<Count>,
         activation: &str,
         bias: bool,
         name: Option<String>,
     ) -> PyResult<Self> {
         let py = params.py();
+        let sizes = sizes.iter().map(|n| n.positive("each of sizes")).collect::<PyResult<Vec<_>>>()?;
         let activation = activation_named(py, Some(activation))?;
         params.get().need_kernels()?;
         let model = params

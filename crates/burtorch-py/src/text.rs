@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::buffer::SymbolArray;
+use crate::counts::sizes;
 use crate::errors::{IntoPython, to_python};
 use crate::guarded::Guarded;
 use crate::nn::PyCharMlp;
@@ -56,7 +57,12 @@ type Places = (SymbolArray, SymbolArray);
 impl PyWordContexts {
     #[new]
     #[pyo3(signature = (words, context=16, holdout=0.1, seed=0))]
-    fn new(words: &Bound<'_, PyAny>, context: usize, holdout: f64, seed: u64) -> PyResult<Self> {
+    fn new(
+        words: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = sizes::context)] context: usize,
+        holdout: f64,
+        #[pyo3(from_py_with = sizes::seed)] seed: u64,
+    ) -> PyResult<Self> {
         let py = words.py();
         if words.is_instance_of::<pyo3::types::PyString>() {
             return Err(PyTypeError::new_err("words must be a sequence of strings, not one string; use text.split()"));
@@ -105,18 +111,28 @@ impl PyWordContexts {
     /// The next `size` random training places, with replacement: contexts (size, context) and symbols (size,).
     ///
     /// The sequence of batches follows from the seed. Raises ValueError for a size of 0.
-    fn batch(&self, py: Python<'_>, size: usize) -> PyResult<Places> {
+    fn batch(&self, py: Python<'_>, #[pyo3(from_py_with = sizes::size)] size: usize) -> PyResult<Places> {
         self.places(py, size, |contexts, x, y| contexts.batch(x, y))
     }
 
     /// Training places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_train`.
-    fn train(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Places> {
+    fn train(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::start)] start: usize,
+        #[pyo3(from_py_with = sizes::stop)] stop: usize,
+    ) -> PyResult<Places> {
         let n = length(start, stop, self.n_train)?;
         self.places(py, n, |contexts, x, y| contexts.train(start, x, y))
     }
 
     /// Held-out places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_heldout`.
-    fn heldout(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Places> {
+    fn heldout(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::start)] start: usize,
+        #[pyo3(from_py_with = sizes::stop)] stop: usize,
+    ) -> PyResult<Places> {
         let n = length(start, stop, self.n_held_out)?;
         self.places(py, n, |contexts, x, y| contexts.held_out(start, x, y))
     }
@@ -197,8 +213,8 @@ fn length(start: usize, stop: usize, have: usize) -> PyResult<usize> {
 fn sample(
     model: &Bound<'_, PyCharMlp>,
     vocabulary: &str,
-    n: usize,
-    seed: u64,
+    #[pyo3(from_py_with = sizes::n)] n: usize,
+    #[pyo3(from_py_with = sizes::seed)] seed: u64,
     temperature: f64,
     prompt: &str,
 ) -> PyResult<Vec<String>> {

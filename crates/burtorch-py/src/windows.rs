@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::buffer::SymbolArray;
+use crate::counts::sizes;
 use crate::errors::{IntoPython, to_python};
 use crate::gpt::PyGpt;
 use crate::guarded::Guarded;
@@ -46,7 +47,13 @@ pub struct PyTextWindows {
 impl PyTextWindows {
     #[new]
     #[pyo3(signature = (text, context=8, holdout=0.1, seed=0))]
-    fn new(py: Python<'_>, text: &str, context: usize, holdout: f64, seed: u64) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        text: &str,
+        #[pyo3(from_py_with = sizes::context)] context: usize,
+        holdout: f64,
+        #[pyo3(from_py_with = sizes::seed)] seed: u64,
+    ) -> PyResult<Self> {
         let windows = TextWindows::new(text, context, holdout, seed).or_raise(py)?;
         Ok(PyTextWindows {
             vocabulary: windows.symbols().iter().collect(),
@@ -84,17 +91,31 @@ impl PyTextWindows {
     /// The next `size` random training windows, with replacement: two arrays of shape (size, context).
     ///
     /// The sequence of batches follows from the seed. Raises ValueError for a size of 0.
-    fn batch(&self, py: Python<'_>, size: usize) -> PyResult<(SymbolArray, SymbolArray)> {
+    fn batch(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::size)] size: usize,
+    ) -> PyResult<(SymbolArray, SymbolArray)> {
         self.read(py, size, |windows, x, y| windows.batch(x, y))
     }
 
     /// Training windows `start` to `stop`. Raises ValueError outside `0..n_train`.
-    fn train(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<(SymbolArray, SymbolArray)> {
+    fn train(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::start)] start: usize,
+        #[pyo3(from_py_with = sizes::stop)] stop: usize,
+    ) -> PyResult<(SymbolArray, SymbolArray)> {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.train(start, x, y))
     }
 
     /// Held-out windows `start` to `stop`. Raises ValueError outside `0..n_heldout`.
-    fn heldout(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<(SymbolArray, SymbolArray)> {
+    fn heldout(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::start)] start: usize,
+        #[pyo3(from_py_with = sizes::stop)] stop: usize,
+    ) -> PyResult<(SymbolArray, SymbolArray)> {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.held_out(start, x, y))
     }
 
@@ -167,7 +188,7 @@ fn continue_from(
     vocabulary: &str,
     n: usize,
     prompt: &str,
-    seed: u64,
+    #[pyo3(from_py_with = sizes::seed)] seed: u64,
     temperature: f64,
 ) -> PyResult<String> {
     let py = model.py();

@@ -2,16 +2,24 @@
 
 Every answer is checked first: the same bits for any number of threads. Contenders take turns, so that a busy
 machine slows them all alike; medians are over the rounds.
+
+Cores of shared machines differ in speed from second to second. So in each round one thread is timed on one core, then
+on the other, and two threads are compared with the mean of both rates; and two processes that only count say what the
+machine itself gives for a second core in the same minutes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
+import subprocess
+import sys
 from array import array
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import harmonic_mean, median
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +28,14 @@ import burtorch as bt
 SAMPLES = 64
 ROWS = 100_000
 DIGEST_THREADS = (1, 2, 8, 64)
+COUNTING_STEPS = 200_000
+# What the other process runs: it counts once for each line that it is sent.
+COUNTING = """
+import sys
+from burtorch.cli.bench_threads import count
+for line in sys.stdin:
+    print(count(int(line)), flush=True)
+"""
 
 Job = Callable[[int], Any]
 
@@ -41,31 +57,112 @@ def run(rounds: int, runs: int, as_json: bool) -> int:
             print(f"burtorch bench: {name} differs between numbers of threads: {sorted(digests)}")
             return 1
         record["jobs"][name] = {"sha256": digests.pop(), **_compare(job, rounds)}
+    with _counting() as counting:
+        record["machine"] = _compare(counting, rounds)
     record["branch"] = _branch_node(rounds)
     if as_json:
         print(json.dumps(record, indent=1))
         return 0
     print(f"burtorch {record['burtorch']} ({record['cpu_level']}): {rounds} rounds, contenders in turn")
-    print(f"\n{'ms, median':<34}{'1 thread':>10}{'2 threads':>11}{'speed-up':>10}   SHA-256 over {runs} runs")
+    head = f"{'1 thread':>10}{'2 threads':>11}{'speed-up':>10}{'(quartiles)':>16}"
+    print(f"\n{'ms, median':<34}{head}   SHA-256 over {runs} runs")
     for name, row in record["jobs"].items():
-        one, two = row["ms"]
-        print(f"{name:<34}{one:>10.3f}{two:>11.3f}{row['speed_up']:>10.2f}   {row['sha256'][:16]}")
+        print(f"{name:<34}{_timed(row)}   {row['sha256'][:16]}")
+    print(f"{'a loop that counts, in processes':<34}{_timed(record['machine'])}   what a second core gives here")
     branch = record["branch"]
     print(f"\nns per operator from Python: {branch['plain']:.1f} plain, {branch['branch']:.1f} in a branch")
     return 0
 
 
+def _timed(row: dict[str, Any]) -> str:
+    one, two = row["ms"]
+    low, high = row["quartiles"]
+    return f"{one:>10.3f}{two:>11.3f}{row['speed_up']:>10.2f}{f'({low:.2f} to {high:.2f})':>16}"
+
+
 def _compare(job: Job, rounds: int) -> dict[str, Any]:
-    """Median times on one and on two threads, and the median of their ratios; what is timed follows one of its kind."""
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for times, threads in zip(seconds, (1, 2)):
-            job(-threads)
-            start = perf_counter()
-            job(-threads)
-            times.append(perf_counter() - start)
-    ratio = median(one / two for one, two in zip(*seconds))
-    return {"ms": [1e3 * median(times) for times in seconds], "speed_up": ratio}
+    """Median times on one and on two threads, and the median of their ratios."""
+    job(-2)  # threads that it starts may use any core
+    times = [_one_and_two(job) for _ in range(rounds)]
+    ratios = sorted(one / two for one, two in times)
+    return {
+        "ms": [1e3 * median(column) for column in zip(*times)],
+        "speed_up": median(ratios),
+        "quartiles": [ratios[round(share * (rounds - 1))] for share in (0.25, 0.75)],
+    }
+
+
+def _one_and_two(job: Job) -> tuple[float, float]:
+    """Seconds on one thread, at the mean rate of two cores, and on two; what is timed follows a call of its kind."""
+    alone = []
+    cores: list[int | None] = [*_two_cores()] or [None]
+    for core in cores:
+        with _on(core):
+            alone.append(_seconds(job, 1))
+    return harmonic_mean(alone), _seconds(job, 2)
+
+
+def _seconds(job: Job, threads: int) -> float:
+    job(-threads)
+    start = perf_counter()
+    job(-threads)
+    return perf_counter() - start
+
+
+def _two_cores() -> list[int]:
+    """Two of the cores that this process may use, if there are as many; none where a thread cannot be kept on one."""
+    try:
+        return sorted(os.sched_getaffinity(0))[:2]
+    except AttributeError:
+        return []
+
+
+@contextmanager
+def _on(core: int | None) -> Iterator[None]:
+    """Keep this thread, and no other, on one core."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def _counting() -> Iterator[Job]:
+    """A job that needs nothing but a core: this process counts, or it and another one count half as far."""
+    cores = _two_cores()
+    command = [sys.executable, "-c", COUNTING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as other:
+        told, answers = other.stdin, other.stdout
+        if told is None or answers is None:
+            raise RuntimeError("the other process has no pipes")
+        if len(cores) == 2:
+            os.sched_setaffinity(other.pid, cores[1:])
+
+        def job(threads: int) -> None:
+            if abs(threads) == 1:
+                count(COUNTING_STEPS)
+                return
+            half = COUNTING_STEPS // 2
+            with _on(cores[0] if cores else None):
+                print(half, file=told)
+                total = count(half)
+                if int(answers.readline()) != total:
+                    raise RuntimeError("two processes differ in how they count")
+
+        yield job
+
+
+def count(steps: int) -> int:
+    """The sum of squares below ``steps``."""
+    total = 0
+    for k in range(steps):
+        total += k * k
+    return total
 
 
 def _branch_node(rounds: int) -> dict[str, float]:

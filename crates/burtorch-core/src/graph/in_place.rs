@@ -2,10 +2,11 @@
 //!
 //! Promises: only operands and operand lists change, and what no sweep is to find; several graphs at a time. Nothing here fails
 //! once the first node has been given other operands.
+#![allow(unsafe_code)]
 
 use super::Graph;
 use super::block::BlockHeader;
-use super::memory::list_for;
+use super::memory::{fill, list_for};
 use super::renumber::{self, Lists, Numbers, Slots};
 use super::splice::{WHAT, lock};
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> Result<()> {
         let n_numbers = graphs.iter().map(|graph| graph.extra.len()).sum();
         let mut tasks = list_for(moves.len(), WHAT)?;
-        let mut lists = self.extra.append_copies(0, n_numbers)?;
+        let mut lists = self.extra.spare(n_numbers)?;
         for graph in graphs.iter_mut() {
             let (own, others) = lists.split_at_mut(graph.extra.len());
             tasks.push(Mutex::new((&mut **graph, own)));
@@ -31,9 +32,11 @@ impl<S: Scalar> Graph<'_, S> {
         }
         sync::run(n_threads, tasks.len(), &|k| {
             let (graph, lists) = &mut *lock(&tasks[k]);
-            moves[k].renumber(graph, lists);
+            moves[k].renumber(graph, fill(lists, 0));
         });
         drop(tasks);
+        // SAFETY: each task has filled its part.
+        unsafe { self.extra.adopt(n_numbers) };
         let are_in = self.columns.take_in(graphs.iter_mut().map(|graph| &mut graph.columns));
         graphs.iter_mut().for_each(|graph| graph.give_back());
         // The places were found to be in order before.

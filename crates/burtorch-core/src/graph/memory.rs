@@ -112,6 +112,13 @@ impl<T: Copy> Drop for Column<T> {
     }
 }
 
+/// Fills places that hold nothing with copies of an entry.
+pub(crate) fn fill<T: Copy>(places: &mut [MaybeUninit<T>], entry: T) -> &mut [T] {
+    places.fill(MaybeUninit::new(entry));
+    // SAFETY: all of them are initialised now.
+    unsafe { places.assume_init_mut() }
+}
+
 /// A side array: a stack over a column, for what only some nodes need.
 #[derive(Debug)]
 pub(crate) struct Stack<T: Copy> {
@@ -187,15 +194,28 @@ impl<T: Copy> Stack<T> {
 
     /// Appends `n` copies of `entry`, and hands them out to be overwritten.
     pub(crate) fn append_copies(&mut self, entry: T, n: usize) -> Result<&mut [T]> {
-        self.reserve(n)?;
         let first = self.len;
-        // SAFETY: there is room for `n` more entries, and any bits are an uninitialised one.
-        unsafe {
-            let room = std::slice::from_raw_parts_mut(self.column.ptr().add(first).cast::<MaybeUninit<T>>(), n);
-            room.fill(MaybeUninit::new(entry));
-        }
-        self.len += n;
+        fill(self.spare(n)?, entry);
+        // SAFETY: filled just now.
+        unsafe { self.adopt(n) };
         Ok(&mut self.as_mut_slice()[first..])
+    }
+
+    /// The next `n` places, which hold nothing yet.
+    pub(crate) fn spare(&mut self, n: usize) -> Result<&mut [MaybeUninit<T>]> {
+        self.reserve(n)?;
+        // SAFETY: there is room for `n` more entries, and any bits are an uninitialised one; `&mut self` makes the access
+        // exclusive.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.column.ptr().add(self.len).cast(), n) })
+    }
+
+    /// Makes the next `n` places entries.
+    ///
+    /// # Safety
+    /// They were reserved, and have been filled.
+    pub(crate) unsafe fn adopt(&mut self, n: usize) {
+        debug_assert!(self.column.capacity() - self.len >= n);
+        self.len += n;
     }
 
     #[inline(always)]

@@ -24,7 +24,7 @@ use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 use lanes::Pass;
 use seat::{Seat, Sink};
-use team::{Team, chunk_of};
+use team::{Chunks, Team};
 
 /// How the losses of a batch become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -101,9 +101,9 @@ impl<E: LaneFloat> Oracle<E> {
     }
 
     /// Computes the gradients of batches on this many threads, at least one: the same bits for any number. A batch of
-    /// more than a chunk (64 samples, or 16 for models that go one sample at a time) is divided into chunks, and each
-    /// gradient adds those of the chunks in their order. Each thread takes the memory of a chunk and of one gradient of
-    /// all parameters.
+    /// more than a chunk (64 samples, or 16 for models that go one sample at a time, the last of these in two halves) is
+    /// divided into chunks, and each gradient adds those of the chunks in their order. Each thread takes the memory of a
+    /// chunk and of one gradient of all parameters; two threads, that of one gradient more.
     pub fn set_threads(&mut self, n: usize) -> Result<()> {
         if n == 0 {
             let (expected, found) = ("at least 1".to_string(), "0".to_string());
@@ -224,12 +224,12 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<()> {
         check(model, params, batch)?;
         let seed = self.seed(batch.len());
-        let chunk = chunk_of::<E, M>(model);
+        let chunks = Chunks::of::<E, M>(model, batch.len());
         let mut pass = Pass { model, batch, interrupted, skips_losses: self.skips_losses, each };
-        let swept = if batch.len() <= chunk {
+        let swept = if chunks.is_one() {
             self.seat.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed)
         } else {
-            self.team.gradient(self.lanes, &mut pass, params, chunk, seed)
+            self.team.gradient(self.lanes, &mut pass, params, chunks, seed)
         };
         if swept.is_err() {
             params.zero_grad();

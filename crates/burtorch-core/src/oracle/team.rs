@@ -1,9 +1,10 @@
 //! Batches of several chunks, computed by several threads.
 //!
-//! A batch is divided into chunks whose size depends on the model only. Each chunk's gradient is computed at a seat and in
-//! memory of its own, its samples in order; then each gradient of the batch adds those of the chunks, in order. Promises:
-//! the bits do not depend on the number of threads, as they change neither the chunks nor the order; each thread costs
-//! the memory of one seat and of one gradient; after warm-up nothing is allocated.
+//! A batch is divided into chunks whose sizes depend on the model and the batch's size only. Each chunk's gradient is computed
+//! at a seat and in memory of its own, its samples in order; then each gradient of the batch adds those of the chunks, in order.
+//! Promises: the bits do not depend on the number of threads, as they change neither the chunks nor the order; each thread costs
+//! the memory of one seat and of one gradient, and two threads that of one more gradient, for a chunk that is ready before its
+//! turn; after warm-up nothing is allocated.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::nn::Model;
 use crate::params::Parameters;
 use crate::params::elsewhere::Sum;
-use crate::sync::{self, Turns};
+use crate::sync::{self, Room, Turns};
 
 /// Samples of a chunk, for a model that goes one sample at a time; for others a block of lanes.
 const SINGLE_CHUNK: usize = 16;
@@ -29,9 +30,50 @@ const MAX_PLACES: usize = 64;
 /// One job for the threads takes about as long: a caller that waits for Ctrl-C asks between jobs.
 const JOB: Duration = Duration::from_millis(20);
 
-/// The number of samples of a chunk.
-pub(super) fn chunk_of<E: LaneFloat, M: LaneModel<E>>(model: &M) -> usize {
-    if <M as Model<E>>::fills_lanes_itself(model) { SINGLE_CHUNK } else { LANE_CHUNK }
+/// How a batch is divided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunks {
+    n_samples: usize,
+    /// Samples of a chunk.
+    size: usize,
+    /// Whether the last chunk is done in halves: threads, of which one may be slower, then end at about the same time.
+    halves_last: bool,
+}
+
+impl Chunks {
+    pub(super) fn of<E: LaneFloat, M: LaneModel<E>>(model: &M, n_samples: usize) -> Self {
+        let halves_last = <M as Model<E>>::fills_lanes_itself(model);
+        Chunks { n_samples, size: if halves_last { SINGLE_CHUNK } else { LANE_CHUNK }, halves_last }
+    }
+
+    /// Whether the whole batch is one chunk.
+    pub(super) fn is_one(self) -> bool {
+        self.n_samples <= self.size
+    }
+
+    fn len(self) -> usize {
+        self.n_samples.div_ceil(self.size) + usize::from(self.halves_last && self.last().len() > 1)
+    }
+
+    /// The samples after all whole chunks but the last.
+    fn last(self) -> Range<usize> {
+        self.n_samples.saturating_sub(1) / self.size * self.size..self.n_samples
+    }
+
+    /// The samples of a chunk.
+    fn samples(self, number: usize) -> Range<usize> {
+        let last = self.last();
+        let (first, middle) = (number * self.size, last.start + last.len().div_ceil(2));
+        if first < last.start {
+            first..first + self.size
+        } else if !self.halves_last || last.len() < 2 {
+            last
+        } else if first == last.start {
+            last.start..middle
+        } else {
+            middle..last.end
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -39,20 +81,50 @@ pub(super) struct Team<E: LaneFloat> {
     pub(super) n_threads: usize,
     /// One for each thread. The locks are never waited for: there are as many places as threads.
     places: Vec<Mutex<Place<E>>>,
+    /// For chunks that are ready before their turn.
+    room: Room<Found<E>>,
     /// How many chunks a job takes: as long as [`JOB`], and at least one for each thread.
     chunks_of_job: usize,
     /// The losses of a job's samples.
     losses: Vec<E>,
 }
 
-/// What one thread computes a chunk with.
+/// What one thread computes a chunk with. Apart from the next one: threads that write to one line of the cache, or to one beside
+/// it, take turns, and then two take as long as one.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Place<E: LaneFloat> {
     seat: Seat<E>,
-    /// The gradient of the chunk, one number per parameter.
+    found: Found<E>,
+}
+
+/// What comes of a chunk.
+#[derive(Debug)]
+struct Found<E> {
+    /// Its gradient, one number per parameter.
     grads: Vec<E>,
     /// The loss of each of its samples.
     losses: Vec<E>,
+    outcome: Result<()>,
+}
+
+impl<E: LaneFloat> Found<E> {
+    const NOTHING: Self = Found { grads: Vec::new(), losses: Vec::new(), outcome: Ok(()) };
+
+    /// Makes sure of the memory.
+    fn prepare(&mut self, n_parameters: usize, chunk: usize) -> Result<()> {
+        if self.grads.len() != n_parameters {
+            self.grads.clear();
+            self.grads.try_reserve_exact(n_parameters).map_err(out_of_memory::<E>(n_parameters))?;
+            self.grads.resize(n_parameters, E::lit(0.0));
+        }
+        self.losses.clear();
+        self.losses.try_reserve(chunk).map_err(out_of_memory::<E>(chunk))
+    }
+
+    fn bytes(&self) -> usize {
+        (self.grads.capacity() + self.losses.capacity()) * size_of::<E>()
+    }
 }
 
 /// The gradient of the batch, to which the chunks are added in their order.
@@ -63,9 +135,20 @@ struct Adding<'a, E> {
     outcome: Result<()>,
 }
 
+impl<E: LaneFloat> Adding<'_, E> {
+    fn add(&mut self, number: usize, found: &mut Found<E>) -> bool {
+        self.outcome = std::mem::replace(&mut found.outcome, Ok(()));
+        if self.outcome.is_ok() {
+            self.sum.add(&found.grads, number == 0);
+            self.losses.extend_from_slice(&found.losses);
+        }
+        self.outcome.is_ok()
+    }
+}
+
 impl<E: LaneFloat> Default for Team<E> {
     fn default() -> Self {
-        Team { n_threads: 1, places: Vec::new(), chunks_of_job: 1, losses: Vec::new() }
+        Team { n_threads: 1, places: Vec::new(), room: Room::default(), chunks_of_job: 1, losses: Vec::new() }
     }
 }
 
@@ -76,11 +159,11 @@ impl<E: LaneFloat> Team<E> {
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,
         params: &mut Parameters<'_, E>,
-        chunk: usize,
+        chunks: Chunks,
         seed: E,
     ) -> Result<()> {
-        let n_chunks = pass.batch.len().div_ceil(chunk);
-        self.prepare(n_chunks, params.len(), chunk)?;
+        let n_chunks = chunks.len();
+        self.prepare(n_chunks, params.len(), chunks.size)?;
         let n_places = self.places.len();
         let mut first = 0;
         while first < n_chunks {
@@ -92,11 +175,11 @@ impl<E: LaneFloat> Team<E> {
             // Alone, the caller is asked as often as for a small batch.
             let n = if n_places == 1 { 1 } else { self.chunks_of_job.max(n_places).min(n_chunks - first) };
             let began = Instant::now();
-            self.job(lanes, pass, params, chunk, seed, first..first + n)?;
+            self.job(lanes, pass, params, chunks, seed, first..first + n)?;
             let per_chunk = (began.elapsed() / n as u32).max(Duration::from_nanos(1));
             self.chunks_of_job = (JOB.as_nanos() / per_chunk.as_nanos()) as usize;
-            for (sample, &loss) in self.losses.iter().enumerate() {
-                (pass.each)(first * chunk + sample, loss);
+            for (sample, &loss) in (chunks.samples(first).start..).zip(&self.losses) {
+                (pass.each)(sample, loss);
             }
             first += n;
         }
@@ -109,49 +192,47 @@ impl<E: LaneFloat> Team<E> {
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,
         params: &mut Parameters<'_, E>,
-        chunk: usize,
+        chunks: Chunks,
         seed: E,
-        chunks: Range<usize>,
+        numbers: Range<usize>,
     ) -> Result<()> {
-        let Team { places, losses, .. } = self;
+        let Team { places, losses, room, .. } = self;
         losses.clear();
-        losses.try_reserve(chunks.len() * chunk).map_err(out_of_memory::<E>(chunks.len() * chunk))?;
+        losses.try_reserve(numbers.len() * chunks.size).map_err(out_of_memory::<E>(numbers.len() * chunks.size))?;
         let (model, batch, skips_losses) = (pass.model, pass.batch, pass.skips_losses);
         params.with_grads_apart(|params, sum| {
-            let turns =
-                Turns::new(Adding { sum, losses, outcome: Ok(()) }, chunks.start, places.len() <= sync::n_cores());
+            let adding = Adding { sum, losses, outcome: Ok(()) };
+            let each_has_a_core = places.len() <= sync::n_cores();
+            let turns = Turns::new(adding, numbers.start, each_has_a_core, std::mem::take(room), Adding::add);
             let compute = |number: usize, interrupted: Interrupted<'_>| {
                 let turn = turns.claim(number);
                 let mut place = places.iter().find_map(|place| place.try_lock().ok()).expect("a place for each thread");
-                let Place { seat, grads, losses } = &mut *place;
+                let Place { seat, found } = &mut *place;
+                let Found { grads, losses, outcome } = found;
                 losses.clear();
                 let mut each = |_, loss| losses.push(loss);
                 let mut part = Pass { model, batch, interrupted, skips_losses, each: &mut each };
-                let samples = number * chunk..batch.len().min((number + 1) * chunk);
-                let swept = seat.gradient(lanes, &mut part, &mut Sink::Apart(params, grads), samples, seed);
-                turn.take(|adding| {
-                    if swept.is_ok() {
-                        adding.sum.add(grads, number == 0);
-                        adding.losses.extend_from_slice(losses);
-                    }
-                    adding.outcome = swept;
-                    adding.outcome.is_ok()
-                });
+                let samples = chunks.samples(number);
+                *outcome = seat.gradient(lanes, &mut part, &mut Sink::Apart(params, grads), samples, seed);
+                turn.hand_over(found);
             };
             match &mut pass.interrupted {
-                Some(interrupted) if chunks.len() == 1 => compute(chunks.start, Some(&mut **interrupted)),
-                _ => sync::run(places.len(), chunks.len(), &|k| compute(chunks.start + k, None)),
+                Some(interrupted) if numbers.len() == 1 => compute(numbers.start, Some(&mut **interrupted)),
+                _ => sync::run(places.len(), numbers.len(), &|k| compute(numbers.start + k, None)),
             }
-            turns.into_content().outcome
+            let (adding, left) = turns.into_parts();
+            *room = left;
+            adding.map_or(Ok(()), |adding| adding.outcome)
         })
     }
 
     /// What the threads keep between calls.
     pub(super) fn memory(&self) -> OracleMemory {
+        let adjoints = self.room.spares.iter().map(Found::bytes).sum();
         self.places.iter().map(|place| place.lock().unwrap_or_else(|poisoned| poisoned.into_inner())).fold(
-            OracleMemory::default(),
+            OracleMemory { adjoints, ..OracleMemory::default() },
             |sum, place| {
-                let adjoints = (place.grads.capacity() + place.losses.capacity()) * size_of::<E>();
+                let adjoints = place.found.bytes();
                 sum + place.seat.memory() + OracleMemory { adjoints, ..OracleMemory::default() }
             },
         )
@@ -162,23 +243,24 @@ impl<E: LaneFloat> Team<E> {
         let n_places = self.n_threads.min(n_chunks).clamp(1, MAX_PLACES);
         self.places.truncate(n_places);
         while self.places.len() < n_places {
-            let place = Place { seat: Seat::default(), grads: Vec::new(), losses: Vec::new() };
+            let place = Place { seat: Seat::default(), found: Found::NOTHING };
             self.places.try_reserve(1).map_err(out_of_memory::<E>(1))?;
             self.places.push(Mutex::new(place));
         }
         for place in &mut self.places {
             // A panic left it, but what is in it is overwritten.
             place.clear_poison();
-            let place = place.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if place.grads.len() != n_parameters {
-                place.grads.clear();
-                place.grads.try_reserve_exact(n_parameters).map_err(out_of_memory::<E>(n_parameters))?;
-                place.grads.resize(n_parameters, E::lit(0.0));
-            }
-            place.losses.clear();
-            place.losses.try_reserve(chunk).map_err(out_of_memory::<E>(chunk))?;
+            place.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).found.prepare(n_parameters, chunk)?;
         }
-        Ok(())
+        // Who has its last chunk does not wait.
+        let n_spares = if n_chunks > n_places { n_places / 2 } else { 0 };
+        let Room { spares, early } = &mut self.room;
+        spares.truncate(n_spares);
+        let more = n_spares - spares.len();
+        spares.try_reserve(more).map_err(out_of_memory::<E>(n_spares))?;
+        early.try_reserve(n_spares).map_err(out_of_memory::<E>(n_spares))?;
+        spares.extend((0..more).map(|_| Found::NOTHING));
+        spares.iter_mut().try_for_each(|spare| spare.prepare(n_parameters, chunk))
     }
 }
 

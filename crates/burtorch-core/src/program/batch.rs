@@ -208,10 +208,15 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
             self.take_portions(&portions, rows, source, sink, stop, &mut |_, found| left.append(found));
             return !portions.is_stopped();
         }
-        let copies = Mutex::new((1..threads).map(|_| self.clone()).chain([self.clone()]).collect::<Vec<_>>());
         let found = Mutex::new(Vec::new());
+        let original = &*self;
         sync::run(threads, threads, &|_| {
-            let Some(mut batch) = lock(&copies).pop() else { return portions.stop() };
+            if portions.is_over() {
+                return;
+            }
+            // Made by the thread itself: what one thread allocates for several lies side by side, and threads that write to one
+            // line of the cache take turns.
+            let mut batch = original.clone();
             let note = &mut |from, left: &mut _| lock(&found).push((from, std::mem::take(left)));
             batch.take_portions(&portions, rows, source, sink, stop, note);
         });

@@ -20,7 +20,7 @@ pub use baton::Baton;
 pub use flag::{Flag, Raised, Shared};
 pub use pool::Pool;
 pub use portions::Portions;
-pub use turns::{Turn, Turns};
+pub use turns::{Room, Turn, Turns};
 
 pub(crate) use held::Held;
 pub(crate) use primitives::{Mutex, MutexGuard};

@@ -54,6 +54,11 @@ impl Portions {
         self.next.swap(STOPPED, Ordering::Relaxed);
     }
 
+    /// Whether all are taken, or somebody stopped it.
+    pub fn is_over(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.n
+    }
+
     /// Whether somebody stopped it.
     pub fn is_stopped(&self) -> bool {
         self.next.load(Ordering::Relaxed) == STOPPED

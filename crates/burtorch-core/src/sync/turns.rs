@@ -1,75 +1,122 @@
-//! Something that numbered tasks get hold of in the order of their numbers, whoever is ready first.
+//! Results of numbered tasks, which are added up in the order of the numbers, whoever is ready first.
 //!
-//! Promises: no task waits for one that has given up or panicked. A task may wait only for lower numbers, so tasks that
-//! are begun in order, by any number of threads, never wait for one another in a circle.
+//! Who is early leaves its result behind if there is room for it, and goes on; whoever is in its turn before adds it later.
+//! Promises: one thread at a time adds; no task waits for one that has given up or panicked. A task may wait only for lower
+//! numbers, so tasks that are begun in order, by any number of threads, never wait for one another in a circle.
 
-use super::primitives::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, YIELDS, pause, yield_now};
+use super::primitives::{
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS, YIELDS, pause, yield_now,
+};
 
-/// What the tasks take turns with.
+/// What the results are added to, and who is next.
 #[derive(Debug)]
-pub struct Turns<T> {
-    state: Mutex<State<T>>,
-    /// Told when another task's turn has come, or none will any more.
+pub struct Turns<T, R> {
+    state: Mutex<State<T, R>>,
+    /// Told when another task's turn has come, or there is room, or no more turns are given.
     came: Condvar,
-    /// Whose turn it is, or `ENDED`, for those who look before they sleep. Relaxed: the lock decides.
+    /// Whose turn it is, or `ENDED`, for those who look before they sleep. Relaxed, as the next one: the lock decides.
     shown: AtomicUsize,
+    /// Whether there seems to be room for a result.
+    has_room: AtomicBool,
     /// How often they look: waking up takes as long as a small task.
     looks: u32,
+    /// Adds the result of a task; whether there is to be another one.
+    add: fn(&mut T, usize, &mut R) -> bool,
 }
 
 /// Stands for the end of all turns.
 const ENDED: usize = usize::MAX;
 
+/// Room for results that are early.
 #[derive(Debug)]
-struct State<T> {
-    content: T,
+pub struct Room<R> {
+    /// Exchanged for a result that is early.
+    pub spares: Vec<R>,
+    /// Such results and their numbers; has room for as many as there are spares.
+    pub early: Vec<(usize, R)>,
+}
+
+impl<R> Default for Room<R> {
+    fn default() -> Self {
+        Room { spares: Vec::new(), early: Vec::new() }
+    }
+}
+
+#[derive(Debug)]
+struct State<T, R> {
+    /// What results are added to, while nobody adds.
+    content: Option<T>,
     /// Whose turn it is.
     next: usize,
     /// Whether no more turns are given.
     has_ended: bool,
+    room: Room<R>,
 }
 
-/// A task's claim to its turn. Dropped without [`Turn::take`], it ends the turns of all that wait.
+impl<T, R> State<T, R> {
+    /// The result whose turn it is, if it was left here.
+    fn take_early(&mut self) -> Option<R> {
+        let at = self.room.early.iter().position(|&(number, _)| number == self.next && !self.has_ended)?;
+        Some(self.room.early.swap_remove(at).1)
+    }
+}
+
+/// A task's claim to its turn. Dropped without [`Turn::hand_over`], it ends the turns of all that wait.
 #[derive(Debug)]
-pub struct Turn<'a, T> {
-    turns: &'a Turns<T>,
+pub struct Turn<'a, T, R> {
+    turns: &'a Turns<T, R>,
     number: usize,
-    is_taken: bool,
+    is_over: bool,
 }
 
-impl<T> Turns<T> {
+impl<T, R> Turns<T, R> {
     /// Turns for tasks from number `first` on. Whether threads look for their turn before they sleep: if each has a core.
-    pub fn new(content: T, first: usize, looks: bool) -> Self {
+    pub fn new(content: T, first: usize, looks: bool, room: Room<R>, add: fn(&mut T, usize, &mut R) -> bool) -> Self {
         Turns {
-            state: Mutex::new(State { content, next: first, has_ended: false }),
+            has_room: AtomicBool::new(!room.spares.is_empty()),
+            state: Mutex::new(State { content: Some(content), next: first, has_ended: false, room }),
             came: Condvar::new(),
             shown: AtomicUsize::new(first),
             looks: if looks { SPINS + YIELDS } else { 0 },
+            add,
         }
     }
 
     /// Announces task `number`, which is begun.
-    pub fn claim(&self, number: usize) -> Turn<'_, T> {
-        Turn { turns: self, number, is_taken: false }
+    pub fn claim(&self, number: usize) -> Turn<'_, T, R> {
+        Turn { turns: self, number, is_over: false }
     }
 
-    /// What is left when all tasks are done.
-    pub fn into_content(self) -> T {
-        self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).content
+    /// What is left when all tasks are done, if none panicked while it added.
+    pub fn into_parts(self) -> (Option<T>, Room<R>) {
+        let State { content, mut room, .. } = self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Where turns have ended before.
+        let Room { spares, early } = &mut room;
+        spares.extend(early.drain(..).map(|(_, result)| result));
+        (content, room)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // A task that panicked in its turn has ended the turns when its claim is dropped.
+    fn lock(&self) -> MutexGuard<'_, State<T, R>> {
+        // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Tells everybody what has changed.
+    fn show(&self, state: MutexGuard<'_, State<T, R>>) {
+        let shown = if state.has_ended { ENDED } else { state.next };
+        self.has_room.store(!state.room.spares.is_empty(), Ordering::Relaxed);
+        self.shown.store(shown, Ordering::Relaxed);
+        drop(state);
+        self.came.notify_all();
     }
 }
 
-impl<T> Turn<'_, T> {
-    /// Returns when it seems to be the turn, or after a millisecond or two.
+impl<T, R> Turn<'_, T, R> {
+    /// Returns when it seems to be the turn, or there is room, or after a millisecond or two.
     fn look(&self) {
         for k in 0..self.turns.looks {
             let shown = self.turns.shown.load(Ordering::Relaxed);
-            if shown == self.number || shown == ENDED {
+            if shown == self.number || shown == ENDED || self.turns.has_room.load(Ordering::Relaxed) {
                 return;
             }
             if k < SPINS {
@@ -80,31 +127,55 @@ impl<T> Turn<'_, T> {
         }
     }
 
-    /// Waits for the turn and calls `f`, which says whether there is to be another one; does nothing where turns have ended.
-    pub fn take(mut self, f: impl FnOnce(&mut T) -> bool) {
+    /// Waits for the turn and returns what to add to, or leaves the result behind; nothing where turns have ended.
+    fn reach(&self, result: &mut R) -> Option<T> {
         self.look();
         let mut state = self.turns.lock();
-        while state.next != self.number && !state.has_ended {
+        loop {
+            if state.has_ended {
+                return None;
+            }
+            if state.next == self.number {
+                return state.content.take();
+            }
+            if let Some(spare) = state.room.spares.pop() {
+                state.room.early.push((self.number, std::mem::replace(result, spare)));
+                self.turns.has_room.store(!state.room.spares.is_empty(), Ordering::Relaxed);
+                return None;
+            }
             state = self.turns.came.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        if !state.has_ended {
-            state.has_ended = !f(&mut state.content);
-            state.next += 1;
+    }
+
+    /// Has the result added when it is its turn, and after it those that were left behind and come next. What is in `result`
+    /// afterwards may be a spare one; nothing happens where turns have ended.
+    pub fn hand_over(mut self, result: &mut R) {
+        if let Some(mut content) = self.reach(result) {
+            let mut goes_on = (self.turns.add)(&mut content, self.number, result);
+            let mut state = self.turns.lock();
+            loop {
+                state.has_ended |= !goes_on;
+                state.next += 1;
+                let Some(mut early) = state.take_early() else { break };
+                let number = state.next;
+                self.turns.show(state);
+                goes_on = (self.turns.add)(&mut content, number, &mut early);
+                state = self.turns.lock();
+                state.room.spares.push(early);
+            }
+            state.content = Some(content);
+            self.turns.show(state);
         }
-        let shown = if state.has_ended { ENDED } else { state.next };
-        drop(state);
-        self.turns.shown.store(shown, Ordering::Relaxed);
-        self.is_taken = true;
-        self.turns.came.notify_all();
+        self.is_over = true;
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T, R> Drop for Turn<'_, T, R> {
     fn drop(&mut self) {
-        if !self.is_taken {
-            self.turns.lock().has_ended = true;
-            self.turns.shown.store(ENDED, Ordering::Relaxed);
-            self.turns.came.notify_all();
+        if !self.is_over {
+            let mut state = self.turns.lock();
+            state.has_ended = true;
+            self.turns.show(state);
         }
     }
 }

@@ -34,8 +34,8 @@ pub use built::check_apart;
 ///     loss: "cross_entropy" (softmax of the outputs; the default for integer labels and for CharMLP) or "mse" (mean
 ///         of squared differences; the default for float labels otherwise).
 ///     threads: how many threads compute the gradient of a batch of more than 64 samples (16 for models that go one sample
-///         at a time): the same bits for any number. Each costs the memory of a chunk and of one gradient. For models of
-///         burtorch only: a callable holds the interpreter's lock.
+///         at a time): the same bits for any number. Each costs the memory of a chunk and of one gradient, two of them
+///         that of one gradient more. For models of burtorch only: a callable holds the interpreter's lock.
 ///
 /// `oracle(contexts, targets)` gives the loss and the gradient, a FlatArray over `params.grads` that the next call
 /// **overwrites**. `contexts` has shape (b, n_in): integers for a CharMLP, numbers otherwise; `targets` has shape (b,)

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::buffer::{CallerMemory, FlatArray};
-use crate::counts::{Count, DtypeName};
+use crate::counts::{Count, DtypeName, sizes};
 use crate::errors::IntoPython;
 use crate::files::params as files;
 use crate::guarded::{Entered, Guarded, Looking};
@@ -220,7 +220,7 @@ impl PyParameters {
     fn new(
         py: Python<'_>,
         dtype: DtypeName,
-        seed: u64,
+        #[pyo3(from_py_with = sizes::seed)] seed: u64,
         capacity: Option<Count>,
         values: Option<&Bound<'_, PyAny>>,
         grads: Option<&Bound<'_, PyAny>>,
@@ -293,12 +293,13 @@ impl PyParameters {
         init: Option<&Bound<'_, PyAny>>,
         trainable: bool,
     ) -> PyResult<PyTensor> {
-        let dims = match shape.extract::<usize>() {
+        let dims = match shape.extract::<Count>() {
             Ok(n) => vec![n],
             Err(_) => shape
-                .extract::<Vec<usize>>()
-                .map_err(|_| PyTypeError::new_err("shape must be an int or a sequence of them, none negative"))?,
+                .extract::<Vec<Count>>()
+                .map_err(|_| PyTypeError::new_err("shape must be an int or a sequence of them"))?,
         };
+        let dims = dims.iter().map(|n| n.positive("each number of shape")).collect::<PyResult<Vec<_>>>()?;
         let init = init.map_or(Ok(Init::Glorot), init_of)?;
         let params = slf.get();
         let tensor = params.append(slf.py(), |p| with_params!(p, p => p.tensor(&dims, name, init, trainable)))?;
