@@ -5,10 +5,11 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Model};
 use burtorch_core::ops::{Add, Mul};
-use burtorch_core::{Batch, Graph, LaneModel, NodeId, Oracle, Parameters};
+use burtorch_core::{Batch, Graph, LaneModel, NodeId, Oracle, Parameters, SweepOptions};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Nodes of one job, whatever the number of threads.
@@ -234,5 +235,39 @@ fn models(c: &mut Criterion) {
     oracle(c, "oracle of the MLP, e = 512, b = 256", &model, &mut params, batch);
 }
 
-criterion_group!(benches, models, waking, concurrent);
+/// What it costs that long work asks now and then whether to end: each question reads the clock, as those of the binding do.
+fn asking(c: &mut Criterion) {
+    let ends = Instant::now() + Duration::from_secs(1 << 20);
+    let mut graph = Graph::<f64>::new();
+    let x = graph.leaf(0.5).expect("room");
+    let y = chain(&mut graph, x, N);
+    let mut params = Parameters::<f32>::new(0);
+    let model = Gpt::new(&mut params, GptShape::default(), None).expect("memory");
+    let (tokens, targets) = (draw(8 * 64, 65, 1), draw(8 * 64, 65, 2));
+    let batch = Batch::new(Input::Tokens(&tokens), Label::Classes(&targets), 64).expect("64 samples");
+    let mut oracle = Oracle::new();
+    for asks in [false, true] {
+        let mut n_questions = 0;
+        let mut question = || {
+            n_questions += 1;
+            Instant::now() >= ends
+        };
+        let mut group = c.benchmark_group(if asks { "asking whether to end" } else { "asking nobody" });
+        group.bench_function("backward over 2^20 nodes", |bench| {
+            bench.iter(|| {
+                let asked: Option<&mut dyn FnMut() -> bool> = if asks { Some(&mut question) } else { None };
+                graph.backward_polled(y, 1.0, &mut [], SweepOptions::default(), asked).expect("nobody ends it");
+            })
+        });
+        group.bench_function("oracle of the GPT, b = 64", |bench| {
+            bench.iter(|| {
+                let asked: Option<&mut dyn FnMut() -> bool> = if asks { Some(&mut question) } else { None };
+                oracle.gradient(&model, &mut params, batch, asked).expect("nobody ends it")
+            })
+        });
+        assert!(!asks || n_questions > 0);
+    }
+}
+
+criterion_group!(benches, models, waking, concurrent, asking);
 criterion_main!(benches);

@@ -110,7 +110,7 @@ def test_a_model_that_cannot_be_made_appends_nothing(make, error):
 )
 @pytest.mark.parametrize("size", [0, -1, -(2**70)])
 def test_a_size_that_is_none_is_named(model, name, size):
-    with pytest.raises(ValueError, match=rf"{name} must be at least 1, found {size}$"):
+    with pytest.raises(ValueError, match=rf"{name} must be at least 1, found {size}"):
         model(bt.Parameters(), **{name: size})
     with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
         model(bt.Parameters(), **{name: 1.5})
