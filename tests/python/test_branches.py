@@ -328,6 +328,93 @@ def test_joined_vectors_values_and_labels_are_those_of_the_graph():
     assert total.data == 12.0
 
 
+def test_joined_branches_may_read_different_parameters():
+    params = [bt.Parameters(dtype="float64", seed=k) for k in range(3)]
+    models = [bt.nn.Linear(p, 2, 1, bias=False) for p in params]
+    graph = bt.Graph()
+    losses = bt.parallel(lambda k: bt.nn.sample_loss(models[k], [1.0, -2.0], [3.0]), [0, 1, 0, 2], graph=graph)
+    with graph:
+        bt.reduce_sum(losses).backward()
+    for p, times in zip(params, [2.0, 1.0, 1.0]):
+        a, b = p.values
+        slope = 2.0 * (a - 2.0 * b - 3.0) * times
+        assert list(p.grads) == pytest.approx([slope, -2.0 * slope], rel=1e-14)
+
+
+def test_old_branches_stay_joined_while_new_ones_are_built():
+    graph = bt.Graph()
+    kept, watched = [], []
+    for turn in range(6):
+        graph.clear()
+        branches = graph.branches(3)
+        assert not any(branch is old for branch in branches for old in kept)
+        assert not any(old() is branch for branch in branches for old in watched)
+        made = []
+        for k, branch in enumerate(branches):
+            with branch:
+                made.append(bt.Value(turn) * k)
+        kept.append(branches[0])
+        watched.append(weakref.ref(branches[1]))
+        del branch, branches
+        graph.join()
+        assert [y.data for y in made] == [0.0, turn, 2.0 * turn]
+        assert all(y.graph is graph for y in made)
+        for old in kept:
+            with pytest.raises(bt.BusyError, match="joined"), old:
+                pass
+            with pytest.raises(bt.BusyError, match="joined"):
+                len(old)
+    assert len(graph) == 9
+    reserved = graph.memory()["reserved"]
+    for _ in range(10):
+        graph.clear()
+        bt.parallel(bt.Value, [1.0, 2.0, 3.0], graph=graph)
+    assert graph.memory()["reserved"] <= 2 * reserved
+
+
+def test_what_nested_branches_leave_behind_may_use_the_graph_when_it_goes():
+    graph = bt.Graph()
+    seen, references = [], []
+
+    def watch(reference):
+        with graph:
+            seen.append(bt.Value(7.0).data)
+
+    for turn in range(4):
+        with graph:
+            bt.Value(turn)
+        (outer,) = graph.branches(1)
+        with outer:
+            inner = outer.branches(2)
+            for branch in inner:
+                with branch:
+                    bt.Value(1.0)
+            outer.join()
+        references.append(weakref.ref(inner[0], watch))
+        del branch, inner, outer
+        graph.join()
+    assert len(seen) == 3
+    assert set(seen) == {7.0}
+    assert len(graph) == 4 * 3 + 3
+
+
+def test_parameters_do_not_outlive_what_reads_them_in_joined_branches():
+    def build(graph):
+        params = bt.Parameters(dtype="float64")
+        model = bt.nn.Linear(params, 1, 1)
+        bt.parallel(lambda x: bt.nn.sample_loss(model, [x], [0.0]), [1.0, 2.0], graph=graph)
+        return weakref.ref(params)
+
+    graph = bt.Graph()
+    first, second = build(graph), build(graph)
+    assert first() is not None
+    assert second() is not None
+    del graph
+    gc.collect()
+    assert first() is None
+    assert second() is None
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "float128", "float32x8"])
 def test_every_dtype_has_branches(dtype):
     with bt.Graph(dtype=dtype) as graph:

@@ -8,6 +8,7 @@ from array import array
 import pytest
 
 import burtorch as bt
+from burtorch._core import token_affine, token_embedding, token_layer_norm
 
 
 @pytest.mark.parametrize(("dtype", "code", "size"), [("float32", "f", 4), ("float64", "d", 8)])
@@ -209,3 +210,50 @@ def test_numpy_shares_the_memory():
     del w, params
     gc.collect()
     assert array_[5] == 5.0
+
+
+ONE_CALL = {
+    "affine": (lambda w, b: bt.affine(w, bt.current_graph().vector([1.0, 2.0]), b), [(3, 2), 3]),
+    "affine of a tensor": (lambda w, b, x: bt.affine(w, x, b), [(3, 2), 3, 2]),
+    "affine of a list": (lambda w, x, y, b: bt.affine(w, [x, 3.0, y], b), [(2, 5), 2, 2, 2]),
+    "inner product": (bt.inner_product, [4, 4]),
+    "inner product with bias": (lambda x, w, b: bt.inner_product_with_bias(x, w, b[0]), [4, 4, 1]),
+    "sum": (lambda x, y: x + y, [3, 3]),
+    "concat": (lambda x, y: bt.concat(x, 1.0, y), [3, 2]),
+    "norm": (lambda x, y: bt.norm2([x, 0.5, y]), [3, 2]),
+    "tokens": (
+        lambda table, places, w, b: token_affine([token_embedding(table, places, [1, 0, 1])], 3, w, b),
+        [(2, 4), (3, 4), (5, 4), 5],
+    ),
+    "layer norm": (
+        lambda table, gain, b: token_layer_norm(token_embedding(table, None, [1, 0]), 2, gain, b, 1e-5),
+        [(2, 4), 4, 4],
+    ),
+    "model": (lambda *tensors: _perceptron(*tensors), [2, 2]),
+}
+
+
+def _perceptron(x: bt.Tensor, y: bt.Tensor) -> bt.Vector:
+    model = bt.nn.MLP(bt.Parameters(dtype="float64", seed=9), [4, 3, 1])
+    return model([x, y])
+
+
+@pytest.mark.parametrize("name", ONE_CALL)
+def test_one_call_may_read_several_parameters(name):
+    function, shapes = ONE_CALL[name]
+
+    def gradients(params):
+        tensors = [p.tensor(shape, init=("uniform", 0.5, 1.5)) for p, shape in zip(params, shapes)]
+        start = 0.1
+        for p in dict.fromkeys(params):
+            for k in range(p.n):
+                p.values[k] = start = (start * 7.3 + 0.37) % 1.9
+        with bt.Graph():
+            y = function(*tensors)
+            y = (y * y).sum() if isinstance(y, bt.Vector) else y * y
+            y.backward()
+        return float(y), [g for p in dict.fromkeys(params) for g in p.grads]
+
+    one = bt.Parameters(dtype="float64")
+    several = [bt.Parameters(dtype="float64") for _ in shapes]
+    assert gradients(several) == gradients([one] * len(shapes))

@@ -15,7 +15,7 @@ use crate::graph::{PyGraph, current_graph};
 use crate::nn::activation_named;
 use crate::parameters::{attach, with_values};
 use crate::params::{PyParameters, PyTensor};
-use crate::vector::{Operand, PyVector, appended, atomically, common_owner, wrap};
+use crate::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, read_by, wrap};
 
 /// The whole numbers of one sample: symbols, or a class.
 ///
@@ -139,7 +139,7 @@ pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> Py
         indices.len(),
         |cell| {
             cell.need_kernels("gather")?;
-            attach(py, cell, table.get().owner())
+            attach(py, cell, [table.get().owner()])
         },
         |graph, parameters, ()| {
             with_graph!(graph, g => with_values(py, parameters, |given| {
@@ -192,9 +192,10 @@ pub fn affine_of<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let (w, b) = (weight.get().slice(), bias.map(|b| b.get().slice()));
-    let prepare = |cell: &mut Cell| {
+    let prepare = |cell: &mut Cell, inputs: &[Operand]| {
         cell.need_kernels("affine")?;
-        std::iter::once(weight).chain(bias).try_for_each(|tensor| attach(py, cell, tensor.get().owner()))
+        let own = std::iter::once(weight).chain(bias).map(|tensor| tensor.get().owner());
+        attach(py, cell, own.chain(read_by(inputs)))
     };
     let build = |graph: &mut AnyGraph, parameters: &[Py<PyParameters>], views: &[View]| {
         with_graph!(graph, g => with_values(py, parameters, |given| {
@@ -206,7 +207,7 @@ pub fn affine_of<'py>(
         && let Some(owner) = vector.get().plain_owner(py)
     {
         let range = atomically(owner, |cell| {
-            prepare(cell)?;
+            prepare(cell, &[])?;
             let view = View::Nodes(vector.get().only_range(py, cell)?);
             build(&mut cell.graph, &cell.parameters, &[view])
         })?;
@@ -218,12 +219,8 @@ pub fn affine_of<'py>(
         &owner,
         w.len(),
         |cell| {
-            prepare(cell)?;
-            let mut views: Vec<View> = Vec::new();
-            for operand in &xs {
-                views.extend(operand.views(py, cell)?);
-            }
-            Ok(views)
+            prepare(cell, &xs)?;
+            all_views(py, cell, &xs)
         },
         |graph, parameters, views| build(graph, parameters, &views),
     )?;

@@ -176,6 +176,37 @@ impl Cell {
         cell
     }
 
+    /// Makes this what a new cell around the graph would be, which is not to reclaim by itself.
+    pub fn reset(&mut self) {
+        // All by name, so that none is forgotten.
+        let Cell {
+            graph: _,
+            handles,
+            marks,
+            next_mark,
+            serials,
+            next_serial,
+            limit,
+            generations,
+            busy,
+            trace,
+            n_unevaluated,
+            parameters,
+            branching,
+        } = self;
+        debug_assert_eq!(handles.len(), 0, "nobody has Values of it");
+        marks.clear();
+        serials.clear();
+        parameters.clear();
+        (*next_mark, *next_serial, *n_unevaluated, *busy, *trace) = (0, 0, 0, false, None);
+        *generations = Generations::new(false);
+        *limit = generations.first_limit();
+        if let Some(branching) = branching {
+            **branching = Branching::default();
+        }
+        self.open_quick_path();
+    }
+
     /// Whether a call has released the interpreter lock while it works on the graph; also while branches are open or a
     /// function is recorded on it (`trace` says so), and ever after.
     #[inline(always)]

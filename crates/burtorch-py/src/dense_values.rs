@@ -12,7 +12,7 @@ use crate::errors::IntoPython;
 use crate::graph::interruptible;
 use crate::parameters::{attach, with_values};
 use crate::params::PyParameters;
-use crate::vector::{Operand, PyVector, all_views, appended, common_owner, n_scalars};
+use crate::vector::{Operand, PyVector, all_views, appended, common_owner, n_scalars, read_by};
 
 /// The outputs of the layers for `x`, as a Vector on the graph of the Values in it; `None` if `x` holds numbers only.
 pub fn outputs<'py>(
@@ -41,7 +41,7 @@ pub fn outputs<'py>(
         &owner,
         n,
         |cell| {
-            attach(py, cell, params)?;
+            attach(py, cell, std::iter::once(params).chain(read_by(&operands)))?;
             all_views(py, cell, &operands)
         },
         |graph, parameters, views| {

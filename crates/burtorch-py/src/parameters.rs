@@ -152,24 +152,34 @@ pub fn with_values<E: Held, R>(
     Ok(f(&all))
 }
 
-/// Keeps parameters alive that nodes of the graph are about to read; forgets those that no node reads any more.
-pub fn attach(py: Python<'_>, cell: &mut Cell, new: &Py<PyParameters>) -> PyResult<()> {
-    if cell.parameters.iter().any(|p| p.is(new)) {
+/// Keeps parameters alive that nodes of the graph are about to read, all of one call; forgets those that no node reads any more.
+pub fn attach<'a, I>(py: Python<'_>, cell: &mut Cell, new: I) -> PyResult<()>
+where
+    I: IntoIterator<Item = &'a Py<PyParameters>, IntoIter: Clone>,
+{
+    let new = new.into_iter();
+    let is_there = |cell: &Cell, new: &Py<PyParameters>| cell.parameters.iter().any(|p| p.is(new));
+    if new.clone().all(|new| is_there(cell, new)) {
         return Ok(());
     }
-    let (wanted, found) = (cell.graph.scalar_type().elem.name(), new.get().dtype_of().name());
-    if wanted != found {
+    let wanted = cell.graph.scalar_type().elem.name();
+    if let Some(found) = new.clone().map(|new| new.get().dtype_of().name()).find(|&found| found != wanted) {
         return Err(wrong_dtype(wanted, found));
     }
     let read = with_graph!(&cell.graph, g => g.stores().to_vec());
     let identity = |p: &Py<PyParameters>| p.get().look(py).map(|any| with_params!(&*any, p => p.id()));
     let identities = cell.parameters.iter().map(identity).collect::<PyResult<Vec<_>>>()?;
     let mut still_read = identities.iter().map(|id| read.contains(id));
-    cell.parameters.retain(|_| still_read.next().unwrap_or(true));
-    if cell.parameters.len() >= burtorch_core::graph::MAX_STORES {
-        return Err(Error::TooManyParameters { max: burtorch_core::graph::MAX_STORES }).or_raise(py);
+    cell.parameters.retain(|old| still_read.next().unwrap_or(true) || new.clone().any(|new| new.is(old)));
+    for new in new {
+        if is_there(cell, new) {
+            continue;
+        }
+        if cell.parameters.len() >= burtorch_core::graph::MAX_STORES {
+            return Err(Error::TooManyParameters { max: burtorch_core::graph::MAX_STORES }).or_raise(py);
+        }
+        cell.parameters.push(new.clone_ref(py));
     }
-    cell.parameters.push(new.clone_ref(py));
     Ok(())
 }
 
@@ -180,7 +190,7 @@ pub fn parameter_nodes(
     owner: &Py<PyParameters>,
     slice: Slice,
 ) -> PyResult<Vec<NodeId>> {
-    attach(py, cell, owner)?;
+    attach(py, cell, [owner])?;
     let parameters = std::slice::from_ref(owner);
     with_graph!(&mut cell.graph, g => with_values(py, parameters, |params| {
         let read = |k| params.first().ok_or(Error::MissingParameters).and_then(|p| g.parameter(p, slice, k));

@@ -75,7 +75,7 @@ fn sample_loss<'py>(
     let graph = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
     graph.get().with(py, |cell| {
         reclaim_if_due(py, cell)?;
-        attach(py, cell, &params)
+        attach(py, cell, [&params])
     })?;
     let node = graph.get().released(py, |graph, _| match graph {
         AnyGraph::F64(graph) => append(py, graph, &model, &params, &sample),

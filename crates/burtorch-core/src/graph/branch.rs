@@ -161,25 +161,36 @@ impl Sizes {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Empty graphs to build branches in, which build constants where this one does: in memory that [`Graph::recycle`] was
-    /// given, if there is some; or where earlier branches had as many nodes as those before, in this graph's own.
+    /// Empty graphs to build branches in, as [`Graph::renew`] makes them; in memory that [`Graph::recycle`] was given, if there
+    /// is some.
     pub fn new_branches(&mut self, n: usize) -> Result<Vec<Graph<'static, S>>> {
         let mut branches = list_for(n, "branches")?;
+        // Each branch gets the memory that its number had.
+        branches.extend(self.spares.drain(..n.min(self.spares.len())));
+        branches.resize_with(n, Graph::new);
+        self.renew(branches.iter_mut());
+        Ok(branches)
+    }
+
+    /// Empties graphs for branches to be built in, each with an identity of its own, and has them build constants where this
+    /// graph does. They keep their memory; where earlier branches had as many nodes as those before, they get places in this
+    /// graph's own.
+    pub fn renew<'b>(&mut self, branches: impl ExactSizeIterator<Item = &'b mut Graph<'static, S>>)
+    where
+        S: 'b,
+    {
         // Without places branches are only slower.
-        let places = self.sizes.expected(n).and_then(|sizes| self.columns.lend(sizes).unwrap_or_default());
+        let places = self.sizes.expected(branches.len());
+        let places = places.and_then(|sizes| self.columns.lend(sizes).unwrap_or_default());
         let mut places = places.into_iter().flatten();
         let is_off = !self.records_gradients();
-        // Each branch gets the memory that its number had.
-        let mut spares = self.spares.drain(..n.min(self.spares.len()));
-        for _ in 0..n {
-            let mut branch = spares.next().map_or_else(Graph::new, Graph::emptied);
+        for branch in branches {
+            *branch = std::mem::take(branch).emptied();
             if let Some(place) = places.next() {
                 branch.columns = place;
             }
             branch.set_no_grad(is_off);
-            branches.push(branch);
         }
-        Ok(branches)
     }
 
     /// Gives a branch of this graph temporaries that no branch is using. Branches that are built one after another so use the

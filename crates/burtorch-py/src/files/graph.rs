@@ -242,7 +242,7 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
     made.get().with(py, |cell| {
         // What was loaded is not reclaimed before somebody had the chance to take hold of it.
         cell.set_limit(cell.limit().max(u32::try_from(2 * n).unwrap_or(u32::MAX)));
-        parameters.iter().try_for_each(|params| attach(py, cell, params))
+        attach(py, cell, parameters)
     })?;
     Ok(made)
 }

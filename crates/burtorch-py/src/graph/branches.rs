@@ -8,13 +8,14 @@
 use std::collections::HashSet;
 use std::thread::ThreadId;
 
-use burtorch_core::{Graph, Imports, Scalar};
+use burtorch_core::{Error, Graph, Imports, Scalar};
 use pyo3::prelude::*;
 
 use super::PyGraph;
 use crate::cell::{AnyGraph, Cell, with_graph};
 use crate::errors::{IntoPython, derived};
 use crate::locked::locked_graph;
+use crate::scalars::ScalarType;
 use crate::value;
 use crate::vector::PyVector;
 
@@ -23,6 +24,8 @@ use crate::vector::PyVector;
 pub struct Branching {
     /// The branches that are open, by number: this graph is frozen while there are any.
     pub(super) open: Vec<Py<PyGraph>>,
+    /// Branches that were joined last, by number: their memory is for the next ones, and the objects as well that nobody has.
+    pub(super) joined: Vec<Py<PyGraph>>,
     /// Of an open branch: the graph it reads, its number there.
     pub(super) trunk: Option<(Py<PyGraph>, usize)>,
     /// Of a branch that is not open any more: what became of it.
@@ -113,20 +116,37 @@ pub(super) fn branching(cell: &mut Cell) -> &mut Branching {
 /// Freezes a graph and makes `n` branches of it.
 pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'py, PyGraph>>> {
     let py = graph.py();
-    // So many that there is no memory for the list of them are refused below.
-    let mut branches = Vec::with_capacity(n.min(1 << 10));
-    for (number, own) in
-        graph.get().with(py, |cell| new_branches(&mut cell.graph, n).or_raise(py))?.into_iter().enumerate()
-    {
-        let branch = Bound::new(py, PyGraph::around(own, false))?;
-        // SAFETY: nobody else knows the branch yet.
-        let cell = unsafe { cell_of(&branch) };
-        branching(cell).trunk = Some((graph.clone().unbind(), number));
-        cell.set_busy_if_frozen();
-        branches.push(branch);
+    let (kind, kept) = graph.get().with(py, |cell| {
+        let kept = cell.branching.as_mut().map(|branching| std::mem::take(&mut branching.joined));
+        Ok((cell.graph.scalar_type(), kept.unwrap_or_default()))
+    })?;
+    let mut branches = Vec::new();
+    branches.try_reserve_exact(n).map_err(|_| no_memory(n)).or_raise(py)?;
+    // Each branch gets the memory that its number had.
+    for branch in kept.into_iter().take(n) {
+        let branch = branch.into_bound(py);
+        // SAFETY: under the interpreter lock, for this statement.
+        let its_own = unsafe { cell_of(&branch) }.branching.as_mut().map(|own| std::mem::take(&mut own.joined));
+        // Objects that go may run Python code, so they go while no cell is in use, and before it is asked who has the branch.
+        drop(its_own);
+        branches.push(if is_forgotten(&branch) { branch } else { take_over(&branch, kind)? });
+    }
+    let mut others: Vec<AnyGraph> = Vec::new();
+    others.try_reserve_exact(n - branches.len()).map_err(|_| no_memory(n)).or_raise(py)?;
+    others.resize_with(n - branches.len(), || AnyGraph::growing(kind));
+    for own in others {
+        branches.push(Bound::new(py, PyGraph::around(own, false))?);
     }
     // Making objects may run Python code, so the graph is asked again.
     graph.get().with(py, |cell| {
+        // SAFETY: nobody else knows the branches yet.
+        let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
+        renew(&mut cell.graph, &mut cells);
+        for (number, own) in cells.into_iter().enumerate() {
+            own.reset();
+            branching(own).trunk = Some((graph.clone().unbind(), number));
+            own.set_busy_if_frozen();
+        }
         branching(cell).open = branches.iter().map(|b| b.clone().unbind()).collect();
         cell.set_busy(true);
         Ok(())
@@ -134,8 +154,52 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     Ok(branches)
 }
 
-fn new_branches(graph: &mut AnyGraph, n: usize) -> burtorch_core::Result<Vec<AnyGraph>> {
-    Ok(with_graph!(graph, g => g.new_branches(n)?.into_iter().map(AnyGraph::from).collect()))
+fn no_memory(n: usize) -> Error {
+    Error::OutOfMemory { bytes: n.saturating_mul(size_of::<PyGraph>()), what: "branches" }
+}
+
+/// Has graphs be branches of another one, of the same type.
+fn renew(graph: &mut AnyGraph, cells: &mut [&mut Cell]) {
+    fn of_type<S: Scalar>(graph: &mut Graph<'static, S>, cells: &mut [&mut Cell]) {
+        let mut graphs: Vec<_> = cells.iter_mut().filter_map(|cell| same_type_mut::<S>(&mut cell.graph)).collect();
+        graph.renew(graphs.iter_mut().map(|graph| &mut **graph));
+    }
+    with_graph!(graph, g => of_type(g, cells));
+}
+
+/// Bytes that joined branches of a graph have reserved for the next ones.
+pub fn kept_for_branches(py: Python<'_>, cell: &Cell) -> usize {
+    let joined = cell.branching.iter().flat_map(|branching| &branching.joined);
+    // SAFETY: under the interpreter lock; a joined branch is another graph, which no call is at work on.
+    let reserved = |own: &Py<PyGraph>| with_graph!(unsafe { &cell_of(own.bind(py)).graph }, g => g.memory().reserved);
+    joined.map(reserved).sum()
+}
+
+/// A new branch in the memory of a joined one, which somebody still has.
+fn take_over<'py>(joined: &Bound<'py, PyGraph>, kind: ScalarType) -> PyResult<Bound<'py, PyGraph>> {
+    // SAFETY: under the interpreter lock, for this statement; a joined branch is busy, so no call is at work on it.
+    let own = std::mem::replace(&mut unsafe { cell_of(joined) }.graph, AnyGraph::growing(kind));
+    Bound::new(joined.py(), PyGraph::around(own, false))
+}
+
+/// Whether nobody but the caller can reach a joined branch, so that it may be a new one.
+#[cfg(not(Py_GIL_DISABLED))]
+fn is_forgotten(joined: &Bound<'_, PyGraph>) -> bool {
+    use pyo3::ffi::{Py_REFCNT, PyObject};
+
+    // SAFETY: a living object, under the interpreter lock; the offset is that of a pointer in objects of the type, if there
+    // are weak references to these.
+    unsafe {
+        let at = (*joined.get_type_ptr()).tp_weaklistoffset;
+        let references = || joined.as_ptr().byte_offset(at).cast::<*mut PyObject>().read();
+        Py_REFCNT(joined.as_ptr()) == 1 && at > 0 && references().is_null()
+    }
+}
+
+/// Without an interpreter lock nobody can say.
+#[cfg(Py_GIL_DISABLED)]
+fn is_forgotten(_joined: &Bound<'_, PyGraph>) -> bool {
+    false
 }
 
 /// The graph inside, if it has this type.

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::PyGraph;
+use super::branches::kept_for_branches;
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
 use crate::scalars::Taken;
@@ -70,7 +71,8 @@ impl PyGraph {
     ///     (2, 16, True)
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (memory, bound, handles, reclaimed, reclaims) = self.look(py, |cell| {
-            let (memory, fixed) = with_graph!(&cell.graph, g => (g.memory(), g.is_fixed()));
+            let (mut memory, fixed) = with_graph!(&cell.graph, g => (g.memory(), g.is_fixed()));
+            memory.reserved += kept_for_branches(py, cell);
             let bound = fixed.then_some(memory.reserved);
             let generations = &cell.generations;
             Ok((memory, bound, cell.handles.len(), generations.n_reclaimed(), generations.by_itself()))

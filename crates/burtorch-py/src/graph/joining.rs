@@ -57,32 +57,22 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let cell = unsafe { cell_of(graph) };
     // SAFETY: as above.
     let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
-    for part in &cells {
-        let parameters: Vec<_> = part.parameters.iter().map(|p| p.clone_ref(py)).collect();
-        for parameters in parameters {
-            crate::parameters::attach(py, cell, &parameters)?;
-        }
-    }
+    crate::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
     let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
     thaw(cell);
     let epoch = with_graph!(&cell.graph, g => g.epoch());
     for ((part, spliced), branch) in cells.iter_mut().zip(joined.parts()).zip(&branches) {
         let go = || {
             rehome(graph, cell, part, spliced, epoch);
+            // The graph has them too.
+            part.parameters.clear();
             end(part, "joined");
         };
         // SAFETY: a living graph.
         unsafe { locked_graph(branch.as_ptr(), go) }
     }
-    recycle(&mut cell.graph, cells);
+    branching(cell).joined = branches.into_iter().map(Bound::unbind).collect();
     Ok(())
-}
-
-/// Keeps the memory of joined branches for the next ones of this graph.
-fn recycle(graph: &mut AnyGraph, cells: Vec<&mut Cell>) {
-    let kind = graph.scalar_type();
-    let graphs = cells.into_iter().map(|part| std::mem::replace(&mut part.graph, AnyGraph::growing(kind)));
-    with_graph!(graph, g => g.recycle(graphs.filter_map(|graph| graph.try_into().ok())));
 }
 
 fn splice(

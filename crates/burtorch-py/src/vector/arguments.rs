@@ -200,7 +200,7 @@ impl Operand {
             }
             Operand::Vector(vector) => views(vector.get().ranges_in(py, cell)?),
             Operand::Tensor(tensor) => {
-                attach(py, cell, tensor.get().owner())?;
+                attach(py, cell, [tensor.get().owner()])?;
                 vec![View::Parameters(tensor.get().slice())]
             }
             Operand::Numbers(numbers) if numbers.is_empty() => Vec::new(),
@@ -315,8 +315,19 @@ pub fn all_nodes(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyRes
     Ok(all)
 }
 
+/// The parameters that operands read.
+pub fn read_by<'a>(
+    operands: impl IntoIterator<Item = &'a Operand, IntoIter: Clone>,
+) -> impl Iterator<Item = &'a Py<PyParameters>> + Clone {
+    operands.into_iter().filter_map(|operand| match operand {
+        Operand::Tensor(tensor) => Some(tensor.get().owner()),
+        _ => None,
+    })
+}
+
 /// The views of all operands in a row.
 pub fn all_views(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<View>> {
+    attach(py, cell, read_by(operands))?;
     let mut all = Vec::with_capacity(operands.len());
     for operand in operands {
         all.extend(operand.views(py, cell)?);

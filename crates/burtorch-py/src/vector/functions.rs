@@ -7,12 +7,14 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::arguments::{Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars};
+use super::arguments::{
+    Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars, read_by,
+};
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::cell::with_graph;
 use crate::errors::IntoPython;
 use crate::graph::interruptible;
-use crate::parameters::with_values;
+use crate::parameters::{attach, with_values};
 use crate::params::PyTensor;
 
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
@@ -112,6 +114,7 @@ pub fn inner_product<'py>(
         &owner,
         n,
         |cell| {
+            attach(py, cell, read_by(xs.iter().chain(&ws).chain(&bias)))?;
             let views = (all_views(py, cell, &xs)?, all_views(py, cell, &ws)?);
             Ok((views, all_nodes(py, cell, &bias)?.first().copied()))
         },

@@ -33,7 +33,9 @@ use crate::params::PyTensor;
 use crate::scalars::{self, Given, ScalarType, Taken};
 use crate::value;
 
-pub use arguments::{Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, number_of, numbers};
+pub use arguments::{
+    Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, number_of, numbers, read_by,
+};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::{NUMBER_ALONE, array_ufunc};

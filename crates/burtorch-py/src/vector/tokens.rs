@@ -62,10 +62,7 @@ fn token_embedding(
     let width = table.get().width();
     let range = atomically(&owner, |cell| {
         cell.need_kernels("token_embedding")?;
-        attach(py, cell, table.get().owner())?;
-        if let Some(positions) = positions {
-            attach(py, cell, positions.get().owner())?;
-        }
+        attach(py, cell, std::iter::once(table).chain(positions).map(|tensor| tensor.get().owner()))?;
         let (rows, places) = (table.get().slice(), positions.map(|p| p.get().slice()));
         let parameters = &cell.parameters;
         with_graph!(&mut cell.graph, g => {
@@ -89,10 +86,7 @@ fn token_affine<'py>(
     let owner = same_graph(py, &x.iter().collect::<Vec<_>>())?;
     let y = atomically(&owner, |cell| {
         cell.need_kernels("token_affine")?;
-        attach(py, cell, weight.get().owner())?;
-        if let Some(bias) = bias {
-            attach(py, cell, bias.get().owner())?;
-        }
+        attach(py, cell, std::iter::once(weight).chain(bias).map(|tensor| tensor.get().owner()))?;
         let x = x.iter().map(|x| tokens_in(py, cell, x.get(), n)).collect::<PyResult<Vec<_>>>()?;
         let (w, b) = (weight.get().slice(), bias.map(|bias| bias.get().slice()));
         let parameters = &cell.parameters;
@@ -117,8 +111,7 @@ fn token_layer_norm<'py>(
     let owner = x.get().owner(py).clone();
     let y = atomically(&owner, |cell| {
         cell.need_kernels("token_layer_norm")?;
-        attach(py, cell, weight.get().owner())?;
-        attach(py, cell, bias.get().owner())?;
+        attach(py, cell, [weight.get().owner(), bias.get().owner()])?;
         let x = tokens_in(py, cell, x.get(), n)?;
         let (gain, bias) = (weight.get().slice(), bias.get().slice());
         let parameters = &cell.parameters;
