@@ -211,6 +211,28 @@ def test_a_graph_over_parameters(tmp_path):
         bt.load_graph(tmp_path / "graph")
     with pytest.raises(TypeError, match="float64 graph cannot read float32"):
         bt.load_graph(tmp_path / "graph", bt.Parameters())
+    with pytest.raises(ValueError, match="of number 0 at least 3, found 0") as caught:
+        bt.load_graph(tmp_path / "graph", bt.Parameters(dtype="float64"))
+    assert not isinstance(caught.value, bt.FormatError)
+
+
+def test_a_graph_over_several_parameters_comes_back():
+    params = [bt.Parameters(dtype="float64", seed=k) for k in range(3)]
+    tensors = [p.tensor(shape) for p, shape in zip(params, [(3, 2), 3, 5])]
+    with bt.Graph(reclaim=False) as graph:
+        y = bt.affine(tensors[0], graph.vector([1.0, 2.0]), tensors[1])
+        loss = (y * y).sum() + bt.norm2(tensors[2])
+    loss.backward()
+    wanted = [list(p.grads) for p in params]
+    for p in params:
+        p.zero_grad()
+    data, order = graph.to_bytes(), graph.parameters
+    assert {id(p) for p in order} == {id(p) for p in params}
+    again = bt.load_graph(data, order)
+    again.backward(again.node(loss.index))
+    assert [list(p.grads) for p in params] == wanted
+    with pytest.raises(ValueError, match="in the order in which it names them"):
+        bt.load_graph(data, order[::-1])
 
 
 def test_parameters_come_back(tmp_path):

@@ -224,9 +224,15 @@ impl<'m, S: Scalar<Elem: Stored>> Loaded<'m, S> {
         }
         let needs = check.finish().map_err(|fault| file.ops.refuse(ops.len().saturating_sub(1), fault))?;
         for (slot, (extent, params)) in needs.extents.iter().zip(params).enumerate() {
-            if file.extents.get(slot) != Some(*extent) || *extent > params.len() as u64 {
-                let reason = format!("says how many parameters are read: {extent} of {}", params.len());
-                return Err(file.extents.refuse(slot, reason));
+            if file.extents.get(slot) != Some(*extent) {
+                return Err(file.extents.refuse(slot, format!("is not {extent}, the parameters that nodes read")));
+            }
+            if *extent > params.len() as u64 {
+                return Err(Error::BadArgument {
+                    what: "the parameters that the graph shall read",
+                    expected: format!("in the order in which it names them, of number {slot} at least {extent}"),
+                    found: params.len().to_string(),
+                });
             }
         }
         let labels = file.labels()?;

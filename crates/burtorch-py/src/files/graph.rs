@@ -260,7 +260,7 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
 /// Raises:
 ///     FormatError: not a whole, undamaged file of a graph; `offset` and `reason` say where and why.
 ///     OSError: the file cannot be read.
-///     ValueError: not as many Parameters as the graph reads.
+///     ValueError: not as many Parameters as the graph reads, or one with fewer numbers than it reads of it.
 ///     GraphFullError: more nodes than the capacity of a fixed graph.
 ///
 /// Example:
