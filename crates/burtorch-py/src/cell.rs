@@ -68,32 +68,6 @@ macro_rules! with_graph {
 }
 pub(crate) use with_graph;
 
-macro_rules! converted {
-    ($($variant:ident: $scalar:ty),* $(,)?) => { $(
-        impl From<Graph<'static, $scalar>> for AnyGraph {
-            fn from(graph: Graph<'static, $scalar>) -> Self {
-                AnyGraph::$variant(graph)
-            }
-        }
-
-        impl TryFrom<AnyGraph> for Graph<'static, $scalar> {
-            type Error = AnyGraph;
-
-            fn try_from(graph: AnyGraph) -> std::result::Result<Self, AnyGraph> {
-                match graph {
-                    AnyGraph::$variant(graph) => Ok(graph),
-                    other => Err(other),
-                }
-            }
-        }
-    )* };
-}
-
-converted! {
-    F64: f64, F32: f32, F16: f16, BF16: bf16, F128: f128, F32x4: F32x4, F32x8: F32x8, F32x16: F32x16, F64x2: F64x2,
-    F64x4: F64x4, F64x8: F64x8, F32x64: F32x64,
-}
-
 impl AnyGraph {
     /// An empty graph of this type.
     pub fn growing(scalar_type: ScalarType) -> Self {
