@@ -374,11 +374,15 @@ def test_old_branches_stay_joined_while_new_ones_are_built():
 
 def test_what_nested_branches_leave_behind_may_use_the_graph_when_it_goes():
     graph = bt.Graph()
-    seen, references = [], []
+    seen, lengths, references = [], [], []
 
     def watch(reference):
         with graph:
             seen.append(bt.Value(7.0).data)
+            (branch,) = graph.branches(1)
+            references.append(weakref.ref(branch, lambda _: lengths.append(len(graph))))
+            del branch
+            graph.join()
 
     for turn in range(4):
         with graph:
@@ -393,8 +397,8 @@ def test_what_nested_branches_leave_behind_may_use_the_graph_when_it_goes():
         references.append(weakref.ref(inner[0], watch))
         del branch, inner, outer
         graph.join()
-    assert len(seen) == 3
-    assert set(seen) == {7.0}
+    assert seen == [7.0] * 3
+    assert lengths == [7, 11, 15]
     assert len(graph) == 4 * 3 + 3
 
 

@@ -71,7 +71,9 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
         // SAFETY: a living graph.
         unsafe { locked_graph(branch.as_ptr(), go) }
     }
-    branching(cell).joined = branches.into_iter().map(Bound::unbind).collect();
+    let joined = branches.into_iter().map(Bound::unbind).collect();
+    // Objects that go may run Python code, so they go when the cell is not in use any more.
+    drop(std::mem::replace(&mut branching(cell).joined, joined));
     Ok(())
 }
 
