@@ -54,13 +54,15 @@ fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of 
 	$(BIN)/pytest tests/python --hypothesis-profile=long
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
-RINGS := branches pool eager handles compaction edges oracle scratch nonfinite memory parameters in_buffers program lanes nn files
+RINGS := branches pool eager handles compaction edges oracle scratch nonfinite memory parameters in_buffers program nn files
 # Functions that end in a tail call have a stack frame of fixed size, and so must the sanitizer's variables in them.
 ASAN = -Zsanitizer=address -Cllvm-args=-asan-stack-dynamic-alloca=0
 safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the models of what is atomic with bound 3
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(ASAN)" ASAN_OPTIONS=allocator_may_return_null=1 \
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/asan \
 		$(addprefix --test ,$(RINGS))
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(ASAN)" ASAN_OPTIONS=allocator_may_return_null=1 \
+		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/asan --test levels lanes::
 	RUSTC_BOOTSTRAP=1 TSAN_OPTIONS=report_thread_leaks=0 \
 		RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg burtorch_tsan" \
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/tsan --test races

@@ -16,6 +16,7 @@ from mpmath import mp, mpf
 
 TESTS = Path(__file__).resolve().parent
 TABLE = TESTS / "data" / "derivatives_oracle.txt"
+SELU_SCALE, SELU_ALPHA = "1.0507009873554804934193349852946", "1.6732632423543772848170429916717"
 HEADER = "# name, inputs | value, gradient, upper triangle of the Hessian; see make_derivatives_oracle.py\n"
 
 
@@ -34,6 +35,24 @@ class Ops:
     neg = staticmethod(lambda x: -x)
     softplus = staticmethod(lambda x: mp.log(1 + mp.exp(x)))
     gelu = staticmethod(lambda x: x * mp.erfc(-x / mp.sqrt(2)) / 2)
+    asin, acos, atan, sinh, cosh = mp.asin, mp.acos, mp.atan, mp.sinh, mp.cosh
+    asinh, acosh, atanh, erfc, ndtr = mp.asinh, mp.acosh, mp.atanh, mp.erfc, mp.ncdf
+    hypot, digamma, sign, floor, ceil, round = mp.hypot, mp.digamma, mp.sign, mp.floor, mp.ceil, mp.nint
+    log2 = staticmethod(lambda x: mp.log(x, 2))
+    log10 = staticmethod(lambda x: mp.log(x, 10))
+    exp2 = staticmethod(lambda x: mpf(2) ** x)
+    exp10 = staticmethod(lambda x: mpf(10) ** x)
+    cbrt = staticmethod(lambda x: mp.sign(x) * mp.cbrt(mp.fabs(x)))
+    lgamma = staticmethod(lambda x: mp.log(mp.fabs(mp.gamma(x))))
+    silu = staticmethod(lambda x: x / (1 + mp.exp(-x)))
+    softsign = staticmethod(lambda x: x / (1 + mp.fabs(x)))
+    leaky_relu = staticmethod(lambda x: x if x > 0 else mpf(0.01) * x)
+    elu = staticmethod(lambda x: x if x > 0 else mp.expm1(x))
+    selu = staticmethod(lambda x: mpf(SELU_SCALE) * (x if x > 0 else mpf(SELU_ALPHA) * mp.expm1(x)))
+    logaddexp = staticmethod(lambda x, y: mp.log(mp.exp(x) + mp.exp(y)))
+    xlogy = staticmethod(lambda x, y: x * mp.log(y))
+    floor_divide = staticmethod(lambda x, y: mp.floor(x / y))
+    remainder = staticmethod(lambda x, y: x - y * mp.floor(x / y))
     mean = staticmethod(lambda x, y: (x + y) / 2)
     add_squares = staticmethod(lambda x, y: x * x + y * y)
     mean_squares = staticmethod(lambda x, y: (x * x + y * y) / 2)

@@ -35,6 +35,13 @@ BINARY = {
     "pow": (lambda x, y: (x**y, y * x ** (y - 1), x**y * mp.log(x)), (0.01, 20)),
     "atan2": (lambda x, y: (mp.atan2(x, y), y / (x * x + y * y), -x / (x * x + y * y)), (-10, 10)),
     "max": (lambda x, y: (max(x, y), mpf(x > y), mpf(y > x)), (-10, 10)),
+    "hypot": (lambda x, y: (mp.hypot(x, y), x / mp.hypot(x, y), y / mp.hypot(x, y)), (-10, 10)),
+    "logaddexp": (
+        lambda x, y: (mp.log(mp.exp(x) + mp.exp(y)), 1 / (1 + mp.exp(y - x)), 1 / (1 + mp.exp(x - y))), (0, 10)
+    ),
+    "xlogy": (lambda x, y: (x * mp.log(y), mp.log(y), x / y), (2, 10)),
+    "floor_divide": (lambda x, y: (mp.floor(x / y), mpf(0), mpf(0)), (0.1, 10)),
+    "remainder": (lambda x, y: (x - y * mp.floor(x / y), mpf(1), -mp.floor(x / y)), (0.1, 10)),
     "min": (lambda x, y: (min(x, y), mpf(x < y), mpf(y < x)), (-10, 10)),
 }
 # fmt: on

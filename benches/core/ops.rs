@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use burtorch_core::ops::{Arity, OP_INFO, OpInfo};
 use burtorch_core::simd::{Elementary, F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
-use burtorch_core::{Graph, Op, Range, Scalar, bf16, f16};
+use burtorch_core::{Graph, Op, Range, RowMath, Scalar, bf16, f16};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const N: usize = 256;
@@ -89,7 +89,7 @@ macro_rules! beside_libm {
     ($criterion:ident, $V:ty, $E:ty, $dtype:literal, $($name:ident $standard:ident $low:literal $high:literal;)*) => {$({
         let at = |k: usize| $low + ($high - $low) * ((k * 97 + 13) % 4099) as $E / 4099.0;
         let lanes = <$V as Scalar>::LANES;
-        let vector = |n: usize| (0..lanes).fold(<$V as Scalar>::lit(0.0), |v, k| Scalar::with_lane(v, k, at(n * lanes + k)));
+        let vector = |n: usize| (0..lanes).fold(<$V as RowMath>::lit(0.0), |v, k| Scalar::with_lane(v, k, at(n * lanes + k)));
         let xs: Vec<$V> = (0..N).map(vector).collect();
         for &x in &xs {
             let y = Elementary::$name(x);

@@ -14,7 +14,8 @@ def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Args:
         body: the function; see :class:`burtorch.Function` for what it may take and do.
-        options: ``dtype``, ``optimize``, ``max_paths``, ``max_variants``, ``max_nodes``, as Function takes them.
+        options: ``dtype``, ``optimize``, ``max_paths``, ``max_variants``, ``max_nodes``, ``audit``, as Function
+            takes them.
 
     Returns:
         A Function; without ``body`` a decorator that makes one.

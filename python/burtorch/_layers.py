@@ -15,6 +15,7 @@ from burtorch._core import (
     Vector,
     add_ranges,
     affine,
+    rms_norm,
     token_affine,
     token_attention,
     token_cross_entropy,
@@ -26,11 +27,11 @@ from burtorch._module import Module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Literal
+    from typing import Any, Literal, overload
 
     Activation = Literal["identity", "tanh", "relu", "sigmoid"]
 
-__all__ = ["Block", "CausalSelfAttention", "Embedding", "LayerNorm", "Linear", "Tokens"]
+__all__ = ["Block", "CausalSelfAttention", "Embedding", "LayerNorm", "Linear", "RMSNorm", "Tokens"]
 
 
 class Tokens:
@@ -240,6 +241,8 @@ class LayerNorm(Module):
         [-1.0, 1.0]
     """
 
+    _settings = ("eps",)
+
     def __init__(self, params: Parameters, width: int, eps: float = 1e-5, name: str | None = None) -> None:
         self.weight = params.tensor(width, name=_part(name, "weight"), init=1.0)
         self.bias = params.tensor(width, name=_part(name, "bias"), init=0.0)
@@ -250,12 +253,42 @@ class LayerNorm(Module):
         return Tokens(token_layer_norm(x.vector, x.n, self.weight, self.bias, self.eps), x.n)
 
 
+class RMSNorm(Module):
+    """``weight * x / sqrt(mean(x**2) + eps)`` over a Vector, or over the features of each token.
+
+    Example:
+        >>> import burtorch as bt
+        >>> params = bt.Parameters(dtype="float64")
+        >>> list(bt.nn.RMSNorm(params, 2, eps=0.0)(bt.current_graph().vector([3.0, -3.0])).data)
+        [1.0, -1.0]
+    """
+
+    def __init__(self, params: Parameters, width: int, eps: float = 1e-5, name: str | None = None) -> None:
+        self.weight = params.tensor(width, name=_part(name, "weight"), init=1.0)
+        self.eps = eps
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, x: Tokens) -> Tokens: ...
+        @overload
+        def __call__(self, x: Vector) -> Vector: ...
+
+    def __call__(self, x: Tokens | Vector) -> Tokens | Vector:
+        """The normalised activations."""
+        if isinstance(x, Tokens):
+            return Tokens(rms_norm(x.vector, self.weight, self.eps, x.n), x.n)
+        return rms_norm(x, self.weight, self.eps)
+
+
 class CausalSelfAttention(Module):
     """Each token mixes values of the tokens up to its own, by several heads; queries, keys, values have no bias.
 
     Raises:
         ValueError: ``heads`` does not divide ``width``.
     """
+
+    _settings = ("heads",)
 
     def __init__(self, params: Parameters, width: int, heads: int, name: str | None = None) -> None:
         if heads < 1 or width % heads:

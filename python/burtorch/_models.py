@@ -12,6 +12,7 @@ import os
 
 from burtorch import _built_in, _core
 from burtorch import _layers as layers
+from burtorch._module import walk
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
@@ -165,16 +166,62 @@ def _architecture_of(model: object) -> Architecture | None:
     return next((ARCHITECTURES[c] for c in type(model).__mro__ if c in ARCHITECTURES), None)
 
 
+def describe(model: object) -> dict[str, Any]:
+    """What a model computes besides its Tensors: the numbers that make a built-in one, else the settings of layers."""
+    architecture = _architecture_of(model)
+    if architecture is not None:
+        return {"model": architecture.name, **architecture.describe(model)}
+    settings = {}
+    for name, layer in walk(model):
+        own = _architecture_of(layer)
+        parts = getattr(type(layer), "_settings", ())
+        if own is not None:
+            settings[name] = own.describe(layer)
+        elif parts:
+            settings[name] = {part: getattr(layer, part) for part in parts}
+    return {"model": MODULE, "class": type(model).__qualname__, "layers": settings}
+
+
+def check_same(model: object, found: object, where: str) -> None:
+    """Refuses what describes another model than this one, naming the first difference.
+
+    What an earlier version did not write is not compared, nor a class of somebody's with a built-in model: their
+    Tensors tell.
+    """
+    difference = _difference(describe(model), found)
+    if difference is not None:
+        error = _core.FormatError(
+            f"{where}: {difference}; nothing was loaded: "
+            "make a model with the settings of the saved one, or call nn.load_model()"
+        )
+        error.offset, error.reason = 0, difference
+        raise error
+
+
+def _difference(wanted: dict[str, Any], found: object) -> str | None:
+    if not isinstance(found, dict):
+        return None
+    kinds = (found.get("model"), wanted["model"])
+    if MODULE in kinds:
+        if kinds[0] != kinds[1] or not isinstance(found.get("layers"), dict):
+            return None
+        pairs = [(f"{name}.", found["layers"].get(name), own) for name, own in wanted["layers"].items()]
+    elif kinds[0] != kinds[1]:
+        return f"it is of model {kinds[0]!r}, expected {kinds[1]!r}"
+    else:
+        pairs = [("", found, wanted)]
+    for prefix, theirs, ours in pairs:
+        for part, value in ours.items():
+            if isinstance(theirs, dict) and part in theirs and theirs[part] != value:
+                return f"{prefix.lstrip('.')}{part} is {theirs[part]!r}, expected {value!r}"
+    return None
+
+
 def save(model: Model | Module, path: Path, vocabulary: str | None = None) -> None:
     """Writes a model or a module, whole or not at all."""
     import json
 
-    architecture = _architecture_of(model)
-    about: dict[str, Any] = {"version": VERSION, "model": MODULE, "dtype": model.params.dtype}
-    if architecture is None:
-        about["class"] = type(model).__qualname__
-    else:
-        about.update(architecture.describe(model), model=architecture.name)
+    about: dict[str, Any] = {"version": VERSION, "dtype": model.params.dtype, **describe(model)}
     if vocabulary is not None:
         wrong = _wrong_vocabulary(about, vocabulary)
         if wrong is not None:
@@ -185,8 +232,15 @@ def save(model: Model | Module, path: Path, vocabulary: str | None = None) -> No
 
 
 def load(model: Model | Module, path: Path) -> None:
-    """Overwrites the values of a model or module that has the same tensors."""
-    _core._load_tensors(_content(path), _tensors(model))
+    """Overwrites the values of a model or module of the same architecture that has the same tensors."""
+    content, tensors = _content(path), _tensors(model)
+    text = _core._tensors_about(content)
+    if text is not None:
+        about, where = _parsed(path, text), os.fsdecode(path)
+        check_same(model, {"model": about.get("model")} if isinstance(about, dict) else None, where)
+        _core._load_tensors(content, tensors, check=True)  # a Tensor of another shape says more than a size
+        check_same(model, about, where)
+    _core._load_tensors(content, tensors)
 
 
 def load_model(path: Path) -> tuple[Model, str | None]:
@@ -222,15 +276,10 @@ def _content(path: Path) -> bytes:
 
 def _about(path: Path, content: bytes) -> dict[str, Any]:
     """What the metadata say, checked: every part of the architecture is what it may be, and the vocabulary fits."""
-    import json
-
     text = _core._tensors_about(content)
     if text is None:
         raise _refused(path, "it has no metadata of burtorch's")
-    try:
-        about = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _refused(path, "its metadata are not JSON") from None
+    about = _parsed(path, text)
     if not isinstance(about, dict) or about.get("version") != VERSION:
         raise _refused(path, "its metadata do not describe a model of this version")
     if about.get("model") == MODULE:
@@ -248,6 +297,15 @@ def _about(path: Path, content: bytes) -> dict[str, Any]:
         if wrong is not None:
             raise _refused(path, f"its vocabulary is not {wrong}")
     return about
+
+
+def _parsed(path: Path, text: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise _refused(path, "its metadata are not JSON") from None
 
 
 def _wrong_vocabulary(about: dict[str, Any], symbols: object) -> str | None:

@@ -31,7 +31,9 @@ def named_parameters(model: object) -> Iterator[tuple[str, Tensor]]:
         ['layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias']
     """
     seen: set[tuple[int, tuple[int, int]]] = set()
-    for name, tensor in _walk(model):
+    for name, tensor in walk(model):
+        if not isinstance(tensor, Tensor):
+            continue
         key = (id(tensor.params), tensor.span)
         if key not in seen:
             seen.add(key)
@@ -44,9 +46,20 @@ def parameters(model: object) -> Iterator[Tensor]:
         yield tensor
 
 
+class State(dict):  # type: ignore[type-arg]  # of str and array, which a pickle does not say
+    """Values by name, and in ``about`` what the model computes besides them: a dict in all else."""
+
+    about: dict[str, Any] | None = None
+
+
 def state_dict(model: object) -> dict[str, array[float]]:
-    """A copy of the values of each Tensor, flat, by name."""
-    return {name: array(_code(tensor), tensor.values) for name, tensor in named_parameters(model)}
+    """A copy of the values of each Tensor, flat, by name.
+
+    The dict also knows settings of the layers, such as activations, so that another model refuses it.
+    """
+    state = State((name, array(_code(tensor), tensor.values)) for name, tensor in named_parameters(model))
+    state.about = _models().describe(model)
+    return state
 
 
 def load_state_dict(model: object, state: Mapping[str, Sequence[float]]) -> None:
@@ -54,7 +67,10 @@ def load_state_dict(model: object, state: Mapping[str, Sequence[float]]) -> None
 
     Raises:
         ValueError: a name is missing or unknown, or a length differs; nothing is changed.
+        FormatError, a ValueError: the state is of a model with other settings, such as heads or an activation.
     """
+    if isinstance(state, State):
+        _models().check_same(model, state.about, "the state")
     tensors = dict(named_parameters(model))
     if tensors.keys() != state.keys():
         missing, unknown = sorted(tensors.keys() - state.keys()), sorted(state.keys() - tensors.keys())
@@ -85,6 +101,11 @@ def find_nonfinite(model: object) -> tuple[str, str, int, float] | None:
                 if number - number != 0.0:
                     return name, kind, place, number
     return None
+
+
+def tensors_of(model: object) -> list[Tensor]:
+    """The Tensors of any model, in a list."""
+    return list(parameters(model))
 
 
 def home_of(model: object) -> Parameters:
@@ -167,6 +188,28 @@ class Module:
         """
         _models().load(self, path)
 
+    def zero_grad(self) -> None:
+        """Sets the gradients of its Tensors to zero, and no others."""
+        for tensor in self.parameters():
+            tensor.zero_grad()
+
+    def freeze(self) -> None:
+        """Makes its Tensors fixed, and no others: no gradient, no gradient memory, no work.
+
+        Example:
+            >>> import burtorch as bt
+            >>> params = bt.Parameters()
+            >>> body, head = bt.nn.Linear(params, 4, 2), bt.nn.Linear(params, 2, 1)
+            >>> body.freeze()
+            >>> params.n_trainable, head.n_parameters
+            (3, 3)
+        """
+        self.params.freeze(list(self.parameters()))
+
+    def unfreeze(self) -> None:
+        """Makes its Tensors trainable again."""
+        self.params.unfreeze(list(self.parameters()))
+
     @property
     def params(self) -> Parameters:
         """The Parameters that hold all of its Tensors.
@@ -198,8 +241,8 @@ def _code(tensor: Tensor) -> str:
     return "f" if tensor.params.dtype == "float32" else "d"
 
 
-def _walk(model: object) -> Iterator[tuple[str, Tensor]]:
-    """Attributes depth first, without recursion, each object once on the way to it."""
+def walk(model: object) -> Iterator[tuple[str, object]]:
+    """A model and what is among its attributes, depth first, without recursion, each object but Tensors once."""
     todo: list[tuple[str, object]] = [("", model)]
     seen: set[int] = set()
     while todo:
@@ -210,6 +253,7 @@ def _walk(model: object) -> Iterator[tuple[str, Tensor]]:
         if id(found) in seen:
             continue
         seen.add(id(found))
+        yield name, found
         prefix = f"{name}." if name else ""
         todo.extend((prefix + key, part) for key, part in reversed(_parts(found)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Value, Vector, concat
+from burtorch._core import Value, Vector, concat, parameter
 from burtorch._core import max as _max
 from burtorch._core import min as _min
 
@@ -16,17 +16,18 @@ def where(cond: Any, a: Any, b: Any) -> Any:
 
     Args:
         cond: a bool, number or Value; or a sequence, array or Vector of them, for one choice per element.
-        a: a Value or a number; where ``cond`` is a sequence also a Vector, sequence or array as long as it.
+        a: a Value or a number, which stands for every element; or a Vector, sequence or array.
         b: likewise. At least one of the two is a Value, or holds Values.
 
     Returns:
-        A Value, or a Vector where ``cond`` is a sequence. Nothing is copied; a number becomes a constant.
+        A Value where none of the three has a length, else a Vector of that length, as NumPy broadcasts. Nothing is
+        copied; a number becomes a constant.
 
     Raises:
-        ValueError: the lengths of ``cond``, ``a`` and ``b`` differ.
+        ValueError: two of ``cond``, ``a`` and ``b`` have different lengths.
         TypeError: what is chosen from are numbers only.
 
-    Linear in the length of ``cond``.
+    Linear in the length.
 
     Example:
         >>> import burtorch as bt
@@ -36,19 +37,14 @@ def where(cond: Any, a: Any, b: Any) -> Any:
         >>> y.data, x.grad
         (9.0, 6.0)
     """
-    if isinstance(cond, Value) or not hasattr(cond, "__len__"):
-        chosen, other = (a, b) if cond else (b, a)
-        if isinstance(chosen, (Value, Vector)):
-            return chosen
-        if not isinstance(other, (Value, Vector)):
-            raise TypeError("where() expects a Value or a Vector to choose from")
-        return other.graph.constant(chosen) if isinstance(other, Value) else concat(chosen, other[:0])
+    if _is_scalar(cond):
+        lengths = [len(x) for x in (a, b) if not _is_scalar(x)]
+        if not lengths:
+            chosen = a if cond else b
+            return chosen if isinstance(chosen, Value) else _join([chosen], (a, b))[0]
+        cond = [bool(cond)] * lengths[0]
     choices = [_elements(x, len(cond)) for x in (a, b)]
-    anchor = next((x for x in (a, b, *choices[0], *choices[1]) if isinstance(x, (Value, Vector))), None)
-    if anchor is None:
-        raise TypeError("where() expects a Value or a Vector to choose from")
-    # The empty part tells the graph where only numbers are chosen.
-    return concat([x if c else y for c, x, y in zip(cond, *choices)], concat(anchor)[:0])
+    return _join([x if c else y for c, x, y in zip(cond, *choices)], (a, b, *choices[0], *choices[1]))
 
 
 def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
@@ -91,10 +87,26 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     return x if high is None else _min(x, high)
 
 
+def _is_scalar(x: Any) -> bool:
+    """Whether this has no length: a Value, a number, an array without dimensions."""
+    return isinstance(x, Value) or not hasattr(x, "__len__") or getattr(x, "shape", None) == ()
+
+
 def _elements(x: Any, n: int) -> list[Any]:
     """The ``n`` elements of a sequence, or ``n`` times one scalar."""
-    if isinstance(x, Value) or not hasattr(x, "__len__"):
+    if _is_scalar(x):
         return [x] * n
     if len(x) != n:
         raise ValueError(f"where() expects operands of equal length, found {n} and {len(x)}")
     return list(x)
+
+
+def _join(chosen: list[Any], candidates: tuple[Any, ...]) -> Vector:
+    """A Vector of what was chosen, on the graph of the first candidate that has one."""
+    # Outside of traced functions a parameter is a number.
+    kinds = (Value, Vector), parameter
+    anchor = next((x for kind in kinds for x in candidates if isinstance(x, kind)), None)
+    if anchor is None:
+        raise TypeError("where() expects a Value or a Vector to choose from")
+    # The empty part tells the graph where only numbers are chosen.
+    return concat([*chosen, concat(anchor)[:0]])

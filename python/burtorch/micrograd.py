@@ -27,6 +27,11 @@ from burtorch._core import Value
 
 __all__ = ["MLP", "Layer", "Module", "Neuron", "Value"]
 
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 _Input = Union[Value, float]
 
 

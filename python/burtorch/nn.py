@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from burtorch._built_in import GPT, MLP, CharMLP
 from burtorch._core import Parameters, Value, sample_loss
-from burtorch._layers import Block, CausalSelfAttention, Embedding, LayerNorm, Linear, Tokens
+from burtorch._layers import Block, CausalSelfAttention, Embedding, LayerNorm, Linear, RMSNorm, Tokens
 from burtorch._module import Module, find_nonfinite, load_state_dict, named_parameters, parameters, state_dict
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
@@ -29,6 +29,7 @@ __all__ = [
     "Linear",
     "Module",
     "Neuron",
+    "RMSNorm",
     "Tokens",
     "find_nonfinite",
     "load_model",
@@ -38,6 +39,10 @@ __all__ = [
     "sample_loss",
     "state_dict",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def load_model(path: str | PathLike[str]) -> tuple[CharMLP | GPT | MLP | Linear, str | None]:
@@ -85,6 +90,8 @@ class Neuron:
         (3, True)
     """
 
+    _settings = ("activation",)
+
     def __init__(self, params: Parameters, n_in: int, bias: bool = True, activation: Activation | None = None) -> None:
         self._layer = Linear(params, n_in, 1, bias, activation)
         self.params = params
@@ -104,6 +111,10 @@ class Neuron:
     def activation(self) -> str:
         """The name of the activation."""
         return self._layer.activation
+
+    def named_tensors(self) -> list[tuple[str, Tensor]]:
+        """Names and Tensors, in their order in the parameters."""
+        return list(named_parameters(self._layer))
 
     if TYPE_CHECKING:
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["Live", "heat_map", "heat_map_script", "live", "plot", "plot_loss", "plot_script", "run", "show"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 def show(root: Value | Iterable[Value], path: str | os.PathLike[str] | None = None, *, browser: bool = True) -> str:
     """Writes a page with the graph of ``root`` and opens it in the browser; a click on a node shows what it holds.
 

@@ -8,3 +8,5 @@ mod joining;
 mod places;
 #[path = "branches/stress.rs"]
 mod stress;
+#[path = "branches/walk.rs"]
+mod walk;

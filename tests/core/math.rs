@@ -1,15 +1,8 @@
 //! Elementary functions: special values, one result for numbers, lanes and levels.
 
+use crate::support::level_stays as levels;
 use burtorch_core::simd::{Elementary, Level, Real, available_levels, force_level, slices};
 use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
-use std::sync::{Mutex, MutexGuard};
-
-/// Levels are global, so tests that force one take turns with those that read results at the default one.
-static LEVELS: Mutex<()> = Mutex::new(());
-
-fn levels() -> MutexGuard<'static, ()> {
-    LEVELS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 struct Random(u64);
 

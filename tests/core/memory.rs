@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use burtorch_core::simd::{F32x16, F64x8};
 use burtorch_core::{
-    Capacity, Error, Graph, Init, NodeId, Op, Operands, Parameters, Scalar, Target, View, bytes_needed,
+    Capacity, Error, Graph, Init, NodeId, Op, Operands, Parameters, RowMath, Scalar, Target, View, bytes_needed,
 };
 
 /// Builds until the graph is full, in the way `step` builds; returns the error.

@@ -11,7 +11,6 @@ mod optim;
 #[path = "nn/oracle.rs"]
 mod oracle;
 #[allow(dead_code, reason = "the kernel tests use more of it")]
-#[path = "kernels/support.rs"]
 mod support;
 #[path = "nn/text.rs"]
 mod text;

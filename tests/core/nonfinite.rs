@@ -2,7 +2,7 @@
 //! sweep half way.
 
 use burtorch_core::simd::F32x4;
-use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, Scalar, SweepOptions, View};
+use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, RowMath, Scalar, SweepOptions, View};
 
 const SKIP: SweepOptions = SweepOptions { skip_zero_adjoints: true };
 

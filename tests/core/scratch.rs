@@ -1,12 +1,13 @@
 //! Sweeps whose adjoints are in memory of the caller: the same numbers, from several threads at once on one graph.
 
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::simd::F64x4;
-use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, Range, Scalar, Target, View};
+use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, Range, Target, View};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A graph with blocks, lists, views and parameters, and every node of it as a possible root.
-fn build<S: Scalar<Elem = f64>>(seed: u64) -> (Graph<'static, S>, Parameters<'static, f64>) {
+fn build<S: BlockMath<Elem = f64>>(seed: u64) -> (Graph<'static, S>, Parameters<'static, f64>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut params = Parameters::new(seed);
     let w = params.tensor(&[3, 4], None, Init::Glorot, true).unwrap();
@@ -32,7 +33,7 @@ fn build<S: Scalar<Elem = f64>>(seed: u64) -> (Graph<'static, S>, Parameters<'st
     (graph, params)
 }
 
-fn scratch_equals_graph<S: Scalar<Elem = f64>>() {
+fn scratch_equals_graph<S: BlockMath<Elem = f64>>() {
     for seed in 0..20 {
         let (mut graph, mut params) = build::<S>(seed);
         for root in (0..graph.len() as u32).map(NodeId::from_index) {

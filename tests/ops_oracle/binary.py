@@ -194,6 +194,60 @@ def exact_angle(y: float, x: float) -> Result:
     return round(rough / (math.pi / 4)) * mp.pi / 4
 
 
+def hypot(x: float, y: float, _: Format) -> Triple:
+    """The partials are 0 at the origin; where an operand is infinite they are checked elsewhere."""
+    if math.isinf(x) or math.isinf(y):
+        return INF, ANY, ANY
+    if math.isnan(x) or math.isnan(y):
+        return NAN, NAN, NAN
+    if x == 0 and y == 0:
+        return 0.0, ZERO, ZERO
+    length = mp.sqrt(mpf(x) ** 2 + mpf(y) ** 2)
+    return length, x / length, y / length
+
+
+def logaddexp(x: float, y: float, _: Format) -> Triple:
+    if math.isnan(x) or math.isnan(y):
+        return NAN, NAN, NAN
+    if x == y:
+        return (x if math.isinf(x) else x + mp.log(2)), HALF, HALF
+    if not both_finite(x, y):
+        return exact(max(x, y)) or ZERO, ONE if x > y else ZERO, ONE if y > x else ZERO
+    gap = mpf(y) - x
+    if abs(gap) > 10**6:
+        return exact(max(x, y)) or ZERO, ONE if x > y else ZERO, ONE if y > x else ZERO
+    return max(mpf(x), mpf(y)) + mp.log1p(mp.exp(-abs(gap))), 1 / (1 + mp.exp(gap)), 1 / (1 + mp.exp(-gap))
+
+
+def xlogy(x: float, y: float, _: Format) -> Triple:
+    """0 where x is 0; other edges are checked elsewhere."""
+    if math.isnan(x) or math.isnan(y):
+        return NAN, NAN, NAN
+    if x == 0 or y <= 0 or not both_finite(x, y):
+        return (ZERO if x == 0 else ANY), ANY, ANY
+    return mpf(x) * mp.log(y), mp.log(y), mpf(x) / y
+
+
+def floored(x: float, y: float) -> tuple[mpf, mpf]:
+    """floor(x/y) and what is left, exactly."""
+    with mp.workprec(4400):
+        quotient = mp.floor(mpf(x) / mpf(y))
+        return quotient, mpf(x) - quotient * mpf(y)
+
+
+def floor_divide(x: float, y: float, _: Format) -> Triple:
+    if not both_finite(x, y) or y == 0 or x == 0:
+        return ANY, ANY, ANY
+    return floored(x, y)[0] or ZERO, ZERO, ZERO
+
+
+def remainder(x: float, y: float, _: Format) -> Triple:
+    if not both_finite(x, y) or y == 0 or x == 0:
+        return ANY, ANY, ANY
+    quotient, rest = floored(x, y)
+    return rest or ZERO, ONE, -quotient if quotient else ZERO
+
+
 POWERS = (
     *(
         (0.0, 0.5),
@@ -236,4 +290,9 @@ BINARY = [
     Binary("max", maximum, special=((3.0, 3.0), (0.1, 0.2))),
     Binary("min", minimum, special=((3.0, 3.0), (0.1, 0.2))),
     Binary("atan2", atan2, special=ANGLES),
+    Binary("hypot", hypot, special=((3.0, 4.0), (1e200, 1e200), (1e-200, 1e-200), (1e-30, 1e-30), (1.0, 1e-9))),
+    Binary("logaddexp", logaddexp, special=((100.0, 99.0), (-1000.0, -1000.5), (3.0, 3.0))),
+    Binary("xlogy", xlogy, interval=(0.1, 10.0), special=((2.0, 1.0), (3.0, 0.9999999), (-2.0, 5.0))),
+    Binary("floor_divide", floor_divide, interval=(0.1, 10.0), special=((-7.0, 2.0), (1e15, 0.3), (6.0, 3.0))),
+    Binary("remainder", remainder, interval=(0.1, 10.0), special=((-7.0, 2.0), (7.0, -2.0), (1e15, 0.3), (6.0, 3.0))),
 ]

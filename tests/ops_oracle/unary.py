@@ -28,6 +28,7 @@ class Unary:
     plus_inf: Pair
     minus_inf: Pair
     lowest: float = -INF  # below it both are NaN
+    highest: float = INF  # above it likewise
     edges: dict[float, Pair] = field(default_factory=dict)
     at_nan: Pair = (NAN, NAN)
     interval: tuple[float, float] = (-10.0, 10.0)
@@ -37,7 +38,7 @@ class Unary:
         """Value and partial at any number."""
         if math.isnan(x):
             return self.at_nan
-        if x < self.lowest:
+        if x < self.lowest or x > self.highest:
             return NAN, NAN
         if math.isinf(x):
             return self.plus_inf if x > 0 else self.minus_inf
@@ -57,6 +58,41 @@ def normal_distribution(x: mpf) -> mpf:
 
 def logistic(x: mpf) -> mpf:
     return 1 / (1 + mp.exp(-x))
+
+
+def is_pole(x: mpf) -> bool:
+    return x <= 0 and x == mp.floor(x)
+
+
+def log_gamma(x: mpf) -> Result:
+    """log |gamma(x)|; below 0 by reflection, as far as sines can be told apart."""
+    if is_pole(x):
+        return INF
+    if x > 0:
+        return mp.loggamma(x)
+    with mp.workprec(1400):
+        return mp.log(mp.pi / abs(mp.sinpi(x))) - mp.loggamma(1 - x)
+
+
+def digamma(x: mpf) -> Result:
+    if is_pole(x):
+        return NAN
+    if x > 0:
+        return mp.digamma(x)
+    with mp.workprec(1400):
+        return mp.digamma(1 - x) - mp.pi * mp.cospi(x) / mp.sinpi(x)
+
+
+def trigamma(x: mpf) -> Result:
+    if is_pole(x):
+        return INF
+    if x > 0:
+        return mp.psi(1, x)
+    with mp.workprec(1400):
+        return (mp.pi / mp.sinpi(x)) ** 2 - mp.psi(1, 1 - x)
+
+
+SELU_SCALE, SELU_ALPHA = mpf("1.0507009873554804934193349852946"), mpf("1.6732632423543772848170429916717")
 
 
 # fmt: off
@@ -110,5 +146,54 @@ UNARY = [
     Unary("erf", mp.erf, lambda x: 2 * mp.exp(-x * x) / mp.sqrt(mp.pi),
           (0.0, 2 / mp.sqrt(mp.pi)), (-0.0, 2 / mp.sqrt(mp.pi)), (ONE, ZERO), (-ONE, ZERO),
           interval=(-3, 3), special=(1e-10, 0.84375, 1.25, 2.857, 4.0, 5.9, -6.0, 10.0, 26.5)),
+    Unary("asin", mp.asin, lambda x: 1 / mp.sqrt(1 - x * x), (0.0, ONE), (-0.0, ONE), NO, NO, lowest=-1.0, highest=1.0,
+          edges={1.0: (mp.pi / 2, INF), -1.0: (-mp.pi / 2, INF)}, interval=(-0.99, 0.99),
+          special=(1e-9, 0.7, 0.9999999)),
+    Unary("acos", mp.acos, lambda x: -1 / mp.sqrt(1 - x * x), (mp.pi / 2, -ONE), (mp.pi / 2, -ONE), NO, NO, lowest=-1.0,
+          highest=1.0, edges={1.0: (0.0, -INF), -1.0: (mp.pi, -INF)}, interval=(-0.99, 0.99), special=(0.7, 0.9999999)),
+    Unary("atan", mp.atan, lambda x: 1 / (1 + x * x), (0.0, ONE), (-0.0, ONE), (mp.pi / 2, ZERO), (-mp.pi / 2, ZERO),
+          special=(1e-9, 0.41421356, 1e20)),
+    Unary("sinh", mp.sinh, mp.cosh, (0.0, ONE), (-0.0, ONE), (INF, INF), (-INF, INF),
+          interval=(-20, 20), special=(1e-9, 0.9999, 1.0001, 88.9, 89.5, 710.4, -710.5)),
+    Unary("cosh", mp.cosh, mp.sinh, (ONE, ZERO), (ONE, ZERO), (INF, INF), (INF, -INF),
+          interval=(-20, 20), special=(1e-9, 88.9, 89.5, 710.4, -710.5)),
+    Unary("asinh", mp.asinh, lambda x: 1 / mp.sqrt(x * x + 1), (0.0, ONE), (-0.0, ONE), (INF, ZERO), (-INF, ZERO),
+          interval=(-50, 50), special=(1e-9, 0.00097, 1e18, 1e30)),
+    Unary("acosh", mp.acosh, lambda x: 1 / mp.sqrt(x * x - 1), NO, NO, (INF, ZERO), NO, lowest=1.0,
+          edges={1.0: (0.0, INF)}, interval=(1.01, 50), special=(1.0000001, 1e18, 1e30)),
+    Unary("atanh", mp.atanh, lambda x: 1 / (1 - x * x), (0.0, ONE), (-0.0, ONE), NO, NO, lowest=-1.0, highest=1.0,
+          edges={1.0: (INF, INF), -1.0: (-INF, INF)}, interval=(-0.99, 0.99), special=(1e-9, 0.00097, 0.9999999)),
+    Unary("log2", lambda x: mp.log(x, 2), lambda x: 1 / (x * mp.log(2)), (-INF, INF), (-INF, ANY), (INF, ZERO), NO,
+          lowest=0.0, edges={1.0: (0.0, 1 / mp.log(2))}, interval=(0.001, 50), special=(8.0, 0.9999999, 0.7)),
+    Unary("log10", mp.log10, lambda x: 1 / (x * mp.log(10)), (-INF, INF), (-INF, ANY), (INF, ZERO), NO, lowest=0.0,
+          edges={1.0: (0.0, 1 / mp.log(10))}, interval=(0.001, 50), special=(1000.0, 0.9999999, 0.7)),
+    Unary("exp2", lambda x: mpf(2) ** x, lambda x: mpf(2) ** x * mp.log(2), (ONE, mp.log(2)), (ONE, mp.log(2)),
+          (INF, INF), (0.0, ZERO), interval=(-30, 30), special=(10.0, 127.9, 1023.9, -148.6, -1073.6)),
+    Unary("exp10", lambda x: mpf(10) ** x, lambda x: mpf(10) ** x * mp.log(10), (ONE, mp.log(10)), (ONE, mp.log(10)),
+          (INF, INF), (0.0, ZERO), interval=(-10, 10), special=(3.0, 22.0, 38.5, 308.2, -44.8, -323.0)),
+    Unary("cbrt", lambda x: mp.sign(x) * mp.cbrt(abs(x)), lambda x: 1 / (3 * mp.cbrt(x * x)), (0.0, INF), (-0.0, INF),
+          (INF, ZERO), (-INF, ZERO), interval=(0.1, 50), special=(27.0, -8.0, 1e-30, 1e30)),
+    Unary("erfc", mp.erfc, lambda x: -2 * mp.exp(-x * x) / mp.sqrt(mp.pi), (ONE, -2 / mp.sqrt(mp.pi)),
+          (ONE, -2 / mp.sqrt(mp.pi)), (0.0, ZERO), (mpf(2), ZERO), interval=(-5, 10), special=(0.5, 0.624, 9.0, 26.5)),
+    Unary("ndtr", normal_distribution, normal_density, (HALF, 1 / mp.sqrt(2 * mp.pi)), (HALF, 1 / mp.sqrt(2 * mp.pi)),
+          (ONE, ZERO), (0.0, ZERO), interval=(-10, 5), special=(-0.75, -1.9, -7.5, -13.0, -37.5)),
+    Unary("lgamma", log_gamma, digamma, (INF, -INF), (INF, INF), (INF, INF), (INF, NAN),
+          interval=(0.1, 20), special=(3.0, 1.0000001, 2.0000001, 9.99, 10.01, 1e10, -0.3, -5.3, -50.3)),
+    Unary("digamma", digamma, trigamma, (-INF, INF), (INF, INF), (INF, ZERO), NO,
+          interval=(0.1, 20), special=(3.0, 11.99, 12.01, 1e10, -0.3, -5.3, -50.3)),
+    Unary("silu", lambda x: x * logistic(x), lambda x: logistic(x) * (1 + x / (1 + mp.exp(x))), (0.0, HALF),
+          (-0.0, HALF), (INF, ONE), (-0.0, ZERO), special=(3.0, -8.0, 20.0)),
+    Unary("softsign", lambda x: x / (1 + abs(x)), lambda x: (1 + abs(x)) ** -2, (0.0, ONE), (-0.0, ONE), (ONE, ZERO),
+          (-ONE, ZERO), special=(3.0, 1e10)),
+    Unary("selu", lambda x: SELU_SCALE * (x if x > 0 else SELU_ALPHA * mp.expm1(x)),
+          lambda x: SELU_SCALE * (1 if x > 0 else SELU_ALPHA * mp.exp(x)), (0.0, SELU_SCALE), (-0.0, SELU_SCALE),
+          (INF, SELU_SCALE), (-SELU_SCALE * SELU_ALPHA, ZERO), special=(3.0, -1e-10, -8.0)),
+    Unary("sign", lambda x: mpf(mp.sign(x)), lambda x: ZERO, (0.0, ZERO), (0.0, ZERO), (ONE, ZERO), (-ONE, ZERO)),
+    Unary("round", lambda x: mp.nint(x) or math.copysign(0.0, x), lambda x: ZERO, (0.0, ZERO), (-0.0, ZERO),
+          (INF, ZERO), (-INF, ZERO), special=(2.5, 3.5, -2.5)),
+    Unary("floor", lambda x: mp.floor(x) or 0.0, lambda x: ZERO, (0.0, ZERO), (-0.0, ZERO), (INF, ZERO), (-INF, ZERO),
+          special=(2.5, -2.5)),
+    Unary("ceil", lambda x: mp.ceil(x) or math.copysign(0.0, x), lambda x: ZERO, (0.0, ZERO), (-0.0, ZERO), (INF, ZERO),
+          (-INF, ZERO), special=(2.5, -2.5)),
 ]
 # fmt: on

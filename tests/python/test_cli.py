@@ -160,6 +160,21 @@ def test_bench_memory_does_not_grow_with_the_batch(command):
     assert rows["bare interpreter"]["peak_resident"] < rows["small graph, 20,000 times"]["peak_resident"]
 
 
+@pytest.mark.parametrize("graph", ["tiny", "small"])
+def test_bench_memory_builds_the_graphs_that_it_names(graph):
+    from burtorch.cli import bench_graphs, bench_process
+
+    program = bench_process.MEMORY[f"{graph} graph, 20,000 times"].replace("20000", "1")
+    found: dict = {}
+    with burtorch.Graph() as built:
+        exec(program, found)
+        n_nodes = len(built)
+    with burtorch.Graph() as built:
+        wanted = bench_graphs.GRAPHS[graph]["burtorch, value and gradient"](1)
+        assert len(built) == n_nodes
+    assert (found["g"].data, found["a"].grad, found["b"].grad) == wanted
+
+
 def test_bench_startup(command):
     done = command("bench", "startup", "--rounds", 1)
     assert "import burtorch" in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import types
 
 import numpy as np
@@ -146,18 +145,18 @@ def test_globals_bound_buffers_and_rows():
 
 
 def test_no_property_runs_while_attributes_are_looked_up():
-    runs = itertools.count()
+    runs = []
 
     class Counted:
         @property
         def k(self):
-            next(runs)
+            runs.append("run")
             return 2.0
 
     counted = Counted()
     f = bt.function(lambda x: counted.k * x)
     assert [f(x) for x in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
-    assert (next(runs), recorded(f)) == (1, 1)
+    assert (runs, recorded(f)) == (["run"], 1)
 
 
 def test_a_body_that_changes_what_it_reads_is_recorded_at_every_call():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -35,16 +33,15 @@ def flat(result):
 
 @pytest.mark.parametrize(("body", "arguments"), CALLS)
 def test_values_and_gradients_are_those_of_the_body(body, arguments):
-    # A counter, as an attribute or the contents of a list would be watched for changes.
-    ran = itertools.count()
+    ran = []
 
     def counted(*x):
-        next(ran)
+        ran.append("ran")
         return body(*x)
 
     f = bt.function(counted)
     f(*arguments)
-    before = next(ran)
+    before = len(ran)
     for _ in range(2):
         mine, plain = leaves(arguments), leaves(arguments)
         found, expected = flat(f(*mine)), flat(body(*plain))
@@ -55,7 +52,7 @@ def test_values_and_gradients_are_those_of_the_body(body, arguments):
         assert [np.ravel(x.grad).tolist() for x in mine] == [np.ravel(x.grad).tolist() for x in plain]
     assert type(f(*mine)) is type(body(*plain))
     # Vectors are other arguments than lists, and are recorded once more.
-    assert next(ran) - before - 1 <= 1
+    assert len(ran) - before <= 1
 
 
 def test_numbers_among_values_are_constants():

@@ -81,15 +81,18 @@ def test_every_row_of_the_op_table_is_a_function_a_method_and_a_stub(root, unary
 def test_the_exported_names_are_sorted_and_exist():
     types = [name for name in bt.__all__ if name[0].isupper()]
     rest = [name for name in bt.__all__ if not name[0].isupper()]
-    assert bt.__all__ == sorted(types) + sorted(rest)
+    by_number = lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]  # noqa: E731
+    assert bt.__all__ == sorted(types) + sorted(rest, key=by_number)
     assert len(set(bt.__all__)) == len(bt.__all__)
     for name in bt.__all__:
         assert hasattr(bt, name)
 
 
 def test_a_method_and_its_function_agree_with_differences(unary):
+    domains = {op["name"]: op["domain"] for op in bt.system.ops()}
     for name in unary:
-        x, step = 0.4, 1e-6
+        low, high = domains[name]
+        x, step = (0.4 if low < 0.4 < high else 2.0), 1e-6
         v = Value(x)
         y = getattr(v, name)()
         y.backward()
@@ -120,7 +123,7 @@ def test_binary_ops_agree_with_differences_and_take_numbers_on_either_side(binar
 
 def test_ops_with_a_constant(with_constant):
     expected = {"mul_by_constant": (6.0, 3.0), "div_by_constant": (2 / 3, 1 / 3), "add_constant": (5.0, 1.0)}
-    expected["pow_constant"] = (8.0, 12.0)
+    expected |= {"pow_constant": (8.0, 12.0), "leaky_relu": (2.0, 1.0), "elu": (2.0, 1.0)}
     for name in with_constant:
         x = Value(2.0)
         y = getattr(x, name)(3)
@@ -131,6 +134,45 @@ def test_ops_with_a_constant(with_constant):
             getattr(x, name)("3")
         with pytest.raises(TypeError):
             getattr(bt, name)(3.0, x)
+
+
+def test_the_constant_of_a_row_has_a_keyword_and_a_default():
+    for x in (Value(-2.0), bt.current_graph().vector([-2.0])):
+        for call, slope in (
+            (lambda x=x: bt.leaky_relu(x), 0.01),
+            (lambda x=x: bt.leaky_relu(x, 0.2), 0.2),
+            (lambda x=x: bt.leaky_relu(x, negative_slope=0.2), 0.2),
+        ):
+            y = call()
+            assert (y if isinstance(y, Value) else y[0]).data == -2.0 * slope
+    v = Value(-2.0)
+    assert (v.leaky_relu().data, v.leaky_relu(0.5).data, v.elu(alpha=0.0).data) == (-0.02, -1.0, 0.0)
+    for call in (
+        lambda: bt.leaky_relu(),
+        lambda: bt.leaky_relu(v, 0.1, 0.2),
+        lambda: bt.leaky_relu(v, slope=0.1),
+        lambda: bt.leaky_relu(v, 0.1, negative_slope=0.1),
+        lambda: v.leaky_relu(0.1, 0.2),
+        lambda: v.mul_by_constant(),
+    ):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_division_with_remainder_and_rounding_are_ops():
+    for a in (7.0, -7.0, 6.0, 0.3):
+        for b in (2.0, -2.0, 0.1):
+            x, y = Value(a), Value(b)
+            found = (x // y, x % y, *divmod(x, y), x // b, a % y, *divmod(x, b), *divmod(a, y))
+            quotient, rest = divmod(a, b)
+            assert [v.data for v in found] == [quotient, rest, quotient, rest, quotient, rest] + 2 * [quotient, rest]
+            found[1].backward()
+            assert (x.grad, y.grad) == (1.0, -quotient)
+    x = Value(2.5)
+    rounded = (round(x), math.floor(x), math.ceil(x))
+    assert [(v.op, v.data) for v in rounded] == [("round", 2.0), ("floor", 2.0), ("ceil", 3.0)]
+    with pytest.raises(TypeError):
+        divmod(x, "2")
 
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]

@@ -11,6 +11,7 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssi
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Mark, NodeId, Operands, Range, View};
+use crate::kernels::BlockMath;
 use crate::ops::{self, BinaryOp, Op, UnaryOp};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
@@ -139,11 +140,6 @@ impl<'g, S: Scalar> Eager<'g, S> {
         self.value(self.with_params(|graph, params| graph.inner_product(x, w, bias, params)))
     }
 
-    /// Appends `W x + b` as one block.
-    pub fn affine(&self, x: &[View], w: Slice, bias: Option<Slice>) -> Range {
-        self.with_params(|graph, params| graph.affine(params, x, w, bias)).unwrap_or_else(|error| fail(error))
-    }
-
     /// The present length, to rewind to.
     #[inline(always)]
     pub fn mark(&self) -> Mark {
@@ -179,6 +175,13 @@ impl<'g, S: Scalar> Eager<'g, S> {
             return Err(Error::GraphMismatch { what: "a value" });
         }
         self.with(|graph| graph.check(value.node, value.epoch)).map(|_| value.node)
+    }
+}
+
+impl<'g, S: BlockMath> Eager<'g, S> {
+    /// Appends `W x + b` as one block.
+    pub fn affine(&self, x: &[View], w: Slice, bias: Option<Slice>) -> Range {
+        self.with_params(|graph, params| graph.affine(params, x, w, bias)).unwrap_or_else(|error| fail(error))
     }
 }
 

@@ -100,6 +100,14 @@ pub enum Error {
         /// Entries given.
         have: usize,
     },
+    /// An op has no rule of this kind.
+    #[error("{op} has no {rule}; use ops that have one in its place")]
+    Unsupported {
+        /// The op.
+        op: &'static str,
+        /// What it lacks.
+        rule: &'static str,
+    },
     /// An argument outside its range.
     #[error("{what} must be {expected}, found {found}")]
     BadArgument {

@@ -31,18 +31,21 @@ pub mod text;
 
 pub mod viz;
 
+#[cfg(feature = "erased")]
+pub mod erased;
+
 pub mod sync;
 
-pub use backward::{Adjoints, Gradients, SweepOptions};
+pub use backward::{Adjoints, SweepOptions};
 pub use eager::{Eager, Value};
 pub use error::{Error, Result};
 pub use graph::{
     Branch, Branches, Capacity, Graph, Imports, Joined, Mark, NodeId, Operands, Quick, Range, Target, Tokens,
     Unevaluated, View, bytes_needed,
 };
-pub use ops::Op;
+pub use ops::{Dual, Op};
 pub use optim::Sgd;
 pub use oracle::{Batch, Elsewhere, LaneFloat, LaneModel, Lanes, Oracle, Total};
-pub use params::{Init, Parameters, Shape, Slice, Tensor};
+pub use params::{Gradients, Init, Parameters, Shape, Slice, Tensor};
 pub use program::Program;
-pub use scalar::{DType, Dual, Float, Scalar, bf16, f16};
+pub use scalar::{DType, Float, RowMath, Scalar, bf16, f16};

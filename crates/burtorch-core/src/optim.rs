@@ -8,7 +8,7 @@ mod clip;
 mod schedule;
 
 pub use adam::{Adam, AdamRates};
-pub use clip::clip_grad_norm;
+pub use clip::{clip_grad_norm, clip_grad_norm_of};
 pub use schedule::{Course, Schedule};
 
 use rand::{Rng, SeedableRng};
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::io::{OptimiserState, Stored};
 use crate::kernels::{KernelFloat, Momentum, sgd_decay_update, sgd_momentum_update, sgd_update};
 use crate::params::Parameters;
+pub use crate::params::Selection;
 use crate::scalar::Float;
 
 /// Stochastic gradient descent: `x -= lr g`.
@@ -30,7 +31,7 @@ pub struct Sgd<E> {
     momentum: f64,
     nesterov: bool,
     weight_decay: f64,
-    /// One per parameter where there is momentum, else none.
+    /// One per number that is moved where there is momentum, else none.
     velocity: Vec<E>,
     /// Whose velocity it is; 0 before the first step.
     store: u64,
@@ -88,24 +89,32 @@ impl<E: Float> Sgd<E> {
     where
         E: KernelFloat,
     {
+        self.step_of(params, &Selection::ALL)
+    }
+
+    /// One step of the selected numbers, which are the same in all steps: its state belongs to them.
+    pub fn step_of(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>
+    where
+        E: KernelFloat,
+    {
         let lr = E::lit(self.lr);
         if self.momentum == 0.0 {
             let decay = E::lit(self.weight_decay);
             match self.weight_decay == 0.0 {
-                true => params.for_each_trainable_mut(|_, x, g| sgd_update(lr, g, x)),
-                false => params.for_each_trainable_mut(|_, x, g| sgd_decay_update(lr, decay, g, x)),
+                true => params.for_each_selected_mut(numbers, |_, x, g| sgd_update(lr, g, x)),
+                false => params.for_each_selected_mut(numbers, |_, x, g| sgd_decay_update(lr, decay, g, x)),
             }
             return Ok(());
         }
-        self.make_velocity(params)?;
+        self.make_velocity(params, numbers)?;
         let rule = Momentum {
             lr,
             momentum: E::lit(self.momentum),
             nesterov: self.nesterov,
             weight_decay: E::lit(self.weight_decay),
         };
-        params.for_each_trainable_mut(|range, x, g| {
-            sgd_momentum_update(&rule, g, &mut self.velocity[range], x);
+        params.for_each_selected_mut(numbers, |places, x, g| {
+            sgd_momentum_update(&rule, g, &mut self.velocity[places], x);
         });
         Ok(())
     }
@@ -133,7 +142,15 @@ impl<E: Float> Sgd<E> {
     where
         E: Stored,
     {
-        let mut state = OptimiserState::from_bytes(bytes, "sgd", [3, 1, 1], params.len())?;
+        self.load_bytes_of(params, &Selection::ALL, bytes)
+    }
+
+    /// As [`Sgd::load_bytes`], for selected numbers, of which there are as many as then.
+    pub fn load_bytes_of(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>
+    where
+        E: Stored,
+    {
+        let mut state = OptimiserState::from_bytes(bytes, "sgd", [3, 1, 1], numbers.len_of(params.len()))?;
         let new = Self::with_momentum(state.settings[0], state.settings[1], state.counters[0] != 0, state.settings[2])?;
         *self = Sgd { velocity: state.columns.swap_remove(0), store: params.id(), ..new };
         Ok(())
@@ -145,12 +162,12 @@ impl<E: Float> Sgd<E> {
     }
 
     /// Room for the velocity, which starts at 0, also for tensors that came later.
-    fn make_velocity(&mut self, params: &Parameters<'_, E>) -> Result<()> {
+    fn make_velocity(&mut self, params: &Parameters<'_, E>, numbers: &Selection) -> Result<()> {
         if self.store != params.id() {
             self.velocity.clear();
             self.store = params.id();
         }
-        grow(&mut self.velocity, params.len())
+        grow(&mut self.velocity, numbers.len_of(params.len()))
     }
 }
 

@@ -3,24 +3,24 @@
 //! Promises: lane k of every operation equals the operation on lane k, bit for bit; an op on half numbers is computed in
 //! f32 and rounded once. The half types are in `narrow`, f128 is in `wide`. Knows nothing of graphs.
 
+mod row_math;
+
 mod decimal;
 mod narrow;
 mod wide;
+mod wide_functions;
+mod wide_gamma;
 mod wide_gelu;
 
-mod dual;
 mod inlined;
 
-use std::fmt::Debug;
-use std::ops::{Add, Div, Mul, Neg, Sub};
-
-use crate::kernels::BlockMath;
-use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd};
+use crate::simd::for_each_function;
+use crate::simd::{Elementary, Mask, Select, Simd, SimdFloat, SimdPartialEq, SimdPartialOrd, StdFloat};
 
 pub use decimal::{f128_from_decimal, f128_to_decimal};
-pub use dual::Dual;
 pub use half::{bf16, f16};
 pub(crate) use inlined::Inlined;
+pub use row_math::RowMath;
 
 /// The element types that burtorch names, with the names Python uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,17 @@ impl DType {
     /// All of them.
     pub const ALL: [DType; 5] = [DType::Float32, DType::Float64, DType::Float16, DType::BFloat16, DType::Float128];
 
+    /// The greatest number of this type that is not above `x`, as a guard compares with it; types that a program cannot
+    /// have are as `f64`.
+    pub fn floor(self, x: f64) -> f64 {
+        let nearest = x as f32;
+        match self {
+            DType::Float32 if f64::from(nearest) > x => f64::from(nearest.next_down()),
+            DType::Float32 => f64::from(nearest),
+            _ => x,
+        }
+    }
+
     /// The name as in `Graph(dtype=...)`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,36 +62,27 @@ impl DType {
             DType::Float128 => "float128",
         }
     }
+
+    /// Bytes of one number.
+    pub const fn bytes(self) -> usize {
+        match self {
+            DType::Float16 | DType::BFloat16 => 2,
+            DType::Float32 => 4,
+            DType::Float64 => 8,
+            DType::Float128 => 16,
+        }
+    }
 }
 
-mod sealed {
+pub(crate) mod sealed {
     /// Implemented here only: a graph runs a scalar's code while it is borrowed, so that code must be known.
     pub trait Sealed {}
 }
 
 /// A number or a fixed group of numbers (lanes) that one node carries. The types of this crate only.
-///
-/// Comparisons give a mask, and [`Scalar::select`] chooses by it: code without branches serves all lane counts.
-pub trait Scalar:
-    Copy
-    + Debug
-    + Default
-    + PartialEq
-    + Send
-    + Sync
-    + 'static
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-    + BlockMath
-    + sealed::Sealed
-{
+pub trait Scalar: RowMath + Default + PartialEq + Send + Sync + 'static + sealed::Sealed {
     /// The type of one lane.
     type Elem: Float;
-    /// One truth value per lane.
-    type Mask: Copy;
     /// What ops are computed in: f32 for the half types, otherwise this type itself.
     type Compute: Scalar<Compute = Self::Compute>;
 
@@ -96,11 +98,6 @@ pub trait Scalar:
 
     /// The same number in every lane.
     fn splat(elem: Self::Elem) -> Self;
-    /// A literal in every lane.
-    #[inline(always)]
-    fn lit(x: f64) -> Self {
-        Self::splat(Self::Elem::from_f64(x))
-    }
     /// Lane `k`.
     fn lane(self, k: usize) -> Self::Elem;
     /// A copy with lane `k` replaced.
@@ -116,67 +113,6 @@ pub trait Scalar:
 
     /// Whether `1/self` is exact and normal in every lane, so that dividing by `self` is multiplying by `1/self`.
     fn has_exact_inverse(self) -> bool;
-
-    /// e^x.
-    fn exp(self) -> Self;
-    /// e^x - 1.
-    fn expm1(self) -> Self;
-    /// The natural logarithm.
-    fn log(self) -> Self;
-    /// log(1 + x).
-    fn log1p(self) -> Self;
-    /// Sine.
-    fn sin(self) -> Self;
-    /// Cosine.
-    fn cos(self) -> Self;
-    /// Tangent.
-    fn tan(self) -> Self;
-    /// Its derivative.
-    fn tan_grad(self) -> Self;
-    /// The error function.
-    fn erf(self) -> Self;
-    /// Its derivative.
-    fn erf_grad(self) -> Self;
-    /// x times the normal distribution at x.
-    fn gelu(self) -> Self;
-    /// Its derivative.
-    fn gelu_grad(self) -> Self;
-    /// The angle of the point (x, self).
-    fn atan2(self, x: Self) -> Self;
-    /// `self / (self^2 + y^2)`.
-    fn over_squares(self, y: Self) -> Self;
-    /// Hyperbolic tangent.
-    fn tanh(self) -> Self;
-    /// Its derivative, given `y = tanh(self)`.
-    fn tanh_grad(self, y: Self) -> Self;
-    /// 1/(1 + e^-x).
-    fn sigmoid(self) -> Self;
-    /// Its derivative.
-    fn sigmoid_grad(self) -> Self;
-    /// log(1 + e^x).
-    fn softplus(self) -> Self;
-    /// x^y.
-    fn pow(self, y: Self) -> Self;
-    /// Its derivative by x.
-    fn pow_dx(self, y: Self) -> Self;
-    /// Its derivative by y.
-    fn pow_dy(self, y: Self) -> Self;
-
-    /// Square root, correctly rounded.
-    fn sqrt(self) -> Self;
-    /// Magnitude.
-    fn abs(self) -> Self;
-
-    /// Per lane `self < other`.
-    fn less(self, other: Self) -> Self::Mask;
-    /// Per lane `self <= other`.
-    fn less_equal(self, other: Self) -> Self::Mask;
-    /// Per lane `self == other`.
-    fn equal(self, other: Self) -> Self::Mask;
-    /// Per lane: is it a NaN?
-    fn nan_mask(self) -> Self::Mask;
-    /// Per lane `yes` where the mask holds, else `no`.
-    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 }
 
 /// A plain float: one lane, which is itself.
@@ -193,14 +129,47 @@ pub trait Float: Scalar<Elem = Self, Mask = bool> + PartialOrd {
     fn to_f128(self) -> f128;
 }
 
-/// The elementary functions of [`Scalar`], from the module that has one implementation for numbers and lanes.
-macro_rules! elementary {
-    () => {
-        elementary! {
-            exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad;
-            tanh_grad pow pow_dx pow_dy atan2 over_squares
-        }
+/// The functions of plain floats, from the module that has one implementation for numbers and lanes.
+macro_rules! of_numbers {
+    (
+        op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $formula2:ident { $($body2:tt)* })* }
+        exact { $($(#[$edoc:meta])* $exact:ident $eformula:ident { $from:ident })* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { $($hbody:tt)* })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $($hbody2:tt)* })* }
+        slice { $($slice:tt)* }
+    ) => {
+        elementary! { $($name)* $($hname)* ; $($name2)* $($hname2)* }
+        $(
+            #[inline(always)]
+            fn $exact(self) -> Self {
+                Self::$exact(self)
+            }
+        )*
     };
+}
+
+/// The same of vectors.
+macro_rules! of_lanes {
+    (
+        op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $formula2:ident { $($body2:tt)* })* }
+        exact { $($(#[$edoc:meta])* $exact:ident $eformula:ident { $from:ident })* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { $($hbody:tt)* })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $($hbody2:tt)* })* }
+        slice { $($slice:tt)* }
+    ) => {
+        elementary! { $($name)* $($hname)* ; $($name2)* $($hname2)* }
+        $(
+            #[inline(always)]
+            fn $exact(self) -> Self {
+                $from::$exact(self)
+            }
+        )*
+    };
+}
+
+macro_rules! elementary {
     ($($name:ident)* ; $($name2:ident)*) => {
         $(
             #[inline(always)]
@@ -221,9 +190,39 @@ macro_rules! plain_float {
     ($t:ty, $dtype:ident) => {
         impl sealed::Sealed for $t {}
 
+        impl RowMath for $t {
+            type Mask = bool;
+
+            #[inline(always)]
+            fn lit(x: f64) -> Self {
+                x as $t
+            }
+            #[inline(always)]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline(always)]
+            fn less_equal(self, other: Self) -> bool {
+                self <= other
+            }
+            #[inline(always)]
+            fn equal(self, other: Self) -> bool {
+                self == other
+            }
+            #[inline(always)]
+            fn nan_mask(self) -> bool {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn select(mask: bool, yes: Self, no: Self) -> Self {
+                if mask { yes } else { no }
+            }
+
+            for_each_function!(of_numbers);
+        }
+
         impl Scalar for $t {
             type Elem = $t;
-            type Mask = bool;
             type Compute = $t;
             const LANES: usize = 1;
             const UNREACHED: Self = -0.0;
@@ -272,35 +271,6 @@ macro_rules! plain_float {
                 let bits = self.to_bits();
                 bits & ((1 << FRACTION) - 1) == 0 && self.is_normal() && (1.0 / self).is_normal()
             }
-            elementary!();
-            #[inline(always)]
-            fn sqrt(self) -> Self {
-                <$t>::sqrt(self)
-            }
-            #[inline(always)]
-            fn abs(self) -> Self {
-                <$t>::abs(self)
-            }
-            #[inline(always)]
-            fn less(self, other: Self) -> bool {
-                self < other
-            }
-            #[inline(always)]
-            fn less_equal(self, other: Self) -> bool {
-                self <= other
-            }
-            #[inline(always)]
-            fn equal(self, other: Self) -> bool {
-                self == other
-            }
-            #[inline(always)]
-            fn nan_mask(self) -> bool {
-                self.is_nan()
-            }
-            #[inline(always)]
-            fn select(mask: bool, yes: Self, no: Self) -> Self {
-                if mask { yes } else { no }
-            }
         }
 
         impl Float for $t {
@@ -332,9 +302,39 @@ macro_rules! lanes {
     ($t:ty, $int:ty, $n:literal) => {
         impl sealed::Sealed for Simd<$t, $n> {}
 
+        impl RowMath for Simd<$t, $n> {
+            type Mask = Mask<$int, $n>;
+
+            #[inline(always)]
+            fn lit(x: f64) -> Self {
+                Simd::splat(x as $t)
+            }
+            #[inline(always)]
+            fn less(self, other: Self) -> Self::Mask {
+                self.simd_lt(other)
+            }
+            #[inline(always)]
+            fn less_equal(self, other: Self) -> Self::Mask {
+                self.simd_le(other)
+            }
+            #[inline(always)]
+            fn equal(self, other: Self) -> Self::Mask {
+                self.simd_eq(other)
+            }
+            #[inline(always)]
+            fn nan_mask(self) -> Self::Mask {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+                mask.select(yes, no)
+            }
+
+            for_each_function!(of_lanes);
+        }
+
         impl Scalar for Simd<$t, $n> {
             type Elem = $t;
-            type Mask = Mask<$int, $n>;
             type Compute = Self;
             const LANES: usize = $n;
             const UNREACHED: Self = Simd::from_array([-0.0; $n]);
@@ -389,35 +389,6 @@ macro_rules! lanes {
             #[inline(always)]
             fn has_exact_inverse(self) -> bool {
                 self.to_array().iter().all(|x| x.has_exact_inverse())
-            }
-            elementary!();
-            #[inline(always)]
-            fn sqrt(self) -> Self {
-                crate::simd::StdFloat::sqrt(self)
-            }
-            #[inline(always)]
-            fn abs(self) -> Self {
-                SimdFloat::abs(self)
-            }
-            #[inline(always)]
-            fn less(self, other: Self) -> Self::Mask {
-                self.simd_lt(other)
-            }
-            #[inline(always)]
-            fn less_equal(self, other: Self) -> Self::Mask {
-                self.simd_le(other)
-            }
-            #[inline(always)]
-            fn equal(self, other: Self) -> Self::Mask {
-                self.simd_eq(other)
-            }
-            #[inline(always)]
-            fn nan_mask(self) -> Self::Mask {
-                self.is_nan()
-            }
-            #[inline(always)]
-            fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
-                mask.select(yes, no)
             }
         }
     };

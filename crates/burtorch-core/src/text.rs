@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::io::{Fingerprint, data_from_bytes, data_to_bytes};
+use crate::kernels::BlockMath;
 use crate::nn::CharMlp;
 use crate::params::Parameters;
 use crate::scalar::Float;
@@ -302,7 +303,7 @@ impl Default for Sampling<'_> {
 }
 
 /// `n` words that `model` makes, symbol by symbol until the end mark.
-pub fn sample<E: Float>(
+pub fn sample<E: Float + BlockMath>(
     model: &CharMlp,
     params: &Parameters<'_, E>,
     vocabulary: &Vocabulary,
@@ -351,14 +352,14 @@ fn shift_in(context: &mut [u32], symbol: u32) {
     }
 }
 
-struct Sampler<E: Float> {
+struct Sampler<E: Float + BlockMath> {
     graph: Graph<'static, E>,
     rng: ChaCha8Rng,
     weights: Vec<f64>,
     temperature: f64,
 }
 
-impl<E: Float> Sampler<E> {
+impl<E: Float + BlockMath> Sampler<E> {
     /// A symbol drawn with probability proportional to `exp(logit / temperature)`.
     fn next(&mut self, model: &CharMlp, params: &Parameters<'_, E>, context: &[u32]) -> Result<u32> {
         self.graph.clear()?;

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::buffer::read_symbols;
-use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::cell::{AnyGraph, Cell};
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, current_graph};
 use crate::nn::activation_named;
@@ -142,11 +142,7 @@ pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> Py
             attach(py, cell, [table.get().owner()])
         },
         |graph, parameters, ()| {
-            with_graph!(graph, g => with_values(py, parameters, |given| {
-                let store = tensor.slice().store();
-                let params = given.iter().find(|p| p.id() == store).ok_or(burtorch_core::Error::MissingParameters)?;
-                g.gather(params, tensor, &indices)
-            })?.or_raise(py))
+            with_values(py, parameters, |given| graph.blocks()?.gather(given, tensor, &indices))?.or_raise(py)
         },
     )?;
     Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
@@ -198,9 +194,7 @@ pub fn affine_of<'py>(
         attach(py, cell, own.chain(read_by(inputs)))
     };
     let build = |graph: &mut AnyGraph, parameters: &[Py<PyParameters>], views: &[View]| {
-        with_graph!(graph, g => with_values(py, parameters, |given| {
-            g.affine(given, views, w, b).and_then(|y| activation.apply(g, y))
-        })?.or_raise(py))
+        with_values(py, parameters, |given| graph.blocks()?.affine(given, views, w, b, activation))?.or_raise(py)
     };
     // A Vector of one run, on a graph that nothing is the matter with: no list is made of it.
     if let Ok(vector) = x.cast::<PyVector>()
@@ -280,7 +274,7 @@ fn softmax_cross_entropy<'py>(
             Some(vector) => Target::Probabilities(one(vector, cell)?),
             None => Target::Classes(&classes),
         };
-        with_graph!(&mut cell.graph, g => g.softmax_cross_entropy(logits, target)).or_raise(py)
+        cell.graph.blocks().and_then(|blocks| blocks.softmax_cross_entropy(logits, target)).or_raise(py)
     })?;
     wrap(&owner, node)
 }

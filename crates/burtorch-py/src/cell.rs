@@ -4,96 +4,113 @@
 //! reclaim, so that an operator asks one question. Guarded by the interpreter lock; while a call has released the lock the cell is busy and refuses
 //! others. Reclaim itself is `reclaim`.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
 
-use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
-use burtorch_core::{DType, Graph, Mark, Scalar, bf16, f16};
+use burtorch_core::erased::{ErasedGraph, Room, ScalarType, make_graph};
+use burtorch_core::{DType, Graph, Mark, NodeId, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::collected::{Held, Visitor};
 use crate::graph::Branching;
 use crate::handle::LiveHandles;
 use crate::reclaim::Generations;
-use crate::scalars::ScalarType;
 
-/// A graph of one of the dtypes that Python can name.
+/// A graph of one of the dtypes that Python can name. The two that operators build on at once are there as they are; all else
+/// that can be done with a graph goes through [`ErasedGraph`], which the core has compiled for every type.
 #[derive(Debug)]
 pub enum AnyGraph {
     /// float64
     F64(Graph<'static, f64>),
     /// float32
     F32(Graph<'static, f32>),
-    /// float16
-    F16(Graph<'static, f16>),
-    /// bfloat16
-    BF16(Graph<'static, bf16>),
-    /// float128
-    F128(Graph<'static, f128>),
-    /// float32x4
-    F32x4(Graph<'static, F32x4>),
-    /// float32x8
-    F32x8(Graph<'static, F32x8>),
-    /// float32x16
-    F32x16(Graph<'static, F32x16>),
-    /// Blocks of samples in oracles; Python does not name it.
-    F32x64(Graph<'static, F32x64>),
-    /// float64x2
-    F64x2(Graph<'static, F64x2>),
-    /// float64x4
-    F64x4(Graph<'static, F64x4>),
-    /// float64x8
-    F64x8(Graph<'static, F64x8>),
+    /// Another one.
+    Other(Box<dyn ErasedGraph>),
 }
-
-/// Runs an expression on the graph inside an [`AnyGraph`], whatever its dtype.
-macro_rules! with_graph {
-    ($any:expr, $graph:ident => $body:expr) => {
-        match $any {
-            // What converts to f64 elsewhere is one here.
-            #[allow(clippy::useless_conversion)]
-            $crate::cell::AnyGraph::F64($graph) => $body,
-            $crate::cell::AnyGraph::F32($graph) => $body,
-            $crate::cell::AnyGraph::F16($graph) => $body,
-            $crate::cell::AnyGraph::BF16($graph) => $body,
-            $crate::cell::AnyGraph::F128($graph) => $body,
-            $crate::cell::AnyGraph::F32x4($graph) => $body,
-            $crate::cell::AnyGraph::F32x8($graph) => $body,
-            $crate::cell::AnyGraph::F32x16($graph) => $body,
-            $crate::cell::AnyGraph::F32x64($graph) => $body,
-            $crate::cell::AnyGraph::F64x2($graph) => $body,
-            $crate::cell::AnyGraph::F64x4($graph) => $body,
-            $crate::cell::AnyGraph::F64x8($graph) => $body,
-        }
-    };
-}
-pub(crate) use with_graph;
 
 impl AnyGraph {
     /// An empty graph of this type.
-    pub fn growing(scalar_type: ScalarType) -> Self {
-        use burtorch_core::DType::{BFloat16, Float16, Float32, Float128};
-        match (scalar_type.elem, scalar_type.lanes) {
-            (Float32, 1) => AnyGraph::F32(Graph::new()),
-            (Float16, _) => AnyGraph::F16(Graph::new()),
-            (BFloat16, _) => AnyGraph::BF16(Graph::new()),
-            (Float128, _) => AnyGraph::F128(Graph::new()),
-            (Float32, 4) => AnyGraph::F32x4(Graph::new()),
-            (Float32, 8) => AnyGraph::F32x8(Graph::new()),
-            (Float32, 64) => AnyGraph::F32x64(Graph::new()),
-            (Float32, _) => AnyGraph::F32x16(Graph::new()),
-            (_, 2) => AnyGraph::F64x2(Graph::new()),
-            (_, 4) => AnyGraph::F64x4(Graph::new()),
-            (_, 8) => AnyGraph::F64x8(Graph::new()),
-            _ => AnyGraph::F64(Graph::new()),
+    pub fn make(of: ScalarType, room: Room) -> burtorch_core::Result<Self> {
+        make_graph(of, room).map(Self::from)
+    }
+
+    /// The same, where the type is one that there are graphs of: it grows as needed.
+    pub fn growing(of: ScalarType) -> Self {
+        Self::make(of, Room::Growing).unwrap_or_else(|_| AnyGraph::F64(Graph::new()))
+    }
+
+    /// The current epoch.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        match self {
+            AnyGraph::F64(g) => g.epoch(),
+            AnyGraph::F32(g) => g.epoch(),
+            AnyGraph::Other(g) => g.epoch(),
         }
     }
 
-    /// The type of its scalars.
-    pub fn scalar_type(&self) -> ScalarType {
-        fn of<S: Scalar>(_: &Graph<'static, S>) -> ScalarType {
-            ScalarType::of::<S>()
+    /// Number of nodes.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        match self {
+            AnyGraph::F64(g) => g.len(),
+            AnyGraph::F32(g) => g.len(),
+            AnyGraph::Other(g) => g.len(),
         }
-        with_graph!(self, g => of(g))
+    }
+
+    /// The data of a node, in its first lane.
+    #[inline(always)]
+    pub fn float(&self, node: NodeId) -> burtorch_core::Result<f64> {
+        match self {
+            AnyGraph::F64(g) => g.value(node),
+            AnyGraph::F32(g) => g.value(node).map(f64::from),
+            AnyGraph::Other(g) => g.float(node, false),
+        }
+    }
+}
+
+impl From<Box<dyn ErasedGraph>> for AnyGraph {
+    fn from(graph: Box<dyn ErasedGraph>) -> Self {
+        match graph.scalar_type().name() {
+            "float64" => plain(graph, AnyGraph::F64),
+            "float32" => plain(graph, AnyGraph::F32),
+            _ => AnyGraph::Other(graph),
+        }
+    }
+}
+
+/// A graph out of its box.
+fn plain<S: Scalar>(graph: Box<dyn ErasedGraph>, of: fn(Graph<'static, S>) -> AnyGraph) -> AnyGraph {
+    match (graph as Box<dyn Any>).downcast::<Graph<'static, S>>() {
+        Ok(graph) => of(*graph),
+        Err(_) => AnyGraph::F64(Graph::new()),
+    }
+}
+
+impl Deref for AnyGraph {
+    type Target = dyn ErasedGraph;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            AnyGraph::F64(g) => g,
+            AnyGraph::F32(g) => g,
+            AnyGraph::Other(g) => &**g,
+        }
+    }
+}
+
+impl DerefMut for AnyGraph {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            AnyGraph::F64(g) => g,
+            AnyGraph::F32(g) => g,
+            AnyGraph::Other(g) => &mut **g,
+        }
     }
 }
 
@@ -115,6 +132,9 @@ pub struct Cell {
     pub generations: Generations,
     /// Whether the graph is in use, which closes its quick path unless a function is recorded on it.
     busy: bool,
+    /// Whether the graph is out of the cell, at work without the interpreter lock: what stands in its place is not to be
+    /// touched.
+    pub is_away: bool,
     /// What a recording knows besides the nodes.
     pub trace: Option<Box<crate::recorded::Trace>>,
     /// Nodes that were appended without a value since all were evaluated last.
@@ -125,10 +145,22 @@ pub struct Cell {
     pub branching: Option<Box<Branching>>,
 }
 
+impl Held for Cell {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.parameters.visit(visit);
+        for held in self.branching.iter() {
+            held.visit(visit);
+        }
+        for held in self.trace.iter() {
+            held.visit(visit);
+        }
+    }
+}
+
 impl Cell {
     /// A cell around a new graph.
     pub fn new(graph: AnyGraph, reclaim: bool) -> Self {
-        let reclaim = reclaim && !with_graph!(&graph, g => g.is_fixed());
+        let reclaim = reclaim && !graph.is_fixed();
         let generations = Generations::new(reclaim);
         let limit = generations.first_limit();
         let mut cell = Cell {
@@ -141,6 +173,7 @@ impl Cell {
             limit,
             generations,
             busy: false,
+            is_away: false,
             trace: None,
             n_unevaluated: 0,
             parameters: Vec::new(),
@@ -163,6 +196,7 @@ impl Cell {
             limit,
             generations,
             busy,
+            is_away,
             trace,
             n_unevaluated,
             parameters,
@@ -172,7 +206,7 @@ impl Cell {
         marks.clear();
         serials.clear();
         parameters.clear();
-        (*next_mark, *next_serial, *n_unevaluated, *busy, *trace) = (0, 0, 0, false, None);
+        (*next_mark, *next_serial, *n_unevaluated, *busy, *is_away, *trace) = (0, 0, 0, false, false, None);
         *generations = Generations::new(false);
         *limit = generations.first_limit();
         if let Some(branching) = branching {
@@ -222,7 +256,7 @@ impl Cell {
     fn open_quick_path(&mut self) {
         let is_closed = self.busy && !self.is_traced();
         let until = if is_closed { 0 } else { self.limit.saturating_add(1) };
-        with_graph!(&mut self.graph, g => g.pause_quick(until));
+        self.graph.pause_quick(until);
     }
 
     /// Whether a function is being recorded on this graph.

@@ -3,11 +3,9 @@
 //! Promises: the blocks are those that an oracle builds, so the same weights give the same numbers.
 
 use burtorch_core::nn::Linear;
-use burtorch_core::{Range, View};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::cell::with_graph;
 use crate::errors::IntoPython;
 use crate::graph::interruptible;
 use crate::parameters::{attach, with_values};
@@ -45,16 +43,8 @@ pub fn outputs<'py>(
             all_views(py, cell, &operands)
         },
         |graph, parameters, views| {
-            with_graph!(graph, g => with_values(py, parameters, |given| interruptible(py, n, || {
-                let mut outputs: Option<Range> = None;
-                for layer in layers {
-                    let one = outputs.map(View::Nodes);
-                    let x = one.as_ref().map_or(&views[..], std::slice::from_ref);
-                    let before = g.affine(given, x, layer.weight().slice(), layer.bias().map(|b| b.slice()))?;
-                    outputs = Some(layer.activation().apply(g, before)?);
-                }
-                Ok(outputs)
-            }))?.or_raise(py))
+            with_values(py, parameters, |given| interruptible(py, n, || graph.blocks()?.dense(given, &views, layers)))?
+                .or_raise(py)
         },
     )?;
     Ok(Some(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any()))

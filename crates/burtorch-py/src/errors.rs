@@ -5,7 +5,9 @@
 use burtorch_core::Error;
 use pyo3::PyErrArguments;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyException, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeWarning, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -19,6 +21,12 @@ const DERIVED: &[(&str, Builtin, &str)] = &[
     ("BusyError", Builtin::Runtime, "The graph or the parameters are in use by another call."),
     ("FormatError", Builtin::Value, "A file is not what it should be; nothing was loaded."),
     ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
+];
+
+/// Warnings, all of them of the kind `RuntimeWarning`.
+const WARNINGS: &[(&str, &str)] = &[
+    ("StaleRiskWarning", "A recorded function reads what a replay cannot watch."),
+    ("StaleFunctionWarning", "An audit found that a recorded function was no longer right, and recorded it again."),
 ];
 
 #[derive(Clone, Copy)]
@@ -41,16 +49,21 @@ impl Builtin {
     }
 }
 
-/// The derived classes, in the order of `DERIVED`.
+/// The derived classes, in the order of `DERIVED`, then of `WARNINGS`.
 static CLASSES: pyo3::sync::PyOnceLock<Vec<Py<PyAny>>> = pyo3::sync::PyOnceLock::new();
 
 fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyAny>>> {
     CLASSES.get_or_try_init(py, || {
         let type_ = py.get_type::<pyo3::types::PyType>();
-        DERIVED
-            .iter()
-            .map(|&(name, builtin, doc)| {
-                let bases = PyTuple::new(py, [py.get_type::<BurtorchError>().into_any(), builtin.class(py)])?;
+        let errors = DERIVED.iter().map(|&(name, builtin, doc)| {
+            (name, doc, vec![py.get_type::<BurtorchError>().into_any(), builtin.class(py)])
+        });
+        let warnings =
+            WARNINGS.iter().map(|&(name, doc)| (name, doc, vec![py.get_type::<PyRuntimeWarning>().into_any()]));
+        errors
+            .chain(warnings)
+            .map(|(name, doc, bases)| {
+                let bases = PyTuple::new(py, bases)?;
                 let namespace = pyo3::types::PyDict::new(py);
                 namespace.set_item("__module__", "burtorch")?;
                 namespace.set_item("__doc__", doc)?;
@@ -63,7 +76,8 @@ fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyAny>>> {
 /// Adds the exception classes to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("BurtorchError", m.py().get_type::<BurtorchError>())?;
-    for (&(name, ..), class) in DERIVED.iter().zip(classes(m.py())?) {
+    let names = DERIVED.iter().map(|class| class.0).chain(WARNINGS.iter().map(|class| class.0));
+    for (name, class) in names.zip(classes(m.py())?) {
         m.add(name, class.bind(m.py()))?;
     }
     Ok(())
@@ -77,6 +91,14 @@ pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
         Some(Ok(class)) => PyErr::from_type(class.clone(), (message,)),
         _ => BurtorchError::new_err(message),
     }
+}
+
+/// Gives a warning of this name, at the line that Python is at.
+pub fn warning(py: Python<'_>, name: &str, message: String) -> PyResult<()> {
+    let place = WARNINGS.iter().position(|class| class.0 == name).map(|k| DERIVED.len() + k);
+    let class = place.map(|k| Ok::<_, PyErr>(classes(py)?[k].bind(py).clone())).transpose()?;
+    let category = class.unwrap_or_else(|| py.get_type::<PyRuntimeWarning>().into_any());
+    PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
 }
 
 /// The graph or parameters are in use.

@@ -6,20 +6,21 @@
 
 use std::ops;
 
+use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
 use burtorch_core::kernels::{sgd_update, sum_squares};
 use burtorch_core::oracle::OracleMemory;
-use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
-use burtorch_core::{DType, Error, Float, Graph, LaneFloat, Lanes, Parameters, Range, Scalar, Total};
+use burtorch_core::{DType, Error, LaneFloat, Lanes, Parameters, SweepOptions, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::blocks::PySymbols;
 use crate::buffer::{CallerMemory, read_either};
-use crate::cell::{AnyGraph, with_graph};
+use crate::cell::AnyGraph;
+use crate::collected::{Held, Visitor};
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, enter, leave, node_of};
-use crate::oracle::{Want, check_apart};
-use crate::parameters::{with_gradients, with_gradients_anew, with_gradients_in};
+use crate::oracle::{Engine, Want, check_apart};
+use crate::parameters::with_gradients_of;
 use crate::params::{AnyParameters, PyParameters, mismatch};
 use crate::vector::{PyVector, wrap};
 
@@ -33,6 +34,14 @@ pub struct Function {
     graphs: [Option<Py<PyGraph>>; 7],
     /// The batch that was read last.
     batch: Option<(Side, Side)>,
+}
+
+impl Held for Function {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.call.visit(visit);
+        self.params.visit(visit);
+        self.graphs.visit(visit);
+    }
 }
 
 /// What a batch holds for the model: whole numbers or real ones, so many for each sample.
@@ -83,22 +92,14 @@ impl Side {
             return Ok(Bound::new(py, PySymbols::new(numbers, lanes))?.into_any());
         }
         let range = graph.get().with(py, |cell| {
-            with_graph!(&mut cell.graph, g => constants(g, (0..lanes).flat_map(|lane| &self.numbers[at(lane)])))
-                .or_raise(py)
+            let numbers: Vec<f64> = (0..lanes).flat_map(|lane| &self.numbers[at(lane)]).copied().collect();
+            cell.graph.constants_of_lanes(&numbers).or_raise(py)
         })?;
         match self.width {
             None => wrap(graph, range.first()),
             Some(_) => Ok(PyVector::of_runs(graph, &[range])?.into_bound(py).into_any()),
         }
     }
-}
-
-fn constants<'a, S: Scalar>(
-    graph: &mut Graph<'static, S>,
-    numbers: impl Iterator<Item = &'a f64>,
-) -> burtorch_core::Result<Range> {
-    let numbers: Vec<S::Elem> = numbers.map(|&x| S::Elem::from_f64(x)).collect();
-    graph.constants_of_lanes(&numbers)
 }
 
 /// What a pass over samples is to do besides computing the losses.
@@ -131,79 +132,6 @@ impl Function {
         }
         let graphs = [const { None }; 7];
         Ok(Function { call: call.clone().unbind(), params, lanes, total, graphs, batch: None })
-    }
-
-    /// Reads a batch; returns the number of its samples.
-    pub fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let (x, y) = self.batch.take().unwrap_or_default();
-        let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);
-        if x.n != y.n {
-            return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
-        }
-        let n = x.n;
-        self.batch = Some((x, y));
-        Ok(n)
-    }
-
-    /// Computes with the batch that was read.
-    pub fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
-        let n = self.batch.as_ref().map_or(0, |(x, _)| x.n);
-        let seed = if self.total == Total::Mean { 1.0 / n as f64 } else { 1.0 };
-        match want {
-            Want::Loss => {
-                let losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
-                Ok(self.reduce(&losses))
-            }
-            Want::Losses(losses) => {
-                *losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
-                Ok(0.0)
-            }
-            Want::Gradient(at, out, _) => {
-                self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
-                let before = at.map(|at| self.exchange(py, at)).transpose()?;
-                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out));
-                if let Some(before) = before {
-                    self.put_back(py, before)?;
-                }
-                Ok(self.reduce(&losses?))
-            }
-            Want::Step(lr) => {
-                if !(lr.is_finite() && lr >= 0.0) {
-                    let (expected, found) = ("finite and at least 0".into(), lr.to_string());
-                    return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
-                }
-                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, None))?;
-                self.in_params(py, |params| params.descend(lr))?;
-                Ok(self.reduce(&losses))
-            }
-            Want::Norms(norms) => {
-                for k in 0..n {
-                    self.sample(py, k, None)?;
-                    norms.push(self.in_params(py, |params| params.grad_norm())?);
-                }
-                Ok(0.0)
-            }
-        }
-    }
-
-    /// Loss and gradient of sample `k` of the batch that was read.
-    pub fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
-        let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
-        Ok(self.reduce(&losses))
-    }
-
-    /// What it keeps between calls.
-    pub fn memory(&self) -> OracleMemory {
-        let of = |graph: &Py<PyGraph>| {
-            Python::attach(|py| {
-                graph.get().with(py, |cell| Ok(with_graph!(&cell.graph, g => g.oracle_memory()))).unwrap_or_default()
-            })
-        };
-        let mut memory = self.graphs.iter().flatten().map(of).fold(OracleMemory::default(), |sum, one| sum + one);
-        if let Some((x, y)) = &self.batch {
-            memory.samples += x.bytes() + y.bytes();
-        }
-        memory
     }
 
     fn in_params<R>(
@@ -289,7 +217,7 @@ impl Function {
     ) -> PyResult<()> {
         let graph = self.graph(py, lanes)?;
         graph.get().with(py, |cell| {
-            with_graph!(&mut cell.graph, g => g.clear()).or_raise(py)?;
+            cell.graph.clear().or_raise(py)?;
             cell.after_rewind();
             Ok(())
         })?;
@@ -303,32 +231,29 @@ impl Function {
         let is_first = losses.is_empty();
         graph.get().with(py, |cell| {
             let parameters = &cell.parameters;
-            with_graph!(&mut cell.graph, g => {
-                let found = g.value(loss).or_raise(py)?;
-                losses.extend((0..n).map(|lane| found.lane(lane).to_f64()));
-                match pass {
-                    Pass::Losses => Ok(()),
-                    // The first group overwrites what is there, the others add.
-                    Pass::Gradient(seed, out) if is_first => {
-                        let target = (&self.params, out.as_mut().map(|out| out.slice_mut()));
-                        with_gradients_anew(py, parameters, target, |gradients| {
-                            g.backward_with(loss, seeds(found, *seed, n), gradients)
-                        })?
-                        .or_raise(py)
-                    }
-                    Pass::Gradient(seed, None) => with_gradients(py, parameters, |gradients| {
-                        g.backward_with(loss, seeds(found, *seed, n), gradients)
-                    })?
-                    .or_raise(py),
-                    Pass::Gradient(seed, Some(out)) => {
-                        let target = (&self.params, out.slice_mut());
-                        with_gradients_in(py, parameters, target, |gradients| {
-                            g.backward_with(loss, seeds(found, *seed, n), gradients)
-                        })?
-                        .or_raise(py)
-                    }
-                }
-            })
+            let graph = &mut cell.graph;
+            match graph.number(loss, false).or_raise(py)? {
+                AnyNumber::Lanes(lanes) => losses.extend_from_slice(&lanes[..n]),
+                _ => losses.push(graph.float(loss).or_raise(py)?),
+            }
+            let Pass::Gradient(adjoint, out) = pass else { return Ok(()) };
+            let seed = Seed { adjoint: *adjoint, lanes: Some(n) };
+            let single = graph.scalar_type().elem == DType::Float32;
+            let memory = out.as_mut().map(|out| match single {
+                true => AnyNumbersMut::F32(out.slice_mut()),
+                false => AnyNumbersMut::F64(out.slice_mut()),
+            });
+            let options = SweepOptions::default();
+            // The first group overwrites what is there, the others add.
+            with_gradients_of(py, parameters, &self.params, |all, place| {
+                let target = match (is_first, memory) {
+                    (true, memory) => GradientTarget::Overwritten(place, memory),
+                    (false, Some(memory)) => GradientTarget::AddedIn(place, memory),
+                    (false, None) => GradientTarget::Added,
+                };
+                graph.sweep(loss, seed, all, target, options, None)
+            })?
+            .or_raise(py)
         })
     }
 
@@ -340,27 +265,81 @@ impl Function {
         if let Some(graph) = slot {
             return Ok(graph.bind(py).clone());
         }
-        let new = match (single, lanes) {
-            (true, 1) => AnyGraph::F32(Graph::new()),
-            (true, 4) => AnyGraph::F32x4(Graph::<F32x4>::new()),
-            (true, 8) => AnyGraph::F32x8(Graph::<F32x8>::new()),
-            (true, 64) => AnyGraph::F32x64(Graph::<F32x64>::new()),
-            (true, _) => AnyGraph::F32x16(Graph::<F32x16>::new()),
-            (false, 1) => AnyGraph::F64(Graph::new()),
-            (false, 2) => AnyGraph::F64x2(Graph::<F64x2>::new()),
-            (false, 4) => AnyGraph::F64x4(Graph::<F64x4>::new()),
-            (false, _) => AnyGraph::F64x8(Graph::<F64x8>::new()),
-        };
+        let elem = if single { DType::Float32 } else { DType::Float64 };
+        let new = AnyGraph::make(ScalarType { elem, lanes }, Room::Growing).or_raise(py)?;
         let graph = Bound::new(py, PyGraph::around(new, false))?;
         *slot = Some(graph.clone().unbind());
         Ok(graph)
     }
 }
 
-/// `seed` in the lanes that are in use, 0 in those that repeat a sample.
-fn seeds<S: Scalar>(_like: S, seed: f64, n: usize) -> S {
-    let seed = S::Elem::from_f64(seed);
-    (0..n).fold(S::lit(0.0), |seeds, lane| seeds.with_lane(lane, seed))
+impl Engine for Function {
+    fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let (x, y) = self.batch.take().unwrap_or_default();
+        let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);
+        if x.n != y.n {
+            return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
+        }
+        let n = x.n;
+        self.batch = Some((x, y));
+        Ok(n)
+    }
+
+    fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
+        let n = self.batch.as_ref().map_or(0, |(x, _)| x.n);
+        let seed = if self.total == Total::Mean { 1.0 / n as f64 } else { 1.0 };
+        match want {
+            Want::Loss => {
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
+                Ok(self.reduce(&losses))
+            }
+            Want::Losses(losses) => {
+                *losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
+                Ok(0.0)
+            }
+            Want::Gradient(at, out, _) => {
+                self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
+                let before = at.map(|at| self.exchange(py, at)).transpose()?;
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out));
+                if let Some(before) = before {
+                    self.put_back(py, before)?;
+                }
+                Ok(self.reduce(&losses?))
+            }
+            Want::Step(lr) => {
+                if !(lr.is_finite() && lr >= 0.0) {
+                    let (expected, found) = ("finite and at least 0".into(), lr.to_string());
+                    return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
+                }
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, None))?;
+                self.in_params(py, |params| params.descend(lr))?;
+                Ok(self.reduce(&losses))
+            }
+            Want::Norms(norms) => {
+                for k in 0..n {
+                    self.sample(py, k, None)?;
+                    norms.push(self.in_params(py, |params| params.grad_norm())?);
+                }
+                Ok(0.0)
+            }
+        }
+    }
+
+    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
+        let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
+        Ok(self.reduce(&losses))
+    }
+
+    fn memory(&self) -> OracleMemory {
+        let of = |graph: &Py<PyGraph>| {
+            Python::attach(|py| graph.get().with(py, |cell| Ok(cell.graph.oracle_memory())).unwrap_or_default())
+        };
+        let mut memory = self.graphs.iter().flatten().map(of).fold(OracleMemory::default(), |sum, one| sum + one);
+        if let Some((x, y)) = &self.batch {
+            memory.samples += x.bytes() + y.bytes();
+        }
+        memory
+    }
 }
 
 /// What a callable's oracle does with its parameters, whatever their type.

@@ -1,11 +1,13 @@
 //! `GPT` for Python: a transformer over the tensors of `Parameters`.
 
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::nn::{Gpt, GptShape};
 use burtorch_core::{Float, Graph, Parameters, Tensor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::buffer::read_symbols;
+use crate::collected::collected;
 use crate::counts::sizes;
 use crate::errors::IntoPython;
 use crate::params::{PyParameters, PyTensor, with_kernels};
@@ -42,6 +44,7 @@ pub struct PyGpt {
     pub params: Py<PyParameters>,
     prefix: String,
 }
+collected!(PyGpt: params);
 
 #[pymethods]
 impl PyGpt {
@@ -170,7 +173,11 @@ impl PyGpt {
 }
 
 /// Logits by token.
-fn logits<E: Float>(model: &Gpt, params: &Parameters<'_, E>, tokens: &[u32]) -> burtorch_core::Result<Vec<Vec<f64>>> {
+fn logits<E: Float + BlockMath>(
+    model: &Gpt,
+    params: &Parameters<'_, E>,
+    tokens: &[u32],
+) -> burtorch_core::Result<Vec<Vec<f64>>> {
     model.check_tokens(tokens)?;
     let mut graph = Graph::<E>::new();
     graph.set_no_grad(true);

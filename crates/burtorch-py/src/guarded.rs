@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut};
 use burtorch_core::sync::{Flag, Raised, Shared};
 use pyo3::prelude::*;
 
+use crate::collected::{Held, Visitor};
 use crate::errors::busy;
 
 /// What a Python object holds and calls may change.
@@ -51,6 +52,16 @@ impl<T> Guarded<T> {
     pub fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> PyResult<R> {
         let mut entered = self.enter(py)?;
         Ok(f(&mut entered))
+    }
+}
+
+/// While a call has exclusive access its object is in use, so what is not visited then is not missed.
+impl<T: Held> Held for Guarded<T> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        if let Some(_in_use) = self.in_use.share() {
+            // SAFETY: shared access, as the flag says.
+            unsafe { &*self.content.get() }.visit(visit);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::blocks::{PySymbols, affine_of, gather};
+use crate::collected::{Held, Visitor, traverse};
 use crate::nn::activation_named;
 use crate::params::PyTensor;
 use crate::vector::PyVector;
@@ -39,8 +40,19 @@ impl PyDenseCall {
     }
 }
 
+impl Held for Parts {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.weight.visit(visit);
+        self.bias.visit(visit);
+    }
+}
+
 #[pymethods]
 impl PyDenseCall {
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        self.parts.get().map_or(Ok(()), |parts| traverse(parts, visit))
+    }
+
     /// Takes what a subclass takes.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]

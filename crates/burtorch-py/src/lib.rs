@@ -1,6 +1,8 @@
 //! The extension module `burtorch._core`: conversion between Python and the core, nothing else.
 #![feature(f128)]
 
+mod collected;
+mod entry;
 mod errors;
 mod guarded;
 
@@ -34,6 +36,7 @@ mod sample_loss;
 mod system;
 mod text;
 mod threads;
+mod trainable;
 mod trained;
 mod viz;
 mod windows;

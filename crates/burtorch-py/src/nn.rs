@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::buffer::{read_numbers, read_symbols};
+use crate::collected::collected;
 use crate::counts::{Count, sizes};
 use crate::errors::IntoPython;
 use crate::gpt::PyGpt;
@@ -115,6 +116,7 @@ pub struct PyCharMlp {
     pub params: Py<PyParameters>,
     name: Option<String>,
 }
+collected!(PyCharMlp: params);
 
 #[pymethods]
 impl PyCharMlp {
@@ -230,6 +232,7 @@ pub struct PyLinear {
     params: Py<PyParameters>,
     name: Option<String>,
 }
+collected!(PyLinear: params);
 
 #[pymethods]
 impl PyLinear {
@@ -335,6 +338,7 @@ pub struct PyMlp {
     params: Py<PyParameters>,
     name: Option<String>,
 }
+collected!(PyMlp: params);
 
 #[pymethods]
 impl PyMlp {

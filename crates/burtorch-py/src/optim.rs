@@ -9,6 +9,7 @@ use burtorch_core::Sgd;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::collected::collected;
 use crate::errors::IntoPython;
 use crate::params::PyParameters;
 use moving::{Moving, with_rule};
@@ -16,17 +17,19 @@ use moving::{Moving, with_rule};
 /// Stochastic gradient descent: `values -= lr * grads`.
 ///
 /// Args:
-///     params: Parameters, a model of them, or a list of Values (leaves, of any graphs).
+///     params: Parameters, a model, a layer, a Tensor, a list of Tensors, or a list of Values (leaves, of any graphs). A
+///         step moves the numbers given here and no others.
 ///     lr: the learning rate, finite and not negative. May be changed at any time.
-///     momentum: v = momentum * v + grad, values -= lr * v, as PyTorch has it. Below 1; costs one number per parameter.
+///     momentum: v = momentum * v + grad, values -= lr * v, as PyTorch has it. Below 1; costs one number
+///         for each that is moved.
 ///     nesterov: look one velocity ahead.
 ///     weight_decay: adds weight_decay * values to the gradients.
 ///
 /// Frozen numbers stay as they are. A step reads and writes each number once.
 ///
 /// Raises:
-///     ValueError: a rate that makes no sense.
-///     TypeError: neither Parameters, nor a model, nor Values.
+///     ValueError: a rate that makes no sense, no numbers, or Tensors of two Parameters.
+///     TypeError: anything else, or Tensors beside Values.
 ///     StaleValueError, from `step()`: one of the Values is gone; none was moved.
 ///
 /// Example:
@@ -39,6 +42,7 @@ use moving::{Moving, with_rule};
 ///     [0.0, 3.0]
 #[pyclass(frozen, name = "SGD", module = "burtorch.optim")]
 pub struct PySgd(Moving<Sgd<f32>, Sgd<f64>>);
+collected!(PySgd: 0);
 
 #[pymethods]
 impl PySgd {
@@ -55,6 +59,7 @@ impl PySgd {
     /// The learning rate.
     #[getter]
     fn lr(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::recorded::refuse_reading("lr of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.lr()))
     }
 
@@ -66,12 +71,14 @@ impl PySgd {
     /// The momentum.
     #[getter]
     fn momentum(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::recorded::refuse_reading("momentum of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.momentum()))
     }
 
     /// The weight decay.
     #[getter]
     fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::recorded::refuse_reading("weight_decay of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.weight_decay()))
     }
 
@@ -80,7 +87,7 @@ impl PySgd {
         self.0.step(py)
     }
 
-    /// Set all gradients to zero.
+    /// Set the gradients of the numbers that it moves to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.0.trained.zero_grad(py)
     }
@@ -90,7 +97,7 @@ impl PySgd {
         self.0.save_state(py)
     }
 
-    /// Become the optimiser whose save_state this is, for as many Parameters.
+    /// Become the optimiser whose save_state this is, for as many numbers.
     ///
     /// Raises FormatError for anything else; then nothing has changed.
     ///
@@ -107,13 +114,13 @@ impl PySgd {
         self.0.load_state(py, state)
     }
 
-    /// Bytes of its state: none without momentum, else one number per parameter, from the first step on.
+    /// Bytes of its state: none without momentum, else one number for each that it moves, from the first step on.
     #[getter]
     fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.state_bytes()))
     }
 
-    /// What it moves; for Values, the Parameters in which it keeps their numbers during a step.
+    /// The Parameters whose numbers it moves; for Values, the Parameters in which it keeps their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.0.trained.params.clone_ref(py)

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::{Renumbering, UNEVALUATED};
-use burtorch_core::{Graph, Mark, NodeId, Range, Result, Scalar};
+use burtorch_core::{Mark, NodeId, Range, Result};
 
-use crate::cell::{Cell, with_graph};
+use crate::cell::Cell;
 use crate::handle::{Handle, LiveHandles};
 
 /// Nodes built between two reclaims, at least: they fit in the first-level cache.
@@ -65,7 +66,7 @@ impl Cell {
     /// Removes what no handle reaches if there are enough nodes to look.
     #[inline]
     pub fn collect_if_due(&mut self) -> Result<()> {
-        if with_graph!(&self.graph, g => g.len()) as u32 > self.limit() {
+        if self.graph.len() as u32 > self.limit() {
             self.reclaim()?;
         }
         Ok(())
@@ -76,23 +77,20 @@ impl Cell {
     #[cold]
     #[inline(never)]
     fn reclaim(&mut self) -> Result<usize> {
-        if with_graph!(&self.graph, g => g.is_fixed()) {
+        if self.graph.is_fixed() {
             return Ok(0);
         }
         let Generations { old, survived, full_above, by_itself, .. } = self.generations;
-        let n_before = with_graph!(&self.graph, g => g.len());
-        let (n_old, n_left) = with_graph!(&mut self.graph, g => {
-            // Marks that do not hold any more draw no line.
-            let holds = |mark: &Mark| g.check_mark(*mark).is_ok();
-            let lines = old.filter(|old| old.len() as u32 <= full_above && holds(old)).zip(survived.filter(holds));
-            let (line, survived) = lines.unwrap_or_else(|| (g.start(), g.start()));
-            let (n_left, survived) =
-                compact(g, line, survived, &self.handles, &mut self.marks, &mut self.serials)?;
-            let end = g.mark();
-            self.generations.old = Some(if line.is_empty() { end } else { survived });
-            self.generations.survived = Some(end);
-            (line.len(), n_left)
-        });
+        let n_before = self.graph.len();
+        let graph = &mut *self.graph;
+        // Marks that do not hold any more draw no line.
+        let holds = |mark: &Mark| graph.check_mark(*mark).is_ok();
+        let lines = old.filter(|old| old.len() as u32 <= full_above && holds(old)).zip(survived.filter(holds));
+        let (line, survived) = lines.unwrap_or_else(|| (graph.start(), graph.start()));
+        let (n_left, survived) = compact(graph, line, survived, &self.handles, &mut self.marks, &mut self.serials)?;
+        let (end, n_old) = (graph.mark(), line.len());
+        self.generations.old = Some(if line.is_empty() { end } else { survived });
+        self.generations.survived = Some(end);
         self.generations.n_reclaimed += (n_before - n_left) as u64;
         if n_old == 0 {
             self.handles.grow_old();
@@ -110,14 +108,14 @@ impl Cell {
 
     /// Forgets identities of nodes that a rewind removed. Costs nothing for those that stay.
     pub fn after_rewind(&mut self) {
-        let len = with_graph!(&self.graph, g => g.len()) as u32;
+        let len = self.graph.len() as u32;
         while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
             self.serials.pop_last();
         }
         let Generations { old, survived, .. } = &mut self.generations;
         for line in [old, survived] {
             if line.is_some_and(|line| line.len() as u32 > len) {
-                *line = Some(with_graph!(&self.graph, g => g.mark()));
+                *line = Some(self.graph.mark());
             }
         }
     }
@@ -125,8 +123,8 @@ impl Cell {
 
 /// Compacts a graph above a line, which may lie at its start, and renames everything that names nodes up there. Returns how
 /// many nodes are left, and where `survived` is now.
-fn compact<S: Scalar>(
-    graph: &mut Graph<'static, S>,
+fn compact(
+    graph: &mut dyn ErasedGraph,
     line: Mark,
     survived: Mark,
     handles: &LiveHandles,
@@ -148,7 +146,7 @@ fn compact<S: Scalar>(
     places.push(survived);
     let n_left = graph.compact_above(
         line,
-        |is_live| {
+        &|is_live| {
             each(&mut |handle| {
                 if handle.start != u32::MAX {
                     is_live(Range::new(NodeId::from_index(handle.start), handle.len));
@@ -156,7 +154,7 @@ fn compact<S: Scalar>(
             });
         },
         &mut places,
-        |new| {
+        &mut |new| {
             each(&mut |handle| {
                 if handle.start != u32::MAX {
                     handle.start = new.index(handle.start);

@@ -3,6 +3,7 @@
 //! Promises: a sample is read and checked before the graph is touched; long work releases the interpreter lock, so several
 //! threads build branches at the same time; an error leaves the graph as it was.
 
+use burtorch_core::erased::Erasable;
 use burtorch_core::nn::{Input, Label, Model};
 use burtorch_core::{Error, Graph, NodeId};
 use pyo3::exceptions::PyTypeError;
@@ -13,7 +14,7 @@ use crate::cell::AnyGraph;
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, current_graph, unlocked};
 use crate::nn::{AnyModel, model_of};
-use crate::parameters::{Held, attach, with_values};
+use crate::parameters::{attach, with_values};
 use crate::params::PyParameters;
 use crate::vector::{reclaim_if_due, wrap};
 
@@ -85,7 +86,7 @@ fn sample_loss<'py>(
     wrap(&graph, node)
 }
 
-fn append<E: Held + burtorch_core::kernels::KernelFloat>(
+fn append<E: Erasable + burtorch_core::LaneFloat>(
     py: Python<'_>,
     graph: &mut Graph<'static, E>,
     model: &AnyModel,
@@ -97,7 +98,7 @@ fn append<E: Held + burtorch_core::kernels::KernelFloat>(
     let input = if x.is_empty() { Input::Tokens(&sample.tokens) } else { Input::Numbers(&x) };
     let label = if targets.is_empty() { Label::Classes(&sample.classes) } else { Label::Numbers(&targets) };
     with_values(py, std::slice::from_ref(params), |given| {
-        let params = given.first().ok_or(Error::MissingParameters).or_raise(py)?;
+        let params = given.first().and_then(|any| E::params(any)).ok_or(Error::MissingParameters).or_raise(py)?;
         let mut build = |model: &dyn Model<E>| {
             model.check(input, label)?;
             let start = graph.mark();

@@ -1,52 +1,70 @@
-//! What an optimiser moves: the numbers of `Parameters`, or the data of a list of Values.
+//! What an optimiser moves: numbers of `Parameters`, or the data of a list of Values.
 //!
 //! Promises: Values are checked and read before a step and written after it, so a step that fails changes none of them.
 //! An optimiser sees `Parameters` in both cases, and knows nothing of Values.
 
 #![allow(unsafe_code)]
 
-use burtorch_core::{Float, NodeId, Op, Scalar};
+use std::collections::HashSet;
+
+use burtorch_core::erased::AnyNumber;
+use burtorch_core::optim::Selection;
+use burtorch_core::{Float, NodeId, Op, RowMath};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::cell::{Cell, with_graph};
+use crate::cell::Cell;
+use crate::collected::{Held, Visitor};
 use crate::errors::IntoPython;
-use crate::params::{PyParameters, params_of, with_params};
-use crate::scalars::{self, Given};
+use crate::params::{PyParameters, with_params};
+use crate::scalars;
+use crate::trainable::Trainable;
 use crate::value;
+
+/// What of Values is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Their data.
+    Data,
+    /// Their gradients.
+    Gradients,
+}
 
 /// What an optimiser moves.
 pub struct Trained {
     /// The parameters, or what the numbers of the Values are kept in during a step.
     pub params: Py<PyParameters>,
+    /// Which of them.
+    pub numbers: Selection,
     values: Vec<Py<PyAny>>,
 }
 
+impl Held for Trained {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.params.visit(visit);
+        self.values.visit(visit);
+    }
+}
+
 impl Trained {
-    /// Reads Parameters, a model of them, or a list of Values.
+    /// Reads whatever [`Trainable`] reads.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let refused = match params_of(object) {
-            Ok(params) => return Ok(Trained { params, values: Vec::new() }),
-            Err(error) => error,
-        };
         let py = object.py();
-        let Ok(items) = object.try_iter() else { return Err(refused) };
-        let mut values = Vec::new();
-        for item in items {
-            let item = item?;
-            if !is_value(&item) {
-                let found = item.get_type().name()?;
-                let message = format!("an optimiser takes Parameters, a model, or a list of Values; found {found}");
-                return Err(PyTypeError::new_err(message));
+        let values = match Trainable::of(object)? {
+            Trainable::Parameters(params) => {
+                return Ok(Trained { params, numbers: Selection::ALL, values: Vec::new() });
             }
-            values.push(item.unbind());
-        }
-        if values.is_empty() {
-            return Err(PyValueError::new_err("an optimiser needs at least one Value"));
-        }
+            Trainable::Slices(params, slices) => {
+                let select = |params: &mut _| with_params!(params, p => Selection::of(p, &slices));
+                let numbers = params.get().with(py, select)?.or_raise(py)?;
+                return Ok(Trained { params, numbers, values: Vec::new() });
+            }
+            Trainable::Values(values) => each_once(py, values)?,
+        };
         let params = py.get_type::<PyParameters>().call1(("float64",))?;
         params.call_method1("tensor", (values.len(), py.None(), 0.0))?;
-        let trained = Trained { params: params.cast_into::<PyParameters>()?.unbind(), values };
+        let params = params.cast_into::<PyParameters>()?.unbind();
+        let trained = Trained { params, numbers: Selection::ALL, values };
         trained.gather(py)?;
         Ok(trained)
     }
@@ -56,7 +74,7 @@ impl Trained {
         let mut numbers = Vec::with_capacity(self.values.len());
         for value in &self.values {
             numbers.push(with_node(value.bind(py), |cell, node| {
-                let op = with_graph!(&cell.graph, g => g.op(node)).or_raise(py)?;
+                let op = cell.graph.op(node).or_raise(py)?;
                 let read = |of_grad| scalars::plain(&cell.graph, node, of_grad).or_raise(py);
                 match (op, read(false)?, read(true)?) {
                     (Op::Leaf, Some(x), Some(g)) => Ok((x, g)),
@@ -73,24 +91,27 @@ impl Trained {
         }
         self.params.get().with(py, |params| {
             with_params!(params, p => {
-                p.values_mut().iter_mut().zip(&numbers).for_each(|(to, &(x, _))| *to = Scalar::lit(x));
-                p.grads_mut().iter_mut().zip(&numbers).for_each(|(to, &(_, g))| *to = Scalar::lit(g));
+                p.values_mut().iter_mut().zip(&numbers).for_each(|(to, &(x, _))| *to = RowMath::lit(x));
+                p.grads_mut().iter_mut().zip(&numbers).for_each(|(to, &(_, g))| *to = RowMath::lit(g));
             });
         })
     }
 
-    /// Writes what a step has made of the data of the Values.
-    pub fn scatter(&self, py: Python<'_>) -> PyResult<()> {
+    /// Writes what a step has made of the data or the gradients of the Values.
+    pub fn scatter(&self, py: Python<'_>, kind: Kind) -> PyResult<()> {
         if self.values.is_empty() {
             return Ok(());
         }
-        let moved = self.params.get().with(
-            py,
-            |params| with_params!(params, p => p.values().iter().map(|x| x.to_f64()).collect::<Vec<f64>>()),
-        )?;
-        for (value, x) in self.values.iter().zip(moved) {
+        let of_grad = kind == Kind::Gradients;
+        let numbers = self.params.get().with(py, |params| {
+            with_params!(params, p => {
+                let numbers = if of_grad { p.grads() } else { p.values() };
+                numbers.iter().map(|x| x.to_f64()).collect::<Vec<f64>>()
+            })
+        })?;
+        for (value, x) in self.values.iter().zip(numbers) {
             with_node(value.bind(py), |cell, node| {
-                scalars::assign(&mut cell.graph, node, &Given::All(x), false).or_raise(py)
+                cell.graph.set_number(node, &AnyNumber::One(x), of_grad).or_raise(py)
             })?;
         }
         Ok(())
@@ -103,16 +124,34 @@ impl Trained {
         }
         for value in &self.values {
             with_node(value.bind(py), |cell, node| {
-                scalars::assign(&mut cell.graph, node, &Given::All(0.0), true).or_raise(py)
+                cell.graph.set_number(node, &AnyNumber::One(0.0), true).or_raise(py)
             })?;
         }
-        self.params.get().with(py, |params| with_params!(params, p => p.zero_grad()))
+        self.params.get().with(py, |params| with_params!(params, p => p.zero_grad_of(&self.numbers)))
     }
 }
 
-fn is_value(object: &Bound<'_, PyAny>) -> bool {
+/// Whether an object is a Value.
+pub fn is_value(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object under the interpreter lock.
     unsafe { value::is_value(object.as_ptr()) }
+}
+
+/// One Value of each node.
+fn each_once(py: Python<'_>, mut values: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+    let mut seen = HashSet::new();
+    let mut result = Ok(());
+    values.retain(|value| {
+        let node = with_node(value.bind(py), |cell, node| Ok((std::ptr::from_mut(cell), node)));
+        match node {
+            Ok(node) => seen.insert(node),
+            Err(error) => {
+                result = Err(error);
+                false
+            }
+        }
+    });
+    result.map(|()| values)
 }
 
 /// Runs `f` on the node of a Value, after checking it.

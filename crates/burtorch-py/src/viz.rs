@@ -6,7 +6,6 @@ use burtorch_core::viz::{Options, Picture, scripts};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::cell::with_graph;
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, node_of};
 use crate::parameters::with_values;
@@ -20,7 +19,7 @@ fn roots(graph: &Bound<'_, PyGraph>, root: Option<&Bound<'_, PyAny>>) -> PyResul
     let py = graph.py();
     let Some(root) = root.filter(|root| !root.is_none()) else {
         return graph.get().with(py, |cell| {
-            let mut sinks = with_graph!(&cell.graph, g => g.sinks());
+            let mut sinks = cell.graph.sinks();
             // The last ones are what the graph was built for.
             let from = sinks.len().saturating_sub(MOST_ROOTS);
             Ok(sinks.split_off(from))
@@ -55,19 +54,15 @@ pub fn picture(
     let roots = roots(graph, root)?;
     graph.get().with(py, |cell| {
         let parameters = &cell.parameters;
-        with_graph!(&mut cell.graph, g => with_values(py, parameters, |params| {
-            let mut picture = g.picture(&roots, params, &Options { max_parts: max_nodes });
-            if timed {
-                g.time_parts(&mut picture, params);
-            }
-            picture
-        }))
+        let graph = &mut cell.graph;
+        let options = Options { max_parts: max_nodes };
+        with_values(py, parameters, |params| graph.picture(&roots, params, &options, timed))?.or_raise(py)
     })
 }
 
 /// `Value.to_string`.
 pub fn described(py: Python<'_>, graph: &Bound<'_, PyGraph>, node: NodeId) -> PyResult<String> {
-    graph.get().with(py, |cell| with_graph!(&cell.graph, g => g.describe(node)).or_raise(py))
+    graph.get().with(py, |cell| cell.graph.describe(node).or_raise(py))
 }
 
 /// A script that draws numbers, given by rows, as a heat map.

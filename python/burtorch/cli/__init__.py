@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from burtorch import BurtorchError, __version__
 from burtorch.cli import bench, generate, graph, info, selftest, train
 from burtorch.cli.arguments import Parser
-from burtorch.cli.errors import InputError, reason
+from burtorch.cli.errors import InputError, discard, reason, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TextIO
 
 __all__ = ["main"]
 
@@ -40,6 +41,7 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    stdout_is_closed = _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a symbol shows its escape
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser()
@@ -50,13 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = args.run(args)
         sys.stdout.flush()
+        if status == 0 and stdout_is_closed:
+            return _fail(args.command, "standard output is closed", 1)
         return status
     except InputError as error:
         return _fail(args.command, str(error), 2)
     except KeyboardInterrupt:
         return _fail(args.command, "interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of stdout has gone, as in `burtorch generate ... | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 1
     except MemoryError as error:
         return _fail(args.command, f"not enough memory: {error}" if str(error) else "not enough memory", 1)
@@ -64,9 +68,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(args.command, str(error), 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _fail(args.command, f"{where}{reason(error)}", 1)
+        status = _fail(args.command, f"{where}{reason(error)}", 1)
+        _flush_or_discard(sys.stdout)
+        return status
+
+
+def _open_closed_streams() -> bool:
+    """Opens standard streams that are closed, so that no file takes their places; returns whether stdout was one.
+
+    What is written to them is lost.
+    """
+    was_closed = sys.stdout is None
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8"))  # noqa: SIM115
+    return was_closed
+
+
+def _flush_or_discard(stream: TextIO) -> None:
+    """So that the interpreter, which flushes at its end, meets no second error there."""
+    try:
+        stream.flush()
+    except OSError:
+        discard(stream)
 
 
 def _fail(command: str, message: str, status: int) -> int:
-    print(f"burtorch {command}: error: {message}", file=sys.stderr)
+    say(f"burtorch {command}: error: {message}")
     return status

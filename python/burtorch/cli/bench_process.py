@@ -36,7 +36,7 @@ for _ in range({steps}):
     adam.step()
 assert 0 < loss < 20
 """
-SMALL = """
+TINY = """
 import burtorch
 for _ in range(20000):
     a, b = burtorch.Value(-41.0), burtorch.Value(2.0)
@@ -44,9 +44,28 @@ for _ in range(20000):
     g.backward()
 assert (a.grad, b.grad) == (-35.0, 1050.0)
 """
+# As ``small_burtorch`` of bench_graphs, which this process does not import.
+SMALL = """
+import burtorch
+for _ in range(20000):
+    a, b = burtorch.Value(-4.0), burtorch.Value(2.0)
+    c = a + b
+    d = a * b + b**3
+    c += c + 1
+    c += 1 + c + (-a)
+    d += d * 2 + (b + a).relu()
+    d += 3 * d + (b - a).relu()
+    e = c - d
+    f = e**2
+    g = f / 2.0
+    g += 10.0 / f
+    g.backward()
+assert (round(g.data, 4), round(a.grad, 4), round(b.grad, 4)) == (24.7041, 138.8338, 645.5773)
+"""
 MEMORY = {
     "bare interpreter": "",
     "import burtorch": "import burtorch",
+    "tiny graph, 20,000 times": TINY,
     "small graph, 20,000 times": SMALL,
     **{
         f"MLP e={hidden}, b={batch}, 3 steps": MLP.format(hidden=hidden, batch=batch, steps=3)

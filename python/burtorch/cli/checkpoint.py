@@ -57,12 +57,20 @@ class Checkpoint:
         if not isinstance(self.options, dict) or self.options.pop("version", None) != VERSION:
             raise InputError(f"{self.path}: another version of burtorch wrote it")
 
-    def restore_options(self, args: argparse.Namespace) -> None:
-        """Makes the options those of the training that was interrupted."""
+    def restore_options(self, args: argparse.Namespace) -> list[str]:
+        """Makes the options those of the training that was interrupted; returns those that were given, and differ."""
+        ignored = []
         for name, value in self.options.items():
             if not hasattr(args, name):
                 raise InputError(f"{self.path}: option {name!r} is unknown to this version of burtorch")
+            given = getattr(args, name)
+            if name == "data" and given is not None:
+                given = os.path.abspath(given)
+            if given is not None and given != value:
+                flag = f"--{name.replace('_', '-')}"
+                ignored.append(f"{flag} (off)" if given is True else f"{flag} {given} (it is {value})")
             setattr(args, name, value)
+        return ignored
 
     def restore(self, training: Training, course: Course) -> None:
         """Brings a fresh training to where the checkpoint was taken."""

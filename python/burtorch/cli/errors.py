@@ -1,4 +1,8 @@
-"""The one exception that the command line turns into a line on stderr and exit code 2."""
+"""What the command line says on stderr: the one exception that becomes a line and exit code 2, and notes."""
+
+import os
+import sys
+from typing import TextIO
 
 
 class InputError(Exception):
@@ -8,3 +12,18 @@ class InputError(Exception):
 def reason(error: OSError) -> str:
     """What the operating system says, without Python's ``[Errno 2]`` in front."""
     return error.strerror or str(error)
+
+
+def say(message: str) -> None:
+    """A line on stderr; where that cannot be written, as on a full disk, the command goes on without."""
+    try:
+        print(message, file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """What is written to it from now on is lost."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

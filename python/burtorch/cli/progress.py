@@ -24,19 +24,29 @@ class Progress:
         tqdm.set_lock(threading.RLock())  # the default lock would import multiprocessing
         tqdm.monitor_interval = 0  # no second thread
         self.pause = 0.1 if sys.stderr.isatty() else 5.0  # seconds; a log file gets few lines
-        self.bar = tqdm(total=n_steps, unit="step", mininterval=0, miniters=1, dynamic_ncols=True)
+        # Drawn when it is first told of a step.
+        self.bar = tqdm(total=n_steps, unit="step", mininterval=0, miniters=1, dynamic_ncols=True, delay=1e-9)
         self.reported = 0
         self.due = perf_counter() + self.pause
 
     def __call__(self, course: Course) -> None:
         if self.shown and perf_counter() >= self.due:
-            self._report(course)
+            self._show(course)
             self.due = perf_counter() + self.pause
 
     def close(self, course: Course) -> None:
         if self.shown:
+            self._show(course, last=True)
+
+    def _show(self, course: Course, last: bool = False) -> None:
+        """A stderr that cannot be written, as on a full disk, ends the bar and not the training."""
+        try:
             self._report(course)
-            self.bar.close()
+            if last:
+                self.bar.close()
+        except OSError:
+            self.shown = False
+            self.bar.disable = True
 
     def _report(self, course: Course) -> None:
         losses, seconds = course.losses[self.reported : course.n_steps], course.seconds[self.reported :]

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from burtorch.cli import model_file
-from burtorch.cli.errors import InputError, reason
+from burtorch.cli.errors import InputError, reason, say
 
 if TYPE_CHECKING:
     from burtorch.cli.kinds import AnyModel
@@ -81,8 +81,8 @@ def keep(out: str, summary: dict[str, Any], model: AnyModel, vocabulary: str) ->
     if obstacle is None:
         kept.append(PICTURE_NAME)
     else:
-        print(f"no loss curve: {obstacle}", file=sys.stderr)
-    print(f"kept in {out}: {', '.join(kept)}", file=sys.stderr)
+        say(f"no loss curve: {obstacle}")
+    say(f"kept in {out}: {', '.join(kept)}")
 
 
 def _draw(out: str) -> str | None:

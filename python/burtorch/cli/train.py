@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import burtorch
 from burtorch.cli import checkpoint, results
 from burtorch.cli.arguments import count, lanes, positive, seed
 from burtorch.cli.checkpoint import Checkpoint
-from burtorch.cli.errors import InputError, reason
+from burtorch.cli.errors import InputError, reason, say
 from burtorch.cli.kinds import KINDS
 from burtorch.cli.progress import Progress
 from burtorch.cli.trainer import Course, mean_loss, train
@@ -26,6 +25,15 @@ if TYPE_CHECKING:
     from burtorch._core import Tensor
     from burtorch.cli.kinds import AnyModel
 
+# Of options that all models have; None on the command line says that one was not given.
+DEFAULTS: dict[str, Any] = {
+    "model": "char-mlp",
+    "checkpoint_every": 60.0,
+    "final_lr_fraction": 0.1,
+    "lanes": "auto",
+    "seed": 0,
+    "freeze_embedding": False,
+}
 OPTIONS = ("optimizer", "batch", "steps", "lr", "final_lr_fraction", "seed", "lanes")
 
 
@@ -38,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "burtorch train --model gpt --data shakespeare.txt --out runs/gpt",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("--model", choices=list(KINDS), default="char-mlp", help="the model (default %(default)s)")
+    parser.add_argument("--model", choices=list(KINDS), help=f"the model ({_defaults('model')})")
     parser.add_argument(
         "--data",
         metavar="FILE",
@@ -50,14 +58,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--checkpoint-every",
         type=positive,
-        default=60.0,
         metavar="SECONDS",
-        help="time between two checkpoints in --out, from which --resume goes on (default %(default)s)",
+        help=f"time between two checkpoints in --out, from which --resume goes on ({_defaults('checkpoint_every')})",
     )
     parser.add_argument(
         "--resume",
         metavar="DIR",
-        help="go on, bit for bit, with the training whose --out this was; its options are kept, others are ignored",
+        help="go on, bit for bit, with the training whose --out this was; its options are kept, others are named and "
+        "ignored",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -71,7 +79,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("width", "gpt: features of a symbol"),
     ):
         model.add_argument(f"--{name}", type=count, metavar="N", help=f"{what} ({_defaults(name)})")
-    model.add_argument("--freeze-embedding", action="store_true", help="leave the embeddings as they start")
+    model.add_argument(
+        "--freeze-embedding", action="store_true", default=None, help="leave the embeddings as they start"
+    )
     steps = parser.add_argument_group("training")
     steps.add_argument("--batch", type=count, metavar="N", help=f"samples per step ({_defaults('batch')})")
     steps.add_argument("--steps", type=count, metavar="N", help=f"steps ({_defaults('steps')})")
@@ -80,25 +90,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     steps.add_argument(
         "--final-lr-fraction",
         type=positive,
-        default=0.1,
         metavar="X",
-        help="times the learning rate over the last 30 %% of the steps (default %(default)s)",
+        help=f"times the learning rate over the last 30 %% of the steps ({_defaults('final_lr_fraction')})",
     )
     steps.add_argument(
         "--lanes",
         type=lanes,
-        default="auto",
         metavar="N",
         help="samples computed at once: auto, 1, 4, 8 or 16; others give the same numbers within rounding "
-        "(default %(default)s)",
+        f"({_defaults('lanes')})",
     )
-    steps.add_argument(
-        "--seed", type=seed, default=0, help="of weights, hold-out, batches, samples (default %(default)s)"
-    )
+    steps.add_argument("--seed", type=seed, help=f"of weights, hold-out, batches, samples ({_defaults('seed')})")
 
 
 def _defaults(option: str) -> str:
     """What an option is where it is not given."""
+    if option in DEFAULTS:
+        return f"default {DEFAULTS[option]}"
     found = {name: kind.options[option] for name, kind in KINDS.items() if option in kind.options}
     values = list(found.values())
     if len(values) == 1 or values[0] == values[1]:
@@ -108,6 +116,9 @@ def _defaults(option: str) -> str:
 
 def _complete(args: argparse.Namespace) -> None:
     """Gives the options that were not given their defaults, and refuses those of the other kind of model."""
+    for name, value in DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
     options = KINDS[args.model].options
     for name in {name for kind in KINDS.values() for name in kind.options}:
         if name not in options:
@@ -120,8 +131,12 @@ def _complete(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     kept = Checkpoint(args.resume) if args.resume is not None else None
     if kept is not None:
-        kept.restore_options(args)
+        ignored = kept.restore_options(args)
+        if args.out is not None and os.path.abspath(args.out) != os.path.abspath(args.resume):
+            ignored.append(f"--out {args.out} (it is {args.resume})")
         args.out = args.resume
+        if ignored:
+            say(f"burtorch train: note: --resume keeps the options of the training; ignored: {', '.join(ignored)}")
     _complete(args)
     training = Training(args)
     course = Course()
@@ -155,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
     )
     progress.close(course)
     if course.interrupted:
-        print(f"interrupted after step {course.n_steps}: evaluating, Ctrl-C again to skip that", file=sys.stderr)
+        say(f"interrupted after step {course.n_steps}: evaluating, Ctrl-C again to skip that")
     summary = training.summary(course)
     results.show(summary, as_json=args.json)
     if args.out is not None:
@@ -164,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
         results.keep(args.out, summary, training.model, training.data.vocabulary)
     if summary["diverged"]:
         last = course.losses[-1]
-        print(f"burtorch train: error: training diverged (last loss {last}): try a smaller --lr", file=sys.stderr)
+        say(f"burtorch train: error: training diverged (last loss {last}): try a smaller --lr")
         return 1
     return 130 if summary["interrupted"] else 0
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_WORD_LENGTH", "default_words", "read_text", "read_words"]
 
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 MAX_WORD_LENGTH = 1000
 """The longest line that :func:`read_words` accepts, in characters."""
 

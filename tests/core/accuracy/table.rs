@@ -3,7 +3,7 @@
 use burtorch_core::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
 use burtorch_core::{Float, Graph, Op, Scalar};
 
-use super::ulp::error;
+use super::ulp::error_of;
 
 const TABLE: &str = include_str!("../../data/ops_oracle.txt");
 
@@ -189,7 +189,8 @@ fn judge<E: Float>(record: &Record, which: usize, found: E, expected: Expected) 
         }
         Expected::Exactly(high, exact) => {
             let exact = if high.is_finite() { exact } else { high.into() };
-            let ulp = error(found, exact);
+            let of = Op::from_name(record.op.split('.').next().unwrap()).unwrap().info().ulp_of;
+            let ulp = error_of(found, exact, of);
             let bound = bound::<E>(record, which, exact);
             (ulp > bound).then(|| format!("result {which} is {plain:e}, {ulp:.3} ULP from {high:e}, bound {bound:.2}"))
         }

@@ -20,6 +20,11 @@ fn power_of_two(n: i32) -> f128 {
 
 /// How far `found` is from `exact`, in the places of `E` at `exact`; infinite where one is a NaN and the other is not.
 pub fn error<E: Float>(found: E, exact: f128) -> f64 {
+    error_of(found, exact, 0.0)
+}
+
+/// The same, where a result below `of` may be as far off as that.
+pub fn error_of<E: Float>(found: E, exact: f128, of: f64) -> f64 {
     let nearest = E::from_f128(exact);
     if found.to_f128() == nearest.to_f128() && !exact.is_finite() || found.to_f128().is_nan() && exact.is_nan() {
         return 0.0;
@@ -28,7 +33,7 @@ pub fn error<E: Float>(found: E, exact: f128) -> f64 {
         return f64::INFINITY;
     }
     let (bits, least) = format(E::DTYPE);
-    let stored = ((exact.abs().to_bits() >> 112) as i32).max(1);
+    let stored = ((exact.abs().max(of.into()).to_bits() >> 112) as i32).max(1);
     let place = power_of_two((stored - 16383 - (bits - 1)).max(least));
     if found.to_f128().is_infinite() {
         // An infinity is right where rounding gives one; elsewhere it is as far off as the next number would be.

@@ -2,6 +2,7 @@
 //! numbers are refused, and what is accepted can be swept.
 
 use burtorch_core::io::{Contents, Loaded, Nodes, Stored};
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::simd::F32x8;
 use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, Scalar, Target, View};
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 use super::{damage, forged};
 
 /// A graph with operands of every kind and every kind of block, and its last node.
-pub fn rich<S: Scalar>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, S>, NodeId) {
+pub fn rich<S: BlockMath>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, S>, NodeId) {
     let w = params.tensor(&[3, 5], Some("w"), Init::Glorot, true).unwrap();
     let b = params.tensor(&[3], Some("bias"), Init::Constant(0.25), true).unwrap();
     let frozen = params.tensor(&[2], None, Init::Constant(1.5), false).unwrap();
@@ -40,12 +41,12 @@ pub fn rich<S: Scalar>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, 
 /// Builds a graph over these parameters, and names its last node.
 pub type Build<S> = fn(&mut Parameters<'_, <S as Scalar>::Elem>) -> (Graph<'static, S>, NodeId);
 
-pub fn bits<S: Scalar<Elem: Stored>>(graph: &Graph<'_, S>) -> Vec<u8> {
+pub fn bits<S: BlockMath<Elem: Stored>>(graph: &Graph<'_, S>) -> Vec<u8> {
     let range = graph.nodes_between(0, graph.len() as u32 - 1).unwrap();
     graph.to_raw(Nodes::Run(range), Contents::Both).unwrap()
 }
 
-pub fn comes_back<S: Scalar<Elem: Stored>>(build: Build<S>) {
+pub fn comes_back<S: BlockMath<Elem: Stored>>(build: Build<S>) {
     let mut params = Parameters::<S::Elem>::new(7);
     let (mut graph, root) = build(&mut params);
     graph.backward_with(root, S::lit(1.0), &mut [params.gradients()]).unwrap();

@@ -2,7 +2,7 @@
 
 use burtorch_core::io::{Contents, Durability, Nodes, Overwrite};
 use burtorch_core::simd::F64x4;
-use burtorch_core::{Error, Graph, NodeId, Scalar};
+use burtorch_core::{Error, Graph, NodeId, RowMath, Scalar};
 
 use super::Folder;
 

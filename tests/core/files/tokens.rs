@@ -2,9 +2,10 @@
 //! building would have refused is refused, whatever its checksum says.
 
 use burtorch_core::io::{Contents, Header, Kind, Loaded, Stored, Writer};
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::nn::{Gpt, GptShape};
 use burtorch_core::simd::F32x8;
-use burtorch_core::{Error, Graph, Init, NodeId, Parameters, Scalar, Tokens};
+use burtorch_core::{Error, Graph, Init, NodeId, Parameters, Tokens};
 use proptest::prelude::*;
 
 use super::graph::{bits, comes_back, survives};
@@ -14,7 +15,7 @@ const TOKENS: usize = 10;
 const WIDTH: usize = 4;
 
 /// A graph with each kind of block over tokens, over two groups of them, and its loss.
-pub fn blocks<S: Scalar>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, S>, NodeId) {
+pub fn blocks<S: BlockMath>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, S>, NodeId) {
     let mut tensor = |dims: &[usize]| params.tensor(dims, None, Init::Glorot, true).unwrap().slice();
     let (table, positions) = (tensor(&[5, WIDTH]), tensor(&[12, WIDTH]));
     let (gain, shift) = (tensor(&[WIDTH]), tensor(&[WIDTH]));
@@ -43,7 +44,7 @@ fn a_graph_of_blocks_over_tokens_comes_back_and_goes_on_alike() {
 }
 
 /// The loss of a GPT on one text.
-fn gpt<S: Scalar<Elem: Stored>>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, S>, NodeId) {
+fn gpt<S: BlockMath<Elem: Stored>>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'static, S>, NodeId) {
     let (vocab, context, layers, heads, width, expansion) = (6, 9, 2, 2, 4, 2);
     let shape = GptShape { vocab, context, layers, heads, width, expansion, eps: 1e-5, final_norm: true };
     let model = Gpt::new(params, shape, None).unwrap();

@@ -1,9 +1,10 @@
 //! Rows of a table as a block: values and gradients against reading each number by itself, and all that a graph does
 //! with its blocks.
 
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::ops::{self, Op};
 use burtorch_core::simd::{F32x16, F64x2, F64x4};
-use burtorch_core::{Error, Graph, Init, NodeId, Operands, Parameters, Scalar, Tensor};
+use burtorch_core::{Error, Graph, Init, NodeId, Operands, Parameters, RowMath, Scalar, Tensor};
 
 use crate::support::Numbers;
 
@@ -20,7 +21,7 @@ fn indices(n: usize, below: usize) -> Vec<u32> {
 }
 
 /// The sum of squares of gathered rows: its gradient is twice the rows, as often as each was named.
-fn check<S: Scalar>(rows: usize, width: usize, positions: usize, frozen: Option<std::ops::Range<usize>>) {
+fn check<S: BlockMath>(rows: usize, width: usize, positions: usize, frozen: Option<std::ops::Range<usize>>) {
     let _turn = crate::support::level_stays();
     let (mut params, table) = table::<S::Elem>(rows, width);
     if let Some(range) = &frozen {

@@ -2,9 +2,10 @@
 //! that readies all of them, whatever else reads the rows.
 
 use burtorch_core::graph::Target;
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::ops::{self, Op};
 use burtorch_core::simd::{F32x16, F32x64, F64x4};
-use burtorch_core::{Float, Graph, Init, NodeId, Operands, Parameters, Range, Scalar, SweepOptions, Tensor, View};
+use burtorch_core::{Float, Graph, Init, NodeId, Operands, Parameters, Range, RowMath, SweepOptions, Tensor, View};
 
 use crate::support::{Numbers, level_stays};
 
@@ -20,7 +21,7 @@ struct Layer {
     bias: Tensor,
 }
 
-fn layer<S: Scalar>(
+fn layer<S: BlockMath>(
     frozen: impl Fn(&Layer) -> Option<std::ops::Range<usize>>,
 ) -> (Parameters<'static, S::Elem>, Layer) {
     let mut params = Parameters::new(7);
@@ -37,13 +38,13 @@ fn layer<S: Scalar>(
 }
 
 /// A graph under construction: where it ends is the root.
-struct Building<'a, 'p, S: Scalar> {
+struct Building<'a, 'p, S: BlockMath> {
     graph: Graph<'static, S>,
     params: &'a Parameters<'p, S::Elem>,
     layer: &'a Layer,
 }
 
-impl<S: Scalar> Building<'_, '_, S> {
+impl<S: BlockMath> Building<'_, '_, S> {
     fn rows(&mut self) -> Range {
         let mut numbers = Numbers::new(3);
         let indices: Vec<u32> = (0..POSITIONS * S::LANES).map(|_| (numbers.next_bits() % ROWS as u64) as u32).collect();
@@ -66,7 +67,7 @@ impl<S: Scalar> Building<'_, '_, S> {
 }
 
 /// Sweeps twice, the second time over what the first has left, and returns all adjoints and the gradients as bits.
-fn swept<S: Scalar>(
+fn swept<S: BlockMath>(
     mut graph: Graph<'static, S>,
     root: NodeId,
     params: &mut Parameters<'_, S::Elem>,
@@ -83,7 +84,7 @@ fn swept<S: Scalar>(
     adjoints.chain(params.grads().iter().map(|g| bits(g.to_f64()))).collect()
 }
 
-fn check<S: Scalar>(
+fn check<S: BlockMath>(
     frozen: impl Fn(&Layer) -> Option<std::ops::Range<usize>>,
     build: impl Fn(&mut Building<'_, '_, S>) -> NodeId,
 ) {
@@ -203,7 +204,7 @@ fn layers_that_are_reached_in_part_or_not_at_all() {
     });
 }
 
-impl<S: Scalar> Building<'_, '_, S> {
+impl<S: BlockMath> Building<'_, '_, S> {
     fn cross_entropy_of_two(&mut self, z: Range) -> NodeId {
         let classes: Vec<u32> = (0..S::LANES as u32).map(|lane| lane % 2).collect();
         self.graph.softmax_cross_entropy(z, Target::Classes(&classes)).unwrap()

@@ -1,11 +1,12 @@
 //! Layers with their sizes in the type have the bits of those without.
 
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::nn::{Activation, Linear, sized};
 use burtorch_core::simd::F32x16;
-use burtorch_core::{Graph, Op, Operands, Parameters, Range, Scalar, View};
+use burtorch_core::{Graph, Op, Operands, Parameters, Range, View};
 
 /// Values of the outputs and gradients of the parameters after two layers, built either way.
-fn run<S: Scalar>(in_the_type: bool) -> (Vec<S>, Vec<S::Elem>) {
+fn run<S: BlockMath>(in_the_type: bool) -> (Vec<S>, Vec<S::Elem>) {
     let _turn = crate::support::level_stays();
     let mut params = Parameters::<S::Elem>::new(3);
     let x: [S; 5] = std::array::from_fn(|k| S::lit(k as f64 * 0.25 - 0.5));

@@ -1,6 +1,7 @@
 //! Block ops over tokens against their expansion into scalar nodes: values and gradients, in both precisions, whatever is
 //! frozen and whichever outputs are read.
 
+use burtorch_core::kernels::BlockMath;
 use burtorch_core::ops::{self, Op};
 use burtorch_core::simd::F64x4;
 use burtorch_core::{Float, Graph, Init, NodeId, Operands, Parameters, Range, Scalar, Slice, Tokens};
@@ -141,7 +142,7 @@ fn sum<E: Float>(graph: &mut Graph<'_, E>, nodes: &[NodeId]) -> NodeId {
     graph.reduce(Op::ReduceSum, Operands::List(nodes), &[]).unwrap()
 }
 
-fn embedding<E: Float>() {
+fn embedding<E: Float + BlockMath>() {
     for with_positions in [true, false] {
         let block: Build<'_, E> = &|graph, s, x| {
             let positions = with_positions.then_some(s.positions);
@@ -165,7 +166,7 @@ fn embedding<E: Float>() {
     }
 }
 
-fn affine<E: Float>() {
+fn affine<E: Float + BlockMath>() {
     for (with_bias, relu) in [(true, false), (false, false), (true, true)] {
         // Features in two parts, in another order: a concatenation without a copy.
         for parts in [1, 2] {
@@ -219,7 +220,7 @@ fn halves<E: Float>(graph: &mut Graph<'_, E>, x: Tokens) -> [Tokens; 2] {
     [part(graph, 4, 6), part(graph, 0, 4)]
 }
 
-fn layer_norm<E: Float>() {
+fn layer_norm<E: Float + BlockMath>() {
     let block: Build<'_, E> = &|graph, s, x| nodes_of(graph.layer_norm(&[&s.params], x, s.gain, s.bias, 1e-5).unwrap());
     let expansion: Build<'_, E> = &|graph, s, x| {
         let normal = |graph: &mut Graph<'_, E>, x: &[NodeId]| -> Vec<NodeId> {
@@ -250,7 +251,7 @@ fn three<E: Float>(graph: &mut Graph<'_, E>, x: Tokens) -> [Tokens; 3] {
     [sines, cosines, x.range()].map(|range| Tokens::new(range, x.n()).unwrap())
 }
 
-fn attention<E: Float>() {
+fn attention<E: Float + BlockMath>() {
     for heads in [1, 3] {
         let block: Build<'_, E> = &|graph, _, x| {
             let [q, k, v] = three(graph, x);
@@ -290,7 +291,7 @@ fn attention<E: Float>() {
     }
 }
 
-fn cross_entropy<E: Float>() {
+fn cross_entropy<E: Float + BlockMath>() {
     let class = |t: usize| ((t * 5 + 1) % WIDTH) as u32;
     let block: Build<'_, E> = &|graph, _, x| {
         let classes: Vec<u32> = (0..x.n()).map(class).collect();
@@ -333,7 +334,7 @@ fn sums<E: Float>() {
 }
 
 /// A stack of all blocks in `S`, and what its parameters receive.
-fn stack<S: Scalar<Elem = f64>>(n: usize, tokens: &[u32], classes: &[u32]) -> (S, Vec<f64>) {
+fn stack<S: BlockMath<Elem = f64>>(n: usize, tokens: &[u32], classes: &[u32]) -> (S, Vec<f64>) {
     let mut s = Setting::<f64>::new();
     let down = s.params.tensor(&[WIDTH, HIDDEN], None, Init::Glorot, true).unwrap().slice();
     let mut graph = Graph::<S>::new();

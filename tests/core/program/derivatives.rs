@@ -132,12 +132,7 @@ fn second_derivatives_of_every_op() {
             let root = match row.arity {
                 Arity::Unary => graph.unary_op(row.op, inputs[0]),
                 Arity::Binary => graph.binary_op(row.op, inputs[0], inputs[1]),
-                Arity::WithConstant => graph.constant(1.7).and_then(|_| match row.name {
-                    "mul_by_constant" => graph.with_constant::<burtorch_core::ops::MulByConstant>(inputs[0], 1.7),
-                    "div_by_constant" => graph.with_constant::<burtorch_core::ops::DivByConstant>(inputs[0], 1.7),
-                    "add_constant" => graph.add_constant(inputs[0], 1.7),
-                    _ => graph.with_constant::<burtorch_core::ops::PowConstant>(inputs[0], 1.7),
-                }),
+                Arity::WithConstant => graph.with_constant_op(row.op, inputs[0], 1.7),
                 Arity::Reduction => graph.reduce(row.op, list, &[]),
                 Arity::InnerProduct => {
                     let bias = row.name.ends_with("bias").then_some(inputs[3]);
@@ -155,7 +150,10 @@ fn second_derivatives_of_every_op() {
             }
             let (mut g, mut hv) = ([0.0; 4], [0.0; 4]);
             HessianAlong::new(&program).unwrap().run(&x, &v, &mut g, &mut hv);
-            let expected = difference(&program, &x, &v, 2e-3);
+            // Beside the end of a domain there may be a pole, where a step must be small beside the distance.
+            let (low, high) = row.domain;
+            let nearest = x.iter().fold(f64::INFINITY, |d, x| d.min(x - low).min(high - x));
+            let expected = difference(&program, &x, &v, (0.01 * nearest).clamp(1e-5, 2e-3));
             let scale = g.iter().chain(&hv).fold(1.0_f64, |m, h| m.max(h.abs()));
             for k in 0..4 {
                 let (a, b) = (hv[k], expected[k]);

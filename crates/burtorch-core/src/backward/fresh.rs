@@ -5,8 +5,7 @@
 
 use std::ops::Range;
 
-use super::sweep::Sweep;
-use crate::graph::{AffineRecord, BlockHeader, Graph, NodeId};
+use crate::graph::{AffineRecord, BlockHeader, Graph, NodeId, Sweep};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
@@ -75,17 +74,6 @@ impl<S: Scalar> Graph<'_, S> {
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
-    /// Whether these are the nodes whose adjoints are to be overwritten.
-    pub(super) fn is_fresh(&self, nodes: &Range<usize>) -> bool {
-        !self.fresh.is_empty() && *nodes == (self.fresh.start as usize..self.fresh.end as usize)
-    }
-
-    /// Makes the adjoints that were to be overwritten "not reached", as something else is about to look at them.
-    pub(super) fn mark_fresh(&mut self) {
-        let nodes = std::mem::take(&mut self.fresh);
-        self.adjoints[nodes.start as usize..nodes.end as usize].fill(S::UNREACHED);
-    }
-
     /// Takes the nodes from `end` down to those whose adjoints are to be overwritten, and returns where to go on.
     pub(super) fn descend_to_fresh<const SKIP_ZERO: bool, const COMMIT: bool>(&mut self, end: u32) -> u32 {
         if self.fresh.is_empty() {

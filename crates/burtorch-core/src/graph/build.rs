@@ -7,6 +7,7 @@
 use super::operands::{Encoded, InnerOperands, StoreValues, View};
 use super::{Graph, NodeId, Range};
 use crate::error::{Error, Result};
+use crate::kernels::slices;
 use crate::ops::{AddConstant, DivByConstant, Max, Min, Pow3, Sqr};
 use crate::ops::{BinaryOp, MulByConstant, Op, PowConstant, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::params::{Parameters, Slice};
@@ -92,7 +93,7 @@ impl<S: Scalar> Graph<'_, S> {
         if n > 0 {
             // Lanes are rows of one number block, so this is a table of which each lane takes its own row.
             let rows: [u32; MAX_LANES] = std::array::from_fn(|lane| lane as u32);
-            S::gather(values, &rows[..S::LANES], &mut self.columns.values_mut()[start as usize..]);
+            slices::gather(values, &rows[..S::LANES], &mut self.columns.values_mut()[start as usize..]);
         }
         Ok(Range { start, len: n })
     }
@@ -363,8 +364,8 @@ impl<S: Scalar> Graph<'_, S> {
             let scratch = self.scratch.as_mut_slice();
             let (xs, ws) = inner_values(inner, n, self.extra.as_slice(), self.columns.values(), &stores, scratch);
             match bias {
-                None => S::dot(xs, ws),
-                Some(b) => S::dot_and_bias(xs, ws, self.columns.value(b.0)),
+                None => slices::dot(xs, ws),
+                Some(b) => slices::dot_and_bias(xs, ws, self.columns.value(b.0)),
             }
         };
         let at = self.extra.len() as u32;

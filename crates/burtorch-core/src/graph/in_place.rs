@@ -8,11 +8,18 @@ use super::Graph;
 use super::block::BlockHeader;
 use super::memory::{fill, list_for};
 use super::renumber::{self, Lists, Numbers, Slots};
-use super::splice::{WHAT, lock};
 use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
-use crate::sync::{self, Mutex};
+use crate::sync::{self, Mutex, MutexGuard};
+
+/// What there is no memory for, when a list of a few entries per graph is refused.
+pub(super) const WHAT: &str = "numbers of joined nodes";
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // After a panic the whole call fails.
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
 
 impl<S: Scalar> Graph<'_, S> {
     /// Makes the graphs' nodes, which are where they are to be, nodes of this graph. Afterwards the graphs are empty.

@@ -10,7 +10,9 @@ mod block;
 mod branch;
 mod build;
 mod capacity;
+mod check;
 mod compact;
+mod deferred;
 mod in_place;
 #[cfg(feature = "labels")]
 mod labels;
@@ -24,12 +26,12 @@ mod recompute;
 mod renumber;
 mod splice;
 mod structure;
-mod tokens;
+mod sweep;
 mod unevaluated;
 
 use std::marker::PhantomData;
 
-pub use block::{Target, has_kernels};
+pub use block::{Target, Tokens};
 pub use branch::{Branch, Branches, Imports};
 pub use build::Operands;
 pub use capacity::{Capacity, bytes_needed};
@@ -38,14 +40,15 @@ pub use mark::{Mark, UNEVALUATED};
 pub use operands::{OperandRun, View};
 pub use quick::Quick;
 pub use splice::{Joined, Spliced};
-pub use tokens::Tokens;
 pub use unevaluated::Unevaluated;
 
-pub(crate) use block::{AffineRecord, BlockHeader, CrossEntropyRecord, GatherRecord, MapRecord, SoftmaxRecord};
+pub(crate) use block::{AffineRecord, BlockHeader, MapRecord};
+pub(crate) use check::Check;
+pub(crate) use deferred::Deferred;
 pub(crate) use operands::{Encoded, InnerOperands};
 pub(crate) use reach::NodeSet;
-pub(crate) use structure::{Check, Parts};
-pub(crate) use tokens::{AffineParts, TokenRecord, attention_shape, gathered};
+pub(crate) use structure::Parts;
+pub(crate) use sweep::Sweep;
 
 use columns::Columns;
 use leaves::Leaves;

@@ -4,6 +4,7 @@ use super::operands::{Encoded, InnerOperands, StoreValues};
 use super::{Graph, NodeId};
 use crate::error::{Error, Result};
 use crate::graph::build::inner_values;
+use crate::kernels::slices;
 use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary};
 use crate::params::Parameters;
 use crate::scalar::Scalar;
@@ -80,8 +81,8 @@ impl<S: Scalar> Graph<'_, S> {
         let scratch = self.scratch.as_mut_slice();
         let (xs, ws) = inner_values(operands, n, self.extra.as_slice(), self.columns.values(), stores, scratch);
         match op {
-            Op::InnerProductWithBias => S::dot_and_bias(xs, ws, self.columns.value(operands.bias)),
-            _ => S::dot(xs, ws),
+            Op::InnerProductWithBias => slices::dot_and_bias(xs, ws, self.columns.value(operands.bias)),
+            _ => slices::dot(xs, ws),
         }
     }
 }

@@ -11,7 +11,7 @@ use lists::{Across, Region};
 use plan::{Moved, Plan};
 
 use super::columns::Columns;
-use super::in_place::Move;
+use super::in_place::{Move, WHAT, lock};
 use super::memory::{Stack, list_for};
 use super::pieces::{Places, Start};
 use super::renumber::{self, Lists, Slots};
@@ -19,7 +19,7 @@ use super::{Graph, MAX_STORES, NodeId, Range};
 use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// Where the nodes of several graphs went that were joined to one.
 #[derive(Debug)]
@@ -96,9 +96,6 @@ const CHUNK: usize = 64;
 fn is_all(ops: &[Op], op: Op) -> bool {
     ops.iter().fold(true, |all, &other| all & (other == op))
 }
-
-/// What there is no memory for, when a list of a few entries per graph is refused.
-pub(super) const WHAT: &str = "numbers of joined nodes";
 
 /// Nodes from which on several threads write them.
 pub(super) const MANY: u32 = 1 << 14;
@@ -221,11 +218,6 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic the whole call fails.
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 /// One graph on its way into another.
 struct Part<'a, S: Scalar> {
     graph: &'a Graph<'static, S>,
@@ -302,7 +294,7 @@ impl<S: Scalar> Part<'_, S> {
         nodes.set_node(at, Op::Constant, 0, 0);
         nodes.set_value(at, S::lit(1.0));
         for k in 0..run.len {
-            nodes.set_node(at + 1 + k, Op::MulByConstant, self.plan.new.number(run.start + k), at);
+            nodes.set_node(at + 1 + k, Op::SCALED, self.plan.new.number(run.start + k), at);
             nodes.set_value(at + 1 + k, self.graph.columns.value(run.start + k));
         }
     }

@@ -4,18 +4,14 @@
 //! node says, each once and in order. The sweep reads without bounds checks on the strength of that. Ops are told by
 //! names, as their numbers differ between versions. Knows nothing of files.
 
-use super::block::{Field, is_over_tokens};
+use super::Graph;
+use super::block::is_over_tokens;
+use super::check::{Check, Checked, Needs};
 use super::operands::{Encoded, InnerOperands};
-use super::{Graph, MAX_STORES};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::ops::{Arity, OP_INFO, Op};
 use crate::scalar::Scalar;
-
-/// What is wrong with a node: completes "node k ...".
-pub(crate) type Fault = String;
-/// The result of a check.
-pub(crate) type Checked<T = ()> = std::result::Result<T, Fault>;
 
 /// The structure of a graph in the numbers that are stored.
 #[derive(Debug)]
@@ -73,15 +69,6 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(Structure { names, extra, places })
     }
 
-    /// Calls `f` with each place of the operand lists where a block's record holds an op.
-    fn for_each_inner_op(&self, op: Op, at: u32, mut f: impl FnMut(usize)) {
-        for field in Self::block_layout(self.extra.as_slice(), op, at).fields {
-            if let &Field::Op(k) = field {
-                f(at as usize + k);
-            }
-        }
-    }
-
     /// Opcodes and operands, by node; parts of blocks have none.
     pub(crate) fn nodes_as_numbers(&self) -> (&[Op], impl Fn(usize) -> [u32; 2]) {
         let (ops, operands) = (self.columns.ops(), self.columns.all_operands());
@@ -89,44 +76,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-/// Checks node after node.
-#[derive(Debug)]
-pub(crate) struct Check<'a> {
-    /// Stored ops by their number.
-    names: &'a [Op],
-    /// The operand lists; stored ops are translated as their nodes are checked.
-    pub(super) extra: &'a mut [u32],
-    /// Lanes per scalar.
-    pub(super) lanes: usize,
-    n_stores: usize,
-    /// The first of the operand lists' numbers that no node has claimed yet.
-    next: usize,
-    /// Parts met since the last node that is none.
-    pub(super) n_parts: u32,
-    /// Constants met one after another up to here, or up to the parts that follow them.
-    pub(super) n_constants: u32,
-    n_leaves: u32,
-    extents: [u64; MAX_STORES],
-    temporaries: usize,
-}
-
-/// What a structure needs besides its nodes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Needs {
-    /// For each slot, how many parameters are read.
-    pub(crate) extents: [u64; MAX_STORES],
-    /// How many leaves there are.
-    n_leaves: u32,
-    temporaries: usize,
-}
-
-impl<'a> Check<'a> {
-    pub(crate) fn new(names: &'a [Op], extra: &'a mut [u32], lanes: usize, n_stores: usize) -> Self {
-        let extents = [0; MAX_STORES];
-        let (n_parts, n_constants, n_leaves) = (0, 0, 0);
-        Check { names, extra, lanes, n_stores, next: 0, n_parts, n_constants, n_leaves, extents, temporaries: 0 }
-    }
-
+impl Check<'_> {
     /// Checks the next node.
     pub(crate) fn node(&mut self, node: u32, op: Op, [a, b]: [u32; 2]) -> Checked {
         let arity = op.info().arity;
@@ -187,102 +137,6 @@ impl<'a> Check<'a> {
         let in_place = inner.x.contiguous().is_some() && inner.w.contiguous().is_some();
         self.temporaries(if in_place { n as usize } else { 2 * n as usize });
         if op != Op::InnerProduct { self.run(inner.bias, 1, node) } else { zero([inner.bias, 0]) }
-    }
-
-    /// Checks that `len` nodes from `start` lie below `limit`, at least one.
-    pub(super) fn run(&self, start: u32, len: u32, limit: u32) -> Checked {
-        if len > 0 && u64::from(start) + u64::from(len) <= u64::from(limit) {
-            return Ok(());
-        }
-        Err(format!("reads {len} nodes from {start}, expected at least one, all below {limit}"))
-    }
-
-    /// Notes that `len` parameters of a slot are read from `start`.
-    pub(super) fn parameters(&mut self, slot: u32, start: u64, len: u64) -> Checked {
-        if slot as usize >= self.n_stores {
-            return Err(format!("reads parameters number {slot} of {}", self.n_stores));
-        }
-        let extent = &mut self.extents[slot as usize];
-        *extent = (*extent).max(start + len);
-        Ok(())
-    }
-
-    /// Notes a need of temporaries.
-    pub(super) fn temporaries(&mut self, n: usize) {
-        self.temporaries = self.temporaries.max(n);
-    }
-
-    /// Checks operands that lie below `limit`, at least one, and their list, which is the next. Returns how many.
-    pub(super) fn operands(&mut self, operands: Encoded, limit: u32) -> Checked<u64> {
-        let mut n = 0u64;
-        if !operands.is_known() {
-            return Err("lists its operands in an unknown way".into());
-        }
-        if operands.contiguous().is_none() {
-            self.record(operands.0, operands.stored_len())?;
-        }
-        let mut fault = None;
-        let (extra, mut extents) = (&*self.extra, self.extents);
-        operands.for_each_run(extra, |run| {
-            n += u64::from(run.len);
-            let found = match run.parameters() {
-                None => self.run(run.start, run.len, limit),
-                Some((slot, ..)) if slot >= self.n_stores => {
-                    Err(format!("reads parameters number {slot} of {}", self.n_stores))
-                }
-                Some((slot, start, len)) => {
-                    extents[slot] = extents[slot].max(start as u64 + len as u64);
-                    Ok(())
-                }
-            };
-            fault = fault.take().or(found.err());
-        });
-        self.extents = extents;
-        match fault {
-            Some(fault) => Err(fault),
-            None if n == 0 || n > u64::from(u32::MAX) => Err(format!("has {n} operands")),
-            None => Ok(n),
-        }
-    }
-
-    /// Checks that `len` numbers from `at` are there.
-    pub(super) fn numbers(&self, at: u32, len: usize) -> Checked {
-        if at as usize + len <= self.extra.len() {
-            return Ok(());
-        }
-        Err(format!("has a list of {len} from {at}, the lists end at {}", self.extra.len()))
-    }
-
-    /// Claims `len` numbers from `at`, which must be the next: lists lie in the order of their nodes, without gaps.
-    pub(super) fn record(&mut self, at: u32, len: usize) -> Checked<std::ops::Range<usize>> {
-        self.numbers(at, len)?;
-        if at as usize != self.next {
-            return Err(format!("has a list from {at}, expected {}", self.next));
-        }
-        self.next += len;
-        Ok(at as usize..at as usize + len)
-    }
-
-    /// Turns the stored op at a place of the lists into one of this version.
-    pub(super) fn translate(&mut self, at: usize) -> Checked<Op> {
-        let stored = self.extra[at];
-        let op = self
-            .names
-            .get(stored as usize)
-            .ok_or_else(|| format!("names op number {stored} of {}", self.names.len()))?;
-        self.extra[at] = *op as u32;
-        Ok(*op)
-    }
-
-    /// Checks that nothing is left over.
-    pub(crate) fn finish(self) -> Checked<Needs> {
-        if self.n_parts > 0 {
-            return Err("is a part of a block that has no end".into());
-        }
-        if self.next != self.extra.len() {
-            return Err(format!("leaves {} numbers of the lists to nobody", self.extra.len() - self.next));
-        }
-        Ok(Needs { extents: self.extents, n_leaves: self.n_leaves, temporaries: self.temporaries })
     }
 }
 

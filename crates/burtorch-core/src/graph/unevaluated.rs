@@ -121,7 +121,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// A loss that nobody reads.
     pub(crate) fn mean_squares_without_value(&mut self, x: super::Range) -> Result<NodeId> {
-        let node = self.append_reduction(Op::ReduceMeanSquares, x.into(), &[], false)?;
+        let node = self.append_reduction(Op::MEAN_SQUARE, x.into(), &[], false)?;
         self.columns.set_value(node.0, S::lit(f64::NAN));
         Ok(node)
     }

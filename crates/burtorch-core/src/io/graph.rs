@@ -215,7 +215,7 @@ impl<'m, S: Scalar<Elem: Stored>> Loaded<'m, S> {
         let stores = file.stores(params)?;
         let (ops, mut extra) = (file.ops_of_nodes()?, file.lists.to_vec()?);
         let operands = |k: usize| [file.operands.get(2 * k).unwrap_or(0), file.operands.get(2 * k + 1).unwrap_or(0)];
-        let mut check = Check::new(&file.names, &mut extra, S::LANES, stores.len());
+        let mut check = Check::new::<S>(&file.names, &mut extra, stores.len());
         for (k, &op) in ops.iter().enumerate() {
             interrupt::ask_at(k)?;
             check

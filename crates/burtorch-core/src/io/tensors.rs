@@ -10,7 +10,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use super::format::malformed;
 use super::numbers::{Stored, get_all, put_all};
 use crate::error::{Error, Result};
-use crate::params::{Parameters, Tensor};
+use crate::params::{Parameters, Slice, Tensor};
 use crate::scalar::{DType, Float};
 
 /// Under which key the text about the tensors stands in the file's metadata.
@@ -86,6 +86,24 @@ impl<'a> TensorFile<'a> {
 
     /// Overwrites tensors with those of the same names, shapes and dtype. The file must have these and no others.
     pub fn load<E: Float + Stored>(&self, params: &mut Parameters<'_, E>, tensors: &[(String, Tensor)]) -> Result<()> {
+        for (slice, bytes) in self.find(params, tensors)? {
+            let own = &mut params.values_mut()[slice.range()];
+            own.iter_mut().zip(get_all::<E>(&bytes)).for_each(|(to, value)| *to = value);
+        }
+        Ok(())
+    }
+
+    /// Whether [`TensorFile::load`] would load it.
+    pub fn check<E: Float + Stored>(&self, params: &Parameters<'_, E>, tensors: &[(String, Tensor)]) -> Result<()> {
+        self.find(params, tensors).map(|_| ())
+    }
+
+    /// The bytes of each tensor.
+    fn find<E: Float + Stored>(
+        &self,
+        params: &Parameters<'_, E>,
+        tensors: &[(String, Tensor)],
+    ) -> Result<Vec<(Slice, Vec<u8>)>> {
         let dtype = dtype_of(E::DTYPE)?;
         if self.tensors.len() != tensors.len() {
             let found = self.tensors.len();
@@ -103,10 +121,6 @@ impl<'a> TensorFile<'a> {
             params.check_slice(tensor.slice())?;
             found.push((tensor.slice(), view.data().to_vec()));
         }
-        for (slice, bytes) in found {
-            let own = &mut params.values_mut()[slice.range()];
-            own.iter_mut().zip(get_all::<E>(&bytes)).for_each(|(to, value)| *to = value);
-        }
-        Ok(())
+        Ok(found)
     }
 }

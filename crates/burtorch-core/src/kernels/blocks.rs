@@ -1,53 +1,28 @@
-//! Which kernel a block op runs for each scalar type: [`BlockMath`], with the plain loops as its default.
+//! Which kernel a block op runs for each scalar type that has kernels: [`BlockMath`]. The plain loops are in [`naive`].
 //!
-//! Promises: a type without kernels of its own still computes every block op, slowly. Knows opcodes of unary ops.
+//! Promises: only builders of block ops ask for this trait; f32, f64 and lanes of them implement it. Knows no ops.
 
+use super::slices::SliceKernels;
 use super::{Mode, TokenMath};
-use crate::ops::Op;
-use crate::scalar::{Scalar, bf16, f16};
 use crate::simd::slices;
 
-/// What block ops compute, per scalar type. The default methods are the plain loops; types with kernels override them.
+/// What block ops compute, per scalar type. Graphs of other types have elementwise and reduction blocks only.
 pub trait BlockMath: TokenMath {
-    /// `sum x_i y_i` over slices of equal length, at least one, in one fixed order.
-    #[inline]
-    fn dot(x: &[Self], y: &[Self]) -> Self
-    where
-        Self: Scalar,
-    {
-        naive::dot(x, y)
-    }
-
-    /// The same and a bias: one more term, added last.
-    #[inline]
-    fn dot_and_bias(x: &[Self], y: &[Self], bias: Self) -> Self
-    where
-        Self: Scalar,
-    {
-        Self::dot(x, y) + bias
-    }
+    /// The kernels over whole slices, which code for all scalar types looks up by type.
+    const SLICES: SliceKernels<Self>;
 
     /// `y = W x + b`, with `w` by rows.
-    fn affine_forward(w: &[Self::Elem], bias: Option<&[Self::Elem]>, x: &[Self], y: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn affine_forward(w: &[Self::Elem], bias: Option<&[Self::Elem]>, x: &[Self], y: &mut [Self]) {
         naive::affine_forward(w, bias, x, y);
     }
 
     /// `dx += W^T dy`. No entry is `-0.0` afterwards; one that was, the mark of "not reached", counts as nothing.
-    fn affine_input_grad_add(w: &[Self::Elem], dy: &[Self], dx: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn affine_input_grad_add(w: &[Self::Elem], dy: &[Self], dx: &mut [Self]) {
         naive::affine_input_grad_add(w, dy, dx);
     }
 
     /// `dx = W^T dy`, whatever dx held: the bits of the same added to "not reached".
-    fn affine_input_grad_set(w: &[Self::Elem], dy: &[Self], dx: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn affine_input_grad_set(w: &[Self::Elem], dy: &[Self], dx: &mut [Self]) {
         dx.fill(Self::UNREACHED);
         Self::affine_input_grad_add(w, dy, dx);
     }
@@ -61,9 +36,7 @@ pub trait BlockMath: TokenMath {
         db: Option<&mut [Self::Elem]>,
         mode: Mode,
         _panel: &mut [Self],
-    ) where
-        Self: Scalar,
-    {
+    ) {
         naive::affine_weight_grad(dy, x, dw, db, mode);
     }
 
@@ -76,11 +49,9 @@ pub trait BlockMath: TokenMath {
         bias: Option<&mut [Self::Elem]>,
         dx: Option<&mut [Self]>,
         _panel: &mut [Self],
-    ) where
-        Self: Scalar,
-    {
+    ) {
         if let Some(bias) = bias {
-            Self::descend(lr, dy, bias);
+            (Self::SLICES.descend)(lr, dy, bias);
         }
         if let Some(dx) = dx {
             dx.fill(Self::UNREACHED);
@@ -93,102 +64,40 @@ pub trait BlockMath: TokenMath {
         }
     }
 
-    /// `x -= lr g`, with g summed over lanes.
-    fn descend(lr: Self::Elem, g: &[Self], x: &mut [Self::Elem])
-    where
-        Self: Scalar,
-    {
-        for (x, g) in x.iter_mut().zip(g) {
-            *x = *x - lr * g.sum_lanes();
-        }
-    }
-
     /// The cross-entropy of the softmax of `z`, which goes to `p`, with the class of each lane: `log(sum exp z) - z[c]`.
-    fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self
-    where
-        Self: Scalar,
-    {
+    fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
         naive::cross_entropy(z, classes, p)
     }
 
     /// The softmax of `z` into `p`, as the cross-entropies leave it: for gradients without losses.
-    fn probabilities(z: &[Self], p: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn probabilities(z: &[Self], p: &mut [Self]) {
         naive::softmax(z, p);
     }
 
     /// Adds `g (p - onehot(class))` to `dz`.
-    fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn cross_entropy_pull(g: Self, p: &[Self], classes: &[u32], dz: &mut [Self]) {
         naive::cross_entropy_pull(g, p, classes, dz);
     }
 
     /// The cross-entropy with a vector of probabilities, `sum t (log(sum exp z) - z)`.
-    fn soft_cross_entropy(z: &[Self], t: &[Self], p: &mut [Self]) -> Self
-    where
-        Self: Scalar,
-    {
+    fn soft_cross_entropy(z: &[Self], t: &[Self], p: &mut [Self]) -> Self {
         naive::soft_cross_entropy(z, t, p)
     }
 
     /// Adds `g (p sum(t) - t)` to `dz`.
-    fn soft_cross_entropy_pull(g: Self, p: &[Self], t: &[Self], dz: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn soft_cross_entropy_pull(g: Self, p: &[Self], t: &[Self], dz: &mut [Self]) {
         naive::soft_cross_entropy_pull(g, p, t, dz);
     }
 
-    /// The rows `indices` of `table`, one after the other. `indices` holds all positions of lane 0, then of 1, ...
-    fn gather(table: &[Self::Elem], indices: &[u32], out: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        naive::gather(table, indices, out);
-    }
-
     /// Adds `factor` times what the rows receive to the gradients of the table.
-    fn scatter_add(factor: Self::Elem, grad: &[Self], indices: &[u32], table_grad: &mut [Self::Elem])
-    where
-        Self: Scalar,
-    {
+    fn scatter_add(factor: Self::Elem, grad: &[Self], indices: &[u32], table_grad: &mut [Self::Elem]) {
         naive::scatter_add(factor, grad, indices, table_grad);
     }
-
-    /// `y_i = op(x_i)`.
-    fn map_forward(op: Op, x: &[Self], y: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        naive::map_forward(op, x, y);
-    }
-
-    /// Adds what each reached `g_i` contributes to `x_i` to `dx_i`.
-    fn map_pull(op: Op, g: &[Self], x: &[Self], y: &[Self], dx: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        naive::map_pull(op, g, x, y, dx);
-    }
 }
 
-/// Types that run the plain loops.
-macro_rules! plain {
-    ($($t:ty)*) => { $(
-        impl BlockMath for $t {
-            #[inline]
-            fn dot_and_bias(x: &[Self], y: &[Self], bias: Self) -> Self {
-                naive::dot_and_bias(x, y, bias)
-            }
-        }
-        impl TokenMath for $t {}
-    )* };
+impl<S: BlockMath> SliceKernels<S> {
+    pub(super) const KERNELS: Self = S::SLICES;
 }
-plain!(f16 bf16 f128);
 
 /// Inputs that a weight gradient turns at once, at most: [`BlockMath::affine_weight_grad`] needs so many scalars of
 /// working memory for each group.
@@ -198,10 +107,20 @@ pub const PANEL: usize = 64;
 macro_rules! one_sample {
     ($($t:ty)*) => { $(
         impl BlockMath for $t {
-            #[inline]
-            fn dot(x: &[Self], y: &[Self]) -> Self {
-                if x.len() < 16 { naive::dot(x, y) } else { super::dot(x, y) }
-            }
+            const SLICES: SliceKernels<Self> = SliceKernels {
+                dot: super::dot,
+                descend: super::sgd_update,
+                add: super::tokens::add,
+                pass_on: super::tokens::pass_on,
+                gather: super::gather_rows,
+                tanh: slices::tanh,
+                sigmoid: slices::sigmoid,
+                exp: slices::exp,
+                relu: slices::relu,
+                tanh_pull: |x, y, g, dx| super::tanh_backward(x, y, g, dx, Mode::Add),
+                sigmoid_pull: |x, _, g, dx| super::sigmoid_backward(x, g, dx, Mode::Add),
+                relu_pull: |x, _, g, dx| super::relu_backward(x, g, dx, Mode::Add),
+            };
 
             fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self]) {
                 super::affine_forward(w, bias, x, y);
@@ -243,10 +162,6 @@ macro_rules! one_sample {
                 }
             }
 
-            fn descend(lr: $t, g: &[Self], x: &mut [$t]) {
-                super::sgd_update(lr, g, x);
-            }
-
             fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
                 let loss = super::softmax_cross_entropy_forward(z, classes[0], p);
                 if loss.is_finite() { loss } else { naive::cross_entropy(z, classes, p) }
@@ -271,33 +186,8 @@ macro_rules! one_sample {
                 super::softmax_cross_entropy_soft_backward(g, p, t, dz, Mode::Add);
             }
 
-            fn gather(table: &[$t], indices: &[u32], out: &mut [Self]) {
-                super::gather_rows(table, indices, out);
-            }
-
             fn scatter_add(factor: $t, grad: &[Self], indices: &[u32], table_grad: &mut [$t]) {
                 super::scatter_add_rows(factor, grad, indices, table_grad);
-            }
-
-            fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
-                match op {
-                    Op::Tanh => slices::tanh(x, y),
-                    Op::Sigmoid => slices::sigmoid(x, y),
-                    Op::Exp => slices::exp(x, y),
-                    Op::Relu => slices::relu(x, y),
-                    _ => naive::map_forward(op, x, y),
-                }
-            }
-
-            fn map_pull(op: Op, g: &[Self], x: &[Self], y: &[Self], dx: &mut [Self]) {
-                // The kernels give to every input, so they are for outputs all of which were reached.
-                let all_reached = g.iter().fold(true, |all, g| all & !g.is_unreached());
-                match op {
-                    Op::Tanh if all_reached => super::tanh_backward(x, y, g, dx, Mode::Add),
-                    Op::Sigmoid if all_reached => super::sigmoid_backward(x, g, dx, Mode::Add),
-                    Op::Relu if all_reached => super::relu_backward(x, g, dx, Mode::Add),
-                    _ => naive::map_pull(op, g, x, y, dx),
-                }
             }
         }
     )* };
@@ -307,46 +197,7 @@ one_sample!(f32 f64);
 /// The plain loops.
 pub mod naive {
     use super::Mode;
-    use crate::ops::{Op, forward_unary, pull_unary};
-    use crate::scalar::{Float, Scalar};
-
-    /// See [`super::BlockMath::map_forward`].
-    pub fn map_forward<S: Scalar>(op: Op, x: &[S], y: &mut [S]) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = forward_unary(op, x).unwrap_or(x);
-        }
-    }
-
-    /// See [`super::BlockMath::map_pull`].
-    pub fn map_pull<S: Scalar>(op: Op, g: &[S], x: &[S], y: &[S], dx: &mut [S]) {
-        for (k, dx) in dx.iter_mut().enumerate() {
-            if !g[k].is_unreached() {
-                let contribution = pull_unary(op, g[k], x[k], y[k]).unwrap_or(g[k]);
-                *dx = *dx + (contribution + S::lit(0.0));
-            }
-        }
-    }
-
-    /// See [`super::BlockMath::dot`].
-    #[inline]
-    pub fn dot<S: Scalar>(x: &[S], y: &[S]) -> S {
-        S::narrow(wide_dot(x, y))
-    }
-
-    /// See [`super::BlockMath::dot_and_bias`]: rounded once.
-    #[inline]
-    pub fn dot_and_bias<S: Scalar>(x: &[S], y: &[S], bias: S) -> S {
-        S::narrow(wide_dot(x, y) + bias.widen())
-    }
-
-    #[inline]
-    fn wide_dot<S: Scalar>(x: &[S], y: &[S]) -> S::Compute {
-        let mut total = x[0].widen() * y[0].widen();
-        for (x, y) in x[1..].iter().zip(&y[1..]) {
-            total = total + x.widen() * y.widen();
-        }
-        total
-    }
+    use crate::scalar::{Float, RowMath, Scalar};
 
     /// See [`super::BlockMath::affine_forward`].
     pub fn affine_forward<S: Scalar>(w: &[S::Elem], bias: Option<&[S::Elem]>, x: &[S], y: &mut [S]) {
@@ -433,18 +284,6 @@ pub mod naive {
         let total = t[1..].iter().fold(t[0], |sum, &t| sum + t);
         for ((dz, &p), &t) in dz.iter_mut().zip(p).zip(t) {
             *dz = *dz + (g * (p * total - t) + S::lit(0.0));
-        }
-    }
-
-    /// See [`super::BlockMath::gather`].
-    pub fn gather<S: Scalar>(table: &[S::Elem], indices: &[u32], out: &mut [S]) {
-        let positions = indices.len() / S::LANES;
-        let width = out.len() / positions;
-        for (k, out) in out.iter_mut().enumerate() {
-            for lane in 0..S::LANES {
-                let row = indices[lane * positions + k / width] as usize;
-                *out = out.with_lane(lane, table[row * width + k % width]);
-            }
         }
     }
 

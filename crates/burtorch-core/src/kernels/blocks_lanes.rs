@@ -4,8 +4,8 @@
 //! graphs.
 
 use super::blocks::{BlockMath, naive};
+use super::slices::{SliceKernels, add_loop, descend_loop, dot_loop, pass_on_loop};
 use super::{Mode, TokenMath};
-use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
 
@@ -48,6 +48,21 @@ macro_rules! lanes {
         impl TokenMath for Simd<$t, $l> {}
 
         impl BlockMath for Simd<$t, $l> {
+            const SLICES: SliceKernels<Self> = SliceKernels {
+                dot: dot_loop,
+                descend: descend_loop,
+                add: add_loop,
+                pass_on: pass_on_loop,
+                gather: |table, indices, out| super::gather_rows_lanes::<$t, $l>(table, indices, flat_mut(out)),
+                tanh: |x, y| slices::tanh(flat(x), flat_mut(y)),
+                sigmoid: |x, y| slices::sigmoid(flat(x), flat_mut(y)),
+                exp: |x, y| slices::exp(flat(x), flat_mut(y)),
+                relu: |x, y| slices::relu(flat(x), flat_mut(y)),
+                tanh_pull: |x, y, g, dx| super::tanh_backward(flat(x), flat(y), flat(g), flat_mut(dx), Mode::Add),
+                sigmoid_pull: |x, _, g, dx| super::sigmoid_backward(flat(x), flat(g), flat_mut(dx), Mode::Add),
+                relu_pull: |x, _, g, dx| super::relu_backward(flat(x), flat(g), flat_mut(dx), Mode::Add),
+            };
+
             fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self]) {
                 super::affine_forward_lanes::<$t, $l>(w, bias, flat(x), flat_mut(y));
             }
@@ -122,33 +137,8 @@ macro_rules! lanes {
                 super::softmax_cross_entropy_soft_backward_lanes::<$t, $l>(&g, p, t, dz, Mode::Add);
             }
 
-            fn gather(table: &[$t], indices: &[u32], out: &mut [Self]) {
-                super::gather_rows_lanes::<$t, $l>(table, indices, flat_mut(out));
-            }
-
             fn scatter_add(factor: $t, grad: &[Self], indices: &[u32], table_grad: &mut [$t]) {
                 super::scatter_add_rows_lanes::<$t, $l>(factor, flat(grad), indices, table_grad);
-            }
-
-            fn map_forward(op: Op, x: &[Self], y: &mut [Self]) {
-                match op {
-                    Op::Tanh => slices::tanh(flat(x), flat_mut(y)),
-                    Op::Sigmoid => slices::sigmoid(flat(x), flat_mut(y)),
-                    Op::Exp => slices::exp(flat(x), flat_mut(y)),
-                    Op::Relu => slices::relu(flat(x), flat_mut(y)),
-                    _ => naive::map_forward(op, x, y),
-                }
-            }
-
-            fn map_pull(op: Op, g: &[Self], x: &[Self], y: &[Self], dx: &mut [Self]) {
-                // The kernels give to every input, so they are for outputs all of which were reached.
-                let all_reached = g.iter().fold(true, |all, g| all & !g.is_unreached());
-                match op {
-                    Op::Tanh if all_reached => super::tanh_backward(flat(x), flat(y), flat(g), flat_mut(dx), Mode::Add),
-                    Op::Sigmoid if all_reached => super::sigmoid_backward(flat(x), flat(g), flat_mut(dx), Mode::Add),
-                    Op::Relu if all_reached => super::relu_backward(flat(x), flat(g), flat_mut(dx), Mode::Add),
-                    _ => naive::map_pull(op, g, x, y, dx),
-                }
             }
         }
     )* };

@@ -7,7 +7,7 @@
 use super::Mode;
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
-use crate::simd::{Real, math};
+use crate::simd::{Elementary, Real, math};
 
 leveled! {
     /// `dx = dy * tanh'(x)`, or `dx += ..`, where `y = tanh(x)`.
@@ -54,8 +54,8 @@ macro_rules! backward {
 }
 
 backward! {
-    tanh_at(x, y, dy) => dy * math::tanh_grad(x, y);
-    sigmoid_at(x, dy) => dy * math::sigmoid_grad(x);
+    tanh_at(x, y, dy) => dy * T::formula(|| math::tanh_grad(x, y), || Elementary::tanh_grad(x, y));
+    sigmoid_at(x, dy) => dy * T::formula(|| math::sigmoid_grad(x), || Elementary::sigmoid_grad(x));
     relu_at(x, dy) => masked(x, dy);
 }
 

@@ -18,6 +18,13 @@ pub(crate) trait Target: Copy + 'static {
         if Self::FUSED { a.mul_add(b, c) } else { a * b + c }
     }
 
+    /// A formula of [`crate::simd::math`], `inlined` into a kernel where the CPU fuses. Elsewhere each multiply-add is a call, and
+    /// so is the whole formula, of which there is then one copy.
+    #[inline(always)]
+    fn formula<V: Pack>(inlined: impl FnOnce() -> V, called: impl FnOnce() -> V) -> V {
+        if Self::FUSED { inlined() } else { called() }
+    }
+
     /// Whether `count` vectors of type `V` leave at least a quarter of the registers free.
     #[inline(always)]
     fn fits<V: Pack>(count: usize) -> bool {

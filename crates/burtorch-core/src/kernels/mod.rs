@@ -34,6 +34,7 @@ mod optim;
 
 mod blocks;
 mod blocks_lanes;
+pub(crate) mod slices;
 pub mod tokens;
 
 pub use crate::simd::slices::{relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward};

@@ -8,7 +8,7 @@ use super::elementwise::contribute;
 use super::float::{KernelFloat, Pack};
 use super::lanes::features;
 use super::levels::{Target, leveled};
-use crate::simd::{Real, math};
+use crate::simd::{Elementary, Real, math};
 
 leveled! {
     /// The softmax over classes of each lane; returns the sums of the exponentials of the shifted logits.
@@ -49,20 +49,20 @@ leveled! {
 
 /// Writes the softmax; returns each lane's greatest logit and the logarithm of its sum of shifted exponentials.
 #[inline(always)]
-fn softmax<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) -> (E::V<L>, E::V<L>) {
-    let (max, total) = probabilities::<E, L>(logits, probs);
-    (max, math::log(total))
+fn softmax<E: KernelFloat, T: Target, const L: usize>(logits: &[E], probs: &mut [E]) -> (E::V<L>, E::V<L>) {
+    let (max, total) = probabilities::<E, T, L>(logits, probs);
+    (max, T::formula(|| math::log(total), || Elementary::log(total)))
 }
 
 #[inline(always)]
 fn probabilities_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], probs: &mut [E]) -> [E; L] {
-    let (_, total) = probabilities::<E, L>(logits, probs);
+    let (_, total) = probabilities::<E, T, L>(logits, probs);
     std::array::from_fn(|l| total.lane(l))
 }
 
 /// Writes the softmax; returns each lane's greatest logit and its sum of shifted exponentials.
 #[inline(always)]
-fn probabilities<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) -> (E::V<L>, E::V<L>) {
+fn probabilities<E: KernelFloat, T: Target, const L: usize>(logits: &[E], probs: &mut [E]) -> (E::V<L>, E::V<L>) {
     let n = features::<L>(logits.len());
     assert_eq!(probs.len(), logits.len(), "kernel operands differ in length");
     let mut max = E::V::<L>::of(f64::NEG_INFINITY);
@@ -73,7 +73,8 @@ fn probabilities<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) 
             max = max.greater_of(E::V::read(logits, c * L));
         }
         for c in 0..n {
-            let e = math::exp(E::V::<L>::read(logits, c * L) - max);
+            let shifted = E::V::<L>::read(logits, c * L) - max;
+            let e = T::formula(|| math::exp(shifted), || Elementary::exp(shifted));
             e.write(probs, c * L);
             total = total + e;
         }
@@ -87,14 +88,14 @@ fn probabilities<E: KernelFloat, const L: usize>(logits: &[E], probs: &mut [E]) 
 
 #[inline(always)]
 fn forward_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], classes: &[u32; L], probs: &mut [E]) -> [E; L] {
-    let (max, log_sum) = softmax::<E, L>(logits, probs);
+    let (max, log_sum) = softmax::<E, T, L>(logits, probs);
     std::array::from_fn(|l| log_sum.lane(l) - (logits[classes[l] as usize * L + l] - max.lane(l)))
 }
 
 #[inline(always)]
 fn soft_forward_at<E: KernelFloat, T: Target, const L: usize>(logits: &[E], targets: &[E], probs: &mut [E]) -> [E; L] {
     assert_eq!(targets.len(), logits.len(), "kernel operands differ in length");
-    let (max, log_sum) = softmax::<E, L>(logits, probs);
+    let (max, log_sum) = softmax::<E, T, L>(logits, probs);
     let mut loss = E::V::<L>::of(0.0);
     for c in 0..logits.len() / L {
         // SAFETY: `c` is below the number of classes, and both slices hold L numbers for each.

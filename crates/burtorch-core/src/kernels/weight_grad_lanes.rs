@@ -46,7 +46,7 @@ leveled! {
 
 /// What becomes of a sum over all samples.
 #[derive(Clone, Copy, PartialEq)]
-enum Fate<E> {
+pub enum Fate<E> {
     /// It is stored.
     Set,
     /// It continues the sum that is there.
@@ -56,7 +56,7 @@ enum Fate<E> {
 }
 
 /// One call's operands, their lengths checked.
-struct Job<'a, E> {
+pub struct Job<'a, E> {
     dy: &'a [&'a [E]],
     /// L: a number here rather than a type, which leaves a third of the code and the same speed.
     lanes: usize,
@@ -68,7 +68,7 @@ struct Job<'a, E> {
 }
 
 /// Inputs `start..start + width` of all samples, as `samples x width` numbers.
-struct Panel<'a, E> {
+pub struct Panel<'a, E> {
     start: usize,
     width: usize,
     x: &'a [E],
@@ -134,12 +134,18 @@ fn all_panels<E: KernelFloat, T: Target, const L: usize>(
             let inputs = &x[start * L..][..width * L];
             transpose::<E, L>(inputs, &mut packed[g * L * width..][..L * width]);
         }
-        panel_tiles::<E, T>(&job, &Panel { start, width, x: packed }, dw);
+        panel_of_outputs(&job, &Panel { start, width, x: packed }, dw);
         start += width;
     }
     if let Some(db) = bias_grad {
         in_parts!(bias_grad_at::<E, T; L>(&job, db));
     }
+}
+
+leveled! {
+    /// All outputs over one panel. Lanes are a number here: one copy serves all widths.
+    #[doc(hidden)]
+    pub fn panel_of_outputs<E>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E]) = panel_tiles;
 }
 
 /// All outputs over one panel: tiles of 4, 2 and 1 vectors, then of 8, 4 and 1 numbers.

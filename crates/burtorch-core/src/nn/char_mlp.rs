@@ -3,8 +3,9 @@
 use super::{Activation, Input, Label, Linear, Model, check_below, check_label, check_len, loss_of};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
+use crate::kernels::BlockMath;
 use crate::params::{Init, Parameters, Tensor};
-use crate::scalar::{Float, Scalar};
+use crate::scalar::Float;
 
 /// The standard deviation of initial embeddings. With 1 the hidden layer starts so close to saturation that training is
 /// chaotic: two runs that differ in the last place part after some hundred steps. With 1/2 they stay together.
@@ -109,7 +110,7 @@ impl CharMlp {
     }
 
     /// Appends the logits of the symbol after `tokens`; with lanes, `tokens` holds the context of lane 0, then of 1, ...
-    pub fn logits<S: Scalar>(
+    pub fn logits<S: BlockMath>(
         &self,
         graph: &mut Graph<'_, S>,
         params: &Parameters<'_, S::Elem>,
@@ -130,7 +131,7 @@ impl CharMlp {
     }
 }
 
-impl<S: Scalar> Model<S> for CharMlp {
+impl<S: BlockMath> Model<S> for CharMlp {
     fn store(&self) -> u64 {
         self.embedding.slice().store()
     }

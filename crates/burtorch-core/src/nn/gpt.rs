@@ -3,9 +3,10 @@
 use super::{Input, Label, Model, check_below, check_len};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Tokens};
+use crate::kernels::BlockMath;
 use crate::kernels::tokens::TOKEN_LANES;
 use crate::params::{Init, Parameters, Slice, Tensor};
-use crate::scalar::{Float, Scalar};
+use crate::scalar::Float;
 
 /// The numbers that make a [`Gpt`]. The default is the paper's: 46,289 parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +73,7 @@ impl LayerNorm {
     }
 
     /// Appends it to `x`.
-    pub fn apply<S: Scalar>(
+    pub fn apply<S: BlockMath>(
         &self,
         graph: &mut Graph<'_, S>,
         params: &Parameters<'_, S::Elem>,
@@ -127,7 +128,7 @@ impl Attention {
     }
 
     /// Appends it to `x`.
-    pub fn apply<S: Scalar>(
+    pub fn apply<S: BlockMath>(
         &self,
         graph: &mut Graph<'_, S>,
         params: &Parameters<'_, S::Elem>,
@@ -198,7 +199,7 @@ impl Block {
     }
 
     /// Appends it to `x`.
-    pub fn apply<S: Scalar>(
+    pub fn apply<S: BlockMath>(
         &self,
         graph: &mut Graph<'_, S>,
         params: &Parameters<'_, S::Elem>,
@@ -323,7 +324,7 @@ impl Gpt {
     }
 
     /// Appends the logits of the symbol after each of `tokens`. With lanes, those of lane 0 come first, then of lane 1.
-    pub fn logits<S: Scalar>(
+    pub fn logits<S: BlockMath>(
         &self,
         graph: &mut Graph<'_, S>,
         params: &Parameters<'_, S::Elem>,
@@ -342,7 +343,7 @@ impl Gpt {
     }
 }
 
-impl<S: Scalar> Model<S> for Gpt {
+impl<S: BlockMath> Model<S> for Gpt {
     fn store(&self) -> u64 {
         self.tokens.slice().store()
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Range, View};
+use crate::kernels::BlockMath;
 use crate::ops::Op;
 use crate::params::{Init, Parameters, Tensor};
 use crate::scalar::{Float, Scalar};
@@ -132,7 +133,7 @@ impl Linear {
     }
 
     /// Appends the layer on a concatenation of views and returns its outputs.
-    pub fn apply<S: Scalar>(
+    pub fn apply<S: BlockMath>(
         &self,
         graph: &mut Graph<'_, S>,
         params: &Parameters<'_, S::Elem>,

@@ -3,8 +3,9 @@
 use super::{Activation, Input, Label, Linear, Model, check_label, check_len, loss_of};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
+use crate::kernels::BlockMath;
 use crate::params::Parameters;
-use crate::scalar::{Float, Scalar};
+use crate::scalar::Float;
 
 /// Dense layers one after another: `activation` after each but the last, which ends plain.
 ///
@@ -80,7 +81,7 @@ impl Mlp {
     }
 
     /// Appends the outputs for inputs `x`; with lanes, `x` holds the inputs of lane 0, then of 1, ...
-    pub fn outputs<S: Scalar>(
+    pub fn outputs<S: BlockMath>(
         &self,
         graph: &mut Graph<'_, S>,
         params: &Parameters<'_, S::Elem>,
@@ -92,7 +93,7 @@ impl Mlp {
     }
 }
 
-impl<S: Scalar> Model<S> for Mlp {
+impl<S: BlockMath> Model<S> for Mlp {
     fn store(&self) -> u64 {
         self.store
     }

@@ -18,6 +18,7 @@ pub use neuron::Neuron;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range};
+use crate::kernels::BlockMath;
 use crate::params::Parameters;
 use crate::scalar::Scalar;
 
@@ -157,7 +158,7 @@ fn check_label<E>(y: Label<'_, E>, n: usize) -> Result<()> {
 
 /// Appends the loss of `outputs`: cross-entropy with classes or probabilities, mean of squared differences with
 /// numbers.
-fn loss_of<S: Scalar>(graph: &mut Graph<'_, S>, outputs: Range, y: Label<'_, S::Elem>) -> Result<NodeId> {
+fn loss_of<S: BlockMath>(graph: &mut Graph<'_, S>, outputs: Range, y: Label<'_, S::Elem>) -> Result<NodeId> {
     use crate::graph::Target;
     use crate::ops::{Op, Sub};
     match y {
@@ -176,7 +177,7 @@ fn loss_of<S: Scalar>(graph: &mut Graph<'_, S>, outputs: Range, y: Label<'_, S::
             if graph.skips_losses() {
                 return graph.mean_squares_without_value(differences);
             }
-            graph.reduce(Op::ReduceMeanSquares, differences.into(), &[])
+            graph.reduce(Op::MEAN_SQUARE, differences.into(), &[])
         }
     }
 }

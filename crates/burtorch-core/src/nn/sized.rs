@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use super::{Activation, Linear as Dynamic};
 use crate::error::Result;
 use crate::graph::{Graph, Range, View};
+use crate::kernels::BlockMath;
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 
@@ -77,7 +78,9 @@ impl<S: Scalar, const IN: usize, const OUT: usize> Linear<S, IN, OUT> {
     pub fn dynamic(&self) -> Dynamic {
         self.layer
     }
+}
 
+impl<S: BlockMath, const IN: usize, const OUT: usize> Linear<S, IN, OUT> {
     /// Appends the layer and returns its outputs.
     pub fn apply(&self, graph: &mut Graph<'_, S>, params: &Parameters<'_, S::Elem>, x: Run<IN>) -> Result<Run<OUT>> {
         self.layer.apply(graph, params, std::iter::once(View::Nodes(x.0))).map(Run)

@@ -5,14 +5,23 @@
 
 #[macro_use]
 mod table;
+mod formulas;
+
+mod dual;
+mod map;
 mod peak;
 mod reduce;
+mod sums;
 
+pub use dual::Dual;
+pub(crate) use dual::moved;
+pub(crate) use map::{map_forward, map_pull};
 pub(crate) use peak::{softmax_forward, softmax_pull};
 pub(crate) use reduce::products_of_others;
 pub use reduce::{Reduction, variance_of};
 
-use crate::scalar::Scalar;
+use crate::scalar::{RowMath, Scalar};
+use formulas::*;
 
 /// How many operands an op takes, and of what kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,8 +61,63 @@ pub struct OpInfo {
     pub value_ulp: f64,
     /// Largest error of a partial, likewise.
     pub partial_ulp: f64,
+    /// Results below this may be as far off as this; 0 where each is held to its own place.
+    pub ulp_of: f64,
     /// Whether the derivative reads the op's own output, so that the value must be computed.
     pub reads_output: bool,
+    /// The keyword and the default of the constant of an op that has them.
+    pub constant: Option<(&'static str, f64)>,
+    /// For an op with a constant: the op of two values that it is.
+    pub like: Option<Op>,
+    /// For an op of two: the reduction that the function of its name is for one sequence.
+    pub folds: Option<Op>,
+    /// For a reduction: the method of vectors; empty if there is none.
+    pub method: &'static str,
+    /// What rewriting passes and planners may rely on.
+    pub is: Properties,
+}
+
+/// What is true of an op besides its formulas; see the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// Exchanging the operands changes no bit.
+    pub commutative: bool,
+    /// Second derivatives are 0.
+    pub linear: bool,
+    /// Every operand receives the adjoint as it is.
+    pub through: bool,
+    /// It takes a few arithmetic instructions.
+    pub quick: bool,
+    /// The partial takes long and multiplies the adjoint: programs keep it beside the value.
+    pub keeps: bool,
+}
+
+/// A row that says nothing.
+const PLAIN: OpInfo = OpInfo {
+    op: Op::Leaf,
+    name: "",
+    paper_name: "",
+    arity: Arity::Nullary,
+    doc: "",
+    domain: (0.0, 0.0),
+    value_ulp: 0.0,
+    partial_ulp: 0.0,
+    ulp_of: 0.0,
+    reads_output: false,
+    constant: None,
+    like: None,
+    folds: None,
+    method: "",
+    is: NOTHING,
+};
+
+const NOTHING: Properties =
+    Properties { commutative: false, linear: false, through: false, quick: false, keeps: false };
+
+macro_rules! properties {
+    ($($name:ident)+) => {
+        Properties { $($name: true,)+ ..NOTHING }
+    };
 }
 
 mod sealed {
@@ -67,24 +131,53 @@ pub trait UnaryOp: sealed::Sealed {
     const OP: Op;
     /// Whether its derivative reads its value.
     const READS_OUTPUT: bool;
-    /// The value.
-    fn forward<S: Scalar>(x: S) -> S;
-    /// What the adjoint `g` of the output contributes to the operand; `y` is the output.
-    fn pull<S: Scalar>(g: S, x: S, y: S) -> S;
+    /// What else its row says.
+    const IS: Properties = OP_INFO[Self::OP as usize].is;
+    /// The row's value.
+    fn y<S: RowMath>(x: S) -> S;
+    /// The row's partial: what the adjoint `g` of the output contributes to the operand; `y` is the output.
+    fn dx<S: RowMath>(g: S, x: S, y: S) -> S;
+    /// The value, rounded once.
+    #[inline(always)]
+    fn forward<S: Scalar>(x: S) -> S {
+        S::narrow(Self::y(x.widen()))
+    }
+    /// The contribution, rounded once.
+    #[inline(always)]
+    fn pull<S: Scalar>(g: S, x: S, y: S) -> S {
+        S::narrow(Self::dx(g.widen(), x.widen(), y.widen()))
+    }
 }
 
-/// An op of two operands. Rows of the table only. For ops with a constant, `y` is the constant and [`BinaryOp::pull_y`] is never called.
+/// An op of two operands. Rows of the table only. For ops with a constant, `y` is the constant, which receives nothing.
 pub trait BinaryOp: sealed::Sealed {
     /// Its opcode.
     const OP: Op;
     /// Whether its derivative reads its value.
     const READS_OUTPUT: bool;
-    /// The value.
-    fn forward<S: Scalar>(x: S, y: S) -> S;
-    /// What the adjoint `g` of the output `z` contributes to the first operand.
-    fn pull_x<S: Scalar>(g: S, x: S, y: S, z: S) -> S;
-    /// What it contributes to the second operand.
-    fn pull_y<S: Scalar>(g: S, x: S, y: S, z: S) -> S;
+    /// What else its row says.
+    const IS: Properties = OP_INFO[Self::OP as usize].is;
+    /// The row's value.
+    fn z<S: RowMath>(x: S, y: S) -> S;
+    /// The row's first partial: what the adjoint `g` of the output `z` contributes to the first operand.
+    fn dx<S: RowMath>(g: S, x: S, y: S, z: S) -> S;
+    /// The row's second partial.
+    fn dy<S: RowMath>(g: S, x: S, y: S, z: S) -> S;
+    /// The value, rounded once.
+    #[inline(always)]
+    fn forward<S: Scalar>(x: S, y: S) -> S {
+        S::narrow(Self::z(x.widen(), y.widen()))
+    }
+    /// The first contribution, rounded once.
+    #[inline(always)]
+    fn pull_x<S: Scalar>(g: S, x: S, y: S, z: S) -> S {
+        S::narrow(Self::dx(g.widen(), x.widen(), y.widen(), z.widen()))
+    }
+    /// The second contribution, rounded once.
+    #[inline(always)]
+    fn pull_y<S: Scalar>(g: S, x: S, y: S, z: S) -> S {
+        S::narrow(Self::dy(g.widen(), x.widen(), y.widen(), z.widen()))
+    }
 }
 
 macro_rules! define_ops {
@@ -92,18 +185,23 @@ macro_rules! define_ops {
         nullary { $( #[doc = $ndoc:literal] $N:ident $nname:ident $npaper:literal )* }
         unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal {
             y = |$ux:ident| $uy:expr; dx = |$ug:ident, $ux2:ident, $uo:ident| $udx:expr; reads $ureads:ident;
-            on $ulo:literal, $uhi:literal; ulp $uvb:literal, $upb:literal; } )* }
+            on $ulo:literal, $uhi:literal; ulp $uvb:literal, $upb:literal $(of $uof:literal)?;
+            $(is $($uis:ident)+;)? $(as $uas:ident;)? } )* }
         binary { $( #[doc = $bdoc:literal] $B:ident $bname:ident $bpaper:literal {
             z = |$bx:ident, $by:ident| $bz:expr;
             dx = |$bg:ident, $bx2:ident, $by2:ident, $bo:ident| $bdx:expr;
             dy = |$cg:ident, $cx2:ident, $cy2:ident, $co:ident| $bdy:expr; reads $breads:ident;
-            on $blo:literal, $bhi:literal; ulp $bvb:literal, $bpb:literal; } )* }
+            on $blo:literal, $bhi:literal; ulp $bvb:literal, $bpb:literal $(of $bof:literal)?;
+            $(folds $bfolds:ident;)? $(is $($bis:ident)+;)? $(as $bas:ident;)? } )* }
         with_constant { $( #[doc = $kdoc:literal] $K:ident $kname:ident $kpaper:literal {
             z = |$kx:ident, $ky:ident| $kz:expr;
             dx = |$kg:ident, $kx2:ident, $ky2:ident, $ko:ident| $kdx:expr; reads $kreads:ident;
-            on $klo:literal, $khi:literal; ulp $kvb:literal, $kpb:literal; } )* }
+            on $klo:literal, $khi:literal; ulp $kvb:literal, $kpb:literal;
+            $(constant $kkey:ident = $kdefault:literal;)? $(like $klike:ident;)? $(is $($kis:ident)+;)?
+            $(as $kas:ident;)? } )* }
         reduction { $( #[doc = $rdoc:literal] $R:ident $rname:ident $rpaper:literal {
-            reads $rreads:ident; on $rlo:literal, $rhi:literal; } )* }
+            reads $rreads:ident; on $rlo:literal, $rhi:literal;
+            $(method $rmethod:ident;)? $(is $($ris:ident)+;)? $(as $ras:ident;)? } )* }
         inner_product { $( #[doc = $idoc:literal] $I:ident $iname:ident $ipaper:literal { on $ilo:literal, $ihi:literal; } )* }
         block { $( #[doc = $odoc:literal] $O:ident $oname:ident )* }
     ) => {
@@ -118,86 +216,71 @@ macro_rules! define_ops {
         /// The op table as data, in opcode order.
         pub const OP_INFO: &[OpInfo] = &[
             $( OpInfo { op: Op::$N, name: stringify!($nname), paper_name: $npaper, arity: Arity::Nullary, doc: $ndoc,
-                domain: (0.0, 0.0), value_ulp: 0.0, partial_ulp: 0.0, reads_output: false }, )*
+                ..PLAIN }, )*
             $( OpInfo { op: Op::$U, name: stringify!($uname), paper_name: $upaper, arity: Arity::Unary, doc: $udoc,
-                domain: ($ulo, $uhi), value_ulp: $uvb, partial_ulp: $upb, reads_output: reads_output!($ureads) }, )*
+                domain: ($ulo, $uhi), value_ulp: $uvb, partial_ulp: $upb, $(ulp_of: $uof,)?
+                reads_output: reads_output!($ureads), $(is: properties!($($uis)+),)? ..PLAIN }, )*
             $( OpInfo { op: Op::$B, name: stringify!($bname), paper_name: $bpaper, arity: Arity::Binary, doc: $bdoc,
-                domain: ($blo, $bhi), value_ulp: $bvb, partial_ulp: $bpb, reads_output: reads_output!($breads) }, )*
+                domain: ($blo, $bhi), value_ulp: $bvb, partial_ulp: $bpb, $(ulp_of: $bof,)?
+                reads_output: reads_output!($breads), $(folds: Some(Op::$bfolds),)? $(is: properties!($($bis)+),)?
+                ..PLAIN }, )*
             $( OpInfo { op: Op::$K, name: stringify!($kname), paper_name: $kpaper, arity: Arity::WithConstant, doc: $kdoc,
-                domain: ($klo, $khi), value_ulp: $kvb, partial_ulp: $kpb, reads_output: reads_output!($kreads) }, )*
+                domain: ($klo, $khi), value_ulp: $kvb, partial_ulp: $kpb, reads_output: reads_output!($kreads),
+                $(constant: Some((stringify!($kkey), $kdefault)),)? $(like: Some(Op::$klike),)?
+                $(is: properties!($($kis)+),)? ..PLAIN }, )*
             $( OpInfo { op: Op::$R, name: stringify!($rname), paper_name: $rpaper, arity: Arity::Reduction, doc: $rdoc,
-                domain: ($rlo, $rhi), value_ulp: 0.0, partial_ulp: 0.0, reads_output: reads_output!($rreads) }, )*
+                domain: ($rlo, $rhi), reads_output: reads_output!($rreads), $(method: stringify!($rmethod),)?
+                $(is: properties!($($ris)+),)? ..PLAIN }, )*
             $( OpInfo { op: Op::$I, name: stringify!($iname), paper_name: $ipaper, arity: Arity::InnerProduct, doc: $idoc,
-                domain: ($ilo, $ihi), value_ulp: 0.0, partial_ulp: 0.0, reads_output: false }, )*
-            $( OpInfo { op: Op::$O, name: stringify!($oname), paper_name: "", arity: Arity::Block, doc: $odoc,
-                domain: (0.0, 0.0), value_ulp: 0.0, partial_ulp: 0.0, reads_output: true }, )*
+                domain: ($ilo, $ihi), ..PLAIN }, )*
+            $( OpInfo { op: Op::$O, name: stringify!($oname), arity: Arity::Block, doc: $odoc, reads_output: true,
+                ..PLAIN }, )*
         ];
+
+        /// Ops by the part they play in rewriting and as operators, as their rows say.
+        impl Op {
+            $( $( #[doc = $udoc] pub const $uas: Op = Op::$U; )? )*
+            $( $( #[doc = $bdoc] pub const $bas: Op = Op::$B; )? )*
+            $( $( #[doc = $kdoc] pub const $kas: Op = Op::$K; )? )*
+            $( $( #[doc = $rdoc] pub const $ras: Op = Op::$R; )? )*
+        }
 
         $( #[doc = $udoc] #[derive(Clone, Copy, Debug)] pub struct $U;
         impl sealed::Sealed for $U {}
+        #[allow(unused_variables)]
         impl UnaryOp for $U {
             const OP: Op = Op::$U;
             const READS_OUTPUT: bool = reads_output!($ureads);
             #[inline(always)]
-            fn forward<T: Scalar>(x: T) -> T {
-                #[inline(always)]
-                fn formula<S: Scalar>($ux: S) -> S { $uy }
-                T::narrow(formula(x.widen()))
-            }
+            fn y<S: RowMath>($ux: S) -> S { $uy }
             #[inline(always)]
-            fn pull<T: Scalar>(g: T, x: T, y: T) -> T {
-                #[inline(always)]
-                #[allow(unused_variables)]
-                fn formula<S: Scalar>($ug: S, $ux2: S, $uo: S) -> S { $udx }
-                T::narrow(formula(g.widen(), x.widen(), y.widen()))
-            }
+            fn dx<S: RowMath>($ug: S, $ux2: S, $uo: S) -> S { $udx }
         } )*
         $( #[doc = $bdoc] #[derive(Clone, Copy, Debug)] pub struct $B;
         impl sealed::Sealed for $B {}
+        #[allow(unused_variables)]
         impl BinaryOp for $B {
             const OP: Op = Op::$B;
             const READS_OUTPUT: bool = reads_output!($breads);
             #[inline(always)]
-            fn forward<T: Scalar>(x: T, y: T) -> T {
-                #[inline(always)]
-                fn formula<S: Scalar>($bx: S, $by: S) -> S { $bz }
-                T::narrow(formula(x.widen(), y.widen()))
-            }
+            fn z<S: RowMath>($bx: S, $by: S) -> S { $bz }
             #[inline(always)]
-            fn pull_x<T: Scalar>(g: T, x: T, y: T, z: T) -> T {
-                #[inline(always)]
-                #[allow(unused_variables)]
-                fn formula<S: Scalar>($bg: S, $bx2: S, $by2: S, $bo: S) -> S { $bdx }
-                T::narrow(formula(g.widen(), x.widen(), y.widen(), z.widen()))
-            }
+            fn dx<S: RowMath>($bg: S, $bx2: S, $by2: S, $bo: S) -> S { $bdx }
             #[inline(always)]
-            fn pull_y<T: Scalar>(g: T, x: T, y: T, z: T) -> T {
-                #[inline(always)]
-                #[allow(unused_variables)]
-                fn formula<S: Scalar>($cg: S, $cx2: S, $cy2: S, $co: S) -> S { $bdy }
-                T::narrow(formula(g.widen(), x.widen(), y.widen(), z.widen()))
-            }
+            fn dy<S: RowMath>($cg: S, $cx2: S, $cy2: S, $co: S) -> S { $bdy }
         } )*
         $( #[doc = $kdoc] #[derive(Clone, Copy, Debug)] pub struct $K;
         impl sealed::Sealed for $K {}
+        #[allow(unused_variables)]
         impl BinaryOp for $K {
             const OP: Op = Op::$K;
             const READS_OUTPUT: bool = reads_output!($kreads);
             #[inline(always)]
-            fn forward<T: Scalar>(x: T, y: T) -> T {
-                #[inline(always)]
-                fn formula<S: Scalar>($kx: S, $ky: S) -> S { $kz }
-                T::narrow(formula(x.widen(), y.widen()))
-            }
+            fn z<S: RowMath>($kx: S, $ky: S) -> S { $kz }
             #[inline(always)]
-            fn pull_x<T: Scalar>(g: T, x: T, y: T, z: T) -> T {
-                #[inline(always)]
-                #[allow(unused_variables)]
-                fn formula<S: Scalar>($kg: S, $kx2: S, $ky2: S, $ko: S) -> S { $kdx }
-                T::narrow(formula(g.widen(), x.widen(), y.widen(), z.widen()))
-            }
+            fn dx<S: RowMath>($kg: S, $kx2: S, $ky2: S, $ko: S) -> S { $kdx }
             #[inline(always)]
-            fn pull_y<S: Scalar>(_g: S, _x: S, _y: S, _z: S) -> S { S::UNREACHED }
+            fn dy<S: RowMath>(g: S, x: S, y: S, z: S) -> S { S::lit(-0.0) }
         } )*
     };
 }
@@ -268,47 +351,3 @@ macro_rules! define_forward {
 }
 
 for_each_op!(define_forward);
-
-/// `d(x^y)/dx = y x^(y-1)`; 0 where the exponent is 0, as the power is then constant.
-#[inline(always)]
-fn pow_dx<S: Scalar>(x: S, y: S) -> S {
-    let partial = x.pow_dx(y);
-    let nan = S::select(x.nan_mask(), x, S::lit(0.0));
-    S::select(y.equal(S::lit(0.0)), nan, partial)
-}
-
-/// `d(x^y)/dy = x^y log(x)`; 0 at x = 0 where the power is flat to the right of y (chosen at 0^0), NaN for x < 0.
-#[inline(always)]
-fn pow_dy<S: Scalar>(x: S, y: S) -> S {
-    let zero = S::lit(0.0);
-    let at_zero = S::select(y.less(zero), S::lit(f64::NEG_INFINITY), S::select(y.nan_mask(), y, zero));
-    S::select(x.equal(zero), at_zero, x.pow_dy(y))
-}
-
-/// The larger of two numbers neither of which is less: they are equal, zeros of any sign, or one is a NaN.
-#[inline(always)]
-fn tie<S: Scalar>(x: S, y: S) -> S {
-    S::select(x.equal(S::lit(0.0)), x + y, S::select(x.nan_mask(), x, y))
-}
-
-/// The share of `g` that a `max` gives to `x` against `y`: all, half on a tie, none.
-#[inline(always)]
-fn larger_share<S: Scalar>(g: S, x: S, y: S) -> S {
-    let half = S::lit(0.5) * g;
-    let none = S::select(x.nan_mask(), x, S::select(y.nan_mask(), y, S::lit(0.0)));
-    S::select(y.less(x), g, S::select(x.equal(y), half, none))
-}
-
-/// `(x + y)/2`, also where the sum leaves the range.
-#[inline(always)]
-fn half_sum<S: Scalar>(x: S, y: S) -> S {
-    let (half, sum) = (S::lit(0.5), x + y);
-    S::select(sum.abs().less(S::lit(f64::INFINITY)), half * sum, half * x + half * y)
-}
-
-/// `(x^2 + y^2)/2`, also where the sum leaves the range.
-#[inline(always)]
-fn half_sum_of_squares<S: Scalar>(x: S, y: S) -> S {
-    let (half, sum) = (S::lit(0.5), x * x + y * y);
-    S::select(sum.abs().less(S::lit(f64::INFINITY)), half * sum, half * x * x + half * y * y)
-}

@@ -5,10 +5,11 @@
 //! where infinities tie, the minimum-norm choice among the limits; half numbers are rounded once. Operands are not
 //! empty. Knows nothing of graphs.
 
-use super::reduce::{each, is_narrow, sum_by};
+use super::map::map_forward;
+use super::sums::{each, is_narrow, sum_by};
 use super::{BinaryOp, Max, Min, Op};
 use crate::interrupt::pieces;
-use crate::scalar::{DType, Float, Scalar};
+use crate::scalar::{DType, Float, RowMath, Scalar};
 
 /// The largest operand, NaN if one is a NaN.
 #[inline]
@@ -38,10 +39,13 @@ fn count_equal<S: Scalar>(xs: &[S], y: S::Compute) -> S::Compute {
     sum_by(xs, |x| choose(x.equal(y), S::Compute::lit(1.0), S::Compute::lit(0.0)))
 }
 
-/// The distance from the largest operand: 0 for the largest itself, also where it is infinite.
+/// The distance from the largest operand: 0 for the largest itself, also where it is infinite. Of dual numbers it moves
+/// also where operands tie.
 #[inline(always)]
 fn below<C: Scalar>(x: C, top: C) -> C {
-    choose(x.equal(top), C::lit(0.0), x - top)
+    let gap = x - top;
+    let tie = choose(top.abs().equal(C::lit(f64::INFINITY)), C::lit(0.0), gap);
+    choose(x.equal(top), tie, gap)
 }
 
 /// The logarithm of the sum of exponentials of operands shifted by the largest of them, `top`.
@@ -78,7 +82,7 @@ pub(crate) fn softmax_forward<S: Scalar>(op: Op, xs: &[S], room: &mut [S], out: 
     } else {
         // Where nothing is rounded on the way, exponentials are taken a vector at a time.
         each(xs, room, |x| below(x, top));
-        pieces(out.len()).for_each(|piece| S::map_forward(Op::Exp, &room[piece.clone()], &mut out[piece]));
+        pieces(out.len()).for_each(|piece| map_forward(Op::Exp, &room[piece.clone()], &mut out[piece]));
         let total = sum_by(out, |e| e);
         pieces(out.len()).for_each(|piece| out[piece].iter_mut().for_each(|o| *o = S::narrow(o.widen() / total)));
     }

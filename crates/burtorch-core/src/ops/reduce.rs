@@ -3,9 +3,9 @@
 //! Promises: one fixed order of summation, so that equal inputs give equal bits; two passes for variances; products of
 //! the others without dividing. Knows nothing of graphs: the caller gathers operands and scatters contributions.
 
-use super::{Op, peak};
-use crate::interrupt::pieces;
-use crate::scalar::Scalar;
+use super::sums::{each, is_narrow, sum, sum_by};
+use super::{Arity, Op, peak};
+use crate::scalar::{RowMath, Scalar};
 
 /// A reduction op chosen at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,23 +15,7 @@ impl Reduction {
     /// The reduction with this opcode, if it is one.
     #[inline]
     pub fn new(op: Op) -> Option<Self> {
-        matches!(
-            op,
-            Op::ReduceSum
-                | Op::ReduceSub
-                | Op::ReduceMul
-                | Op::ReduceMean
-                | Op::ReduceSumOfSquares
-                | Op::ReduceMeanSquares
-                | Op::ReduceNegativeMean
-                | Op::VarianceBiased
-                | Op::Variance
-                | Op::ReduceMax
-                | Op::ReduceMin
-                | Op::LogSumExp
-                | Op::Norm2
-        )
-        .then_some(Reduction(op))
+        (op.info().arity == Arity::Reduction).then_some(Reduction(op))
     }
 
     /// The opcode.
@@ -97,53 +81,6 @@ impl Reduction {
             _ => unreachable!("not a reduction"),
         }
     }
-}
-
-/// Whether ops on this type are computed in a wider one.
-pub(super) const fn is_narrow<S: Scalar>() -> bool {
-    size_of::<S>() < size_of::<S::Compute>()
-}
-
-/// Applies `f` to each input.
-#[inline(always)]
-pub(super) fn each<S: Scalar>(xs: &[S], out: &mut [S], f: impl Fn(S::Compute) -> S::Compute) {
-    for piece in pieces(xs.len().min(out.len())) {
-        for (o, x) in out[piece.clone()].iter_mut().zip(&xs[piece]) {
-            *o = S::narrow(f(x.widen()));
-        }
-    }
-}
-
-/// The sum, from eight running sums that are added pairwise: short chains for the CPU, one fixed order for the reader.
-#[inline]
-fn sum<S: Scalar>(xs: &[S]) -> S::Compute {
-    sum_by(xs, |x| x)
-}
-
-#[inline(always)]
-pub(super) fn sum_by<S: Scalar>(xs: &[S], f: impl Fn(S::Compute) -> S::Compute) -> S::Compute {
-    if xs.len() < 16 {
-        let mut total = f(xs[0].widen());
-        for x in &xs[1..] {
-            total = total + f(x.widen());
-        }
-        return total;
-    }
-    // From -0.0, which added to anything leaves it as it is.
-    let mut sums = [S::Compute::UNREACHED; 8];
-    // Pieces are multiples of eight, so number i is added to sum i % 8.
-    for piece in pieces(xs.len()) {
-        let mut chunks = xs[piece].chunks_exact(8);
-        for chunk in &mut chunks {
-            for k in 0..8 {
-                sums[k] = sums[k] + f(chunk[k].widen());
-            }
-        }
-        for (k, x) in chunks.remainder().iter().enumerate() {
-            sums[k] = sums[k] + f(x.widen());
-        }
-    }
-    ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
 }
 
 /// The mean, measured from the first value: exact for equal inputs and safe for large offsets.

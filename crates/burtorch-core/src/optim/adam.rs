@@ -1,6 +1,6 @@
 //! Adam and AdamW.
 
-use super::check_rate;
+use super::{Selection, check_rate};
 use crate::error::{Error, Result};
 use crate::io::{OptimiserState, Stored};
 use crate::kernels::{self, KernelFloat, adam_update};
@@ -93,7 +93,15 @@ impl<E: Float> Adam<E> {
     where
         E: KernelFloat,
     {
-        self.make_moments(params)?;
+        self.step_of(params, &Selection::ALL)
+    }
+
+    /// One step of the selected numbers, which are the same in all steps: its state belongs to them.
+    pub fn step_of(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>
+    where
+        E: KernelFloat,
+    {
+        self.make_moments(params, numbers)?;
         self.n_steps += 1;
         let AdamRates { lr, betas: (beta1, beta2), eps, weight_decay, decoupled } = self.rates;
         let correction = |beta: f64| E::lit(1.0 - beta.powf(self.n_steps as f64));
@@ -107,8 +115,8 @@ impl<E: Float> Adam<E> {
             correction1: correction(beta1),
             correction2: correction(beta2),
         };
-        params.for_each_trainable_mut(|range, x, g| {
-            adam_update(&rule, g, &mut self.first[range.clone()], &mut self.second[range], x);
+        params.for_each_selected_mut(numbers, |places, x, g| {
+            adam_update(&rule, g, &mut self.first[places.clone()], &mut self.second[places], x);
         });
         Ok(())
     }
@@ -137,7 +145,15 @@ impl<E: Float> Adam<E> {
     where
         E: Stored,
     {
-        let mut state = OptimiserState::from_bytes(bytes, "adam", [5, 2, 2], params.len())?;
+        self.load_bytes_of(params, &Selection::ALL, bytes)
+    }
+
+    /// As [`Adam::load_bytes`], for selected numbers, of which there are as many as then.
+    pub fn load_bytes_of(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>
+    where
+        E: Stored,
+    {
+        let mut state = OptimiserState::from_bytes(bytes, "adam", [5, 2, 2], numbers.len_of(params.len()))?;
         let [lr, beta1, beta2, eps, weight_decay] = [0, 1, 2, 3, 4].map(|k| state.settings[k]);
         let decoupled = state.counters[1] != 0;
         let new = Self::new(AdamRates { lr, betas: (beta1, beta2), eps, weight_decay, decoupled })?;
@@ -148,7 +164,7 @@ impl<E: Float> Adam<E> {
     }
 
     /// Room for the moments, which start at 0, also for tensors that came later.
-    fn make_moments(&mut self, params: &Parameters<'_, E>) -> Result<()> {
+    fn make_moments(&mut self, params: &Parameters<'_, E>, numbers: &Selection) -> Result<()> {
         if self.store != params.id() {
             self.first.clear();
             self.second.clear();
@@ -156,7 +172,7 @@ impl<E: Float> Adam<E> {
             self.store = params.id();
         }
         for moments in [&mut self.first, &mut self.second] {
-            super::grow(moments, params.len())?;
+            super::grow(moments, numbers.len_of(params.len()))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Gradients cut down to a length.
 
-use super::check_rate;
+use super::{Selection, check_rate};
 use crate::error::Result;
 use crate::kernels::{KernelFloat, sum_squares};
 use crate::params::Parameters;
@@ -21,13 +21,22 @@ use crate::scalar::Float;
 /// assert!((params.grads()[1] - 0.8).abs() < 1e-6);
 /// ```
 pub fn clip_grad_norm<E: Float + KernelFloat>(params: &mut Parameters<'_, E>, max_norm: f64) -> Result<f64> {
+    clip_grad_norm_of(params, &Selection::ALL, max_norm)
+}
+
+/// As [`clip_grad_norm`], of the gradient of the selected numbers alone.
+pub fn clip_grad_norm_of<E: Float + KernelFloat>(
+    params: &mut Parameters<'_, E>,
+    numbers: &Selection,
+    max_norm: f64,
+) -> Result<f64> {
     check_rate("the greatest norm", max_norm)?;
     let mut squares = 0.0;
-    params.for_each_trainable_mut(|_, _, g| squares += sum_squares(g).to_f64());
+    params.for_each_selected_mut(numbers, |_, _, g| squares += sum_squares(g).to_f64());
     let norm = squares.sqrt();
     let factor = max_norm / (norm + 1e-6);
     if factor < 1.0 || factor.is_nan() {
-        params.scale_grads(E::lit(factor));
+        params.scale_grads(numbers, E::lit(factor));
     }
     Ok(norm)
 }

@@ -8,26 +8,26 @@ use std::ops::Range;
 
 use super::Interrupted;
 use super::batch::{Batch, Padding};
-use super::seat::Sink;
-use crate::backward::Deferred;
+use super::sink::Sink;
 use crate::error::{Error, Result};
+use crate::graph::Deferred;
 use crate::graph::{Graph, NodeId};
-use crate::kernels::KernelFloat;
+use crate::kernels::{BlockMath, KernelFloat};
 use crate::nn::Model;
 use crate::params::{Parameters, Written};
-use crate::scalar::{Float, Scalar};
+use crate::scalar::{Float, RowMath, Scalar};
 use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 
 /// A float that oracles compute with: alone, or in lanes of three widths.
-pub trait LaneFloat: Float + KernelFloat {
+pub trait LaneFloat: Float + KernelFloat + BlockMath {
     /// The narrowest lanes.
-    type NarrowLanes: Scalar<Elem = Self>;
+    type NarrowLanes: BlockMath<Elem = Self>;
     /// Twice as wide.
-    type MiddleLanes: Scalar<Elem = Self>;
+    type MiddleLanes: BlockMath<Elem = Self>;
     /// A register of AVX-512, two of AVX2.
-    type WideLanes: Scalar<Elem = Self>;
+    type WideLanes: BlockMath<Elem = Self>;
     /// A whole block where batches are large, so that weights are read once for all of it.
-    type BlockLanes: Scalar<Elem = Self>;
+    type BlockLanes: BlockMath<Elem = Self>;
     /// Samples up to which one at a time is faster than lanes.
     const FEW: usize;
 }
@@ -106,7 +106,7 @@ const MAX_GROUPS: usize = BLOCK / 2;
 
 /// A graph of lanes and what its sweep needs.
 #[derive(Debug)]
-pub(super) struct LaneGraph<S: Scalar> {
+pub(super) struct LaneGraph<S: BlockMath> {
     pub(super) graph: Graph<'static, S>,
     deferred: Deferred<S>,
 }
@@ -128,13 +128,13 @@ pub(super) struct Roots<S> {
     n: usize,
 }
 
-impl<S: Scalar> Default for LaneGraph<S> {
+impl<S: BlockMath> Default for LaneGraph<S> {
     fn default() -> Self {
         LaneGraph { graph: Graph::new(), deferred: Deferred::new() }
     }
 }
 
-impl<S: Scalar> LaneGraph<S> {
+impl<S: BlockMath> LaneGraph<S> {
     /// Adds the gradient of `seed` times the sum of the losses of `samples`.
     pub(super) fn gradients<M: Model<S>>(
         &mut self,

@@ -8,6 +8,7 @@ use super::Oracle;
 use super::lanes::{LaneFloat, LaneGraph};
 use super::seat::Seat;
 use crate::graph::Graph;
+use crate::kernels::BlockMath;
 use crate::scalar::Scalar;
 
 /// Bytes that an oracle keeps between calls.
@@ -42,7 +43,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 }
 
-impl<S: Scalar> LaneGraph<S> {
+impl<S: BlockMath> LaneGraph<S> {
     fn memory(&self) -> OracleMemory {
         let working = OracleMemory { activations: self.working_bytes(), ..OracleMemory::default() };
         self.graph.oracle_memory() + working

@@ -8,6 +8,7 @@
 mod batch;
 mod lanes;
 mod seat;
+mod sink;
 mod team;
 
 mod memory;
@@ -23,7 +24,8 @@ use crate::nn::Model;
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 use lanes::Pass;
-use seat::{Seat, Sink};
+use seat::Seat;
+use sink::Sink;
 use team::{Chunks, Team};
 
 /// How the losses of a batch become one.

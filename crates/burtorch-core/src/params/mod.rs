@@ -7,12 +7,17 @@
 mod block;
 pub(crate) mod elsewhere;
 mod finite;
+mod gradients;
 mod init;
 mod names;
+mod selection;
 mod written;
 
 pub use finite::NonFiniteParameter;
+pub use gradients::Gradients;
+pub(crate) use gradients::{Values, apart};
 pub use init::Init;
+pub use selection::Selection;
 pub(crate) use written::Written;
 
 use std::marker::PhantomData;
@@ -406,14 +411,19 @@ impl<'m, E: Float> Parameters<'m, E> {
 
     /// Sets all gradients to zero.
     pub fn zero_grad(&mut self) {
-        let n = self.n;
-        for_each_gap(&self.frozen, n, |range| self.grads.slice_mut(n)[range].fill(E::lit(0.0)));
+        self.zero_grad_of(&Selection::ALL);
     }
 
-    /// Multiplies all gradients by `factor`. Those of frozen numbers stay 0, in memory that is not touched.
-    pub fn scale_grads(&mut self, factor: E) {
+    /// Sets the selected gradients to zero.
+    pub fn zero_grad_of(&mut self, numbers: &Selection) {
         let grads = self.grads.slice_mut(self.n);
-        for_each_gap(&self.frozen, self.n, |range| grads[range].iter_mut().for_each(|g| *g = *g * factor));
+        numbers.for_each_gap(&self.frozen, self.n, |_, range| grads[range].fill(E::lit(0.0)));
+    }
+
+    /// Multiplies the selected gradients by `factor`. Those of frozen numbers stay 0, in memory that is not touched.
+    pub fn scale_grads(&mut self, numbers: &Selection, factor: E) {
+        let grads = self.grads.slice_mut(self.n);
+        numbers.for_each_gap(&self.frozen, self.n, |_, range| grads[range].iter_mut().for_each(|g| *g = *g * factor));
     }
 
     /// Calls `f` with each range of numbers that are not frozen, in order.
@@ -422,44 +432,60 @@ impl<'m, E: Float> Parameters<'m, E> {
     }
 
     /// Calls `f` with each range of numbers that are not frozen, their values, and their gradients, in order.
-    pub fn for_each_trainable_mut(&mut self, mut f: impl FnMut(Range<usize>, &mut [E], &[E])) {
+    pub fn for_each_trainable_mut(&mut self, f: impl FnMut(Range<usize>, &mut [E], &[E])) {
+        self.for_each_selected_mut(&Selection::ALL, f);
+    }
+
+    /// As [`Parameters::for_each_trainable_mut`], of selected numbers, with their places among those and not in the flat
+    /// arrays.
+    pub fn for_each_selected_mut(&mut self, numbers: &Selection, mut f: impl FnMut(Range<usize>, &mut [E], &[E])) {
         let (values, grads) = (self.values.slice_mut(self.n), self.grads.slice(self.n));
-        for_each_gap(&self.frozen, self.n, |range| f(range.clone(), &mut values[range.clone()], &grads[range]));
+        numbers.for_each_gap(&self.frozen, self.n, |places, range| {
+            f(places, &mut values[range.clone()], &grads[range]);
+        });
     }
 
     /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
     pub fn freeze(&mut self, slice: Slice) -> Result<()> {
-        self.check_slice(slice)?;
-        if slice.is_empty() {
-            return Ok(());
+        self.freeze_all(&[slice])
+    }
+
+    /// Freezes the numbers of all slices, or, in case of an error, of none.
+    pub fn freeze_all(&mut self, slices: &[Slice]) -> Result<()> {
+        self.prepare(slices)?;
+        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+            self.frozen.push(slice.start..slice.start + slice.len);
+            self.grads.discard(slice.range(), self.n);
         }
-        self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
-        self.frozen.push(slice.start..slice.start + slice.len);
-        self.frozen.sort_unstable_by_key(|r| r.start);
-        self.frozen.dedup_by(|next, last| {
-            let touch = next.start <= last.end;
-            if touch {
-                last.end = last.end.max(next.end);
-            }
-            touch
-        });
-        self.grads.discard(slice.range(), self.n);
+        selection::join_touching(&mut self.frozen);
         Ok(())
     }
 
     /// Makes numbers trainable again.
     pub fn unfreeze(&mut self, slice: Slice) -> Result<()> {
-        self.check_slice(slice)?;
-        if slice.is_empty() {
-            return Ok(());
-        }
-        self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
+        self.unfreeze_all(&[slice])
+    }
+
+    /// Makes the numbers of all slices trainable again, or, in case of an error, of none.
+    pub fn unfreeze_all(&mut self, slices: &[Slice]) -> Result<()> {
+        self.prepare(slices)?;
+        slices.iter().filter(|slice| !slice.is_empty()).for_each(|&slice| self.thaw(slice));
+        Ok(())
+    }
+
+    /// Checks slices, and reserves memory for one more frozen range each.
+    fn prepare(&mut self, slices: &[Slice]) -> Result<()> {
+        slices.iter().try_for_each(|&slice| self.check_slice(slice))?;
+        self.frozen.try_reserve(slices.len()).map_err(|_| out_of_memory::<Range<u32>>(slices.len()))
+    }
+
+    fn thaw(&mut self, slice: Slice) {
         let (from, to) = (slice.start, slice.start + slice.len);
         let around = self.frozen.iter_mut().enumerate().find(|(_, r)| r.start < from && to < r.end);
         if let Some((k, range)) = around {
             let above = to..std::mem::replace(&mut range.end, from);
             self.frozen.insert(k + 1, above);
-            return Ok(());
+            return;
         }
         for range in &mut self.frozen {
             if range.start < from {
@@ -469,7 +495,6 @@ impl<'m, E: Float> Parameters<'m, E> {
             }
         }
         self.frozen.retain(|r| !r.is_empty());
-        Ok(())
     }
 
     /// What further random initial values come from.

@@ -7,7 +7,8 @@
 //! Promises: a row's result depends on that row only, so not on the number of threads or on where blocks begin. Knows
 //! rows by number; where they lie in memory is the caller's.
 
-use super::carrier::{Build, Carrier, Seeds};
+use super::build::{Build, Seeds};
+use super::carrier::Carrier;
 use super::node::Program;
 use super::replay::Replay;
 use crate::error::Result;

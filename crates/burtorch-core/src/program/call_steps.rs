@@ -6,31 +6,9 @@
 //! Promises: only lanes in use are evaluated. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use super::primitive::{Called, Failed};
-use super::steps::{Body, Instr, Lists, SKIP, contribute};
+use super::instr::{Body, Calls, Instr, Lists, SKIP, contribute};
+use super::primitive::Failed;
 use crate::scalar::{Float, Scalar};
-
-/// What calls need besides slots.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Calls<S> {
-    pub(super) primitives: Vec<Called>,
-    /// For each listed operand its partial: as many scalars as a slot has.
-    pub(super) partials: Vec<S>,
-    /// Room for three times the operands of any node.
-    pub(super) numbers: Vec<f64>,
-    /// For each lane whether a primitive failed.
-    pub(super) failed: Vec<bool>,
-    /// How many lanes are in use.
-    pub(super) n_lanes: usize,
-}
-
-impl<S> Calls<S> {
-    /// Whether there are any.
-    #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.primitives.is_empty()
-    }
-}
 
 /// The value, and with mode 1 the partials. Before the operands stands which primitive it is.
 ///

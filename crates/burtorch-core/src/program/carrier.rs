@@ -1,12 +1,15 @@
-//! What a replay runs on and what it is made for: the scalars that slots may hold, and what is to be computed.
+//! What a replay runs on: the scalars that slots may hold.
 //!
 //! Promises: every carrier has code for every op that its programs may contain, or says so. Knows nothing of how it runs.
 
+use super::build::Build;
 use super::bundle::{self, Bundles};
+use super::instr::Step;
 use super::node::Program;
-use super::steps::{self, Step};
+use super::steps;
+use crate::ops::Dual;
 use crate::ops::Op;
-use crate::scalar::{Dual, Scalar};
+use crate::scalar::Scalar;
 use crate::simd::{Level, Simd};
 
 /// What a slot of a replay may hold: how its values are computed differs for dual numbers.
@@ -61,33 +64,3 @@ macro_rules! dual_carriers {
     )* };
 }
 dual_carriers!(f32 f64 Simd<f64, 8>);
-
-/// What a replay is to do besides computing values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Build {
-    /// Nothing.
-    Values,
-    /// Gradients of a weighted sum of outputs.
-    Reverse(Seeds),
-    /// The derivative of all outputs along a direction.
-    Tangent,
-    /// The same at one go, each tangent beside its value: the directions are written before [`Replay::values`](super::Replay::values), which
-    /// computes both. One wait for operands then serves both, but values alone cannot be computed.
-    ValuesWithTangents,
-}
-
-impl Build {
-    /// Whether there are tangents.
-    pub(super) fn has_tangents(self) -> bool {
-        matches!(self, Build::Tangent | Build::ValuesWithTangents)
-    }
-}
-
-/// Which outputs a reverse pass starts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seeds {
-    /// One of them.
-    One(usize),
-    /// All of them.
-    All,
-}

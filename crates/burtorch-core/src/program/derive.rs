@@ -7,13 +7,14 @@
 //! rows of the op table. Where a zero seed meets an infinite partial (0 * inf), a Jacobian's rows are computed one by
 //! one instead, each on its own nodes. Everything is computed in f64. Knows no guards: the caller has chosen the program.
 
-use super::carrier::{Build, Seeds};
+use super::build::{Build, Seeds};
 use super::node::{Parts, Program};
 use super::passes;
 use super::replay::Replay;
 use super::sparsity;
 use crate::error::{Error, Result};
-use crate::scalar::{Dual, Scalar};
+use crate::ops::Dual;
+use crate::scalar::{RowMath, Scalar};
 use crate::simd::F64x8;
 
 /// Directions in one run.
@@ -89,7 +90,7 @@ impl HessianAlong {
         self.0.reverse_one();
         for (k, (g, p)) in gradient.iter_mut().zip(product).enumerate() {
             let both = self.0.gradient(k, 0);
-            (*g, *p) = (both.v, both.d);
+            (*g, *p) = (both.v, derivative_of(both));
         }
     }
 }
@@ -123,13 +124,18 @@ impl HessianColumns {
             self.0.values();
             self.0.reverse_one();
             for j in 0..n {
-                let entries = self.0.gradient(j, 0).d;
+                let entries = derivative_of(self.0.gradient(j, 0));
                 for lane in 0..lanes {
                     take(first + lane, j, entries.lane(lane));
                 }
             }
         }
     }
+}
+
+/// The derivative of a partial: what is not a number has none.
+fn derivative_of<S: Scalar>(partial: Dual<S>) -> S {
+    S::select(partial.v.nan_mask(), partial.v, partial.d)
 }
 
 /// The dense Hessian of the first output at `x`, by rows; `n` is the number of differentiated inputs. Entries that are
@@ -140,7 +146,7 @@ pub fn hessian(program: &Program, columns: &mut HessianColumns, x: &[f64], to: &
     if to.iter().all(|h| h.is_finite()) {
         return;
     }
-    // A direction that rests, times an infinite partial, is NaN: not where nothing depends on it.
+    // What is not a number has no derivative: not where no derivative is.
     let pattern = sparsity::hessian_pattern(program);
     for (j, row) in to.chunks_exact_mut(n).enumerate() {
         let mut zero = vec![true; n];

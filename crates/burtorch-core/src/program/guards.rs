@@ -4,18 +4,7 @@
 //! which some guard disagrees is told. Knows nothing of what is done then.
 
 use super::carrier::Carrier;
-use super::node::Comparison;
-use super::replay::Replay;
-
-/// A guard as it is asked: what, and with which instruction the code goes on behind it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Question {
-    pub(super) before: usize,
-    pub(super) comparison: Comparison,
-    pub(super) a: u32,
-    pub(super) b: u32,
-    pub(super) answer: bool,
-}
+use super::replay::{Question, Replay};
 
 impl<S: Carrier, const W: usize> Replay<S, W> {
     /// Whether lane `lane` of scalar `k` answers a question as it was answered when the program was recorded.

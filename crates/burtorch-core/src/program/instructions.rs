@@ -6,10 +6,12 @@
 //!
 //! Promises: nodes in the order of the program. Knows nothing of how instructions run.
 
-use super::carrier::{Build, Carrier, Seeds};
+use super::build::{Build, Seeds};
+use super::carrier::Carrier;
+use super::instr::{ADD, Instr, SET, SKIP, Step};
 use super::node::{Node, Program, list_len};
 use super::reuse;
-use super::steps::{self, ADD, Instr, SET, SKIP, Step};
+use super::steps;
 use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::simd::Level;

@@ -6,9 +6,10 @@
 //! Promises: the bits of the same op in the sweep. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use super::steps::{Body, Instr, Lists, SKIP, contribute};
-use crate::ops::{Op, Reduction};
-use crate::scalar::{Dual, Scalar};
+use super::instr::{Body, Instr, Lists, SKIP, contribute};
+use crate::kernels::slices;
+use crate::ops::{Dual, Op, Reduction, moved};
+use crate::scalar::{RowMath, Scalar};
 
 /// The operands of a step with many, one scalar of each.
 struct Many<'a, S> {
@@ -118,7 +119,7 @@ impl<S: Scalar, const W: usize> Body<Dual<S>> for DualMany<W> {
                 let mut d: Option<S> = None;
                 for ((&operand, x), p) in many.operands.iter().zip(many.xs.iter()).zip(many.contributions.iter()) {
                     if operand as u8 & 3 != SKIP {
-                        let term = p.v * x.d;
+                        let term = moved(x.d, || x.d * p.v);
                         d = Some(d.map_or(term, |d| d + term));
                     }
                 }
@@ -160,8 +161,8 @@ fn value_of_many<S: Scalar>(i: &Instr<S>, xs: &[S]) -> S {
 #[inline(always)]
 pub(super) fn value_of_operands<S: Scalar>(op: Op, n: usize, xs: &[S]) -> S {
     match op {
-        Op::InnerProduct => S::dot(&xs[..n], &xs[n..]),
-        Op::InnerProductWithBias => S::dot_and_bias(&xs[..n], &xs[n..2 * n], xs[2 * n]),
+        Op::InnerProduct => slices::dot(&xs[..n], &xs[n..]),
+        Op::InnerProductWithBias => slices::dot_and_bias(&xs[..n], &xs[n..2 * n], xs[2 * n]),
         op => Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs)),
     }
 }

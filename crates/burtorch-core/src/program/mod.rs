@@ -7,6 +7,8 @@
 //! Promises: a replay gives the bits of the eager graph that was recorded, values and gradients; a guard that answers
 //! otherwise stops it before anything is returned. Knows nothing of where programs come from, or of Python.
 
+mod build;
+mod instr;
 mod node;
 pub mod primitive;
 mod record;
@@ -34,7 +36,8 @@ pub mod passes;
 pub mod sparsity;
 mod text;
 
-pub use carrier::{Build, Carrier, Seeds};
+pub use build::{Build, Seeds};
+pub use carrier::Carrier;
 pub use node::{Comparison, Guard, Node, Operand, Parts, Program};
 pub use record::Recording;
 pub use replay::Replay;

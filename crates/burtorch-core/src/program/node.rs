@@ -72,6 +72,17 @@ impl Comparison {
         }
     }
 
+    /// The same question about `floor`, the greatest number of a type that is not above the number compared with; `None`
+    /// where no number of the type equals it, so that only "not equal" holds.
+    pub fn about_floor(self, is_exact: bool) -> Option<Comparison> {
+        match self {
+            _ if is_exact => Some(self),
+            Comparison::Less | Comparison::LessEqual => Some(Comparison::LessEqual),
+            Comparison::Greater | Comparison::GreaterEqual => Some(Comparison::Greater),
+            Comparison::Equal | Comparison::NotEqual => None,
+        }
+    }
+
     /// As it is written.
     pub const fn symbol(self) -> &'static str {
         match self {

@@ -86,7 +86,7 @@ pub fn shared(program: &Program) -> Result<Program> {
         let slot = first + k as u32;
         let mut operands = Vec::new();
         program.for_each_operand(node, |x| operands.push(same[x as usize]));
-        if matches!(node.op, Op::Add | Op::Mul | Op::Mean | Op::AddSquares | Op::MeanSquares | Op::NegativeMean) {
+        if node.op.info().is.commutative {
             operands.sort_unstable();
         }
         if node.op == Op::Linearised {
@@ -118,7 +118,7 @@ pub fn chained(program: &Program) -> Result<Program> {
     for &slot in program.outputs().iter().chain(program.guards().iter().flat_map(|g| [&g.a, &g.b])) {
         uses[slot as usize] += 2;
     }
-    let is_sum = |x: u32| program.node(x).is_some_and(|node| node.op == Op::Add);
+    let is_sum = |x: u32| program.node(x).is_some_and(|node| node.op == Op::SUM);
     let mut inside = vec![false; program.n_slots()];
     for (k, &node) in program.nodes().iter().enumerate() {
         if is_sum(first + k as u32) {
@@ -130,7 +130,7 @@ pub fn chained(program: &Program) -> Result<Program> {
     let (dtype, mut parts) = program.clone().into_parts();
     for (k, &node) in program.nodes().iter().enumerate() {
         let slot = first + k as u32;
-        if node.op != Op::Add || inside[slot as usize] {
+        if node.op != Op::SUM || inside[slot as usize] {
             continue;
         }
         let sum = gather(program, slot, &inside, &uses);
@@ -151,7 +151,7 @@ fn gather(program: &Program, slot: u32, inside: &[bool], uses: &[u32]) -> Sum {
                 open.extend([node.b, node.a]);
                 continue;
             }
-            Some(Node { op: Op::Mul, a, b }) if uses[x as usize] == 1 => sum.products.push((a, b)),
+            Some(Node { op: Op::PRODUCT, a, b }) if uses[x as usize] == 1 => sum.products.push((a, b)),
             _ => sum.plain.push(x),
         }
         sum.terms.push(x);
@@ -165,7 +165,7 @@ fn write(sum: &Sum, parts: &mut Parts) -> Node {
     let n = sum.products.len();
     if n < 3 || sum.plain.len() > 1 {
         parts.lists.extend(&sum.terms);
-        return Node { op: Op::ReduceSum, a, b: sum.terms.len() as u32 };
+        return Node { op: Op::TOTAL, a, b: sum.terms.len() as u32 };
     }
     parts.lists.extend(sum.products.iter().map(|p| p.0));
     parts.lists.extend(sum.products.iter().map(|p| p.1));

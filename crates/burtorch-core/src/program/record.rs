@@ -204,8 +204,8 @@ fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, re
             let n = operands.len() as u32;
             let at = reader.list(operands.into_iter());
             // The sweep gives to each operand what comes from the mean first, so the mean is the later node.
-            let squares = reader.push(Op::ReduceMeanSquares, at, n);
-            reader.places[node as usize - 1] = reader.push(Op::ReduceMean, at, n);
+            let squares = reader.push(Op::MEAN_SQUARE, at, n);
+            reader.places[node as usize - 1] = reader.push(Op::AVERAGE, at, n);
             Ok(squares)
         }
         _ => Err(refused(op)),

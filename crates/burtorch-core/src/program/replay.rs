@@ -10,17 +10,26 @@
 //! Promises: no allocation in a run; values and gradients with the bits of the eager graph. Knows one program.
 #![allow(unsafe_code)]
 
+use super::build::Build;
 use super::bundle::{self, Bundle, Bundles};
-use super::call_steps::Calls;
-use super::carrier::{Build, Carrier};
-use super::guards::Question;
+use super::carrier::Carrier;
+use super::instr::{Calls, Instr, Lists, SET};
 use super::instructions::Instructions;
-use super::node::{Program, list_len};
+use super::node::{Comparison, Program, list_len};
 use super::slots::Slots;
-use super::steps::{Instr, Lists, SET};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::simd::{Level, level};
+
+/// A guard as it is asked: what, and with which instruction the code goes on behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) before: usize,
+    pub(super) comparison: Comparison,
+    pub(super) a: u32,
+    pub(super) b: u32,
+    pub(super) answer: bool,
+}
 
 /// A program that is ready to run on slots of `W` scalars of type `S`. Values stay between runs.
 #[derive(Clone, Debug)]

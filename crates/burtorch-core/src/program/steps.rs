@@ -15,80 +15,13 @@
 //! Promises: nothing is computed that the row does not say. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use super::call_steps::{CallValue, Calls, PullCall, PushCall};
+use super::call_steps::{CallValue, PullCall, PushCall};
+use super::instr::{ADD, Body, Instr, Lists, SET, SKIP, Step, contribute};
 use super::many::{DualMany, PullMany, PushMany, Reduce};
+use crate::ops::Dual;
 use crate::ops::{self, Arity, BinaryOp, Op, UnaryOp};
-use crate::scalar::{Dual, Scalar};
+use crate::scalar::Scalar;
 use crate::simd::Level;
-
-/// No contribution.
-pub(super) const SKIP: u8 = 0;
-/// The first contribution to a slot: it overwrites.
-pub(super) const SET: u8 = 1;
-/// A later contribution.
-pub(super) const ADD: u8 = 2;
-
-/// One instruction: what to do, with which slots.
-#[derive(Debug)]
-pub(super) struct Instr<S> {
-    pub(super) step: Step<S>,
-    /// First operand, or where its list begins.
-    pub(super) a: u32,
-    /// Second operand, or how many are listed.
-    pub(super) b: u32,
-    /// The result.
-    pub(super) c: u32,
-    /// What to do for the first and, from bit 2, for the second operand.
-    pub(super) modes: u8,
-    pub(super) op: Op,
-}
-
-impl<S> Clone for Instr<S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S> Copy for Instr<S> {}
-
-/// What steps with many operands read.
-#[derive(Clone, Debug)]
-pub(super) struct Lists<S> {
-    /// Slots times four, plus what to do for each.
-    pub(super) operands: Vec<u32>,
-    /// Room for twice the operands of any node.
-    pub(super) scratch: Vec<S>,
-    /// See there.
-    pub(super) calls: Calls<S>,
-}
-
-/// The code of a step, and of all that follow up to one that stops. `v` and `d` point to slots of values and of adjoints
-/// (or tangents), as many as the replay has.
-pub(super) type Step<S> =
-    unsafe extern "rust-preserve-none" fn(v: *mut S, d: *mut S, i: *const Instr<S>, lists: *mut Lists<S>);
-
-/// Where a run of instructions ends.
-unsafe extern "rust-preserve-none" fn stop<S>(_v: *mut S, _d: *mut S, _i: *const Instr<S>, _lists: *mut Lists<S>) {}
-
-impl<S> Instr<S> {
-    /// An instruction that ends a run.
-    pub(super) fn stop() -> Self {
-        Instr { step: stop::<S>, a: 0, b: 0, c: 0, modes: SKIP, op: Op::Leaf }
-    }
-
-    /// Whether it computes something.
-    pub(super) fn computes(&self) -> bool {
-        self.op != Op::Leaf
-    }
-}
-
-/// What a step does; compiled for a level by [`compiled`].
-pub(super) trait Body<S> {
-    /// # Safety
-    /// Every slot of the instruction and of its list lies in `v` and `d`; scratch holds twice its operands; nothing else
-    /// uses the memory.
-    unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>);
-}
 
 unsafe extern "rust-preserve-none" fn plain<B: Body<S>, S>(
     v: *mut S,
@@ -150,22 +83,6 @@ fn compiled<B: Body<S>, S: Scalar>(level: Level) -> Step<S> {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => avx2::<B, S>,
         _ => plain::<B, S>,
-    }
-}
-
-/// Makes a contribution of mode `mode` to a slot.
-///
-/// # Safety
-/// `at` may be written.
-#[inline(always)]
-pub(super) unsafe fn contribute<S: Scalar>(mode: u8, at: *mut S, contribution: S) {
-    // SAFETY: by the contract of this function.
-    unsafe {
-        match mode {
-            SET => *at = contribution,
-            ADD => *at = *at + contribution,
-            _ => {}
-        }
     }
 }
 
@@ -293,6 +210,13 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for PushBinary<O, W> {
     }
 }
 
+/// The tangent that comes from an operand with tangent `d`: none where it rests, as its partial may be infinite.
+#[inline(always)]
+fn moving<S: Scalar>(d: S, push: impl Fn(S) -> S) -> S {
+    let zero = S::lit(0.0);
+    S::select(d.equal(zero), zero, push(d))
+}
+
 /// The value of a unary op on a dual number: its derivative is that of the op's row, also at kinks.
 struct DualUnary<O, const W: usize>(O);
 impl<O: UnaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualUnary<O, W> {
@@ -303,7 +227,7 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualUnary<O, W> {
             for k in 0..W {
                 let x = *v.add(i.a as usize * W + k);
                 let y = O::forward(x.v);
-                let d = if i.modes & 3 == SKIP { S::lit(0.0) } else { O::pull(x.d, x.v, y) };
+                let d = if i.modes & 3 == SKIP { S::lit(0.0) } else { moving(x.d, |d| O::pull(d, x.v, y)) };
                 *v.add(i.c as usize * W + k) = Dual::new(y, d);
             }
         }
@@ -319,11 +243,13 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualBinary<O, W> 
             for k in 0..W {
                 let (x, y) = (*v.add(i.a as usize * W + k), *v.add(i.b as usize * W + k));
                 let z = O::forward(x.v, y.v);
+                let by_x = || moving(x.d, |d| O::pull_x(d, x.v, y.v, z));
+                let by_y = || moving(y.d, |d| O::pull_y(d, x.v, y.v, z));
                 let d = match (i.modes & 3, i.modes >> 2) {
                     (SKIP, SKIP) => S::lit(0.0),
-                    (SKIP, _) => O::pull_y(y.d, x.v, y.v, z),
-                    (_, SKIP) => O::pull_x(x.d, x.v, y.v, z),
-                    _ => O::pull_x(x.d, x.v, y.v, z) + O::pull_y(y.d, x.v, y.v, z),
+                    (SKIP, _) => by_y(),
+                    (_, SKIP) => by_x(),
+                    _ => by_x() + by_y(),
                 };
                 *v.add(i.c as usize * W + k) = Dual::new(z, d);
             }

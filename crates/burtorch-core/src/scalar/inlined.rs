@@ -8,9 +8,8 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::{Scalar, sealed};
-use crate::kernels::{BlockMath, TokenMath};
-use crate::simd::{Real, math};
+use super::{RowMath, Scalar, sealed};
+use crate::simd::{Real, for_each_function, math};
 
 /// A vector (or a number) that is computed with in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,12 +39,18 @@ impl<V: Neg<Output = V>> Neg for Inlined<V> {
 
 impl<V: Scalar> sealed::Sealed for Inlined<V> {}
 
-/// The plain loops, which are right for anything with arithmetic.
-impl<V: Scalar> BlockMath for Inlined<V> {}
-impl<V: Copy> TokenMath for Inlined<V> {}
-
 macro_rules! in_place {
-    ($($name:ident)* ; $($name2:ident)*) => {
+    (
+        op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $formula2:ident { $($body2:tt)* })* }
+        exact { $($(#[$edoc:meta])* $exact:ident $eformula:ident { $from:ident })* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { $($hbody:tt)* })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $($hbody2:tt)* })* }
+        slice { $($slice:tt)* }
+    ) => {
+        in_place! { $($name)* $($hname)* ; $($name2)* $($hname2)* ; $($exact)* }
+    };
+    ($($name:ident)* ; $($name2:ident)* ; $($exact:ident)*) => {
         $(
             #[inline(always)]
             fn $name(self) -> Self {
@@ -58,12 +63,48 @@ macro_rules! in_place {
                 Inlined(math::$name2(self.0, y.0))
             }
         )*
+        $(
+            #[inline(always)]
+            fn $exact(self) -> Self {
+                Inlined(RowMath::$exact(self.0))
+            }
+        )*
     };
+}
+
+impl<V: Scalar + Real> RowMath for Inlined<V> {
+    type Mask = <V as RowMath>::Mask;
+
+    #[inline(always)]
+    fn lit(x: f64) -> Self {
+        Inlined(V::lit(x))
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> Self::Mask {
+        self.0.less(other.0)
+    }
+    #[inline(always)]
+    fn less_equal(self, other: Self) -> Self::Mask {
+        self.0.less_equal(other.0)
+    }
+    #[inline(always)]
+    fn equal(self, other: Self) -> Self::Mask {
+        self.0.equal(other.0)
+    }
+    #[inline(always)]
+    fn nan_mask(self) -> Self::Mask {
+        self.0.nan_mask()
+    }
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        Inlined(<V as RowMath>::select(mask, yes.0, no.0))
+    }
+
+    for_each_function!(in_place);
 }
 
 impl<V: Scalar + Real> Scalar for Inlined<V> {
     type Elem = <V as Scalar>::Elem;
-    type Mask = <V as Scalar>::Mask;
     type Compute = Self;
 
     const LANES: usize = <V as Scalar>::LANES;
@@ -108,39 +149,5 @@ impl<V: Scalar + Real> Scalar for Inlined<V> {
     #[inline(always)]
     fn has_exact_inverse(self) -> bool {
         self.0.has_exact_inverse()
-    }
-
-    in_place! {
-        exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad;
-        tanh_grad pow pow_dx pow_dy atan2 over_squares
-    }
-
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        Inlined(Scalar::sqrt(self.0))
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        Inlined(Scalar::abs(self.0))
-    }
-    #[inline(always)]
-    fn less(self, other: Self) -> Self::Mask {
-        self.0.less(other.0)
-    }
-    #[inline(always)]
-    fn less_equal(self, other: Self) -> Self::Mask {
-        self.0.less_equal(other.0)
-    }
-    #[inline(always)]
-    fn equal(self, other: Self) -> Self::Mask {
-        self.0.equal(other.0)
-    }
-    #[inline(always)]
-    fn nan_mask(self) -> Self::Mask {
-        self.0.nan_mask()
-    }
-    #[inline(always)]
-    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
-        Inlined(<V as Scalar>::select(mask, yes.0, no.0))
     }
 }

@@ -5,7 +5,8 @@
 
 use half::{bf16, f16};
 
-use super::{DType, Float, Scalar, sealed};
+use super::{DType, Float, RowMath, Scalar, sealed};
+use crate::simd::for_each_function;
 
 /// `x` in f32 with the last bit set where it is not exact: rounding that to a half number is rounding `x` itself.
 #[inline]
@@ -29,19 +30,29 @@ fn wide_to_odd(x: f128) -> f64 {
     f64::from_bits((near.to_bits() - u64::from(outwards)) | 1)
 }
 
-/// Elementary functions: those of f32, rounded.
-macro_rules! rounded {
+/// Functions: those of f32, rounded.
+macro_rules! of_halves {
+    (
+        op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $formula2:ident { $($body2:tt)* })* }
+        exact { $($(#[$edoc:meta])* $exact:ident $eformula:ident { $from:ident })* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { $($hbody:tt)* })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $($hbody2:tt)* })* }
+        slice { $($slice:tt)* }
+    ) => {
+        of_halves! { $($name)* $($exact)* $($hname)* ; $($name2)* $($hname2)* }
+    };
     ($($name:ident)* ; $($name2:ident)*) => {
         $(
             #[inline]
             fn $name(self) -> Self {
-                Self::narrow(Scalar::$name(self.widen()))
+                Self::narrow(RowMath::$name(self.widen()))
             }
         )*
         $(
             #[inline]
             fn $name2(self, y: Self) -> Self {
-                Self::narrow(Scalar::$name2(self.widen(), y.widen()))
+                Self::narrow(RowMath::$name2(self.widen(), y.widen()))
             }
         )*
     };
@@ -51,9 +62,39 @@ macro_rules! half_number {
     ($t:ty, $dtype:ident, $fraction:literal) => {
         impl sealed::Sealed for $t {}
 
+        impl RowMath for $t {
+            type Mask = bool;
+
+            #[inline]
+            fn lit(x: f64) -> Self {
+                <$t>::from_f32(to_odd(x))
+            }
+            #[inline(always)]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline(always)]
+            fn less_equal(self, other: Self) -> bool {
+                self <= other
+            }
+            #[inline(always)]
+            fn equal(self, other: Self) -> bool {
+                self == other
+            }
+            #[inline(always)]
+            fn nan_mask(self) -> bool {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn select(mask: bool, yes: Self, no: Self) -> Self {
+                if mask { yes } else { no }
+            }
+
+            for_each_function!(of_halves);
+        }
+
         impl Scalar for $t {
             type Elem = $t;
-            type Mask = bool;
             type Compute = f32;
             const LANES: usize = 1;
             const UNREACHED: Self = <$t>::NEG_ZERO;
@@ -98,35 +139,6 @@ macro_rules! half_number {
             fn has_exact_inverse(self) -> bool {
                 let inverse = Self::narrow(1.0 / self.widen());
                 self.to_bits() & ((1 << $fraction) - 1) == 0 && self.is_normal() && inverse.is_normal()
-            }
-            rounded! {
-                exp expm1 log log1p sin cos tan tan_grad tanh sigmoid sigmoid_grad softplus erf erf_grad gelu gelu_grad
-                sqrt;
-                tanh_grad pow pow_dx pow_dy atan2 over_squares
-            }
-            #[inline(always)]
-            fn abs(self) -> Self {
-                <$t>::from_bits(self.to_bits() & 0x7fff)
-            }
-            #[inline(always)]
-            fn less(self, other: Self) -> bool {
-                self < other
-            }
-            #[inline(always)]
-            fn less_equal(self, other: Self) -> bool {
-                self <= other
-            }
-            #[inline(always)]
-            fn equal(self, other: Self) -> bool {
-                self == other
-            }
-            #[inline(always)]
-            fn nan_mask(self) -> bool {
-                self.is_nan()
-            }
-            #[inline(always)]
-            fn select(mask: bool, yes: Self, no: Self) -> Self {
-                if mask { yes } else { no }
             }
         }
 

@@ -6,21 +6,21 @@
 
 use std::mem::MaybeUninit;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::Level;
-use super::formulas::formulas;
+use super::for_each_function;
 use super::{Real, level, level::vector_level, math};
 
 /// A formula of one to two arguments that can be compiled for each level.
-pub(super) trait Formula<V, const N: usize> {
+pub(super) trait Formula<const N: usize> {
     /// Evaluates it; inlined into a caller that has the level's features.
-    fn at(x: [V; N]) -> V;
+    fn at<V: Real>(x: [V; N]) -> V;
 }
 
 /// One number at both vector levels: AVX-512 adds nothing to it but slower selects (log takes 6.1 ns with it, 4.2 without).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn number_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+fn number_avx2<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
     F::at(x)
 }
 
@@ -46,22 +46,39 @@ fn in_parts<V: Real>(x: &V) -> V {
 #[cfg(target_arch = "x86_64")]
 type Part = super::Simd<f32, 4>;
 
+/// A formula of a vector, in parts where it is wider than slices are processed: 64 lanes at once take four times the code,
+/// and no less time.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn part_by_part<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+    if V::LANES <= V::Part::LANES {
+        y.write(F::at(x.each_ref().map(|x| in_parts(x))));
+        return;
+    }
+    let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast::<V::Part>());
+    let y = y.as_mut_ptr().cast::<V::Part>();
+    for k in 0..V::LANES / V::Part::LANES {
+        // SAFETY: a vector of more lanes is its parts, one after the other, and aligned no less strictly.
+        unsafe { y.add(k).write(F::at(x.map(|x| in_parts(&*x.add(k))))) };
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn lanes_avx2<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
-    y.write(F::at(x.each_ref().map(|x| in_parts(x))));
+fn lanes_avx2<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+    part_by_part::<F, V, N>(x, y);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-fn lanes_avx512<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
-    y.write(F::at(x.each_ref().map(|x| in_parts(x))));
+fn lanes_avx512<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+    part_by_part::<F, V, N>(x, y);
 }
 
 /// Without vector instructions to choose between, or before they are detected. Out of line, so that callers keep nothing
 /// across a call that is hardly ever made.
 #[inline(never)]
-fn number_otherwise<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+pub(super) fn number_otherwise<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
     match level() {
         // SAFETY: level() returns only levels that this CPU has, and both of these have AVX2 and FMA.
         #[cfg(target_arch = "x86_64")]
@@ -72,7 +89,7 @@ fn number_otherwise<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
 
 /// As [`number_otherwise`].
 #[inline(never)]
-fn lanes_otherwise<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+fn lanes_otherwise<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
     match level() {
         // SAFETY: level() returns only levels whose features this CPU has.
         #[cfg(target_arch = "x86_64")]
@@ -80,13 +97,31 @@ fn lanes_otherwise<F: Formula<V, N>, V: Real, const N: usize>(x: &[V; N], y: &mu
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { lanes_avx2::<F, V, N>(x, y) },
-        _ => drop(y.write(F::at(*x))),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => drop(y.write(F::at(*x))),
+        _ => drop(y.write(one_by_one::<F, V, N>(x))),
     }
 }
 
+/// Lane by lane: without fused multiply-add in the CPU each of them is a call, and one copy of the formula serves all widths.
+fn one_by_one<F: Formula<N>, V: Real, const N: usize>(x: &[V; N]) -> V {
+    let mut lanes = [[V::Elem::default(); MAX_LANES]; N];
+    for (lanes, x) in lanes.iter_mut().zip(x) {
+        x.store(lanes);
+    }
+    let mut y = [V::Elem::default(); MAX_LANES];
+    for (k, y) in y[..V::LANES].iter_mut().enumerate() {
+        *y = number_otherwise::<F, V::Elem, N>(lanes.each_ref().map(|lanes| lanes[k]));
+    }
+    V::load(&y)
+}
+
+/// Lanes of the widest vector.
+const MAX_LANES: usize = 64;
+
 /// Evaluates a formula at the level in use.
 #[inline(always)]
-fn call<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
+fn call<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
     if V::LANES == 1 {
         return match vector_level() {
             // SAFETY: a level is only ever in use on a CPU that has it, and both of these have AVX2 and FMA.
@@ -111,26 +146,39 @@ fn call<F: Formula<V, N>, V: Real, const N: usize>(x: [V; N]) -> V {
 
 macro_rules! elementary {
     (
-        unary { $($(#[$doc:meta])* $name:ident $formula:ident ($x:ident))* }
-        binary { $($(#[$doc2:meta])* $name2:ident $formula2:ident ($x2:ident, $y2:ident))* }
+        op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $formula2:ident { $($body2:tt)* })* }
+        exact { $($exact:tt)* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { $($hbody:tt)* })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $($hbody2:tt)* })* }
+        slice { $($(#[$sdoc:meta])* $sname:ident $sformula:ident {})* }
+    ) => {
+        elementary! {
+            unary { $($(#[$doc])* $name $formula)* $($(#[$hdoc])* $hname $hformula)* $($(#[$sdoc])* $sname $sformula)* }
+            binary { $($(#[$doc2])* $name2 $formula2)* $($(#[$hdoc2])* $hname2 $hformula2)* }
+        }
+    };
+    (
+        unary { $($(#[$doc:meta])* $name:ident $formula:ident)* }
+        binary { $($(#[$doc2:meta])* $name2:ident $formula2:ident)* }
     ) => {
         $(
             pub(super) struct $formula;
 
-            impl<V: Real> Formula<V, 1> for $formula {
+            impl Formula<1> for $formula {
                 #[inline(always)]
-                fn at([$x]: [V; 1]) -> V {
-                    math::$name($x)
+                fn at<V: Real>([x]: [V; 1]) -> V {
+                    math::$name(x)
                 }
             }
         )*
         $(
             struct $formula2;
 
-            impl<V: Real> Formula<V, 2> for $formula2 {
+            impl Formula<2> for $formula2 {
                 #[inline(always)]
-                fn at([$x2, $y2]: [V; 2]) -> V {
-                    math::$name2($x2, $y2)
+                fn at<V: Real>([x, y]: [V; 2]) -> V {
+                    math::$name2(x, y)
                 }
             }
         )*
@@ -143,7 +191,7 @@ macro_rules! elementary {
         /// library's.
         pub trait Elementary: Real {
             $($(#[$doc])* fn $name(self) -> Self;)*
-            $($(#[$doc2])* fn $name2(self, $y2: Self) -> Self;)*
+            $($(#[$doc2])* fn $name2(self, y: Self) -> Self;)*
         }
 
         impl<V: Real> Elementary for V {
@@ -155,12 +203,12 @@ macro_rules! elementary {
             )*
             $(
                 #[inline(always)]
-                fn $name2(self, $y2: Self) -> Self {
-                    call::<$formula2, V, 2>([self, $y2])
+                fn $name2(self, y: Self) -> Self {
+                    call::<$formula2, V, 2>([self, y])
                 }
             )*
         }
     };
 }
 
-formulas!(elementary);
+for_each_function!(elementary);

@@ -9,7 +9,8 @@ mod real;
 
 pub mod math;
 
-mod formulas;
+mod functions;
+pub(crate) use functions::for_each_function;
 
 mod elementary;
 pub(crate) mod gather;

@@ -72,6 +72,8 @@ pub trait Real:
     type Mask: Truth;
     /// The same lanes in f64: `Self` where they are already.
     type Wide: Real<Elem = f64, Wide = Self::Wide>;
+    /// A vector of the width in which slices are processed.
+    type Part: Real<Elem = Self::Elem>;
 
     /// How many numbers this holds.
     const LANES: usize;
@@ -217,6 +219,7 @@ macro_rules! scalar {
             type Int = $int;
             type Mask = bool;
             type Wide = f64;
+            type Part = Simd<$float, { 64 / size_of::<$float>() }>;
             const LANES: usize = 1;
             const DOUBLE: bool = $double;
 
@@ -360,6 +363,7 @@ macro_rules! vector {
             type Int = Simd<$int, N>;
             type Mask = Mask<$int, N>;
             type Wide = Simd<f64, N>;
+            type Part = Simd<$float, { 64 / size_of::<$float>() }>;
             const LANES: usize = N;
             const DOUBLE: bool = $double;
 

@@ -4,10 +4,10 @@
 //! already compiled for one.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::Level;
-use super::elementary::{self, Formula};
-use super::formulas::formulas;
+use super::elementary::{self, Formula, number_otherwise};
+use super::for_each_function;
 use super::{Real, Simd, level};
 
 /// A float that slices hold: `f32` or `f64`.
@@ -25,7 +25,7 @@ impl Element for f64 {
 }
 
 #[inline(always)]
-fn map<F: Formula<E::Vector, 1>, E: Element>(x: &[E], y: &mut [E]) {
+fn map<F: Formula<1>, E: Element>(x: &[E], y: &mut [E]) {
     assert_eq!(x.len(), y.len(), "x and y differ in length: pass slices of equal length");
     let lanes = E::Vector::LANES;
     let tail = x.len() / lanes * lanes;
@@ -42,18 +42,26 @@ fn map<F: Formula<E::Vector, 1>, E: Element>(x: &[E], y: &mut [E]) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-fn map_avx512<F: Formula<E::Vector, 1>, E: Element>(x: &[E], y: &mut [E]) {
+fn map_avx512<F: Formula<1>, E: Element>(x: &[E], y: &mut [E]) {
     map::<F, E>(x, y);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn map_avx2<F: Formula<E::Vector, 1>, E: Element>(x: &[E], y: &mut [E]) {
+fn map_avx2<F: Formula<1>, E: Element>(x: &[E], y: &mut [E]) {
     map::<F, E>(x, y);
 }
 
+/// Without fused multiply-add in the CPU: number by number, with the same bits.
+fn one_by_one<F: Formula<1>, E: Element>(x: &[E], y: &mut [E]) {
+    assert_eq!(x.len(), y.len(), "x and y differ in length: pass slices of equal length");
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = number_otherwise::<F, E, 1>([x]);
+    }
+}
+
 #[inline(always)]
-fn map_at_level<F: Formula<E::Vector, 1>, E: Element>(x: &[E], y: &mut [E]) {
+fn map_at_level<F: Formula<1>, E: Element>(x: &[E], y: &mut [E]) {
     match level() {
         // SAFETY: level() returns only levels whose features this CPU has.
         #[cfg(target_arch = "x86_64")]
@@ -61,15 +69,24 @@ fn map_at_level<F: Formula<E::Vector, 1>, E: Element>(x: &[E], y: &mut [E]) {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { map_avx2::<F, E>(x, y) },
-        _ => map::<F, E>(x, y),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => map::<F, E>(x, y),
+        _ => one_by_one::<F, E>(x, y),
     }
 }
 
 macro_rules! sliced {
     (
-        unary { $($(#[$doc:meta])* $name:ident $formula:ident ($x:ident))* }
-        binary { $($binary:tt)* }
+        op { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
+        op2 { $($binary:tt)* }
+        exact { $($exact:tt)* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { $($hbody:tt)* })* }
+        helper2 { $($helper2:tt)* }
+        slice { $($(#[$sdoc:meta])* $sname:ident $sformula:ident {})* }
     ) => {
+        sliced! { $($(#[$doc])* $name $formula)* $($(#[$hdoc])* $hname $hformula)* $($(#[$sdoc])* $sname $sformula)* }
+    };
+    ($($(#[$doc:meta])* $name:ident $formula:ident)*) => {
         $(
             $(#[$doc])*
             /// `y[i]` from `x[i]`; panics if the lengths differ.
@@ -94,4 +111,4 @@ macro_rules! sliced {
     };
 }
 
-formulas!(sliced);
+for_each_function!(sliced);

@@ -7,6 +7,7 @@ use super::{Sampler, Sampling};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::io::{Fingerprint, data_from_bytes, data_to_bytes};
+use crate::kernels::BlockMath;
 use crate::nn::Gpt;
 use crate::params::Parameters;
 use crate::scalar::Float;
@@ -152,7 +153,7 @@ fn read(stream: &[u16], x: &mut [u32], y: &mut [u32]) {
 
 /// `prompt` and `n` characters more that `model` goes on with. `symbols` are the characters of its vocabulary, ascending;
 /// a prompt has at least one of them.
-pub fn continue_text<E: Float>(
+pub fn continue_text<E: Float + BlockMath>(
     model: &Gpt,
     params: &Parameters<'_, E>,
     symbols: &[char],
@@ -188,7 +189,7 @@ pub fn continue_text<E: Float>(
     Ok(text)
 }
 
-impl<E: Float> Sampler<E> {
+impl<E: Float + BlockMath> Sampler<E> {
     pub(super) fn new(vocab: usize, sampling: Sampling<'_>) -> Result<Self> {
         if !(sampling.temperature.is_finite() && sampling.temperature >= 0.0) {
             let (expected, found) = ("finite and at least 0".into(), format!("{}", sampling.temperature));

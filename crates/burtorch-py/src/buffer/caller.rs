@@ -9,11 +9,22 @@ use pyo3::buffer::{ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use super::claims::Claim;
+use super::masked::buffer_of;
 use super::read::{element_type, is_buffer, type_name};
+use crate::collected::{Held, Visitor};
 
 /// Memory of the caller for numbers of `dtype`, which it keeps alive: writable, contiguous, aligned.
 pub struct CallerMemory {
     buffer: PyUntypedBuffer,
+    /// Of memory that is worked in for longer than a call.
+    claim: Option<Claim>,
+}
+
+impl Held for CallerMemory {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.buffer.visit(visit);
+    }
 }
 
 impl CallerMemory {
@@ -25,7 +36,7 @@ impl CallerMemory {
                 type_name(object)
             )));
         }
-        let buffer = PyUntypedBuffer::get(object)?;
+        let buffer = buffer_of(object)?;
         let bytes = match dtype {
             DType::Float16 => 2,
             DType::Float32 => 4,
@@ -51,7 +62,7 @@ impl CallerMemory {
         if !(buffer.buf_ptr() as usize).is_multiple_of(bytes) {
             return refuse(format!("aligned to {bytes} bytes"));
         }
-        Ok(CallerMemory { buffer })
+        Ok(CallerMemory { buffer, claim: None })
     }
 
     /// Memory of an object with the buffer protocol, of any element type, to be used as bytes.
@@ -64,7 +75,14 @@ impl CallerMemory {
         if buffer.readonly() || !buffer.is_c_contiguous() || buffer.buf_ptr().is_null() {
             return Err(PyValueError::new_err(format!("{what} must be writable and contiguous")));
         }
-        Ok(CallerMemory { buffer })
+        Ok(CallerMemory { buffer, claim: None })
+    }
+
+    /// Refuses the memory to others until this goes, or is a `BusyError`.
+    pub fn claim(&mut self, py: Python<'_>, what: &str) -> PyResult<()> {
+        let start = self.buffer.buf_ptr() as usize;
+        self.claim = Some(Claim::of(py, start..start + self.buffer.len_bytes(), what)?);
+        Ok(())
     }
 
     /// Where it is, as numbers of type `E`.

@@ -12,6 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::FlatArray;
+use crate::entry::caught;
 
 /// Device type and number of the CPU.
 pub const CPU: (i32, i32) = (1, 0);
@@ -63,27 +64,26 @@ struct Held<T> {
 /// `held` comes from `capsule` and is given back once.
 unsafe extern "C" fn free<T>(held: *mut T) {
     debug_assert!(!held.is_null());
-    // SAFETY: it was leaked by `capsule` as a `Held<T>`, of which the tensor is the beginning.
-    let mut held = unsafe { Box::from_raw(held.cast::<Held<T>>()) };
-    // Consumers may free without the interpreter lock; after the interpreter's end the array is leaked.
-    if let Some(array) = held.array.take()
-        && let Err(array) = Python::try_attach(|_| ()).map_or(Err(array), |()| Ok(()))
-    {
-        std::mem::forget(array);
-    }
+    caught(|| {
+        // SAFETY: it was leaked by `capsule` as a `Held<T>`, of which the tensor is the beginning.
+        let mut held = unsafe { Box::from_raw(held.cast::<Held<T>>()) };
+        // Consumers may free without the interpreter lock; after the interpreter's end the array is leaked.
+        Python::try_attach(|_| drop(held.array.take()));
+        std::mem::forget(held.array.take());
+    })
 }
 
 /// Frees the tensor of a capsule that nobody took.
 unsafe extern "C" fn drop_capsule<T>(capsule: *mut ffi::PyObject) {
     // SAFETY: the interpreter passes a capsule of ours; one that was taken has another name.
-    unsafe {
+    caught(|| unsafe {
         for name in [NAME, VERSIONED_NAME] {
             if ffi::PyCapsule_IsValid(capsule, name.as_ptr()) == 1 {
                 free::<T>(ffi::PyCapsule_GetPointer(capsule, name.as_ptr()).cast());
                 return;
             }
         }
-    }
+    })
 }
 
 const NAME: &CStr = c"dltensor";

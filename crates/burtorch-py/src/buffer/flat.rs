@@ -2,10 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use burtorch_core::erased::{AnyNumber, ScalarType};
 use burtorch_core::{DType, Float, bf16, f16};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -14,9 +16,10 @@ use pyo3::types::{PyList, PyMemoryView, PySlice, PyTuple};
 
 use super::view::Exported;
 use super::{dlpack, read_numbers};
+use crate::collected::{Held, Visitor, collected};
 use crate::graph::PyGraph;
 use crate::params::PyParameters;
-use crate::scalars::{Given, ScalarType, object_of};
+use crate::scalars;
 
 /// Flat numbers of one type: shared with what they belong to, or a copy.
 ///
@@ -44,6 +47,7 @@ pub struct FlatArray {
     dtype: DType,
     read_only: bool,
 }
+collected!(FlatArray: owner);
 
 /// Who keeps the memory of an array.
 enum Owner {
@@ -53,11 +57,21 @@ enum Owner {
     Copy(Arc<[u128]>),
 }
 
+impl Held for Owner {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        match self {
+            Owner::Parameters(parent) => parent.visit(visit),
+            Owner::Graph(graph) => graph.visit(visit),
+            Owner::Copy(_) => {}
+        }
+    }
+}
+
 impl Owner {
     fn clone_ref(&self, py: Python<'_>) -> Owner {
         match self {
             Owner::Parameters(parent) => {
-                parent.get().n_arrays.fetch_add(1, Ordering::AcqRel);
+                parent.get().shared.n_arrays.fetch_add(1, Ordering::AcqRel);
                 Owner::Parameters(parent.clone_ref(py))
             }
             Owner::Graph(graph) => Owner::Graph(graph.clone_ref(py)),
@@ -75,7 +89,7 @@ unsafe impl Sync for FlatArray {}
 impl Drop for FlatArray {
     fn drop(&mut self) {
         if let Owner::Parameters(parent) = &self.owner {
-            parent.get().n_arrays.fetch_sub(1, Ordering::AcqRel);
+            parent.get().shared.n_arrays.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -92,7 +106,7 @@ const fn size_of_item(dtype: DType) -> isize {
 impl FlatArray {
     /// An array over numbers of `parent`, which `start` points into.
     pub fn new(parent: Py<PyParameters>, start: NonNull<u8>, len: usize, dtype: DType) -> Self {
-        parent.get().n_arrays.fetch_add(1, Ordering::AcqRel);
+        parent.get().shared.n_arrays.fetch_add(1, Ordering::AcqRel);
         Self::over(Owner::Parameters(parent), start, len, dtype)
     }
 
@@ -115,6 +129,12 @@ impl FlatArray {
 
     fn over(owner: Owner, start: NonNull<u8>, len: usize, dtype: DType) -> Self {
         FlatArray { owner, start, len: len as isize, item_size: size_of_item(dtype), dtype, read_only: false }
+    }
+
+    /// The addresses of its numbers.
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.start.as_ptr() as usize;
+        start..start + (self.len * self.item_size) as usize
     }
 
     /// First number, how many, their type, and whether nobody may write.
@@ -172,20 +192,21 @@ impl FlatArray {
     /// `at` is below the length.
     unsafe fn read<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the caller guarantees that the number exists; the memory is aligned and initialised.
-        unsafe {
+        let number = unsafe {
             match self.dtype {
-                DType::Float32 => object_of(py, self.start.cast::<f32>().add(at).read_volatile()),
-                DType::Float64 => object_of(py, self.start.cast::<f64>().add(at).read_volatile()),
-                DType::Float16 => object_of(py, self.start.cast::<f16>().add(at).read_volatile()),
-                DType::BFloat16 => object_of(py, self.start.cast::<bf16>().add(at).read_volatile()),
-                DType::Float128 => object_of(py, self.start.cast::<f128>().add(at).read_volatile()),
+                DType::Float32 => AnyNumber::of(self.start.cast::<f32>().add(at).read_volatile()),
+                DType::Float64 => AnyNumber::of(self.start.cast::<f64>().add(at).read_volatile()),
+                DType::Float16 => AnyNumber::of(self.start.cast::<f16>().add(at).read_volatile()),
+                DType::BFloat16 => AnyNumber::of(self.start.cast::<bf16>().add(at).read_volatile()),
+                DType::Float128 => AnyNumber::of(self.start.cast::<f128>().add(at).read_volatile()),
             }
-        }
+        };
+        scalars::into_python(py, number)
     }
 
     /// # Safety
     /// `at` is below the length.
-    unsafe fn write(&self, at: usize, x: &Given) {
+    unsafe fn write(&self, at: usize, x: &AnyNumber) {
         // SAFETY: as in `read`.
         unsafe {
             match self.dtype {
@@ -199,24 +220,24 @@ impl FlatArray {
     }
 
     /// A number as an entry takes it.
-    fn entry(&self, object: &Bound<'_, PyAny>) -> PyResult<Given> {
+    fn entry(&self, object: &Bound<'_, PyAny>) -> PyResult<AnyNumber> {
         if self.dtype == DType::Float128 {
-            return Given::expect(object, ScalarType { elem: self.dtype, lanes: 1 });
+            return scalars::expect(object, ScalarType::plain(self.dtype));
         }
-        object.extract().map(Given::All)
+        object.extract().map(AnyNumber::One)
     }
 
     /// Numbers for a slice.
-    fn entries(&self, object: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<Given>> {
+    fn entries(&self, object: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<AnyNumber>> {
         if let Ok(one) = self.entry(object) {
             return Ok(vec![one; len]);
         }
         if self.dtype == DType::Float128 {
-            return Given::read_many(object, ScalarType { elem: self.dtype, lanes: 1 });
+            return scalars::read_many(object, ScalarType::plain(self.dtype));
         }
         let mut numbers = Vec::new();
         read_numbers(object, &mut numbers, "values")?;
-        Ok(numbers.into_iter().map(Given::All).collect())
+        Ok(numbers.into_iter().map(AnyNumber::One).collect())
     }
 
     fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

@@ -6,8 +6,10 @@
 
 mod bytes;
 mod caller;
+mod claims;
 mod dlpack;
 mod flat;
+mod masked;
 mod read;
 mod symbols;
 mod symbols_quick;
@@ -15,6 +17,8 @@ mod view;
 
 pub use bytes::{copied_bytes, overwrite, writable};
 pub use caller::CallerMemory;
+pub use claims::Shared;
 pub use flat::FlatArray;
+pub use masked::{buffer_of, is_masked, refuse_masked};
 pub use read::{Dims, holds_integers, read_either, read_numbers, read_symbols};
 pub use symbols::SymbolArray;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyString};
 
 use super::SymbolArray;
+use super::masked::buffer_of;
 use super::symbols_quick::quick_symbols;
 
 /// Up to two dimensions.
@@ -187,7 +188,7 @@ pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let mut object = object.clone();
     for _ in 0..=MAX_DIMS {
         if is_buffer(&object) && !is_number(&object) {
-            let kind = ElementType::from_format(PyUntypedBuffer::get(&object)?.format());
+            let kind = ElementType::from_format(buffer_of(&object)?.format());
             return Ok(matches!(kind, ElementType::SignedInteger { .. } | ElementType::UnsignedInteger { .. }));
         }
         if is_number(&object) {
@@ -254,7 +255,7 @@ fn is_number(object: &Bound<'_, PyAny>) -> bool {
 }
 
 fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str) -> PyResult<Dims> {
-    let buffer = PyUntypedBuffer::get(object)?;
+    let buffer = buffer_of(object)?;
     let kind = element_type(&buffer, what)?;
     let dims = match *buffer.shape() {
         [n] => Dims::one(n),

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::masked::is_masked;
 use super::read::Dims;
 
 /// Reads plain symbols into `out`, replacing what it held; `None`, with nothing raised, for the whole way.
@@ -19,7 +20,7 @@ pub fn quick_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Di
         if ffi::PyList_CheckExact(object.as_ptr()) != 0 {
             return from_list(object.as_ptr(), out);
         }
-        if ffi::PyObject_CheckBuffer(object.as_ptr()) != 1 {
+        if ffi::PyObject_CheckBuffer(object.as_ptr()) != 1 || is_masked(object) {
             return None;
         }
         let mut view = MaybeUninit::<ffi::Py_buffer>::uninit();

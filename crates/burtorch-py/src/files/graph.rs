@@ -1,21 +1,21 @@
 //! Graphs as files: the raw form, the checked form, pickles, and a way back from a loaded node to its Value.
 #![allow(unsafe_code)]
 
+use burtorch_core::erased::{Room, load_graph as load_graph_of, scalar_type_of};
 use burtorch_core::interrupt::{BYTES, PIECE};
-use burtorch_core::io::{self, Contents, Loaded, Nodes, Reader, Stored};
-use burtorch_core::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
-use burtorch_core::{DType, Graph, NodeId, Range, Scalar, bf16, f16};
+use burtorch_core::io::{self, Contents, Nodes};
+use burtorch_core::{NodeId, Range};
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
 use super::{Source, contents_named, path_of};
 use crate::buffer::{overwrite, writable};
-use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::cell::{AnyGraph, Cell};
 use crate::counts::Count;
 use crate::errors::IntoPython;
 use crate::graph::{LONG, PyGraph};
-use crate::parameters::{Held, attach, with_values};
+use crate::parameters::{attach, check_dtype, with_values};
 use crate::params::{PyParameters, with_params};
 use crate::poll::asked;
 use crate::value;
@@ -48,11 +48,8 @@ fn chosen(graph: &Bound<'_, PyGraph>, first: Option<&Bound<'_, PyAny>>, last: Op
     }
     let first = first.map_or(Ok(0), |first| first.extract::<u32>())?;
     graph.get().with(py, |cell| {
-        with_graph!(&cell.graph, g => {
-            let last = last.unwrap_or((g.len() as u32).saturating_sub(1));
-            g.nodes_between(first, last).map(Chosen::Run)
-        })
-        .or_raise(py)
+        let last = last.unwrap_or((cell.graph.len() as u32).saturating_sub(1));
+        cell.graph.nodes_between(first, last).map(Chosen::Run).or_raise(py)
     })
 }
 
@@ -77,8 +74,7 @@ pub fn save_raw<'py>(
         _ => None,
     };
     let is_long = |_| nodes.nodes().len() >= PIECE;
-    let bytes =
-        graph.get().at_length(py, is_long, |graph| with_graph!(graph, g => g.to_raw(nodes.nodes(), contents)))?;
+    let bytes = graph.get().at_length(py, is_long, |graph| graph.to_raw(nodes.nodes(), contents))?;
     match (path, buffer) {
         (_, Some(buffer)) => overwrite(&buffer, &bytes, "the target").map(|()| None),
         (None, None) => Ok(Some(PyBytes::new(py, &bytes))),
@@ -108,21 +104,18 @@ pub fn load_raw(
     let bytes = match source {
         Source::Bytes(_) if mmap => return Err(PyTypeError::new_err("only a file can be mapped, give its path")),
         Source::Path(path) if mmap => {
-            let loaded = graph.get().with(py, |cell| {
-                Ok(with_graph!(&mut cell.graph, g => g.load_raw_mapped(&path, nodes.nodes(), contents)))
-            })?;
+            let loaded = graph.get().with(py, |cell| Ok(cell.graph.load_raw_mapped(&path, nodes.nodes(), contents)))?;
             return loaded.or_raise(py);
         }
         Source::Bytes(bytes) => bytes,
         Source::Path(path) => {
             let n = nodes.nodes().len();
-            let n = graph.get().with(py, |cell| Ok(with_graph!(&cell.graph, g => g.raw_bytes(n, contents))))?;
+            let n = graph.get().with(py, |cell| Ok(cell.graph.raw_bytes(n, contents)))?;
             py.detach(|| asked(|| io::read_exactly(&path, n))).or_raise(py)?
         }
     };
     // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
-    let read =
-        |g: &mut crate::cell::Cell| Ok(with_graph!(&mut g.graph, g => g.read_raw(nodes.nodes(), contents, &bytes)));
+    let read = |g: &mut crate::cell::Cell| Ok(g.graph.read_raw(nodes.nodes(), contents, &bytes));
     graph.get().with(py, read)?.or_raise(py)
 }
 
@@ -142,14 +135,12 @@ pub fn checked_bytes(
         py,
         |n| n >= LONG,
         |graph| {
-            with_graph!(graph, g => {
-                if is_whole {
-                    return g.to_bytes(contents);
-                }
-                let last = last.unwrap_or((g.len() as u32).saturating_sub(1));
-                let range = g.nodes_between(first.unwrap_or(0), last)?;
-                g.range_to_bytes(range, contents)
-            })
+            if is_whole {
+                return graph.to_bytes(contents);
+            }
+            let last = last.unwrap_or((graph.len() as u32).saturating_sub(1));
+            let range = graph.nodes_between(first.unwrap_or(0), last)?;
+            graph.range_to_bytes(range, contents)
         },
     )
 }
@@ -159,14 +150,14 @@ pub fn load(graph: &Bound<'_, PyGraph>, source: &Bound<'_, PyAny>) -> PyResult<(
     let py = graph.py();
     let bytes = Source::of(source)?.checked(py)?;
     let is_long = |n| n >= LONG || bytes.len() >= BYTES;
-    graph.get().at_length(py, is_long, |graph| with_graph!(graph, g => g.load_bytes(&bytes)))
+    graph.get().at_length(py, is_long, |graph| graph.load_bytes(&bytes))
 }
 
 /// A Value for a node that is there.
 pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Bound<'py, PyAny>> {
     let py = graph.py();
     let epoch = graph.get().with(py, |cell| {
-        let (n, epoch) = with_graph!(&cell.graph, g => (g.len(), g.epoch()));
+        let (n, epoch) = (cell.graph.len(), cell.graph.epoch());
         match (index as usize) < n {
             true => Ok(epoch),
             false => Err(PyIndexError::new_err(format!("node {index} does not exist in a graph of {n} nodes"))),
@@ -182,7 +173,7 @@ pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Boun
 
 /// The Value whose label this is: the first, if several have it.
 pub fn labelled<'py>(graph: &Bound<'py, PyGraph>, label: &str) -> PyResult<Bound<'py, PyAny>> {
-    let found = graph.get().with(graph.py(), |cell| Ok(with_graph!(&cell.graph, g => g.labelled(label))))?;
+    let found = graph.get().with(graph.py(), |cell| Ok(cell.graph.labelled(label)))?;
     match found {
         Some(node) => node_value(graph, node.index()),
         None => Err(PyKeyError::new_err(label.to_string())),
@@ -197,47 +188,18 @@ struct Making {
     reclaim: bool,
 }
 
-fn fresh<S: Scalar>(py: Python<'_>, making: Making) -> PyResult<Graph<'static, S>> {
-    match (making.capacity, making.fixed) {
-        (None, true) => Err(PyValueError::new_err("a fixed graph needs a capacity")),
-        (Some(n), true) => Graph::fixed(n).or_raise(py),
-        (Some(n), false) => Graph::with_capacity(n).or_raise(py),
-        (None, false) => Ok(Graph::new()),
-    }
-}
-
-fn loaded<S: Scalar<Elem: Stored + Held>>(
-    py: Python<'_>,
-    bytes: &[u8],
-    parameters: &[Py<PyParameters>],
-    making: Making,
-) -> PyResult<Graph<'static, S>> {
-    let empty = fresh::<S>(py, making)?;
-    let loaded =
-        with_values(py, parameters, |given| asked(|| Loaded::into_empty(empty, bytes, given)))?.or_raise(py)?;
-    Ok(loaded.graph)
-}
-
 fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: Making) -> PyResult<Py<PyGraph>> {
-    // The whole file is checked before its dtype is believed.
-    let header = asked(|| Reader::open(bytes, io::Kind::GRAPH).map(|reader| reader.header())).or_raise(py)?;
-    macro_rules! of_type {
-        ($($elem:ident $lanes:literal $Variant:ident $S:ty;)*) => {
-            match (header.dtype, header.lanes) {
-                $( (Some(DType::$elem), $lanes) => {
-                    AnyGraph::$Variant(loaded::<$S>(py, bytes, parameters, making)?)
-                } )*
-                _ => return Err(PyValueError::new_err("no graph has scalars of this type")),
-            }
-        };
-    }
-    let graph = of_type! {
-        Float64 1 F64 f64; Float32 1 F32 f32; Float16 1 F16 f16; BFloat16 1 BF16 bf16; Float128 1 F128 f128;
-        Float32 4 F32x4 F32x4; Float32 8 F32x8 F32x8; Float32 16 F32x16 F32x16;
-        Float32 64 F32x64 F32x64;
-        Float64 2 F64x2 F64x2; Float64 4 F64x4 F64x4; Float64 8 F64x8 F64x8;
+    let room = match (making.capacity, making.fixed) {
+        (None, true) => return Err(PyValueError::new_err("a fixed graph needs a capacity")),
+        (Some(n), true) => Room::Fixed(n),
+        (Some(n), false) => Room::AtLeast(n),
+        (None, false) => Room::Growing,
     };
-    let n = with_graph!(&graph, g => g.len());
+    let of = asked(|| scalar_type_of(bytes)).or_raise(py)?;
+    check_dtype(of.elem, parameters)?;
+    let loaded = with_values(py, parameters, |given| asked(|| load_graph_of(bytes, room, given)))?;
+    let graph = AnyGraph::from(loaded.or_raise(py)?);
+    let n = graph.len();
     let made = Py::new(py, PyGraph::around(graph, making.reclaim))?;
     made.get().with(py, |cell| {
         // What was loaded is not reclaimed before somebody had the chance to take hold of it.
@@ -307,7 +269,7 @@ fn _unpickle_graph(
 
 /// `Graph.parameters`: what nodes read, in the order of their slots.
 pub fn parameters_read(py: Python<'_>, cell: &Cell) -> PyResult<Vec<Py<PyParameters>>> {
-    let stores = with_graph!(&cell.graph, g => g.stores().to_vec());
+    let stores = cell.graph.stores().to_vec();
     let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));
     let known = cell.parameters.iter().map(|p| Ok((identity(p)?, p))).collect::<PyResult<Vec<_>>>()?;
     let find = |store: &u64| known.iter().find(|(id, _)| id == store).map(|(_, p)| p.clone_ref(py));
@@ -319,7 +281,7 @@ pub fn pickled<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<(Bound<'py, PyAny>,
     let py = graph.py();
     let bytes = checked_bytes(graph, (None, None), "both")?;
     let (parameters, capacity, reclaim) = graph.get().with(py, |cell| {
-        let capacity = with_graph!(&cell.graph, g => g.is_fixed().then(|| g.capacity()));
+        let capacity = cell.graph.is_fixed().then(|| cell.graph.capacity());
         Ok((parameters_read(py, cell)?, capacity, cell.generations.by_itself()))
     })?;
     let make = py.import("burtorch._core")?.getattr("_unpickle_graph")?;

@@ -38,11 +38,15 @@ fn _tensors_about(py: Python<'_>, data: &[u8]) -> PyResult<Option<String>> {
     Ok(TensorFile::open(data).or_raise(py)?.about().map(str::to_string))
 }
 
-/// Overwrites tensors of one Parameters with those of a safetensors file.
+/// Overwrites tensors of one Parameters with those of a safetensors file; with `check` only says whether they fit.
 #[pyfunction]
-fn _load_tensors(py: Python<'_>, data: &[u8], named: Named) -> PyResult<()> {
+#[pyo3(signature = (data, named, check=false))]
+fn _load_tensors(py: Python<'_>, data: &[u8], named: Named, check: bool) -> PyResult<()> {
     let (params, tensors) = owned(py, &named)?;
     let file = TensorFile::open(data).or_raise(py)?;
+    if check {
+        return params.get().with(py, |params| with_params!(params, p => file.check(p, &tensors)))?.or_raise(py);
+    }
     params.get().with(py, |params| with_params!(params, p => file.load(p, &tensors)))?.or_raise(py)
 }
 

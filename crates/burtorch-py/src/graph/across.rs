@@ -3,13 +3,13 @@
 //! Promises: a branch reads the graphs that it grows from and no other branch; each frozen node has one proxy in a branch.
 #![allow(unsafe_code)]
 
-use burtorch_core::{Graph, Imports, NodeId, Range, Scalar};
+use burtorch_core::{NodeId, Range};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::branches::{cell_of, same_type};
+use super::branches::cell_of;
 use super::{PyGraph, current};
-use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::cell::Cell;
 use crate::errors::{IntoPython, derived};
 use crate::value::{self, ValueObject};
 
@@ -33,7 +33,7 @@ const TWO_BRANCHES: &str =
     "this reads values of two open branches, which cannot read one another; join the graph first";
 
 /// The graph that an operation on Values of these graphs appends to: the branch that reads the others, which is one of
-/// them or the current one of this thread.
+/// them or the current one of this thread. It is not frozen; where it would be, that is a `BusyError`.
 pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<Bound<'py, PyGraph>> {
     let mismatch = |what| Err(burtorch_core::Error::GraphMismatch { what }).or_raise(py);
     let Some(first) = graphs.first() else {
@@ -64,6 +64,12 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
             // SAFETY: as above.
             return Err(unsafe { cell_of(&target) }.refusal(py));
         }
+        // The current graph may be frozen itself: the very one that was asked for, or a branch with branches of its own.
+        // SAFETY: as above.
+        let its_own = unsafe { cell_of(&here) };
+        if its_own.is_frozen() {
+            return Err(its_own.refusal(py));
+        }
         target = here;
     }
     Ok(target)
@@ -80,16 +86,7 @@ pub fn import(py: Python<'_>, cell: &mut Cell, from: &Bound<'_, PyGraph>, range:
     let range = if trunk.is(from) { range } else { import(py, above, from, range)? };
     let Cell { graph, branching, .. } = cell;
     let imports = &mut branching.get_or_insert_default().imports;
-    fn of_type<S: Scalar>(
-        imports: &mut Imports,
-        own: &mut Graph<'static, S>,
-        frozen: &AnyGraph,
-        range: Range,
-    ) -> burtorch_core::Result<Range> {
-        let frozen = same_type::<S>(frozen).ok_or(burtorch_core::Error::GraphMismatch { what: "a value" })?;
-        imports.read(own, frozen, range)
-    }
-    with_graph!(graph, own => of_type(imports, own, &above.graph, range)).or_raise(py)
+    graph.import(imports, &*above.graph, range).or_raise(py)
 }
 
 /// Whether an operand of another graph than the one built on may be meant for [`import`].
@@ -128,9 +125,9 @@ pub unsafe fn gather<'py, const N: usize>(
         // SAFETY: a living Value.
         let handle = unsafe { &mut (*value).handle };
         let node = NodeId::from_index(handle.start);
-        handle.epoch = with_graph!(&above.graph, g => g.check(node, handle.epoch)).or_raise(py)?;
+        handle.epoch = above.graph.check(node, handle.epoch).or_raise(py)?;
         let proxy = import(py, cell, &from, Range::new(node, 1))?.first();
-        let epoch = with_graph!(&cell.graph, g => g.epoch());
+        let epoch = cell.graph.epoch();
         // SAFETY: `cell` is the cell of `target`.
         found.push(unsafe {
             Bound::from_owned_ptr_or_err(py, value::new_object(target.as_ptr(), cell, proxy.index(), epoch))?

@@ -8,16 +8,17 @@
 use std::collections::HashSet;
 use std::thread::ThreadId;
 
-use burtorch_core::{Error, Graph, Imports, Scalar};
-use pyo3::prelude::*;
-
 use super::PyGraph;
-use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::cell::{AnyGraph, Cell};
+use crate::collected::{Held, Visitor};
 use crate::errors::{IntoPython, derived};
 use crate::locked::locked_graph;
-use crate::scalars::ScalarType;
 use crate::value;
 use crate::vector::PyVector;
+use burtorch_core::erased::{ErasedGraph, ScalarType};
+use burtorch_core::{Error, Imports};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 
 /// What a graph has to do with branches: being one, or having some.
 #[derive(Default)]
@@ -38,6 +39,14 @@ pub struct Branching {
     pub(super) entered: Option<(ThreadId, usize)>,
 }
 
+impl Held for Branching {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.open.visit(visit);
+        self.joined.visit(visit);
+        self.trunk.iter().for_each(|(graph, _)| graph.visit(visit));
+    }
+}
+
 impl Branching {
     /// Whether this is an open branch that nobody is in: as one that has branches, it is marked busy.
     fn is_shut(&self) -> bool {
@@ -48,7 +57,7 @@ impl Branching {
 impl Cell {
     /// Whether branches are open, or this is a branch that nobody is in: nodes may be read and nothing else.
     pub fn is_frozen(&self) -> bool {
-        self.branching.as_ref().is_some_and(|b| !b.open.is_empty() || b.is_shut())
+        !self.is_away && self.branching.as_ref().is_some_and(|b| !b.open.is_empty() || b.is_shut())
     }
 
     /// Marks the graph as busy if it is frozen, and only then.
@@ -66,9 +75,8 @@ impl Cell {
         if let Some(trace) = &self.trace {
             return crate::recorded::refusal(py, trace);
         }
-        let Some(branching) =
-            self.branching.as_ref().filter(|b| b.ended.is_some() || !b.open.is_empty() || b.is_shut())
-        else {
+        let is_over = |b: &&Branching| b.ended.is_some() || !b.open.is_empty() || b.is_shut();
+        let Some(branching) = self.branching.as_deref().filter(|_| !self.is_away).filter(is_over) else {
             return crate::errors::busy(py, "this graph's nodes");
         };
         let message = match branching.ended {
@@ -117,6 +125,13 @@ pub(super) fn branching(cell: &mut Cell) -> &mut Branching {
 pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'py, PyGraph>>> {
     let py = graph.py();
     let (kind, kept) = graph.get().with(py, |cell| {
+        if depth(cell, py) >= DEEPEST {
+            return Err(PyValueError::new_err(format!("branches of branches are nested at most {DEEPEST} deep")));
+        }
+        // Branches read values, and nobody computes them while they are open.
+        if cell.n_unevaluated > 0 {
+            cell.settle_all();
+        }
         let kept = cell.branching.as_mut().map(|branching| std::mem::take(&mut branching.joined));
         Ok((cell.graph.scalar_type(), kept.unwrap_or_default()))
     })?;
@@ -154,24 +169,36 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     Ok(branches)
 }
 
+/// Branches of branches of ...: more than anybody needs, and few enough to go through them by recursion.
+const DEEPEST: usize = 100;
+
+/// How many graphs the one of this cell grows from.
+fn depth(cell: &Cell, py: Python<'_>) -> usize {
+    let trunk = |cell: &Cell| cell.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(py)));
+    let (mut n, mut at) = (0, trunk(cell));
+    while let Some(graph) = at {
+        n += 1;
+        // SAFETY: under the interpreter lock, for this statement; a graph that another one grows from is not that of `cell`.
+        at = trunk(unsafe { cell_of(graph.bind(py)) });
+    }
+    n
+}
+
 fn no_memory(n: usize) -> Error {
     Error::OutOfMemory { bytes: n.saturating_mul(size_of::<PyGraph>()), what: "branches" }
 }
 
 /// Has graphs be branches of another one, of the same type.
 fn renew(graph: &mut AnyGraph, cells: &mut [&mut Cell]) {
-    fn of_type<S: Scalar>(graph: &mut Graph<'static, S>, cells: &mut [&mut Cell]) {
-        let mut graphs: Vec<_> = cells.iter_mut().filter_map(|cell| same_type_mut::<S>(&mut cell.graph)).collect();
-        graph.renew(graphs.iter_mut().map(|graph| &mut **graph));
-    }
-    with_graph!(graph, g => of_type(g, cells));
+    let mut graphs: Vec<&mut dyn ErasedGraph> = cells.iter_mut().map(|cell| &mut *cell.graph).collect();
+    graph.renew(&mut graphs);
 }
 
 /// Bytes that joined branches of a graph have reserved for the next ones.
 pub fn kept_for_branches(py: Python<'_>, cell: &Cell) -> usize {
     let joined = cell.branching.iter().flat_map(|branching| &branching.joined);
     // SAFETY: under the interpreter lock; a joined branch is another graph, which no call is at work on.
-    let reserved = |own: &Py<PyGraph>| with_graph!(unsafe { &cell_of(own.bind(py)).graph }, g => g.memory().reserved);
+    let reserved = |own: &Py<PyGraph>| unsafe { cell_of(own.bind(py)) }.graph.memory().reserved;
     joined.map(reserved).sum()
 }
 
@@ -202,16 +229,6 @@ fn is_forgotten(_joined: &Bound<'_, PyGraph>) -> bool {
     false
 }
 
-/// The graph inside, if it has this type.
-pub(super) fn same_type<S: Scalar>(any: &AnyGraph) -> Option<&Graph<'static, S>> {
-    with_graph!(any, g => (g as &dyn std::any::Any).downcast_ref())
-}
-
-/// The same, to change it.
-pub(super) fn same_type_mut<S: Scalar>(any: &mut AnyGraph) -> Option<&mut Graph<'static, S>> {
-    with_graph!(any, g => (g as &mut dyn std::any::Any).downcast_mut())
-}
-
 /// Lets the thread into a `with` block, if the graph is an open branch: one thread at a time.
 pub fn enter(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     // SAFETY: a living graph.
@@ -227,6 +244,9 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     }
     if !cell.is_branch() {
         return Ok(());
+    }
+    if cell.is_away {
+        return Err(cell.refusal(graph.py()));
     }
     let me = std::thread::current().id();
     let entered = &mut branching(cell).entered;
@@ -262,24 +282,27 @@ fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
     if !cell.is_branch() {
         return;
     }
-    if failed && !cell.is_busy() && with_graph!(&mut cell.graph, g => g.clear()).is_ok() {
+    if failed && !cell.is_busy() && cell.graph.clear().is_ok() {
         cell.after_rewind();
     }
     let entered = &mut branching(cell).entered;
     *entered = entered.take().filter(|(_, depth)| *depth > 1).map(|(thread, depth)| (thread, depth - 1));
     if entered.is_none() {
-        with_trunk(graph, |above, own| lend(above, own, false));
+        // Where another thread is at work on the graph, its temporaries are with it.
+        if !cell.is_away {
+            // From now on it is only read.
+            if cell.n_unevaluated > 0 {
+                cell.settle_all();
+            }
+            with_trunk(graph, |above, own| lend(above, own, false));
+        }
         cell.set_busy(true);
     }
 }
 
 /// Has a graph lend temporaries to its branch, or take them back.
 fn lend(above: &mut Cell, own: &mut Cell, lends: bool) {
-    fn of_type<S: Scalar>(above: &mut Graph<'static, S>, own: &mut AnyGraph, lends: bool) {
-        let Some(own) = same_type_mut::<S>(own) else { return };
-        if lends { above.lend_temporaries(own) } else { above.take_temporaries(own) }
-    }
-    with_graph!(&mut above.graph, g => of_type(g, &mut own.graph, lends));
+    above.graph.lend_temporaries(&mut *own.graph, lends);
 }
 
 /// Calls `f` with the cells of the graph of an open branch, and of the branch.

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 
 use super::PyGraph;
 use crate::cell::AnyGraph;
+use crate::collected::collected;
 use crate::value;
 
 thread_local! {
@@ -41,6 +42,35 @@ fn no_grad_somewhere() -> bool {
 #[inline(always)]
 pub fn wants_no_grad() -> bool {
     no_grad_somewhere() && NO_GRAD.with(StdCell::get) > 0
+}
+
+/// The `with no_grad():` blocks of this thread around a call that builds on a graph of its own: outside it until this goes.
+pub struct OutsideNoGrad {
+    blocks: u32,
+}
+
+impl OutsideNoGrad {
+    /// Leaves the blocks that this thread is in.
+    pub fn enter() -> Self {
+        OutsideNoGrad { blocks: NO_GRAD.with(|blocks| blocks.replace(0)) }
+    }
+}
+
+impl Drop for OutsideNoGrad {
+    fn drop(&mut self) {
+        // Blocks that were entered meanwhile and never left end here.
+        for _ in 0..NO_GRAD.with(|blocks| blocks.replace(self.blocks)) {
+            forget_block();
+        }
+    }
+}
+
+/// One block fewer, of any thread.
+fn forget_block() {
+    if NO_GRAD_BLOCKS.fetch_sub(1, Ordering::Relaxed) == 1 {
+        // SAFETY: under the interpreter lock.
+        unsafe { value::free_list::open() };
+    }
 }
 
 /// The current graph of this thread, borrowed; null with an error set if none could be made.
@@ -91,6 +121,19 @@ pub fn leave(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     }
 }
 
+/// Goes back to the graph that was current before this one, also from blocks that were entered since and not left.
+pub fn leave_all_above(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
+    let is_entered = || OWNED.with_borrow(|owned| owned.iter().any(|one| one.as_ptr() == graph.as_ptr()));
+    while is_entered() {
+        let innermost = OWNED.with_borrow(|owned| owned.last().map(|last| last.clone_ref(graph.py())));
+        let Some(innermost) = innermost.map(|last| last.into_bound(graph.py())).filter(|last| !last.is(graph)) else {
+            return leave(graph);
+        };
+        super::leave_block(&innermost, true)?;
+    }
+    leave(graph)
+}
+
 /// The graph that new leaves of this thread are appended to.
 #[pyfunction]
 pub fn current_graph(py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -119,6 +162,7 @@ pub struct PyNoGrad {
     /// The settings before the blocks on `graph`.
     before: std::sync::Mutex<Vec<bool>>,
 }
+collected!(PyNoGrad: graph);
 
 #[pymethods]
 impl PyNoGrad {
@@ -150,10 +194,7 @@ impl PyNoGrad {
             let blocks = NO_GRAD.with(StdCell::get);
             if blocks > 0 {
                 NO_GRAD.with(|cell| cell.set(blocks - 1));
-                if NO_GRAD_BLOCKS.fetch_sub(1, Ordering::Relaxed) == 1 {
-                    // SAFETY: under the interpreter lock.
-                    unsafe { value::free_list::open() };
-                }
+                forget_block();
             }
             return Ok(());
         };

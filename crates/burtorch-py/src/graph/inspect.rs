@@ -2,15 +2,15 @@
 //!
 //! Promises: Python objects are made when no reference into the graph exists.
 
+use burtorch_core::erased::Found;
 use burtorch_core::graph::Memory;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::PyGraph;
 use super::branches::kept_for_branches;
-use crate::cell::with_graph;
 use crate::errors::IntoPython;
-use crate::scalars::Taken;
+use crate::scalars;
 
 /// What find_nonfinite() found: op, index, inputs.
 type NonFinite<'py> = (&'static str, u32, Vec<Bound<'py, PyAny>>);
@@ -30,16 +30,10 @@ impl PyGraph {
     fn find_nonfinite<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<NonFinite<'py>>> {
         let py = slf.py();
         slf.get().not_traced(py, "find_nonfinite()")?;
-        let found = slf.get().look(py, |cell| {
-            Ok(with_graph!(&cell.graph, g => g.find_nonfinite().map(|found| {
-                let nodes = found.inputs.iter().filter_map(|run| run.nodes()).flat_map(|range| range.nodes());
-                let inputs: Vec<Taken> = nodes.filter_map(|node| g.value(node).ok()).map(Taken::from).collect();
-                (found.op.name(), found.node.index(), inputs)
-            })))
-        })?;
-        let Some((op, index, inputs)) = found else { return Ok(None) };
-        let inputs = inputs.into_iter().map(|input| input.into_python(py));
-        Ok(Some((op, index, inputs.collect::<PyResult<Vec<_>>>()?)))
+        let found = slf.get().look(py, |cell| Ok(cell.graph.find_nonfinite()))?;
+        let Some(Found { op, node, inputs }) = found else { return Ok(None) };
+        let inputs = inputs.into_iter().map(|input| scalars::into_python(py, input));
+        Ok(Some((op.name(), node.index(), inputs.collect::<PyResult<Vec<_>>>()?)))
     }
 
     /// Remove nodes that no Value, Vector or operand list can reach, now, however old. Returns how many.
@@ -71,7 +65,7 @@ impl PyGraph {
     ///     (2, 16, True)
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (memory, bound, handles, reclaimed, reclaims) = self.look(py, |cell| {
-            let (mut memory, fixed) = with_graph!(&cell.graph, g => (g.memory(), g.is_fixed()));
+            let (mut memory, fixed) = (cell.graph.memory(), cell.graph.is_fixed());
             memory.reserved += kept_for_branches(py, cell);
             let bound = fixed.then_some(memory.reserved);
             let generations = &cell.generations;

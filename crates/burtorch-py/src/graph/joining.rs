@@ -6,14 +6,15 @@
 
 use std::collections::HashSet;
 
+use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::Spliced;
-use burtorch_core::{Graph, Imports, NodeId, Range, Scalar};
+use burtorch_core::{Imports, NodeId, Range};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::PyGraph;
-use super::branches::{Branching, branching, cell_of, same_type_mut};
-use crate::cell::{AnyGraph, Cell, with_graph};
+use super::branches::{Branching, branching, cell_of};
+use crate::cell::{AnyGraph, Cell};
 use crate::errors::{IntoPython, derived};
 use crate::handle::{self, Handle};
 use crate::locked::{locked_graph, locked_value};
@@ -34,6 +35,7 @@ fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyG
         let cell = unsafe { cell_of(branch.bind(py)) };
         // Nobody uses a branch that nobody is in.
         let why = match cell.branching.as_ref() {
+            _ if cell.is_away => "is still in use by a thread",
             Some(b) if !b.open.is_empty() => "has open branches of its own",
             Some(b) if b.entered.is_some() => "is still in use by a thread",
             _ => continue,
@@ -60,7 +62,7 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     crate::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
     let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
     thaw(cell);
-    let epoch = with_graph!(&cell.graph, g => g.epoch());
+    let epoch = cell.graph.epoch();
     for ((part, spliced), branch) in cells.iter_mut().zip(joined.parts()).zip(&branches) {
         let go = || {
             rehome(graph, cell, part, spliced, epoch);
@@ -82,15 +84,8 @@ fn splice(
     cells: &mut [&mut Cell],
     n_threads: usize,
 ) -> burtorch_core::Result<burtorch_core::Joined> {
-    fn of_type<S: Scalar>(
-        graph: &mut Graph<'static, S>,
-        cells: &mut [&mut Cell],
-        n_threads: usize,
-    ) -> burtorch_core::Result<burtorch_core::Joined> {
-        let mut graphs: Vec<_> = cells.iter_mut().filter_map(|cell| same_type_mut::<S>(&mut cell.graph)).collect();
-        graph.splice(&mut graphs, n_threads)
-    }
-    with_graph!(graph, g => of_type(g, cells, n_threads))
+    let mut graphs: Vec<&mut dyn ErasedGraph> = cells.iter_mut().map(|cell| &mut *cell.graph).collect();
+    graph.splice(&mut graphs, n_threads)
 }
 
 /// Lets a frozen graph build again.
@@ -111,7 +106,12 @@ fn end(cell: &mut Cell, how: &'static str) {
 fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced: &Spliced, epoch: u64) {
     let py = graph.py();
     let mut of_vectors = HashSet::new();
-    for &address in branching(part).vectors.iter() {
+    let vectors = std::mem::take(&mut branching(part).vectors);
+    if cell.is_branch() {
+        // A branch of a branch: the graph has to find its new Vectors when it is joined itself.
+        branching(cell).vectors.extend(&vectors);
+    }
+    for address in vectors {
         // SAFETY: a Vector takes its address out when it goes.
         let vector = unsafe { &*(address as *const PyVector) };
         vector.handles().for_each(|handle| _ = of_vectors.insert(handle as usize));
@@ -123,9 +123,8 @@ fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced:
         // SAFETY: a handle is valid while in the list; it is taken out of one list and put into the other.
         unsafe {
             handle::unlink(handle);
-            let is_there = with_graph!(&part.graph, g => {
-                (*handle).start != u32::MAX && g.check(NodeId::from_index((*handle).last()), (*handle).epoch).is_ok()
-            });
+            let last = NodeId::from_index((*handle).last());
+            let is_there = (*handle).start != u32::MAX && part.graph.check(last, (*handle).epoch).is_ok();
             let range = Range::new(NodeId::from_index((*handle).start), (*handle).len);
             match spliced.range(range).filter(|_| is_there) {
                 Some(new) => ((*handle).start, (*handle).epoch) = (new.first().index(), epoch),
@@ -159,7 +158,7 @@ fn discard_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
         let go = || {
             // SAFETY: as above.
             let cell = unsafe { cell_of(branch) };
-            with_graph!(&mut cell.graph, g => g.clear().map(|()| g.give_back())).or_raise(graph.py())?;
+            cell.graph.clear().map(|()| cell.graph.give_back()).or_raise(graph.py())?;
             cell.handles.for_each(Handle::kill);
             end(cell, "dropped");
             Ok(())

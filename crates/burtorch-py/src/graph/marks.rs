@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::PyGraph;
-use crate::cell::with_graph;
+use crate::collected::{collected, traverse};
 use crate::errors::{IntoPython, derived, to_python};
 
 /// A place in a graph to rewind to; made by Graph.mark().
@@ -16,6 +16,7 @@ pub struct PyMark {
     pub(super) graph: Py<PyGraph>,
     pub(super) number: u64,
 }
+collected!(PyMark: graph);
 
 impl Drop for PyMark {
     fn drop(&mut self) {
@@ -64,6 +65,12 @@ impl PyScope {
 
 #[pymethods]
 impl PyScope {
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        traverse(&self.graph, visit)?;
+        // Where somebody is at the list, the scope is in use.
+        self.marks.try_lock().map_or(Ok(()), |marks| traverse(&*marks, visit))
+    }
+
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyGraph>> {
         let graph = self.graph.bind(py);
         let mark = Py::new(py, PyGraph::mark(graph)?)?;
@@ -91,7 +98,7 @@ impl PyGraph {
     /// Remember the present length, to rewind to. Costs the same at any size.
     pub(super) fn mark(slf: &Bound<'_, Self>) -> PyResult<PyMark> {
         let number = slf.get().with(slf.py(), |cell| {
-            let mark = with_graph!(&cell.graph, g => g.mark());
+            let mark = cell.graph.mark();
             Ok(cell.add_mark(mark))
         })?;
         Ok(PyMark { graph: slf.clone().unbind(), number })
@@ -115,7 +122,7 @@ impl PyGraph {
                     "this mark was undone by an earlier rewind; take a new one".into(),
                 ));
             };
-            with_graph!(&mut cell.graph, g => g.rewind(place)).or_raise(py)?;
+            cell.graph.rewind(place).or_raise(py)?;
             cell.after_rewind();
             Ok(())
         })
@@ -125,7 +132,7 @@ impl PyGraph {
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.not_traced(py, "clear()")?;
         self.with(py, |cell| {
-            with_graph!(&mut cell.graph, g => g.clear()).or_raise(py)?;
+            cell.graph.clear().or_raise(py)?;
             cell.after_rewind();
             Ok(())
         })

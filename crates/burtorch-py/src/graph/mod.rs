@@ -18,26 +18,30 @@ mod sweep;
 mod values;
 
 use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
 
-use burtorch_core::{DType, Graph, NodeId, Scalar};
+use burtorch_core::NodeId;
+use burtorch_core::erased::{AnyNumber, Room, ScalarType, bytes_for};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 
-use crate::buffer::CallerMemory;
-use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::buffer::{CallerMemory, Shared};
+use crate::cell::{AnyGraph, Cell};
+use crate::collected::traverse;
 use crate::counts::{Count, DtypeName};
 use crate::errors::{IntoPython, to_python};
 use crate::files::graph::parameters_read;
 use crate::locked::locked_self;
-use crate::scalars::ScalarType;
+use crate::scalars::type_named;
 use crate::value;
 
 pub use across::{common, gather, import, is_foreign};
 pub use branches::{Branching, forget, remember};
 use current::PyNoGrad;
-pub use current::{current, current_graph, enter, leave, wants_no_grad};
+pub use current::{OutsideNoGrad, current, current_graph, enter, leave, leave_all_above, wants_no_grad};
 use marks::{PyMark, PyScope};
 pub use released::{LONG, interruptible, unlocked};
 pub use sweep::{Sweep, sweep};
@@ -60,6 +64,7 @@ pub use values::{copied, shared};
 ///
 /// Raises:
 ///     ValueError: unknown dtype, or a fixed graph without capacity.
+///     BusyError: another Graph or Parameters work in the buffer, or in part of it.
 ///     MemoryError: no memory for the capacity.
 ///
 /// Example:
@@ -73,6 +78,8 @@ pub use values::{copied, shared};
 #[pyclass(frozen, name = "Graph", module = "burtorch", weakref)]
 pub struct PyGraph {
     cell: UnsafeCell<Cell>,
+    /// Which of its memory arrays share.
+    shared: Shared,
     /// Declared after what points into it, so dropped after it.
     _memory: Option<CallerMemory>,
 }
@@ -83,7 +90,7 @@ unsafe impl Sync for PyGraph {}
 impl PyGraph {
     /// A Python graph around a core one.
     pub fn around(graph: AnyGraph, reclaim: bool) -> Self {
-        PyGraph { cell: UnsafeCell::new(Cell::new(graph, reclaim)), _memory: None }
+        PyGraph { cell: UnsafeCell::new(Cell::new(graph, reclaim)), shared: Shared::default(), _memory: None }
     }
 
     /// The cell of a graph object.
@@ -109,9 +116,9 @@ impl PyGraph {
             if cell.is_busy() {
                 return Err(crate::recorded::no_grad_refused());
             }
-            let before = with_graph!(&mut cell.graph, g => g.set_no_grad(true));
+            let before = cell.graph.set_no_grad(true);
             let result = f(cell);
-            with_graph!(&mut cell.graph, g => g.set_no_grad(before));
+            cell.graph.set_no_grad(before);
             result
         })
     }
@@ -130,9 +137,9 @@ impl PyGraph {
 
     /// A new leaf, and the Value for it.
     pub fn leaf<'py>(slf: &Bound<'py, Self>, x: f64) -> PyResult<(NodeId, Bound<'py, PyAny>)> {
-        let node = slf.get().with_as_is(slf.py(), |cell| {
-            with_graph!(&mut cell.graph, g => g.leaf(Scalar::lit(x))).or_raise(slf.py())
-        })?;
+        let node = slf
+            .get()
+            .with_as_is(slf.py(), |cell| cell.graph.append_number(&AnyNumber::One(x), false).or_raise(slf.py()))?;
         Ok((node, crate::vector::wrap(slf, node)?))
     }
 
@@ -147,9 +154,8 @@ impl PyGraph {
             Ok(parameter) => return node_of(py, slf, &crate::recorded::value_of(parameter)?).map(Some),
             Err(_) => crate::vector::number_of(x)?,
         };
-        let constant = |x: f64| {
-            slf.get().with_as_is(py, |cell| with_graph!(&mut cell.graph, g => g.constant(Scalar::lit(x))).or_raise(py))
-        };
+        let constant =
+            |x: f64| slf.get().with_as_is(py, |cell| cell.graph.append_number(&AnyNumber::One(x), true).or_raise(py));
         x.map(constant).transpose()
     }
 
@@ -247,6 +253,23 @@ fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>,
 
 #[pymethods]
 impl PyGraph {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        traverse(&self._memory, visit)?;
+        // SAFETY: the collector runs under the interpreter lock; visiting changes nothing and runs no Python code.
+        traverse(unsafe { &*self.cell.get() }, visit)
+    }
+
+    /// Lets go what the graph came to hold after it was made. Nobody can reach it any more, and from now on it refuses.
+    fn __clear__(&self) {
+        let held = self.end_of_trace(|cell| {
+            cell.set_busy(true);
+            cell.is_away = true;
+            (std::mem::take(&mut cell.parameters), cell.branching.take(), cell.trace.take())
+        });
+        // Objects that go may run code, so they go when the cell is not in use any more.
+        drop(held);
+    }
+
     #[new]
     #[pyo3(
         signature = (dtype=DtypeName::new("float64"), capacity=None, fixed=false, *, reclaim=true, buffer=None),
@@ -260,43 +283,25 @@ impl PyGraph {
         reclaim: bool,
         buffer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        fn make<S: Scalar>(
-            py: Python<'_>,
-            capacity: Option<u32>,
-            fixed: bool,
-            memory: Option<&CallerMemory>,
-        ) -> PyResult<Graph<'static, S>> {
-            if let Some(memory) = memory {
-                let bytes = memory.numbers::<u8>();
-                let capacity = capacity.unwrap_or_else(|| most_nodes::<S>(bytes.len()));
-                // SAFETY: writable and contiguous, as checked, and kept alive beside the graph. That nobody else uses
-                // the bytes meanwhile is up to their owner, as the docstring says.
-                return unsafe { Graph::in_memory(bytes.cast(), bytes.len(), capacity) }.or_raise(py);
-            }
-            match (capacity, fixed) {
-                (None, true) => {
-                    Err(PyValueError::new_err("a fixed graph needs a capacity: Graph(capacity=n, fixed=True)"))
-                }
-                (Some(n), true) => Graph::fixed(n).or_raise(py),
-                (Some(n), false) => Graph::with_capacity(n).or_raise(py),
-                (None, false) => Ok(Graph::new()),
-            }
-        }
         let capacity = capacity.map(|n| n.of_nodes("capacity")).transpose()?;
-        let memory = buffer.map(|buffer| CallerMemory::bytes(buffer, "buffer")).transpose()?;
-        macro_rules! of_type {
-            ($scalar_type:expr; $($elem:ident $lanes:literal $Variant:ident)*) => {
-                match ($scalar_type.elem, $scalar_type.lanes) {
-                    $( (DType::$elem, $lanes) => AnyGraph::$Variant(make(py, capacity, fixed, memory.as_ref())?), )*
-                    _ => return Err(PyValueError::new_err("no graph has scalars of this type")),
-                }
-            };
-        }
-        let graph = of_type! {
-            ScalarType::named(dtype.name())?;
-            Float64 1 F64 Float32 1 F32 Float16 1 F16 BFloat16 1 BF16 Float128 1 F128
-            Float32 4 F32x4 Float32 8 F32x8 Float32 16 F32x16 Float64 2 F64x2 Float64 4 F64x4 Float64 8 F64x8
+        let mut memory = buffer.map(|buffer| CallerMemory::bytes(buffer, "buffer")).transpose()?;
+        memory.iter_mut().try_for_each(|memory| memory.claim(py, "buffer"))?;
+        let of = type_named(dtype.name())?;
+        let room = match (capacity, fixed, &memory) {
+            (_, _, Some(memory)) => {
+                let bytes = memory.numbers::<MaybeUninit<u8>>();
+                // SAFETY: writable and contiguous, as checked, and kept alive beside the graph, which is dropped first. That
+                // nobody else uses the bytes meanwhile is up to their owner, as the docstring says.
+                Room::In(unsafe { &mut *bytes.as_ptr() }, capacity)
+            }
+            (None, true, None) => {
+                return Err(PyValueError::new_err("a fixed graph needs a capacity: Graph(capacity=n, fixed=True)"));
+            }
+            (Some(n), true, None) => Room::Fixed(n),
+            (Some(n), false, None) => Room::AtLeast(n),
+            (None, false, None) => Room::Growing,
         };
+        let graph = AnyGraph::make(of, room).or_raise(py)?;
         Ok(PyGraph { _memory: memory, ..Self::around(graph, reclaim) })
     }
 
@@ -372,7 +377,7 @@ impl PyGraph {
     /// Whether the graph never grows and its memory never moves.
     #[getter]
     fn fixed(&self, py: Python<'_>) -> PyResult<bool> {
-        self.look(py, |cell| Ok(with_graph!(&cell.graph, g => g.is_fixed())))
+        self.look(py, |cell| Ok(cell.graph.is_fixed()))
     }
 
     /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies else.
@@ -385,16 +390,16 @@ impl PyGraph {
     /// Nodes there is room for.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        self.look(py, |cell| Ok(with_graph!(&cell.graph, g => g.capacity())))
+        self.look(py, |cell| Ok(cell.graph.capacity()))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.look(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))
+        self.look(py, |cell| Ok(cell.graph.len()))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.look(py, |cell| {
-            let n = with_graph!(&cell.graph, g => g.len());
+            let n = cell.graph.len();
             Ok(format!("<Graph of {n} {} nodes>", cell.graph.scalar_type().name()))
         })
     }
@@ -412,7 +417,7 @@ impl PyGraph {
     /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
     fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
         self.not_traced(py, "no_grad()")?;
-        self.with_as_is(py, |cell| Ok(with_graph!(&mut cell.graph, g => g.set_no_grad(on))))
+        self.with_as_is(py, |cell| Ok(cell.graph.set_no_grad(on)))
     }
 }
 
@@ -429,17 +434,6 @@ pub fn leave_block(graph: &Bound<'_, PyGraph>, failed: bool) -> PyResult<()> {
     Ok(())
 }
 
-/// The largest number of nodes that a graph in this many bytes can hold.
-fn most_nodes<S: Scalar>(bytes: usize) -> u32 {
-    let fits = |n: u32| burtorch_core::bytes_needed::<S>(n).is_ok_and(|need| need <= bytes);
-    let (mut low, mut high) = (0, u32::try_from(bytes).unwrap_or(u32::MAX));
-    while low < high {
-        let middle = high - (high - low) / 2;
-        if fits(middle) { low = middle } else { high = middle - 1 }
-    }
-    low
-}
-
 /// How many bytes Graph(buffer=...) needs for this many nodes, whatever they are.
 ///
 /// Example:
@@ -451,24 +445,7 @@ fn most_nodes<S: Scalar>(bytes: usize) -> u32 {
 #[pyfunction]
 #[pyo3(signature = (n_nodes, dtype=DtypeName::new("float64")), text_signature = "(n_nodes, dtype='float64')")]
 fn bytes_needed(py: Python<'_>, n_nodes: Count, dtype: DtypeName) -> PyResult<usize> {
-    let (n_nodes, scalar_type) = (n_nodes.of_nodes("n_nodes")?, ScalarType::named(dtype.name())?);
-    // A lane of a vector takes as much as the number alone; what matters is the size of the whole.
-    let size = scalar_type.lanes
-        * match scalar_type.elem {
-            DType::Float16 | DType::BFloat16 => 2,
-            DType::Float32 => 4,
-            DType::Float64 => 8,
-            DType::Float128 => 16,
-        };
-    match size {
-        2 => burtorch_core::bytes_needed::<burtorch_core::f16>(n_nodes),
-        4 => burtorch_core::bytes_needed::<f32>(n_nodes),
-        8 => burtorch_core::bytes_needed::<f64>(n_nodes),
-        16 => burtorch_core::bytes_needed::<f128>(n_nodes),
-        32 => burtorch_core::bytes_needed::<burtorch_core::simd::F64x4>(n_nodes),
-        _ => burtorch_core::bytes_needed::<burtorch_core::simd::F64x8>(n_nodes),
-    }
-    .or_raise(py)
+    bytes_for(type_named(dtype.name())?, n_nodes.of_nodes("n_nodes")?).or_raise(py)
 }
 
 /// Adds the classes and functions to the module.

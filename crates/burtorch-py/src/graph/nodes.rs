@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 
 use super::PyGraph;
 use crate::files::graph as files;
-use crate::scalars::Given;
+use crate::scalars;
 use crate::value;
 use crate::vector::{PyVector, numbers};
 
@@ -52,6 +52,6 @@ impl PyGraph {
         if scalar_type.fits_float() {
             return PyVector::leaves(slf, &numbers(data)?);
         }
-        PyVector::special_leaves(slf, &Given::read_many(data, scalar_type)?)
+        PyVector::special_leaves(slf, &scalars::read_many(data, scalar_type)?)
     }
 }

@@ -8,7 +8,7 @@ use burtorch_core::Graph;
 use pyo3::prelude::*;
 
 use super::{PyGraph, wants_no_grad};
-use crate::cell::{AnyGraph, with_graph};
+use crate::cell::AnyGraph;
 use crate::errors::IntoPython;
 use crate::locked::locked_self;
 use crate::params::PyParameters;
@@ -43,13 +43,16 @@ struct Taken<'a> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        with_graph!(&mut self.graph, g => g.set_no_grad(self.no_grad_before));
+        self.graph.set_no_grad(self.no_grad_before);
         let (of, is_traced) = (self.of, self.is_traced);
         locked_self(of, || {
             // SAFETY: this is only dropped with the interpreter lock held.
             let cell = unsafe { &mut *of.cell.get() };
             std::mem::swap(&mut cell.graph, &mut self.graph);
-            cell.set_busy(is_traced);
+            cell.is_away = false;
+            // A branch may have been left meanwhile.
+            let is_frozen = cell.is_frozen();
+            cell.set_busy(is_traced || is_frozen);
             if let Some(trace) = cell.trace.as_mut().filter(|_| is_traced) {
                 trace.is_active = true;
             }
@@ -67,7 +70,7 @@ impl PyGraph {
         work: impl FnOnce(&mut AnyGraph) -> burtorch_core::Result<T>,
     ) -> PyResult<T> {
         // Whatever refuses a short call refuses a long one.
-        let n = self.with(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))?;
+        let n = self.with(py, |cell| Ok(cell.graph.len()))?;
         if !is_long(n) {
             // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
             return self.with(py, |cell| Ok(work(&mut cell.graph)))?.or_raise(py);
@@ -96,14 +99,13 @@ impl PyGraph {
             }
             let parameters: Vec<_> = cell.parameters.iter().map(|p| p.clone_ref(py)).collect();
             cell.set_busy(true);
+            cell.is_away = true;
             // Nobody looks at what stands in its place.
             let graph = std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new()));
             Ok((Taken { of: self, graph, no_grad_before: false, is_traced }, parameters))
         })?;
-        taken.no_grad_before = with_graph!(&mut taken.graph, g => {
-            let off = !g.records_gradients();
-            g.set_no_grad(off || wants_no_grad())
-        });
+        let off = !taken.graph.records_gradients();
+        taken.no_grad_before = taken.graph.set_no_grad(off || wants_no_grad());
         work(&mut taken.graph, &parameters)
     }
 }

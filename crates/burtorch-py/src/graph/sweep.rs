@@ -3,16 +3,18 @@
 //! Promises: an interrupted sweep commits no leaf; during a long one the graph is busy.
 #![allow(unsafe_code)]
 
-use burtorch_core::{NodeId, Scalar, SweepOptions};
+use burtorch_core::erased::{GradientTarget, Seed};
+use burtorch_core::{NodeId, RowMath, SweepOptions};
 use pyo3::prelude::*;
 
 use super::{LONG, PyGraph, node_of, root_of, unlocked};
-use crate::cell::{AnyGraph, with_graph};
+use crate::cell::AnyGraph;
+use crate::entry::attached;
 use crate::errors::IntoPython;
 use crate::locked::locked_self;
 use crate::parameters::{with_gradients, with_values};
 use crate::poll::Poll;
-use crate::scalars::Taken;
+use crate::scalars;
 
 /// A sweep that Python asked for.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +48,11 @@ impl PyGraph {
         if is_plain && ((sweep.root.index() as usize) < LONG || is_short(&cell.graph, sweep.root)) {
             return match &mut cell.graph {
                 AnyGraph::F64(g) => g.backward_with(sweep.root, sweep.seed, &mut []).or_raise(py),
-                AnyGraph::F32(g) => g.backward_with(sweep.root, Scalar::lit(sweep.seed), &mut []).or_raise(py),
-                _ => self.sweep_carefully(py, sweep),
+                AnyGraph::F32(g) => g.backward_with(sweep.root, RowMath::lit(sweep.seed), &mut []).or_raise(py),
+                _ => attached(|py| self.sweep_carefully(py, sweep)),
             };
         }
-        self.sweep_carefully(py, sweep)
+        attached(|py| self.sweep_carefully(py, sweep))
     }
 
     #[inline(never)]
@@ -58,13 +60,13 @@ impl PyGraph {
         let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints };
         let mut poll = Poll::new();
         let swept = self.released(py, |graph, parameters| {
-            with_graph!(graph, g => with_gradients(py, parameters, |gradients| {
+            with_gradients(py, parameters, |all| {
                 let mut interrupted = || poll.stop();
+                let seed = Seed { adjoint: sweep.seed, lanes: None };
                 unlocked(py, sweep.root.index() as usize, || {
-                    let seed = Scalar::lit(sweep.seed);
-                    g.backward_polled(sweep.root, seed, gradients, options, Some(&mut interrupted))
+                    graph.sweep(sweep.root, seed, all, GradientTarget::Added, options, Some(&mut interrupted))
                 })
-            }))
+            })
         })?;
         match poll.raised() {
             Some(error) => Err(error),
@@ -77,7 +79,7 @@ impl PyGraph {
 /// reads the other half each.
 #[cold]
 fn is_short(graph: &AnyGraph, root: NodeId) -> bool {
-    let reads = with_graph!(graph, g => g.n_computed(root)).saturating_mul(root.index() as usize);
+    let reads = graph.n_computed(root).saturating_mul(root.index() as usize);
     reads < LONG * LONG / 4
 }
 
@@ -107,7 +109,7 @@ impl PyGraph {
     /// Set the gradients of all nodes to 0.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |cell| {
-            with_graph!(&mut cell.graph, g => g.zero_grad());
+            cell.graph.zero_grad();
             Ok(())
         })
     }
@@ -119,11 +121,10 @@ impl PyGraph {
         let root = node_of(py, slf, root)?;
         let data = slf.get().with(py, |cell| {
             let parameters = &cell.parameters;
-            with_graph!(&mut cell.graph, g => {
-                with_values(py, parameters, |given| g.recompute(root, given))?.or_raise(py)?;
-                g.value(root).map(Taken::from).or_raise(py)
-            })
+            let graph = &mut cell.graph;
+            with_values(py, parameters, |given| graph.recompute(root, given))?.or_raise(py)?;
+            graph.number(root, false).or_raise(py)
         })?;
-        data.into_python(py)
+        scalars::into_python(py, data)
     }
 }

@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
-use burtorch_core::{DType, Float, Graph, NodeId, Range, Scalar};
+use burtorch_core::erased::AnyNumbers;
+use burtorch_core::{NodeId, Range};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,54 +16,31 @@ use pyo3::types::{PySlice, PyTuple};
 
 use super::PyGraph;
 use crate::buffer::FlatArray;
-use crate::cell::{Cell, with_graph};
+use crate::cell::Cell;
+use crate::collected::collected;
 use crate::errors::IntoPython;
-use crate::scalars::{self, Given, Taken};
+use crate::scalars;
 
 /// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` where
 /// nodes carry what no array holds (lanes, float128), or where they are neither all leaves nor all others.
 pub fn shared(graph: &Bound<'_, PyGraph>, cell: &mut Cell, range: Range, of_grads: bool) -> Option<FlatArray> {
-    fn over<S: Scalar>(
-        g: &mut Graph<'static, S>,
-        graph: &Bound<'_, PyGraph>,
-        range: Range,
-        of_grads: bool,
-    ) -> Option<FlatArray> {
-        if S::LANES > 1 || !g.is_fixed() || matches!(S::Elem::DTYPE, DType::BFloat16 | DType::Float128) {
-            return None;
-        }
-        let (numbers, read_only) =
-            if of_grads { g.grads_of_run(range)? } else { (g.values_mut().get_mut(range.indices())?, false) };
-        let start = NonNull::from(&mut *numbers).cast();
-        Some(FlatArray::of_graph(graph.clone().unbind(), start, range.len(), S::Elem::DTYPE, read_only))
-    }
-    with_graph!(&mut cell.graph, g => over(g, graph, range, of_grads))
+    let (start, read_only) = cell.graph.memory_of_run(range, of_grads)?;
+    let elem = cell.graph.scalar_type().elem;
+    let array = FlatArray::of_graph(graph.clone().unbind(), start, range.len(), elem, read_only);
+    // Adjoints are read-only, gradients of leaves are not, and lie elsewhere.
+    graph.get().shared.extend(if of_grads { 1 + usize::from(read_only) } else { 0 }, array.addresses());
+    Some(array)
 }
 
 /// The data, or the gradients, of nodes as an array of their own, in the graph's type (float64 for bfloat16, which has no
 /// buffer format); `None` where nodes carry what no array holds.
-pub fn copied(
-    py: Python<'_>,
-    cell: &Cell,
-    nodes: impl Iterator<Item = NodeId>,
-    of_grads: bool,
-) -> PyResult<Option<FlatArray>> {
-    fn read<S: Scalar>(
-        g: &Graph<'static, S>,
-        nodes: impl Iterator<Item = NodeId>,
-        of_grads: bool,
-    ) -> burtorch_core::Result<FlatArray> {
-        let numbers = nodes.map(|node| Ok(if of_grads { g.grad(node)? } else { g.value(node)? }.lane(0)));
-        let numbers = numbers.collect::<burtorch_core::Result<Vec<S::Elem>>>()?;
-        Ok(match S::Elem::DTYPE {
-            DType::BFloat16 => FlatArray::copied(&numbers.iter().map(|x| x.to_f64()).collect::<Vec<f64>>()),
-            _ => FlatArray::copied(&numbers),
-        })
-    }
-    if !cell.graph.scalar_type().fits_float() {
-        return Ok(None);
-    }
-    with_graph!(&cell.graph, g => read(g, nodes, of_grads)).or_raise(py).map(Some)
+pub fn copied(py: Python<'_>, cell: &Cell, ranges: &[Range], of_grads: bool) -> PyResult<Option<FlatArray>> {
+    let numbers = cell.graph.numbers(ranges, of_grads).or_raise(py)?;
+    Ok(numbers.map(|numbers| match numbers {
+        AnyNumbers::F16(numbers) => FlatArray::copied(&numbers),
+        AnyNumbers::F32(numbers) => FlatArray::copied(&numbers),
+        AnyNumbers::F64(numbers) => FlatArray::copied(&numbers),
+    }))
 }
 
 /// The data of all nodes of a graph, by index.
@@ -84,6 +61,7 @@ pub fn copied(
 pub struct NodeValues {
     pub(super) graph: Py<PyGraph>,
 }
+collected!(NodeValues: graph);
 
 impl NodeValues {
     /// The numbers of nodes `start..start + len`, which exist.
@@ -93,23 +71,24 @@ impl NodeValues {
             if let Some(array) = shared(graph, cell, range, false) {
                 return Ok(Ok(array));
             }
-            if let Some(array) = copied(py, cell, range.nodes(), false)? {
+            if let Some(array) = copied(py, cell, &[range], false)? {
                 return Ok(Ok(array));
             }
-            let numbers = range.nodes().map(|node| Taken::of(&cell.graph, node, false));
+            let numbers = range.nodes().map(|node| cell.graph.number(node, false));
             Ok(Err(numbers.collect::<burtorch_core::Result<Vec<_>>>().or_raise(py)?))
         })?;
         match read {
             Ok(array) => Ok(Bound::new(py, array)?.into_any()),
             Err(numbers) => {
-                let objects = numbers.into_iter().map(|number| number.into_python(py));
+                let objects = numbers.into_iter().map(|number| scalars::into_python(py, number));
                 Ok(PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
             }
         }
     }
 
     fn len(&self, py: Python<'_>) -> PyResult<usize> {
-        self.graph.get().with(py, |cell| Ok(with_graph!(&cell.graph, g => g.len())))
+        crate::recorded::refuse_reading(".values of a graph")?;
+        self.graph.get().with(py, |cell| Ok(cell.graph.len()))
     }
 
     /// The nodes that an index or a slice means, and whether it is a slice.
@@ -147,20 +126,20 @@ impl NodeValues {
         match self.nodes(py, index)? {
             (range, true) => self.run(py, range),
             (range, false) => {
-                let number = |cell: &mut Cell| Taken::of(&cell.graph, range.first(), false).or_raise(py);
-                self.graph.get().with(py, number)?.into_python(py)
+                let number = |cell: &mut Cell| cell.graph.number(range.first(), false).or_raise(py);
+                scalars::into_python(py, self.graph.get().with(py, number)?)
             }
         }
     }
 
     fn __setitem__(&self, py: Python<'_>, index: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let into = self.graph.get().scalar_type(py)?;
-        let one = Given::read(data, into);
+        let one = scalars::read(data, into);
         let (range, is_slice) = self.nodes(py, index)?;
         let data = match one {
             Ok(Some(one)) => vec![one; range.len()],
-            _ if is_slice => Given::read_many(data, into)?,
-            Ok(None) => vec![Given::expect(data, into)?],
+            _ if is_slice => scalars::read_many(data, into)?,
+            Ok(None) => vec![scalars::expect(data, into)?],
             Err(error) => return Err(error),
         };
         if data.len() != range.len() {
@@ -169,7 +148,7 @@ impl NodeValues {
         self.graph.get().with(py, |cell| {
             // What was read may have been Python code that changed the graph.
             for (node, given) in range.nodes().zip(&data) {
-                scalars::assign(&mut cell.graph, node, given, false).or_raise(py)?;
+                cell.graph.set_number(node, given, false).or_raise(py)?;
             }
             Ok(())
         })

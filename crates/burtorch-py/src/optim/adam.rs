@@ -1,27 +1,30 @@
 //! `Adam` and `AdamW` for Python, and clipping.
 
-use burtorch_core::optim::{Adam, AdamRates, clip_grad_norm as clip};
+use burtorch_core::optim::{Adam, AdamRates, clip_grad_norm_of};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::moving::{Moving, with_rule};
+use crate::collected::collected;
 use crate::errors::IntoPython;
-use crate::params::{PyParameters, params_of, with_kernels};
+use crate::params::{PyParameters, with_kernels};
+use crate::trained::{Kind, Trained};
 
 /// Adam, as PyTorch has it: steps along the first moment of gradients over the root of the second.
 ///
 /// Args:
-///     params: Parameters, a model of them, or a list of Values (leaves, of any graphs).
+///     params: Parameters, a model, a layer, a Tensor, a list of Tensors, or a list of Values (leaves, of any graphs). A
+///         step moves the numbers given here and no others.
 ///     lr: the learning rate, finite and not negative. May be changed at any time.
 ///     betas: shares of the two moments that are kept, below 1.
 ///     eps: added to the root of the second moment.
 ///     weight_decay: adds weight_decay * values to the gradients.
 ///
-/// Costs two numbers per parameter, and a step one pass over all of them. Frozen numbers stay as they are.
+/// Costs two numbers for each that it moves, and a step one pass over them. Frozen numbers stay as they are.
 ///
 /// Raises:
-///     ValueError: a rate that makes no sense.
-///     TypeError: neither Parameters, nor a model, nor Values.
+///     ValueError: a rate that makes no sense, no numbers, or Tensors of two Parameters.
+///     TypeError: anything else, or Tensors beside Values.
 ///     StaleValueError, from `step()`: one of the Values is gone; none was moved.
 ///
 /// Example:
@@ -37,6 +40,7 @@ pub struct PyAdam {
     moving: Moving<Adam<f32>, Adam<f64>>,
     decoupled: bool,
 }
+collected!(PyAdam: moving);
 
 impl PyAdam {
     fn make(params: &Bound<'_, PyAny>, rates: AdamRates) -> PyResult<Self> {
@@ -63,6 +67,7 @@ impl PyAdam {
     /// The learning rate.
     #[getter]
     fn lr(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::recorded::refuse_reading("lr of an optimiser")?;
         Ok(self.rates(py)?.lr)
     }
 
@@ -74,24 +79,28 @@ impl PyAdam {
     /// Shares of the two moments that are kept.
     #[getter]
     fn betas(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
+        crate::recorded::refuse_reading("betas of an optimiser")?;
         Ok(self.rates(py)?.betas)
     }
 
     /// What is added to the root of the second moment.
     #[getter]
     fn eps(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::recorded::refuse_reading("eps of an optimiser")?;
         Ok(self.rates(py)?.eps)
     }
 
     /// The weight decay.
     #[getter]
     fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::recorded::refuse_reading("weight_decay of an optimiser")?;
         Ok(self.rates(py)?.weight_decay)
     }
 
     /// Steps taken.
     #[getter]
     fn n_steps(&self, py: Python<'_>) -> PyResult<u64> {
+        crate::recorded::refuse_reading("n_steps of an optimiser")?;
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.n_steps()))
     }
 
@@ -100,7 +109,7 @@ impl PyAdam {
         self.moving.step(py)
     }
 
-    /// Set all gradients to zero.
+    /// Set the gradients of the numbers that it moves to zero.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.moving.trained.zero_grad(py)
     }
@@ -110,20 +119,20 @@ impl PyAdam {
         self.moving.save_state(py)
     }
 
-    /// Become the optimiser whose save_state this is, for as many Parameters.
+    /// Become the optimiser whose save_state this is, for as many numbers.
     ///
     /// Raises FormatError for anything else; then nothing has changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         self.moving.load_state(py, state)
     }
 
-    /// Bytes of its state: two numbers per parameter, from the first step on.
+    /// Bytes of its state: two numbers for each that it moves, from the first step on.
     #[getter]
     fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.state_bytes()))
     }
 
-    /// What it moves; for Values, the Parameters in which it keeps their numbers during a step.
+    /// The Parameters whose numbers it moves; for Values, the Parameters in which it keeps their numbers during a step.
     #[getter]
     fn params(&self, py: Python<'_>) -> Py<PyParameters> {
         self.moving.trained.params.clone_ref(py)
@@ -168,16 +177,17 @@ impl PyAdamW {
     }
 }
 
-/// Scale all gradients so that their Euclidean norm is at most `max_norm`; return the norm before.
+/// Scale gradients so that their Euclidean norm, all together, is at most `max_norm`; return the norm before.
 ///
 /// Args:
-///     params: Parameters, or a model of them.
+///     params: whose gradients: what an optimiser takes. Other gradients are neither read nor changed.
 ///     max_norm: finite and not negative.
 ///
 /// The factor is max_norm / (norm + 1e-6) where that is below 1, as in PyTorch. Costs one or two passes over the gradients.
 ///
 /// Raises:
-///     ValueError: a norm that makes no sense.
+///     ValueError: a norm that makes no sense, or arguments without any number.
+///     TypeError: anything else than an optimiser takes.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -191,9 +201,13 @@ impl PyAdamW {
 #[pyfunction]
 fn clip_grad_norm(params: &Bound<'_, PyAny>, max_norm: f64) -> PyResult<f64> {
     let py = params.py();
-    let params = params_of(params)?;
-    params.get().need_kernels()?;
-    params.get().with(py, |params| with_kernels!(params, p => clip(p, max_norm)))?.or_raise(py)
+    let trained = Trained::of(params)?;
+    let params = trained.params.get();
+    params.need_kernels()?;
+    let clip = |params: &mut _| with_kernels!(params, p => clip_grad_norm_of(p, &trained.numbers, max_norm));
+    let norm = params.with(py, clip)?.or_raise(py)?;
+    trained.scatter(py, Kind::Gradients)?;
+    Ok(norm)
 }
 
 /// Adds classes and function to the module.

@@ -2,40 +2,41 @@
 //!
 //! Promises: one call at a time; a step that fails moves nothing. Knows no rule: a rule is a type of the core.
 
-use burtorch_core::optim::Adam;
+use burtorch_core::optim::{Adam, Selection};
 use burtorch_core::{DType, Float, Parameters, Result, Sgd};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::collected::{Held, Visitor};
 use crate::errors::IntoPython;
 use crate::guarded::Guarded;
 use crate::params::{AnyParameters, mismatch};
 use crate::poll::asked;
-use crate::trained::Trained;
+use crate::trained::{Kind, Trained};
 
 /// How numbers of type `E` move.
 pub trait Rule<E: Float> {
-    /// One step along the gradients.
-    fn step(&mut self, params: &mut Parameters<'_, E>) -> Result<()>;
+    /// One step of these numbers along their gradients.
+    fn step(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>;
     /// All that decides the next steps.
     fn to_bytes(&self) -> Result<Vec<u8>>;
     /// Becomes what was saved.
-    fn load_bytes(&mut self, params: &Parameters<'_, E>, bytes: &[u8]) -> Result<()>;
+    fn load_bytes(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>;
 }
 
 macro_rules! rule {
     ($($Rule:ident $E:ty),*) => { $(
         impl Rule<$E> for $Rule<$E> {
-            fn step(&mut self, params: &mut Parameters<'_, $E>) -> Result<()> {
-                $Rule::step(self, params)
+            fn step(&mut self, params: &mut Parameters<'_, $E>, numbers: &Selection) -> Result<()> {
+                $Rule::step_of(self, params, numbers)
             }
 
             fn to_bytes(&self) -> Result<Vec<u8>> {
                 $Rule::to_bytes(self)
             }
 
-            fn load_bytes(&mut self, params: &Parameters<'_, $E>, bytes: &[u8]) -> Result<()> {
-                $Rule::load_bytes(self, params, bytes)
+            fn load_bytes(&mut self, params: &Parameters<'_, $E>, numbers: &Selection, bytes: &[u8]) -> Result<()> {
+                $Rule::load_bytes_of(self, params, numbers, bytes)
             }
         }
     )* };
@@ -69,6 +70,12 @@ pub struct Moving<A, B> {
     pub rule: Guarded<AnyRule<A, B>>,
 }
 
+impl<A, B> Held for Moving<A, B> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.trained.visit(visit);
+    }
+}
+
 impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
     /// Reads what is to be moved, and makes the rule for its dtype.
     pub fn new(
@@ -89,11 +96,12 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
     /// One step.
     pub fn step(&self, py: Python<'_>) -> PyResult<()> {
         self.trained.gather(py)?;
+        let numbers = &self.trained.numbers;
         self.on_parameters(py, |both| match both {
-            Both::F32(rule, params) => rule.step(params),
-            Both::F64(rule, params) => rule.step(params),
+            Both::F32(rule, params) => rule.step(params, numbers),
+            Both::F64(rule, params) => rule.step(params, numbers),
         })?;
-        self.trained.scatter(py)
+        self.trained.scatter(py, Kind::Data)
     }
 
     /// All that decides the next steps besides what is moved and its gradients.
@@ -104,10 +112,11 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
 
     /// Becomes what was saved, or changes nothing.
     pub fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        let numbers = &self.trained.numbers;
         self.on_parameters(py, |both| {
             asked(|| match both {
-                Both::F32(rule, params) => rule.load_bytes(params, state),
-                Both::F64(rule, params) => rule.load_bytes(params, state),
+                Both::F32(rule, params) => rule.load_bytes(params, numbers, state),
+                Both::F64(rule, params) => rule.load_bytes(params, numbers, state),
             })
         })
     }

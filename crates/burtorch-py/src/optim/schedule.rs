@@ -6,6 +6,7 @@ use burtorch_core::optim::{Course, Schedule};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::collected::collected;
 use crate::errors::IntoPython;
 
 /// Sets the learning rate of an optimiser step by step.
@@ -38,6 +39,7 @@ pub struct PySchedule {
     schedule: Schedule,
     n_steps: AtomicU64,
 }
+collected!(PySchedule: optimizer);
 
 #[pymethods]
 impl PySchedule {

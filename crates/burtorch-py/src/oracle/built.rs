@@ -10,8 +10,9 @@ use burtorch_core::{Batch, DType, Elsewhere, Error, LaneFloat, LaneModel, Lanes,
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::{Loss, Want};
+use super::{Engine, Loss, Want};
 use crate::buffer::{CallerMemory, Dims, read_either, read_numbers, read_symbols};
+use crate::collected::{Held, Visitor};
 use crate::errors::{IntoPython, to_python};
 use crate::nn::AnyModel;
 use crate::params::{AnyParameters, PyParameters, mismatch};
@@ -77,6 +78,12 @@ enum Part<'a> {
     Sample(usize, Option<CallerMemory>),
 }
 
+impl Held for Built {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.params.visit(visit);
+    }
+}
+
 impl Built {
     /// A model and its parameters.
     pub fn new(
@@ -92,36 +99,6 @@ impl Built {
         };
         let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
         Ok(Built { model, params, loss, state, read: None })
-    }
-
-    /// Reads a batch and checks its shape; returns the number of its samples.
-    pub fn begin(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.read = None;
-        let read = self.read_batch(x, y)?;
-        self.read = Some(read);
-        Ok(read.n)
-    }
-
-    /// Computes with the batch that was read.
-    pub fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
-        self.part(py, Part::All(want))
-    }
-
-    /// Loss and gradient of sample `k` of the batch that was read.
-    pub fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
-        self.part(py, Part::Sample(k, out))
-    }
-
-    /// What it keeps between calls.
-    pub fn memory(&self) -> OracleMemory {
-        let State { run, x, y, x_numbers, y_numbers } = &self.state;
-        let (mut memory, converted) = match run {
-            AnyRun::F32(run) => (run.oracle.memory(), 4 * (run.x.capacity() + run.y.capacity())),
-            AnyRun::F64(run) => (run.oracle.memory(), 8 * (run.x.capacity() + run.y.capacity())),
-        };
-        let (whole, real) = (x.capacity() + y.capacity(), x_numbers.capacity() + y_numbers.capacity());
-        memory.samples += 4 * whole + 8 * real + converted;
-        memory
     }
 
     fn part(&mut self, py: Python<'_>, part: Part<'_>) -> PyResult<f64> {
@@ -186,6 +163,34 @@ impl Built {
             Loss::Mse => ReadLabel::Numbers,
         };
         Ok(Read { n, label })
+    }
+}
+
+impl Engine for Built {
+    fn begin(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.read = None;
+        let read = self.read_batch(x, y)?;
+        self.read = Some(read);
+        Ok(read.n)
+    }
+
+    fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
+        self.part(py, Part::All(want))
+    }
+
+    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
+        self.part(py, Part::Sample(k, out))
+    }
+
+    fn memory(&self) -> OracleMemory {
+        let State { run, x, y, x_numbers, y_numbers } = &self.state;
+        let (mut memory, converted) = match run {
+            AnyRun::F32(run) => (run.oracle.memory(), 4 * (run.x.capacity() + run.y.capacity())),
+            AnyRun::F64(run) => (run.oracle.memory(), 8 * (run.x.capacity() + run.y.capacity())),
+        };
+        let (whole, real) = (x.capacity() + y.capacity(), x_numbers.capacity() + y_numbers.capacity());
+        memory.samples += 4 * whole + 8 * real + converted;
+        memory
     }
 }
 

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
 
 use crate::buffer::{CallerMemory, read_numbers};
+use crate::collected::{Held, collected};
 use crate::counts::Count;
 use crate::errors::to_python;
 use crate::function::Function;
@@ -64,7 +65,7 @@ pub use built::check_apart;
 ///     (4.5, [3.0, 3.0])
 #[pyclass(frozen, name = "Oracle", module = "burtorch")]
 pub struct PyOracle {
-    engine: Guarded<Engine>,
+    engine: Guarded<Box<dyn Engine>>,
     params: Py<PyParameters>,
     total: Total,
     lanes: Lanes,
@@ -72,20 +73,18 @@ pub struct PyOracle {
     /// What the model is called in messages.
     of: String,
 }
+collected!(PyOracle: engine, params);
 
-/// What computes.
-enum Engine {
-    Built(Box<Built>),
-    Function(Box<Function>),
-}
-
-macro_rules! with_engine {
-    ($any:expr, $engine:ident => $body:expr) => {
-        match $any {
-            Engine::Built($engine) => $body,
-            Engine::Function($engine) => $body,
-        }
-    };
+/// What computes: a model of burtorch, or a callable.
+pub trait Engine: Held + Send + Sync {
+    /// Reads a batch and checks its shape; returns the number of its samples.
+    fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize>;
+    /// Computes with the batch that was read.
+    fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64>;
+    /// Loss and gradient of sample `k` of the batch that was read.
+    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64>;
+    /// What it keeps between calls.
+    fn memory(&self) -> OracleMemory;
 }
 
 /// The loss of one sample.
@@ -139,17 +138,17 @@ impl PyOracle {
             }
         };
         let loss = loss.map(loss_named).transpose()?;
-        let (engine, params) = match model_of(model) {
+        let (engine, params): (Box<dyn Engine>, _) = match model_of(model) {
             Ok((built, params)) => {
                 params.get().need_kernels()?;
                 let built = Built::new(py, built, params.clone_ref(py), loss, (total, lanes, threads))?;
-                (Engine::Built(Box::new(built)), params)
+                (Box::new(built), params)
             }
             Err(_) if model.is_callable() && !model.is_instance_of::<PyOracle>() => {
                 let params = params_of(params.unwrap_or(model))?;
                 check_callable(loss, threads)?;
                 let function = Function::new(model, params.clone_ref(py), lanes, total)?;
-                (Engine::Function(Box::new(function)), params)
+                (Box::new(function), params)
             }
             Err(error) => return Err(error),
         };
@@ -232,8 +231,8 @@ impl PyOracle {
         visit: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.engine.with(py, |engine| {
-            for k in 0..with_engine!(engine, e => e.begin(contexts, targets))? {
-                let loss = with_engine!(engine, e => e.sample(py, k, None))?;
+            for k in 0..engine.begin(contexts, targets)? {
+                let loss = engine.sample(py, k, None)?;
                 visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
             }
             Ok(())
@@ -250,7 +249,7 @@ impl PyOracle {
         targets: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.engine.with(py, |engine| {
-            let n = with_engine!(engine, e => e.begin(contexts, targets))?;
+            let n = engine.begin(contexts, targets)?;
             let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
             let (format, size) = if self.params.get().dtype_of() == DType::Float32 { ("f", 4) } else { ("d", 8) };
             let bytes = n.saturating_mul(d).saturating_mul(size);
@@ -263,7 +262,7 @@ impl PyOracle {
             for k in 0..n {
                 let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
                 let row = self.memory_of(Some(&row), "a row")?;
-                with_engine!(engine, e => e.sample(py, k, row))?;
+                engine.sample(py, k, row)?;
             }
             memory.call_method1("cast", (format, (n, d)))
         })?
@@ -315,8 +314,7 @@ impl PyOracle {
     ///
     /// They grow with the first calls of each batch size up to 64, and stay.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let OracleMemory { activations, adjoints, samples } =
-            self.engine.with(py, |engine| with_engine!(engine, e => e.memory()))?;
+        let OracleMemory { activations, adjoints, samples } = self.engine.with(py, |engine| engine.memory())?;
         let table = PyDict::new(py);
         table.set_item("activations", activations)?;
         table.set_item("adjoints", adjoints)?;
@@ -342,11 +340,10 @@ impl PyOracle {
 
 impl PyOracle {
     fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
+        crate::recorded::refuse_reading("the loss of an oracle")?;
         self.engine.with(py, |engine| {
-            with_engine!(engine, e => {
-                e.begin(x, y)?;
-                e.run(py, want)
-            })
+            engine.begin(x, y)?;
+            engine.run(py, want)
         })?
     }
 

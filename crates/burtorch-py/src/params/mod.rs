@@ -7,34 +7,23 @@
 mod tensor;
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use burtorch_core::{DType, Error, Float, Init, Parameters, Slice, bf16, f16};
+use burtorch_core::{DType, Error, Float, Init, Parameters, Slice};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 
-use crate::buffer::{CallerMemory, FlatArray};
+use crate::buffer::{CallerMemory, FlatArray, Shared};
+use crate::collected::collected;
 use crate::counts::{Count, DtypeName, sizes};
 use crate::errors::IntoPython;
 use crate::files::params as files;
 use crate::guarded::{Entered, Guarded, Looking};
+use crate::trainable::Trainable;
 
+pub use burtorch_core::erased::AnyParameters;
 pub use tensor::PyTensor;
-
-/// Parameters of one of the dtypes that Python can name.
-pub enum AnyParameters {
-    /// float32
-    F32(Parameters<'static, f32>),
-    /// float64
-    F64(Parameters<'static, f64>),
-    /// float16
-    F16(Parameters<'static, f16>),
-    /// bfloat16
-    BF16(Parameters<'static, bf16>),
-    /// float128
-    F128(Parameters<'static, f128>),
-}
 
 /// Runs an expression on the parameters inside an [`AnyParameters`], whatever their dtype.
 macro_rules! with_params {
@@ -75,6 +64,7 @@ pub(crate) use with_kernels;
 ///
 /// Raises:
 ///     ValueError: unknown dtype, memory that cannot be used, or one of `values` and `grads` without the other.
+///     BusyError: another Graph or other Parameters work in the memory of `values` or `grads`, or in part of it.
 ///     MemoryError: no address space for the capacity.
 ///
 /// A tensor costs two numbers per entry, one if it is frozen.
@@ -90,23 +80,18 @@ pub struct PyParameters {
     content: Guarded<AnyParameters>,
     dtype: DType,
     /// Arrays alive over this memory: while there are any it does not move.
-    pub n_arrays: AtomicUsize,
+    pub shared: Shared,
     /// Declared after what points into it, so dropped after it.
     _memory: Option<[CallerMemory; 2]>,
 }
+collected!(PyParameters: _memory);
 
 impl PyParameters {
     /// Python Parameters around core ones.
     pub fn around(params: AnyParameters) -> Self {
-        let dtype = match &params {
-            AnyParameters::F32(_) => DType::Float32,
-            AnyParameters::F64(_) => DType::Float64,
-            AnyParameters::F16(_) => DType::Float16,
-            AnyParameters::BF16(_) => DType::BFloat16,
-            AnyParameters::F128(_) => DType::Float128,
-        };
+        let dtype = params.dtype();
         let content = Guarded::new(params, "these Parameters");
-        PyParameters { content, dtype, n_arrays: AtomicUsize::new(0), _memory: None }
+        PyParameters { content, dtype, shared: Shared::default(), _memory: None }
     }
 
     /// The element type.
@@ -146,7 +131,7 @@ impl PyParameters {
         py: Python<'_>,
         f: impl FnOnce(&mut AnyParameters) -> burtorch_core::Result<R>,
     ) -> PyResult<R> {
-        let held = self.n_arrays.load(Ordering::Acquire) > 0;
+        let held = self.shared.n_arrays.load(Ordering::Acquire) > 0;
         self.content
             .with(py, |params| {
                 if held {
@@ -168,6 +153,8 @@ impl PyParameters {
             with_params!(params, p => {
                 let range = slice.map_or(0..p.len(), Slice::range);
                 let numbers = if of_grads { p.grads_mut() } else { p.values_mut() };
+                let span = numbers.as_ptr_range();
+                this.shared.note(usize::from(of_grads), span.start as usize..span.end as usize);
                 let part = numbers.get_mut(range).unwrap_or(&mut []);
                 (NonNull::from(&mut *part).cast::<u8>(), part.len())
             })
@@ -180,20 +167,43 @@ impl PyParameters {
         Self::array(slf, None, true)
     }
 
-    /// The slice that a name, a tensor, or a pair (start, stop) means.
-    fn slice_of(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Slice> {
-        if let Ok(tensor) = what.cast::<PyTensor>() {
-            return Ok(tensor.get().slice());
+    /// All numbers.
+    pub fn all(&self, py: Python<'_>) -> PyResult<Slice> {
+        self.with(py, |params| with_params!(params, p => p.slice(0..p.len())))?.or_raise(py)
+    }
+
+    /// The slice that a name or a pair (start, stop) means, if `what` is one.
+    fn place_of(&self, what: &Bound<'_, PyAny>) -> PyResult<Option<Slice>> {
+        let py = what.py();
+        let slice = if let Ok(name) = what.extract::<String>() {
+            self.with(py, |params| with_params!(params, p => p.named(&name).map(|tensor| tensor.slice())))
+        } else if let Ok((start, stop)) = what.extract::<(usize, usize)>() {
+            self.with(py, |params| with_params!(params, p => p.slice(start..stop)))
+        } else {
+            return Ok(None);
+        };
+        slice?.or_raise(py).map(Some)
+    }
+
+    /// The slices that names, pairs (start, stop), or numbers as an optimiser takes them mean.
+    fn slices_of(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Slice>> {
+        let Ok(items) = what.cast::<PyList>() else {
+            return match slf.get().place_of(what)? {
+                Some(slice) => Ok(vec![slice]),
+                None => Trainable::slices_of(what),
+            };
+        };
+        let (mut slices, others) = (Vec::new(), PyList::empty(what.py()));
+        for item in items {
+            match slf.get().place_of(&item)? {
+                Some(slice) => slices.push(slice),
+                None => others.append(item)?,
+            }
         }
-        if let Ok(name) = what.extract::<String>() {
-            return self
-                .with(py, |params| with_params!(params, p => p.named(&name).map(|tensor| tensor.slice())))?
-                .or_raise(py);
+        if slices.is_empty() || !others.is_empty() {
+            slices.extend(Trainable::slices_of(&others)?);
         }
-        let (start, stop) = what
-            .extract::<(usize, usize)>()
-            .map_err(|_| PyTypeError::new_err("expected the name of a tensor, a Tensor, or a pair (start, stop)"))?;
-        self.with(py, |params| with_params!(params, p => p.slice(start..stop)))?.or_raise(py)
+        Ok(slices)
     }
 }
 
@@ -233,10 +243,12 @@ impl PyParameters {
                 if capacity.is_some() {
                     return Err(PyValueError::new_err("give capacity, or values and grads, not both"));
                 }
-                let memory = [CallerMemory::of(values, dtype, "values")?, CallerMemory::of(grads, dtype, "grads")?];
+                let mut memory = [CallerMemory::of(values, dtype, "values")?, CallerMemory::of(grads, dtype, "grads")?];
                 if memory[0].overlaps(&memory[1]) {
                     return Err(PyValueError::new_err("values and grads must be apart from each other"));
                 }
+                memory[0].claim(py, "values")?;
+                memory[1].claim(py, "grads")?;
                 Some(memory)
             }
             _ => return Err(PyValueError::new_err("values and grads are given together or not at all")),
@@ -262,7 +274,7 @@ impl PyParameters {
         Ok(PyParameters {
             content: Guarded::new(params, "these Parameters"),
             dtype,
-            n_arrays: AtomicUsize::new(0),
+            shared: Shared::default(),
             _memory: memory,
         })
     }
@@ -328,12 +340,14 @@ impl PyParameters {
     /// All values as a flat writable array that shares the memory.
     #[getter]
     fn values(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
+        crate::recorded::refuse_reading(".values of Parameters")?;
         Self::array(slf, None, false)
     }
 
     /// All gradients as a flat writable array that shares the memory. Those of frozen numbers are 0.
     #[getter]
     fn grads(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
+        crate::recorded::refuse_reading(".grads of Parameters")?;
         Self::grads_array(slf)
     }
 
@@ -391,18 +405,20 @@ impl PyParameters {
     /// Make numbers fixed: no gradient, no gradient memory, no work.
     ///
     /// Args:
-    ///     what: the name of a tensor, a Tensor, or a pair (start, stop) of places in the flat arrays.
+    ///     what: the name of a tensor, a pair (start, stop) of places in the flat arrays, a Tensor, a layer, a model, or a
+    ///         list of them.
     ///
-    /// Raises KeyError for an unknown name, ValueError for a range outside.
-    fn freeze(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        let slice = self.slice_of(py, what)?;
-        self.with(py, |params| with_params!(params, p => p.freeze(slice)))?.or_raise(py)
+    /// Raises KeyError for an unknown name, ValueError for a range outside, for Tensors of other Parameters, or for no
+    /// numbers, TypeError for anything else. Then nothing has changed.
+    fn freeze(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
+        let slices = Self::slices_of(slf, what)?;
+        slf.get().with(slf.py(), |params| with_params!(params, p => p.freeze_all(&slices)))?.or_raise(slf.py())
     }
 
     /// Make numbers trainable again; `what` as in `freeze`.
-    fn unfreeze(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        let slice = self.slice_of(py, what)?;
-        self.with(py, |params| with_params!(params, p => p.unfreeze(slice)))?.or_raise(py)
+    fn unfreeze(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
+        let slices = Self::slices_of(slf, what)?;
+        slf.get().with(slf.py(), |params| with_params!(params, p => p.unfreeze_all(&slices)))?.or_raise(slf.py())
     }
 
     /// Save in the checked form: values, names, shapes, what is frozen, the seed's state, and gradients if asked.

@@ -1,5 +1,6 @@
 //! `Tensor`: a shaped part of `Parameters`, which graphs read in place.
 
+use burtorch_core::optim::Selection;
 use burtorch_core::{Slice, Tensor};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -7,6 +8,7 @@ use pyo3::types::{PySlice, PyTuple};
 
 use super::{PyParameters, with_params};
 use crate::buffer::FlatArray;
+use crate::collected::collected;
 use crate::errors::IntoPython;
 use crate::vector;
 
@@ -17,6 +19,7 @@ pub struct PyTensor {
     tensor: Tensor,
     name: Option<String>,
 }
+collected!(PyTensor: params);
 
 impl PyTensor {
     /// A tensor of these parameters.
@@ -85,12 +88,14 @@ impl PyTensor {
     /// Its values, flat, by rows, sharing the memory.
     #[getter]
     fn values(&self, py: Python<'_>) -> PyResult<FlatArray> {
+        crate::recorded::refuse_reading(".values of a tensor")?;
         PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), false)
     }
 
     /// Its gradients, likewise.
     #[getter]
     fn grads(&self, py: Python<'_>) -> PyResult<FlatArray> {
+        crate::recorded::refuse_reading(".grads of a tensor")?;
         PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), true)
     }
 
@@ -99,6 +104,12 @@ impl PyTensor {
     fn trainable(&self, py: Python<'_>) -> PyResult<bool> {
         let range = self.tensor.slice().range();
         self.params.get().with(py, |params| with_params!(params, p => p.any_trainable(range)))
+    }
+
+    /// Set its gradients to zero, and no others.
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        let zero = |params: &mut _| with_params!(params, p => Selection::of(p, &[self.slice()]).map(|numbers| p.zero_grad_of(&numbers)));
+        self.params.get().with(py, zero)?.or_raise(py)
     }
 
     /// Make it fixed: no gradient, no gradient memory, no work.

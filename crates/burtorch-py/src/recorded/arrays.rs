@@ -3,11 +3,16 @@
 //! Promises: what is read or written lies inside the array's buffer; NumPy is imported only where an array is made.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use burtorch_core::Float;
 use pyo3::buffer::{ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+
+use crate::buffer::{buffer_of, refuse_masked};
+use crate::collected::{Held, Visitor};
 
 /// The type of the numbers in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +27,12 @@ pub enum Kind {
     Signed(u8),
     /// Unsigned integers, or bools, of this many bytes.
     Unsigned(u8),
+}
+
+impl Held for Array {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.buffer.visit(visit);
+    }
 }
 
 impl Kind {
@@ -136,9 +147,9 @@ pub struct Array {
 }
 
 impl Array {
-    /// The buffer of an object, if it has one of numbers.
+    /// The buffer of an object, if it has one of numbers, none of them masked.
     pub fn of(object: &Bound<'_, PyAny>) -> Option<Array> {
-        let buffer = PyUntypedBuffer::get(object).ok()?;
+        let buffer = buffer_of(object).ok()?;
         let kind = Kind::of(&buffer)?;
         Some(Array { buffer, kind })
     }
@@ -148,6 +159,12 @@ impl Array {
         if let Some(array) = Array::of(object) {
             return Ok(array);
         }
+        refuse_masked(object)?;
+        Array::copy_of(object)
+    }
+
+    /// A copy by NumPy of what it takes for an array.
+    pub fn copy_of(object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let copy = object.py().import("numpy")?.call_method1("array", (object, "float64"))?;
         Array::of(&copy).ok_or_else(|| PyTypeError::new_err("expected an array of real numbers"))
     }
@@ -181,6 +198,26 @@ impl Array {
     /// The first entry.
     pub fn start(&self) -> *mut u8 {
         self.buffer.buf_ptr().cast()
+    }
+
+    /// The addresses from its first byte to behind its last one.
+    pub fn extent(&self) -> Range<usize> {
+        let start = self.start() as usize;
+        if self.len() == 0 {
+            return start..start;
+        }
+        let (mut low, mut high) = (start, start + self.buffer.item_size());
+        for (&n, &stride) in self.shape().iter().zip(self.strides()) {
+            let reach = stride.wrapping_mul(n as isize - 1);
+            if reach < 0 { low = low.wrapping_add_signed(reach) } else { high = high.wrapping_add_signed(reach) }
+        }
+        low..high
+    }
+
+    /// Whether some address lies between the ends of both.
+    pub fn may_overlap(&self, other: &Array) -> bool {
+        let (a, b) = (self.extent(), other.extent());
+        a.start < b.end && b.start < a.end
     }
 
     /// Calls `f` with the place of every number, by rows.
@@ -251,4 +288,75 @@ pub fn filled<'py>(py: Python<'py>, shape: &[usize], kind: Kind, numbers: &[f64]
         view.write(numbers.iter().copied());
     }
     Ok(array)
+}
+
+/// Calls `f` with the bytes of an object that tells no shape of them, as those of ctypes; `None` if it has none.
+fn plain_bytes(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> Option<bool> {
+    let mut view = std::mem::MaybeUninit::<pyo3::ffi::Py_buffer>::uninit();
+    // SAFETY: a living object; the view is filled where the call succeeds, and released once; an error is taken.
+    unsafe {
+        if pyo3::ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), pyo3::ffi::PyBUF_SIMPLE) < 0 {
+            pyo3::ffi::PyErr_Clear();
+            return None;
+        }
+        let mut view = view.assume_init();
+        let n = usize::try_from(view.len).unwrap_or(0);
+        let bytes = if n == 0 { &[][..] } else { std::slice::from_raw_parts(view.buf.cast::<u8>(), n) };
+        let goes_on = f(bytes);
+        pyo3::ffi::PyBuffer_Release(&raw mut view);
+        Some(goes_on)
+    }
+}
+
+/// Calls `f` with the type, the shape and the bytes of an array of anything, by rows, until it says no; false if it did, or if
+/// the object is no array.
+fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
+    let Ok(buffer) = PyUntypedBuffer::get(object) else {
+        if let Some(goes_on) = plain_bytes(object, &mut f) {
+            return goes_on;
+        }
+        // NumPy exports no dates and the like; its own method runs no Python code.
+        let array = || object.py().import("numpy")?.getattr("ndarray");
+        let is_one = array().is_ok_and(|array| object.is_instance(&array).unwrap_or(false));
+        let copy = || array()?.getattr("tobytes")?.call1((object,))?.extract::<Vec<u8>>();
+        return is_one && copy().is_ok_and(|bytes| f(&bytes));
+    };
+    let bytes_of = |numbers: &[usize]| numbers.iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>();
+    if !f(buffer.format().to_bytes()) || !f(&bytes_of(&[buffer.item_size()])) || !f(&bytes_of(buffer.shape())) {
+        return false;
+    }
+    if buffer.len_bytes() == 0 {
+        return true;
+    }
+    if buffer.is_c_contiguous() {
+        // SAFETY: a contiguous buffer of so many bytes that is held here.
+        return f(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) });
+    }
+    let size = buffer.item_size();
+    let array = Array { buffer, kind: Kind::Unsigned(1) };
+    let mut goes_on = true;
+    // SAFETY: `for_each` visits the entries of the buffer, each of so many bytes.
+    array.for_each(|at| goes_on = goes_on && f(unsafe { std::slice::from_raw_parts(at, size) }));
+    goes_on
+}
+
+/// The type, the shape and the bytes of an array of anything; `None` for what is no array.
+pub fn raw_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    let is_array = pieces(object, |piece| {
+        all.extend_from_slice(piece);
+        true
+    });
+    is_array.then_some(all)
+}
+
+/// Whether `raw_bytes` would give these.
+pub fn has_raw_bytes(object: &Bound<'_, PyAny>, bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    let is_same = pieces(object, |piece| {
+        let found = rest.strip_prefix(piece);
+        rest = found.unwrap_or_default();
+        found.is_some()
+    });
+    is_same && rest.is_empty()
 }

@@ -1,88 +1,63 @@
-//! What a body may read through attributes: of objects that it closes over or names, of what those hold, of `self`.
+//! What objects hold, found without running Python code: items, attributes in dictionaries and slots, referents.
 //!
-//! In words: an attribute is looked up without running Python code, in the object's own dictionary and in those of its
-//! classes. Where it is a method or a property, that function is followed, and what it names is looked up as well.
-//!
-//! Promises: runs no Python code. Attributes that a class computes in `__getattr__` or `__getattribute__` are not found.
-//! Knows nothing of how what is found is watched.
+//! Promises: runs no Python code. Knows nothing of how what is found is watched.
 #![allow(unsafe_code)]
 
+use std::ffi::{c_int, c_void};
+
+use crate::entry::visited;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{
-    PyBytes, PyDict, PyFloat, PyFrozenSet, PyFunction, PyInt, PyList, PyModule, PySet, PyString, PyTuple, PyType,
+    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType,
 };
 
-/// Where an attribute was found.
-pub enum Found<'py> {
-    /// In a dictionary: of the object or, where it has none of that name, of a class.
-    Name(Bound<'py, PyDict>, Bound<'py, PyAny>),
-    /// In a slot of the object: the slot, as [`in_slot`] takes it, and what it holds.
-    Slot(Bound<'py, PyAny>, Bound<'py, PyAny>),
-    /// Code that runs when it is read or called.
-    Code(Bound<'py, PyAny>),
-}
-
-/// Whether the attributes of an object are looked at: numbers, text, modules and the like have none that matter, and
-/// those of burtorch and of the libraries it is used with do not change a recording.
-pub fn has_attributes(object: &Bound<'_, PyAny>) -> bool {
-    let has_none = is_plain(object) || object.is_instance_of::<PyModule>() || object.is_instance_of::<PyFunction>();
-    if has_none || object.cast_exact::<PyTuple>().is_ok() {
-        return false;
-    }
-    let is_class = object.is_instance_of::<PyType>();
-    let kind = object.cast::<PyType>().cloned().unwrap_or_else(|_| object.get_type());
-    if kind.module().is_ok_and(|module| is_of_a_library(&module.to_string_lossy())) {
-        return false;
-    }
-    is_written_in_python(&kind) || !is_class && own(object).is_some()
-}
-
-/// Classes that are written in C keep what they have where it does not change.
-fn is_written_in_python(kind: &Bound<'_, PyType>) -> bool {
-    // SAFETY: a living type.
-    unsafe { ffi::PyType_HasFeature(kind.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) != 0 }
-}
-
-/// Whether a module is of a library whose functions and objects are not followed.
+/// Whether a module is of a library whose functions and classes are not followed.
 pub fn is_of_a_library(module: &str) -> bool {
-    matches!(module.split('.').next(), Some("burtorch" | "numpy" | "scipy" | "builtins"))
+    matches!(top(module), "burtorch" | "numpy" | "scipy" | "pandas" | "builtins")
+}
+
+/// The package that a module belongs to.
+pub fn top(module: &str) -> &str {
+    module.split('.').next().unwrap_or(module)
+}
+
+/// Whether a module is of Python's standard library: its functions are followed only when they run.
+pub fn is_standard(py: Python<'_>, module: &str) -> bool {
+    static NAMES: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    let names = NAMES.get_or_init(py, || {
+        let names = py.import("sys").and_then(|sys| sys.getattr("stdlib_module_names"));
+        names.ok().map(Bound::unbind)
+    });
+    match names {
+        Some(names) => names.bind(py).contains(top(module)).unwrap_or(false),
+        None => is_beside_os(py, top(module)).unwrap_or(false),
+    }
+}
+
+/// Before CPython 3.10: whether a module is built in, or lies where `os` does.
+fn is_beside_os(py: Python<'_>, module: &str) -> PyResult<bool> {
+    let sys = py.import("sys")?;
+    if sys.getattr("builtin_module_names")?.contains(module)? {
+        return Ok(true);
+    }
+    let file: String = sys.getattr("modules")?.get_item(module)?.getattr("__file__")?.extract()?;
+    let os: String = py.import("os")?.getattr("__file__")?.extract()?;
+    let folder = os.trim_end_matches("os.py");
+    Ok(file.starts_with(folder) && !file.contains("site-packages") && !file.contains("dist-packages"))
 }
 
 /// Whether an object is a number, text or the like, which hold nothing that could change.
 #[inline]
 pub fn is_plain(object: &Bound<'_, PyAny>) -> bool {
     object.is_none()
-        || object.is_instance_of::<PyInt>()
-        || object.is_instance_of::<PyFloat>()
-        || object.is_instance_of::<PyString>()
-        || object.is_instance_of::<PyBytes>()
-}
-
-/// Whether an object is a tuple of numbers and text, or of such tuples: it never changes.
-pub fn is_fixed(object: &Bound<'_, PyAny>) -> bool {
-    let is_flat = |object: &Bound<'_, PyAny>| {
-        object.cast_exact::<PyTuple>().is_ok_and(|tuple| tuple.iter_borrowed().all(|item| is_plain(&item)))
-    };
-    object
-        .cast_exact::<PyTuple>()
-        .is_ok_and(|tuple| tuple.iter_borrowed().all(|item| is_plain(&item) || is_flat(&item)))
-}
-
-/// Whether an object is a list, tuple or dict, and not of a subclass.
-pub fn is_builtin_container(object: &Bound<'_, PyAny>) -> bool {
-    object.cast_exact::<PyList>().is_ok()
-        || object.cast_exact::<PyTuple>().is_ok()
-        || object.cast_exact::<PyDict>().is_ok()
-}
-
-/// Whether an object is a list, tuple, dict or set, also of a subclass.
-pub fn has_items(object: &Bound<'_, PyAny>) -> bool {
-    object.is_instance_of::<PyList>()
-        || object.is_instance_of::<PyTuple>()
-        || object.is_instance_of::<PyDict>()
-        || object.is_instance_of::<PySet>()
-        || object.is_instance_of::<PyFrozenSet>()
+        || object.cast_exact::<PyFloat>().is_ok()
+        || object.cast_exact::<PyInt>().is_ok()
+        || object.cast_exact::<PyString>().is_ok()
+        || object.cast_exact::<PyBytes>().is_ok()
+        || object.is_instance_of::<PyBool>()
+        || object.cast_exact::<PyComplex>().is_ok()
 }
 
 /// The objects in a list, tuple, dict (keys, then values) or set, also of a subclass; `None` for anything else.
@@ -93,54 +68,55 @@ pub fn all_items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny
     if let Ok(tuple) = object.cast::<PyTuple>() {
         return Some(tuple.iter().collect());
     }
-    if let Ok(dict) = object.cast_exact::<PyDict>() {
-        return Some(dict.iter().flat_map(|(key, value)| [key, value]).collect());
-    }
-    if let Ok(dict) = object.cast::<PyDict>() {
-        // SAFETY: a living dict; the C functions do not ask what a subclass makes of them.
-        let both = unsafe {
-            let keys = Bound::from_owned_ptr_or_opt(object.py(), ffi::PyDict_Keys(dict.as_ptr()))?;
-            let values = Bound::from_owned_ptr_or_opt(object.py(), ffi::PyDict_Values(dict.as_ptr()))?;
-            [keys, values]
-        };
-        return Some(both.iter().filter_map(|list| list.cast::<PyList>().ok()).flat_map(|list| list.iter()).collect());
-    }
     if let Ok(set) = object.cast_exact::<PySet>() {
         return Some(set.iter().collect());
     }
-    object.cast_exact::<PyFrozenSet>().ok().map(|set| set.iter().collect())
+    if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
+        return Some(set.iter().collect());
+    }
+    (object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>()).then(|| referents(object))
 }
 
-/// Whether a class, written in Python, computes attributes that it does not have.
-pub fn makes_up_attributes(object: &Bound<'_, PyAny>) -> bool {
-    ["__getattr__", "__getattribute__"].iter().any(|name| {
-        let name = PyString::intern(object.py(), name);
-        in_classes(object, &name).is_some_and(|(_, held)| held.is_instance_of::<PyFunction>())
-    })
+/// Whether a class is written in Python, and not in C.
+pub fn is_written_in_python(kind: &Bound<'_, PyType>) -> bool {
+    // How objects of such classes are freed: the same for all of them, and for few others.
+    static FREED: PyOnceLock<usize> = PyOnceLock::new();
+    let freed = |kind: &Bound<'_, PyType>| {
+        // SAFETY: a living type.
+        unsafe { (*kind.as_type_ptr()).tp_dealloc.map_or(0, |free| free as usize) }
+    };
+    let known = FREED.get_or_init(kind.py(), || {
+        let make = || -> PyResult<usize> {
+            let py = kind.py();
+            let class = py.get_type::<PyType>().call1(("Example", PyTuple::empty(py), PyDict::new(py)))?;
+            Ok(freed(class.cast::<PyType>()?))
+        };
+        make().unwrap_or(0)
+    });
+    freed(kind) == *known && !has_methods_in_c(kind)
 }
 
-/// Whether a name is an attribute of a type whose attributes do not change: of burtorch, numbers, text, lists and the like.
-pub fn is_of_a_known_type(name: &Bound<'_, PyString>) -> bool {
-    let py = name.py();
-    let has = |object: &Bound<'_, PyAny>| object.hasattr(name).unwrap_or(false);
-    let types = [
-        py.get_type::<PyFloat>(),
-        py.get_type::<PyInt>(),
-        py.get_type::<PyString>(),
-        py.get_type::<PyList>(),
-        py.get_type::<PyTuple>(),
-        py.get_type::<PyDict>(),
-        py.get_type::<PySet>(),
-        py.get_type::<PyFunction>(),
-        py.get_type::<crate::vector::PyVector>(),
-    ];
-    types.iter().any(|kind| has(kind.as_any()))
-        || py
-            .import("burtorch")
-            .is_ok_and(|module| has(module.as_any()) || module.getattr("Value").is_ok_and(|value| has(&value)))
+/// Whether a class defines methods or operators in C.
+fn has_methods_in_c(kind: &Bound<'_, PyType>) -> bool {
+    let is_in_c = |held: Bound<'_, PyAny>| {
+        // SAFETY: descriptors of these types start with the class that they are of.
+        unsafe {
+            let of = ffi::Py_TYPE(held.as_ptr());
+            (of == &raw mut ffi::PyMethodDescr_Type || of == &raw mut ffi::PyWrapperDescr_Type)
+                && (*held.as_ptr().cast::<ffi::PyDescrObject>()).d_type == kind.as_type_ptr()
+        }
+    };
+    of_class(kind).is_some_and(|dict| dict.iter().any(|(_, held)| is_in_c(held)))
 }
 
-/// The dictionary of an object's own attributes.
+/// The name of the module that a class says it is of, and its own name.
+pub fn class_names(kind: &Bound<'_, PyType>) -> (String, String) {
+    let text =
+        |x: PyResult<Bound<'_, PyString>>| x.map_or_else(|_| String::new(), |x| x.to_string_lossy().into_owned());
+    (text(kind.module()), text(kind.name()))
+}
+
+/// The dictionary of an object's own attributes; that of a function is not made for this.
 pub fn own<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
     if let Ok(kind) = object.cast::<PyType>() {
         return of_class(kind);
@@ -153,7 +129,7 @@ pub fn own<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
 }
 
 /// The dictionary of a class itself, not of what it inherits.
-fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
+pub fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
     // SAFETY: a living type; its dictionary, borrowed, is alive while the type is.
     let dict = unsafe {
         let dict = (*kind.as_type_ptr()).tp_dict;
@@ -162,55 +138,55 @@ fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
     dict?.cast_into::<PyDict>().ok()
 }
 
-/// What the classes of an object have under a name, and which of them.
-fn in_classes<'py>(
-    object: &Bound<'py, PyAny>,
-    name: &Bound<'py, PyString>,
-) -> Option<(Bound<'py, PyDict>, Bound<'py, PyAny>)> {
-    let kind = object.cast::<PyType>().cloned().unwrap_or_else(|_| object.get_type());
-    for class in kind.mro().iter() {
-        let class = class.cast_into::<PyType>().ok()?;
-        if is_written_in_python(&class)
-            && let Some(dict) = of_class(&class)
-            && let Ok(Some(held)) = dict.get_item(name)
-        {
-            return Some((dict, held));
+/// The places of an object's slots (`__slots__`) that a class declares.
+pub fn slots(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Vec<*const usize> {
+    let Some(dict) = of_class(class) else { return Vec::new() };
+    let place = |descriptor: Bound<'_, PyAny>| -> Option<*const usize> {
+        // SAFETY: a descriptor of exactly this type has this layout; its offset lies inside objects of the class.
+        unsafe {
+            if ffi::Py_TYPE(descriptor.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
+                return None;
+            }
+            let member = (*descriptor.as_ptr().cast::<ffi::PyMemberDescrObject>()).d_member.cast::<ffi::PyMemberDef>();
+            let is_object = (*member).type_code == ffi::Py_T_OBJECT_EX;
+            is_object.then(|| object.as_ptr().cast::<u8>().offset((*member).offset).cast::<usize>().cast_const())
         }
-    }
-    None
-}
-
-/// What a slot of an object holds: reading it like this runs no Python code.
-pub fn in_slot<'py>(object: &Bound<'py, PyAny>, slot: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: living objects; the result is a reference of ours, or null with an error, which is taken.
-    let held = unsafe {
-        let get = (*ffi::Py_TYPE(slot.as_ptr())).tp_descr_get?;
-        let held = get(slot.as_ptr(), object.as_ptr(), ffi::Py_TYPE(object.as_ptr()).cast());
-        Bound::from_owned_ptr_or_err(object.py(), held)
     };
-    held.ok()
+    dict.values().iter().filter_map(place).collect()
 }
 
-/// Where the attribute of this name is; `None` where there is none.
-pub fn find<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Found<'py>> {
-    let of_class = in_classes(object, name);
-    if let Some((_, held)) = &of_class {
-        let is_a = |kind: &str| held.get_type().name().is_ok_and(|name| name == kind);
-        if is_a("property") {
-            return held.getattr("fget").ok().map(Found::Code);
+/// Everything that an object tells the garbage collector it holds.
+pub fn referents<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let py = object.py();
+    // SAFETY: the addresses are of objects that the object holds, and nothing ran since they were read.
+    addresses(object).into_iter().map(|at| unsafe { Bound::from_borrowed_ptr(py, at as *mut ffi::PyObject) }).collect()
+}
+
+/// The addresses of the referents of an object, without its class.
+pub fn addresses(object: &Bound<'_, PyAny>) -> Vec<usize> {
+    unsafe extern "C" fn note(held: *mut ffi::PyObject, all: *mut c_void) -> c_int {
+        visited(|| {
+            // SAFETY: called below with a living vector.
+            unsafe { (*all.cast::<Vec<usize>>()).push(held as usize) };
+            0
+        })
+    }
+    let mut all: Vec<usize> = Vec::new();
+    // SAFETY: a living object; traversing calls the visitor only, and runs no Python code.
+    unsafe {
+        let kind = ffi::Py_TYPE(object.as_ptr());
+        if let Some(traverse) = (*kind).tp_traverse
+            && ffi::PyObject_IS_GC(object.as_ptr()) != 0
+        {
+            traverse(object.as_ptr(), note, (&raw mut all).cast());
         }
-        if is_a("member_descriptor") && !object.is_instance_of::<PyType>() {
-            return in_slot(object, held).map(|found| Found::Slot(held.clone(), found));
-        }
+        all.retain(|&held| held != kind as usize);
     }
-    if let Some(dict) = own(object)
-        && let Ok(Some(held)) = dict.get_item(name)
-    {
-        return Some(Found::Name(dict, held));
-    }
-    let (dict, held) = of_class?;
-    if held.is_instance_of::<PyFunction>() || held.hasattr("__func__").unwrap_or(false) {
-        return Some(Found::Code(held));
-    }
-    Some(Found::Name(dict, held))
+    all
+}
+
+/// Whether an object tells the garbage collector what it holds.
+pub fn has_referents(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object.
+    unsafe { ffi::PyObject_IS_GC(object.as_ptr()) != 0 && (*ffi::Py_TYPE(object.as_ptr())).tp_traverse.is_some() }
 }

@@ -4,7 +4,7 @@
 //! as long as the object lives. Everything runs under the interpreter lock.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
@@ -17,6 +17,8 @@ use super::calls::{Arguments, with_path};
 use super::object::{Call, FunctionObject, state_of};
 use super::state::Scalars;
 use super::tree::Tree;
+use crate::collected::Held;
+use crate::entry::{attached, caught, visited};
 use crate::errors::derived;
 use crate::value::raise_python;
 
@@ -161,11 +163,10 @@ unsafe fn quick(binding: &Binding) -> Option<f64> {
 }
 
 /// The full way: finds or records the path.
-fn slow(object: *mut BoundObject) -> PyResult<f64> {
+fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
     // SAFETY: a living bound function under the interpreter lock; the reference ends before Python code runs.
     let (function, tree, numbers, with_gradient) = unsafe {
         let binding = &*(*object).binding;
-        let py = Python::assume_attached();
         let mut numbers = Vec::new();
         binding.x.read_into(&mut numbers);
         (binding.function.bind(py).clone(), binding.tree.copy(py), numbers, binding.gradient.is_some())
@@ -200,7 +201,7 @@ unsafe extern "C" fn vectorcall(
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a living object under its lock.
-    unsafe {
+    caught(|| unsafe {
         if ffi::PyVectorcall_NARGS(n) != 0 || !names.is_null() {
             return takes_none();
         }
@@ -209,18 +210,18 @@ unsafe extern "C" fn vectorcall(
             return ffi::PyFloat_FromDouble(value);
         }
         slowly(object)
-    }
+    })
 }
 
 /// The full way, apart from the fast one, which then saves few registers.
 #[cold]
 #[inline(never)]
 fn slowly(object: *mut BoundObject) -> *mut ffi::PyObject {
-    match Python::attach(|_| slow(object)) {
+    attached(|py| match slow(py, object) {
         // SAFETY: as in `vectorcall`, which calls this.
         Ok(value) => unsafe { ffi::PyFloat_FromDouble(value) },
         Err(error) => raise_python(error),
-    }
+    })
 }
 
 #[cold]
@@ -229,22 +230,41 @@ fn takes_none() -> *mut ffi::PyObject {
     raise_python(PyTypeError::new_err("a bound function takes no arguments; write to its array"))
 }
 
+/// What a bound function holds is fixed when it is made, so there is nothing to clear: as with a tuple, a cycle through it
+/// goes through something that is cleared.
+unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
+    // SAFETY: the collector passes a living object and its own visitor; a new object has no binding yet.
+    visited(|| unsafe {
+        let mut result = visit(ffi::Py_TYPE(object).cast(), argument);
+        let Some(binding) = (*object.cast::<BoundObject>()).binding.as_ref() else { return result };
+        let mut each = |held: &Py<PyAny>| {
+            if result == 0 {
+                result = visit(held.as_ptr(), argument);
+            }
+        };
+        binding.function.visit(&mut each);
+        binding.x.visit(&mut each);
+        binding.gradient.visit(&mut each);
+        result
+    })
+}
+
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock.
-    unsafe {
+    caught(|| unsafe {
+        ffi::PyObject_GC_UnTrack(object.cast());
         let binding = (*object.cast::<BoundObject>()).binding;
         if !binding.is_null() {
-            // PyO3 must know that the lock is held, or it would put off giving back what is dropped. While the interpreter
-            // shuts down nothing can be given back: the process ends anyway.
+            // While the interpreter shuts down nothing can be given back: the process ends anyway.
             let _ = Python::try_attach(|_| drop(Box::from_raw(binding)));
         }
         let type_ = ffi::Py_TYPE(object);
         match (*type_).tp_free {
             Some(free) => free(object.cast()),
-            None => ffi::PyObject_Free(object.cast()),
+            None => ffi::PyObject_GC_Del(object.cast()),
         }
         ffi::Py_DECREF(type_.cast());
-    }
+    })
 }
 
 /// # Safety
@@ -265,10 +285,14 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_tp_doc, super::docs::BOUND.as_ptr() as *mut c_void),
         slot(ffi::Py_tp_call, ffi::PyVectorcall_Call as *mut c_void),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_traverse, traverse as *mut c_void),
         slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),
         slot(0, ptr::null_mut()),
     ];
-    let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_VECTORCALL | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    let flags = ffi::Py_TPFLAGS_DEFAULT
+        | ffi::Py_TPFLAGS_HAVE_GC
+        | ffi::Py_TPFLAGS_HAVE_VECTORCALL
+        | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
     let mut spec = ffi::PyType_Spec {
         name: c"burtorch.BoundFunction".as_ptr(),
         basicsize: size_of::<BoundObject>() as i32,

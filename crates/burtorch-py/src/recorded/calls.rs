@@ -2,19 +2,19 @@
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyCFunction, PyComplex, PyDict, PyFloat, PyTuple};
 
 use super::bound::PyBound;
 use super::object::Call;
 use super::program::PyProgram;
-use super::record::record as record_path;
+use super::record::{Recorded, record};
 use super::state::{Path, Variant};
 use super::tree::{Found, Tree};
-use super::watch::Watch;
-use super::{onto, primitive};
+use super::{attributes, audit, onto, primitive};
 use crate::errors::derived;
 
 /// The body's name, and where it is defined.
@@ -140,15 +140,45 @@ fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
 
 /// Whether static arguments are equal, and of equal types: 1, 1.0 and True are not the same.
 fn same_statics(a: &Bound<'_, PyDict>, b: &Bound<'_, PyDict>) -> PyResult<bool> {
-    if !a.eq(b)? {
+    if a.len() != b.len() {
         return Ok(false);
     }
     for (name, x) in a.iter() {
-        if !b.get_item(name)?.is_some_and(|y| x.get_type().is(y.get_type())) {
-            return Ok(false);
+        match b.get_item(name)? {
+            Some(y) if same_static(&x, &y, 0)? => {}
+            _ => return Ok(false),
         }
     }
     Ok(true)
+}
+
+/// Whether two static arguments are the same, also inside tuples and sets: 0.0 and -0.0 are not, nor are (1,) and (1.0,).
+fn same_static(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
+    if x.is(y) {
+        return Ok(true);
+    }
+    if !x.get_type().is(y.get_type()) {
+        return Ok(false);
+    }
+    if let (Ok(x), Ok(y)) = (x.cast::<PyFloat>(), y.cast::<PyFloat>())
+        && x.value().to_bits() != y.value().to_bits()
+    {
+        return Ok(false);
+    }
+    if let (Ok(x), Ok(y)) = (x.cast::<PyTuple>(), y.cast::<PyTuple>()) {
+        if x.len() != y.len() || depth > 32 {
+            return Ok(false);
+        }
+        for (x, y) in x.iter().zip(y.iter()) {
+            if !same_static(&x, &y, depth + 1)? {
+                return Ok(false);
+            }
+        }
+    }
+    // What is equal may still be written differently, such as zeros and whole numbers inside it.
+    let is_same_text = || -> PyResult<bool> { Ok(x.repr()?.to_cow()? == y.repr()?.to_cow()?) };
+    let is_exact = attributes::is_plain(x) && !x.is_instance_of::<PyComplex>();
+    Ok(x.eq(y)? && (is_exact || x.cast_exact::<PyTuple>().is_ok() || is_same_text()?))
 }
 
 fn warn(py: Python<'_>, message: String) -> PyResult<()> {
@@ -162,22 +192,30 @@ pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
+/// Records the function at these arguments beside what it has recorded.
+pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Recorded> {
+    let py = call.py();
+    let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
+    let (mut statics, known) = call.with(|state| {
+        let others = state.variants.iter().flat_map(|v| &v.statics).map(|statics| statics.bind(py).clone());
+        let known: Vec<_> = state.executed.iter().map(|held| held.clone_ref(py)).collect();
+        (others.collect::<Vec<_>>(), known)
+    })?;
+    // Those of the call come first; without any, an empty one takes their place.
+    statics.insert(0, arguments.statics.clone().unwrap_or_else(|| PyDict::new(py)));
+    record(body.bind(py), &name, &options, (&arguments.tree, &arguments.numbers), &statics, &known)
+}
+
 /// Records the function at these arguments and adds the path.
 fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResult<()> {
     let py = call.py();
     if let Some(error) = primitive::interrupted(py) {
         return Err(error);
     }
-    let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
-    let body = body.bind(py);
-    // Before the body runs: what it changes while it runs counts as a change.
-    let mut watch = Watch::of(body)?;
-    let is_news = call.with(|state| watch.unseen.is_some() && !std::mem::replace(&mut state.has_warned, true))?;
-    if let Some(unseen) = watch.unseen.as_ref().filter(|_| is_news) {
-        warn(py, format!("{name}: {unseen}"))?;
-    }
-    let path = record_path(body, &name, &options, &arguments.tree, &arguments.numbers, arguments.statics.as_ref())?;
-    watch.settle(py);
+    let (name, options) = call.with(|s| (s.name.clone(), s.options))?;
+    let started = std::time::Instant::now();
+    let recorded = record_beside(call, arguments)?;
+    audit::say_unwatched(call, &recorded.unwatched)?;
     if is_new {
         let n_made = call.with(|state| {
             state.stats.variants += 1;
@@ -192,6 +230,12 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
             warn(py, message)?;
         }
     }
+    add(call, arguments, recorded, started.elapsed())
+}
+
+/// Adds what was recorded to what is remembered.
+pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, recorded: Recorded, took: Duration) -> PyResult<()> {
+    let py = call.py();
     // Recording ran Python code, so the state may have changed: look for the variant again.
     let is_there = find_variant(call, arguments)?;
     let empty = Variant {
@@ -205,18 +249,22 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
         let mut dropped = Vec::new();
         if !is_there {
             state.variants.insert(0, empty);
-            while state.variants.len() > options.max_variants {
+            while state.variants.len() > state.options.max_variants {
                 dropped.extend(state.variants.pop());
                 state.stats.dropped += 1;
             }
         }
         state.stats.recorded += 1;
         let mut stats = state.stats;
-        state.variants[0].add(path, &options, &mut stats);
+        let options = state.options;
+        state.audit.plan(&options, &recorded, took);
+        state.variants[0].add(recorded.path, &options, &mut stats);
         state.stats = stats;
-        let before = std::mem::replace(&mut state.watch, watch);
+        let before = std::mem::replace(&mut state.watch, recorded.watch);
+        let executed = std::mem::replace(&mut state.executed, recorded.executed);
+        state.watch.audit_in = state.audit.next();
         state.note_quick();
-        (dropped, before)
+        (dropped, before, executed)
     })?;
     drop(dropped);
     Ok(())
@@ -252,7 +300,12 @@ fn with_right_path<T>(
             found
         })
     };
-    if !(is_there && select()?) {
+    let is_right = is_there && select()?;
+    // An audit that finds a difference puts what it recorded in the place of all that was there.
+    if is_right && audit::is_due(call)? && !audit::at_call(call, arguments)? && !select()? {
+        return Err(derived(py, "TraceError", "the function answers differently each time it runs".into()));
+    }
+    if !is_right {
         record_at(call, arguments, !is_there)?;
         if !select()? {
             return Err(derived(
@@ -288,7 +341,11 @@ fn apart<T>(call: &Call<'_>, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult
 pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let Some(arguments) = Arguments::read(&call, &call.positional)? else {
-        if let Some(results) = onto::call(&call)? {
+        // While another function is recorded the body, if there is one, runs, so that all it reads is seen.
+        let has_body = call.with(|state| !state.body.bind(py).is_instance_of::<PyCFunction>())?;
+        if !(has_body && super::observe::is_recording())
+            && let Some(results) = onto::call(&call)?
+        {
             return Ok(results);
         }
         // The body itself appends to the graph of its arguments.
@@ -376,7 +433,7 @@ pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// `f.record(x, ...)`
-pub fn record<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub fn record_now<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let arguments = Arguments::numbers_only(&call, &call.positional, "record")?;
     with_path(&call, &arguments, |_| ())?;
     Ok(call.function.clone())
@@ -384,12 +441,13 @@ pub fn record<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.stats()`
 pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let (stats, n_variants, n_paths, bytes) = call.with(|state| {
+    let (stats, n_variants, n_paths, bytes, unwatched) = call.with(|state| {
         let paths = || state.variants.iter().flat_map(|v| &v.paths);
         let bytes: usize = paths()
             .map(|path| path.program.bytes() + super::state::with_scalars!(&path.replay, replay => replay.bytes()))
             .sum();
-        (state.stats, state.variants.len(), paths().count(), bytes)
+        let unwatched: Vec<String> = state.unwatched.iter().map(|found| found.text.clone()).collect();
+        (state.stats, state.variants.len(), paths().count(), bytes, unwatched)
     })?;
     let table = PyDict::new(call.py());
     for (name, n) in [
@@ -403,6 +461,7 @@ pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     ] {
         table.set_item(name, n)?;
     }
+    table.set_item("unwatched", unwatched)?;
     Ok(table.into_any())
 }
 
@@ -410,10 +469,11 @@ pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let found = call.with(|state| {
         let path = state.variants.first().and_then(|v| v.paths.first());
-        path.map(|path| path.program.clone())
+        let primitives = |path: &Path| path.primitives.iter().map(|primitive| primitive.clone_ref(call.py())).collect();
+        path.map(|path| (path.program.clone(), primitives(path)))
     })?;
     match found {
-        Some(program) => Ok(Bound::new(call.py(), PyProgram::new(program))?.into_any()),
+        Some((program, primitives)) => Ok(Bound::new(call.py(), PyProgram::new(program, primitives))?.into_any()),
         None => {
             let message = "nothing has been recorded yet; call the function, or f.record(...)";
             Err(derived(call.py(), "TraceError", message.into()))
@@ -423,10 +483,6 @@ pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.forget()`
 pub fn forget<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let old = call.with(|state| {
-        state.quick = usize::MAX;
-        std::mem::take(&mut state.variants)
-    })?;
-    drop(old);
+    drop(call.with(super::state::State::take)?);
     Ok(call.py().None().into_bound(call.py()))
 }

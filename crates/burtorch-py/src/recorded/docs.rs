@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 /// See the name.
 pub const FUNCTION: &CStr =
-    c"Function(body, *, dtype=\"float64\", optimize=\"exact\", max_paths=64, max_variants=16, max_nodes=10000000)
+    c"Function(body, *, dtype=\"float64\", optimize=\"exact\", max_paths=64, max_variants=16, max_nodes=10000000, audit=True)
 --
 
 A recorded function: the body runs once, on Values, and is replayed in Rust from then on. Made by bt.function.
@@ -19,6 +19,7 @@ Args:
     max_paths: ways through the body that are kept, by what its comparisons answered.
     max_variants: shapes of arguments and static arguments that are kept.
     max_nodes: operations that a recording may take.
+    audit: whether the body is recorded again from time to time, and compared, where it reads what cannot be watched.
 
 Raises:
     TraceError: the body takes a traced Value for a plain number, keeps it, or is too large, with the line; or an
@@ -136,6 +137,27 @@ Example:
     >>> f.forget()
     >>> f.stats()[\"paths\"]
     0
+";
+
+/// See the name.
+pub const AUDIT: &CStr = c"audit($self, /)
+--
+
+Record the body again at the arguments of each recording, and compare, constants and structure.
+
+Where something is different all recordings are replaced, and a StaleFunctionWarning says what has changed.
+
+Returns:
+    True if every recording was right.
+
+Raises:
+    TraceError: the body was seen to read files, draw random numbers, write, or change what it reads.
+
+Example:
+    >>> import burtorch as bt
+    >>> f = bt.function(lambda x: x * x).record(1.0)
+    >>> f.audit()
+    True
 ";
 
 /// See the name.

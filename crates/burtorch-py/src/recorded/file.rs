@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::arrays::Kind;
+use super::audit;
 use super::object::Call;
 use super::parameter::PyParameter;
 use super::state::{Path, Variant};
@@ -96,6 +97,8 @@ impl Shapes<'_> {
 fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
     let py = call.py();
     let name = call.with(|state| state.name.clone())?;
+    // What is written is right now.
+    audit::refresh(call, &audit::recorded_at(call, true)?)?;
     let parts = call.with(|state| {
         let variant = state.variants.first().filter(|variant| !variant.paths.is_empty())?;
         let mut numbers = Vec::new();
@@ -188,7 +191,7 @@ pub fn variant_from(py: Python<'_>, bytes: &[u8]) -> PyResult<(String, Variant)>
             return Err(wrong("a program does not fit the shapes of arguments and results"));
         }
         let parameters = parameters.into_iter().map(|x| Py::new(py, PyParameter::of(x)));
-        variant.paths.push(Path::new(py, program, results, parameters.collect::<PyResult<Vec<_>>>()?)?);
+        variant.paths.push(Path::new(py, program, results, parameters.collect::<PyResult<Vec<_>>>()?, Vec::new())?);
     }
     Ok((name, variant))
 }

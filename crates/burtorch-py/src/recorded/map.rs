@@ -201,6 +201,44 @@ fn threads(call: &mut Call<'_>) -> PyResult<usize> {
     }
 }
 
+/// Arguments that share memory with results are copied, so that no result is read for an argument.
+fn apart_from<'py>(batched: &mut Batched<'py>, results: &[&Array]) -> PyResult<()> {
+    let mut copied = false;
+    for (array, object) in batched.arrays.iter_mut().zip(&batched.call.positional) {
+        if results.iter().any(|result| array.may_overlap(result)) {
+            *array = Array::copy_of(object)?;
+            copied = true;
+        }
+    }
+    if copied {
+        batched.columns = batched.arrays.iter().flat_map(|array| columns(array).0).collect();
+    }
+    Ok(())
+}
+
+/// Refuses results of which two would be written to one place.
+fn refuse_overlap(py: Python<'_>, objects: &[&Bound<'_, PyAny>], arrays: &[&Array]) -> PyResult<()> {
+    for (k, (a, x)) in arrays.iter().zip(objects).enumerate() {
+        let mut steps = a.shape().iter().zip(a.strides());
+        if a.len() > 1 && steps.any(|(&n, &stride)| n > 1 && stride == 0) {
+            return Err(PyValueError::new_err("out has several entries at one place; give an array of its own memory"));
+        }
+        for (b, y) in arrays.iter().zip(objects).skip(k + 1) {
+            // Interleaved arrays do not overlap: NumPy tells them exactly.
+            let share = || py.import("numpy")?.call_method1("shares_memory", (as_array(x)?, as_array(y)?))?.is_truthy();
+            if a.may_overlap(b) && share()? {
+                return Err(PyValueError::new_err("two arrays of out overlap; give each memory of its own"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An array of NumPy in the memory of any buffer.
+fn as_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object.py().import("numpy")?.call_method1("asarray", (object,))
+}
+
 /// An array of results: a new one, or the one given after a check of its shape.
 fn results<'py>(
     py: Python<'py>,
@@ -225,7 +263,7 @@ fn results<'py>(
 pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
-    let batched = batched(call, "map")?;
+    let mut batched = batched(call, "map")?;
     if batched.n_rows == 0 {
         return Ok(results(py, out, &[0], batched.kind())?.0);
     }
@@ -234,6 +272,8 @@ pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     })?;
     let shape = if is_one { vec![batched.n_rows] } else { vec![batched.n_rows, n_outputs] };
     let (object, array) = results(py, out, &shape, batched.kind())?;
+    refuse_overlap(py, &[&object], &[&array])?;
+    apart_from(&mut batched, &[&array])?;
     let mut table = Table {
         inputs: batched.columns.clone(),
         parameters: Vec::new(),
@@ -248,7 +288,7 @@ pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 pub fn map_value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
-    let batched = batched(call, "map_value_and_grad")?;
+    let mut batched = batched(call, "map_value_and_grad")?;
     let n = batched.n_rows;
     let (out_values, out_gradients) = match out {
         None => (None, None),
@@ -277,7 +317,10 @@ pub fn map_value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny
         objects.push(object);
         arrays.push(array);
     }
+    let all: Vec<&Array> = std::iter::once(&values_array).chain(&arrays).collect();
+    refuse_overlap(py, &std::iter::once(&values).chain(&objects).collect::<Vec<_>>(), &all)?;
     if n > 0 {
+        apart_from(&mut batched, &all)?;
         let is_scalar = with_path(&batched.call, &batched.row(0)?, |path| matches!(path.results, Tree::Number))?;
         if !is_scalar {
             let name = batched.call.with(|state| state.name.clone())?;

@@ -15,7 +15,8 @@ use pyo3::types::PyTuple;
 
 use super::parameter::PyParameter;
 use super::state::{Scalars, State};
-use super::{calls, derivatives, file, map};
+use super::{audit, calls, derivatives, file, map};
+use crate::entry::{caught, entered};
 use crate::value::raise_python;
 
 /// A `Function` as the interpreter lays it out.
@@ -97,7 +98,7 @@ pub(super) unsafe extern "C" fn vectorcall(
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes living objects under its lock.
-    unsafe {
+    caught(|| unsafe {
         let n = ffi::PyVectorcall_NARGS(n) as usize;
         if names.is_null()
             && let Some(replay) = quick(function.cast(), arguments, n)
@@ -105,7 +106,7 @@ pub(super) unsafe extern "C" fn vectorcall(
             return ffi::PyFloat_FromDouble(replay.output(0, 0));
         }
         method::<{ CALL }>(function, arguments, n as ffi::Py_ssize_t, names)
-    }
+    })
 }
 
 /// `f.value_and_grad(x, ...)`
@@ -116,7 +117,7 @@ pub(super) unsafe extern "C" fn value_and_grad(
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as in `vectorcall`; a tuple's entries are filled before it is seen.
-    unsafe {
+    caught(|| unsafe {
         if names.is_null()
             && let Some(replay) = quick(function.cast(), arguments, n as usize)
         {
@@ -135,7 +136,7 @@ pub(super) unsafe extern "C" fn value_and_grad(
             return both;
         }
         method::<{ VALUE_AND_GRAD }>(function, arguments, n, names)
-    }
+    })
 }
 
 /// `f.grad(x, ...)`
@@ -146,7 +147,7 @@ pub(super) unsafe extern "C" fn grad(
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as in `vectorcall`.
-    unsafe {
+    caught(|| unsafe {
         if names.is_null()
             && let Some(replay) = quick(function.cast(), arguments, n as usize)
         {
@@ -154,7 +155,7 @@ pub(super) unsafe extern "C" fn grad(
             return if n == 1 { ffi::PyFloat_FromDouble(replay.gradient(0, 0)) } else { tuple_of(replay, n) };
         }
         method::<{ GRAD }>(function, arguments, n, names)
-    }
+    })
 }
 
 /// The gradient as a tuple of floats, or null.
@@ -226,7 +227,7 @@ const METHODS: &[Method] = &[
     calls::value_and_grad,
     calls::grad,
     calls::bind,
-    calls::record,
+    calls::record_now,
     calls::stats,
     calls::program,
     calls::forget,
@@ -243,6 +244,7 @@ const METHODS: &[Method] = &[
     map::map_value_and_grad,
     file::reduce,
     file::save_to,
+    audit::audit,
 ];
 
 /// Any method, with its arguments as Python objects.
@@ -252,8 +254,7 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
     n: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // PyO3 must know that the lock is held, or it would put off giving back what is dropped here.
-    Python::attach(|py| {
+    entered(|py| {
         // SAFETY: the interpreter passes `n` positional arguments, then one per name, under its lock.
         let at = |k: usize| unsafe { Bound::from_borrowed_ptr(py, *arguments.add(k)) };
         let n = n as usize;

@@ -12,10 +12,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::audit::Audit;
 use super::calls;
 use super::object::{Call, FunctionObject, grad, method, state_of, value_and_grad, vectorcall};
 use super::state::{Options, State, Stats};
 use super::watch::Watch;
+use crate::collected::Held;
+use crate::entry::{caught, entered, visited};
 use crate::value::raise_python;
 
 static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
@@ -47,18 +50,21 @@ fn options(named: &mut Call<'_>) -> PyResult<Options> {
     let max_paths = at_least_one("max_paths", 64)?;
     let max_variants = at_least_one("max_variants", 16)?;
     let max_nodes = at_least_one("max_nodes", 10_000_000)?.min(1 << 29) as u32;
-    Ok(Options { dtype, fast, max_paths, max_variants, max_nodes })
+    let audit = match named.named.iter().position(|(name, _)| name == "audit") {
+        None => true,
+        Some(at) => named.named.remove(at).1.extract::<bool>()?,
+    };
+    Ok(Options { dtype, fast, max_paths, max_variants, max_nodes, audit })
 }
 
-/// `Function(body, *, dtype, optimize, max_paths, max_variants, max_nodes)`
+/// `Function(body, *, dtype, optimize, max_paths, max_variants, max_nodes, audit)`
 unsafe extern "C" fn new(
     type_: *mut ffi::PyTypeObject,
     positional: *mut ffi::PyObject,
     named: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a type of ours, a tuple, and a dict or null, under its lock.
-    unsafe {
-        let py = Python::assume_attached();
+    entered(|py| unsafe {
         let make = || -> PyResult<*mut ffi::PyObject> {
             let positional = Bound::from_borrowed_ptr(py, positional).cast_into::<PyTuple>()?;
             let body = positional.get_item(0).ok().filter(|body| body.is_callable() && positional.len() == 1);
@@ -79,7 +85,9 @@ unsafe extern "C" fn new(
                 options,
                 variants: Vec::new(),
                 watch: Watch::default(),
-                has_warned: false,
+                unwatched: Vec::new(),
+                executed: Vec::new(),
+                audit: Audit::default(),
                 stats: Stats::default(),
                 quick: usize::MAX,
             };
@@ -91,12 +99,12 @@ unsafe extern "C" fn new(
             Ok(object.cast())
         };
         make().unwrap_or_else(raise_python)
-    }
+    })
 }
 
 unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
     // SAFETY: the collector passes a living object and its own visitor.
-    unsafe {
+    visited(|| unsafe {
         let type_ = ffi::Py_TYPE(object).cast::<ffi::PyObject>();
         let mut result = visit(type_, argument);
         let mut each = |held: *mut ffi::PyObject| {
@@ -107,27 +115,29 @@ unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc,
         if let Some(state) = (*object.cast::<FunctionObject>()).state.as_ref() {
             each(state.body.as_ptr());
             state.watch.for_each(&mut each);
+            state.variants.visit(&mut |held| each(held.as_ptr()));
+            state.executed.iter().for_each(|held| each(held.as_ptr()));
         }
         result
-    }
+    })
 }
 
 unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
     // SAFETY: the collector passes a living object; the state is taken out before it is dropped, as that may run code.
-    unsafe {
+    caught(|| unsafe {
         let function = object.cast::<FunctionObject>();
         let state = std::mem::replace(&mut (*function).state, ptr::null_mut());
         if !state.is_null() {
-            // See `method`. While the interpreter shuts down nothing can be given back: the process ends anyway.
+            // While the interpreter shuts down nothing can be given back: the process ends anyway.
             let _ = Python::try_attach(|_| drop(Box::from_raw(state)));
         }
         0
-    }
+    })
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock.
-    unsafe {
+    caught(|| unsafe {
         ffi::PyObject_GC_UnTrack(object.cast());
         if !(*object.cast::<FunctionObject>()).weak_references.is_null() {
             ffi::PyObject_ClearWeakRefs(object);
@@ -139,44 +149,43 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
             None => ffi::PyObject_GC_Del(object.cast()),
         }
         ffi::Py_DECREF(type_.cast());
-    }
+    })
 }
 
 /// `repr(f)`
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Function under the interpreter lock.
-    unsafe {
-        let py = Python::assume_attached();
+    entered(|py| unsafe {
         let text = state_of(object.cast()).map_or("<Function>".into(), |s| format!("<Function {}>", s.name));
         text.into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr())
-    }
+    })
 }
 
 /// `f.__wrapped__`
 unsafe extern "C" fn wrapped(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Function under the interpreter lock.
-    unsafe {
+    caught(|| unsafe {
         let body = state_of(object.cast()).map_or(ffi::Py_None(), |state| state.body.as_ptr());
         ffi::Py_INCREF(body);
         body
-    }
+    })
 }
 
 /// An attribute of the body.
 unsafe extern "C" fn of_body(object: *mut ffi::PyObject, name: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: as in `wrapped`; the name is a static string.
-    unsafe {
+    caught(|| unsafe {
         let body = wrapped(object, ptr::null_mut());
         let found = ffi::PyObject_GetAttrString(body, name.cast::<c_char>());
         ffi::Py_DECREF(body);
         found
-    }
+    })
 }
 
 /// `f.program`
 unsafe extern "C" fn program(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: a living Function under the interpreter lock.
-    unsafe { method::<6>(object, ptr::null(), 0, ptr::null_mut()) }
+    caught(|| unsafe { method::<6>(object, ptr::null(), 0, ptr::null_mut()) })
 }
 
 macro_rules! methods {
@@ -188,6 +197,19 @@ macro_rules! methods {
             ml_doc: $doc.as_ptr(),
         }, )* ffi::PyMethodDef::zeroed() ]
     };
+}
+
+/// Whether an object is a Function.
+pub fn is_function(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the type is made when the module is loaded; under the interpreter lock.
+    unsafe { !TYPE.is_null() && ffi::PyObject_TypeCheck(object.as_ptr(), TYPE) != 0 }
+}
+
+/// The functions that ran while a Function was recorded.
+pub fn executed(function: &Bound<'_, PyAny>) -> Vec<Py<PyAny>> {
+    // SAFETY: callers pass a living Function under the interpreter lock.
+    let state = unsafe { state_of(function.as_ptr().cast()) };
+    state.map_or_else(Vec::new, |state| state.executed.iter().map(|held| held.clone_ref(function.py())).collect())
 }
 
 /// Makes the type and adds it to the module.
@@ -225,6 +247,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         c"map_value_and_grad" method::<18>, docs::MAP_VALUE_AND_GRAD;
         c"__reduce__" method::<19>, docs::REDUCE;
         c"save" method::<20>, docs::SAVE;
+        c"audit" method::<21>, docs::AUDIT;
     };
     let attribute = |name: &'static std::ffi::CStr, get: ffi::getter, doc: &'static std::ffi::CStr| ffi::PyGetSetDef {
         name: name.as_ptr(),

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::cell::with_graph;
 use crate::graph::{self, PyGraph};
 use crate::vector::{number_of, wrap};
 
@@ -67,7 +66,7 @@ pub fn value_of<'py>(slf: &Bound<'py, PyParameter>) -> PyResult<Bound<'py, PyAny
         Ok(match known {
             Some(node) => node,
             None => {
-                let made = with_graph!(&mut cell.graph, g => g.leaf(burtorch_core::Scalar::lit(slf.get().number())));
+                let made = cell.graph.append_number(&burtorch_core::erased::AnyNumber::One(slf.get().number()), false);
                 let node = made.map_err(|error| super::too_large(cell, error))?;
                 trace.parameters.push((slf.clone().unbind(), node));
                 node
@@ -94,8 +93,9 @@ impl PyParameter {
 
     /// The number; assigning changes what recorded functions compute from now on.
     #[getter(value)]
-    fn get_value(&self) -> f64 {
-        self.number()
+    fn get_value(&self) -> PyResult<f64> {
+        super::refuse_reading(".value of a parameter")?;
+        Ok(self.number())
     }
 
     #[setter(value)]
@@ -105,7 +105,7 @@ impl PyParameter {
     }
 
     fn __repr__(&self) -> String {
-        format!("parameter({:?})", self.number())
+        if super::is_recording() { "parameter(traced)".into() } else { format!("parameter({:?})", self.number()) }
     }
 
     fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
@@ -174,6 +174,22 @@ impl PyParameter {
 
     fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         operate("mul", other, &value_of(slf)?)
+    }
+
+    fn __floordiv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        operate("floordiv", &value_of(slf)?, other)
+    }
+
+    fn __rfloordiv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        operate("floordiv", other, &value_of(slf)?)
+    }
+
+    fn __mod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        operate("mod", &value_of(slf)?, other)
+    }
+
+    fn __rmod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        operate("mod", other, &value_of(slf)?)
     }
 
     fn __truediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

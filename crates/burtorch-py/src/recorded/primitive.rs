@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burtorch_core::program::primitive::{Failed, Primitive, append_evaluated};
-use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyReferenceError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::cell::AnyGraph;
 use crate::errors::IntoPython;
@@ -163,9 +163,9 @@ impl PyPrimitive {
         let is_one = |operands: &Vec<Operand>| operands.len() == 1 && operands[0].is_single();
         let shape: Vec<Option<usize>> =
             args.iter().zip(&operands).map(|(x, o)| (!is_one(o) || is_sequence(&x)).then(|| count(o))).collect();
-        let call: Arc<dyn Primitive> =
-            Arc::new(PythonCall { primitive: slf.clone().unbind(), name: slf.get().name(py), shape });
-        append(py, &call, &operands.into_iter().flatten().collect::<Vec<_>>())
+        let primitive = PyWeakrefReference::new(slf)?.unbind();
+        let call: Arc<dyn Primitive> = Arc::new(PythonCall { primitive, name: slf.get().name(py), shape });
+        append(slf, &call, &operands.into_iter().flatten().collect::<Vec<_>>())
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -183,6 +183,13 @@ impl PyPrimitive {
         }
         Ok(())
     }
+
+    fn __clear__(&self) {
+        for place in [&self.vjp, &self.jvp] {
+            let rule = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(rule);
+        }
+    }
 }
 
 impl PyPrimitive {
@@ -198,7 +205,12 @@ fn is_sequence(x: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Evaluates a primitive on operands and appends its node.
-fn append<'py>(py: Python<'py>, call: &Arc<dyn Primitive>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny>> {
+fn append<'py>(
+    primitive: &Bound<'py, PyPrimitive>,
+    call: &Arc<dyn Primitive>,
+    operands: &[Operand],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = primitive.py();
     let owner = common_owner(py, operands)?;
     let mut x = Vec::new();
     for operand in operands {
@@ -211,7 +223,12 @@ fn append<'py>(py: Python<'py>, call: &Arc<dyn Primitive>, operands: &[Operand])
     call.partials(&x, y, &mut partials).map_err(failed)?;
     let node = atomically(&owner, |cell| {
         let nodes = all_nodes(py, cell, operands)?;
-        let mut calls = cell.trace.as_mut().filter(|trace| trace.is_active).map(|trace| &mut trace.calls);
+        let mut calls = cell.trace.as_mut().filter(|trace| trace.is_active).map(|trace| {
+            if !trace.primitives.iter().any(|known| known.is(primitive)) {
+                trace.primitives.push(primitive.clone().unbind());
+            }
+            &mut trace.calls
+        });
         match &mut cell.graph {
             AnyGraph::F32(g) => append_evaluated(call, g, &nodes, (y, &partials), calls.take()).or_raise(py),
             AnyGraph::F64(g) => append_evaluated(call, g, &nodes, (y, &partials), calls.take()).or_raise(py),
@@ -241,14 +258,20 @@ fn read(owner: &Bound<'_, PyGraph>, operand: &Operand, to: &mut Vec<f64>) -> PyR
     Ok(())
 }
 
-/// A primitive with the shape of its arguments: `None` for a number, how many for a sequence.
+/// A primitive with the shape of its arguments: `None` for a number, how many for a sequence. Programs are shared, so they
+/// know the primitive by a weak reference; what holds a program holds the primitive, where the garbage collector sees it.
 struct PythonCall {
-    primitive: Py<PyPrimitive>,
+    primitive: Py<PyWeakrefReference>,
     name: String,
     shape: Vec<Option<usize>>,
 }
 
 impl PythonCall {
+    fn primitive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyPrimitive>> {
+        let primitive = self.primitive.bind(py).upgrade_as::<PyPrimitive>()?;
+        primitive.ok_or_else(|| PyReferenceError::new_err(format!("the primitive {} is gone", self.name)))
+    }
+
     /// Numbers in the shape of the arguments.
     fn arguments<'py>(&self, py: Python<'py>, mut x: &[f64]) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let mut take = |n: usize| {
@@ -278,11 +301,13 @@ impl PythonCall {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = rule.py();
         let arguments: Vec<_> = before.iter().cloned().chain(self.arguments(py, x)?).collect();
-        rule.call1(PyTuple::new(py, arguments)?)
+        let arguments = PyTuple::new(py, arguments)?;
+        super::observe::unobserved(|| rule.call1(arguments))
     }
 
     fn try_partials(&self, py: Python<'_>, x: &[f64], y: f64, partials: &mut [f64]) -> PyResult<()> {
-        let this = self.primitive.get();
+        let this = self.primitive(py)?;
+        let this = this.get();
         let y = y.into_pyobject(py)?.into_any();
         let Some(vjp) = rule(py, &this.vjp) else {
             let mut direction = vec![0.0; x.len()];
@@ -324,7 +349,7 @@ impl PythonCall {
 
     /// The derivative along a direction, by the rule for that.
     fn along(&self, py: Python<'_>, x: &[f64], y: &Bound<'_, PyAny>, direction: &[f64]) -> PyResult<f64> {
-        let jvp = rule(py, &self.primitive.get().jvp).ok_or_else(|| {
+        let jvp = rule(py, &self.primitive(py)?.get().jvp).ok_or_else(|| {
             PyTypeError::new_err(format!("the primitive {} has no derivative; give it one with defvjp", self.name))
         })?;
         let tangents = PyTuple::new(py, self.arguments(py, direction)?)?.into_any();
@@ -340,7 +365,7 @@ impl Primitive for PythonCall {
 
     fn value(&self, x: &[f64]) -> Result<f64, Failed> {
         Python::attach(|py| {
-            let result = self.call(self.primitive.get().function.bind(py), &[], x)?;
+            let result = self.call(self.primitive(py)?.get().function.bind(py), &[], x)?;
             self.number(&result, "the primitive")
         })
         .map_err(keep)
@@ -352,7 +377,7 @@ impl Primitive for PythonCall {
 
     fn tangent(&self, x: &[f64], y: f64, direction: &[f64]) -> Option<Result<f64, Failed>> {
         Python::attach(|py| {
-            rule(py, &self.primitive.get().jvp)?;
+            rule(py, &self.primitive(py).ok()?.get().jvp)?;
             let y = y.into_pyobject(py).ok()?.into_any();
             Some(self.along(py, x, &y, direction).map_err(keep))
         })

@@ -4,6 +4,9 @@ use burtorch_core::Program;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::primitive::PyPrimitive;
+use crate::collected::collected;
+
 /// What a function recorded: a list of operations. str() is a listing.
 ///
 /// Read from Function.program; it never changes.
@@ -26,12 +29,15 @@ use pyo3::types::PyDict;
 #[pyclass(frozen, name = "Program", module = "burtorch", weakref)]
 pub struct PyProgram {
     program: Program,
+    /// Those that it calls, which it knows by weak references.
+    primitives: Vec<Py<PyPrimitive>>,
 }
+collected!(PyProgram: primitives);
 
 impl PyProgram {
     /// For a program of the core.
-    pub fn new(program: Program) -> Self {
-        PyProgram { program }
+    pub fn new(program: Program, primitives: Vec<Py<PyPrimitive>>) -> Self {
+        PyProgram { program, primitives }
     }
 }
 

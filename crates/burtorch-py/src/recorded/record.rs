@@ -9,22 +9,58 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::observe::observed;
+use super::search::{Search, Unwatched};
 use super::state::{Options, Path};
 use super::trace::Trace;
 use super::tree::Tree;
+use super::watch::Watch;
 use crate::cell::AnyGraph;
 use crate::errors::{IntoPython, derived};
-use crate::graph::{self, PyGraph};
+use crate::graph::{self, OutsideNoGrad, PyGraph};
 
-/// Runs `body` at `numbers`, in the shape of `arguments`, and returns what was recorded.
+/// What a recording leaves.
+pub struct Recorded {
+    /// The program.
+    pub path: Path,
+    /// What it took for constant.
+    pub watch: Watch,
+    /// What it read that is not watched.
+    pub unwatched: Vec<Unwatched>,
+    /// What ran besides the body itself.
+    pub executed: Vec<Py<PyAny>>,
+    /// Whether running the body once more changes nothing but the time.
+    pub may_run_again: bool,
+}
+
+/// Records `body` while everything that it reads is looked for. `known` ran in earlier recordings of it.
 pub fn record(
     body: &Bound<'_, PyAny>,
     name: &str,
     options: &Options,
-    arguments: &Tree,
-    numbers: &[f64],
+    arguments: (&Tree, &[f64]),
+    statics: &[Bound<'_, PyDict>],
+    known: &[Py<PyAny>],
+) -> PyResult<Recorded> {
+    let py = body.py();
+    let values: Vec<_> = statics.iter().flat_map(|statics| statics.values().iter().collect::<Vec<_>>()).collect();
+    let mut search = Search::of(body, known, &values)?;
+    let (path, writes) = record_path(body, name, options, arguments, statics.first(), &mut search)?;
+    let is_unchanged = search.watch.is_unchanged(py);
+    let (watch, unwatched, executed) = search.finish(py)?;
+    let may_run_again = is_unchanged && !writes && unwatched.iter().all(|found| found.kind.may_run_again());
+    Ok(Recorded { path, watch, unwatched, executed, may_run_again })
+}
+
+/// Runs `body` at `numbers`, in the shape of `arguments`, and returns what was recorded, and whether it wrote something.
+fn record_path(
+    body: &Bound<'_, PyAny>,
+    name: &str,
+    options: &Options,
+    (arguments, numbers): (&Tree, &[f64]),
     statics: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Path> {
+    search: &mut Search,
+) -> PyResult<(Path, bool)> {
     let py = body.py();
     let graph = match options.dtype {
         DType::Float32 => AnyGraph::F32(Graph::with_index_limit(options.max_nodes)),
@@ -36,15 +72,22 @@ pub fn record(
         cell.set_busy(true);
     });
     graph::enter(&owner)?;
+    // What the caller wants of its own graphs is not the body's.
+    let outside = OutsideNoGrad::enter();
     let mut inputs = Vec::with_capacity(numbers.len());
     let mut outputs = Vec::new();
+    let mut writes = false;
     let mut run = || -> PyResult<Tree> {
         let values = arguments.leaves(&owner, &mut &numbers[..], &mut inputs)?;
-        let result = body.call(values.cast_into::<PyTuple>()?, statics)?;
+        let values = values.cast_into::<PyTuple>()?;
+        let (result, wrote) = observed(py, search, || body.call(values, statics));
+        writes = wrote;
+        let result = result?;
         Tree::of_result(&owner, &result, &mut outputs, arguments.has_numpy(), 0)
     };
     let results = run();
-    let left = graph::leave(&owner);
+    drop(outside);
+    let left = graph::leave_all_above(&owner);
     let results = results.map_err(|error| in_words(py, name, error));
     let trace = owner.get().end_of_trace(|cell| {
         let over = Trace { is_active: false, ..Trace::new(name.to_string()) };
@@ -60,13 +103,14 @@ pub fn record(
         return Err(derived(py, "TraceError", format!("{name} returned no numbers; return a Value or several")));
     }
     let parameters: Vec<_> = trace.parameters.iter().map(|(parameter, _)| parameter.clone_ref(py)).collect();
+    let primitives = trace.primitives.iter().map(|primitive| primitive.clone_ref(py)).collect();
     let program = program_of(py, &owner, *trace, inputs, outputs, name)?;
     let program = if options.fast {
         passes::shared(&program).and_then(|program| passes::chained(&program)).or_raise(py)?
     } else {
         program
     };
-    Path::new(py, program, results, parameters)
+    Ok((Path::new(py, program, results, parameters, primitives)?.at(numbers), writes))
 }
 
 /// The program of what the graph holds.

@@ -9,9 +9,13 @@ use burtorch_core::{DType, Float, Program};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::audit::Audit;
 use super::parameter::PyParameter;
+use super::primitive::PyPrimitive;
+use super::search::Unwatched;
 use super::tree::Tree;
 use super::watch::Watch;
+use crate::collected::{Held, Visitor};
 use crate::errors::IntoPython;
 
 /// How a function is to be recorded and kept.
@@ -27,6 +31,8 @@ pub struct Options {
     pub max_variants: usize,
     /// Nodes that a recording may append.
     pub max_nodes: u32,
+    /// Whether what cannot be watched is audited.
+    pub audit: bool,
 }
 
 /// A replay of one number per slot, in the function's element type.
@@ -58,8 +64,12 @@ pub struct Path {
     answers: Vec<bool>,
     /// The shape of the results.
     pub results: Tree,
+    /// The numbers that it was recorded at; none for a path from a file.
+    pub numbers: Vec<f64>,
     /// The parameters among the inputs, after the arguments.
     pub parameters: Vec<Py<PyParameter>>,
+    /// The primitives that the program calls: it knows them by weak references.
+    pub primitives: Vec<Py<PyPrimitive>>,
     /// Made when first asked for.
     pub along: Option<Along>,
     /// See `along`.
@@ -92,7 +102,13 @@ fn attempt<E: Float + Carrier>(
 
 impl Path {
     /// Makes a program ready to run.
-    pub fn new(py: Python<'_>, program: Program, results: Tree, parameters: Vec<Py<PyParameter>>) -> PyResult<Self> {
+    pub fn new(
+        py: Python<'_>,
+        program: Program,
+        results: Tree,
+        parameters: Vec<Py<PyParameter>>,
+        primitives: Vec<Py<PyPrimitive>>,
+    ) -> PyResult<Self> {
         let build = if program.outputs().len() == 1 { Build::Reverse(Seeds::One(0)) } else { Build::Values };
         let replay = match program.dtype() {
             DType::Float32 => Scalars::F32(Box::new(Replay::new(&program, build).or_raise(py)?)),
@@ -104,7 +120,9 @@ impl Path {
             replay,
             answers,
             results,
+            numbers: Vec::new(),
             parameters,
+            primitives,
             along: None,
             against: None,
             hessian_along: None,
@@ -112,6 +130,12 @@ impl Path {
             jacobian: None,
             batches: [None, None],
         })
+    }
+
+    /// The same path, recorded at these numbers.
+    pub fn at(mut self, numbers: &[f64]) -> Self {
+        self.numbers = numbers.to_vec();
+        self
     }
 
     /// Computes the values at `numbers`, unless a guard disagrees.
@@ -150,6 +174,22 @@ pub struct Variant {
     pub statics: Option<Py<PyDict>>,
     /// The one used last comes first.
     pub paths: Vec<Path>,
+}
+
+impl Held for Path {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.results.visit(visit);
+        self.parameters.visit(visit);
+        self.primitives.visit(visit);
+    }
+}
+
+impl Held for Variant {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.arguments.visit(visit);
+        self.statics.visit(visit);
+        self.paths.visit(visit);
+    }
 }
 
 impl Variant {
@@ -211,6 +251,9 @@ pub struct Stats {
     pub variants: u64,
 }
 
+/// Recordings that are no longer right, to be dropped when the state is no longer in use.
+pub type Forgotten = (Vec<Variant>, Watch, Vec<Py<PyAny>>);
+
 /// Everything a recorded function remembers.
 pub struct State {
     /// The Python function.
@@ -223,8 +266,12 @@ pub struct State {
     pub variants: Vec<Variant>,
     /// What recordings took for constant.
     pub watch: Watch,
-    /// Whether it has been said that something cannot be watched.
-    pub has_warned: bool,
+    /// What cannot be watched, as it has been said.
+    pub unwatched: Vec<Unwatched>,
+    /// Functions that ran while the body was recorded.
+    pub executed: Vec<Py<PyAny>>,
+    /// When the body is to be run beside its recordings.
+    pub audit: Audit,
     /// See there.
     pub stats: Stats,
     /// With this many floats as arguments the first path of the first variant may be tried at once.
@@ -234,13 +281,19 @@ pub struct State {
 impl State {
     /// Forgets all recordings if something they took for constant has changed.
     /// Returns what was forgotten, to be dropped when the state is no longer in use.
-    pub fn look(&mut self, py: Python<'_>) -> Option<(Vec<Variant>, Watch)> {
-        if self.watch.is_as_it_was(py) {
+    pub fn look(&mut self, py: Python<'_>) -> Option<Forgotten> {
+        if self.watch.is_unchanged(py) {
             return None;
         }
         self.stats.invalidated += 1;
+        Some(self.take())
+    }
+
+    /// Takes out all recordings and what was watched for them.
+    pub fn take(&mut self) -> Forgotten {
         self.quick = usize::MAX;
-        Some((std::mem::take(&mut self.variants), std::mem::take(&mut self.watch)))
+        let executed = std::mem::take(&mut self.executed);
+        (std::mem::take(&mut self.variants), std::mem::take(&mut self.watch), executed)
     }
 
     /// Notes whether calls with floats may take the fast way.

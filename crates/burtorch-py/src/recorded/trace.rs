@@ -4,16 +4,16 @@
 //! line. Everything here is off the path of ordinary graphs: they are not busy, and busy is asked first.
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
-
 use burtorch_core::program::Comparison;
 use burtorch_core::program::primitive::Called;
-use burtorch_core::{Error, NodeId, Scalar};
-use pyo3::ffi;
+use burtorch_core::{Error, NodeId};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
 use super::parameter::PyParameter;
-use crate::cell::{Cell, with_graph};
+use super::primitive::PyPrimitive;
+use crate::cell::Cell;
+use crate::collected::{Held, Visitor};
 use crate::errors::{derived, to_python};
 use crate::value::{ValueObject, cell_of};
 
@@ -31,6 +31,8 @@ pub struct Trace {
     pub parameters: Vec<(Py<PyParameter>, NodeId)>,
     /// Nodes that primitives computed.
     pub calls: Vec<(NodeId, Called)>,
+    /// Those primitives, which the calls know by weak references.
+    pub primitives: Vec<Py<PyPrimitive>>,
 }
 
 impl Trace {
@@ -43,7 +45,15 @@ impl Trace {
             detached: Vec::new(),
             parameters: Vec::new(),
             calls: Vec::new(),
+            primitives: Vec::new(),
         }
+    }
+}
+
+impl Held for Trace {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.parameters.iter().for_each(|(parameter, _)| parameter.visit(visit));
+        self.primitives.visit(visit);
     }
 }
 
@@ -112,14 +122,23 @@ pub fn too_large(cell: &Cell, error: Error) -> PyErr {
     })
 }
 
-/// An int as the float it equals; `TraceError` if there is none.
-pub fn exact(x: Bound<'_, PyAny>) -> PyResult<f64> {
-    if let Ok(number) = x.extract::<f64>()
-        && number.into_pyobject(x.py())?.as_any().eq(&x)?
-    {
-        return Ok(number);
-    }
-    Err(error_here(x.py(), "a traced Value cannot be compared with an integer that no float holds; use a float"))
+/// A comparison with an int as one with a float, exact also where no float holds the int; `None` where it equals no float.
+pub fn with_int(x: &Bound<'_, PyAny>, comparison: Comparison) -> PyResult<Option<(Comparison, f64)>> {
+    let py = x.py();
+    let floor = match x.extract::<f64>() {
+        Ok(nearest) if nearest.into_pyobject(py)?.as_any().gt(x)? => nearest.next_down(),
+        Ok(nearest) => nearest,
+        Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
+        Err(_) => {
+            if x.gt(0)? {
+                f64::MAX
+            } else {
+                f64::NEG_INFINITY
+            }
+        }
+    };
+    let is_exact = floor.into_pyobject(py)?.as_any().eq(x)?;
+    Ok(comparison.about_floor(is_exact).map(|comparison| (comparison, floor)))
 }
 
 /// The recording of a Value's graph, if there is one, with the Value's node.
@@ -128,16 +147,14 @@ unsafe fn traced<'a>(value: *mut ValueObject) -> (&'a mut Cell, NodeId) {
     unsafe { (cell_of((*value).owner), NodeId::from_index((*value).handle.start)) }
 }
 
-/// Remembers a comparison `a how b` (or `a how y`) and its answer.
-pub fn compared(a: *mut ValueObject, b: Option<*mut ValueObject>, y: f64, how: c_int, answer: bool) -> PyResult<()> {
-    let comparison = match how {
-        ffi::Py_LT => Comparison::Less,
-        ffi::Py_LE => Comparison::LessEqual,
-        ffi::Py_EQ => Comparison::Equal,
-        ffi::Py_NE => Comparison::NotEqual,
-        ffi::Py_GT => Comparison::Greater,
-        _ => Comparison::GreaterEqual,
-    };
+/// Remembers a comparison of `a` with `b` (or with `y`) and its answer.
+pub fn compared(
+    a: *mut ValueObject,
+    b: Option<*mut ValueObject>,
+    y: f64,
+    mut comparison: Comparison,
+    answer: bool,
+) -> PyResult<()> {
     // SAFETY: as in `traced`.
     unsafe {
         if b.is_some_and(|b| (*b).owner != (*a).owner) {
@@ -147,12 +164,20 @@ pub fn compared(a: *mut ValueObject, b: Option<*mut ValueObject>, y: f64, how: c
         let (cell, x) = traced(a);
         let other = match b {
             Some(b) => traced(b).1,
-            None => match with_graph!(&mut cell.graph, g => g.constant(Scalar::lit(y))) {
-                Ok(node) => node,
-                Err(error) => return Err(too_large(cell, error)),
-            },
+            None => {
+                // A constant would be rounded to the graph's type, and the question would be another one.
+                let floor = cell.graph.scalar_type().elem.floor(y);
+                match comparison.about_floor(floor == y || y.is_nan()) {
+                    Some(about_floor) => comparison = about_floor,
+                    None => return Ok(()),
+                }
+                match cell.graph.append_number(&burtorch_core::erased::AnyNumber::One(floor), true) {
+                    Ok(node) => node,
+                    Err(error) => return Err(too_large(cell, error)),
+                }
+            }
         };
-        let len = with_graph!(&cell.graph, g => g.len());
+        let len = cell.graph.len();
         if let Some(trace) = &mut cell.trace {
             trace.guards.push((len, comparison, x, other, answer));
         }

@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arrays::{Array, Kind, filled};
 use super::trace::error_here;
+use crate::collected::{Held, Visitor};
 use crate::errors::derived;
 use crate::graph::PyGraph;
 use crate::value::{has_dtype, is_value};
@@ -29,6 +30,19 @@ pub enum Tree {
     Sequence { is_tuple: bool, items: Vec<Tree> },
     /// A dict, by insertion.
     Dict { keys: Vec<Py<PyAny>>, items: Vec<Tree> },
+}
+
+impl Held for Tree {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        match self {
+            Tree::Number | Tree::Array { .. } => {}
+            Tree::Sequence { items, .. } => items.visit(visit),
+            Tree::Dict { keys, items } => {
+                keys.visit(visit);
+                items.visit(visit);
+            }
+        }
+    }
 }
 
 /// What was found in arguments.

@@ -1,123 +1,123 @@
-//! What a recording took for constant: closed-over names and globals, looked at again before every replay.
+//! What a recording took for constant, looked at again before every replay.
 //!
-//! Promises: a closure cell or global that holds another number or object than when the function was recorded is
-//! noticed, also of the Python functions it calls; so is what lists, dicts, sets and arrays held there contain, at any
-//! depth, numbers in modules that are named, and attributes of objects. A look costs a nanosecond or two per closure cell,
-//! item of a list and dictionary that was read, and nothing per name in it while it stays as it is (CPython up to 3.11;
-//! later a look-up each).
+//! In words: whatever lies at a fixed address (closure cells, slots, the code and defaults of functions, the versions of
+//! dictionaries) is one word that is compared; what is behind a word that differs is looked at in full. What has no
+//! such word (lists, sets, arrays, objects of C classes) is compared at every call.
+//!
+//! Promises: a look runs no Python code, and costs half a nanosecond for a word. On CPython from 3.12 on dictionaries have
+//! no versions and are looked up in. Knows nothing of how what is watched was found.
 #![allow(unsafe_code)]
-
-use std::collections::HashSet;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString};
 
-use super::arrays::Array;
-use super::attributes::{self, Found};
-use super::parameter::PyParameter;
-use crate::vector::number_of;
+use super::arrays::has_raw_bytes;
+use super::attributes;
 
-/// More functions than this are not followed.
-const MOST_FUNCTIONS: usize = 256;
-/// Nor are more objects.
-const MOST_OBJECTS: usize = 1024;
-/// Nor is what more lists, tuples, dicts, sets and arrays hold.
-const MOST_CONTAINERS: usize = 1 << 16;
-
-/// Where a constant was found.
-enum Place {
-    Cell(Py<PyAny>),
-    Name(Py<PyDict>, Py<PyString>),
-    /// An object, and a slot that its class has.
-    Slot(Py<PyAny>, Py<PyAny>),
-    /// Inside this object.
-    Inside(Py<PyAny>),
+/// A place in memory and what was there.
+struct Word {
+    at: *const usize,
+    before: usize,
 }
 
-/// What something holds that can change in place.
-enum Contents {
-    /// Items of a list or set; keys and values of a dict.
-    Items(Vec<Py<PyAny>>),
-    /// Numbers of an array.
-    Numbers(Vec<f64>),
+/// What a word is of. Every kind keeps alive what the word lies in.
+enum Owner {
+    /// The address of an object: an equal number is no change.
+    Object { keeps: Py<PyAny>, held: Option<Py<PyAny>> },
+    /// The version of a dictionary, by number.
+    Dict(usize),
+    /// Any other: a change is a change.
+    Exact(Py<PyAny>),
 }
 
-/// One constant.
-struct Entry {
-    place: Place,
-    /// What was there; `None` for a name that was not defined.
-    held: Option<Py<PyAny>>,
-    /// What is inside, where the place is an object.
-    contents: Option<Contents>,
+/// Which keys of a dictionary count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that are listed, also where they are absent.
+    Listed,
+    /// Those that some function names.
+    Named,
+    /// Of a class: those, and the names of special methods.
+    Class,
+    /// All, in order.
+    All,
+}
+
+/// A dictionary and what it held.
+struct Dict {
+    dict: Py<PyDict>,
+    scope: Scope,
+    entries: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
+}
+
+/// What has to be looked at at every call.
+enum Probe {
+    /// The items of a list.
+    List(Py<PyList>, Vec<Py<PyAny>>),
+    /// The items of a set.
+    Items(Py<PyAny>, Vec<Py<PyAny>>),
+    /// The bytes of an array; the objects in it are kept, as in `Referents`.
+    Bytes(Py<PyAny>, Vec<u8>, Vec<Py<PyAny>>),
+    /// What an object of a C class refers to, by address; the objects are kept, so that no other takes their place.
+    Referents(Py<PyAny>, Vec<usize>, Vec<Py<PyAny>>),
+    /// The text of what a C function returns.
+    Called(Py<PyAny>, String),
+    /// The value of a context variable.
+    Context(Py<PyAny>, Option<Py<PyAny>>),
+    /// A dictionary where those have no versions.
+    Dict(usize),
 }
 
 /// All constants of a recording.
 #[derive(Default)]
 pub struct Watch {
-    entries: Vec<Entry>,
-    /// Dictionaries and the versions they had.
-    versions: Vec<(*mut ffi::PyObject, u64)>,
-    /// How many entries, from the first, have to be looked at even if no dictionary has changed.
-    always: usize,
-    /// What may be read and cannot be watched, in words.
-    pub unseen: Option<String>,
+    words: Vec<Word>,
+    /// For each word what it is of.
+    owners: Vec<Owner>,
+    dicts: Vec<Dict>,
+    probes: Vec<Probe>,
+    /// Names that functions look up in objects.
+    names: Option<Py<PySet>>,
+    /// Calls until the next audit, where there is one: counted in looks.
+    pub audit_in: Option<u64>,
 }
 
-/// The version that CPython gives a dictionary at every change; `None` where there is none.
+/// The version of a dictionary; `None` where there is none.
 #[inline(always)]
-unsafe fn version(dict: *mut ffi::PyObject) -> Option<u64> {
-    #[cfg(all(not(Py_3_12), not(PyPy), not(GraalPy)))]
+unsafe fn version(dict: *mut ffi::PyObject) -> Option<*const usize> {
+    #[cfg(all(not(Py_3_12), not(PyPy), not(GraalPy), target_pointer_width = "64"))]
     {
-        #[repr(C)]
-        struct Prefix {
-            head: ffi::PyObject,
-            used: ffi::Py_ssize_t,
-            version: u64,
-        }
-        // SAFETY: callers pass a living dict; its layout in CPython 3.9 to 3.11 begins like this.
-        Some(unsafe { (*dict.cast::<Prefix>()).version })
+        // SAFETY: callers pass a living dict.
+        Some(unsafe { (&raw const (*dict.cast::<ffi::PyDictObject>()).ma_version_tag).cast() })
     }
-    #[cfg(any(Py_3_12, PyPy, GraalPy))]
+    #[cfg(any(Py_3_12, PyPy, GraalPy, not(target_pointer_width = "64")))]
     {
         let _ = dict;
         None
     }
 }
 
-impl Contents {
-    /// What is inside an object; `None` for what does not change, or is not watched inside.
-    fn of(object: &Bound<'_, PyAny>) -> Option<Contents> {
-        if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyBytes>() {
-            return None;
-        }
-        if let Some(items) = attributes::all_items(object) {
-            return Some(Contents::Items(items.into_iter().map(Bound::unbind).collect()));
-        }
-        let mut all = Vec::new();
-        Array::of(object)?.read_into(&mut all);
-        Some(Contents::Numbers(all))
+/// Whether an object is the one that was there, or an equal number or text. Asking runs no Python code.
+fn is_same(now: &Bound<'_, PyAny>, before: &Py<PyAny>) -> bool {
+    let before = before.bind(now.py());
+    if now.is(before) {
+        return true;
     }
+    if !now.get_type().is(before.get_type()) {
+        return false;
+    }
+    if let (Ok(a), Ok(b)) = (now.cast::<PyFloat>(), before.cast::<PyFloat>()) {
+        // A subclass written in Python may hold more than its number.
+        return a.value().to_bits() == b.value().to_bits() && !attributes::is_written_in_python(&now.get_type());
+    }
+    let is_whole = now.cast_exact::<PyInt>().is_ok() || now.cast_exact::<PyString>().is_ok();
+    is_whole && now.eq(before).unwrap_or(false)
+}
 
-    /// Whether an object holds this: the same objects, or equal numbers of the same types.
-    fn is_in(&self, object: &Bound<'_, PyAny>) -> bool {
-        match self {
-            Contents::Items(items) => match object.cast::<PyList>() {
-                Ok(list) => holds(list, items),
-                Err(_) => attributes::all_items(object).is_some_and(|now| {
-                    now.len() == items.len() && now.iter().zip(items).all(|(now, before)| is_same(now, before))
-                }),
-            },
-            Contents::Numbers(before) => {
-                let mut now = Vec::with_capacity(before.len());
-                let array = Array::of(object);
-                array.is_some_and(|array| {
-                    array.read_into(&mut now);
-                    same_bits(before, &now)
-                })
-            }
-        }
-    }
+/// Whether sequences hold the same objects, or equal numbers.
+fn are_same(now: &[Bound<'_, PyAny>], before: &[Py<PyAny>]) -> bool {
+    now.len() == before.len() && now.iter().zip(before).all(|(now, before)| is_same(now, before))
 }
 
 /// Whether a list holds these items.
@@ -129,431 +129,409 @@ fn holds(list: &Bound<'_, PyList>, items: &[Py<PyAny>]) -> bool {
     n == items.len() && (0..n).filter(differs).all(|k| list.get_item(k).is_ok_and(|now| is_same(&now, &items[k])))
 }
 
-/// Whether an object is the one that was there, or the same number.
-fn is_same(now: &Bound<'_, PyAny>, before: &Py<PyAny>) -> bool {
-    now.is(before) || {
-        let before = before.bind(now.py());
-        let (Some(a), Some(b)) = (plain_number(now), plain_number(before)) else { return false };
-        a.to_bits() == b.to_bits() && now.get_type().is(before.get_type())
-    }
-}
-
-/// A float or an int, also of a subclass (NumPy's float64 is one). Asking runs no Python code.
-fn plain_number(object: &Bound<'_, PyAny>) -> Option<f64> {
-    let is_plain = object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>();
-    is_plain.then(|| number_of(object).ok().flatten()).flatten()
-}
-
-fn same_bits(a: &[f64], b: &[f64]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
-}
-
-impl Entry {
-    fn new(place: Place, held: Option<Bound<'_, PyAny>>) -> Self {
-        Entry { place, held: held.map(Bound::unbind), contents: None }
-    }
-
-    /// What is there now.
-    fn now<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        match &self.place {
-            // SAFETY: a living cell; the result is a reference of ours, or null for an empty one.
-            Place::Cell(cell) => unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyCell_Get(cell.as_ptr())) },
-            Place::Name(names, name) => names.bind(py).get_item(name).ok().flatten(),
-            Place::Slot(object, slot) => attributes::in_slot(object.bind(py), slot.bind(py)),
-            Place::Inside(object) => Some(object.bind(py).clone()),
+/// Calls `f` with every key and value, until it says no.
+fn every(dict: &Bound<'_, PyDict>, mut f: impl FnMut(Bound<'_, PyAny>, Bound<'_, PyAny>) -> bool) -> bool {
+    let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: a living dict; what is found is made references of ours, and `f` does not change the dict.
+    unsafe {
+        while ffi::PyDict_Next(dict.as_ptr(), &raw mut at, &raw mut key, &raw mut value) != 0 {
+            if !f(Bound::from_borrowed_ptr(dict.py(), key), Bound::from_borrowed_ptr(dict.py(), value)) {
+                return false;
+            }
         }
     }
+    true
+}
 
-    /// Whether a cell holds the very object it held: that is so nearly always.
-    #[inline(always)]
-    fn is_untouched(&self) -> bool {
-        let (Place::Cell(cell), Some(held)) = (&self.place, &self.held) else { return false };
-        // SAFETY: a living cell; what it holds is compared and not used.
-        unsafe { (*cell.as_ptr().cast::<ffi::PyCellObject>()).ob_ref == held.as_ptr() }
+/// What a dict, also of a subclass, has under a key.
+pub fn in_dict<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: living objects; the C function does not ask what a subclass makes of it, and an error is taken.
+    unsafe {
+        let held = ffi::PyDict_GetItemWithError(dict.as_ptr(), key.as_ptr());
+        if held.is_null() {
+            ffi::PyErr_Clear();
+        }
+        Bound::from_borrowed_ptr_or_opt(dict.py(), held)
     }
+}
 
-    fn is_as_it_was(&mut self, py: Python<'_>) -> bool {
-        if self.is_untouched() {
+impl Dict {
+    fn is_as_it_was(&self, py: Python<'_>, names: Option<&Py<PySet>>) -> bool {
+        let dict = self.dict.bind(py);
+        if self.scope == Scope::All {
+            let mut before = self.entries.iter();
+            return every(dict, |key, value| {
+                let Some((k, Some(held))) = before.next() else { return false };
+                is_same(&key, k) && is_same(&value, held)
+            }) && before.next().is_none();
+        }
+        let is_held = |(key, held): &(Py<PyAny>, Option<Py<PyAny>>)| match (in_dict(dict, key.bind(py)), held) {
+            (None, None) => true,
+            (Some(now), Some(held)) => is_same(&now, held),
+            _ => false,
+        };
+        if !self.entries.iter().all(is_held) {
+            return false;
+        }
+        if self.scope == Scope::Listed {
             return true;
         }
-        if let (Place::Inside(object), Some(contents)) = (&self.place, &self.contents) {
-            return contents.is_in(object.bind(py));
-        }
-        match (self.now(py), &self.held) {
-            (None, None) => true,
-            (Some(now), Some(held)) if now.is(held) => true,
-            // Another object, but perhaps the same number.
-            (Some(now), Some(held)) if is_same(&now, held) => {
-                // At once, by way of a bound reference: PyO3 puts off what is dropped where it has not taken the lock itself.
-                drop(self.held.replace(now.unbind()).map(|before| before.into_bound(py)));
-                true
+        // Nothing that is named may have been added.
+        let (mut n, of_class) = (0, self.scope == Scope::Class);
+        every(dict, |key, _| {
+            n += usize::from(counts(&key, names, of_class));
+            true
+        });
+        n == self.entries.iter().filter(|(_, held)| held.is_some()).count()
+    }
+}
+
+/// Whether a key is among the names, or for a class a special method.
+fn counts(key: &Bound<'_, PyAny>, names: Option<&Py<PySet>>, of_class: bool) -> bool {
+    let py = key.py();
+    names.is_some_and(|names| names.bind(py).contains(key).unwrap_or(false)) || of_class && is_special(key)
+}
+
+/// Whether a key of a class is the name of a special method, or of what classes use instead.
+fn is_special(key: &Bound<'_, PyAny>) -> bool {
+    let Ok(name) = key.cast::<PyString>() else { return false };
+    let Ok(name) = name.to_str() else { return false };
+    const OTHERS: &[&str] = &[
+        "__doc__",
+        "__module__",
+        "__dict__",
+        "__weakref__",
+        "__qualname__",
+        "__annotations__",
+        "__slotnames__",
+        "__abstractmethods__",
+        "__static_attributes__",
+        "__firstlineno__",
+        "__slots__",
+    ];
+    name.starts_with("__") && name.ends_with("__") && !OTHERS.contains(&name)
+}
+
+impl Probe {
+    fn is_as_it_was(&mut self, py: Python<'_>, dicts: &[Dict], names: Option<&Py<PySet>>) -> bool {
+        match self {
+            Probe::List(list, items) => holds(list.bind(py), items),
+            Probe::Items(object, items) => {
+                attributes::all_items(object.bind(py)).is_some_and(|now| are_same(&now, items))
             }
-            _ => false,
+            Probe::Bytes(object, before, _) => has_raw_bytes(object.bind(py), before),
+            Probe::Referents(object, before, _) => attributes::addresses(object.bind(py)) == *before,
+            Probe::Called(function, text) => called(function.bind(py)) == *text,
+            Probe::Context(variable, held) => match (context_value(variable.bind(py)), &*held) {
+                (None, None) => true,
+                (Some(now), Some(held)) => is_same(&now, held),
+                _ => false,
+            },
+            Probe::Dict(k) => dicts[*k].is_as_it_was(py, names),
         }
     }
+}
 
-    /// The dictionary whose version tells whether this may have changed.
-    fn dict(&self, py: Python<'_>) -> Option<*mut ffi::PyObject> {
-        match &self.place {
-            Place::Name(names, _) => Some(names.as_ptr()),
-            Place::Inside(object) if object.bind(py).cast_exact::<PyDict>().is_ok() => Some(object.as_ptr()),
-            _ => None,
+/// The text of what a C function returns.
+fn called(function: &Bound<'_, PyAny>) -> String {
+    let text = function.call0().and_then(|result| result.repr()).map(|text| text.to_string_lossy().into_owned());
+    text.unwrap_or_default()
+}
+
+/// The value of a context variable; `None` if it has none.
+pub fn context_value<'py>(variable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let mut value = std::ptr::null_mut();
+    // SAFETY: a living context variable; an error is taken.
+    unsafe {
+        if ffi::PyContextVar_Get(variable.as_ptr(), std::ptr::null_mut(), &raw mut value) < 0 {
+            ffi::PyErr_Clear();
         }
+        Bound::from_owned_ptr_or_opt(variable.py(), value)
     }
 }
 
 impl Watch {
-    /// Whether everything is as it was when the function was recorded.
+    /// Whether everything is as it was when the function was recorded, and no audit is due.
     #[inline(always)]
     pub fn is_as_it_was(&mut self, py: Python<'_>) -> bool {
-        // Most functions name globals only: the versions of one or two dictionaries answer for all of them.
-        (self.always == 0 && self.names_are_same()) || self.look(py)
+        // Most functions name globals only: a few words answer for all of them.
+        (self.probes.is_empty() && self.audit_in.is_none() && self.words_are_same()) || self.look(py)
     }
 
-    /// Whether no dictionary has changed.
     #[inline(always)]
-    fn names_are_same(&self) -> bool {
-        // SAFETY: the dictionaries are held by entries.
-        let same = |&(dict, before): &(*mut ffi::PyObject, u64)| unsafe { version(dict) } == Some(before);
-        self.versions.iter().all(same)
+    fn words_are_same(&self) -> bool {
+        // SAFETY: each word lies in an object that its owner keeps.
+        self.words.iter().all(|word| unsafe { *word.at } == word.before)
     }
 
     #[inline(never)]
     fn look(&mut self, py: Python<'_>) -> bool {
-        let names_are_same = self.names_are_same();
-        let to_look_at = if names_are_same { self.always } else { self.entries.len() };
-        if !self.entries[..to_look_at].iter_mut().all(|entry| entry.is_as_it_was(py)) {
+        if !self.is_unchanged(py) {
             return false;
         }
-        if !names_are_same {
-            self.note_versions();
+        match &mut self.audit_in {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
         }
-        true
     }
 
-    fn note_versions(&mut self) {
-        for (dict, before) in &mut self.versions {
-            // SAFETY: the dictionaries are held by entries.
-            *before = unsafe { version(*dict) }.unwrap_or(u64::MAX);
+    /// Whether everything is as it was, without counting a call.
+    pub fn is_unchanged(&mut self, py: Python<'_>) -> bool {
+        (0..self.words.len()).all(|k| self.is_word_as_it_was(py, k)) && {
+            let Watch { probes, dicts, names, .. } = self;
+            probes.iter_mut().all(|probe| probe.is_as_it_was(py, dicts, names.as_ref()))
         }
+    }
+
+    fn is_word_as_it_was(&mut self, py: Python<'_>, k: usize) -> bool {
+        // SAFETY: as in `words_are_same`.
+        let now = unsafe { *self.words[k].at };
+        if now == self.words[k].before {
+            return true;
+        }
+        let is_same = match &mut self.owners[k] {
+            Owner::Exact(_) => false,
+            Owner::Dict(at) => self.dicts[*at].is_as_it_was(py, self.names.as_ref()),
+            Owner::Object { held, .. } => {
+                // SAFETY: the word is the address of an object, or null.
+                let now = unsafe { Bound::from_borrowed_ptr_or_opt(py, now as *mut ffi::PyObject) };
+                match (now, held) {
+                    // Another object, but perhaps the same number.
+                    (Some(now), Some(held)) if is_same(&now, held) => {
+                        // At once, by way of a bound reference: PyO3 puts off what is dropped where it has not taken the lock itself.
+                        drop(std::mem::replace(held, now.unbind()).into_bound(py));
+                        true
+                    }
+                    _ => false,
+                }
+            }
+        };
+        if is_same {
+            self.words[k].before = now;
+        }
+        is_same
+    }
+
+    /// Watches a word that is the address of an object, or null.
+    ///
+    /// # Safety
+    /// The word lies in `keeps`, at a place that does not change while that lives.
+    pub unsafe fn add_object(&mut self, py: Python<'_>, keeps: &Bound<'_, PyAny>, at: *const usize) {
+        // SAFETY: by the contract of this function.
+        let held = unsafe { Bound::from_borrowed_ptr_or_opt(py, *at as *mut ffi::PyObject) };
+        let held = held.map(Bound::unbind);
+        // SAFETY: as above.
+        self.words.push(Word { at, before: unsafe { *at } });
+        self.owners.push(Owner::Object { keeps: keeps.clone().unbind(), held });
+    }
+
+    /// Watches a word of which any change counts.
+    ///
+    /// # Safety
+    /// As for `add_object`.
+    pub unsafe fn add_exact(&mut self, keeps: &Bound<'_, PyAny>, at: *const usize) {
+        // SAFETY: by the contract of this function.
+        self.words.push(Word { at, before: unsafe { *at } });
+        self.owners.push(Owner::Exact(keeps.clone().unbind()));
+    }
+
+    /// Watches a dictionary, so far no key of it; its number.
+    pub fn add_dict(&mut self, dict: &Bound<'_, PyDict>, scope: Scope) -> usize {
+        let k = self.dicts.len();
+        self.dicts.push(Dict { dict: dict.clone().unbind(), scope, entries: Vec::new() });
+        // SAFETY: a living dict, which the entry keeps.
+        match unsafe { version(dict.as_ptr()) } {
+            Some(at) => {
+                // SAFETY: as above.
+                self.words.push(Word { at, before: unsafe { *at } });
+                self.owners.push(Owner::Dict(k));
+            }
+            None => self.probes.push(Probe::Dict(k)),
+        }
+        k
+    }
+
+    /// The dictionary of this number, and which of its keys count.
+    pub fn dict<'py>(&self, py: Python<'py>, k: usize) -> (Bound<'py, PyDict>, Scope) {
+        (self.dicts[k].dict.bind(py).clone(), self.dicts[k].scope)
+    }
+
+    /// How many dictionaries are watched.
+    pub fn n_dicts(&self) -> usize {
+        self.dicts.len()
+    }
+
+    /// Watches a key, as it is now; what is there.
+    pub fn add_key<'py>(&mut self, py: Python<'py>, k: usize, key: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let dict = &mut self.dicts[k];
+        let held = in_dict(dict.dict.bind(py), key);
+        if held.is_some() || dict.scope == Scope::Listed {
+            dict.entries.push((key.clone().unbind(), held.clone().map(Bound::unbind)));
+        }
+        held
+    }
+
+    /// Watches all keys of a dictionary, in order, and not those that were named; what they hold, with the keys.
+    pub fn take_all<'py>(&mut self, py: Python<'py>, k: usize) -> Vec<Bound<'py, PyAny>> {
+        let dict = &mut self.dicts[k];
+        dict.scope = Scope::All;
+        dict.entries.clear();
+        let mut found = Vec::new();
+        every(&dict.dict.bind(py).clone(), |key, value| {
+            dict.entries.push((key.clone().unbind(), Some(value.clone().unbind())));
+            found.extend([key.unbind().into_bound(py), value.unbind().into_bound(py)]);
+            true
+        });
+        found
+    }
+
+    /// Watches the names that count in a dictionary; what they hold.
+    pub fn take_named<'py>(&mut self, py: Python<'py>, k: usize) -> Vec<Bound<'py, PyAny>> {
+        let (dict, of_class) = (self.dicts[k].dict.bind(py).clone(), self.dicts[k].scope == Scope::Class);
+        let mut keys = Vec::new();
+        every(&dict, |key, _| {
+            if counts(&key, self.names.as_ref(), of_class) {
+                keys.push(key.unbind().into_bound(py));
+            }
+            true
+        });
+        keys.iter().filter_map(|key| self.add_key(py, k, key)).collect()
+    }
+
+    /// Whether a name has been added.
+    pub fn has_name(&self, name: &Bound<'_, PyString>) -> bool {
+        self.names.as_ref().is_some_and(|names| names.bind(name.py()).contains(name).unwrap_or(false))
+    }
+
+    /// Adds a name that functions look up; whether it is new.
+    pub fn add_name(&mut self, name: &Bound<'_, PyString>) -> PyResult<bool> {
+        let py = name.py();
+        if self.names.is_none() {
+            self.names = Some(PySet::empty(py)?.unbind());
+        }
+        let Some(names) = &self.names else { return Ok(false) };
+        let names = names.bind(py);
+        let is_new = !names.contains(name)?;
+        if is_new {
+            names.add(name)?;
+        }
+        Ok(is_new)
+    }
+
+    /// The dictionaries in which a new name has to be looked up, with what they have under it.
+    pub fn add_name_to_dicts<'py>(&mut self, py: Python<'py>, name: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+        let mut found = Vec::new();
+        let special = is_special(name);
+        for k in 0..self.dicts.len() {
+            let looks = match self.dicts[k].scope {
+                Scope::Named => true,
+                Scope::Class => !special,
+                Scope::Listed | Scope::All => false,
+            };
+            if looks {
+                found.extend(self.add_key(py, k, name));
+            }
+        }
+        found
+    }
+
+    /// Watches the items of a list.
+    pub fn add_list(&mut self, list: &Bound<'_, PyList>) {
+        self.probes.push(Probe::List(list.clone().unbind(), list.iter().map(Bound::unbind).collect()));
+    }
+
+    /// Watches the items of a set.
+    pub fn add_items(&mut self, object: &Bound<'_, PyAny>, items: Vec<Bound<'_, PyAny>>) {
+        let items = items.into_iter().map(Bound::unbind).collect();
+        self.probes.push(Probe::Items(object.clone().unbind(), items));
+    }
+
+    /// Watches the numbers of an array.
+    pub fn add_bytes(&mut self, object: &Bound<'_, PyAny>, bytes: Vec<u8>, held: &[Bound<'_, PyAny>]) {
+        let held = held.iter().map(|held| held.clone().unbind()).collect();
+        self.probes.push(Probe::Bytes(object.clone().unbind(), bytes, held));
+    }
+
+    /// Watches what an object of a C class refers to.
+    pub fn add_referents(&mut self, object: &Bound<'_, PyAny>, held: &[Bound<'_, PyAny>]) {
+        let addresses = held.iter().map(|held| held.as_ptr() as usize).collect();
+        let held = held.iter().map(|held| held.clone().unbind()).collect();
+        self.probes.push(Probe::Referents(object.clone().unbind(), addresses, held));
+    }
+
+    /// Watches what a C function returns, by its text: it runs no Python code.
+    pub fn add_called(&mut self, function: &Bound<'_, PyAny>) {
+        self.probes.push(Probe::Called(function.clone().unbind(), called(function)));
+    }
+
+    /// Watches a context variable; its value.
+    pub fn add_context<'py>(&mut self, variable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let value = context_value(variable);
+        self.probes.push(Probe::Context(variable.clone().unbind(), value.clone().map(Bound::unbind)));
+        value
     }
 
     /// After a recording: what the body itself has put into lists it only fills, a log say, is no change. Numbers are, as
-    /// are items that are gone.
-    pub fn settle(&mut self, py: Python<'_>) {
-        for entry in &mut self.entries {
-            let (Place::Inside(object), Some(Contents::Items(before))) = (&entry.place, &entry.contents) else {
-                continue;
-            };
-            let Ok(list) = object.bind(py).cast::<PyList>() else { continue };
+    /// are items that are gone. Returns what was put there.
+    pub fn settle<'py>(&mut self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+        let mut filled = Vec::new();
+        for probe in &mut self.probes {
+            let Probe::List(list, before) = probe else { continue };
+            let list = list.bind(py);
             let is_filled = |(k, now): (usize, Bound<'_, PyAny>)| match before.get(k) {
                 Some(before) if now.is(before) => true,
-                _ => plain_number(&now).is_none(),
+                _ => !now.is_instance_of::<PyFloat>() && !now.is_instance_of::<PyInt>(),
             };
             if list.len() >= before.len() && list.iter().enumerate().all(is_filled) {
-                entry.contents = Contents::of(list.as_any());
+                filled.extend(list.iter().skip(before.len()));
+                *before = list.iter().map(Bound::unbind).collect();
             }
         }
-    }
-
-    /// Looks through a function, and those it names, for what a recording takes for constant.
-    pub fn of(body: &Bound<'_, PyAny>) -> PyResult<Watch> {
-        let mut watch = Watch::default();
-        let mut search = Search::new(body);
-        // Functions name attributes, and attributes are functions: until neither leads to more.
-        loop {
-            if let Some(function) = search.functions.pop() {
-                if search.seen.len() < MOST_FUNCTIONS && search.seen.insert(function.as_ptr() as usize) {
-                    watch.add_function(&function, &mut search)?;
-                }
-            } else if let Some(object) = search.containers.pop() {
-                watch.add_contents(&object, &mut search);
-            } else if !watch.add_attributes(&mut search) {
-                break;
-            }
-        }
-        watch.unseen = search.unseen();
-        // What no dictionary's version tells comes first.
-        let py = body.py();
-        watch.entries.sort_by_key(|entry| entry.dict(py).is_some());
-        watch.always = watch.entries.iter().take_while(|entry| entry.dict(py).is_none()).count();
-        let mut dicts: Vec<*mut ffi::PyObject> = watch.entries.iter().filter_map(|entry| entry.dict(py)).collect();
-        dicts.sort_unstable();
-        dicts.dedup();
-        watch.versions = dicts.into_iter().map(|dict| (dict, 0)).collect();
-        watch.note_versions();
-        Ok(watch)
-    }
-
-    /// Watches what is inside an object, and looks at every item.
-    fn add_contents<'py>(&mut self, object: &Bound<'py, PyAny>, search: &mut Search<'py>) {
-        for item in attributes::all_items(object).unwrap_or_default() {
-            search.reach(&item);
-        }
-        if let Some(contents) = Contents::of(object) {
-            let place = Place::Inside(object.clone().unbind());
-            self.entries.push(Entry { place, held: None, contents: Some(contents) });
-        }
-    }
-
-    fn add_function<'py>(&mut self, function: &Bound<'py, PyAny>, search: &mut Search<'py>) -> PyResult<()> {
-        let py = function.py();
-        if !function.is_instance_of::<PyFunction>() {
-            // A recorded function is inlined: what it wraps counts. So does the function of a method, and its object.
-            for name in ["__wrapped__", "__func__"] {
-                search.functions.extend(function.getattr_opt(name)?);
-            }
-            match function.getattr_opt("__self__")? {
-                Some(object) => search.reach(&object),
-                None => search.reach(function),
-            }
-            return Ok(());
-        }
-        let globals = function.getattr("__globals__")?.cast_into::<PyDict>()?;
-        let module: Option<String> = globals.get_item("__name__")?.and_then(|name| name.extract().ok());
-        if module.as_deref().is_some_and(attributes::is_of_a_library) && !self.entries.is_empty() {
-            return Ok(());
-        }
-        if let Ok(cells) = function.getattr("__closure__")?.cast_into::<PyTuple>() {
-            for cell in cells.iter() {
-                let held = cell.getattr_opt("cell_contents").unwrap_or(None);
-                self.add(Place::Cell(cell.unbind()), held, search);
-            }
-        }
-        let mut names = Vec::new();
-        names_of(&function.getattr("__code__")?, &mut names, 0)?;
-        let builtins = py.import("builtins")?;
-        for name in &names {
-            match globals.get_item(name)? {
-                Some(held) => {
-                    search.explain(name);
-                    if let Ok(module) = held.cast::<PyModule>() {
-                        search.modules.push(held.clone());
-                        self.add_numbers_of(module, &names)?;
-                    }
-                    self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), Some(held), search);
-                }
-                None if builtins.hasattr(name)? => {
-                    search.explain(name);
-                    self.add(Place::Name(globals.clone().unbind(), name.clone().unbind()), None, search);
-                }
-                None => {}
-            }
-        }
-        search.add_names(names);
-        Ok(())
-    }
-
-    fn add<'py>(&mut self, place: Place, held: Option<Bound<'py, PyAny>>, search: &mut Search<'py>) {
-        if let Some(held) = &held {
-            search.reach(held);
-        }
-        self.entries.push(Entry::new(place, held));
-    }
-
-    /// Looks up names in the objects that were found, where that has not been done; whether there was anything to do.
-    fn add_attributes<'py>(&mut self, search: &mut Search<'py>) -> bool {
-        let mut any = false;
-        let mut k = 0;
-        while k < search.objects.len() {
-            let (object, done) = (search.objects[k].0.clone(), search.objects[k].1);
-            search.objects[k].1 = search.names.len();
-            for at in done..search.names.len() {
-                any = true;
-                let name = search.names[at].clone();
-                self.add_attribute(&object, &name, search);
-            }
-            k += 1;
-        }
-        any
-    }
-
-    fn add_attribute<'py>(
-        &mut self,
-        object: &Bound<'py, PyAny>,
-        name: &Bound<'py, PyString>,
-        search: &mut Search<'py>,
-    ) {
-        let found = attributes::find(object, name);
-        if found.is_some() {
-            search.explain(name);
-        }
-        match found {
-            None => {}
-            Some(Found::Code(code)) => search.reach(&code),
-            Some(Found::Slot(slot, held)) => {
-                self.add(Place::Slot(object.clone().unbind(), slot.unbind()), Some(held), search);
-            }
-            Some(Found::Name(dict, held)) => {
-                let own = attributes::own(object);
-                if let Some(own) = own.filter(|own| !own.is(&dict)) {
-                    // What the class has may be hidden by an attribute of the object.
-                    self.entries.push(Entry::new(Place::Name(own.unbind(), name.clone().unbind()), None));
-                }
-                self.add(Place::Name(dict.unbind(), name.clone().unbind()), Some(held), search);
-            }
-        }
-    }
-
-    /// Numbers of a module that the function names: `settings.rate`.
-    fn add_numbers_of(&mut self, module: &Bound<'_, PyModule>, names: &[Bound<'_, PyString>]) -> PyResult<()> {
-        let dict = module.dict();
-        for name in names {
-            if let Some(held) = dict.get_item(name)?
-                && number_of(&held)?.is_some()
-            {
-                self.entries.push(Entry::new(Place::Name(dict.clone().unbind(), name.clone().unbind()), Some(held)));
-            }
-        }
-        Ok(())
+        filled
     }
 
     /// Calls `f` with every object held, for the garbage collector.
     pub fn for_each(&self, mut f: impl FnMut(*mut ffi::PyObject)) {
-        for entry in &self.entries {
-            match &entry.place {
-                Place::Cell(cell) => f(cell.as_ptr()),
-                Place::Name(names, _) => f(names.as_ptr()),
-                Place::Slot(object, slot) => {
-                    f(object.as_ptr());
-                    f(slot.as_ptr());
+        let mut all = |objects: &[Py<PyAny>]| objects.iter().for_each(|object| f(object.as_ptr()));
+        for owner in &self.owners {
+            match owner {
+                Owner::Object { keeps, held } => {
+                    all(std::slice::from_ref(keeps));
+                    all(held.as_slice());
                 }
-                Place::Inside(object) => f(object.as_ptr()),
-            }
-            if let Some(Contents::Items(items)) = &entry.contents {
-                items.iter().for_each(|item| f(item.as_ptr()));
-            }
-            if let Some(held) = &entry.held {
-                f(held.as_ptr());
+                Owner::Exact(keeps) => all(std::slice::from_ref(keeps)),
+                Owner::Dict(_) => {}
             }
         }
-    }
-}
-
-/// What is still to be looked through.
-struct Search<'py> {
-    functions: Vec<Bound<'py, PyAny>>,
-    /// Functions and objects that were met, by address: what holds them lives as long as the search.
-    seen: HashSet<usize>,
-    /// Objects, each with how many of the names have been looked up in it.
-    objects: Vec<(Bound<'py, PyAny>, usize)>,
-    /// Whatever the functions name.
-    names: Vec<Bound<'py, PyString>>,
-    /// How many lists, tuples, dicts, sets and arrays were met.
-    n_containers: usize,
-    /// Those whose contents are still to be looked at.
-    containers: Vec<Bound<'py, PyAny>>,
-    /// Modules that are named.
-    modules: Vec<Bound<'py, PyAny>>,
-    /// Names of which it is known what they are, by address: names are interned.
-    explained: HashSet<usize>,
-}
-
-impl<'py> Search<'py> {
-    fn new(body: &Bound<'py, PyAny>) -> Self {
-        let names = vec![PyString::intern(body.py(), "__call__")];
-        let mut search = Search {
-            functions: vec![body.clone()],
-            seen: HashSet::new(),
-            objects: Vec::new(),
-            names,
-            n_containers: 0,
-            containers: Vec::new(),
-            modules: Vec::new(),
-            explained: HashSet::new(),
-        };
-        if !body.is_instance_of::<PyFunction>() {
-            search.reach(body);
-        }
-        search
-    }
-
-    fn add_names(&mut self, names: Vec<Bound<'py, PyString>>) {
-        for name in names {
-            if !self.names.iter().any(|known| known.is(&name)) {
-                self.names.push(name);
+        for dict in &self.dicts {
+            all(std::slice::from_ref(dict.dict.as_any()));
+            for (key, held) in &dict.entries {
+                all(std::slice::from_ref(key));
+                all(held.as_slice());
             }
         }
+        for probe in &self.probes {
+            match probe {
+                Probe::List(object, held) => {
+                    all(std::slice::from_ref(object.as_any()));
+                    all(held);
+                }
+                Probe::Items(object, held) | Probe::Referents(object, _, held) | Probe::Bytes(object, _, held) => {
+                    all(std::slice::from_ref(object));
+                    all(held);
+                }
+                Probe::Called(object, _) => all(std::slice::from_ref(object)),
+                Probe::Context(object, held) => {
+                    all(std::slice::from_ref(object));
+                    all(held.as_slice());
+                }
+                Probe::Dict(_) => {}
+            }
+        }
+        all(self.names.as_ref().map(Py::as_any).map(std::slice::from_ref).unwrap_or_default());
     }
-
-    /// Notes a function to be followed, an object whose attributes may be read, or something with items.
-    fn reach(&mut self, held: &Bound<'py, PyAny>) {
-        if attributes::is_plain(held) || held.is_instance_of::<PyParameter>() {
-            return;
-        }
-        if attributes::is_builtin_container(held) {
-            return self.add_container(held);
-        }
-        let wraps = held.hasattr("__wrapped__").unwrap_or(false) || held.hasattr("__func__").unwrap_or(false);
-        if held.is_instance_of::<PyFunction>() || wraps {
-            self.functions.push(held.clone());
-            return;
-        }
-        self.add_object(held);
-        if attributes::has_items(held) || Array::of(held).is_some() {
-            self.add_container(held);
-        }
-    }
-
-    fn add_container(&mut self, held: &Bound<'py, PyAny>) {
-        if attributes::is_fixed(held) || !self.seen.insert(held.as_ptr() as usize ^ 1) {
-            return;
-        }
-        self.n_containers += 1;
-        if self.n_containers <= MOST_CONTAINERS {
-            self.containers.push(held.clone());
-        }
-    }
-
-    fn explain(&mut self, name: &Bound<'py, PyString>) {
-        self.explained.insert(name.as_ptr() as usize);
-    }
-
-    /// What is not watched, in words: containers beyond a bound, and attributes that some object may make up, which are
-    /// names that are nothing else, where a class has `__getattr__`.
-    fn unseen(&self) -> Option<String> {
-        if self.n_containers > MOST_CONTAINERS {
-            return Some(format!(
-                "it reads {} lists, tuples, dicts and arrays, and a replay sees changes in {MOST_CONTAINERS} of them only; \
-                 call forget() when others have changed",
-                self.n_containers
-            ));
-        }
-        let makes_up = self.objects.iter().find(|(object, _)| attributes::makes_up_attributes(object))?;
-        let unexplained = |name: &&Bound<'py, PyString>| {
-            let is_known = self.explained.contains(&(name.as_ptr() as usize))
-                || self.modules.iter().any(|module| module.hasattr(*name).unwrap_or(false));
-            !is_known && !attributes::is_of_a_known_type(name)
-        };
-        let name = self.names.iter().find(unexplained)?;
-        let class = makes_up.0.get_type().name().map_or_else(|_| "an object".into(), |name| name.to_string());
-        Some(format!(
-            "{class} makes up attributes (__getattr__), of which {name} may be one: a replay does not see it change; pass it as \
-             an argument, make it a bt.parameter, or call forget() when it has changed"
-        ))
-    }
-
-    fn add_object(&mut self, object: &Bound<'py, PyAny>) {
-        let is_new = self.objects.len() < MOST_OBJECTS && attributes::has_attributes(object);
-        if is_new && !object.is_instance_of::<PyParameter>() && self.seen.insert(object.as_ptr() as usize) {
-            self.objects.push((object.clone(), 0));
-        }
-    }
-}
-
-/// The names that a code object and those inside it may look up.
-fn names_of<'py>(code: &Bound<'py, PyAny>, names: &mut Vec<Bound<'py, PyString>>, depth: usize) -> PyResult<()> {
-    for name in code.getattr("co_names")?.try_iter()? {
-        let name = name?.cast_into::<PyString>()?;
-        if !names.iter().any(|known| known.is(&name)) {
-            names.push(name);
-        }
-    }
-    for inner in code.getattr("co_consts")?.try_iter()? {
-        let inner = inner?;
-        if depth < 16 && inner.hasattr("co_names")? {
-            names_of(&inner, names, depth + 1)?;
-        }
-    }
-    Ok(())
 }

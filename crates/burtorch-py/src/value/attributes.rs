@@ -4,7 +4,8 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use burtorch_core::{NodeId, Quick, Range, Scalar};
+use burtorch_core::erased::AnyNumber;
+use burtorch_core::{NodeId, Quick, Scalar};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -16,11 +17,11 @@ use super::construct::label_text;
 use super::convert::{format, int, round};
 use super::number::{Number, number};
 use super::object::{ValueObject, cell_of, is_value, new_object, raise, raise_python};
-use crate::cell::{Cell, with_graph};
+use crate::cell::Cell;
+use crate::entry::{attached, caught, slot};
 use crate::errors::IntoPython;
 use crate::graph::{self, Sweep};
-use crate::locked::locked;
-use crate::scalars::{self, Given, Taken};
+use crate::scalars;
 
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -29,7 +30,7 @@ pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> 
         unsafe { number_or_object(value, false) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `.grad`
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> 
         unsafe { number_or_object(value, true) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// The data or the gradient: a float, or where that is too narrow a Decimal or a tuple.
@@ -54,9 +55,12 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
         if cell.is_busy() && cell.is_traced() {
             return raise_python(crate::recorded::reading_refused());
         }
+        if let Err(error) = crate::recorded::refuse_reading("the number of a Value of another graph") {
+            return raise_python(error);
+        }
         match scalars::plain(&cell.graph, node, of_grad) {
             Ok(Some(x)) => ffi::PyFloat_FromDouble(x),
-            Ok(None) => special(Taken::of(&cell.graph, node, of_grad)),
+            Ok(None) => special(cell.graph.number(node, of_grad)),
             Err(error) => raise(error),
         }
     }
@@ -64,13 +68,11 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
 
 #[cold]
 #[inline(never)]
-unsafe fn special(taken: burtorch_core::Result<Taken>) -> *mut ffi::PyObject {
-    // SAFETY: getters run under the interpreter lock.
-    let py = unsafe { Python::assume_attached() };
-    match taken.or_raise(py).and_then(|taken| taken.into_python(py)) {
+fn special(taken: burtorch_core::Result<AnyNumber>) -> *mut ffi::PyObject {
+    attached(|py| match taken.or_raise(py).and_then(|number| scalars::into_python(py, number)) {
         Ok(object) => object.into_ptr(),
         Err(error) => raise_python(error),
-    }
+    })
 }
 
 /// Checks the value and reads its graph; `None` with an error set.
@@ -83,6 +85,10 @@ pub unsafe fn read<T>(
     let (cell, _) = unsafe { checked(value.cast()) }?;
     if cell.is_busy() && cell.is_traced() {
         raise_python(crate::recorded::reading_refused());
+        return None;
+    }
+    if let Err(error) = crate::recorded::refuse_reading("the number of a Value of another graph") {
+        raise_python(error);
         return None;
     }
     // SAFETY: as above.
@@ -120,15 +126,17 @@ fn or_raised<T>(result: burtorch_core::Result<T>) -> Option<T> {
 }
 
 /// The number to assign, or `None` with an error set.
-unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject) -> Option<Given> {
+unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject) -> Option<AnyNumber> {
     if x.is_null() {
         raise_python(PyTypeError::new_err(format!("cannot delete {name} of a Value")));
         return None;
     }
     // SAFETY: a living Value and a living object under the interpreter lock.
     let read = unsafe {
-        let py = Python::assume_attached();
-        Given::read(&Bound::from_borrowed_ptr(py, x), scalars::type_of(value))
+        if ffi::PyFloat_CheckExact(x) != 0 {
+            return Some(AnyNumber::One(ffi::PyFloat_AS_DOUBLE(x)));
+        }
+        attached(|py| scalars::read(&Bound::from_borrowed_ptr(py, x), scalars::type_of(value)))
     };
     match read {
         Ok(Some(given)) => Some(given),
@@ -150,12 +158,12 @@ unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
             let Some(x) = assigned("data", value, x) else {
                 return -1;
             };
-            let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, false));
+            let set = write(value, |cell, node| cell.graph.set_number(node, &x, false));
             if set.is_some() { 0 } else { -1 }
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
@@ -165,12 +173,12 @@ unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, 
             let Some(x) = assigned("grad", value, x) else {
                 return -1;
             };
-            let set = write(value, |cell, node| scalars::assign(&mut cell.graph, node, &x, true));
+            let set = write(value, |cell, node| cell.graph.set_number(node, &x, true));
             if set.is_some() { 0 } else { -1 }
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// Wraps a getter: `f` reads the graph and makes no Python objects, whose making might run any code; what it returns
@@ -184,11 +192,10 @@ unsafe fn getter<T: for<'py> IntoPyObject<'py>>(
         let Some(read) = checked(value.cast()).map(|(cell, node)| f(cell, node)) else {
             return ptr::null_mut();
         };
-        let py = Python::assume_attached();
-        match read.or_raise(py).and_then(|read| read.into_py_any(py)) {
+        attached(|py| match read.or_raise(py).and_then(|read| read.into_py_any(py)) {
             Ok(object) => object.into_ptr(),
             Err(error) => raise_python(error),
-        }
+        })
     }
 }
 
@@ -198,16 +205,16 @@ unsafe extern "C" fn get_index(value: *mut ffi::PyObject, _: *mut c_void) -> *mu
         unsafe { getter(value, |_, node| Ok(node.index())) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 unsafe extern "C" fn get_op(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: as in `get_data`.
-        unsafe { getter(value, |cell, node| with_graph!(&cell.graph, g => g.op(node)).map(|op| op.name())) }
+        unsafe { getter(value, |cell, node| cell.graph.op(node).map(|op| op.name())) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 unsafe extern "C" fn get_graph(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -220,26 +227,24 @@ unsafe extern "C" fn get_graph(value: *mut ffi::PyObject, _: *mut c_void) -> *mu
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 unsafe extern "C" fn get_label(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: as in `get_data`.
-        unsafe {
-            getter(value, |cell, node| Ok(with_graph!(&cell.graph, g => g.label(node).unwrap_or_default().to_string())))
-        }
+        unsafe { getter(value, |cell, node| Ok(cell.graph.label(node).unwrap_or_default().to_string())) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObject, _: *mut c_void) -> c_int {
     let run = || {
         // SAFETY: a living Value under the interpreter lock.
         unsafe {
-            let py = Python::assume_attached();
-            let text = match Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label_text(&label)) {
+            let text = attached(|py| Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label_text(&label)));
+            let text = match text {
                 None => String::new(),
                 Some(Ok(text)) => text,
                 Some(Err(error)) => {
@@ -247,45 +252,32 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
                     return -1;
                 }
             };
-            let Some((cell, node)) = checked_mut(value.cast()) else {
-                return -1;
-            };
-            match with_graph!(&mut cell.graph, g => g.set_label(node, &text)).or_raise(py) {
-                Ok(()) => 0,
-                Err(error) => {
-                    raise_python(error);
-                    -1
-                }
-            }
+            let set = write(value, |cell, node| cell.graph.set_label(node, &text));
+            if set.is_some() { 0 } else { -1 }
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: as in `get_data`. Making a Value runs no Python code, as memory for the exact type never does; the reference
         // into the graph ends before the tuple is made.
-        unsafe {
-            let py = Python::assume_attached();
+        attached(|py| unsafe {
             let owner = (*value.cast::<ValueObject>()).owner;
             let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
-            let mut nodes = Vec::new();
-            let epoch = with_graph!(&cell.graph, g => {
-                g.for_each_operand(node, |run| nodes.extend(run.nodes().into_iter().flat_map(Range::nodes)));
-                g.epoch()
-            });
+            let (nodes, epoch) = (cell.graph.operands(node), cell.graph.epoch());
             let made = |node: NodeId| Bound::from_owned_ptr_or_err(py, new_object(owner, cell, node.index(), epoch));
             let values: PyResult<Vec<_>> = nodes.into_iter().map(made).collect();
             match values.and_then(|values| PyTuple::new(py, values)) {
                 Ok(tuple) => tuple.into_ptr(),
                 Err(error) => raise_python(error),
             }
-        }
+        })
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `v.backward(seed=1.0)`
@@ -300,10 +292,12 @@ unsafe extern "C" fn backward(
         unsafe {
             let mut seed = 1.0;
             if n != 0 || !keywords.is_null() {
-                let py = Python::assume_attached();
+                let is_seed = |name: *mut ffi::PyObject| {
+                    attached(|py| Bound::from_borrowed_ptr(py, name).eq("seed").unwrap_or(false))
+                };
                 let by_keyword = !keywords.is_null()
                     && ffi::PyTuple_GET_SIZE(keywords) == 1
-                    && Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(keywords, 0)).eq("seed").unwrap_or(false);
+                    && is_seed(ffi::PyTuple_GET_ITEM(keywords, 0));
                 if !(n == 1 && keywords.is_null() || n == 0 && by_keyword) {
                     return raise_python(PyTypeError::new_err("backward() takes one argument: seed, a number"));
                 }
@@ -329,7 +323,7 @@ unsafe extern "C" fn backward(
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `v.detach()`
@@ -359,13 +353,13 @@ unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `math.trunc(v)`
 unsafe extern "C" fn trunc(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
-    unsafe { int(value) }
+    caught(|| unsafe { int(value) })
 }
 
 /// `v.same_node(w)`
@@ -384,15 +378,14 @@ unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObj
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value, other], run) }
+    unsafe { slot(&[value, other], run) }
 }
 
 /// `v.to_string()`
 unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: a living Value under the interpreter lock; its owner is a living Graph.
-        unsafe {
-            let py = Python::assume_attached();
+        attached(|py| unsafe {
             let object = value.cast::<ValueObject>();
             let Some((_, node)) = checked(object) else { return ptr::null_mut() };
             let graph =
@@ -401,16 +394,16 @@ unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject)
                 Ok(text) => pyo3::types::PyString::new(py, &text).into_ptr(),
                 Err(error) => raise_python(error),
             }
-        }
+        })
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// Lone values are not pickled: a graph is.
 unsafe extern "C" fn reduce(_value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let message = "a Value cannot be pickled or copied without its graph; use float(v), or save the graph";
-    raise_python(PyTypeError::new_err(message))
+    caught(|| raise_python(PyTypeError::new_err(message)))
 }
 
 const fn attribute(
@@ -464,7 +457,7 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
         method(c"to_string", c"to_string($self, /)\n--\n\nOne line about the node: name, op and operands, data, gradient, index. Source: asString of the paper.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: to_string }),
         method(c"same_node", c"same_node($self, other, /)\n--\n\nWhether both values stand for one node of one graph.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: same_node }),
         method(c"__trunc__", c"__trunc__($self, /)\n--\n\nThe data without its fraction, as an int.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: trunc }),
-        method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
+        method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe nearest integer as a new Value; with ndigits the data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
         method(c"__format__", c"__format__($self, spec, /)\n--\n\nThe data, formatted as a float is; repr(self) for an empty spec.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: format }),
         method(c"__reduce__", c"__reduce__($self, /)\n--\n\nRaises TypeError: a Value is not pickled without its graph.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: reduce }),
         method(c"__array_ufunc__", c"__array_ufunc__($self, ufunc, method, *inputs, **keywords)\n--\n\nLets NumPy operators defer to Value; other ufuncs raise TypeError that names the op to use.", ffi::METH_VARARGS | ffi::METH_KEYWORDS, ffi::PyMethodDefPointer { PyCFunctionWithKeywords: crate::vector::array_ufunc }),

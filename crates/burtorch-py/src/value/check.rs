@@ -6,20 +6,18 @@
 use burtorch_core::NodeId;
 use burtorch_core::graph::UNEVALUATED;
 use pyo3::ffi;
-use pyo3::prelude::*;
 
 use super::object::{ValueObject, cell_of, raise, raise_python};
 use super::unevaluated::settle;
-use crate::cell::{Cell, with_graph};
+use crate::cell::Cell;
+use crate::entry::attached;
 use crate::handle::Handle;
 
 /// Sets `BusyError`, or `TraceError` for a graph on which a function was recorded, and returns null.
 #[cold]
 #[inline(never)]
 pub fn raise_busy(cell: &Cell) -> *mut ffi::PyObject {
-    // SAFETY: slots run under the interpreter lock.
-    let py = unsafe { Python::assume_attached() };
-    raise_python(cell.refusal(py))
+    raise_python(attached(|py| cell.refusal(py)))
 }
 
 /// As `checked`, for a value that is about to be written: not while branches of its graph are open.
@@ -44,8 +42,7 @@ pub unsafe fn checked_for_sweep<'a>(value: *mut ValueObject) -> Option<(&'a mut 
     // SAFETY: by the contract of this function.
     let (cell, node) = unsafe { checked_for_gradient(value) }?;
     if cell.is_busy() && cell.is_traced() {
-        // SAFETY: the interpreter lock is held.
-        raise_python(crate::recorded::not_in_a_trace(unsafe { Python::assume_attached() }, "backward()"));
+        raise_python(attached(|py| crate::recorded::not_in_a_trace(py, "backward()")));
         return None;
     }
     if cell.is_busy() {
@@ -86,8 +83,8 @@ unsafe fn checked_as<'a>(value: *mut ValueObject, needs_value: bool) -> Option<(
         }
         let handle = &mut (*value).handle;
         let node = NodeId::from_index(handle.start);
-        if with_graph!(&cell.graph, g => g.epoch()) != handle.epoch {
-            match with_graph!(&cell.graph, g => g.check(node, handle.epoch)) {
+        if cell.graph.epoch() != handle.epoch {
+            match cell.graph.check(node, handle.epoch) {
                 Ok(epoch) => handle.epoch = epoch,
                 Err(error) => check_again(cell, handle, needs_value, error)?,
             }
@@ -110,7 +107,7 @@ fn check_again(cell: &mut Cell, handle: &mut Handle, needs_value: bool, error: b
         burtorch_core::Error::NotEvaluated { .. } if needs_value => settle(&mut cell.graph, handle),
         burtorch_core::Error::NotEvaluated { .. } => {
             let (node, epoch) = (NodeId::from_index(handle.start), handle.epoch & !UNEVALUATED);
-            with_graph!(&cell.graph, g => g.check(node, epoch)).map(|epoch| handle.epoch = epoch | UNEVALUATED)
+            cell.graph.check(node, epoch).map(|epoch| handle.epoch = epoch | UNEVALUATED)
         }
         error => Err(error),
     };

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use burtorch_core::NodeId;
+use burtorch_core::erased::AnyNumber;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,11 +13,12 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::free_list;
 use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_python, revive, value_type};
-use crate::cell::{AnyGraph, with_graph};
+use crate::cell::AnyGraph;
+use crate::entry::{attached, caught, entered};
 use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph};
 use crate::locked::locked_graph;
-use crate::scalars::{self, Given};
+use crate::scalars;
 
 /// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append_at_once`.
 ///
@@ -38,7 +40,7 @@ unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
                 return revive(object, owner, &mut cell.handles, quick.leaf(x), epoch);
             }
         }
-        new_leaf_slow(value_type(), owner, &Given::All(x))
+        new_leaf_slow(value_type(), owner, &AnyNumber::One(x))
     }
 }
 
@@ -47,7 +49,7 @@ unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
 /// # Safety
 /// `type_` is `Value` or a subclass; else as for `new_leaf`.
 #[inline(never)]
-unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: &Given) -> *mut ffi::PyObject {
+unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: &AnyNumber) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function, and as in `new_leaf`.
     unsafe {
         // Before anything is built: memory for a subclass may start the garbage collector, which runs Python code.
@@ -60,7 +62,10 @@ unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject
             return super::check::raise_busy(cell);
         }
         let is_constant = graph::wants_no_grad();
-        let built = cell.collect_if_due().and_then(|()| scalars::leaf(&mut cell.graph, x, is_constant));
+        let built = cell.collect_if_due().and_then(|()| {
+            let node = cell.graph.append_number(x, is_constant)?;
+            Ok((node, cell.graph.epoch()))
+        });
         match built {
             Ok((node, epoch)) => fill(object.take(), owner, cell, node.index(), epoch),
             Err(error) => raise(error),
@@ -76,7 +81,7 @@ pub unsafe extern "C" fn vectorcall(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes living objects under its lock.
-    unsafe {
+    caught(|| unsafe {
         let n_positional = ffi::PyVectorcall_NARGS(n) as usize;
         if n_positional == 1
             && (keywords.is_null() || ffi::PyTuple_GET_SIZE(keywords) == 0)
@@ -90,7 +95,7 @@ pub unsafe extern "C" fn vectorcall(
             return locked_graph(owner, || new_leaf(owner, ffi::PyFloat_AS_DOUBLE(*arguments)));
         }
         call_slowly(type_, arguments, n_positional, keywords)
-    }
+    })
 }
 
 /// Turns a vectorcall into a call of `new`.
@@ -102,8 +107,7 @@ unsafe fn call_slowly(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as in `vectorcall`: `n` positional arguments, then one per keyword.
-    unsafe {
-        let py = Python::assume_attached();
+    attached(|py| unsafe {
         let positional = (0..n).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
         let build = || -> PyResult<Py<PyAny>> {
             let positional = PyTuple::new(py, positional.collect::<Vec<_>>())?;
@@ -121,7 +125,7 @@ unsafe fn call_slowly(
             Ok(value) => value.into_ptr(),
             Err(error) => raise_python(error),
         }
-    }
+    })
 }
 
 /// What `Value(data, label=None, *, graph=None)` was called with.
@@ -175,12 +179,10 @@ pub unsafe extern "C" fn new(
     positional: *mut ffi::PyObject,
     named: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a tuple and a dict or null under its lock.
-    let (py, positional, named) = unsafe {
-        let py = Python::assume_attached();
-        (py, Bound::from_borrowed_ptr(py, positional), Bound::from_borrowed_ptr_or_opt(py, named))
-    };
-    let made = || -> PyResult<*mut ffi::PyObject> {
+    let made = |py: Python<'_>| -> PyResult<*mut ffi::PyObject> {
+        // SAFETY: the interpreter passes a tuple and a dict or null under its lock.
+        let (positional, named) =
+            unsafe { (Bound::from_borrowed_ptr(py, positional), Bound::from_borrowed_ptr_or_opt(py, named)) };
         let named = named.map(Bound::cast_into::<PyDict>).transpose()?;
         let Arguments { data, label, graph } = Arguments::read(type_, &positional.cast_into()?, named)?;
         let label = label.map(|label| label_text(&label)).transpose()?;
@@ -194,7 +196,7 @@ pub unsafe extern "C" fn new(
         // SAFETY: a living graph.
         unsafe { locked_graph(owner, || make(type_, owner, &data, label)) }
     };
-    made().unwrap_or_else(raise_python)
+    entered(|py| made(py).unwrap_or_else(raise_python))
 }
 /// A Value on the graph, for `new`.
 ///
@@ -209,7 +211,7 @@ unsafe fn make(
     let py = data.py();
     // SAFETY: a living graph under the interpreter lock; the reference into its cell ends here.
     let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
-    let Some(x) = Given::read(data, scalar_type)? else {
+    let Some(x) = scalars::read(data, scalar_type)? else {
         let found = data.get_type().name()?;
         return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
     };
@@ -218,7 +220,7 @@ unsafe fn make(
         let object = new_leaf_slow(type_, owner, &x);
         if let Some(label) = label.filter(|_| !object.is_null()) {
             let node = NodeId::from_index((*object.cast::<ValueObject>()).handle.start);
-            let labelled = with_graph!(&mut cell_of(owner).graph, g => g.set_label(node, &label)).or_raise(py);
+            let labelled = cell_of(owner).graph.set_label(node, &label).or_raise(py);
             if let Err(error) = labelled {
                 ffi::Py_DECREF(object);
                 return Err(error);
@@ -234,7 +236,7 @@ pub unsafe extern "C" fn init(
     _positional: *mut ffi::PyObject,
     _named: *mut ffi::PyObject,
 ) -> c_int {
-    0
+    caught(|| 0)
 }
 
 /// A label must be text.

@@ -6,37 +6,43 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use burtorch_core::{Float, Scalar};
+use burtorch_core::ops;
+use burtorch_core::program::Comparison;
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyFloat, PyTuple};
 
 use super::attributes::{get_data, get_grad, peek, read};
 use super::check::checked;
+use super::methods::unary_method;
 use super::number::{Number, number};
 use super::object::{ValueObject, cell_of, is_value, raise_python};
-use crate::cell::with_graph;
-use crate::locked::locked;
+use crate::entry::{attached, slot};
+use crate::recorded;
 use crate::scalars;
 
-/// `round(v, ndigits)`: the data, rounded as a float is.
+/// `round(v)`: the op; `round(v, ndigits)`: the data, rounded as a float is.
 pub unsafe extern "C" fn round(
     value: *mut ffi::PyObject,
     arguments: *mut *mut ffi::PyObject,
     n: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
     let run = || {
+        if n == 0 {
+            // SAFETY: the interpreter passes a living Value under its lock.
+            return unsafe { unary_method::<ops::Round>(value, std::ptr::null_mut()) };
+        }
         // SAFETY: `n` living objects under the interpreter lock.
-        unsafe {
-            let py = Python::assume_attached();
+        attached(|py| unsafe {
             let arguments = (0..n.max(0) as usize).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
             let arguments = PyTuple::new(py, arguments.collect::<Vec<_>>());
-            with_number(value, |x| x.call_method1("__round__", arguments?))
-        }
+            with_number(py, value, |x| x.call_method1("__round__", arguments?))
+        })
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `format(v, spec)`: the data, formatted as a float is.
@@ -54,16 +60,19 @@ pub unsafe extern "C" fn format(value: *mut ffi::PyObject, spec: *mut ffi::PyObj
             if length == 0 {
                 return ffi::PyObject_Str(value);
             }
-            let spec = Bound::from_borrowed_ptr(Python::assume_attached(), spec);
-            with_number(value, |x| x.call_method1("__format__", (spec,)))
+            attached(|py| {
+                let spec = Bound::from_borrowed_ptr(py, spec);
+                with_number(py, value, |x| x.call_method1("__format__", (spec,)))
+            })
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// What `f` makes of the data, as a float or a Decimal; lanes are a ValueError.
 unsafe fn with_number<'py>(
+    py: Python<'py>,
     value: *mut ffi::PyObject,
     f: impl FnOnce(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
@@ -73,7 +82,7 @@ unsafe fn with_number<'py>(
         if scalar_type.lanes > 1 {
             return raise_python(scalars::refuse_lanes(scalar_type));
         }
-        let data = Bound::from_owned_ptr_or_opt(Python::assume_attached(), get_data(value, ptr::null_mut()));
+        let data = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
         let Some(data) = data else { return ptr::null_mut() };
         f(data).map_or_else(raise_python, Bound::into_ptr)
     }
@@ -94,23 +103,16 @@ unsafe fn is_traced(value: *mut ffi::PyObject) -> bool {
 pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: a living Value under the interpreter lock.
-        unsafe {
-            let py = Python::assume_attached();
-            let is_traced = is_traced(value);
-            let data = if is_traced {
-                data_of(value).and_then(|x| Bound::from_owned_ptr_or_opt(py, ffi::PyFloat_FromDouble(x)))
-            } else {
-                Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()))
-            };
-            let Some(data) = data else {
+        attached(|py| unsafe {
+            // Without the number, which would be that of the recording for ever.
+            if is_traced(value) || crate::recorded::is_recording() {
+                return "Value(traced)".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
+            }
+            let Some(data) = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut())) else {
                 // A stale value still has a text: repr must not fail while an error is being shown.
                 ffi::PyErr_Clear();
                 return "<stale Value>".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
             };
-            if is_traced {
-                let text = std::format!("Value(data={data}, traced)").into_pyobject(py);
-                return text.map_or(ptr::null_mut(), |text| text.into_ptr());
-            }
             let grad = Bound::from_owned_ptr_or_opt(py, get_grad(value, ptr::null_mut()));
             let Some(grad) = grad else {
                 return ptr::null_mut();
@@ -119,10 +121,10 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
                 Ok(text) => text.into_ptr(),
                 Err(_) => ptr::null_mut(),
             }
-        }
+        })
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `hash(v)`: by node, the same for all its handles, also when reclaim renumbers it.
@@ -133,14 +135,14 @@ pub unsafe extern "C" fn hash(value: *mut ffi::PyObject) -> ffi::Py_hash_t {
             let Some((cell, node)) = checked(value.cast()) else {
                 return -1;
             };
-            let graph = with_graph!(&cell.graph, g => g.id());
+            let graph = cell.graph.id();
             let mixed = cell.serial(node.index()).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ graph;
             let hash = mixed as ffi::Py_hash_t;
             if hash == -1 { -2 } else { hash }
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// Comparison by data, with values and numbers; not with anything else, not even if the value is stale. Lanes are equal
@@ -150,6 +152,7 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
         // SAFETY: living objects under the interpreter lock, the first a Value.
         unsafe {
             let fits_float = |x| scalars::type_of(x).fits_float();
+            let mut comparison = comparison_of(how);
             let y = if !fits_float(a) || is_value(b) && !fits_float(b) {
                 return compare_as_objects(a, b, how);
             } else if is_value(b) {
@@ -161,42 +164,57 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
                 if !is_traced(a) {
                     return compare_with_int(a, b, how);
                 }
-                match crate::recorded::exact(Bound::from_borrowed_ptr(Python::assume_attached(), b)) {
-                    Ok(y) => y,
+                match attached(|py| recorded::with_int(&Bound::from_borrowed_ptr(py, b), comparison)) {
+                    Ok(Some((about_floor, floor))) => {
+                        comparison = about_floor;
+                        floor
+                    }
+                    Ok(None) => return ffi::PyBool_FromLong((how == ffi::Py_NE).into()),
                     Err(error) => return raise_python(error),
                 }
             } else {
                 match number(b) {
                     Number::Is(y) => y,
                     Number::Failed => return ptr::null_mut(),
-                    Number::IsNot => {
-                        ffi::Py_INCREF(ffi::Py_NotImplemented());
-                        return ffi::Py_NotImplemented();
-                    }
+                    Number::IsNot => return not_implemented(),
                 }
             };
             let Some(x) = data_of(a) else {
                 return ptr::null_mut();
             };
-            let holds = match how {
-                ffi::Py_LT => x < y,
-                ffi::Py_LE => x <= y,
-                ffi::Py_EQ => x == y,
-                ffi::Py_NE => x != y,
-                ffi::Py_GT => x > y,
-                _ => x >= y,
-            };
+            let holds = comparison.holds(x, y);
             if is_traced(a) || is_value(b) && is_traced(b) {
                 let other = is_value(b).then_some(b.cast());
-                if let Err(error) = crate::recorded::compared(a.cast(), other, y, how, holds) {
+                if let Err(error) = recorded::compared(a.cast(), other, y, comparison, holds) {
                     return raise_python(error);
                 }
+            } else if let Err(error) = recorded::refuse_reading("a comparison of a Value of another graph") {
+                return raise_python(error);
             }
             ffi::PyBool_FromLong(holds.into())
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[a, b], run) }
+    unsafe { slot(&[a, b], run) }
+}
+
+/// The comparison that Python asks for by number.
+#[inline(always)]
+fn comparison_of(how: c_int) -> Comparison {
+    match how {
+        ffi::Py_LT => Comparison::Less,
+        ffi::Py_LE => Comparison::LessEqual,
+        ffi::Py_EQ => Comparison::Equal,
+        ffi::Py_NE => Comparison::NotEqual,
+        ffi::Py_GT => Comparison::Greater,
+        _ => Comparison::GreaterEqual,
+    }
+}
+
+/// The answer of an operator to an operand that it does not know.
+fn not_implemented() -> *mut ffi::PyObject {
+    // SAFETY: the interpreter's own object; the caller gets a reference.
+    unsafe { ffi::Py_NewRef(ffi::Py_NotImplemented()) }
 }
 
 /// Integers are compared exactly, also those that no float holds, as Python compares a float with them.
@@ -218,23 +236,57 @@ unsafe fn compare_with_int(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_
 #[inline(never)]
 unsafe fn compare_as_objects(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: c_int) -> *mut ffi::PyObject {
     // SAFETY: living objects under the interpreter lock, the first a Value.
-    unsafe {
-        let py = Python::assume_attached();
+    attached(|py| unsafe {
         let with_value = is_value(b);
         let has_lanes = |x| scalars::type_of(x).lanes > 1;
+        let other = match number_as_object(py, a, b) {
+            Ok(Some(other)) => Some(other),
+            Ok(None) if with_value => None,
+            Ok(None) => return not_implemented(),
+            Err(error) => return raise_python(error),
+        };
         if (has_lanes(a) || with_value && has_lanes(b)) && how != ffi::Py_EQ && how != ffi::Py_NE {
             return raise_python(PyValueError::new_err("lanes have no order; compare their .data, number by number"));
         }
         let Some(x) = Bound::from_owned_ptr_or_opt(py, get_data(a, ptr::null_mut())) else { return ptr::null_mut() };
-        let y = if with_value {
-            Bound::from_owned_ptr_or_opt(py, get_data(b, ptr::null_mut()))
-        } else {
-            Some(Bound::from_borrowed_ptr(py, b))
-        };
+        let y = other.or_else(|| Bound::from_owned_ptr_or_opt(py, get_data(b, ptr::null_mut())));
         let Some(y) = y else { return ptr::null_mut() };
-        let (Ok(x), Ok(y)) = (one_or_lanes(x), one_or_lanes(y)) else { return ptr::null_mut() };
-        ffi::PyObject_RichCompare(x.as_ptr(), y.as_ptr(), how)
+        let compare = || one_or_lanes(x)?.rich_compare(one_or_lanes(y)?, operator_of(how));
+        compare().map_or_else(raise_python, Bound::into_ptr)
+    })
+}
+
+/// What a Value without a float's data is compared with: ints, floats, NumPy scalars; a float128 with decimals too. `None`
+/// for anything else, Values among them.
+unsafe fn number_as_object<'py>(
+    py: Python<'py>,
+    value: *mut ffi::PyObject,
+    other: *mut ffi::PyObject,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    // SAFETY: a living Value and a living object under the interpreter lock.
+    unsafe {
+        if is_value(other) {
+            return Ok(None);
+        }
+        let other = Bound::from_borrowed_ptr(py, other);
+        if ffi::PyLong_Check(other.as_ptr()) != 0 {
+            return Ok(Some(other));
+        }
+        match number(other.as_ptr()) {
+            Number::Is(x) => Ok(Some(PyFloat::new(py, x).into_any())),
+            Number::Failed => Err(PyErr::fetch(py)),
+            Number::IsNot if scalars::type_of(value).lanes > 1 => Ok(None),
+            Number::IsNot => {
+                let is_decimal = other.is_instance(&py.import("decimal")?.getattr("Decimal")?)?;
+                Ok(is_decimal.then_some(other))
+            }
+        }
     }
+}
+
+/// The operator that Python asks for by number.
+fn operator_of(how: c_int) -> CompareOp {
+    CompareOp::from_raw(how).unwrap_or(CompareOp::Eq)
 }
 
 /// Lanes that hold one number are that number, so that `Value(2.0) == 2.0` whatever the graph.
@@ -271,7 +323,7 @@ unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
             raise_python(scalars::refuse_lanes(scalar_type));
             return None;
         }
-        peek(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| x.lane(0).to_f64())))
+        peek(value, |cell, node| cell.graph.float(node))
     }
 }
 
@@ -282,9 +334,12 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
         unsafe {
             match peek(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
                 Some(Some(x)) => {
-                    if is_traced(value)
-                        && let Err(error) = crate::recorded::compared(value.cast(), None, 0.0, ffi::Py_NE, x != 0.0)
-                    {
+                    let remembered = if is_traced(value) {
+                        recorded::compared(value.cast(), None, 0.0, Comparison::NotEqual, x != 0.0)
+                    } else {
+                        recorded::refuse_reading("bool() of a Value of another graph")
+                    };
+                    if let Err(error) = remembered {
                         raise_python(error);
                         return -1;
                     }
@@ -292,8 +347,7 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
                 }
                 Some(None) if scalars::type_of(value).lanes == 1 => {
                     // A float128 may be too small for a float and still not be 0.
-                    peek(value, |cell, node| with_graph!(&cell.graph, g => g.value(node).map(|x| !x.all_zero())))
-                        .map_or(-1, c_int::from)
+                    peek(value, |cell, node| cell.graph.is_zero(node).map(|is_zero| !is_zero)).map_or(-1, c_int::from)
                 }
                 Some(None) => {
                     raise_python(scalars::refuse_lanes(scalars::type_of(value)));
@@ -304,7 +358,7 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `float(v)`: the data; the gradient is dropped.
@@ -313,13 +367,16 @@ pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject 
         // SAFETY: a living Value under the interpreter lock.
         unsafe {
             if is_traced(value) {
-                return raise_python(crate::recorded::reading_refused());
+                return raise_python(recorded::reading_refused());
+            }
+            if let Err(error) = recorded::refuse_reading("float() of a Value of another graph") {
+                return raise_python(error);
             }
             data_of(value).map_or(ptr::null_mut(), |x| ffi::PyFloat_FromDouble(x))
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }
 
 /// `int(v)`: the data, towards zero.
@@ -329,11 +386,11 @@ pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
         unsafe {
             match read(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
                 Some(Some(x)) => ffi::PyLong_FromDouble(x),
-                Some(None) => with_number(value, |x| x.call_method0("__int__")),
+                Some(None) => attached(|py| with_number(py, value, |x| x.call_method0("__int__"))),
                 None => ptr::null_mut(),
             }
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[value], run) }
+    unsafe { slot(&[value], run) }
 }

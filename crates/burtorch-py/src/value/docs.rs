@@ -16,27 +16,35 @@ pub fn function_doc(op: Op) -> &'static CStr {
     CString::new(text).map_or(c"", |text| &*Box::leak(text.into_boxed_c_str()))
 }
 
-/// Whether the function also takes one sequence instead of two operands.
-fn folds(op: Op) -> bool {
-    matches!(op, Op::Mean | Op::NegativeMean | Op::Max | Op::Min)
+/// The docstring of the method of an op with a constant, likewise.
+pub fn constant_method_doc(op: Op) -> &'static CStr {
+    let info = op.info();
+    let constant = info.constant.map_or("c, /".into(), |(name, default)| format!("{name}={default:?}"));
+    let text = format!("{}($self, {constant})\n--\n\nA new Value: {}.", info.name, info.doc);
+    CString::new(text).map_or(c"", |text| &*Box::leak(text.into_boxed_c_str()))
 }
 
 fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
+    let with_default = info.constant.map(|(name, default)| format!("(x, /, {name}={default:?})"));
     let signature = match info.arity {
+        Arity::WithConstant if with_default.is_some() => with_default.as_deref().unwrap_or_default(),
         Arity::Unary => "(x, /, *, evaluate=True)",
         Arity::Reduction => "(x, /, *, evaluate=True)",
         Arity::WithConstant => "(x, c, /)",
-        _ if folds(info.op) => "(x, y=None, /, *, evaluate=True)",
+        _ if info.folds.is_some() => "(x, y=None, /, *, evaluate=True)",
         _ => "(x, y, /, *, evaluate=True)",
     };
     writeln!(text, "{}{signature}\n--\n\n{}.\n\nArgs:", info.name, info.doc)?;
+    let constant = info.constant.map_or("c", |(name, _)| name);
+    let with_constant = format!(
+        "    x: a Value, or a Vector for one output per element.\n    {constant}: a real number, c of the formula; it receives no \
+         gradient.\n"
+    );
     text.push_str(match info.arity {
+        Arity::WithConstant => &with_constant,
         Arity::Unary => "    x: a Value, or a Vector for one output per element.\n",
-        Arity::WithConstant => {
-            "    x: a Value, or a Vector for one output per element.\n    c: a real number; it receives no gradient.\n"
-        }
         Arity::Reduction => "    x: a Vector, or a sequence of Values, Vectors and real numbers.\n",
-        _ if folds(info.op) => {
+        _ if info.folds.is_some() => {
             "    x: a Value or a real number; a Vector or a sequence of equal length for one output per element; or, if \
              it is\n        the only argument, a Vector or a sequence to be reduced to one Value.\n    y: likewise. At \
              least one operand is a Value or a Vector.\n"
@@ -83,7 +91,7 @@ fn write_example(text: &mut String, info: &OpInfo) -> std::fmt::Result {
         return writeln!(text, "    ({}, [{a}, {b}, {c}])", rounded(reduction.forward(&x)));
     }
     if info.arity == Arity::Unary {
-        let x = 0.5;
+        let x = if (info.domain.0..=info.domain.1).contains(&0.5) { 0.5 } else { 2.0 };
         let y: f64 = ops::forward_unary(op, x).unwrap_or_default();
         let dx = ops::pull_unary(op, 1.0, x, y).unwrap_or_default();
         writeln!(text, "    >>> x = bt.Value({x:?})\n    >>> y = bt.{name}(x)\n    >>> y.backward()")?;
@@ -108,6 +116,7 @@ fn write_example(text: &mut String, info: &OpInfo) -> std::fmt::Result {
 
 /// As Python prints `round(x, 4)`.
 fn rounded(x: f64) -> String {
-    let four_digits: f64 = format!("{x:.4}").parse().unwrap_or(x);
+    // A gradient is a sum that starts from 0, so it is never a negative zero.
+    let four_digits: f64 = format!("{x:.4}").parse().unwrap_or(x) + 0.0;
     format!("{four_digits:?}")
 }

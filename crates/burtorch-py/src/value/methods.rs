@@ -8,14 +8,15 @@ use burtorch_core::ops::{self, BinaryOp, UnaryOp};
 use burtorch_core::{NodeId, Op, Quick, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use super::append::{Build, append};
-use super::docs::function_doc;
+use super::docs::{constant_method_doc, function_doc};
 use super::number::{Number, append_both, build, number};
 use super::object::{ValueObject, is_value, raise_python};
 use super::step::Step;
 use super::unevaluated::{append_unevaluated, read_keywords};
-use crate::locked::locked;
+use crate::entry::{attached, slot};
 use crate::vector;
 
 /// An op of one value.
@@ -33,7 +34,7 @@ build!(BinaryConstant<O: BinaryOp>(c), 1, |graph, [x]| graph.with_constant::<O>(
 struct ConstantBinary<O>(f64, PhantomData<O>);
 build!(ConstantBinary<O: BinaryOp>(c), 1, |graph, [y]| graph.constant_with::<O>(c, y), Step::ConstantWith(O::OP, c));
 
-unsafe extern "C" fn unary_method<O: UnaryOp>(
+pub unsafe extern "C" fn unary_method<O: UnaryOp>(
     x: *mut ffi::PyObject,
     _no_arguments: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -42,7 +43,7 @@ unsafe extern "C" fn unary_method<O: UnaryOp>(
         unsafe { append((*x.cast::<ValueObject>()).owner, [x.cast()], Unary::<O>(PhantomData)) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[x], run) }
+    unsafe { slot(&[x], run) }
 }
 
 unsafe extern "C" fn unary_function<O: UnaryOp>(
@@ -71,7 +72,7 @@ unsafe extern "C" fn unary_function<O: UnaryOp>(
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(slice_of(arguments.cast_mut(), n), run) }
+    unsafe { slot(slice_of(arguments.cast_mut(), n), run) }
 }
 
 /// Shared by methods and functions of two operands.
@@ -105,43 +106,111 @@ unsafe extern "C" fn binary_method<O: BinaryOp>(x: *mut ffi::PyObject, y: *mut f
         unsafe { binary_of::<O>(x, y) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[x, y], run) }
+    unsafe { slot(&[x, y], run) }
 }
 
-unsafe extern "C" fn constant_method<O: BinaryOp>(x: *mut ffi::PyObject, c: *mut ffi::PyObject) -> *mut ffi::PyObject {
+/// # Safety
+/// A living Value and a living object under the interpreter lock.
+unsafe fn with_constant<O: BinaryOp>(x: *mut ffi::PyObject, c: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match number(c) {
+            Number::Is(c) => append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData)),
+            Number::IsNot => not_operands(O::OP, c),
+            Number::Failed => std::ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn constant_method<O: BinaryOp>(
+    x: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: the interpreter passes a living Value and a living object under its lock.
+        // SAFETY: the interpreter passes a living Value and `n` living objects, then one per keyword, under its lock.
         unsafe {
-            match number(c) {
-                Number::Is(c) => {
-                    append((*x.cast::<ValueObject>()).owner, [x.cast()], BinaryConstant::<O>(c, PhantomData))
-                }
-                Number::IsNot => not_operands(O::OP, c),
-                Number::Failed => std::ptr::null_mut(),
+            let c = constant_argument(O::OP, arguments, n as usize, 0, keywords);
+            if c.is_null() {
+                return c;
             }
+            let made = with_constant::<O>(x, c);
+            ffi::Py_DECREF(c);
+            made
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[x], run) }
+    unsafe { slot(&[x], run) }
+}
+
+/// The constant of an op, as a reference of the caller's: the argument after `n_before` others, the keyword that the row
+/// names, or the row's default; null with an error set where there is none of these.
+///
+/// # Safety
+/// The arguments of a call as the interpreter passes them, under its lock.
+unsafe fn constant_argument(
+    op: Op,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    n_before: usize,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let wrong = || {
+        let takes = if n_before == 1 { "takes a Value or a Vector, and a number" } else { "takes a number" };
+        raise_python(PyTypeError::new_err(format!("{}() {takes}", op.name())))
+    };
+    let given = n.wrapping_sub(n_before);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let n_keywords = if keywords.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(keywords) };
+        match (given, n_keywords, op.info().constant) {
+            (1, 0, _) => {
+                let c = *arguments.add(n_before);
+                ffi::Py_INCREF(c);
+                c
+            }
+            (0, 0, Some((_, default))) => ffi::PyFloat_FromDouble(default),
+            (0, 1, Some((name, _))) => {
+                let other = attached(|py| {
+                    let keyword = Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(keywords, 0));
+                    (!keyword.eq(name).unwrap_or(false)).then(|| keyword.to_string())
+                });
+                if let Some(keyword) = other {
+                    let message = format!("{}() got an unexpected keyword argument '{keyword}'", op.name());
+                    return raise_python(PyTypeError::new_err(message));
+                }
+                let c = *arguments.add(n);
+                ffi::Py_INCREF(c);
+                c
+            }
+            _ => wrong(),
+        }
+    }
 }
 
 unsafe extern "C" fn constant_function<O: BinaryOp>(
     _module: *mut ffi::PyObject,
-    arguments: *mut *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
     n: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = || {
-        // SAFETY: the interpreter passes `n` living objects under its lock.
+        // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
         unsafe {
-            let arguments = slice_of(arguments, n);
-            match *arguments {
-                [x, c] if is_value(x) => constant_method::<O>(x, c),
-                _ => vector::constant_function(O::OP, arguments),
+            let operands = slice_of(arguments.cast_mut(), n);
+            let [x, ..] = *operands else { return vector::constant_function(O::OP, operands) };
+            let c = constant_argument(O::OP, arguments, operands.len(), 1, keywords);
+            if c.is_null() {
+                return c;
             }
+            let made = if is_value(x) { with_constant::<O>(x, c) } else { vector::constant_function(O::OP, &[x, c]) };
+            ffi::Py_DECREF(c);
+            made
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(slice_of(arguments, n), run) }
+    unsafe { slot(slice_of(arguments.cast_mut(), n), run) }
 }
 
 unsafe extern "C" fn binary_function<O: BinaryOp>(
@@ -168,7 +237,7 @@ unsafe extern "C" fn binary_function<O: BinaryOp>(
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(slice_of(arguments.cast_mut(), n), run) }
+    unsafe { slot(slice_of(arguments.cast_mut(), n), run) }
 }
 
 unsafe extern "C" fn reduction_function<const OP: u8>(
@@ -190,7 +259,7 @@ unsafe extern "C" fn reduction_function<const OP: u8>(
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(slice_of(arguments.cast_mut(), n), run) }
+    unsafe { slot(slice_of(arguments.cast_mut(), n), run) }
 }
 
 /// The arguments of a call. For none the interpreter may pass a null pointer.
@@ -249,8 +318,12 @@ macro_rules! define_methods {
                     c_str!(stringify!($bname), "($self, y, /)\n--\n\nA new Value: ", $bdoc, ". y is a Value or a number."),
                     ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: binary_method::<ops::$B> }), )*
                 $( method(c_str!(stringify!($kname)),
-                    c_str!(stringify!($kname), "($self, c, /)\n--\n\nA new Value: ", $kdoc, "."),
-                    ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: constant_method::<ops::$K> }), )*
+                    constant_method_doc(Op::$K), ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+                    ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: constant_method::<ops::$K> }), )*
+                method(c"__floor__", c"__floor__($self, /)\n--\n\nmath.floor(v): a new Value.",
+                    ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: unary_method::<ops::Floor> }),
+                method(c"__ceil__", c"__ceil__($self, /)\n--\n\nmath.ceil(v): a new Value.",
+                    ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: unary_method::<ops::Ceil> }),
             ]
         }
 
@@ -264,7 +337,8 @@ macro_rules! define_methods {
                     ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
                     ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: binary_function::<ops::$B> }), )*
                 $( method(c_str!(stringify!($kname)), function_doc(Op::$K),
-                    ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: constant_function::<ops::$K> }), )*
+                    ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+                    ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: constant_function::<ops::$K> }), )*
                 $( method(c_str!(stringify!($rname)), function_doc(Op::$R),
                     ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
                     ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: reduction_function::<{ Op::$R as u8 }> }), )*

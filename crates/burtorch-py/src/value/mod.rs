@@ -30,7 +30,6 @@ pub(crate) use methods::c_str;
 pub use methods::method;
 pub use number::{Number, has_dtype, number};
 pub use object::{ValueObject, cell_of, is_value, new_object, raise_python, value_type};
-pub use step::{left, right};
 pub use unevaluated::settle;
 
 const DOC: &std::ffi::CStr = c"Value(data, label=None, *, graph=None)
@@ -117,6 +116,9 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_nb_multiply, number::binary::<number::Times> as *mut c_void),
         slot(ffi::Py_nb_true_divide, number::binary::<number::Over> as *mut c_void),
         slot(ffi::Py_nb_power, number::power as *mut c_void),
+        slot(ffi::Py_nb_floor_divide, number::binary::<number::FloorOver> as *mut c_void),
+        slot(ffi::Py_nb_remainder, number::binary::<number::Modulo> as *mut c_void),
+        slot(ffi::Py_nb_divmod, number::divmod as *mut c_void),
         slot(ffi::Py_nb_negative, number::negative as *mut c_void),
         slot(ffi::Py_nb_positive, number::positive as *mut c_void),
         slot(ffi::Py_nb_absolute, number::absolute as *mut c_void),

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use burtorch_core::ops::{self, BinaryOp};
-use burtorch_core::{Graph, NodeId, Quick, Result, Scalar};
+use burtorch_core::{NodeId, Quick, Scalar};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -17,7 +17,7 @@ use super::append::{Build, append, append_at_once, append_in_branch};
 use super::methods::Unary;
 use super::object::{ValueObject, is_value, raise_python, value_type};
 use super::step::Step;
-use crate::locked::locked;
+use crate::entry::{attached, caught, slot};
 use crate::vector;
 
 /// A number from Python that is not a Value.
@@ -85,20 +85,20 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
 unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: a living object under the interpreter lock, by the contract of `number`.
-    let (py, object) = unsafe {
-        let py = Python::assume_attached();
-        (py, Bound::from_borrowed_ptr(py, object))
-    };
-    let kind = || -> PyResult<bool> {
+    let kind = |py: Python<'_>| -> PyResult<bool> {
+        // SAFETY: a living object under the interpreter lock, by the contract of `number`.
+        let object = unsafe { Bound::from_borrowed_ptr(py, object) };
         if !has_dtype(&object)? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
             return Ok(false);
         }
         let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
+        if n_dims == 0 && crate::buffer::is_masked(&object) {
+            return Ok(false);
+        }
         let kind: String = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "kind"))?.extract()?;
         Ok(n_dims == 0 && matches!(kind.as_str(), "f" | "i" | "u" | "b"))
     };
-    kind().unwrap_or(false)
+    attached(|py| kind(py).unwrap_or(false))
 }
 
 /// An operator: a binary op, and what it is when one side is a constant.
@@ -107,10 +107,6 @@ pub trait Operator {
     type Op: BinaryOp;
     /// The operator's symbol, for Vector and array operands.
     const SYMBOL: vector::Symbol;
-    /// `x op c`.
-    fn right<S: Scalar>(graph: &mut Graph<'static, S>, x: NodeId, c: S) -> Result<NodeId>;
-    /// `c op x`.
-    fn left<S: Scalar>(graph: &mut Graph<'static, S>, c: S, x: NodeId) -> Result<NodeId>;
     /// `x op c` where no question is left.
     ///
     /// # Safety
@@ -131,10 +127,6 @@ macro_rules! operators {
             type Op = ops::$Op;
             const SYMBOL: vector::Symbol = vector::Symbol::$Name;
             #[inline(always)]
-            fn right<S: Scalar>($graph: &mut Graph<'static, S>, $x: NodeId, $c: S) -> Result<NodeId> { $right }
-            #[inline(always)]
-            fn left<S: Scalar>($graph: &mut Graph<'static, S>, $c: S, $x: NodeId) -> Result<NodeId> { $left }
-            #[inline(always)]
             unsafe fn right_quick<S: Scalar>($graph: Quick<'_, 'static, S>, $x: NodeId, $c: S) -> NodeId {
                 // SAFETY: by the contract of this function.
                 unsafe { $right }
@@ -148,13 +140,15 @@ macro_rules! operators {
     )* };
 }
 
-// A graph and a quick one have methods of the same names.
+// As `operator_right` and `operator_left` of the core's erased graphs.
 operators! {
     Plus Add |graph, x, c| graph.with_constant::<ops::AddConstant>(x, c), graph.with_constant::<ops::AddConstant>(x, c);
     Minus Sub |graph, x, c| graph.with_constant::<ops::AddConstant>(x, -c), graph.constant_with::<ops::Sub>(c, x);
     Times Mul |graph, x, c| graph.with_constant::<ops::MulByConstant>(x, c), graph.with_constant::<ops::MulByConstant>(x, c);
     Over Div |graph, x, c| graph.div_constant(x, c), graph.constant_with::<ops::Div>(c, x);
     Power Pow |graph, x, c| graph.pow_constant(x, c), graph.constant_with::<ops::Pow>(c, x);
+    FloorOver FloorDivide |graph, x, c| graph.with_constant::<ops::FloorDivide>(x, c), graph.constant_with::<ops::FloorDivide>(c, x);
+    Modulo Remainder |graph, x, c| graph.with_constant::<ops::Remainder>(x, c), graph.constant_with::<ops::Remainder>(c, x);
 }
 
 /// What an operation appends: where no question is left, and in words.
@@ -232,7 +226,7 @@ pub unsafe extern "C" fn binary<O: Operator>(a: *mut ffi::PyObject, b: *mut ffi:
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[a, b], run) }
+    unsafe { slot(&[a, b], run) }
 }
 
 /// A binary number slot for operands of any type.
@@ -271,13 +265,41 @@ pub unsafe extern "C" fn power(
     modulus: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as in `binary`.
-    unsafe {
+    caught(|| unsafe {
         if modulus != ffi::Py_None() {
             let message = "pow() of a Value takes no modulus; use pow(x, y)";
             return raise_python(pyo3::exceptions::PyTypeError::new_err(message));
         }
         binary::<Power>(a, b)
-    }
+    })
+}
+
+/// `divmod(a, b)`: the pair of `a // b` and `a % b`.
+pub unsafe extern "C" fn divmod(a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: as in `binary`; both results are new references, which the tuple takes over.
+        unsafe {
+            let quotient = binary::<FloorOver>(a, b);
+            if quotient.is_null() || quotient == ffi::Py_NotImplemented() {
+                return quotient;
+            }
+            let rest = binary::<Modulo>(a, b);
+            if rest.is_null() || rest == ffi::Py_NotImplemented() {
+                ffi::Py_DECREF(quotient);
+                return rest;
+            }
+            let pair = ffi::PyTuple_New(2);
+            if pair.is_null() {
+                ffi::Py_DECREF(quotient);
+                ffi::Py_DECREF(rest);
+                return pair;
+            }
+            ffi::PyTuple_SetItem(pair, 0, quotient);
+            ffi::PyTuple_SetItem(pair, 1, rest);
+            pair
+        }
+    };
+    caught(run)
 }
 
 /// `-v`
@@ -287,7 +309,7 @@ pub unsafe extern "C" fn negative(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
         unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Neg>(PhantomData)) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[a], run) }
+    unsafe { slot(&[a], run) }
 }
 
 /// `abs(v)`
@@ -297,14 +319,14 @@ pub unsafe extern "C" fn absolute(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
         unsafe { append((*a.cast::<ValueObject>()).owner, [a.cast()], Unary::<ops::Abs>(PhantomData)) }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[a], run) }
+    unsafe { slot(&[a], run) }
 }
 
 /// `+v` is `v`.
 pub unsafe extern "C" fn positive(a: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a living object; the caller gets a reference of its own.
-    unsafe {
+    caught(|| unsafe {
         ffi::Py_INCREF(a);
         a
-    }
+    })
 }

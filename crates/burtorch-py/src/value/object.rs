@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 
 use super::free_list;
 use crate::cell::Cell;
+use crate::entry::{attached, slot};
 use crate::errors;
 use crate::graph::PyGraph;
 use crate::handle::{self, Handle, LiveHandles};
-use crate::locked::locked;
 
 /// A `Value` as the interpreter lays it out.
 #[repr(C)]
@@ -128,7 +128,9 @@ impl Drop for Unowned {
                 return;
             }
             if ffi::Py_TYPE(self.0.cast()) == value_type() {
-                // `dealloc` takes for granted that a Value has an owner and is in a list: None, and one of its own.
+                // `dealloc` takes for granted that a Value has an owner, a handle of length 1 and is in a list: None, and one
+                // of its own.
+                ptr::write(&raw mut (*self.0).handle, Handle::new(0, 1, 0));
                 (*self.0).owner = ffi::Py_None();
                 ffi::Py_INCREF(ffi::Py_None());
                 handle::link_alone(&raw mut (*self.0).handle);
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         }
     };
     // SAFETY: objects that the interpreter passes.
-    unsafe { locked(&[object], run) }
+    unsafe { slot(&[object], run) }
 }
 
 /// The whole of `tp_dealloc`: subclasses, weak references, objects without a graph, a full free list.
@@ -242,9 +244,7 @@ unsafe fn dealloc_slow(object: *mut ffi::PyObject) {
 #[cold]
 #[inline(never)]
 pub fn raise(error: burtorch_core::Error) -> *mut ffi::PyObject {
-    // SAFETY: slots run under the interpreter lock.
-    let py = unsafe { Python::assume_attached() };
-    errors::to_python(py, error).restore(py);
+    attached(|py| errors::to_python(py, error).restore(py));
     ptr::null_mut()
 }
 
@@ -252,8 +252,6 @@ pub fn raise(error: burtorch_core::Error) -> *mut ffi::PyObject {
 #[cold]
 #[inline(never)]
 pub fn raise_python(error: PyErr) -> *mut ffi::PyObject {
-    // SAFETY: slots run under the interpreter lock.
-    let py = unsafe { Python::assume_attached() };
-    error.restore(py);
+    attached(|py| error.restore(py));
     ptr::null_mut()
 }

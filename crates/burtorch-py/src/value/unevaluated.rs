@@ -12,10 +12,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
-use super::object::{ValueObject, cell_of, is_value, new_object, raise_python};
-use crate::cell::{AnyGraph, with_graph};
+use super::object::{cell_of, is_value, new_object, raise_python};
+use crate::cell::AnyGraph;
+use crate::entry::attached;
 use crate::errors::IntoPython;
-use crate::graph::PyGraph;
 use crate::handle::Handle;
 use crate::vector::{Operand, all_nodes, atomically};
 
@@ -27,11 +27,9 @@ pub fn settle(graph: &mut AnyGraph, handle: &mut Handle) -> Result<()> {
         return Ok(());
     }
     let node = NodeId::from_index(handle.start);
-    handle.epoch = with_graph!(graph, g => {
-        let epoch = g.check(node, handle.epoch & !UNEVALUATED)?;
-        g.evaluate_now(Unevaluated::from_index(handle.start))?;
-        epoch
-    });
+    let epoch = graph.check(node, handle.epoch & !UNEVALUATED)?;
+    graph.evaluate_now(Unevaluated::from_index(handle.start))?;
+    handle.epoch = epoch;
     Ok(())
 }
 
@@ -49,10 +47,20 @@ pub unsafe fn read_keywords(
         return Some(true);
     }
     // SAFETY: by the contract of this function.
-    let (py, names) = unsafe {
-        let py = Python::assume_attached();
-        (py, Bound::from_borrowed_ptr(py, keywords).cast_into_unchecked::<PyTuple>())
-    };
+    attached(|py| unsafe { read_some(py, op, arguments, n, keywords) })
+}
+
+/// # Safety
+/// As for `read_keywords`; there are keywords.
+unsafe fn read_some(
+    py: Python<'_>,
+    op: Op,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    keywords: *mut ffi::PyObject,
+) -> Option<bool> {
+    // SAFETY: by the contract of this function.
+    let names = unsafe { Bound::from_borrowed_ptr(py, keywords).cast_into_unchecked::<PyTuple>() };
     let mut evaluate = true;
     for (k, name) in names.iter().enumerate() {
         // SAFETY: by the contract of this function.
@@ -76,11 +84,11 @@ pub unsafe fn read_keywords(
 /// # Safety
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn append_unevaluated(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
-    // SAFETY: by the contract of this function.
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: as above.
-    let operands: Vec<_> = arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(py, x) }).collect();
-    append(py, op, &operands).unwrap_or_else(raise_python)
+    attached(|py| {
+        // SAFETY: by the contract of this function.
+        let operands: Vec<_> = arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(py, x) }).collect();
+        append(py, op, &operands).unwrap_or_else(raise_python)
+    })
 }
 
 fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyResult<*mut ffi::PyObject> {
@@ -91,29 +99,24 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
     }
     let n = if info.arity == Arity::Unary { 1 } else { 2 };
     // SAFETY: a living object under the interpreter lock.
-    let values = operands.iter().filter(|x| unsafe { is_value(x.as_ptr()) });
-    let Some(first) = values.clone().next().filter(|_| operands.len() == n) else {
+    let has_value = operands.iter().any(|x| unsafe { is_value(x.as_ptr()) });
+    if operands.len() != n || !has_value {
         let message = format!("{}(evaluate=False) takes {n} operands, Values or numbers, a Value at least", info.name);
         return Err(PyTypeError::new_err(message));
-    };
-    // SAFETY: a living Value owns its graph, which is a PyGraph.
-    let owner: Bound<'py, PyGraph> =
-        unsafe { Bound::from_borrowed_ptr(py, (*first.as_ptr().cast::<ValueObject>()).owner).cast_into_unchecked() };
+    }
     let read = |x: &Bound<'py, PyAny>| Operand::read_all(x);
     let operands = operands.iter().map(read).collect::<PyResult<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
-    crate::vector::common_owner(py, &operands)?;
+    let owner = crate::vector::common_owner(py, &operands)?;
     let (node, epoch) = atomically(&owner, |cell| {
         let nodes = all_nodes(py, cell, &operands)?;
         if nodes.len() != n {
             let message = format!("{}(evaluate=False) takes Values and numbers, no Vectors", info.name);
             return Err(PyTypeError::new_err(message));
         }
-        with_graph!(&mut cell.graph, g => {
-            let node = g.append_unevaluated(op, nodes[0], nodes.get(1).copied()).or_raise(py)?;
-            let pending = if g.records_gradients() { UNEVALUATED } else { 0 };
-            cell.n_unevaluated += 1;
-            Ok((node.index(), g.epoch() | pending))
-        })
+        let node = cell.graph.append_unevaluated(op, nodes[0], nodes.get(1).copied()).or_raise(py)?;
+        let pending = if cell.graph.records_gradients() { UNEVALUATED } else { 0 };
+        cell.n_unevaluated += 1;
+        Ok((node.index(), cell.graph.epoch() | pending))
     })?;
     // SAFETY: a living graph under the interpreter lock; nothing else refers into its cell.
     Ok(unsafe { new_object(owner.as_ptr(), cell_of(owner.as_ptr()), node, epoch) })

@@ -1,14 +1,14 @@
 //! Reading arguments: numbers from anything that holds numbers, and operands from Values, Vectors and numbers.
 #![allow(unsafe_code)]
 
-use burtorch_core::{NodeId, Range, Scalar, View};
+use burtorch_core::{NodeId, Range, View};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
-use crate::cell::{AnyGraph, Cell, with_graph};
+use crate::cell::{AnyGraph, Cell};
 use crate::errors::IntoPython;
 use crate::graph::{LONG, PyGraph, is_foreign};
 use crate::parameters::{attach, parameter_nodes};
@@ -48,6 +48,7 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
 
 /// The numbers of a buffer of float64 or float32, by rows.
 fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
+    crate::buffer::refuse_masked(object)?;
     if let Ok(buffer) = PyBuffer::<f64>::get(object)
         && has_native_order(&buffer)
     {
@@ -85,7 +86,7 @@ pub enum Operand {
 
 impl Operand {
     /// Reads a Value, a Vector or a number.
-    fn read_one(object: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
+    pub fn read_one(object: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
         if let Ok(vector) = object.cast::<PyVector>() {
             return Ok(Some(Operand::Vector(vector.clone().unbind())));
         }
@@ -195,7 +196,7 @@ impl Operand {
                 let handle = unsafe { &mut (*object.as_ptr().cast::<value::ValueObject>()).handle };
                 let node = NodeId::from_index(handle.start);
                 value::settle(&mut cell.graph, handle).or_raise(py)?;
-                handle.epoch = with_graph!(&cell.graph, g => g.check(node, handle.epoch)).or_raise(py)?;
+                handle.epoch = cell.graph.check(node, handle.epoch).or_raise(py)?;
                 vec![View::from(node)]
             }
             Operand::Vector(vector) => views(vector.get().ranges_in(py, cell)?),
@@ -204,10 +205,7 @@ impl Operand {
                 vec![View::Parameters(tensor.get().slice())]
             }
             Operand::Numbers(numbers) if numbers.is_empty() => Vec::new(),
-            Operand::Numbers(numbers) => with_graph!(&mut cell.graph, g => {
-                let values: Vec<_> = numbers.iter().map(|&x| Scalar::lit(x)).collect();
-                vec![View::Nodes(g.constants(&values).or_raise(py)?)]
-            }),
+            Operand::Numbers(numbers) => vec![View::Nodes(cell.graph.constants(numbers).or_raise(py)?)],
         })
     }
 
@@ -255,10 +253,10 @@ pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -
     let py = owner.py();
     owner.get().with(py, |cell| {
         super::reclaim_if_due(py, cell)?;
-        let mark = with_graph!(&cell.graph, g => g.mark());
+        let mark = cell.graph.mark();
         let result = build(cell);
         if result.is_err() {
-            with_graph!(&mut cell.graph, g => g.rewind(mark)).or_raise(py)?;
+            cell.graph.rewind(mark).or_raise(py)?;
         }
         result
     })
@@ -281,13 +279,13 @@ pub fn appended<P, T>(
     }
     let mut mark = None;
     let prepared = atomically(owner, |cell| {
-        mark = Some(with_graph!(&cell.graph, g => g.mark()));
+        mark = Some(cell.graph.mark());
         prepare(cell)
     })?;
     owner.get().released(py, |graph, parameters| {
         let result = build(graph, parameters, prepared);
         if let (Err(_), Some(mark)) = (&result, mark) {
-            with_graph!(graph, g => g.rewind(mark)).or_raise(py)?;
+            graph.rewind(mark).or_raise(py)?;
         }
         result
     })

@@ -1,14 +1,14 @@
 //! Element-by-element ops: operators and op functions on Vectors, with broadcasting of single scalars.
 #![allow(unsafe_code)]
 
-use burtorch_core::{Graph, NodeId, Op, Range, Scalar, interrupt};
+use burtorch_core::Op;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars, number_of};
 use super::{PyVector, finish, functions, numpy};
-use crate::cell::with_graph;
+use crate::entry::attached;
 use crate::errors::{IntoPython, to_python};
 use crate::graph::interruptible;
 use crate::params::PyTensor;
@@ -26,24 +26,38 @@ pub enum Symbol {
     Over,
     /// `**`
     Power,
+    /// `//`
+    FloorOver,
+    /// `%`
+    Modulo,
 }
 
 impl Symbol {
     /// The op of two values.
     pub fn op(self) -> Op {
         match self {
-            Symbol::Plus => Op::Add,
-            Symbol::Minus => Op::Sub,
-            Symbol::Times => Op::Mul,
-            Symbol::Over => Op::Div,
-            Symbol::Power => Op::Pow,
+            Symbol::Plus => Op::SUM,
+            Symbol::Minus => Op::DIFFERENCE,
+            Symbol::Times => Op::PRODUCT,
+            Symbol::Over => Op::QUOTIENT,
+            Symbol::Power => Op::POWER,
+            Symbol::FloorOver => Op::FLOOR_QUOTIENT,
+            Symbol::Modulo => Op::REMAINDER,
         }
+    }
+
+    /// The operator of an op of two values.
+    fn of(op: Op) -> Option<Symbol> {
+        use Symbol::{FloorOver, Minus, Modulo, Over, Plus, Power, Times};
+        [Plus, Minus, Times, Over, Power, FloorOver, Modulo].into_iter().find(|symbol| symbol.op() == op)
     }
 }
 
 /// `x op y` where at least one is a Vector, or an array beside a Value.
 pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    crate::buffer::refuse_masked(x)?;
+    crate::buffer::refuse_masked(y)?;
     if let Some(result) = numpy::object_array(symbol, x, y)? {
         return Ok(result);
     }
@@ -57,7 +71,7 @@ pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny
         && let [c @ (2.0 | 3.0)] = exponent[..]
         && is_many(x)
     {
-        return unary(if c == 2.0 { Op::Sqr } else { Op::Pow3 }, x);
+        return unary(if c == 2.0 { Op::SQUARE } else { Op::CUBE }, x);
     }
     refuse_matrix_beside_vector(x, y)?;
     binary(symbol.op(), &left, &right, py)
@@ -93,32 +107,10 @@ fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResul
         &owner,
         n,
         |cell| Ok((all_nodes(py, cell, x)?, all_nodes(py, cell, y)?)),
-        |graph, _, (xs, ys)| with_graph!(graph, g => interruptible(py, n, || pairwise(g, op, &xs, &ys, n)).or_raise(py)),
+        |graph, _, (xs, ys)| interruptible(py, n, || graph.pairwise(op, &xs, &ys, n)).or_raise(py),
     )?;
     // Of no elements there are none.
     Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any())
-}
-
-/// Appends `n` nodes.
-fn pairwise<S: Scalar>(
-    graph: &mut Graph<'static, S>,
-    op: Op,
-    xs: &[NodeId],
-    ys: &[NodeId],
-    n: usize,
-) -> burtorch_core::Result<Option<Range>> {
-    let mut first = None;
-    for k in 0..n {
-        interrupt::ask_at(k)?;
-        let node = graph.binary_op(op, pick(xs, k), pick(ys, k))?;
-        first.get_or_insert(node);
-    }
-    Ok(first.map(|first| Range::new(first, n as u32)))
-}
-
-/// Element `k`, or the only one.
-fn pick(nodes: &[NodeId], k: usize) -> NodeId {
-    if nodes.len() == 1 { nodes[0] } else { nodes[k] }
 }
 
 /// A unary op over a Vector or a Tensor, as one block per run.
@@ -132,9 +124,9 @@ pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
         n,
         |cell| all_runs(py, cell, &operands),
         |graph, _, ranges| {
-            with_graph!(graph, g => interruptible(py, n, || {
-                ranges.into_iter().map(|range| g.map(op, range)).collect::<burtorch_core::Result<Vec<_>>>()
-            }).or_raise(py))
+            let mapped =
+                || ranges.into_iter().map(|range| graph.map(op, range)).collect::<burtorch_core::Result<Vec<_>>>();
+            interruptible(py, n, mapped).or_raise(py)
         },
     )?;
     Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
@@ -145,9 +137,11 @@ pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
 /// # Safety
 /// `x` is a living object; the interpreter lock is held.
 pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: by the contract of this function.
-    let x = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) };
-    finish(if is_many(&x) { unary(op, &x) } else { Err(not_a_vector(op, &x)) })
+    attached(|py| {
+        // SAFETY: by the contract of this function.
+        let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        finish(if is_many(&x) { unary(op, &x) } else { Err(not_a_vector(op, &x)) })
+    })
 }
 
 /// Whether this stands for many scalars with operators of their own.
@@ -168,15 +162,47 @@ pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    let arguments: Vec<Bound<'_, PyAny>> =
-        arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) }).collect();
-    finish(match &arguments[..] {
+    unsafe { with_arguments(arguments, |arguments| binary_of(op, arguments)) }
+}
+
+/// What `f` makes of the arguments of a call.
+///
+/// # Safety
+/// `arguments` are living objects; the interpreter lock is held.
+unsafe fn with_arguments(
+    arguments: &[*mut ffi::PyObject],
+    f: impl for<'py> FnOnce(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
+) -> *mut ffi::PyObject {
+    attached(|py| {
+        // SAFETY: by the contract of this function.
+        let arguments = arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(py, x) });
+        finish(f(&arguments.collect::<Vec<_>>()))
+    })
+}
+
+/// A Value, a `bt.parameter` or a number: what has no length.
+fn scalar(x: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
+    Ok(Operand::read_one(x)?.filter(|operand| matches!(operand, Operand::Value(_) | Operand::Numbers(_))))
+}
+
+/// The one Value of a Vector.
+fn as_value<'py>(vector: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    vector.get_item(0)
+}
+
+fn binary_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    if let [x, y] = arguments
+        && let (Some(x), Some(y)) = (scalar(x)?, scalar(y)?)
+    {
+        return as_value(&binary(op, &[x], &[y], arguments[0].py())?);
+    }
+    match arguments {
         [sequence] => functions::fold(op, sequence),
         [sequence, nothing] if nothing.is_none() => functions::fold(op, sequence),
         [x, y] => refuse_matrix_beside_vector(x, y)
             .and_then(|()| binary(op, &Operand::read_all(x)?, &Operand::read_all(y)?, x.py())),
         _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found {}", op.name(), arguments.len()))),
-    })
+    }
 }
 
 /// The function of an op with a constant where the first of two arguments is not a Value: a Vector, and a number.
@@ -185,22 +211,22 @@ pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut 
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    let arguments: Vec<Bound<'_, PyAny>> =
-        arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) }).collect();
-    let symbol = match op {
-        Op::AddConstant => Symbol::Plus,
-        Op::DivByConstant => Symbol::Over,
-        Op::PowConstant => Symbol::Power,
-        _ => Symbol::Times,
-    };
-    finish(match &arguments[..] {
+    unsafe { with_arguments(arguments, |arguments| constant_of(op, arguments)) }
+}
+
+fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    match arguments {
         [x, c] if is_many(x) => match number_of(c) {
-            Ok(Some(_)) => operator(symbol, x, c),
+            // Where the op is an operator with a constant, the operator's nodes.
+            Ok(Some(_)) => match op.info().like.and_then(Symbol::of) {
+                Some(symbol) => operator(symbol, x, c),
+                None => Operand::read_all(x).and_then(|xs| binary(op, &xs, &Operand::read_all(c)?, x.py())),
+            },
             Ok(None) => Err(PyTypeError::new_err(format!("the constant of {}() must be a real number", op.name()))),
             Err(error) => Err(error),
         },
         _ => Err(PyTypeError::new_err(format!("{}() takes a Value or a Vector, and a number", op.name()))),
-    })
+    }
 }
 
 /// A number slot of Value with something that is neither a Value nor a number: a Vector, an array, or not its business.
@@ -209,18 +235,16 @@ pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mu
 /// `a` and `b` are living objects; the interpreter lock is held.
 pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    let (a, b) = unsafe {
-        let py = Python::assume_attached();
-        (Bound::from_borrowed_ptr(py, a), Bound::from_borrowed_ptr(py, b))
-    };
-    match crate::scalars::with_decimal(symbol, &a, &b) {
-        Ok(None) => {}
-        Ok(Some(result)) => return finish(Ok(result)),
-        Err(error) => return finish(Err(error)),
+    unsafe { with_arguments(&[a, b], |arguments| with_arrays(symbol, &arguments[0], &arguments[1])) }
+}
+
+fn with_arrays<'py>(symbol: Symbol, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(result) = crate::scalars::with_decimal(symbol, a, b)? {
+        return Ok(result);
     }
     let takes = |x: &Bound<'_, PyAny>| is_many(x) || numpy::is_array(x);
-    if takes(&a) || takes(&b) {
-        return finish(operator(symbol, &a, &b));
+    if takes(a) || takes(b) {
+        return operator(symbol, a, b);
     }
-    finish(Ok(a.py().NotImplemented().into_bound(a.py())))
+    Ok(a.py().NotImplemented().into_bound(a.py()))
 }

@@ -1,6 +1,7 @@
 //! Functions of many operands: reductions, inner products, concatenation, block ops.
 #![allow(unsafe_code)]
 
+use burtorch_core::nn::Activation;
 use burtorch_core::{NodeId, Op, Operands, Unevaluated, View};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -11,7 +12,7 @@ use super::arguments::{
     Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars, read_by,
 };
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
-use crate::cell::with_graph;
+use crate::entry::attached;
 use crate::errors::IntoPython;
 use crate::graph::interruptible;
 use crate::parameters::{attach, with_values};
@@ -31,12 +32,14 @@ fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>, evaluate:
         n,
         |cell| all_views(py, cell, operands),
         |graph, parameters, views| {
-            with_graph!(graph, g => with_values(py, parameters, |given| {
+            let views = as_operands(&views);
+            with_values(py, parameters, |given| {
                 interruptible(py, n, || match evaluate {
-                    true => g.reduce(op, as_operands(&views), given),
-                    false => g.reduce_unevaluated(op, as_operands(&views), given).map(pending),
+                    true => graph.reduce(op, views, given),
+                    false => graph.reduce_unevaluated(op, views, given).map(pending),
                 })
-            })?.or_raise(py))
+            })?
+            .or_raise(py)
         },
     )?;
     if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
@@ -58,9 +61,8 @@ pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
         n,
         |cell| all_views(py, cell, &operands),
         |graph, parameters, views| {
-            with_graph!(graph, g => with_values(py, parameters, |given| {
-                interruptible(py, n, || g.softmax(op, as_operands(&views), given))
-            })?.or_raise(py))
+            let views = as_operands(&views);
+            with_values(py, parameters, |given| interruptible(py, n, || graph.softmax(op, views, given)))?.or_raise(py)
         },
     )?;
     Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
@@ -119,12 +121,14 @@ pub fn inner_product<'py>(
             Ok((views, all_nodes(py, cell, &bias)?.first().copied()))
         },
         |graph, parameters, ((xs, ws), bias)| {
-            with_graph!(graph, g => with_values(py, parameters, |given| {
+            let (xs, ws) = (as_operands(&xs), as_operands(&ws));
+            with_values(py, parameters, |given| {
                 interruptible(py, n, || match evaluate {
-                    true => g.inner_product(as_operands(&xs), as_operands(&ws), bias, given),
-                    false => g.inner_product_unevaluated(as_operands(&xs), as_operands(&ws), bias, given).map(pending),
+                    true => graph.inner_product(xs, ws, bias, given),
+                    false => graph.inner_product_unevaluated(xs, ws, bias, given).map(pending),
                 })
-            })?.or_raise(py))
+            })?
+            .or_raise(py)
         },
     )?;
     if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
@@ -160,22 +164,21 @@ pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> P
             all_views(py, cell, &operands)
         },
         |graph, parameters, views| {
-            with_graph!(graph, g => with_values(py, parameters, |given| {
-                interruptible(py, n, || g.affine(given, views.get(1..).unwrap_or(&[]), weights, None))
-            })?.or_raise(py))
+            let x = views.get(1..).unwrap_or(&[]);
+            with_values(py, parameters, |given| {
+                interruptible(py, n, || graph.blocks()?.affine(given, x, weights, None, Activation::Identity))
+            })?
+            .or_raise(py)
         },
     )?;
     Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
 }
 
-/// mean, max or min of one sequence.
+/// The function of an op of two on one sequence, where its row names a reduction for that: mean, max, min.
 pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    match op {
-        Op::Mean => reduce(Op::ReduceMean, sequence),
-        Op::NegativeMean => reduce(Op::ReduceNegativeMean, sequence),
-        Op::Max => reduce(Op::ReduceMax, sequence),
-        Op::Min => reduce(Op::ReduceMin, sequence),
-        _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found 1", op.name()))),
+    match op.info().folds {
+        Some(reduction) => reduce(reduction, sequence),
+        None => Err(PyTypeError::new_err(format!("{}() takes two operands, found 1", op.name()))),
     }
 }
 
@@ -188,9 +191,11 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
     if evaluate && let Some(made) = unsafe { super::quick::reduce(op, x) } {
         return made;
     }
-    // SAFETY: as above.
-    let x = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), x) };
-    finish(read_many(op, &x).and_then(|operands| reduce_operands(op, &operands, x.py(), evaluate)))
+    attached(|py| {
+        // SAFETY: as above.
+        let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        finish(read_many(op, &x).and_then(|operands| reduce_operands(op, &operands, py, evaluate)))
+    })
 }
 
 /// sum of x_i w_i; dx_i = w_i, dw_i = x_i.
@@ -270,17 +275,14 @@ fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'
         let nodes = atomically(owner, |cell| {
             let ranges = vector.get().ranges_in(py, cell)?;
             let [range] = ranges[..] else { return Ok(None) };
-            with_graph!(&mut cell.graph, g => g.reduce_mean_and_mean_squares(range).map(Some).or_raise(py))
+            cell.graph.reduce_mean_and_mean_squares(range).map(Some).or_raise(py)
         })?;
         if let Some((mean, squares)) = nodes {
             return Ok((wrap(owner, mean)?, wrap(owner, squares)?));
         }
     }
-    let operands = read_many(Op::ReduceMean, x)?;
-    Ok((
-        reduce_operands(Op::ReduceMean, &operands, py, true)?,
-        reduce_operands(Op::ReduceMeanSquares, &operands, py, true)?,
-    ))
+    let operands = read_many(Op::AVERAGE, x)?;
+    Ok((reduce_operands(Op::AVERAGE, &operands, py, true)?, reduce_operands(Op::MEAN_SQUARE, &operands, py, true)?))
 }
 
 /// Join Vectors, Values and numbers, one after another, without copying: concat(x, y) or concat([x, y]).

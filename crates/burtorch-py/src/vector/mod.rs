@@ -16,21 +16,22 @@ pub mod tokens;
 
 use std::cell::UnsafeCell;
 
+use burtorch_core::erased::{AnyNumber, ScalarType};
 use burtorch_core::graph::UNEVALUATED;
-use burtorch_core::{Float, NodeId, Op, Range, Scalar, Slice, View};
+use burtorch_core::{NodeId, Op, Range, Slice, View};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::buffer::FlatArray;
-use crate::cell::{Cell, with_graph};
+use crate::cell::Cell;
 use crate::errors::IntoPython;
 use crate::graph::{self, PyGraph};
 use crate::handle::{self, Handle};
 use crate::locked::locked_graph;
 use crate::parameters::parameter_nodes;
 use crate::params::PyTensor;
-use crate::scalars::{self, Given, ScalarType, Taken};
+use crate::scalars;
 use crate::value;
 
 pub use arguments::{
@@ -76,6 +77,13 @@ pub struct PyVector {
 // SAFETY: the handles are only touched under the interpreter lock, like the graph they belong to.
 unsafe impl Sync for PyVector {}
 
+#[pymethods]
+impl PyVector {
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        crate::collected::traverse(self.home(), visit)
+    }
+}
+
 impl Drop for PyVector {
     fn drop(&mut self) {
         let go = || {
@@ -113,7 +121,7 @@ impl PyVector {
     pub fn of_runs(owner: &Bound<'_, PyGraph>, runs: &[Range]) -> PyResult<Py<PyVector>> {
         let py = owner.py();
         let vector = owner.get().look(py, |cell| {
-            let epoch = with_graph!(&cell.graph, g => g.epoch());
+            let epoch = cell.graph.epoch();
             let handle = |r: &Range| UnsafeCell::new(Handle::new(r.first().index(), r.len() as u32, epoch));
             let vector =
                 PyVector { owner: UnsafeCell::new(owner.clone().unbind()), runs: runs.iter().map(handle).collect() };
@@ -135,25 +143,19 @@ impl PyVector {
         }
         let range = owner.get().with(owner.py(), |cell| {
             reclaim_if_due(owner.py(), cell)?;
-            with_graph!(&mut cell.graph, g => {
-                let values: Vec<_> = data.iter().map(|&x| Scalar::lit(x)).collect();
-                g.vector(&values).or_raise(owner.py())
-            })
+            cell.graph.leaves(data).or_raise(owner.py())
         })?;
         Self::of_runs(owner, &[range])
     }
 
     /// New leaves of a graph whose numbers are more than floats.
-    pub fn special_leaves(owner: &Bound<'_, PyGraph>, data: &[Given]) -> PyResult<Py<PyVector>> {
+    pub fn special_leaves(owner: &Bound<'_, PyGraph>, data: &[AnyNumber]) -> PyResult<Py<PyVector>> {
         if data.is_empty() {
             return Err(PyValueError::new_err("a Vector holds at least one number"));
         }
         let range = owner.get().with(owner.py(), |cell| {
             reclaim_if_due(owner.py(), cell)?;
-            with_graph!(&mut cell.graph, g => {
-                let values: Vec<_> = data.iter().map(Given::scalar).collect();
-                g.vector(&values).or_raise(owner.py())
-            })
+            cell.graph.leaves_of(data).or_raise(owner.py())
         })?;
         Self::of_runs(owner, &[range])
     }
@@ -180,7 +182,7 @@ impl PyVector {
             // SAFETY: under the interpreter lock nobody else touches the handles.
             let handle = unsafe { &mut *run.get() };
             let last = NodeId::from_index(handle.last());
-            handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
+            handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
             Ok(Range::new(NodeId::from_index(handle.start), handle.len))
         };
         self.runs.iter().map(checked).collect()
@@ -207,7 +209,7 @@ impl PyVector {
         // SAFETY: under the interpreter lock nobody else touches the handles.
         let handle = unsafe { &mut *run.get() };
         let last = NodeId::from_index(handle.last());
-        handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
+        handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
         Ok(Range::new(NodeId::from_index(handle.start), handle.len))
     }
 
@@ -222,7 +224,7 @@ impl PyVector {
                 None => {
                     return self.home().get().look(py, |cell| {
                         let last = NodeId::from_index(handle.last());
-                        handle.epoch = with_graph!(&cell.graph, g => g.check(last, handle.epoch)).or_raise(py)?;
+                        handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
                         Ok(NodeId::from_index(handle.start + k as u32))
                     });
                 }
@@ -236,14 +238,11 @@ impl PyVector {
         self.home().get().not_traced(py, "reading .data or .grad")?;
         self.home().get().look(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
-            let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             if cell.graph.scalar_type().fits_float() {
-                let floats = with_graph!(&cell.graph, g => nodes
-                    .map(|node| if grads { g.grad(node) } else { g.value(node) }.map(|x| x.lane(0).to_f64()))
-                    .collect::<burtorch_core::Result<Vec<f64>>>());
-                return floats.or_raise(py).map(Numbers::Floats);
+                return cell.graph.floats(&ranges, grads).or_raise(py).map(Numbers::Floats);
             }
-            let numbers = nodes.map(|node| Taken::of(&cell.graph, node, grads));
+            let nodes = ranges.iter().flat_map(|range| range.nodes());
+            let numbers = nodes.map(|node| cell.graph.number(node, grads));
             numbers.collect::<burtorch_core::Result<Vec<_>>>().or_raise(py).map(Numbers::Special)
         })
     }
@@ -251,20 +250,20 @@ impl PyVector {
     /// The numbers, or the gradients, for Python.
     fn array<'py>(&self, py: Python<'py>, of_grads: bool) -> PyResult<Bound<'py, PyAny>> {
         let owner = self.owner(py);
-        let array = owner.get().with(py, |cell| {
+        let array = owner.get().look(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             if let [range] = ranges[..]
                 && let Some(array) = graph::shared(owner, cell, range, of_grads)
             {
                 return Ok(Some(array));
             }
-            graph::copied(py, cell, ranges.iter().flat_map(|range| range.nodes()), of_grads)
+            graph::copied(py, cell, &ranges, of_grads)
         })?;
         match (array, self) {
             (Some(array), _) => Ok(Bound::new(py, array)?.into_any()),
             (None, vector) => match vector.read(py, of_grads)? {
                 Numbers::Special(numbers) => {
-                    let objects = numbers.into_iter().map(|number| number.into_python(py));
+                    let objects = numbers.into_iter().map(|number| scalars::into_python(py, number));
                     Ok(pyo3::types::PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
                 }
                 Numbers::Floats(floats) => Ok(Bound::new(py, FlatArray::copied(&floats))?.into_any()),
@@ -275,7 +274,7 @@ impl PyVector {
     /// Writes what Python gave to each node of a graph whose numbers are more than floats.
     fn write_special(&self, py: Python<'_>, data: &Bound<'_, PyAny>, into: ScalarType, grads: bool) -> PyResult<()> {
         let is_one = arguments::number_of(data)?.is_some();
-        let data = if is_one { vec![Given::expect(data, into)?] } else { Given::read_many(data, into)? };
+        let data = if is_one { vec![scalars::expect(data, into)?] } else { scalars::read_many(data, into)? };
         if !is_one && data.len() != self.n() {
             return Err(wrong_count(self.n(), data.len()));
         }
@@ -283,7 +282,7 @@ impl PyVector {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
             for (k, node) in nodes.enumerate() {
-                scalars::assign(&mut cell.graph, node, &data[if is_one { 0 } else { k }], grads).or_raise(py)?;
+                cell.graph.set_number(node, &data[if is_one { 0 } else { k }], grads).or_raise(py)?;
             }
             Ok(())
         })
@@ -306,13 +305,10 @@ impl PyVector {
         self.home().get().with(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
-            with_graph!(&mut cell.graph, g => {
-                for (node, &x) in nodes.zip(&data) {
-                    let x = Scalar::lit(x);
-                    if grads { g.set_grad(node, x) } else { g.set_value(node, x) }.or_raise(py)?;
-                }
-                Ok(())
-            })
+            for (node, &x) in nodes.zip(&data) {
+                cell.graph.set_number(node, &AnyNumber::One(x), grads).or_raise(py)?;
+            }
+            Ok(())
         })
     }
 }
@@ -325,7 +321,7 @@ pub fn reclaim_if_due(py: Python<'_>, cell: &mut Cell) -> PyResult<()> {
 /// A Value for a node of `owner`.
 pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
     owner.get().look(owner.py(), |cell| {
-        let epoch = with_graph!(&cell.graph, g => g.epoch());
+        let epoch = cell.graph.epoch();
         // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
         unsafe {
             let made = value::new_object(owner.as_ptr(), cell, node.index(), epoch);
@@ -337,7 +333,7 @@ pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'p
 /// A Value for a node that was appended without a value, unless nothing is recorded: then it has one.
 pub fn wrap_pending<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
     owner.get().look(owner.py(), |cell| {
-        let (epoch, records) = with_graph!(&cell.graph, g => (g.epoch(), !matches!(g.op(node), Ok(Op::Constant))));
+        let (epoch, records) = (cell.graph.epoch(), !matches!(cell.graph.op(node), Ok(Op::Constant)));
         cell.n_unevaluated += usize::from(records);
         let epoch = epoch | if records { UNEVALUATED } else { 0 };
         // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
@@ -353,7 +349,7 @@ enum Numbers {
     /// As floats.
     Floats(Vec<f64>),
     /// Of a graph of lanes, or of float128.
-    Special(Vec<Taken>),
+    Special(Vec<AnyNumber>),
 }
 
 fn wrong_count(expected: usize, found: usize) -> PyErr {

@@ -1,12 +1,14 @@
 //! NumPy beside Values and Vectors: operators with arrays, object arrays, and ufuncs, without importing NumPy first.
 #![allow(unsafe_code)]
 
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
 
 use super::{PyVector, Symbol, finish};
+use crate::entry::entered;
 use crate::value;
 
 /// How the error about a NumPy function ends, where the number may be meant.
@@ -57,6 +59,8 @@ pub fn object_array<'py>(
         Symbol::Times => "mul",
         Symbol::Over => "truediv",
         Symbol::Power => "pow",
+        Symbol::FloorOver => "floordiv",
+        Symbol::Modulo => "mod",
     })?;
     let results = py.import("numpy")?.call_method1("empty", (array.getattr("shape")?, "O"))?;
     let flat = results.getattr("flat")?;
@@ -83,7 +87,7 @@ pub fn ufunc<'py>(
     let inputs = arguments.get_slice(2, arguments.len());
     let out = output(&name, keywords)?;
     let result = if method == "__call__" && is_comparison(&name) {
-        function.call1(PyTuple::new(py, inputs.iter().map(|x| data_of(&x)).collect::<PyResult<Vec<_>>>()?)?)
+        compared(&function, &name, &inputs)
     } else {
         by_name(py, &name, &method, &inputs)
     }?;
@@ -112,6 +116,37 @@ fn is_comparison(name: &str) -> bool {
     matches!(name, "less" | "less_equal" | "greater" | "greater_equal" | "equal" | "not_equal")
 }
 
+/// A comparison: of a Value and one number as their operator does it, which a traced function remembers; by elements otherwise.
+fn compared<'py>(
+    function: &Bound<'py, PyAny>,
+    name: &str,
+    inputs: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    // SAFETY: living objects under the interpreter lock.
+    let is_value = |x: &Bound<'py, PyAny>| unsafe { value::is_value(x.as_ptr()) };
+    let (x, y) = (inputs.get_item(0)?, inputs.get_item(1)?);
+    let number = match (is_value(&x), is_value(&y)) {
+        (true, false) => super::arguments::number_of(&y)?,
+        (false, true) => super::arguments::number_of(&x)?,
+        _ => None,
+    };
+    if let Some(number) = number {
+        let number = number.into_pyobject(py)?.into_any();
+        let (x, y) = if is_value(&x) { (x, number) } else { (number, y) };
+        let how = match name {
+            "less" => CompareOp::Lt,
+            "less_equal" => CompareOp::Le,
+            "greater" => CompareOp::Gt,
+            "greater_equal" => CompareOp::Ge,
+            "equal" => CompareOp::Eq,
+            _ => CompareOp::Ne,
+        };
+        return x.rich_compare(y, how);
+    }
+    function.call1(PyTuple::new(py, inputs.iter().map(|x| data_of(&x)).collect::<PyResult<Vec<_>>>()?)?)
+}
+
 /// What is compared: the data of Values and Vectors, anything else as it is.
 fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: a living object under the interpreter lock.
@@ -137,6 +172,8 @@ fn by_name<'py>(
         "multiply" => Some("mul"),
         "divide" | "true_divide" => Some("truediv"),
         "power" | "float_power" => Some("pow"),
+        "floor_divide" => Some("floordiv"),
+        "remainder" | "mod" => Some("mod"),
         "negative" => Some("neg"),
         "positive" => Some("pos"),
         "absolute" => Some("abs"),
@@ -148,6 +185,13 @@ fn by_name<'py>(
     }
     let ours = match name {
         "arctan2" => "atan2",
+        "arcsin" => "asin",
+        "arccos" => "acos",
+        "arctan" => "atan",
+        "arcsinh" => "asinh",
+        "arccosh" => "acosh",
+        "arctanh" => "atanh",
+        "rint" => "round",
         "maximum" => "max",
         "minimum" => "min",
         "square" => "sqr",
@@ -168,6 +212,8 @@ fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple
         "mul" => Some(Symbol::Times),
         "truediv" => Some(Symbol::Over),
         "pow" => Some(Symbol::Power),
+        "floordiv" => Some(Symbol::FloorOver),
+        "mod" => Some(Symbol::Modulo),
         _ => None,
     };
     if let [x, y] = &inputs[..]
@@ -214,17 +260,18 @@ pub unsafe extern "C" fn array_ufunc(
     arguments: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: living objects under the interpreter lock.
-    let (py, arguments, keywords) = unsafe {
-        debug_assert!(value::is_value(value));
-        let py = Python::assume_attached();
-        (py, Bound::from_borrowed_ptr(py, arguments), Bound::from_borrowed_ptr_or_opt(py, keywords))
-    };
-    let keywords = keywords.and_then(|keywords| keywords.cast_into::<PyDict>().ok());
-    finish(
-        arguments
-            .cast_into::<PyTuple>()
-            .map_err(PyErr::from)
-            .and_then(|arguments| ufunc(py, &arguments, keywords.as_ref())),
-    )
+    entered(|py| {
+        // SAFETY: living objects under the interpreter lock.
+        let (arguments, keywords) = unsafe {
+            debug_assert!(value::is_value(value));
+            (Bound::from_borrowed_ptr(py, arguments), Bound::from_borrowed_ptr_or_opt(py, keywords))
+        };
+        let keywords = keywords.and_then(|keywords| keywords.cast_into::<PyDict>().ok());
+        finish(
+            arguments
+                .cast_into::<PyTuple>()
+                .map_err(PyErr::from)
+                .and_then(|arguments| ufunc(py, &arguments, keywords.as_ref())),
+        )
+    })
 }

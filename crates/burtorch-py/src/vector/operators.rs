@@ -64,6 +64,22 @@ macro_rules! operators {
                 elementwise::operator(Symbol::Power, other, slf.as_any())
             }
 
+            fn __floordiv__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+                elementwise::operator(Symbol::FloorOver, slf.as_any(), other)
+            }
+
+            fn __rfloordiv__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+                elementwise::operator(Symbol::FloorOver, other, slf.as_any())
+            }
+
+            fn __mod__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+                elementwise::operator(Symbol::Modulo, slf.as_any(), other)
+            }
+
+            fn __rmod__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+                elementwise::operator(Symbol::Modulo, other, slf.as_any())
+            }
+
             fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
                 functions::product(slf.as_any(), other)
             }
@@ -73,11 +89,11 @@ macro_rules! operators {
             }
 
             fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Any<'py>> {
-                elementwise::unary(Op::Neg, slf.as_any())
+                elementwise::unary(Op::NEGATIVE, slf.as_any())
             }
 
             fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Any<'py>> {
-                elementwise::unary(Op::Abs, slf.as_any())
+                elementwise::unary(Op::MAGNITUDE, slf.as_any())
             }
 
             #[pyo3(signature = (*inputs, **keywords))]

@@ -8,6 +8,7 @@ use pyo3::types::PySlice;
 
 use super::{Numbers, PyVector, wrap};
 use crate::graph::PyGraph;
+use crate::scalars;
 
 #[pymethods]
 impl PyVector {
@@ -35,7 +36,7 @@ impl PyVector {
             Numbers::Floats(all) => (all.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect(), all.len()),
             Numbers::Special(all) => {
                 let n = all.len();
-                let shown = all.into_iter().take(8).map(|number| Ok(number.into_python(py)?.to_string()));
+                let shown = all.into_iter().take(8).map(|number| Ok(scalars::into_python(py, number)?.to_string()));
                 (shown.collect::<PyResult<_>>()?, n)
             }
         };
@@ -80,6 +81,7 @@ impl PyVector {
     /// Decimals. Assigning writes them; a single number goes to all.
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        crate::recorded::refuse_reading(".data of a Vector")?;
         slf.get().array(slf.py(), false)
     }
 
@@ -92,6 +94,7 @@ impl PyVector {
     /// did not reach. Assigning writes them.
     #[getter]
     fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        crate::recorded::refuse_reading(".grad of a Vector")?;
         slf.get().array(slf.py(), true)
     }
 

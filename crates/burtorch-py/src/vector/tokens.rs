@@ -3,7 +3,7 @@
 //! Promises: one call appends one block; an error leaves the graph as it was. Activations of tokens are Vectors in
 //! groups of 8 tokens (see the core's `Tokens`); the classes of `burtorch.nn` keep count of tokens.
 
-use burtorch_core::{Range, Tokens};
+use burtorch_core::{Op, Range, Tokens, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -11,7 +11,6 @@ use super::arguments::{Operand, atomically, common_owner};
 use super::{PyVector, wrap};
 use crate::blocks::PySymbols;
 use crate::buffer::read_symbols;
-use crate::cell::with_graph;
 use crate::errors::IntoPython;
 use crate::graph::{PyGraph, current_graph};
 use crate::parameters::{attach, with_values};
@@ -43,6 +42,14 @@ fn tokens_in(py: Python<'_>, cell: &crate::cell::Cell, x: &PyVector, n: usize) -
     })
 }
 
+/// The one run of a vector.
+fn one_run(py: Python<'_>, cell: &crate::cell::Cell, x: &PyVector) -> PyResult<Range> {
+    match x.ranges_in(py, cell)?[..] {
+        [range] => Ok(range),
+        _ => Err(PyValueError::new_err("expected contiguous Vectors, found a concatenation")),
+    }
+}
+
 fn same_graph<'py>(py: Python<'py>, vectors: &[&Bound<'py, PyVector>]) -> PyResult<Bound<'py, PyGraph>> {
     let operands: Vec<Operand> = vectors.iter().map(|&x| Operand::Vector(x.clone().unbind())).collect();
     common_owner(py, &operands)
@@ -65,9 +72,9 @@ fn token_embedding(
         attach(py, cell, std::iter::once(table).chain(positions).map(|tensor| tensor.get().owner()))?;
         let (rows, places) = (table.get().slice(), positions.map(|p| p.get().slice()));
         let parameters = &cell.parameters;
-        with_graph!(&mut cell.graph, g => {
-            with_values(py, parameters, |given| g.token_embedding(given, rows, places, width, &ids))?.or_raise(py)
-        })
+        let graph = &mut cell.graph;
+        with_values(py, parameters, |given| graph.blocks()?.token_embedding(given, rows, places, width, &ids))?
+            .or_raise(py)
     })?;
     PyVector::of_runs(&owner, &[range.range()])
 }
@@ -90,9 +97,8 @@ fn token_affine<'py>(
         let x = x.iter().map(|x| tokens_in(py, cell, x.get(), n)).collect::<PyResult<Vec<_>>>()?;
         let (w, b) = (weight.get().slice(), bias.map(|bias| bias.get().slice()));
         let parameters = &cell.parameters;
-        with_graph!(&mut cell.graph, g => {
-            with_values(py, parameters, |given| g.token_affine(given, &x, w, b, relu))?.or_raise(py)
-        })
+        let graph = &mut cell.graph;
+        with_values(py, parameters, |given| graph.blocks()?.token_affine(given, &x, w, b, relu))?.or_raise(py)
     })?;
     PyVector::of_runs(&owner, &[y.range()])
 }
@@ -115,11 +121,56 @@ fn token_layer_norm<'py>(
         let x = tokens_in(py, cell, x.get(), n)?;
         let (gain, bias) = (weight.get().slice(), bias.get().slice());
         let parameters = &cell.parameters;
-        with_graph!(&mut cell.graph, g => {
-            with_values(py, parameters, |given| g.layer_norm(given, x, gain, bias, eps))?.or_raise(py)
-        })
+        let graph = &mut cell.graph;
+        with_values(py, parameters, |given| graph.blocks()?.layer_norm(given, x, gain, bias, eps))?.or_raise(py)
     })?;
     PyVector::of_runs(&owner, &[y.range()])
+}
+
+/// gain x / sqrt(mean of x^2 + eps): root mean square normalisation.
+///
+/// Args:
+///     x: a Vector of contiguous scalars.
+///     weight: a tensor of gains, one per feature.
+///     eps: is added to the mean of squares.
+///     tokens: how many tokens `x` holds activations of, in groups of 8 (`nn.Tokens`); each is normalised over its features. 0:
+///         `x` is normalised as a whole.
+///
+/// Returns a Vector as long as `x`, one block. Costs 4 operations an element, and twice that on the way back.
+///
+/// Raises:
+///     ValueError: another number of gains than of features, or `x` is a concatenation. TypeError: a graph of another dtype
+///     than the parameters, or than float32 and float64.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> weight = bt.Parameters(dtype="float64").tensor(2, init=1.0)
+///     >>> list(bt.rms_norm(bt.current_graph().vector([3.0, -3.0]), weight, eps=0.0).data)
+///     [1.0, -1.0]
+#[pyfunction]
+#[pyo3(signature = (x, weight, eps=1e-5, tokens=0))]
+fn rms_norm<'py>(
+    x: &Bound<'py, PyVector>,
+    weight: &Bound<'py, PyTensor>,
+    eps: f64,
+    tokens: usize,
+) -> PyResult<Py<PyVector>> {
+    let py = x.py();
+    let owner = x.get().owner(py).clone();
+    let range = atomically(&owner, |cell| {
+        cell.need_kernels("rms_norm")?;
+        attach(py, cell, [weight.get().owner()])?;
+        let x = match tokens {
+            0 => one_run(py, cell, x.get())?,
+            n => tokens_in(py, cell, x.get(), n)?.range(),
+        };
+        let operands = [View::Parameters(weight.get().slice()), View::Nodes(x)];
+        let own = [eps, tokens as f64];
+        let (parameters, graph) = (&cell.parameters, &mut cell.graph);
+        with_values(py, parameters, |given| graph.blocks()?.append_block(Op::RmsNorm, given, &operands, &own))?
+            .or_raise(py)
+    })?;
+    PyVector::of_runs(&owner, &[range])
 }
 
 /// Causal attention of `n` tokens.
@@ -138,7 +189,7 @@ fn token_attention<'py>(
         cell.need_kernels("token_attention")?;
         let part = |x: &Bound<'py, PyVector>| tokens_in(py, cell, x.get(), n);
         let (q, k, v) = (part(q)?, part(k)?, part(v)?);
-        with_graph!(&mut cell.graph, g => g.causal_attention(q, k, v, heads).or_raise(py))
+        cell.graph.blocks().and_then(|blocks| blocks.causal_attention(q, k, v, heads)).or_raise(py)
     })?;
     PyVector::of_runs(&owner, &[y.range()])
 }
@@ -157,7 +208,7 @@ fn token_cross_entropy<'py>(
     let loss = atomically(&owner, |cell| {
         cell.need_kernels("token_cross_entropy")?;
         let x = tokens_in(py, cell, x.get(), n)?;
-        with_graph!(&mut cell.graph, g => g.token_cross_entropy(x, &classes).or_raise(py))
+        cell.graph.blocks().and_then(|blocks| blocks.token_cross_entropy(x, &classes)).or_raise(py)
     })?;
     wrap(&owner, loss)
 }
@@ -169,14 +220,8 @@ fn add_ranges<'py>(x: &Bound<'py, PyVector>, y: &Bound<'py, PyVector>) -> PyResu
     let py = x.py();
     let owner = same_graph(py, &[x, y])?;
     let z = atomically(&owner, |cell| {
-        let one = |x: &PyVector| -> PyResult<Range> {
-            match x.ranges_in(py, cell)?[..] {
-                [range] => Ok(range),
-                _ => Err(PyValueError::new_err("expected contiguous Vectors, found a concatenation")),
-            }
-        };
-        let (x, y) = (one(x.get())?, one(y.get())?);
-        with_graph!(&mut cell.graph, g => g.add_ranges(x, y).or_raise(py))
+        let (x, y) = (one_run(py, cell, x.get())?, one_run(py, cell, y.get())?);
+        cell.graph.blocks().and_then(|blocks| blocks.add_ranges(x, y)).or_raise(py)
     })?;
     PyVector::of_runs(&owner, &[z])
 }
@@ -186,6 +231,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(token_embedding, m)?)?;
     m.add_function(wrap_pyfunction!(token_affine, m)?)?;
     m.add_function(wrap_pyfunction!(token_layer_norm, m)?)?;
+    m.add_function(wrap_pyfunction!(rms_norm, m)?)?;
     m.add_function(wrap_pyfunction!(token_attention, m)?)?;
     m.add_function(wrap_pyfunction!(token_cross_entropy, m)?)?;
     m.add_function(wrap_pyfunction!(add_ranges, m)?)

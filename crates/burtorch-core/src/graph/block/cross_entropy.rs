@@ -2,12 +2,16 @@
 //!
 //! Promises that each lane is compared with its own class. Knows nothing of where logits come from.
 
-use super::super::structure::{Check, Checked};
-use super::super::{Graph, NodeId, OperandRun, Range};
-use super::{BlockHeader, Field, Layout, nodes};
+use super::super::check::{Check, Checked};
+use super::super::operands::{OperandRun, StoreValues};
+use super::super::sweep::Sweep;
+use super::super::{Graph, NodeId, Range};
+use super::append::Fill;
+use super::op::{BlockOp, Loaded, Wanted};
+use super::record::{BlockHeader, Field, Layout, nodes};
 use crate::error::{Error, Result};
+use crate::kernels::BlockMath;
 use crate::ops::Op;
-use crate::scalar::Scalar;
 
 /// What a softmax cross-entropy compares with.
 #[derive(Clone, Copy, Debug)]
@@ -20,16 +24,16 @@ pub enum Target<'a> {
 
 /// Softmax cross-entropy: outputs are the probabilities, then the loss.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CrossEntropyRecord {
-    pub(crate) header: BlockHeader,
-    pub(crate) logits: Range,
+struct CrossEntropyRecord {
+    header: BlockHeader,
+    logits: Range,
     /// Whether the target is a range of probabilities (at `target`) or classes (from `target` in the operand lists).
-    pub(crate) by_probabilities: bool,
-    pub(crate) target: u32,
+    by_probabilities: bool,
+    target: u32,
 }
 
 impl CrossEntropyRecord {
-    pub(crate) fn read(extra: &[u32], at: u32) -> Self {
+    fn read(extra: &[u32], at: u32) -> Self {
         let r = &extra[at as usize..at as usize + 5];
         let header = BlockHeader::read(extra, at);
         let logits = Range { start: r[2], len: header.n_out - 1 };
@@ -37,15 +41,60 @@ impl CrossEntropyRecord {
         CrossEntropyRecord { header, logits, by_probabilities, target: if by_probabilities { r[4] } else { at + 4 } }
     }
 
-    pub(super) fn for_each_operand(&self, mut f: impl FnMut(OperandRun)) {
-        f(nodes(self.logits));
-        if self.by_probabilities {
-            f(nodes(Range { start: self.target, len: self.logits.len }));
+    /// The class of each lane.
+    fn classes<'a>(&self, extra: &'a [u32], lanes: usize) -> &'a [u32] {
+        &extra[self.target as usize..self.target as usize + lanes]
+    }
+}
+
+/// The block op.
+pub(super) struct CrossEntropy;
+
+impl<S: BlockMath> BlockOp<S> for CrossEntropy {
+    const OP: Op = Op::CrossEntropy;
+
+    /// Operands: the logits, and probabilities if any.
+    fn shape(operands: &[usize], _own: &[usize]) -> Result<usize> {
+        match *operands {
+            [0, ..] | [] => Err(Error::EmptyReduction { op: Op::CrossEntropy.name() }),
+            [left, right] if left != right => {
+                Err(Error::LengthMismatch { op: "softmax_cross_entropy (logits and probabilities)", left, right })
+            }
+            [n, ..] => Ok(n + 1),
         }
     }
 
-    /// See [`Check::block`].
-    pub(super) fn check(record: &[u32], check: &mut Check<'_>) -> Checked {
+    fn layout(extra: &[u32], at: u32, lanes: usize) -> Layout {
+        match extra[at as usize + 3] {
+            0 => Layout { len: 5, fields: &[Field::Node(0), Field::Node(2), Field::Node(4)] },
+            _ => Layout { len: 4 + lanes, fields: &[Field::Node(0), Field::Node(2)] },
+        }
+    }
+
+    fn for_each_operand(extra: &[u32], at: u32, f: &mut dyn FnMut(OperandRun)) {
+        let record = CrossEntropyRecord::read(extra, at);
+        f(nodes(record.logits));
+        if record.by_probabilities {
+            f(nodes(Range { start: record.target, len: record.logits.len }));
+        }
+    }
+
+    fn cost(extra: &[u32], at: u32) -> u64 {
+        5 * u64::from(extra[at as usize + 1])
+    }
+
+    fn evaluate(graph: &mut Graph<'_, S>, at: u32, _stores: &StoreValues<'_, S::Elem>) {
+        graph.evaluate_cross_entropy(CrossEntropyRecord::read(graph.extra.as_slice(), at));
+    }
+
+    fn pull(sweep: &mut Sweep<'_, '_, S>, at: u32, top: u32, wanted: Wanted) {
+        if wanted.operand(0) {
+            sweep.cross_entropy(CrossEntropyRecord::read(sweep.extra, at), top);
+        }
+    }
+
+    fn check(loaded: Loaded<'_>, check: &mut Check<'_>) -> Checked {
+        let record = loaded.record;
         let [first, n_out, logits, how, ..] = *record else {
             return Err("has too short a record".into());
         };
@@ -59,28 +108,14 @@ impl CrossEntropyRecord {
             _ => Err(format!("has targets of kind {how}, expected 0 or 1")),
         }
     }
-
-    pub(super) fn layout(extra: &[u32], at: u32, lanes: usize) -> Layout {
-        match extra[at as usize + 3] {
-            0 => Layout { len: 5, fields: &[Field::Node(0), Field::Node(2), Field::Node(4)] },
-            _ => Layout { len: 4 + lanes, fields: &[Field::Node(0), Field::Node(2)] },
-        }
-    }
-
-    /// The class of each lane.
-    pub(crate) fn classes<'a>(&self, extra: &'a [u32], lanes: usize) -> &'a [u32] {
-        &extra[self.target as usize..self.target as usize + lanes]
-    }
 }
 
-impl<S: Scalar> Graph<'_, S> {
+impl<S: BlockMath> Graph<'_, S> {
     /// Appends the softmax cross-entropy of `logits`: `log(sum exp z) - z[class]`, or
     /// `sum_k t_k (log(sum exp z) - z_k)` for probabilities. Returns the loss; the probabilities are the nodes before it.
     pub fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId> {
         self.check_range(logits)?;
-        if logits.is_empty() {
-            return Err(Error::EmptyReduction { op: Op::CrossEntropy.name() });
-        }
+        <CrossEntropy as BlockOp<S>>::shape(&[logits.len()], &[])?;
         match target {
             Target::Classes(classes) => {
                 if classes.len() != 1 && classes.len() != S::LANES {
@@ -102,13 +137,7 @@ impl<S: Scalar> Graph<'_, S> {
             }
             Target::Probabilities(range) => {
                 self.check_range(range)?;
-                if range.len != logits.len {
-                    return Err(Error::LengthMismatch {
-                        op: "softmax_cross_entropy (logits and probabilities)",
-                        left: logits.len(),
-                        right: range.len(),
-                    });
-                }
+                <CrossEntropy as BlockOp<S>>::shape(&[logits.len(), range.len()], &[])?;
             }
         }
         let loss = self.atomically(|graph| graph.push_cross_entropy(logits, target))?;
@@ -122,11 +151,11 @@ impl<S: Scalar> Graph<'_, S> {
         let at = self.extra.len() as u32;
         let outputs = match target {
             Target::Probabilities(range) => {
-                self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start])?
+                self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start], Fill::ZEROED)?
             }
             Target::Classes(classes) => {
                 self.extra.reserve(4 + S::LANES)?;
-                let outputs = self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 1])?;
+                let outputs = self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 1], Fill::ZEROED)?;
                 for lane in 0..S::LANES {
                     self.extra.push_reserved(classes[lane % classes.len()]);
                 }
@@ -137,7 +166,7 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(self.finish_block(outputs))
     }
 
-    pub(crate) fn evaluate_cross_entropy(&mut self, record: CrossEntropyRecord) {
+    fn evaluate_cross_entropy(&mut self, record: CrossEntropyRecord) {
         let (nodes, outputs) = self.columns.values_mut().split_at_mut(record.header.first as usize);
         let n = record.logits.len();
         let logits = &nodes[record.logits.indices()];
@@ -151,5 +180,34 @@ impl<S: Scalar> Graph<'_, S> {
         } else {
             S::cross_entropy(logits, record.classes(self.extra.as_slice(), S::LANES), probabilities)
         };
+    }
+}
+
+impl<S: BlockMath> Sweep<'_, '_, S> {
+    fn cross_entropy(&mut self, record: CrossEntropyRecord, top: u32) {
+        let n = record.logits.len();
+        let first = record.header.first;
+        let probabilities = &self.recorded.values[first as usize..first as usize + n];
+        let (below, outputs) = self.adjoints.split_at_mut((first - self.base) as usize);
+        let logits = &mut below[(record.logits.start - self.base) as usize..][..n];
+        self.low = self.low.min(record.logits.start);
+        if top == first + n as u32 {
+            let g = outputs[n];
+            if record.by_probabilities {
+                let targets = &self.recorded.values[record.target as usize..record.target as usize + n];
+                S::soft_cross_entropy_pull(g, probabilities, targets, logits);
+            } else {
+                S::cross_entropy_pull(g, probabilities, record.classes(self.extra, S::LANES), logits);
+            }
+        }
+        let on_probabilities = &outputs[..n.min((top + 1 - first) as usize)];
+        if on_probabilities.iter().any(|a| !a.is_unreached()) {
+            let reached = || on_probabilities.iter().zip(probabilities).filter(|(a, _)| !a.is_unreached());
+            let weighted = reached().fold(S::lit(0.0), |sum, (&a, &p)| sum + a * p);
+            for (k, (logit, &p)) in logits.iter_mut().zip(probabilities).enumerate() {
+                let own = on_probabilities.get(k).filter(|a| !a.is_unreached()).copied().unwrap_or(S::lit(0.0));
+                *logit = *logit + (p * (own - weighted) + S::lit(0.0));
+            }
+        }
     }
 }

@@ -2,14 +2,18 @@
 //!
 //! Promises that only rows which are named receive a gradient. Knows nothing of symbols.
 
-use super::super::operands::StoreValues;
-use super::super::structure::{Check, Checked};
-use super::super::{Graph, OperandRun, Range};
-use super::{BlockHeader, Field, Layout};
+use super::super::check::{Check, Checked};
+use super::super::operands::{OperandRun, StoreValues};
+use super::super::sweep::Sweep;
+use super::super::{Graph, Range};
+use super::append::Fill;
+use super::op::{BlockOp, Loaded, Wanted};
+use super::record::{BlockHeader, Field, Layout};
 use crate::error::{Error, Result};
+use crate::kernels::{BlockMath, slices};
 use crate::ops::Op;
-use crate::params::{Parameters, Tensor};
-use crate::scalar::Scalar;
+use crate::params::{Parameters, Tensor, Values};
+use crate::scalar::RowMath;
 
 /// Rows of a table. Their indices follow the record: all positions of lane 0, then of lane 1, ...
 #[derive(Clone, Copy, Debug)]
@@ -34,26 +38,6 @@ impl GatherRecord {
         GatherRecord { header, slot, start, n_rows, n_positions, indices: at + Self::LEN as u32 }
     }
 
-    pub(super) fn layout(extra: &[u32], at: u32, lanes: usize) -> Layout {
-        let len = Self::LEN + extra[at as usize + 3] as usize * lanes;
-        Layout { len, fields: &[Field::Node(0), Field::Slot(2)] }
-    }
-
-    /// See [`Check::block`].
-    pub(super) fn check(record: &[u32], check: &mut Check<'_>) -> Checked {
-        let indices = &record[Self::LEN..];
-        let record = Self::read(record, 0);
-        let (n_out, n_positions) = (record.header.n_out, record.n_positions);
-        if n_positions == 0 || !n_out.is_multiple_of(n_positions) || n_out == 0 {
-            return Err(format!("has {n_positions} rows for {n_out} numbers"));
-        }
-        if let Some(index) = indices.iter().find(|&&index| index >= record.n_rows) {
-            return Err(format!("has row {index} of {}", record.n_rows));
-        }
-        let n = u64::from(record.n_rows) * u64::from(n_out / n_positions);
-        check.parameters(record.slot, u64::from(record.start), n)
-    }
-
     /// Numbers in a row.
     pub(crate) fn width(&self) -> usize {
         (self.header.n_out / self.n_positions) as usize
@@ -69,15 +53,64 @@ impl GatherRecord {
     pub(crate) fn indices<'a>(&self, extra: &'a [u32], lanes: usize) -> &'a [u32] {
         &extra[self.indices as usize..][..self.n_positions as usize * lanes]
     }
+}
+
+/// The block op.
+pub(super) struct Gather;
+
+impl<S: BlockMath> BlockOp<S> for Gather {
+    const OP: Op = Op::Gather;
+
+    /// The operand is the table; the op's own numbers are the rows' width and how many rows are read.
+    fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
+        match (operands, own) {
+            (&[table], &[width, n]) if width > 0 && table.is_multiple_of(width) && n > 0 => Ok(width * n),
+            _ => Err(Error::EmptyReduction { op: Op::Gather.name() }),
+        }
+    }
+
+    fn layout(extra: &[u32], at: u32, lanes: usize) -> Layout {
+        let len = GatherRecord::LEN + extra[at as usize + 3] as usize * lanes;
+        Layout { len, fields: &[Field::Node(0), Field::Slot(2)] }
+    }
 
     /// The whole table stands for the rows.
-    pub(super) fn for_each_operand(&self, mut f: impl FnMut(OperandRun)) {
-        let table = self.table();
-        f(OperandRun { source: self.slot + 1, start: table.start as u32, len: table.len() as u32 });
+    fn for_each_operand(extra: &[u32], at: u32, f: &mut dyn FnMut(OperandRun)) {
+        let record = GatherRecord::read(extra, at);
+        let table = record.table();
+        f(OperandRun { source: record.slot + 1, start: table.start as u32, len: table.len() as u32 });
+    }
+
+    fn cost(extra: &[u32], at: u32) -> u64 {
+        u64::from(GatherRecord::read(extra, at).header.n_out)
+    }
+
+    fn evaluate(graph: &mut Graph<'_, S>, at: u32, stores: &StoreValues<'_, S::Elem>) {
+        graph.evaluate_gather(GatherRecord::read(graph.extra.as_slice(), at), stores);
+    }
+
+    fn pull(sweep: &mut Sweep<'_, '_, S>, at: u32, top: u32, wanted: Wanted) {
+        if wanted.operand(0) {
+            sweep.gather_rows(GatherRecord::read(sweep.extra, at), top);
+        }
+    }
+
+    fn check(loaded: Loaded<'_>, check: &mut Check<'_>) -> Checked {
+        let indices = &loaded.record[GatherRecord::LEN..];
+        let record = GatherRecord::read(loaded.record, 0);
+        let (n_out, n_positions) = (record.header.n_out, record.n_positions);
+        if n_positions == 0 || !n_out.is_multiple_of(n_positions) || n_out == 0 {
+            return Err(format!("has {n_positions} rows for {n_out} numbers"));
+        }
+        if let Some(index) = indices.iter().find(|&&index| index >= record.n_rows) {
+            return Err(format!("has row {index} of {}", record.n_rows));
+        }
+        let n = u64::from(record.n_rows) * u64::from(n_out / n_positions);
+        check.parameters(record.slot, u64::from(record.start), n)
     }
 }
 
-impl<S: Scalar> Graph<'_, S> {
+impl<S: BlockMath> Graph<'_, S> {
     /// Appends rows of `table` (rows x width), one after another, as one block. `indices` holds the rows of lane 0 in
     /// their order, then those of lane 1, ...: equally many for each lane, at least one. Returns the outputs, `width`
     /// for each row of a lane. Costs a copy; the way back touches the rows named.
@@ -109,22 +142,78 @@ impl<S: Scalar> Graph<'_, S> {
     fn push_gather(&mut self, params: &Parameters<'_, S::Elem>, table: Tensor, indices: &[u32]) -> Result<Range> {
         let n_rows = table.shape().dims()[0];
         let n_positions = indices.len() / S::LANES;
-        let n_out = self.room_for(n_positions * (table.slice().len() / n_rows as usize))?;
+        let shape = <Gather as BlockOp<S>>::shape(
+            &[table.slice().len()],
+            &[table.slice().len() / n_rows as usize, n_positions],
+        );
+        let n_out = self.room_for(shape?)?;
         self.extra.reserve(GatherRecord::LEN + indices.len())?;
         let slot = self.slot_of(params.id())?;
         let at = self.extra.len() as u32;
         let start = table.slice().range().start as u32;
         let first = self.columns.len();
-        let outputs = self.push_block(Op::Gather, n_out, &[first, n_out, slot, n_positions as u32, start, n_rows])?;
+        let record = [first, n_out, slot, n_positions as u32, start, n_rows];
+        let fill = Fill { marked: !self.marks_later(), ..Fill::WRITTEN };
+        let outputs = self.push_block(Op::Gather, n_out, &record, fill)?;
         self.extra.extend_reserved(indices);
         let stores = self.store_values(&[params]);
         self.evaluate_gather(GatherRecord::read(self.extra.as_slice(), at), &stores);
         Ok(self.finish_block(outputs))
     }
 
-    pub(crate) fn evaluate_gather(&mut self, record: GatherRecord, stores: &StoreValues<'_, S::Elem>) {
+    fn evaluate_gather(&mut self, record: GatherRecord, stores: &StoreValues<'_, S::Elem>) {
         let table = &stores[record.slot as usize][record.table()];
         let outputs = &mut self.columns.values_mut()[record.header.first as usize..][..record.header.n_out as usize];
-        S::gather(table, record.indices(self.extra.as_slice(), S::LANES), outputs);
+        slices::gather(table, record.indices(self.extra.as_slice(), S::LANES), outputs);
+    }
+}
+
+impl<S: BlockMath> Sweep<'_, '_, S> {
+    fn gather_rows(&mut self, record: GatherRecord, top: u32) {
+        let first = record.header.first;
+        let n_out = record.header.n_out as usize;
+        let table = record.table();
+        let store = &mut self.params[self.places[record.slot as usize] as usize];
+        if !store.any_trainable(table.clone()) {
+            return;
+        }
+        let grad = &self.adjoints[(first - self.base) as usize..(top + 1 - self.base) as usize];
+        let all_reached = self.overwritten == (first..top + 1) || grad.len() == n_out && S::all_reached(grad);
+        if all_reached && store.all_trainable(table.clone()) {
+            let (indices, width) = (record.indices(self.extra, S::LANES), record.width());
+            if let Values::Stepped(values, lr) = &mut store.values {
+                return S::scatter_add(-*lr, grad, indices, &mut values[table]);
+            }
+            // A table that is mostly named is readied at once, another row by row.
+            if 2 * indices.len() >= record.n_rows as usize {
+                store.prepare(table.clone());
+            } else {
+                for &row in indices {
+                    let start = table.start + row as usize * width;
+                    store.prepare(start..start + width);
+                }
+            }
+            S::scatter_add(S::Elem::lit(1.0), grad, indices, &mut store.grads[table]);
+            return;
+        }
+        self.gather_row_by_row(record, top);
+    }
+
+    /// Where some outputs were not reached, or some rows are frozen.
+    fn gather_row_by_row(&mut self, record: GatherRecord, top: u32) {
+        let (first, width) = (record.header.first, record.width());
+        let indices = record.indices(self.extra, S::LANES);
+        let n_positions = record.n_positions as usize;
+        let table = record.table();
+        for (k, node) in (first..=top).enumerate() {
+            let g = self.adjoints[(node - self.base) as usize];
+            if g.is_unreached() {
+                continue;
+            }
+            for lane in 0..S::LANES {
+                let row = indices[lane * n_positions + k / width] as usize;
+                self.add_to_parameter(record.slot, table.start + row * width + k % width, g.lane(lane));
+            }
+        }
     }
 }

@@ -3,8 +3,12 @@
 //! Promises: a block's values equal those of its expansion into scalar nodes within the bound of its sums; a record is
 //! plain numbers in the operand lists, so rewinding past it costs nothing. Parameters are read in place.
 //!
-//! Each kind of block is a file: its record, how it is appended and evaluated, which operands it names, how it is
-//! renumbered. This file holds what they share, and asks the right one.
+//! Each block op is a file, which implements [`op::BlockOp`]: its record, how it is appended, evaluated and swept, which
+//! operands it names, how it is checked when it is loaded. This file is their registry, and asks the right one.
+
+mod append;
+mod op;
+mod record;
 
 mod affine;
 mod cross_entropy;
@@ -13,213 +17,259 @@ mod map;
 mod means;
 mod softmax;
 
+mod tokens;
+
+mod add_ranges;
+mod attention;
+mod layer_norm;
+mod rms_norm;
+mod token_affine;
+mod token_cross_entropy;
+mod token_embedding;
+
 pub use cross_entropy::Target;
+pub use tokens::Tokens;
 
 pub(crate) use affine::AffineRecord;
-pub(crate) use cross_entropy::CrossEntropyRecord;
-pub(crate) use gather::GatherRecord;
 pub(crate) use map::MapRecord;
-pub(crate) use softmax::SoftmaxRecord;
+pub(crate) use record::{BlockHeader, Field, Layout};
 
-use super::operands::{Encoded, OperandRun, StoreValues};
-use super::structure::{Check, Checked};
-use super::{Graph, Range, TokenRecord, tokens};
+use super::check::{Check, Checked};
+use super::operands::{OperandRun, StoreValues};
+use super::sweep::Sweep;
+use super::{Graph, Range, View};
 use crate::error::Result;
-use crate::ops::Op;
-use crate::scalar::{Float, Scalar};
+use crate::kernels::BlockMath;
+use crate::kernels::slices::table_of_type;
+use crate::ops::{Arity, Op};
+use crate::params::Parameters;
+use crate::scalar::Scalar;
+use op::{BlockOp, Wanted};
 
-/// First output and number of outputs: how every record begins.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockHeader {
-    pub(crate) first: u32,
-    pub(crate) n_out: u32,
+/// THE registry: hands every block op to the macro `$consume`, after what it is given.
+macro_rules! for_each_block {
+    ($consume:ident $given:tt) => {
+        $consume! { $given
+            // For every scalar type.
+            all {
+                Map map::Map
+                Softmax softmax::Softmax
+                LogSoftmax softmax::LogSoftmax
+                MeanAndMeanSquares means::Means
+                AddRanges add_ranges::AddRanges
+            }
+            // For types with kernels.
+            kernels {
+                Affine affine::Affine
+                Gather gather::Gather
+                CrossEntropy cross_entropy::CrossEntropy
+                TokenEmbedding token_embedding::TokenEmbedding
+                TokenAffine token_affine::TokenAffine
+                LayerNorm layer_norm::LayerNorm
+                RmsNorm rms_norm::RmsNorm
+                CausalAttention attention::CausalAttention
+                TokenCrossEntropy token_cross_entropy::TokenCrossEntropy
+            }
+        }
+    };
 }
 
-impl BlockHeader {
-    pub(crate) fn read(extra: &[u32], at: u32) -> Self {
-        BlockHeader { first: extra[at as usize], n_out: extra[at as usize + 1] }
+/// Tells the places of a record that hold ids, which a file translates.
+type Save = fn(&[u32], u32, usize, &mut dyn FnMut(usize));
+
+/// What does not depend on the scalar type of the graph.
+struct Row {
+    over_tokens: bool,
+    needs_kernels: bool,
+    layout: fn(&[u32], u32, usize) -> Layout,
+    for_each_operand: fn(&[u32], u32, &mut dyn FnMut(OperandRun)),
+    cost: fn(&[u32], u32) -> u64,
+    save: Save,
+    load: fn(u32, u32, &mut Check<'_>) -> Checked,
+}
+
+impl Row {
+    const fn of<B: BlockOp<f64>>(needs_kernels: bool) -> Self {
+        Row {
+            over_tokens: B::OVER_TOKENS,
+            needs_kernels,
+            layout: B::layout,
+            for_each_operand: B::for_each_operand,
+            cost: B::cost,
+            save: B::save,
+            load: B::load,
+        }
     }
 }
 
-/// What a record holds besides plain numbers, so that it can be renumbered. Lists of operands that a record names lie
-/// before it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
-    /// How many numbers.
-    pub(crate) len: usize,
-    /// The places that name something.
-    pub(crate) fields: &'static [Field],
+macro_rules! row_of {
+    (($op:ident) all { $($A:ident $a:path)* } kernels { $($K:ident $k:path)* }) => {
+        match $op {
+            $( Op::$A => const { &Row::of::<$a>(false) }, )*
+            $( Op::$K => const { &Row::of::<$k>(true) }, )*
+            // No other op is a block.
+            _ => const { &Row::of::<means::Means>(false) },
+        }
+    };
 }
 
-impl Layout {
-    /// The places of operands.
-    pub(crate) fn lists(self) -> impl Iterator<Item = usize> {
-        self.fields.iter().filter_map(|field| match *field {
-            Field::Operands(k) => Some(k),
-            _ => None,
-        })
-    }
+#[inline]
+fn row(op: Op) -> &'static Row {
+    for_each_block!(row_of(op))
 }
 
-/// What the number at a place of a record names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Field {
-    /// A node.
-    Node(usize),
-    /// Operands, in two numbers.
-    Operands(usize),
-    /// An op.
-    Op(usize),
-    /// A slot of parameters.
-    Slot(usize),
-    /// A slot of parameters plus one, or 0 for none.
-    Source(usize),
-    /// As many runs of operands (source, start, length) as the number at `count` says, the first at `from`.
-    Runs {
-        /// Where their number is.
-        count: usize,
-        /// Where they begin.
-        from: usize,
-    },
+/// Appends a block: its op, the Parameters and the operands that it reads, and its own numbers.
+type Append<S> = fn(&mut Graph<'_, S>, Op, &[&Parameters<'_, <S as Scalar>::Elem>], &[View], &[f64]) -> Result<Range>;
+
+/// How blocks of types with kernels are evaluated and swept.
+struct Kernels<S: Scalar> {
+    evaluate: fn(&mut Graph<'_, S>, Op, u32, &StoreValues<'_, S::Elem>),
+    pull: fn(&mut Sweep<'_, '_, S>, Op, u32, u32),
+    append: Append<S>,
 }
 
-/// A run of nodes as an operand.
-fn nodes(range: Range) -> OperandRun {
-    OperandRun { source: 0, start: range.start, len: range.len }
+macro_rules! append_one {
+    (($graph:ident $op:ident $params:ident $operands:ident $own:ident) all $all:tt kernels { $($K:ident $k:path)* }) => {
+        match $op {
+            $( Op::$K => <$k as BlockOp<S>>::append($graph, $params, $operands, $own), )*
+            _ => op::unsupported($op, "form that takes plain operands"),
+        }
+    };
+}
+
+macro_rules! evaluate_one {
+    (($graph:ident $op:ident $at:ident $stores:ident $kind:ident) all { $($A:ident $a:path)* } kernels { $($K:ident $k:path)* }) => {
+        evaluate_one!(@$kind $graph $op $at $stores { $($A $a)* } { $($K $k)* })
+    };
+    (@all $graph:ident $op:ident $at:ident $stores:ident { $($A:ident $a:path)* } $rest:tt) => {
+        match $op {
+            $( Op::$A => <$a as BlockOp<S>>::evaluate($graph, $at, $stores), )*
+            _ => if let Some(kernels) = table_of_type!(Kernels, S) {
+                (kernels.evaluate)($graph, $op, $at, $stores);
+            }
+        }
+    };
+    (@kernels $graph:ident $op:ident $at:ident $stores:ident $rest:tt { $($K:ident $k:path)* }) => {
+        match $op {
+            $( Op::$K => <$k as BlockOp<S>>::evaluate($graph, $at, $stores), )*
+            _ => {}
+        }
+    };
+}
+
+macro_rules! pull_one {
+    (($sweep:ident $op:ident $at:ident $top:ident $kind:ident) all { $($A:ident $a:path)* } kernels { $($K:ident $k:path)* }) => {
+        pull_one!(@$kind $sweep $op $at $top { $($A $a)* } { $($K $k)* })
+    };
+    (@all $sweep:ident $op:ident $at:ident $top:ident { $($A:ident $a:path)* } $rest:tt) => {
+        match $op {
+            $( Op::$A => <$a as BlockOp<S>>::pull($sweep, $at, $top, Wanted::ALL), )*
+            _ => if let Some(kernels) = table_of_type!(Kernels, S) {
+                (kernels.pull)($sweep, $op, $at, $top);
+            }
+        }
+    };
+    (@kernels $sweep:ident $op:ident $at:ident $top:ident $rest:tt { $($K:ident $k:path)* }) => {
+        match $op {
+            $( Op::$K => <$k as BlockOp<S>>::pull($sweep, $at, $top, Wanted::ALL), )*
+            _ => {}
+        }
+    };
+}
+
+impl<S: BlockMath> Kernels<S> {
+    const KERNELS: Self = Kernels {
+        evaluate: |graph, op, at, stores| for_each_block!(evaluate_one(graph op at stores kernels)),
+        pull: |sweep, op, at, top| for_each_block!(pull_one(sweep op at top kernels)),
+        append: |graph, op, params, operands, own| for_each_block!(append_one(graph op params operands own)),
+    };
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// Appends the nodes and the record of a block; values are still to be computed.
-    fn push_block(&mut self, op: Op, n_out: u32, record: &[u32]) -> Result<Range> {
-        self.extra.reserve(record.len())?;
-        let at = self.extra.len() as u32;
-        for &number in record {
-            self.extra.push_reserved(number);
+    /// Appends a block op on operands in order, with its own numbers: for [`Op::RmsNorm`] gains and inputs, then eps and the
+    /// number of tokens that the inputs are activations of, 0 for a range that is normalised as a whole.
+    pub fn append_block(
+        &mut self,
+        op: Op,
+        params: &[&Parameters<'_, S::Elem>],
+        operands: &[View],
+        own: &[f64],
+    ) -> Result<Range> {
+        match table_of_type!(Kernels, S) {
+            Some(kernels) => (kernels.append)(self, op, params, operands, own),
+            None => op::unsupported(op, "form for this dtype"),
         }
-        // These write all of their outputs.
-        let zeroed = !matches!(op, Op::Affine | Op::Gather | Op::Map);
-        let marked = op != Op::Gather || !self.marks_later();
-        let start = self.columns.push_many_reserved(Op::Part, n_out, zeroed, marked);
-        if !marked {
-            self.dirty = (start, start + n_out);
-        }
-        self.columns.set_node(start + n_out - 1, op, at, 0);
-        Ok(Range { start, len: n_out })
-    }
-
-    /// Under `no_grad`, turns the outputs into constants.
-    pub(super) fn finish_block(&mut self, outputs: Range) -> Range {
-        if !self.columns.is_recording() {
-            for node in outputs.start..outputs.start + outputs.len {
-                self.columns.set_node(node, Op::Constant, 0, 0);
-            }
-        }
-        outputs
     }
 
     /// Computes a block again from its operands.
     pub(crate) fn evaluate_block(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) {
-        let extra = self.extra.as_slice();
-        match op {
-            Op::Affine => self.evaluate_affine(AffineRecord::read(extra, at), stores),
-            Op::Gather => self.evaluate_gather(GatherRecord::read(extra, at), stores),
-            Op::Map => self.evaluate_map(MapRecord::read(extra, at)),
-            Op::Softmax | Op::LogSoftmax => self.evaluate_softmax(op, SoftmaxRecord::read(extra, at), stores),
-            Op::CrossEntropy => self.evaluate_cross_entropy(CrossEntropyRecord::read(extra, at)),
-            Op::MeanAndMeanSquares => {
-                let (first, x) = means::operands(extra, at);
-                self.evaluate_means(first, x);
-            }
-            _ => self.evaluate_tokens(op, at, stores),
-        }
+        let graph = self;
+        for_each_block!(evaluate_one(graph op at stores all))
     }
 
     /// Calls `f` with every run of operands of a block.
-    pub(crate) fn for_each_block_operand(&self, op: Op, at: u32, f: impl FnMut(OperandRun)) {
-        let extra = self.extra.as_slice();
-        match op {
-            Op::Affine => AffineRecord::read(extra, at).for_each_operand(extra, f),
-            Op::Gather => GatherRecord::read(extra, at).for_each_operand(f),
-            Op::Map => MapRecord::read(extra, at).for_each_operand(f),
-            Op::Softmax | Op::LogSoftmax => SoftmaxRecord::read(extra, at).for_each_operand(extra, f),
-            Op::CrossEntropy => CrossEntropyRecord::read(extra, at).for_each_operand(f),
-            Op::MeanAndMeanSquares => means::for_each_operand(extra, at, f),
-            _ => TokenRecord::read(extra, at).runs().for_each(f),
-        }
+    pub(crate) fn for_each_block_operand(&self, op: Op, at: u32, mut f: impl FnMut(OperandRun)) {
+        (row(op).for_each_operand)(self.extra.as_slice(), at, &mut f);
     }
 
     /// How a block's record is laid out.
     pub(crate) fn block_layout(extra: &[u32], op: Op, at: u32) -> Layout {
-        layout(op, extra, at, S::LANES)
+        (row(op).layout)(extra, at, S::LANES)
+    }
+
+    /// Calls `f` with each place of the operand lists that a file stores as an op.
+    pub(crate) fn for_each_inner_op(&self, op: Op, at: u32, mut f: impl FnMut(usize)) {
+        (row(op).save)(self.extra.as_slice(), at, S::LANES, &mut f);
+    }
+
+    /// Operations that evaluating the block of which `node` is an output takes, for one lane; 1 for other nodes.
+    pub fn operations(&self, node: super::NodeId) -> Result<u64> {
+        self.check_exists(node)?;
+        match self.block_tail(node.0) {
+            Some(tail) if self.columns.op(tail).info().arity == Arity::Block => {
+                Ok((row(self.columns.op(tail)).cost)(self.extra.as_slice(), self.columns.operands(tail)[0]))
+            }
+            _ => Ok(1),
+        }
     }
 }
 
-fn layout(op: Op, extra: &[u32], at: u32, lanes: usize) -> Layout {
-    match op {
-        Op::Affine => AffineRecord::LAYOUT,
-        Op::Gather => GatherRecord::layout(extra, at, lanes),
-        Op::Map => MapRecord::LAYOUT,
-        Op::Softmax | Op::LogSoftmax => SoftmaxRecord::LAYOUT,
-        Op::CrossEntropy => CrossEntropyRecord::layout(extra, at, lanes),
-        Op::MeanAndMeanSquares => means::LAYOUT,
-        _ => TokenRecord::read(extra, at).layout(),
+impl<S: Scalar> Sweep<'_, '_, S> {
+    /// Takes the block of which `node` is an output; returns its first output.
+    ///
+    /// A block is taken once, when the first of its outputs that is reached is met from above; then every contribution to
+    /// any of its outputs has been made, as users of a block come after all of it. Unreached outputs contribute
+    /// nothing, not even zero times infinity.
+    #[inline(never)]
+    pub(crate) fn block(&mut self, node: u32) -> u32 {
+        let tail = self.tail(node as usize);
+        let (op, at) = (self.recorded.ops[tail], self.recorded.operands[tail][0]);
+        // Outputs above `node` are unreached, or this block would have been met there.
+        let header = BlockHeader::read(self.extra, at);
+        if self.skip_zero_adjoints {
+            let outputs = self.place(header.first, node);
+            for adjoint in self.adjoints[outputs].iter_mut().filter(|a| a.all_zero()) {
+                *adjoint = S::UNREACHED;
+            }
+        }
+        let sweep = self;
+        for_each_block!(pull_one(sweep op at node all));
+        header.first
     }
 }
 
 /// Whether this is a block over tokens, whose records have one form.
 pub(crate) fn is_over_tokens(op: Op) -> bool {
-    matches!(
-        op,
-        Op::TokenEmbedding
-            | Op::TokenAffine
-            | Op::LayerNorm
-            | Op::CausalAttention
-            | Op::TokenCrossEntropy
-            | Op::AddRanges
-    )
+    op.info().arity == Arity::Block && row(op).over_tokens
 }
 
 impl Check<'_> {
     /// Checks the record of a block of `n_out` outputs whose tail is `node`: what lies at `at`, behind its lists.
     pub(super) fn block(&mut self, node: u32, op: Op, at: u32) -> Checked {
-        // The shortest record has four numbers, which is all that `layout` looks at but for blocks over tokens.
-        self.numbers(at, 4)?;
-        if is_over_tokens(op) {
-            tokens::check_is_whole(self, at)?;
+        let row = row(op);
+        if row.needs_kernels {
+            self.kernels(op)?;
         }
-        let layout = layout(op, self.extra, at, self.lanes);
-        let mut n_in = 0;
-        let mut inner = op;
-        for field in layout.fields {
-            match *field {
-                Field::Operands(k) => {
-                    self.numbers(at, layout.len)?;
-                    let [a, b] = [self.extra[at as usize + k], self.extra[at as usize + k + 1]];
-                    let first = self.extra[at as usize];
-                    n_in += self.operands(Encoded(a, b), first)?;
-                }
-                Field::Op(k) => inner = self.translate(at as usize + k)?,
-                _ => {}
-            }
-        }
-        let place = self.record(at, layout.len)?;
-        let record = &self.extra[place].to_vec()[..];
-        if record[0] != node - self.n_parts || record[1] != self.n_parts + 1 {
-            return Err(format!("is the end of a block of {} outputs from {}", record[1], record[0]));
-        }
-        match op {
-            Op::Affine => AffineRecord::check(record, n_in, self),
-            Op::Gather => GatherRecord::check(record, self),
-            Op::Map => MapRecord::check(record, inner, self),
-            Op::Softmax | Op::LogSoftmax => SoftmaxRecord::check(record, n_in, self),
-            Op::CrossEntropy => CrossEntropyRecord::check(record, self),
-            Op::MeanAndMeanSquares => means::check(record, self),
-            _ => tokens::check(op, record, self),
-        }
+        (row.load)(node, at, self)
     }
-}
-
-/// Block ops are for the element types that have kernels.
-pub const fn has_kernels<E: Float>() -> bool {
-    matches!(E::DTYPE, crate::scalar::DType::Float32 | crate::scalar::DType::Float64)
 }

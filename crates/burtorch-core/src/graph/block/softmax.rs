@@ -4,44 +4,83 @@
 //! arithmetic is in `ops/peak.rs`.
 
 use super::super::build::Operands;
+use super::super::check::{Check, Checked};
 use super::super::operands::{Encoded, OperandRun, StoreValues};
-use super::super::structure::{Check, Checked};
+use super::super::sweep::Sweep;
 use super::super::{Graph, Range};
-use super::{BlockHeader, Field, Layout};
+use super::append::Fill;
+use super::op::{BlockOp, Loaded, Wanted};
+use super::record::{BlockHeader, Field, Layout};
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::ops::{Op, softmax_forward};
+use crate::ops::{Op, softmax_forward, softmax_pull};
 use crate::params::Parameters;
 use crate::scalar::Scalar;
 
 /// A softmax, or its logarithm, over operands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SoftmaxRecord {
-    pub(crate) header: BlockHeader,
-    pub(crate) x: Encoded,
+struct SoftmaxRecord {
+    header: BlockHeader,
+    x: Encoded,
 }
 
 impl SoftmaxRecord {
-    pub(super) const LAYOUT: Layout = Layout { len: 4, fields: &[Field::Node(0), Field::Operands(2)] };
-
-    pub(crate) fn read(extra: &[u32], at: u32) -> Self {
+    fn read(extra: &[u32], at: u32) -> Self {
         let x = Encoded(extra[at as usize + 2], extra[at as usize + 3]);
         SoftmaxRecord { header: BlockHeader::read(extra, at), x }
     }
-
-    /// See [`Check::block`].
-    pub(super) fn check(record: &[u32], n_in: u64, check: &mut Check<'_>) -> Checked {
-        if u64::from(record[1]) != n_in {
-            return Err(format!("has {n_in} operands and {} outputs, expected as many", record[1]));
-        }
-        check.temporaries(2 * n_in as usize);
-        Ok(())
-    }
-
-    pub(super) fn for_each_operand(&self, extra: &[u32], f: impl FnMut(OperandRun)) {
-        self.x.for_each_run(extra, f);
-    }
 }
+
+/// `exp(x_i) / sum exp(x)`.
+pub(super) struct Softmax;
+
+/// Its logarithm.
+pub(super) struct LogSoftmax;
+
+macro_rules! softmaxes {
+    ($($name:ident)*) => { $(
+        impl<S: Scalar> BlockOp<S> for $name {
+            const OP: Op = Op::$name;
+
+            fn shape(operands: &[usize], _own: &[usize]) -> Result<usize> {
+                match operands.iter().sum() {
+                    0 => Err(Error::EmptyReduction { op: Op::$name.name() }),
+                    n => Ok(n),
+                }
+            }
+
+            fn layout(_extra: &[u32], _at: u32, _lanes: usize) -> Layout {
+                Layout { len: 4, fields: &[Field::Node(0), Field::Operands(2)] }
+            }
+
+            fn for_each_operand(extra: &[u32], at: u32, f: &mut dyn FnMut(OperandRun)) {
+                SoftmaxRecord::read(extra, at).x.for_each_run(extra, f);
+            }
+
+            fn cost(extra: &[u32], at: u32) -> u64 {
+                4 * u64::from(extra[at as usize + 1])
+            }
+
+            fn evaluate(graph: &mut Graph<'_, S>, at: u32, stores: &StoreValues<'_, S::Elem>) {
+                graph.evaluate_softmax(Op::$name, SoftmaxRecord::read(graph.extra.as_slice(), at), stores);
+            }
+
+            fn pull(sweep: &mut Sweep<'_, '_, S>, at: u32, top: u32, _wanted: Wanted) {
+                sweep.softmax(Op::$name, SoftmaxRecord::read(sweep.extra, at), top);
+            }
+
+            fn check(loaded: Loaded<'_>, check: &mut Check<'_>) -> Checked {
+                let (n_out, n_in) = (loaded.record[1], loaded.n_in);
+                if u64::from(n_out) != n_in {
+                    return Err(format!("has {n_in} operands and {n_out} outputs, expected as many"));
+                }
+                check.temporaries(2 * n_in as usize);
+                Ok(())
+            }
+        }
+    )* };
+}
+softmaxes!(Softmax LogSoftmax);
 
 impl<S: Scalar> Graph<'_, S> {
     /// Appends `exp(x_i) / sum exp(x)` for [`Op::Softmax`], its logarithm for [`Op::LogSoftmax`], as one block with one
@@ -68,7 +107,7 @@ impl<S: Scalar> Graph<'_, S> {
             graph.reserve_scratch(2 * x.len())?;
             let x = graph.encode(x, params)?;
             let header = BlockHeader { first: graph.columns.len(), n_out: n };
-            let outputs = graph.push_block(op, n, &[header.first, n, x.0, x.1])?;
+            let outputs = graph.push_block(op, n, &[header.first, n, x.0, x.1], Fill::ZEROED)?;
             let stores = graph.store_values(params);
             graph.evaluate_softmax(op, SoftmaxRecord { header, x }, &stores);
             interrupt::check()?;
@@ -76,7 +115,7 @@ impl<S: Scalar> Graph<'_, S> {
         })
     }
 
-    pub(crate) fn evaluate_softmax(&mut self, op: Op, record: SoftmaxRecord, stores: &StoreValues<'_, S::Elem>) {
+    fn evaluate_softmax(&mut self, op: Op, record: SoftmaxRecord, stores: &StoreValues<'_, S::Elem>) {
         let n = record.header.n_out as usize;
         let (nodes, outputs) = self.columns.values_mut().split_at_mut(record.header.first as usize);
         let (gathered, room) = self.scratch.as_mut_slice()[..2 * n].split_at_mut(n);
@@ -88,5 +127,18 @@ impl<S: Scalar> Graph<'_, S> {
             }
         };
         softmax_forward(op, x, room, &mut outputs[..n]);
+    }
+}
+
+impl<S: Scalar> Sweep<'_, '_, S> {
+    /// Hands what outputs up to `top` have received on to the operands.
+    fn softmax(&mut self, op: Op, record: SoftmaxRecord, top: u32) {
+        let (first, n) = (record.header.first as usize, record.header.n_out as usize);
+        let scratch = std::mem::take(&mut self.scratch);
+        let contributions = &mut scratch[..n];
+        let adjoints = &self.adjoints[self.place(record.header.first, top)];
+        softmax_pull(op, adjoints, &self.recorded.values[first..first + n], contributions);
+        self.scatter(record.x, contributions);
+        self.scratch = scratch;
     }
 }

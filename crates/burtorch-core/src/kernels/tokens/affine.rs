@@ -4,45 +4,13 @@
 //! (padding, for one) goes there with those tokens blanked; any other runs the plain loops.
 
 use super::lanes::{Reach, blank_unreached, cut_off, pass_on_reached, reach};
-use super::{TOKEN_LANES, Target, emptied, naive, paired};
+use super::{AffinePull, TOKEN_LANES, emptied, naive, paired};
 use crate::kernels::{
     KernelFloat, Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_weight_grad_lanes, relu_backward,
 };
 use crate::scalar::Scalar;
 
 const L: usize = TOKEN_LANES;
-
-/// A dense layer whose outputs have adjoints, and where to put what they contribute.
-#[derive(Debug)]
-pub struct AffinePull<'a, S: Scalar> {
-    /// Inputs of the layer.
-    pub n_in: usize,
-    /// Weights, `n_out x n_in`.
-    pub w: &'a [S::Elem],
-    /// Whether outputs were cut off at 0.
-    pub relu: bool,
-    /// Adjoints of the outputs.
-    pub dy: &'a [S],
-    /// Outputs.
-    pub y: &'a [S],
-    /// Inputs.
-    pub x: &'a [S],
-    /// Adjoints of the inputs, added to.
-    pub dx: Option<&'a mut [S]>,
-    /// Gradients of the weights.
-    pub dw: Target<'a, S::Elem>,
-    /// Gradients of the biases.
-    pub db: Target<'a, S::Elem>,
-    /// Working memory, [`AffinePull::scratch_len`] numbers.
-    pub scratch: &'a mut [S],
-}
-
-impl<S: Scalar> AffinePull<'_, S> {
-    /// How much working memory a pull needs.
-    pub const fn scratch_len(n_in: usize, n_out: usize) -> usize {
-        L * (n_out + 3 * n_in)
-    }
-}
 
 /// Whether a group of tokens fills half a vector of the fixed virtual width.
 const fn fills_half<E: KernelFloat>() -> bool {

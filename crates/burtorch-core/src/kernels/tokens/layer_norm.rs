@@ -1,41 +1,13 @@
 //! Layer normalisation over tokens: the kernels for 8 lanes, group by group, as in `affine`.
 
 use super::lanes::{Reach, blank_unreached, pass_on_reached, reach};
-use super::{TOKEN_LANES, Target, emptied, naive};
+use super::{LayerNormPull, TOKEN_LANES, emptied, naive};
 use crate::kernels::{
     KernelFloat, Mode, layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes,
 };
 use crate::scalar::Scalar;
 
 const L: usize = TOKEN_LANES;
-
-/// A layer normalisation whose outputs have adjoints, and where to put what they contribute.
-#[derive(Debug)]
-pub struct LayerNormPull<'a, S: Scalar> {
-    /// Gains, one per feature.
-    pub gain: &'a [S::Elem],
-    /// Adjoints of the outputs.
-    pub dy: &'a [S],
-    /// Inputs.
-    pub x: &'a [S],
-    /// Mean and inverse deviation, as the forward pass left them.
-    pub stats: &'a [S],
-    /// Adjoints of the inputs, added to.
-    pub dx: Option<&'a mut [S]>,
-    /// Gradients of the gains.
-    pub dgain: Target<'a, S::Elem>,
-    /// Gradients of the biases.
-    pub dbias: Target<'a, S::Elem>,
-    /// Working memory, [`LayerNormPull::scratch_len`] numbers.
-    pub scratch: &'a mut [S],
-}
-
-impl<S: Scalar> LayerNormPull<'_, S> {
-    /// How much working memory a pull needs for `n` features.
-    pub const fn scratch_len(n: usize) -> usize {
-        L * 3 * n
-    }
-}
 
 pub(super) fn forward<E: KernelFloat>(x: &[E], gain: &[E], bias: &[E], eps: E, y: &mut [E], stats: &mut [E]) {
     let len = gain.len() * L;

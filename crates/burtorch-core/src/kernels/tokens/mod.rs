@@ -3,8 +3,8 @@
 //! Tokens stand in groups of 8: token t is lane `t % 8` of group `t / 8`, and a group of activations is `width x 8`
 //! numbers. Places after the last token are padding.
 //! Promises: a pull adds to the adjoints of inputs what each *reached* output contributes, and leaves an input that no
-//! reached output reads as it was, so an infinite weight behind an unread output reaches nobody. A type without kernels
-//! computes everything, slowly. Knows nothing of nodes or parameters.
+//! reached output reads as it was, so an infinite weight behind an unread output has no effect. A type of lanes
+//! runs the plain loops. Knows nothing of nodes or parameters.
 
 pub mod naive;
 
@@ -13,12 +13,12 @@ mod attention;
 mod lanes;
 mod layer_norm;
 mod paired;
+mod pulls;
 
-pub use affine::AffinePull;
-pub use attention::{AttentionPull, AttentionShape};
-pub use layer_norm::LayerNormPull;
+pub(super) use lanes::add;
+pub use pulls::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
 
-use super::Mode;
+use super::{KernelFloat, Mode};
 use crate::scalar::Scalar;
 
 /// Tokens side by side in the vectors of the kernels.
@@ -33,36 +33,31 @@ pub const fn padded(n: usize) -> usize {
 pub type Target<'a, E> = Option<(&'a mut [E], Mode)>;
 
 /// What block ops over tokens compute, per scalar type.
-pub trait TokenMath: Copy {
+pub trait TokenMath: Scalar {
     /// Whether no number is the adjoint "not reached".
-    fn all_reached(g: &[Self]) -> bool
-    where
-        Self: Scalar,
-    {
+    fn all_reached(g: &[Self]) -> bool {
         g.iter().fold(true, |all, g| all & !g.is_unreached())
     }
 
     /// Whether all numbers are the adjoint "not reached".
-    fn none_reached(g: &[Self]) -> bool
-    where
-        Self: Scalar,
-    {
+    fn none_reached(g: &[Self]) -> bool {
         g.iter().fold(true, |none, g| none & g.is_unreached())
     }
 
     /// `y = W x + b` for each token, cut off at 0 with `relu`.
-    fn token_affine(n_in: usize, w: &[Self::Elem], bias: Option<&[Self::Elem]>, relu: bool, x: &[Self], y: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn token_affine(
+        n_in: usize,
+        w: &[Self::Elem],
+        bias: Option<&[Self::Elem]>,
+        relu: bool,
+        x: &[Self],
+        y: &mut [Self],
+    ) {
         naive::affine(n_in, w, bias, relu, x, y);
     }
 
     /// What inputs, weights and biases receive.
-    fn token_affine_pull(pull: AffinePull<'_, Self>)
-    where
-        Self: Scalar,
-    {
+    fn token_affine_pull(pull: AffinePull<'_, Self>) {
         naive::affine_pull(pull);
     }
 
@@ -74,68 +69,42 @@ pub trait TokenMath: Copy {
         eps: f64,
         y: &mut [Self],
         stats: &mut [Self],
-    ) where
-        Self: Scalar,
-    {
+    ) {
         naive::layer_norm(x, gain, bias, eps, y, stats);
     }
 
     /// What its inputs, gain and bias receive.
-    fn token_layer_norm_pull(pull: LayerNormPull<'_, Self>)
-    where
-        Self: Scalar,
-    {
+    fn token_layer_norm_pull(pull: LayerNormPull<'_, Self>) {
         naive::layer_norm_pull(pull);
     }
 
     /// Causal attention; `probs` receives the probabilities.
-    fn token_attention(shape: AttentionShape, qkv: [&[Self]; 3], probs: &mut [Self], out: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn token_attention(shape: AttentionShape, qkv: [&[Self]; 3], probs: &mut [Self], out: &mut [Self]) {
         naive::attention(shape, qkv, probs, out);
     }
 
     /// What queries, keys and values receive, in `grads`, one after the other: the adjoint "not reached" where nothing.
-    fn token_attention_pull(pull: AttentionPull<'_, Self>)
-    where
-        Self: Scalar,
-    {
+    fn token_attention_pull(pull: AttentionPull<'_, Self>) {
         naive::attention_pull(pull);
     }
 
     /// The sum of the losses of the first `n` tokens; `probs` receives the softmax of the logits. Lane k of token t has
     /// class `classes[k * n + t]`.
-    fn token_cross_entropy(logits: &[Self], n: usize, classes: &[u32], probs: &mut [Self]) -> Self
-    where
-        Self: Scalar,
-    {
+    fn token_cross_entropy(logits: &[Self], n: usize, classes: &[u32], probs: &mut [Self]) -> Self {
         naive::cross_entropy(logits, n, classes, probs)
     }
 
     /// Adds `g (p - onehot)` to the adjoints of the logits of the first `n` tokens.
-    fn token_cross_entropy_pull(g: Self, n: usize, classes: &[u32], probs: &[Self], dlogits: &mut [Self])
-    where
-        Self: Scalar,
-    {
+    fn token_cross_entropy_pull(g: Self, n: usize, classes: &[u32], probs: &[Self], dlogits: &mut [Self]) {
         naive::cross_entropy_pull(g, n, classes, probs, dlogits);
     }
+}
 
-    /// `z = x + y`.
-    fn add_ranges(x: &[Self], y: &[Self], z: &mut [Self])
-    where
-        Self: Scalar,
-    {
-        for ((z, &x), &y) in z.iter_mut().zip(x).zip(y) {
-            *z = x + y;
-        }
-    }
-
-    /// Adds every reached `g` to the adjoint at its place.
-    fn pass_on(g: &[Self], to: &mut [Self])
-    where
-        Self: Scalar,
-    {
+/// Adds every reached `g` to the adjoint at its place.
+pub(super) fn pass_on<E: KernelFloat + Scalar>(g: &[E], to: &mut [E]) {
+    if lanes::all_reached(g) {
+        lanes::add_to(g, to);
+    } else {
         naive::pass_on(g, to);
     }
 }
@@ -191,18 +160,6 @@ macro_rules! kernels {
 
             fn token_cross_entropy_pull(g: $t, n: usize, classes: &[u32], probs: &[$t], dlogits: &mut [$t]) {
                 lanes::cross_entropy_pull(g, n, classes, probs, dlogits);
-            }
-
-            fn add_ranges(x: &[$t], y: &[$t], z: &mut [$t]) {
-                lanes::add(x, y, z);
-            }
-
-            fn pass_on(g: &[$t], to: &mut [$t]) {
-                if lanes::all_reached(g) {
-                    lanes::add_to(g, to);
-                } else {
-                    naive::pass_on(g, to);
-                }
             }
         }
     )* };

@@ -206,7 +206,7 @@ pub fn cross_entropy_pull<S: Scalar>(g: S, n: usize, classes: &[u32], probs: &[S
             let mut p = probs[at];
             for (lane, classes) in classes.chunks_exact(n).enumerate() {
                 if classes[t] as usize == c {
-                    p = p.with_lane(lane, p.lane(lane) - <S::Elem as Scalar>::lit(1.0));
+                    p = p.with_lane(lane, p.lane(lane) - <S::Elem as crate::scalar::RowMath>::lit(1.0));
                 }
             }
             give(&mut dlogits[at], g * p);

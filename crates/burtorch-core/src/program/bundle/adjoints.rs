@@ -2,12 +2,12 @@
 //!
 //! Promises: every contribution is listed once, and a unit that hands nothing back does not run. Knows nothing of code.
 
-use super::layout::{Plan, stride};
 use super::memory::InLanes;
 use super::order::Group;
+use super::plan::{Plan, stride};
 use super::units::{Shape, exponentials, operand_count};
 use super::{is_seed, lanes, steps};
-use crate::program::carrier::{Build, Seeds};
+use crate::program::build::{Build, Seeds};
 
 /// The contributions to every slot of the program.
 pub(super) struct Adjoints {

@@ -11,48 +11,17 @@
 use super::adjoints::Adjoints;
 use super::memory::{Bundle, InLanes, NO_HEAD, Run};
 use super::order::{Group, for_each_operand};
+use super::plan::{Bundles, Plan, in_use, stride};
 use super::steps::{self, Codes};
 use super::units::{Shape, Unit, Units, exponentials};
 use super::{lanes, lanes_of};
 use crate::ops::Op;
-use crate::program::carrier::Build;
+use crate::program::build::Build;
 use crate::program::node::Program;
 use crate::simd::Level;
 
 /// Longer lists of contributions are added up one by one beforehand.
 const MOST_IN_LANES: usize = 8;
-
-/// A program in bundles.
-#[derive(Clone, Debug)]
-pub(in crate::program) struct Bundles<S> {
-    pub(in crate::program) forward: Vec<Bundle<S>>,
-    pub(in crate::program) second: Vec<Bundle<S>>,
-    /// Slots, as bundles list them.
-    pub(in crate::program) slots: Vec<u32>,
-    /// Length of each memory.
-    pub(in crate::program) len: usize,
-    /// The slots of outputs.
-    pub(in crate::program) outputs: Vec<u32>,
-    /// For each seed its place among the seeds and its slot.
-    pub(in crate::program) seeds: Vec<(usize, u32)>,
-    /// The slot of adjoints that holds -0.0, which added to anything leaves it as it is.
-    pub(in crate::program) nothing: u32,
-}
-
-/// What the parts of a plan share.
-pub(super) struct Plan<'p, S> {
-    pub(super) program: &'p Program,
-    pub(super) moves: &'p [bool],
-    pub(super) units: &'p Units,
-    pub(super) groups: &'p [Group],
-    level: Level,
-    build: Build,
-    /// The slot of each node's value.
-    value: Vec<u32>,
-    /// The group of each unit, and its lane there.
-    pub(super) lane: Vec<(u32, u16)>,
-    bundles: Bundles<S>,
-}
 
 /// A program in bundles; `None` where a group has no code at this level.
 pub(super) fn plan<S: InLanes>(
@@ -323,7 +292,7 @@ impl<S: InLanes> Plan<'_, S> {
             n: n as u16,
             k: 0,
             moving: (n >> 16) as u16,
-            op: Op::ReduceSum,
+            op: Op::TOTAL,
             scaled: false,
             one_constant: false,
         });
@@ -355,21 +324,11 @@ impl<S: InLanes> Plan<'_, S> {
                 n: 0,
                 k,
                 moving: 0,
-                op: Op::ReduceSum,
+                op: Op::TOTAL,
                 scaled: false,
                 one_constant: false,
             });
         }
         Some(())
     }
-}
-
-/// How far apart the vectors of a group lie: as many slots as its code has lanes. Lone nodes have no vectors.
-pub(super) fn stride<S: InLanes>(group: &Group) -> u32 {
-    if group.key.shape == Shape::Lone { 1 } else { steps::width::<S>(in_use(group) as usize) as u32 }
-}
-
-/// How many lanes a group uses.
-pub(super) fn in_use(group: &Group) -> u32 {
-    (group.units.len() * lanes_of(group.key)) as u32
 }

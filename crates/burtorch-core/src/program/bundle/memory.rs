@@ -331,3 +331,9 @@ impl<S: InLanes, L: Lanes<S>> Memory<S, L> {
         unsafe { self.gather(self.v, b.operands + j * u32::from(b.m)) }
     }
 }
+
+/// Where partials are kept: behind the values and their multiples.
+#[inline(always)]
+pub(super) fn partials<S: InLanes, L: Lanes<S>>(b: &Bundle<S>) -> u32 {
+    b.values + (1 + u32::from(b.scaled)) * Memory::<S, L>::STRIDE
+}

@@ -16,15 +16,17 @@ mod products;
 mod softmax;
 mod steps;
 
+mod plan;
+
 mod adjoints;
 mod layout;
 
-use super::carrier::{Build, Seeds};
+use super::build::{Build, Seeds};
 use super::node::Program;
 use crate::simd::Level;
-pub(super) use layout::Bundles;
 pub(super) use memory::Bundle;
 use memory::InLanes;
+pub(super) use plan::Bundles;
 
 /// Programs of fewer nodes run node by node.
 const FEWEST_NODES: usize = 96;

@@ -39,30 +39,7 @@ pub(super) struct Group {
 
 /// About how many cycles pass until the results of a unit can be used, and until the next group can be begun.
 fn cycles(key: Key) -> (u64, u64) {
-    let is_arithmetic = matches!(
-        key.op,
-        Op::Constant
-            | Op::Relu
-            | Op::Sqr
-            | Op::Pow3
-            | Op::Neg
-            | Op::Abs
-            | Op::Add
-            | Op::Sub
-            | Op::Mul
-            | Op::Mean
-            | Op::AddSquares
-            | Op::MeanSquares
-            | Op::NegativeMean
-            | Op::Max
-            | Op::Min
-            | Op::MulByConstant
-            | Op::AddConstant
-            | Op::ReduceSum
-            | Op::ReduceSub
-            | Op::ReduceMul
-            | Op::ReduceMean
-    );
+    let is_arithmetic = key.op == Op::Constant || key.op.info().is.quick;
     match key.shape {
         Shape::Lone => (200, 100),
         Shape::Softmax => (115, 40),

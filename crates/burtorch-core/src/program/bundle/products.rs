@@ -7,13 +7,12 @@
 #![allow(unsafe_code)]
 #![allow(clippy::needless_range_loop)]
 
-use super::memory::{Body, Bundle, InLanes, Lanes, Memory};
-use super::steps::{Many, partials};
+use super::memory::{Body, Bundle, InLanes, Lanes, Memory, partials};
 use crate::scalar::Scalar;
 
-/// A product of fewer than sixteen.
-pub(super) struct Product;
-impl<S: InLanes, L: Lanes<S>> Body<S, L> for Product {
+/// A product of fewer than sixteen; `M` is for more than four.
+pub(super) struct Product<M>(M);
+impl<S: InLanes, L: Lanes<S>, M: Body<S, L>> Body<S, L> for Product<M> {
     #[inline(always)]
     unsafe fn run(b: &Bundle<S>, at: Memory<S, L>) {
         // SAFETY: by the contract of the trait, as in every body here.
@@ -22,7 +21,7 @@ impl<S: InLanes, L: Lanes<S>> Body<S, L> for Product {
                 2 => product::<S, L, 2>(b, at),
                 3 => product::<S, L, 3>(b, at),
                 4 => product::<S, L, 4>(b, at),
-                _ => <Many as Body<S, L>>::run(b, at),
+                _ => M::run(b, at),
             }
         }
     }

@@ -7,7 +7,7 @@
 //! Promises: lane k has the bits of the op on lane k's numbers. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use super::memory::{Body, Bundle, InLanes, Lanes, Memory, Run, compiled};
+use super::memory::{Body, Bundle, InLanes, Lanes, Memory, Run, compiled, partials};
 use super::products::{Product, ProductWithPartials, PullProductByPartials};
 use super::softmax::{PullSoftmax, PushSoftmax, Softmax, SoftmaxWithPartials};
 use super::units::{Key, MOST_OPERANDS, Shape};
@@ -53,12 +53,6 @@ body!(
         at.store(at.d, b.to, at.inner_adjoint(b) * partial);
     }
 );
-
-/// Where partials are kept: behind the values and their multiples.
-#[inline(always)]
-pub(super) fn partials<S: InLanes, L: Lanes<S>>(b: &Bundle<S>) -> u32 {
-    b.values + (1 + u32::from(b.scaled)) * Memory::<S, L>::STRIDE
-}
 
 body!(PullUnary<O: UnaryOp> |b, at, L| {
     let (g, x, y) = (at.inner_adjoint(b), at.old_operand(b, 0), at.load(at.v, b.values));
@@ -131,6 +125,8 @@ body!(
         at.store_values(b, value_of(b.op, xs));
     }
 );
+
+type ProductOfMany = Product<Many>;
 
 body!(
     PullMany | b,
@@ -264,7 +260,7 @@ unsafe fn lone<'a, S: InLanes, L>(b: &Bundle<S>, at: Memory<S, L>) -> (&'a [S], 
 #[inline(always)]
 fn value_of<S: Scalar>(op: Op, xs: &[S]) -> S {
     match op {
-        Op::ReduceMul => xs[1..].iter().fold(xs[0], |p, &x| p * x),
+        Op::TOTAL_PRODUCT => xs[1..].iter().fold(xs[0], |p, &x| p * x),
         op => Reduction::new(op).map_or(S::lit(f64::NAN), |r| r.forward(xs)),
     }
 }
@@ -273,7 +269,7 @@ fn value_of<S: Scalar>(op: Op, xs: &[S]) -> S {
 fn pull_of<S: Scalar>(op: Op, g: S, xs: &[S], out: &mut [S]) {
     match op {
         // Here it is compiled for the level.
-        Op::ReduceMul => ops::products_of_others(g, xs, out),
+        Op::TOTAL_PRODUCT => ops::products_of_others(g, xs, out),
         op => {
             if let Some(r) = Reduction::new(op) {
                 r.pull(g, xs, out);
@@ -291,7 +287,7 @@ pub(super) struct Codes<S> {
 
 /// Whether units of this op hand their adjoint on as it is to every operand.
 pub(super) fn hands_through(op: Op) -> bool {
-    matches!(op, Op::Add | Op::AddConstant | Op::ReduceSum)
+    op.info().is.through
 }
 
 /// The code that adds up gradients of inputs.
@@ -340,13 +336,13 @@ macro_rules! define_codes {
             }
             match op {
                 Op::Constant => three!(Copied, Copied, Copied),
-                Op::Add => three!(Binary<ops::Add>, PullThrough, PushBinary<ops::Add>),
-                Op::AddConstant => three!(Binary<ops::AddConstant>, PullThrough, PushBinary<ops::AddConstant>),
                 $( Op::$U => three!(Unary<ops::$U>, PullUnary<ops::$U>, PushUnary<ops::$U>), )*
+                $( Op::$B if ops::$B::IS.through => three!(Binary<ops::$B>, PullThrough, PushBinary<ops::$B>), )*
                 $( Op::$B => three!(Binary<ops::$B>, PullBinary<ops::$B>, PushBinary<ops::$B>), )*
+                $( Op::$K if ops::$K::IS.through => three!(Binary<ops::$K>, PullThrough, PushBinary<ops::$K>), )*
                 $( Op::$K => three!(Binary<ops::$K>, PullBinary<ops::$K>, PushBinary<ops::$K>), )*
-                Op::ReduceSum => three!(Sum, PullThrough, PushMany),
-                Op::ReduceMul => three!(Product, PullMany, PushMany),
+                Op::TOTAL => three!(Sum, PullThrough, PushMany),
+                Op::TOTAL_PRODUCT => three!(ProductOfMany, PullMany, PushMany),
                 Op::Softmax => three!(Softmax, PullSoftmax, PushSoftmax),
                 _ => three!(Many, PullMany, PushMany),
             }
@@ -361,7 +357,7 @@ pub(super) fn n_kept(key: Key) -> u32 {
     match key.shape {
         Shape::One | Shape::Softmax => 1,
         // Its operands lie anywhere, its partials side by side.
-        Shape::Many if key.op == Op::ReduceMul && (2..=4).contains(&key.n) => u32::from(key.n),
+        Shape::Many if key.op == Op::TOTAL_PRODUCT && (2..=4).contains(&key.n) => u32::from(key.n),
         _ => 0,
     }
 }
@@ -372,25 +368,31 @@ pub(super) fn keeping_codes<S: InLanes>(op: Op, m: usize, level: Level) -> Optio
     if is_half::<S>(m) { keeping_codes_in::<S, S::Half>(op, level) } else { keeping_codes_in::<S, S::Lanes>(op, level) }
 }
 
-fn keeping_codes_in<S: InLanes, L: Lanes<S>>(op: Op, level: Level) -> Option<Codes<S>> {
-    macro_rules! keeping {
-        ($($op:ident)*) => {
-            match op {
-                $( Op::$op => compiled::<UnaryWithPartial<ops::$op>, S, L>(level), )*
-                _ => None,
+macro_rules! define_keeping_codes {
+    (
+        nullary { $($nullary:tt)* }
+        unary { $( #[doc = $udoc:literal] $U:ident $uname:ident $upaper:literal { $($ubody:tt)* } )* }
+        $($rest:tt)*
+    ) => {
+        fn keeping_codes_in<S: InLanes, L: Lanes<S>>(op: Op, level: Level) -> Option<Codes<S>> {
+            if op == Op::Softmax {
+                let value = compiled::<SoftmaxWithPartials, S, L>(level);
+                return Some(Codes { value, ..codes_in::<S, L>(op, level) });
             }
-        };
-    }
-    if op == Op::Softmax {
-        return Some(Codes { value: compiled::<SoftmaxWithPartials, S, L>(level), ..codes_in::<S, L>(op, level) });
-    }
-    if op == Op::ReduceMul {
-        let pull = compiled::<PullProductByPartials, S, L>(level);
-        return Some(Codes { value: compiled::<ProductWithPartials, S, L>(level), pull, push: None });
-    }
-    let value = keeping!(Tanh Sigmoid Log NegLog Sqrt InvSqrt Sin Cos Tan Log1p Expm1 Softplus Erf Gelu)?;
-    Some(Codes { value: Some(value), pull: compiled::<PullByPartial, S, L>(level), push: None })
+            if op == Op::TOTAL_PRODUCT {
+                let pull = compiled::<PullProductByPartials, S, L>(level);
+                return Some(Codes { value: compiled::<ProductWithPartials, S, L>(level), pull, push: None });
+            }
+            let value = match op {
+                $( Op::$U if ops::$U::IS.keeps => compiled::<UnaryWithPartial<ops::$U>, S, L>(level), )*
+                _ => None,
+            }?;
+            Some(Codes { value: Some(value), pull: compiled::<PullByPartial, S, L>(level), push: None })
+        }
+    };
 }
+
+for_each_op!(define_keeping_codes);
 
 /// The code for nodes that are taken one at a time. The sum of many has as many lanes as everywhere.
 pub(super) fn lone_codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
@@ -399,7 +401,7 @@ pub(super) fn lone_codes<S: InLanes>(op: Op, level: Level) -> Codes<S> {
         false => compiled::<PullLone, S, S::Half>(level),
     };
     let value = match op {
-        Op::ReduceSum => compiled::<LoneSum, S, S::Lanes>(level),
+        Op::TOTAL => compiled::<LoneSum, S, S::Lanes>(level),
         _ => compiled::<Lone, S, S::Half>(level),
     };
     Codes { value, pull, push: compiled::<PushLone, S, S::Half>(level) }

@@ -153,7 +153,7 @@ fn key(program: &Program, moves: &[bool], node: Node) -> Key {
 /// The operand of a multiplication by a constant, if nothing else uses it and it is a node.
 fn scaled_operand(program: &Program, uses: &[u32], node: Node) -> Option<u32> {
     let inner = node.a.checked_sub(program.first_node())?;
-    (node.op == Op::MulByConstant && uses[node.a as usize] == 1).then_some(inner)
+    (node.op == Op::SCALED && uses[node.a as usize] == 1).then_some(inner)
 }
 
 /// The exponentials that a sum adds, as nodes.
@@ -173,9 +173,9 @@ fn softmaxes(
     let first = program.first_node();
     let mut quotients: Vec<Vec<u32>> = vec![Vec::new(); program.nodes().len()];
     for (k, &node) in program.nodes().iter().enumerate() {
-        if node.op == Op::Div
+        if node.op == Op::QUOTIENT
             && let Some(sum) = node.b.checked_sub(first)
-            && program.nodes()[sum as usize].op == Op::ReduceSum
+            && program.nodes()[sum as usize].op == Op::TOTAL
         {
             quotients[sum as usize].push(k as u32);
         }
@@ -184,7 +184,7 @@ fn softmaxes(
         let slot = first + sum as u32;
         let xs = program.list(program.nodes()[sum]);
         let is_exp = |x: u32| {
-            program.node(x).is_some_and(|node| node.op == Op::Exp) && uses[x as usize] == 2 && moves[x as usize]
+            program.node(x).is_some_and(|node| node.op == Op::EXPONENTIAL) && uses[x as usize] == 2 && moves[x as usize]
         };
         !quotients.is_empty()
             && quotients.len() == xs.len()

@@ -1,11 +1,12 @@
-//! atan2: the angle of a point.
+//! atan2, the angle of a point, and the inverse functions of sin, cos and tan, which are angles too.
 //!
 //! The smaller over the larger coordinate, or (a - b) / (a + b) where that is above tan(pi/8), is at most tan(pi/8);
 //! its arc tangent is a short odd series; octant and half plane come back as an exact multiple of pi/4 plus a rest.
 
+use super::double::{root, square};
 use super::exp::scale;
 use super::log::split;
-use super::poly::{fast_two_sum, poly};
+use super::poly::{fast_two_sum, poly, two_sum};
 use crate::simd::{Bits, Real, Truth};
 
 /// (atan t - t) / t^3 in t^2, |t| <= tan(pi/8); error 2^-63.8 relative.
@@ -57,6 +58,14 @@ fn bring_in_range<W: Real>(a: W, b: W) -> (W, W) {
 
 #[inline(always)]
 fn angle<W: Real, const SHORT: bool>(y: W, x: W) -> W {
+    let (high, low) = angle_in_parts::<W, SHORT>(y, x);
+    let angle = (high + low).copysign(y);
+    W::select(x.is_nan() | y.is_nan(), W::of(f64::NAN), angle)
+}
+
+/// The magnitude of the angle in two parts.
+#[inline(always)]
+fn angle_in_parts<W: Real, const SHORT: bool>(y: W, x: W) -> (W, W) {
     let (zero, one) = (W::of(0.0), W::of(1.0));
     let (rise, run) = (y.abs(), x.abs());
     let steep = rise.is_gt(run);
@@ -89,9 +98,7 @@ fn angle<W: Real, const SHORT: bool>(y: W, x: W) -> W {
     let eighths = W::select(behind, W::of(4.0) - eighths, eighths);
     let sign = W::select(behind, -sign, sign);
     let (high, low) = fast_two_sum(eighths * W::of(PIO4[0]), sign * t);
-    let low = low + eighths.mul_add(W::of(PIO4[1]), sign * rest);
-    let angle = (high + low).copysign(y);
-    W::select(x.is_nan() | y.is_nan(), W::of(f64::NAN), angle)
+    (high, low + eighths.mul_add(W::of(PIO4[1]), sign * rest))
 }
 
 /// The angle of the point (x, y) from the x axis, from -pi to pi.
@@ -99,6 +106,42 @@ fn angle<W: Real, const SHORT: bool>(y: W, x: W) -> W {
 pub fn atan2<V: Real>(y: V, x: V) -> V {
     let (y, x) = (y.widen(), x.widen());
     V::narrow(if V::DOUBLE { angle::<V::Wide, false>(y, x) } else { angle::<V::Wide, true>(y, x) })
+}
+
+/// sqrt(1 - x^2) in two parts; NaN outside of -1 to 1.
+#[inline(always)]
+fn other_side<W: Real>(x: W) -> (W, W) {
+    let (high, low) = square(x);
+    let (rest, lost) = two_sum(W::of(1.0), -high);
+    root(fast_two_sum(rest, lost - low))
+}
+
+/// The angle whose sine is x: that of the point (sqrt(1 - x^2), x).
+#[inline(always)]
+pub fn asin<V: Real>(x: V) -> V {
+    let wide = x.widen();
+    let size = wide.abs();
+    let (run, run_low) = other_side(size);
+    let (high, low) = angle_in_parts::<V::Wide, false>(size, run);
+    // On the unit circle the angle falls by the height for what is added to the other side.
+    let angle = (high + (-size).mul_add(run_low, low)).copysign(wide);
+    V::narrow(V::Wide::select(size.is_le(V::Wide::of(1.0)), angle, V::Wide::of(f64::NAN)))
+}
+
+/// The angle whose cosine is x.
+#[inline(always)]
+pub fn acos<V: Real>(x: V) -> V {
+    let wide = x.widen();
+    let (rise, rise_low) = other_side(wide.abs());
+    let (high, low) = angle_in_parts::<V::Wide, false>(rise, wide);
+    let angle = high + wide.mul_add(rise_low, low);
+    V::narrow(V::Wide::select(wide.abs().is_le(V::Wide::of(1.0)), angle, V::Wide::of(f64::NAN)))
+}
+
+/// The angle whose tangent is x.
+#[inline(always)]
+pub fn atan<V: Real>(x: V) -> V {
+    atan2(x, V::of(1.0))
 }
 
 /// x / (x^2 + y^2), the partials of atan2 but for a sign. f64 is scaled so that the larger of the two lies near 1: no

@@ -113,7 +113,7 @@ const TAIL_SHORT: [f64; 13] = [
 ];
 
 /// (Phi(x) - 1/2) / x in x^2 for |x| <= 0.77; error 2^-55.0.
-const CENTRE: [f64; 9] = [
+pub(super) const CENTRE: [f64; 9] = [
     0.39894228040143265,
     -0.06649038006689925,
     0.0099735570098093,
@@ -210,14 +210,14 @@ fn gauss<W: Real, const SHORT: bool>(x: W, divisor: f64, factor: W, rest: W) -> 
 
 /// |x|, at most `most`; NaN stays.
 #[inline(always)]
-fn size_up_to<W: Real>(x: W, most: f64) -> W {
+pub(super) fn size_up_to<W: Real>(x: W, most: f64) -> W {
     let size = x.abs();
     W::select(size.is_gt(W::of(most)), W::of(most), size)
 }
 
 /// erf x for |x| <= 1.
 #[inline(always)]
-fn erf_small<W: Real, const SHORT: bool>(x: W) -> W {
+pub(super) fn erf_small<W: Real, const SHORT: bool>(x: W) -> W {
     let square = x * x;
     if SHORT {
         return x.mul_add(poly(square, &ERF_SHORT), x);
@@ -248,6 +248,21 @@ fn erf_wide<W: Real, const SHORT: bool>(x: W) -> W {
 /// Phi(-size) times `weight`.
 #[inline(always)]
 fn tail<W: Real, const SHORT: bool>(size: W, weight: W) -> W {
+    let (ratio, rest) = tail_ratio::<W, SHORT>(size, weight);
+    gauss::<W, SHORT>(size, 2.0, ratio, rest)
+}
+
+/// Phi(-size - low) times `weight`: the distribution falls by its density.
+#[inline(always)]
+pub(super) fn tail_beside<W: Real>(size: W, low: W, weight: W) -> W {
+    let (ratio, rest) = tail_ratio::<W, false>(size, weight);
+    let (ratio, rest) = fast_two_sum(ratio, (-low).mul_add(weight * W::of(PDF_PEAK[0]), rest));
+    gauss::<W, false>(size, 2.0, ratio, rest)
+}
+
+/// Phi(-size) times `weight`, over e^(-size^2/2), in two parts.
+#[inline(always)]
+fn tail_ratio<W: Real, const SHORT: bool>(size: W, weight: W) -> (W, W) {
     let centre = W::of(if SHORT { 4.0 } else { 5.0 });
     let t = (size - centre) / (size + centre);
     let factor = if SHORT { poly(t, &TAIL_SHORT) } else { poly(t, &TAIL) };
@@ -257,8 +272,7 @@ fn tail<W: Real, const SHORT: bool>(size: W, weight: W) -> W {
     // What the three roundings of the ratio took.
     let over_low = weight.mul_add(factor, -over);
     let under_low = slope.mul_add(size, one - under);
-    let rest = ((-ratio).mul_add(under, over) + (-ratio).mul_add(under_low, over_low)) / under;
-    gauss::<W, SHORT>(size, 2.0, ratio, rest)
+    (ratio, ((-ratio).mul_add(under, over) + (-ratio).mul_add(under_low, over_low)) / under)
 }
 
 #[inline(always)]

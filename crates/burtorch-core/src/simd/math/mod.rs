@@ -6,6 +6,7 @@
 //! the bounds of docs/math-accuracy.md, and the same bits for a number, in each lane and at every level: every fused
 //! multiply-add is explicit. Without the instruction it is emulated, with the same bits and several times slower.
 
+mod double;
 mod poly;
 
 mod exp;
@@ -19,12 +20,26 @@ mod quadrant;
 mod trig;
 
 mod relu;
+pub(crate) mod remainder;
 
-pub use atan::{atan2, over_squares};
+mod bases;
+mod gamma;
+mod hyperbolic;
+mod hypot;
+mod normal;
+pub(crate) mod polygamma;
+
+pub use atan::*;
+pub use bases::*;
 pub use erf::{erf, erf_grad, gelu, gelu_grad, normal_pdf};
 pub use exp::{exp, expm1};
+pub use gamma::*;
+pub use hyperbolic::*;
+pub use hypot::*;
 pub use log::{log, log1p, softplus};
+pub use normal::*;
 pub use pow::{pow, pow_dx, pow_dy};
 pub use relu::relu;
+pub use remainder::{floor_divide, remainder};
 pub use tanh::{sigmoid, sigmoid_grad, tanh, tanh_grad};
 pub use trig::{cos, sin, tan, tan_grad};

@@ -4,6 +4,7 @@
 //! log m = 2s + 2/3 s z + 2/5 s z^2 + ..., s = f / (2 + f), z = s^2: the leading terms are carried in two parts, the
 //! rest is a polynomial. f32 goes through plain f64. Signs, zeros and infinities follow C99 F.10.4.4.
 
+use super::double::{Pair, pair, product, sum};
 use super::exp::{exp_short, exp_sum_split, exp_sum_split_unclamped, scale};
 use super::log::{LN2_HIGH, LN2_LOW, split};
 use super::poly::{fast_two_sum, poly, two_sum};
@@ -27,30 +28,9 @@ const TWO_FIFTHS: [f64; 2] = [0.4, -2.2204460492503132e-17];
 const ATANH_SHORT: [f64; 5] =
     [0.6666666667583525, 0.39999995610847705, 0.2857211029326162, 0.2217614144826479, 0.19584838545834135];
 
-/// A number in two parts, the second below the last place of the first.
-type Pair<W> = (W, W);
-
-#[inline(always)]
-fn product<W: Real>(a: Pair<W>, b: Pair<W>) -> Pair<W> {
-    let high = a.0 * b.0;
-    (high, a.0.mul_add(b.0, -high) + a.0.mul_add(b.1, a.1 * b.0))
-}
-
-/// `a + b` for |a| >= |b|.
-#[inline(always)]
-fn sum<W: Real>(a: Pair<W>, b: Pair<W>) -> Pair<W> {
-    let (high, low) = fast_two_sum(a.0, b.0);
-    (high, low + (a.1 + b.1))
-}
-
-#[inline(always)]
-fn pair<W: Real>(c: [f64; 2]) -> Pair<W> {
-    (W::of(c[0]), W::of(c[1]))
-}
-
 /// log(2^n m) in two parts.
 #[inline(always)]
-fn log_pair<W: Real>(n: W, m: W) -> Pair<W> {
+pub(super) fn log_pair<W: Real>(n: W, m: W) -> Pair<W> {
     let (two, f) = (W::of(2.0), m - W::of(1.0));
     let under = two + f;
     let under_low = f - (under - two);
@@ -83,7 +63,7 @@ fn is_integer<W: Real>(size: W) -> W::Mask {
 
 /// log |x| in two parts, or to 45 bits; infinite at 0 and infinity.
 #[inline(always)]
-fn log_of_size<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Pair<W> {
+pub(super) fn log_of_size<W: Real<Elem = f64>, const SHORT: bool>(x: W) -> Pair<W> {
     let (zero, infinity) = (W::of(0.0), W::of(f64::INFINITY));
     let size = x.abs();
     let least = W::of(f64::MIN_POSITIVE);
@@ -175,6 +155,12 @@ fn scaled_power<W: Real<Elem = f64>>(log: Pair<W>, y: W, y_low: W, factor: Pair<
     W::select(factor.0.is_eq(zero), zero, result.copysign(factor.0))
 }
 
+/// `power factor`, 0 where the power is: it decides against an infinite factor.
+#[inline(always)]
+fn unless_zero<W: Real>(power: W, factor: W) -> W {
+    W::select(power.is_eq(W::of(0.0)), power, power * factor)
+}
+
 #[inline(always)]
 fn pow_dx_of<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     let (zero, one) = (W::of(0.0), W::of(1.0));
@@ -188,12 +174,15 @@ fn pow_dx_of<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     let signed = W::select(even, size * one.copysign(x), size);
     let outside = x.is_lt(zero) & x.is_gt(W::of(f64::NEG_INFINITY)) & !whole;
     let signed = W::select(outside | x.is_nan() | y.is_nan(), W::of(f64::NAN), signed);
-    // An infinite exponent has no neighbours: the formula as it stands.
+    // An infinite exponent has no neighbours: the limit of the formula.
     let infinite = y.abs().is_eq(W::of(f64::INFINITY));
-    if infinite.any() { W::select(infinite, y * power::<W, SHORT>(x, y), signed) } else { signed }
+    let slope =
+        if infinite.any() { W::select(infinite, unless_zero(power::<W, SHORT>(x, y), y), signed) } else { signed };
+    W::select(y.is_eq(zero), W::select(x.is_nan(), x, zero), slope)
 }
 
-/// The derivative of `x^y` by x: `y x^(y - 1)`, with all digits of `y - 1`.
+/// The derivative of `x^y` by x: `y x^(y - 1)`, with all digits of `y - 1`; 0 where the exponent is 0, as the power is then
+/// constant.
 #[inline(always)]
 pub fn pow_dx<V: Real>(x: V, y: V) -> V {
     let (x, y) = (x.widen(), y.widen());
@@ -207,12 +196,16 @@ fn pow_dy_of<W: Real<Elem = f64>, const SHORT: bool>(x: W, y: W) -> W {
     let inside = if SHORT { exp_short(y * log.0) * log.0 } else { scaled_power(log, y, zero, log) };
     // 1^y and x^0 are flat, also where y or log x is infinite.
     let inside = W::select(x.is_eq(one), zero, inside);
-    let infinite = y.abs().is_eq(W::of(f64::INFINITY)) | x.is_eq(W::of(f64::INFINITY)) | x.is_eq(zero);
-    let inside = if infinite.any() { W::select(infinite, power::<W, SHORT>(x, y) * log.0, inside) } else { inside };
-    W::select(x.is_lt(zero) | x.is_nan() | y.is_nan(), W::of(f64::NAN), inside)
+    let infinite = y.abs().is_eq(W::of(f64::INFINITY)) | x.is_eq(W::of(f64::INFINITY));
+    let inside =
+        if infinite.any() { W::select(infinite, unless_zero(power::<W, SHORT>(x, y), log.0), inside) } else { inside };
+    let inside = W::select(x.is_lt(zero) | x.is_nan() | y.is_nan(), W::of(f64::NAN), inside);
+    let at_zero = W::select(y.is_lt(zero), W::of(f64::NEG_INFINITY), W::select(y.is_nan(), y, zero));
+    W::select(x.is_eq(zero), at_zero, inside)
 }
 
-/// The derivative of `x^y` by y: `x^y log x`; NaN for negative x.
+/// The derivative of `x^y` by y: `x^y log x`; 0 at x = 0 where the power is flat to the right of y (chosen at 0^0), NaN for
+/// negative x.
 #[inline(always)]
 pub fn pow_dy<V: Real>(x: V, y: V) -> V {
     let (x, y) = (x.widen(), y.widen());

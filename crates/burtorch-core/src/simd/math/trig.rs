@@ -35,11 +35,11 @@ const COS_SHORT: [f64; 4] =
     [0.041666666622589464, -0.0013888883733326309, 2.4799514797020002e-05, -2.720981228416471e-07];
 
 /// A value and what its rounding left out.
-type Pair<W> = (W, W);
+pub(super) type Pair<W> = (W, W);
 
 /// sin and cos of r + low, |r| <= pi/4.
 #[inline(always)]
-fn sin_cos<W: Real, const SHORT: bool>(r: W, low: W) -> (Pair<W>, Pair<W>) {
+pub(super) fn sin_cos<W: Real, const SHORT: bool>(r: W, low: W) -> (Pair<W>, Pair<W>) {
     let (one, half) = (W::of(1.0), W::of(0.5));
     let z = r * r;
     let half_z = half * z;

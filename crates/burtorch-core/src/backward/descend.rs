@@ -1,0 +1,140 @@
+//! The sweep where it meets more than scalar nodes: reductions, inner products, parameters, blocks.
+//!
+//! Promises: nodes are taken in the order of `scalars`, which this hands everything with one or two operands to.
+#![allow(unsafe_code)]
+
+use super::scalars::{Cursor, Descent};
+use crate::graph::{Encoded, InnerOperands, Sweep};
+use crate::ops::{Arity, Op, Reduction};
+use crate::scalar::Scalar;
+
+/// Nodes between two questions whether to stop: a few tens of microseconds.
+const POLL_EVERY: u32 = 1 << 13;
+
+impl<S: Scalar> Sweep<'_, '_, S> {
+    /// Sweeps from `root`, asking now and then whether to stop; `false` if so. Leaves are left alone.
+    #[inline]
+    pub(super) fn run(&mut self, root: u32, seed: S, interrupted: Option<&mut dyn FnMut() -> bool>) -> bool {
+        debug_assert!((root - self.base) < self.adjoints.len() as u32);
+        self.add(root, seed);
+        match interrupted {
+            None => {
+                self.descend(root + 1, 0);
+                true
+            }
+            Some(stop) => self.descend_polled(root, stop),
+        }
+    }
+
+    #[inline(never)]
+    fn descend_polled(&mut self, root: u32, stop: &mut dyn FnMut() -> bool) -> bool {
+        let mut node = root + 1;
+        while node > self.low {
+            if stop() {
+                return false;
+            }
+            node = self.descend(node, node.saturating_sub(POLL_EVERY));
+        }
+        true
+    }
+
+    /// Takes the nodes below `end` down to `floor`, leaving leaves alone. Returns the lowest node taken.
+    pub(super) fn descend(&mut self, end: u32, floor: u32) -> u32 {
+        if self.skip_zero_adjoints {
+            self.descend_as::<true, false>(end, floor)
+        } else {
+            let end = self.descend_to_fresh::<false, false>(end);
+            self.descend_as::<false, false>(end, floor)
+        }
+    }
+
+    /// Goes on at `met`, which a cursor would not take, down to the end, and commits leaves.
+    #[inline(never)]
+    pub(super) fn finish(&mut self, met: u32) {
+        let end = self.pull_many(met);
+        let end = self.descend_to_fresh::<false, true>(end);
+        self.descend_as::<false, true>(end, 0);
+    }
+
+    #[inline]
+    pub(super) fn descend_as<const SKIP_ZERO: bool, const COMMIT: bool>(&mut self, mut end: u32, floor: u32) -> u32 {
+        loop {
+            let (recorded, base, low) = (self.recorded, self.base, self.low);
+            let mut cursor = Cursor::new(recorded, self.adjoints, base, low, self.leaf_grads);
+            // SAFETY: adjoints hold everything from the base, below which nothing is reached, to the root, and the
+            // columns everything up to it; leaves are only committed by the sweep that has been given all gradients.
+            let came = unsafe { cursor.descend::<SKIP_ZERO, COMMIT>(end, floor) };
+            self.low = cursor.low;
+            end = match came {
+                Descent::Down(node) => return node,
+                Descent::Met(node) => self.pull_many(node),
+            };
+        }
+    }
+
+    /// Hands the adjoint of a node on through anything that is not a unary or binary op. Returns the lowest node this took care of: the
+    /// node itself, or the first output of its block.
+    #[inline(never)]
+    fn pull_many(&mut self, node: u32) -> u32 {
+        let (op, [a, b]) = (self.recorded.ops[node as usize], self.recorded.operands[node as usize]);
+        let g = self.adjoints[(node - self.base) as usize];
+        match op.info().arity {
+            // Whether it is frozen now decides, not whether it was when the node was built.
+            Arity::Nullary if op != Op::Part => self.add_parameter(b, a as usize, g),
+            Arity::Reduction => self.reduction(op, g, Encoded(a, b)),
+            Arity::InnerProduct if op == Op::Linearised => self.linearised(g, a),
+            Arity::InnerProduct => self.inner_product(g, a, op == Op::InnerProductWithBias),
+            _ => return self.block(node),
+        }
+        node
+    }
+
+    fn reduction(&mut self, op: Op, g: S, operands: Encoded) {
+        let Some(reduction) = Reduction::new(op) else {
+            return;
+        };
+        let n = operands.count(self.extra);
+        let scratch = std::mem::take(&mut self.scratch);
+        let (contributions, gathered) = scratch.split_at_mut(n);
+        let xs = match operands.contiguous() {
+            Some(run) => &self.recorded.values[run.indices()],
+            None => self.gather(operands, &mut gathered[..n]),
+        };
+        reduction.pull(g, xs, contributions);
+        self.scatter(operands, contributions);
+        self.scratch = scratch;
+    }
+
+    /// Operands receive `g` times their partials; value and partials are constants.
+    fn linearised(&mut self, g: S, record: u32) {
+        let operands = InnerOperands::read(self.extra, record);
+        let n = operands.x.count(self.extra);
+        let scratch = std::mem::take(&mut self.scratch);
+        let contributions = &mut scratch[..n];
+        self.gather(operands.w, contributions);
+        for value in contributions.iter_mut() {
+            *value = g * *value;
+        }
+        self.scatter(operands.x, contributions);
+        self.scratch = scratch;
+    }
+
+    fn inner_product(&mut self, g: S, record: u32, with_bias: bool) {
+        let operands = InnerOperands::read(self.extra, record);
+        let n = operands.x.count(self.extra);
+        let scratch = std::mem::take(&mut self.scratch);
+        // What x receives is g times w, and the other way round.
+        for (to, from) in [(operands.x, operands.w), (operands.w, operands.x)] {
+            let contributions = &mut scratch[..n];
+            self.gather(from, contributions);
+            for value in contributions.iter_mut() {
+                *value = g * *value;
+            }
+            self.scatter(to, contributions);
+        }
+        if with_bias {
+            self.add(operands.bias, g);
+        }
+        self.scratch = scratch;
+    }
+}

@@ -1,0 +1,161 @@
+//! Block ops of a graph of any scalar type that has them.
+
+use super::params::{AnyParameters, Erasable, typed};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, NodeId, Range, Target, Tokens, View};
+use crate::kernels::BlockMath;
+use crate::nn::{Activation, Linear};
+use crate::ops::Op;
+use crate::params::{Slice, Tensor};
+use crate::scalar::Scalar;
+
+/// The block ops of [`Graph`], by the same names.
+pub trait ErasedBlocks {
+    /// Any block op that takes plain operands; see [`Graph::append_block`].
+    fn append_block(&mut self, op: Op, params: &[&AnyParameters], operands: &[View], own: &[f64]) -> Result<Range>;
+
+    /// `f(W x + b)`.
+    fn affine(
+        &mut self,
+        params: &[&AnyParameters],
+        x: &[View],
+        w: Slice,
+        bias: Option<Slice>,
+        activation: Activation,
+    ) -> Result<Range>;
+
+    /// Dense layers, one after another; `None` of none.
+    fn dense(&mut self, params: &[&AnyParameters], x: &[View], layers: &[Linear]) -> Result<Option<Range>>;
+
+    /// Rows of a table.
+    fn gather(&mut self, params: &[&AnyParameters], table: Tensor, indices: &[u32]) -> Result<Range>;
+
+    /// The cross-entropy of a softmax.
+    fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId>;
+
+    /// One row of a table per token.
+    fn token_embedding(
+        &mut self,
+        params: &[&AnyParameters],
+        table: Slice,
+        positions: Option<Slice>,
+        width: usize,
+        tokens: &[u32],
+    ) -> Result<Tokens>;
+
+    /// A dense layer for each token.
+    fn token_affine(
+        &mut self,
+        params: &[&AnyParameters],
+        x: &[Tokens],
+        w: Slice,
+        bias: Option<Slice>,
+        relu: bool,
+    ) -> Result<Tokens>;
+
+    /// A layer norm of each token.
+    fn layer_norm(
+        &mut self,
+        params: &[&AnyParameters],
+        x: Tokens,
+        gain: Slice,
+        bias: Slice,
+        eps: f64,
+    ) -> Result<Tokens>;
+
+    /// Causal attention.
+    fn causal_attention(&mut self, q: Tokens, k: Tokens, v: Tokens, heads: usize) -> Result<Tokens>;
+
+    /// The mean cross-entropy of tokens.
+    fn token_cross_entropy(&mut self, logits: Tokens, classes: &[u32]) -> Result<NodeId>;
+
+    /// The sum of two runs.
+    fn add_ranges(&mut self, x: Range, y: Range) -> Result<Range>;
+}
+
+impl<S: BlockMath + Scalar<Elem: Erasable>> ErasedBlocks for Graph<'static, S> {
+    fn append_block(&mut self, op: Op, params: &[&AnyParameters], operands: &[View], own: &[f64]) -> Result<Range> {
+        typed(params, |params| Graph::append_block(self, op, params, operands, own))
+    }
+
+    fn affine(
+        &mut self,
+        params: &[&AnyParameters],
+        x: &[View],
+        w: Slice,
+        bias: Option<Slice>,
+        activation: Activation,
+    ) -> Result<Range> {
+        typed(params, |params| Graph::affine(self, params, x, w, bias).and_then(|y| activation.apply(self, y)))
+    }
+
+    fn dense(&mut self, params: &[&AnyParameters], x: &[View], layers: &[Linear]) -> Result<Option<Range>> {
+        typed(params, |params| {
+            let mut outputs: Option<Range> = None;
+            for layer in layers {
+                let one = outputs.map(View::Nodes);
+                let x = one.as_ref().map_or(x, std::slice::from_ref);
+                let before = Graph::affine(self, params, x, layer.weight().slice(), layer.bias().map(|b| b.slice()))?;
+                outputs = Some(layer.activation().apply(self, before)?);
+            }
+            Ok(outputs)
+        })
+    }
+
+    fn gather(&mut self, params: &[&AnyParameters], table: Tensor, indices: &[u32]) -> Result<Range> {
+        typed(params, |params| {
+            let store = table.slice().store();
+            let params = params.iter().find(|p| p.id() == store).ok_or(Error::MissingParameters)?;
+            Graph::gather(self, params, table, indices)
+        })
+    }
+
+    fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId> {
+        Graph::softmax_cross_entropy(self, logits, target)
+    }
+
+    fn token_embedding(
+        &mut self,
+        params: &[&AnyParameters],
+        table: Slice,
+        positions: Option<Slice>,
+        width: usize,
+        tokens: &[u32],
+    ) -> Result<Tokens> {
+        typed(params, |params| Graph::token_embedding(self, params, table, positions, width, tokens))
+    }
+
+    fn token_affine(
+        &mut self,
+        params: &[&AnyParameters],
+        x: &[Tokens],
+        w: Slice,
+        bias: Option<Slice>,
+        relu: bool,
+    ) -> Result<Tokens> {
+        typed(params, |params| Graph::token_affine(self, params, x, w, bias, relu))
+    }
+
+    fn layer_norm(
+        &mut self,
+        params: &[&AnyParameters],
+        x: Tokens,
+        gain: Slice,
+        bias: Slice,
+        eps: f64,
+    ) -> Result<Tokens> {
+        typed(params, |params| Graph::layer_norm(self, params, x, gain, bias, eps))
+    }
+
+    fn causal_attention(&mut self, q: Tokens, k: Tokens, v: Tokens, heads: usize) -> Result<Tokens> {
+        Graph::causal_attention(self, q, k, v, heads)
+    }
+
+    fn token_cross_entropy(&mut self, logits: Tokens, classes: &[u32]) -> Result<NodeId> {
+        Graph::token_cross_entropy(self, logits, classes)
+    }
+
+    fn add_ranges(&mut self, x: Range, y: Range) -> Result<Range> {
+        Graph::add_ranges(self, x, y)
+    }
+}

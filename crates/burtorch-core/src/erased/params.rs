@@ -1,0 +1,161 @@
+//! Parameters of any element type, and how typed code gets at those inside.
+
+use crate::error::{Error, Result};
+use crate::io::Stored;
+use crate::params::Gradients;
+use crate::params::Parameters;
+use crate::scalar::{DType, Float, bf16, f16};
+
+/// Parameters of one of the element types.
+#[derive(Debug)]
+pub enum AnyParameters {
+    /// float32
+    F32(Parameters<'static, f32>),
+    /// float64
+    F64(Parameters<'static, f64>),
+    /// float16
+    F16(Parameters<'static, f16>),
+    /// bfloat16
+    BF16(Parameters<'static, bf16>),
+    /// float128
+    F128(Parameters<'static, f128>),
+}
+
+impl AnyParameters {
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            AnyParameters::F32(_) => DType::Float32,
+            AnyParameters::F64(_) => DType::Float64,
+            AnyParameters::F16(_) => DType::Float16,
+            AnyParameters::BF16(_) => DType::BFloat16,
+            AnyParameters::F128(_) => DType::Float128,
+        }
+    }
+}
+
+/// Numbers in memory of the caller, of a type that oracles compute in.
+#[derive(Debug)]
+pub enum AnyNumbersMut<'a> {
+    /// float32
+    F32(&'a mut [f32]),
+    /// float64
+    F64(&'a mut [f64]),
+}
+
+/// An element type that parameters and graphs are made of.
+pub trait Erasable: Float + Stored {
+    /// The parameters inside, if they are of this type.
+    fn params(any: &AnyParameters) -> Option<&Parameters<'static, Self>>;
+    /// The same, to be changed.
+    fn params_mut(any: &mut AnyParameters) -> Option<&mut Parameters<'static, Self>>;
+    /// The numbers, if they are of this type.
+    fn numbers(any: AnyNumbersMut<'_>) -> Option<&mut [Self]>;
+}
+
+macro_rules! erasable {
+    ($($t:ty, $Variant:ident, $any:ident => $numbers:expr;)*) => { $(
+        impl Erasable for $t {
+            fn params(any: &AnyParameters) -> Option<&Parameters<'static, $t>> {
+                match any {
+                    AnyParameters::$Variant(params) => Some(params),
+                    _ => None,
+                }
+            }
+
+            fn params_mut(any: &mut AnyParameters) -> Option<&mut Parameters<'static, $t>> {
+                match any {
+                    AnyParameters::$Variant(params) => Some(params),
+                    _ => None,
+                }
+            }
+
+            fn numbers($any: AnyNumbersMut<'_>) -> Option<&mut [$t]> {
+                $numbers
+            }
+        }
+    )* };
+}
+erasable! {
+    f32, F32, any => match any { AnyNumbersMut::F32(numbers) => Some(numbers), AnyNumbersMut::F64(_) => None };
+    f64, F64, any => match any { AnyNumbersMut::F64(numbers) => Some(numbers), AnyNumbersMut::F32(_) => None };
+    f16, F16, _any => None;
+    bf16, BF16, _any => None;
+    f128, F128, _any => None;
+}
+
+/// Where a sweep writes the gradients of parameters; the `usize` is an index into the given list of Parameters.
+#[derive(Debug, Default)]
+pub enum GradientTarget<'a> {
+    /// They are added to those of each.
+    #[default]
+    Added,
+    /// As `Added`, but for one of the parameters they are added to this memory.
+    AddedIn(usize, AnyNumbersMut<'a>),
+    /// As `Added`, but those of one of the parameters, or what is in this memory instead, are overwritten.
+    Overwritten(usize, Option<AnyNumbersMut<'a>>),
+}
+
+/// Runs `f` with the parameters inside, all of one type. A single one, the usual case, costs no memory.
+pub(super) fn typed<E: Erasable, R>(
+    any: &[&AnyParameters],
+    f: impl FnOnce(&[&Parameters<'static, E>]) -> Result<R>,
+) -> Result<R> {
+    let inside = |any| E::params(any).ok_or(Error::MissingParameters);
+    match any {
+        [] => f(&[]),
+        [only] => f(&[inside(only)?]),
+        _ => f(&any.iter().map(|any| inside(any)).collect::<Result<Vec<_>>>()?),
+    }
+}
+
+/// Runs `f` with the gradients of the parameters inside, all of one type.
+pub(super) fn with_gradients<E: Erasable>(
+    any: &mut [&mut AnyParameters],
+    target: GradientTarget<'_>,
+    f: impl FnOnce(&mut [Gradients<'_, E>]) -> Result<()>,
+) -> Result<()> {
+    fn inside<'a, E: Erasable>(any: &'a mut &mut AnyParameters) -> Result<&'a mut Parameters<'static, E>> {
+        E::params_mut(any).ok_or(Error::MissingParameters)
+    }
+    let memory_of = |memory| E::numbers(memory).ok_or(Error::MissingParameters);
+    match target {
+        GradientTarget::Added => match any {
+            [] => f(&mut []),
+            [only] => f(&mut [inside(only)?.gradients()]),
+            _ => {
+                let all = any.iter_mut().map(|any| Ok(inside(any)?.gradients()));
+                f(&mut all.collect::<Result<Vec<_>>>()?)
+            }
+        },
+        GradientTarget::AddedIn(place, memory) => {
+            let mut memory = Some(memory_of(memory)?);
+            let mut gradients = Vec::with_capacity(any.len());
+            for (k, any) in any.iter_mut().enumerate() {
+                let params = inside::<E>(any)?;
+                gradients.push(match memory.take_if(|_| k == place) {
+                    Some(memory) => (*params).gradients_into(memory)?,
+                    None => params.gradients(),
+                });
+            }
+            f(&mut gradients)
+        }
+        GradientTarget::Overwritten(place, memory) => {
+            let memory = memory.map(memory_of).transpose()?;
+            let (before, rest) = any.split_at_mut(place.min(any.len()));
+            let (target, after) = rest.split_first_mut().ok_or(Error::MissingParameters)?;
+            let others = before.iter_mut().chain(after).map(|any| Ok(inside::<E>(any)?.gradients()));
+            let others = others.collect::<Result<Vec<_>>>()?;
+            let target = inside::<E>(target)?;
+            // A graph finds gradients by their parameters' identity, in any order.
+            let together = |gradients: Gradients<'_, E>| match others.is_empty() {
+                true => f(&mut [gradients]),
+                false => f(&mut std::iter::once(gradients).chain(others).collect::<Vec<_>>()),
+            };
+            match memory {
+                None => target.overwrite_gradients(together),
+                Some(memory) => target.overwrite_gradients_in(memory, together)?,
+            }
+        }
+    }
+}

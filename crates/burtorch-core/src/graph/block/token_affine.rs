@@ -1,0 +1,252 @@
+//! A dense layer over tokens, cut off at 0 or not: features of several activations are taken together without copying
+//! where they lie in one range.
+//!
+//! Promises: what was not reached contributes nothing. Knows no other activation.
+
+use super::super::Graph;
+use super::super::check::{Check, Checked};
+use super::super::operands::{OperandRun, StoreValues};
+use super::super::sweep::Sweep;
+use super::op::{BlockOp, Loaded, Wanted};
+use super::record::Layout;
+use super::tokens::{
+    Evaluated, Expected, Plan, Pulled, Targets, TokenRecord, Tokens, equal, evaluated, is_whole, numbers, of_nodes,
+    of_parameters, places, push_tokens, same_tokens,
+};
+use crate::error::{Error, Result};
+use crate::graph::View;
+use crate::kernels::tokens::{AffinePull, TOKEN_LANES, padded};
+use crate::kernels::{BlockMath, slices};
+use crate::ops::Op;
+use crate::params::{Parameters, Slice};
+use crate::scalar::Scalar;
+
+const L: usize = TOKEN_LANES;
+
+/// The block op.
+pub(super) struct TokenAffine;
+
+impl<S: BlockMath> BlockOp<S> for TokenAffine {
+    const OP: Op = Op::TokenAffine;
+    const OVER_TOKENS: bool = true;
+
+    /// Operands: weights, inputs of all features. The op's own number is the padded number of tokens.
+    fn shape(operands: &[usize], own: &[usize]) -> Result<usize> {
+        let (weights, padded) = (operands[0], own[0]);
+        let n_in = operands[1] / padded.max(1);
+        if n_in == 0 || weights == 0 {
+            return Err(Error::EmptyReduction { op: Op::TokenAffine.name() });
+        }
+        if !weights.is_multiple_of(n_in) {
+            let what = "token_affine (inputs and columns of the weights)";
+            return Err(Error::LengthMismatch { op: what, left: n_in, right: weights });
+        }
+        Ok(padded * (weights / n_in))
+    }
+
+    fn layout(extra: &[u32], at: u32, _lanes: usize) -> Layout {
+        TokenRecord::read(extra, at).layout()
+    }
+
+    fn for_each_operand(extra: &[u32], at: u32, f: &mut dyn FnMut(OperandRun)) {
+        TokenRecord::read(extra, at).runs().for_each(f);
+    }
+
+    fn cost(extra: &[u32], at: u32) -> u64 {
+        let record = TokenRecord::read(extra, at);
+        2 * u64::from(record.header.n_out) * u64::from(record.own[1])
+    }
+
+    fn evaluate(graph: &mut Graph<'_, S>, at: u32, stores: &StoreValues<'_, S::Elem>) {
+        let Evaluated { record, nodes, y, scratch } = evaluated(graph, at);
+        let (layer, n_in) = (AffineParts::of(record), record.own[1] as usize);
+        let x = gathered(record, layer.n_parameters, nodes, n_in, scratch);
+        let bias = layer.bias.map(|run| numbers(stores, run));
+        S::token_affine(n_in, numbers(stores, layer.w), bias, layer.relu, x, y);
+    }
+
+    fn pull(sweep: &mut Sweep<'_, '_, S>, at: u32, top: u32, wanted: Wanted) {
+        sweep.through_tokens(at, top, |sweep, pulled| sweep.pull_affine(pulled, wanted));
+    }
+
+    fn is_whole(check: &Check<'_>, at: u32) -> Checked {
+        is_whole(check, at)
+    }
+
+    fn check(loaded: Loaded<'_>, check: &mut Check<'_>) -> Checked {
+        let expected = Expected::read(loaded.record, true, check)?;
+        let [how, n_in] = expected.record.own;
+        let (has_bias, n_in) = (how & 2 > 0, u64::from(n_in));
+        let runs: Vec<OperandRun> = expected.runs();
+        let n_parameters = 1 + usize::from(has_bias);
+        let Some((parameters, inputs)) = runs.split_at_checked(n_parameters).filter(|(_, x)| !x.is_empty()) else {
+            return Err(format!("has {} operands", runs.len()));
+        };
+        of_parameters(parameters)?;
+        of_nodes(inputs)?;
+        expected.no_numbers()?;
+        let n_features = expected.n_out / expected.padded;
+        let total: u64 = inputs.iter().map(|run| u64::from(run.len)).sum();
+        let whole = inputs.iter().all(|run| u64::from(run.len).is_multiple_of(expected.padded));
+        if how > 3
+            || !whole
+            || n_in == 0
+            || total != n_in * expected.padded
+            || n_features * expected.padded != expected.n_out
+        {
+            return Err(format!("has {total} inputs and {} outputs of {n_in} features", expected.n_out));
+        }
+        let bias = parameters.get(1).map_or(n_features, |bias| u64::from(bias.len));
+        if u64::from(parameters[0].len) != n_in * n_features || bias != n_features {
+            return Err(format!("has {} weights and {bias} biases for {n_in} x {n_features}", parameters[0].len));
+        }
+        let [n_in, n_features, padded] = [n_in, n_features, expected.padded].map(|n| n as usize);
+        let scratch = AffinePull::<f64>::scratch_len(n_in, n_features);
+        expected.check.temporaries(3 * padded * n_in.max(n_features) + scratch);
+        Ok(())
+    }
+}
+
+/// What the record of a dense layer says besides its inputs.
+#[derive(Clone, Copy, Debug)]
+struct AffineParts {
+    w: OperandRun,
+    bias: Option<OperandRun>,
+    relu: bool,
+    /// Runs of parameters, which come before those of inputs.
+    n_parameters: usize,
+}
+
+impl AffineParts {
+    fn of(record: TokenRecord<'_>) -> Self {
+        let has_bias = record.own[0] & 2 > 0;
+        let bias = has_bias.then(|| record.run(1));
+        AffineParts { w: record.run(0), bias, relu: record.own[0] & 1 > 0, n_parameters: 1 + usize::from(has_bias) }
+    }
+}
+
+/// The inputs from operand `from` on as one list of activations: in place where it is one range, else in `scratch`.
+fn gathered<'a, S: Scalar>(
+    record: TokenRecord<'_>,
+    from: usize,
+    nodes: &'a [S],
+    n_in: usize,
+    scratch: &'a mut [S],
+) -> &'a [S] {
+    let only = record.run(from);
+    let groups = padded(record.n_tokens) / L;
+    if only.len as usize == groups * n_in * L {
+        return &nodes[only.range()];
+    }
+    let mut at = 0;
+    for group in 0..groups {
+        for run in record.runs().skip(from) {
+            let len = run.len as usize / groups;
+            let start = run.start as usize + group * len;
+            scratch[at..at + len].copy_from_slice(&nodes[start..start + len]);
+            at += len;
+        }
+    }
+    &scratch[..at]
+}
+
+impl<S: BlockMath> Graph<'_, S> {
+    /// Appends `W x + b` for each token, cut off at 0 with `relu`. `x` are activations of the same tokens whose features
+    /// are taken together, without copying; `w` is `n_out x n_in` by rows.
+    pub fn token_affine(
+        &mut self,
+        params: &[&Parameters<'_, S::Elem>],
+        x: &[Tokens],
+        w: Slice,
+        bias: Option<Slice>,
+        relu: bool,
+    ) -> Result<Tokens> {
+        let n_in: usize = x.iter().map(Tokens::width).sum();
+        let n = same_tokens("token_affine (tokens)", x)?;
+        let places_out = <TokenAffine as BlockOp<S>>::shape(&[w.len(), n_in * padded(n)], &[padded(n)])?;
+        let n_out = places_out / padded(n);
+        if let Some(bias) = bias {
+            equal("token_affine (outputs and biases)", n_out, bias.len())?;
+        }
+        let own = [u32::from(relu) | u32::from(bias.is_some()) << 1, n_in as u32];
+        let parameters = std::iter::once(w).chain(bias).map(View::from);
+        let runs = parameters.chain(x.iter().map(|x| View::from(x.range())));
+        let places = places(n, n_in.max(n_out))?;
+        // What a sweep needs: copies of inputs, their adjoints and outputs' adjoints, and what the kernel needs.
+        let scratch = 3 * places + AffinePull::<S>::scratch_len(n_in, n_out);
+        push_tokens::<TokenAffine, _, _>(
+            self,
+            params,
+            Plan { n_out: places_out, n_tokens: n, own, n_aside: 0, zeroed: false, runs, numbers: &[], scratch },
+        )
+    }
+}
+
+impl<S: BlockMath> Sweep<'_, '_, S> {
+    fn pull_affine(&mut self, pulled: Pulled<'_, '_, S>, wanted: Wanted) {
+        let Pulled { record, dy, below, scratch } = pulled;
+        let (layer, n_in) = (AffineParts::of(record), record.own[1] as usize);
+        let values = self.recorded.values;
+        let y = &values[record.outputs(0)];
+        let inputs = || record.runs().skip(layer.n_parameters);
+        let len = padded(record.n_tokens) * n_in;
+        let in_place = record.run(layer.n_parameters).len as usize == len;
+        let (copies, scratch) = scratch.split_at_mut(if in_place { 0 } else { 2 * len });
+        let (x_copy, dx_copy) = copies.split_at_mut(copies.len() / 2);
+        let x = gathered(record, layer.n_parameters, values, n_in, x_copy);
+        let wanted = wanted.operand(layer.n_parameters) && inputs().any(|run| self.wants(run));
+        let dx = match (wanted, in_place) {
+            (false, _) => None,
+            (true, true) => Some(self.adjoints_of(record.run(layer.n_parameters), below)),
+            (true, false) => {
+                dx_copy.fill(S::UNREACHED);
+                Some(&mut *dx_copy)
+            }
+        };
+        let (targets, [pieces_w, pieces_b]) = self.targets(layer.w, layer.bias);
+        let Targets { values: w, first: dw, second: db } = targets;
+        S::token_affine_pull(AffinePull { n_in, w, relu: layer.relu, dy, y, x, dx, dw, db, scratch });
+        if pieces_w || pieces_b {
+            self.affine_pieces(layer, n_in, dy, y, x, [pieces_w, pieces_b]);
+        }
+        if wanted && !in_place {
+            self.scatter_features(inputs(), padded(record.n_tokens) / L, dx_copy, below);
+        }
+    }
+
+    /// Adds the parts of `dx`, group by group, to the runs whose features it takes together.
+    fn scatter_features(
+        &mut self,
+        runs: impl Iterator<Item = OperandRun> + Clone,
+        groups: usize,
+        dx: &[S],
+        below: &mut [S],
+    ) {
+        let mut at = 0;
+        for group in 0..groups {
+            for run in runs.clone() {
+                let len = run.len / groups as u32;
+                let part = OperandRun { start: run.start + group as u32 * len, len, ..run };
+                slices::pass_on(&dx[at..at + len as usize], self.adjoints_of(part, below));
+                at += len as usize;
+            }
+        }
+    }
+
+    /// Contributions to weights and biases, one by one.
+    fn affine_pieces(&mut self, layer: AffineParts, n_in: usize, dy: &[S], y: &[S], x: &[S], pieces: [bool; 2]) {
+        let n_out = layer.w.len as usize / n_in;
+        for (k, &d) in dy.iter().enumerate().filter(|(_, d)| !d.is_unreached()) {
+            let (g, o, t) = (k / (n_out * L), k / L % n_out, k % L);
+            let kept = S::select(S::lit(0.0).less(y[k]), d, S::select(y[k].nan_mask(), y[k], S::lit(0.0)));
+            let d = if layer.relu { kept } else { d };
+            for i in (0..n_in).filter(|_| pieces[0]) {
+                let index = layer.w.start as usize + o * n_in + i;
+                self.add_parameter(layer.w.source - 1, index, d * x[(g * n_in + i) * L + t]);
+            }
+            if let (Some(bias), true) = (layer.bias, pieces[1]) {
+                self.add_parameter(bias.source - 1, bias.start as usize + o, d);
+            }
+        }
+    }
+}

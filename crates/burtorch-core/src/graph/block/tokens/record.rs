@@ -1,0 +1,70 @@
+//! The record of a block op over tokens: one form for all of them, so that what walks or renumbers operands needs to know
+//! none.
+
+use crate::graph::block::record::{BlockHeader, Field, Layout};
+use crate::graph::operands::OperandRun;
+
+/// `first, n_out, n_tokens, n_runs, n_numbers, a, b`, then the runs (source, start, length), then the plain numbers.
+pub(super) const FIXED: usize = 7;
+
+/// A record as it lies in the operand lists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenRecord<'a> {
+    pub(crate) header: BlockHeader,
+    /// Tokens, without padding.
+    pub(crate) n_tokens: usize,
+    /// Two numbers whose meaning is the op's.
+    pub(crate) own: [u32; 2],
+    runs: &'a [[u32; 3]],
+    /// Symbols or classes.
+    pub(crate) numbers: &'a [u32],
+}
+
+impl<'a> TokenRecord<'a> {
+    pub(crate) fn read(extra: &'a [u32], at: u32) -> Self {
+        let r = &extra[at as usize..];
+        let (n_runs, n_numbers) = (r[3] as usize, r[4] as usize);
+        let (runs, rest) = r[FIXED..].split_at(3 * n_runs);
+        TokenRecord {
+            header: BlockHeader { first: r[0], n_out: r[1] },
+            n_tokens: r[2] as usize,
+            own: [r[5], r[6]],
+            runs: runs.as_chunks().0,
+            numbers: &rest[..n_numbers],
+        }
+    }
+
+    /// How it is laid out.
+    pub(crate) fn layout(&self) -> Layout {
+        let len = FIXED + 3 * self.runs.len() + self.numbers.len();
+        Layout { len, fields: &[Field::Node(0), Field::Runs { count: 3, from: FIXED }] }
+    }
+
+    /// All operands, in order.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = OperandRun> + Clone + 'a {
+        self.runs.iter().map(|&[source, start, len]| OperandRun { source, start, len })
+    }
+
+    /// Operand `k`, which the op has.
+    pub(crate) fn run(&self, k: usize) -> OperandRun {
+        let [source, start, len] = self.runs[k];
+        OperandRun { source, start, len }
+    }
+
+    /// A number of the op's that is not whole.
+    pub(crate) fn own_float(&self) -> f64 {
+        f64::from_bits(u64::from(self.own[0]) | u64::from(self.own[1]) << 32)
+    }
+
+    /// Outputs among values or adjoints that begin at node `base`.
+    pub(crate) fn outputs(&self, base: u32) -> std::ops::Range<usize> {
+        let first = (self.header.first - base) as usize;
+        first..first + self.header.n_out as usize
+    }
+}
+
+/// A float as two numbers of a record.
+pub(crate) fn float_parts(x: f64) -> [u32; 2] {
+    let bits = x.to_bits();
+    [bits as u32, (bits >> 32) as u32]
+}

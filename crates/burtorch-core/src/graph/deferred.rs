@@ -1,0 +1,117 @@
+//! Dense layers whose weight gradients wait until several groups of samples have been swept, so that one pass over the
+//! weights serves all of them.
+//!
+//! Promises: what waits is taken in the order of nodes, and so of samples, whatever the order in which it came; the memory
+//! is of one size, allocated once. Knows nothing of batches, and not how gradients are computed.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::kernels::PANEL;
+use crate::scalar::Scalar;
+
+/// Samples whose weight gradients are taken at once: activations of more would not stay in the second-level cache.
+const BLOCK: usize = 64;
+
+/// Layers that can wait.
+const CAPACITY: usize = 64;
+
+/// Groups that one pass over the weights takes, at most: 64 samples in the narrowest lanes.
+pub(crate) const MAX_GROUPS: usize = BLOCK / 2;
+
+/// Weights and biases of a dense layer, by slot and place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DenseLayer {
+    pub(crate) n_in: u32,
+    pub(crate) n_out: u32,
+    pub(crate) w_slot: u32,
+    pub(crate) w_start: u32,
+    /// Slot of the bias plus one, 0 for none.
+    pub(crate) bias_source: u32,
+    pub(crate) bias_start: u32,
+}
+
+impl DenseLayer {
+    /// Stands where there is none yet.
+    const NONE: Self = DenseLayer { n_in: 0, n_out: 0, w_slot: 0, w_start: 0, bias_source: 0, bias_start: 0 };
+
+    /// The weights among the values of their slot.
+    pub(crate) fn weights(&self) -> Range<usize> {
+        let start = self.w_start as usize;
+        start..start + self.n_out as usize * self.n_in as usize
+    }
+
+    /// Slot and place of the bias.
+    pub(crate) fn bias(&self) -> Option<(usize, Range<usize>)> {
+        let start = self.bias_start as usize;
+        (self.bias_source > 0).then(|| (self.bias_source as usize - 1, start..start + self.n_out as usize))
+    }
+}
+
+/// Where a layer was applied: its first input and its first output.
+pub(crate) type Application = (u32, u32);
+
+/// Dense layers whose weight gradients are still to be added.
+#[derive(Debug)]
+pub(crate) struct Deferred<S> {
+    waiting: [(DenseLayer, Application); CAPACITY],
+    n: usize,
+    /// Working memory of the kernel.
+    pub(crate) panel: Vec<S>,
+}
+
+impl<S: Scalar> Deferred<S> {
+    pub(crate) fn new() -> Self {
+        Deferred { waiting: [(DenseLayer::NONE, (0, 0)); CAPACITY], n: 0, panel: Vec::new() }
+    }
+
+    /// Makes sure of the working memory; nothing waits afterwards.
+    pub(crate) fn prepare(&mut self) -> Result<()> {
+        self.n = 0;
+        let need = PANEL * Self::groups();
+        let more = need - self.panel.len();
+        let what = "the working memory of weight gradients";
+        let bytes = more * size_of::<S>();
+        self.panel.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { bytes, what })?;
+        self.panel.resize(need, S::lit(0.0));
+        Ok(())
+    }
+
+    /// Bytes of the working memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.panel.capacity() * size_of::<S>()
+    }
+
+    const fn groups() -> usize {
+        let n = BLOCK / S::LANES;
+        if n < MAX_GROUPS { n } else { MAX_GROUPS }
+    }
+
+    /// Lets a layer wait; `true` when no more can.
+    pub(crate) fn push(&mut self, layer: DenseLayer, at: Application) -> bool {
+        self.waiting[self.n] = (layer, at);
+        self.n += 1;
+        self.n == CAPACITY
+    }
+
+    /// The next layer's weights with the places of all that wait for them, in the order of nodes, up to the number that
+    /// one pass takes. They wait no more.
+    pub(crate) fn take(&mut self, places: &mut [Application; MAX_GROUPS]) -> Option<(DenseLayer, usize)> {
+        let first = self.waiting[..self.n].last()?.0;
+        let (mut kept, mut found) = (self.n, 0);
+        // Later layers were met first, so the end of the list has the lowest nodes. What stays slides to the end.
+        for k in (0..self.n).rev() {
+            let (layer, at) = self.waiting[k];
+            if found < Self::groups() && layer == first {
+                places[found] = at;
+                found += 1;
+            } else {
+                kept -= 1;
+                self.waiting[kept] = (layer, at);
+            }
+        }
+        self.waiting.copy_within(kept..self.n, 0);
+        self.n -= kept;
+        Some((first, found))
+    }
+}

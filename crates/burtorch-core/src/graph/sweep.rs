@@ -1,0 +1,151 @@
+//! What a sweep works on, and how contributions reach nodes, parameters and runs of them.
+//!
+//! Promises: a contribution to an adjoint is `c + 0.0`, so that a reached one is never "not reached"; frozen numbers
+//! receive nothing. Does not know in which order nodes are taken (`backward`), nor any op.
+#![allow(unsafe_code)]
+
+use super::MAX_STORES;
+use super::columns::Recorded;
+use super::deferred::Deferred;
+use super::operands::{Encoded, OperandRun};
+use crate::kernels::{Mode, slices};
+use crate::ops::Op;
+use crate::params::{Gradients, Values};
+use crate::scalar::{RowMath, Scalar};
+
+/// The state of a sweep.
+pub(crate) struct Sweep<'a, 'g, S: Scalar> {
+    pub(crate) recorded: Recorded<'a, S>,
+    pub(crate) extra: &'a [u32],
+    /// Adjoint of node `k` at `k - base`.
+    pub(crate) adjoints: &'a mut [S],
+    pub(crate) base: u32,
+    /// The lowest node touched so far.
+    pub(crate) low: u32,
+    pub(crate) scratch: &'a mut [S],
+    /// Gradients of leaves, by their number; empty where the sweep is to leave them alone.
+    pub(crate) leaf_grads: &'a mut [S],
+    pub(crate) params: &'a mut [Gradients<'g, S::Elem>],
+    /// For each slot of the graph, its place in `params`.
+    pub(crate) places: [u8; MAX_STORES],
+    pub(crate) skip_zero_adjoints: bool,
+    /// Where weight gradients wait for those of other groups of samples, if they do.
+    pub(crate) deferred: Option<&'a mut Deferred<S>>,
+    /// Nodes whose adjoints are anything yet, as their first contribution overwrites them; see `fresh`.
+    pub(crate) fresh: std::ops::Range<u32>,
+    /// Those nodes when that has been done: all of them are reached.
+    pub(crate) overwritten: std::ops::Range<u32>,
+}
+
+impl<S: Scalar> Sweep<'_, '_, S> {
+    /// Adds a contribution to a node's adjoint.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, node: u32, contribution: S) {
+        debug_assert!(node >= self.base && ((node - self.base) as usize) < self.adjoints.len());
+        // SAFETY: an operand lies below its node and, when adjoints do not start at node 0, at or above `base`, which
+        // is a lower bound of all operands under the root.
+        let adjoint = unsafe { self.adjoints.get_unchecked_mut((node - self.base) as usize) };
+        *adjoint = *adjoint + (contribution + S::lit(0.0));
+        self.low = self.low.min(node);
+    }
+
+    /// Adds a contribution to the gradient of a parameter, if it is trainable.
+    #[inline(always)]
+    pub(crate) fn add_parameter(&mut self, slot: u32, index: usize, contribution: S) {
+        self.add_to_parameter(slot, index, contribution.sum_lanes());
+    }
+
+    /// As [`Sweep::add_parameter`], of one lane or the sum of all.
+    #[inline(always)]
+    pub(crate) fn add_to_parameter(&mut self, slot: u32, index: usize, contribution: S::Elem) {
+        let store = &mut self.params[self.places[slot as usize] as usize];
+        if store.frozen.is_empty() || store.is_trainable(index) {
+            if let Values::Stepped(values, lr) = &mut store.values {
+                values[index] = values[index] - *lr * contribution;
+                return;
+            }
+            store.prepare(index..index + 1);
+            store.grads[index] = store.grads[index] + contribution;
+        }
+    }
+
+    /// Adds contributions to the gradients of consecutive parameters, those that are trainable.
+    pub(crate) fn add_parameters(&mut self, slot: u32, first: usize, contributions: &[S]) {
+        let range = first..first + contributions.len();
+        let store = &mut self.params[self.places[slot as usize] as usize];
+        if !store.all_trainable(range.clone()) {
+            for (index, &c) in range.zip(contributions) {
+                self.add_parameter(slot, index, c);
+            }
+            return;
+        }
+        if let Values::Stepped(values, lr) = &mut store.values {
+            slices::descend(*lr, contributions, &mut values[range]);
+            return;
+        }
+        let mode = store.mode(range.clone());
+        let grads = &mut store.grads[range];
+        match mode {
+            Mode::Set => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = c.sum_lanes() + S::Elem::lit(0.0)),
+            Mode::Add => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = *g + c.sum_lanes()),
+        }
+    }
+
+    /// Adds contributions to a run of operands.
+    #[inline(always)]
+    pub(crate) fn add_run(&mut self, run: OperandRun, contributions: &[S]) {
+        if run.source == 0 {
+            let at = (run.start - self.base) as usize;
+            for (adjoint, &c) in self.adjoints[at..at + contributions.len()].iter_mut().zip(contributions) {
+                *adjoint = *adjoint + (c + S::lit(0.0));
+            }
+            self.low = self.low.min(run.start);
+        } else {
+            self.add_parameters(run.source - 1, run.start as usize, contributions);
+        }
+    }
+
+    /// Copies operand values into `out`.
+    pub(crate) fn gather<'o>(&self, operands: Encoded, out: &'o mut [S]) -> &'o [S] {
+        let mut stores: [&[S::Elem]; MAX_STORES] = [&[]; MAX_STORES];
+        for (store, &place) in stores.iter_mut().zip(&self.places) {
+            *store = self.params.get(place as usize).map_or(&[], |p| p.values());
+        }
+        operands.gather(self.extra, self.recorded.values, &stores, out);
+        out
+    }
+
+    /// Adds contributions to operands, in order.
+    pub(crate) fn scatter(&mut self, operands: Encoded, contributions: &[S]) {
+        let mut at = 0;
+        operands.for_each_run(self.extra, |run| {
+            self.add_run(run, &contributions[at..at + run.len as usize]);
+            at += run.len as usize;
+        });
+    }
+
+    /// Whether these are the nodes whose adjoints are to be overwritten.
+    pub(crate) fn is_fresh(&self, nodes: &std::ops::Range<usize>) -> bool {
+        !self.fresh.is_empty() && *nodes == (self.fresh.start as usize..self.fresh.end as usize)
+    }
+
+    /// Makes the adjoints that were to be overwritten "not reached", as something else is about to look at them.
+    pub(crate) fn mark_fresh(&mut self) {
+        let nodes = std::mem::take(&mut self.fresh);
+        self.adjoints[nodes.start as usize..nodes.end as usize].fill(S::UNREACHED);
+    }
+
+    /// The last output of the block that the node belongs to; a node that is no part of one is that itself.
+    pub(crate) fn tail(&self, node: usize) -> usize {
+        let mut tail = node;
+        while self.recorded.ops[tail] == Op::Part {
+            tail += 1;
+        }
+        tail
+    }
+
+    /// Where the adjoints of nodes `first..=last` are.
+    pub(crate) fn place(&self, first: u32, last: u32) -> std::ops::Range<usize> {
+        (first - self.base) as usize..(last + 1 - self.base) as usize
+    }
+}

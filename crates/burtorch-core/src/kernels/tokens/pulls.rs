@@ -1,0 +1,123 @@
+//! What the sweep hands to the blocks over tokens: operands, adjoints, and where gradients go. How heads of attention lie.
+
+use super::{TOKEN_LANES, Target};
+use crate::kernels::attention_probs_len;
+use crate::scalar::Scalar;
+
+const L: usize = TOKEN_LANES;
+
+/// A dense layer whose outputs have adjoints, and where to put what they contribute.
+#[derive(Debug)]
+pub struct AffinePull<'a, S: Scalar> {
+    /// Inputs of the layer.
+    pub n_in: usize,
+    /// Weights, `n_out x n_in`.
+    pub w: &'a [S::Elem],
+    /// Whether outputs were cut off at 0.
+    pub relu: bool,
+    /// Adjoints of the outputs.
+    pub dy: &'a [S],
+    /// Outputs.
+    pub y: &'a [S],
+    /// Inputs.
+    pub x: &'a [S],
+    /// Adjoints of the inputs, added to.
+    pub dx: Option<&'a mut [S]>,
+    /// Gradients of the weights.
+    pub dw: Target<'a, S::Elem>,
+    /// Gradients of the biases.
+    pub db: Target<'a, S::Elem>,
+    /// Working memory, [`AffinePull::scratch_len`] numbers.
+    pub scratch: &'a mut [S],
+}
+
+impl<S: Scalar> AffinePull<'_, S> {
+    /// How much working memory a pull needs.
+    pub const fn scratch_len(n_in: usize, n_out: usize) -> usize {
+        L * (n_out + 3 * n_in)
+    }
+}
+
+/// A layer normalisation whose outputs have adjoints, and where to put what they contribute.
+#[derive(Debug)]
+pub struct LayerNormPull<'a, S: Scalar> {
+    /// Gains, one per feature.
+    pub gain: &'a [S::Elem],
+    /// Adjoints of the outputs.
+    pub dy: &'a [S],
+    /// Inputs.
+    pub x: &'a [S],
+    /// Mean and inverse deviation, as the forward pass left them.
+    pub stats: &'a [S],
+    /// Adjoints of the inputs, added to.
+    pub dx: Option<&'a mut [S]>,
+    /// Gradients of the gains.
+    pub dgain: Target<'a, S::Elem>,
+    /// Gradients of the biases.
+    pub dbias: Target<'a, S::Elem>,
+    /// Working memory, [`LayerNormPull::scratch_len`] numbers.
+    pub scratch: &'a mut [S],
+}
+
+impl<S: Scalar> LayerNormPull<'_, S> {
+    /// How much working memory a pull needs for `n` features.
+    pub const fn scratch_len(n: usize) -> usize {
+        L * 3 * n
+    }
+}
+
+/// Heads, and the features of all of them together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionShape {
+    /// How many heads.
+    pub heads: usize,
+    /// Features of a query, key or value, over all heads.
+    pub width: usize,
+}
+
+impl AttentionShape {
+    /// Features of a head.
+    pub fn d(self) -> usize {
+        self.width / self.heads
+    }
+
+    /// How many probabilities there are for `groups` of tokens.
+    pub fn probs_len(self, groups: usize) -> usize {
+        attention_probs_len::<L>(self.heads, groups)
+    }
+
+    /// Every head and every place of a token in `len` activations.
+    pub(super) fn queries(self, len: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.heads).flat_map(move |h| (0..len / self.width).map(move |t| (h, t)))
+    }
+
+    /// Where feature `f` of head `h` of token `t` stands.
+    pub(super) fn at(self, h: usize, f: usize, t: usize) -> usize {
+        (t / L * self.width + h * self.d() + f) * L + t % L
+    }
+
+    /// Where the probability of token `s` for the query of token `t` stands.
+    pub(super) fn pair(self, h: usize, t: usize, s: usize) -> usize {
+        let g = t / L;
+        (g * (g + 1) / 2 * self.heads + h * (g + 1)) * L * L + s * L + t % L
+    }
+}
+
+/// Attention whose outputs have adjoints, and where to put what they contribute.
+#[derive(Debug)]
+pub struct AttentionPull<'a, S> {
+    /// Heads and width.
+    pub shape: AttentionShape,
+    /// Queries, keys and values.
+    pub qkv: [&'a [S]; 3],
+    /// What the forward pass left.
+    pub probs: &'a [S],
+    /// Outputs.
+    pub out: &'a [S],
+    /// Their adjoints.
+    pub dout: &'a [S],
+    /// Receives the contributions to queries, keys and values, one after the other.
+    pub grads: &'a mut [S],
+    /// Working memory, as long as the outputs.
+    pub scratch: &'a mut [S],
+}

@@ -1,0 +1,231 @@
+//! Dual numbers: a value and its derivative in one direction, as a [`Scalar`].
+//!
+//! Promises: the value part of every operation has the bits of the operation on values. Derivatives of functions are those
+//! of the rows. What does not move contributes nothing, however large its partial is: no 0 * inf. Knows nothing of programs,
+//! which use it to differentiate a reverse pass once more.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use super::formulas::{faded, over_squares_bend, pow_dx_dx, pow_dx_dy, pow_dy_dy};
+use super::{self as rows, BinaryOp, UnaryOp};
+use crate::scalar::{RowMath, Scalar, sealed};
+use crate::simd::for_each_function;
+
+/// `v + d e` with `e * e = 0`: a value, and how fast it changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Dual<S> {
+    /// The value.
+    pub v: S,
+    /// Its derivative.
+    pub d: S,
+}
+
+impl<S: Scalar> Dual<S> {
+    /// A value with its derivative.
+    #[inline(always)]
+    pub const fn new(v: S, d: S) -> Self {
+        Dual { v, d }
+    }
+}
+
+impl<S: Scalar> Add for Dual<S> {
+    type Output = Self;
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Dual { v: self.v + other.v, d: self.d + other.d }
+    }
+}
+
+impl<S: Scalar> Sub for Dual<S> {
+    type Output = Self;
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        Dual { v: self.v - other.v, d: self.d - other.d }
+    }
+}
+
+impl<S: Scalar> Mul for Dual<S> {
+    type Output = Self;
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        Dual { v: self.v * other.v, d: moved(self.d, || self.d * other.v) + moved(other.d, || other.d * self.v) }
+    }
+}
+
+impl<S: Scalar> Div for Dual<S> {
+    type Output = Self;
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        let v = self.v / other.v;
+        let rise = self.d - moved(other.d, || other.d * v);
+        Dual { v, d: S::select(rise.equal(S::lit(0.0)), rise, rise / other.v) }
+    }
+}
+
+impl<S: Scalar> Neg for Dual<S> {
+    type Output = Self;
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Dual { v: -self.v, d: -self.d }
+    }
+}
+
+impl<S: Scalar> sealed::Sealed for Dual<S> {}
+
+/// Functions: the derivative of one that is an op is its row's, that of a helper stands in the list.
+macro_rules! of_duals {
+    (
+        op { $($(#[$doc:meta])* $name:ident $row:ident { $($body:tt)* })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $row2:ident { $($body2:tt)* })* }
+        exact { $($(#[$edoc:meta])* $exact:ident $erow:ident { $from:ident })* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hrow:ident {
+            |$hx:ident| $hwide:expr;
+            dx = |$hg:ident, $hx1:ident, $hy1:ident| $hdx:expr;
+        })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hrow2:ident {
+            |$hx2:ident, $hy2:ident| $hwide2:expr;
+            dx = |$gx:ident, $xx:ident, $yx:ident, $zx:ident| $hdx2:expr;
+            dy = |$gy:ident, $xy:ident, $yy:ident, $zy:ident| $hdy2:expr;
+        })* }
+        slice { $($slice:tt)* }
+    ) => {
+        of_duals! {
+            $( $name |g, x, y| rows::$row::dx(g, x, y); )*
+            $( $exact |g, x, y| rows::$erow::dx(g, x, y); )*
+            $( $hname |$hg, $hx1, $hy1| $hdx; )*
+        }
+        of_duals! { both
+            $( $name2 |gx, xx, yx, zx| rows::$row2::dx(gx, xx, yx, zx), |gy, xy, yy, zy| rows::$row2::dy(gy, xy, yy, zy); )*
+            $( $hname2 |$gx, $xx, $yx, $zx| $hdx2, |$gy, $xy, $yy, $zy| $hdy2; )*
+        }
+    };
+    ($($name:ident |$g:ident, $x:ident, $y:ident| $dx:expr;)*) => { $(
+        #[inline(always)]
+        fn $name(self) -> Self {
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn dx<S: RowMath>($g: S, $x: S, $y: S) -> S {
+                $dx
+            }
+            let y = RowMath::$name(self.v);
+            Dual { v: y, d: moved(self.d, || dx(self.d, self.v, y)) }
+        }
+    )* };
+    (both $(
+        $name:ident |$gx:ident, $xx:ident, $yx:ident, $zx:ident| $dx:expr,
+            |$gy:ident, $xy:ident, $yy:ident, $zy:ident| $dy:expr;
+    )*) => { $(
+        #[inline(always)]
+        fn $name(self, y: Self) -> Self {
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn dx<S: RowMath>($gx: S, $xx: S, $yx: S, $zx: S) -> S {
+                $dx
+            }
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn dy<S: RowMath>($gy: S, $xy: S, $yy: S, $zy: S) -> S {
+                $dy
+            }
+            let z = RowMath::$name(self.v, y.v);
+            let by_x = moved_seldom(self.d, || dx(self.d, self.v, y.v, z));
+            Dual { v: z, d: by_x + moved_seldom(y.d, || dy(y.d, self.v, y.v, z)) }
+        }
+    )* };
+}
+
+impl<S: Scalar> RowMath for Dual<S> {
+    type Mask = S::Mask;
+
+    #[inline(always)]
+    fn lit(x: f64) -> Self {
+        // What is not a number has no derivative either: rows put NaN where an operand is outside of the domain.
+        let v = S::lit(x);
+        Dual { v, d: S::select(v.nan_mask(), v, S::lit(0.0)) }
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> Self::Mask {
+        self.v.less(other.v)
+    }
+    #[inline(always)]
+    fn less_equal(self, other: Self) -> Self::Mask {
+        self.v.less_equal(other.v)
+    }
+    #[inline(always)]
+    fn equal(self, other: Self) -> Self::Mask {
+        self.v.equal(other.v)
+    }
+    #[inline(always)]
+    fn nan_mask(self) -> Self::Mask {
+        self.v.nan_mask()
+    }
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        Dual { v: S::select(mask, yes.v, no.v), d: S::select(mask, yes.d, no.d) }
+    }
+
+    for_each_function!(of_duals);
+}
+
+impl<S: Scalar> Scalar for Dual<S> {
+    type Elem = S::Elem;
+    type Compute = Self;
+
+    const LANES: usize = S::LANES;
+    const UNREACHED: Self = Dual { v: S::UNREACHED, d: S::UNREACHED };
+
+    #[inline(always)]
+    fn widen(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn narrow(computed: Self) -> Self {
+        computed
+    }
+    #[inline(always)]
+    fn splat(elem: Self::Elem) -> Self {
+        let v = S::splat(elem);
+        Dual { v, d: S::select(v.nan_mask(), v, S::lit(0.0)) }
+    }
+    #[inline(always)]
+    fn lane(self, k: usize) -> Self::Elem {
+        self.v.lane(k)
+    }
+    #[inline(always)]
+    fn with_lane(self, k: usize, elem: Self::Elem) -> Self {
+        Dual { v: self.v.with_lane(k, elem), d: self.d }
+    }
+    #[inline(always)]
+    fn sum_lanes(self) -> Self::Elem {
+        self.v.sum_lanes()
+    }
+    #[inline(always)]
+    fn all_finite(self) -> bool {
+        self.v.all_finite() && self.d.all_finite()
+    }
+    #[inline(always)]
+    fn is_unreached(&self) -> bool {
+        self.v.is_unreached()
+    }
+    #[inline(always)]
+    fn all_zero(self) -> bool {
+        self.v.all_zero() && self.d.all_zero()
+    }
+    #[inline(always)]
+    fn has_exact_inverse(self) -> bool {
+        self.v.has_exact_inverse()
+    }
+}
+
+/// What a movement `d` of an operand contributes: nothing where it rests, whatever its partial is.
+#[inline(always)]
+pub(crate) fn moved<S: Scalar>(d: S, contribution: impl Fn() -> S) -> S {
+    let zero = S::lit(0.0);
+    S::select(d.equal(zero), zero, contribution())
+}
+
+/// The same for a contribution that takes long: an exponent seldom moves.
+#[inline(always)]
+fn moved_seldom<S: Scalar>(d: S, contribution: impl Fn() -> S) -> S {
+    if d.all_zero() { S::lit(0.0) } else { moved(d, contribution) }
+}

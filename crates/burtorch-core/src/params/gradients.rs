@@ -1,0 +1,188 @@
+//! Parameters as a sweep takes them: their values, where gradients go, and what is to be done with those that are there.
+//!
+//! Promises: gradients of frozen numbers are left alone; the first contribution to a number overwrites it where that was
+//! asked for. Knows nothing of graphs.
+
+use std::ops::Range;
+
+use super::{Parameters, Written};
+use crate::error::{Error, Result};
+use crate::kernels::Mode;
+use crate::scalar::Float;
+
+/// Values of a `Parameters`, and where the sweep adds their gradients.
+#[derive(Debug)]
+pub struct Gradients<'a, E> {
+    pub(crate) store: u64,
+    pub(crate) values: Values<'a, E>,
+    pub(crate) grads: &'a mut [E],
+    pub(crate) frozen: &'a [Range<u32>],
+    /// What has been written so far, where gradients of an earlier pass are to be overwritten.
+    pub(crate) written: Option<&'a mut Written>,
+}
+
+/// What a sweep may do to the values of parameters.
+#[derive(Debug)]
+pub(crate) enum Values<'a, E> {
+    /// Read them; contributions are added to gradients.
+    Kept(&'a [E]),
+    /// Move each against its contributions, `x -= lr c`, at once; gradients are not touched. Right where each number is
+    /// read by one node only, as a sweep has read all that it needs of a node's operands before it changes them.
+    Stepped(&'a mut [E], E),
+}
+
+impl<E: Float> Gradients<'_, E> {
+    /// The values.
+    #[inline(always)]
+    pub(crate) fn values(&self) -> &[E] {
+        match &self.values {
+            Values::Kept(values) => values,
+            Values::Stepped(values, _) => values,
+        }
+    }
+
+    /// Whether no number of the range is frozen.
+    pub(crate) fn all_trainable(&self, range: Range<usize>) -> bool {
+        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+    }
+
+    /// Whether some number of the range is not frozen.
+    pub(crate) fn any_trainable(&self, range: Range<usize>) -> bool {
+        !self.frozen.iter().any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
+    }
+
+    pub(crate) fn is_trainable(&self, index: usize) -> bool {
+        !self.frozen.iter().any(|r| r.contains(&(index as u32)))
+    }
+
+    /// What to do with the gradients of a range that contributions to all of it are at hand for.
+    #[inline(always)]
+    pub(crate) fn mode(&mut self, range: Range<usize>) -> Mode {
+        let fresh = self.written.as_mut().is_some_and(|written| written.claim(range, self.grads));
+        if fresh { Mode::Set } else { Mode::Add }
+    }
+
+    /// Readies the gradients of a range for contributions to some of it.
+    pub(crate) fn prepare(&mut self, range: Range<usize>) {
+        if self.mode(range.clone()) == Mode::Set {
+            self.grads[range].fill(E::lit(0.0));
+        }
+    }
+}
+
+impl<E: Float> Parameters<'_, E> {
+    /// The parameters as a sweep takes them: gradients are added to their own.
+    #[inline(always)]
+    pub fn gradients(&mut self) -> Gradients<'_, E> {
+        let store = self.id();
+        let (values, grads, frozen) = self.split_for_sweep();
+        Gradients { store, values: Values::Kept(values), grads, frozen, written: None }
+    }
+
+    /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as `written` has it.
+    pub(crate) fn gradients_anew<'a>(&'a mut self, written: &'a mut Written) -> Gradients<'a, E> {
+        Gradients { written: Some(written), ..self.gradients() }
+    }
+
+    /// As [`Parameters::gradients_anew`], with the gradient of all parameters in `grads`, which is as long.
+    pub(crate) fn gradients_apart<'a>(&'a self, grads: &'a mut [E], written: &'a mut Written) -> Gradients<'a, E> {
+        let values = Values::Kept(self.values());
+        Gradients { store: self.id(), values, grads, frozen: self.frozen(), written: Some(written) }
+    }
+
+    /// Runs `f`, which is to sweep once, with gradients that replace those that are there: the first contribution to a
+    /// number overwrites it, and what has received none afterwards is 0. Costs neither setting all to 0 before nor reading
+    /// that back.
+    ///
+    /// ```
+    /// use burtorch_core::{Graph, Init, Parameters};
+    /// let mut params = Parameters::<f64>::new(0);
+    /// let w = params.tensor(&[3], None, Init::Constant(2.0), true).unwrap();
+    /// params.grads_mut().fill(7.0);
+    /// let mut graph = Graph::<f64>::new();
+    /// let y = graph.parameter(&params, w.slice(), 1).unwrap();
+    /// params.overwrite_gradients(|gradients| graph.backward_with(y, 1.0, &mut [gradients])).unwrap();
+    /// assert_eq!(params.grads(), &[0.0, 1.0, 0.0]);
+    /// ```
+    pub fn overwrite_gradients<R>(&mut self, f: impl FnOnce(Gradients<'_, E>) -> R) -> R {
+        let mut written = Written::new();
+        let (_, grads, frozen) = self.split_for_sweep();
+        written.start(frozen, grads);
+        let result = f(self.gradients_anew(&mut written));
+        written.finish(self.grads_mut());
+        result
+    }
+
+    /// As [`Parameters::overwrite_gradients`], with the gradient of all parameters in `grads`, which is as long; those of
+    /// frozen numbers are 0 there.
+    pub fn overwrite_gradients_in<R>(&self, grads: &mut [E], f: impl FnOnce(Gradients<'_, E>) -> R) -> Result<R> {
+        self.check_room(grads)?;
+        let mut written = Written::new();
+        for range in self.frozen() {
+            grads[range.start as usize..range.end as usize].fill(E::lit(0.0));
+        }
+        written.start(self.frozen(), grads);
+        let result = f(self.gradients_apart(grads, &mut written));
+        written.finish(grads);
+        Ok(result)
+    }
+
+    fn check_room(&self, grads: &[E]) -> Result<()> {
+        if grads.len() == self.len() {
+            return Ok(());
+        }
+        let (need, have) = (self.len(), grads.len());
+        Err(Error::BufferTooSmall { what: "a gradient of all parameters", need, have })
+    }
+
+    /// The parameters for a sweep that moves their values against the gradient instead of writing it.
+    pub(crate) fn stepped(&mut self, lr: E) -> Gradients<'_, E> {
+        let store = self.id();
+        let (values, frozen) = self.split_for_descent();
+        Gradients { store, values: Values::Stepped(values, lr), grads: &mut [], frozen, written: None }
+    }
+
+    /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
+    pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
+        self.check_room(grads)?;
+        Ok(Gradients {
+            store: self.id(),
+            values: Values::Kept(self.values()),
+            grads,
+            frozen: self.frozen(),
+            written: None,
+        })
+    }
+}
+
+impl<E: Float> Gradients<'_, E> {
+    /// The gradients of weights and biases, which do not overlap, and whether to overwrite both.
+    pub(crate) fn grads_of_layer(
+        &mut self,
+        weights: Range<usize>,
+        bias: Option<Range<usize>>,
+    ) -> (Mode, &mut [E], Option<&mut [E]>) {
+        let mut mode = self.mode(weights.clone());
+        let Some(bias) = bias else {
+            return (mode, &mut self.grads[weights], None);
+        };
+        let bias_mode = self.mode(bias.clone());
+        if mode != bias_mode {
+            let fresh = if mode == Mode::Set { &weights } else { &bias };
+            self.grads[fresh.clone()].fill(E::lit(0.0));
+            mode = Mode::Add;
+        }
+        let (dw, db) = apart(self.grads, weights, bias);
+        (mode, dw, Some(db))
+    }
+}
+
+/// Two ranges of a slice that do not overlap.
+pub(crate) fn apart<E>(all: &mut [E], first: Range<usize>, second: Range<usize>) -> (&mut [E], &mut [E]) {
+    if second.start >= first.end {
+        let (low, high) = all.split_at_mut(second.start);
+        return (&mut low[first], &mut high[..second.len()]);
+    }
+    let (low, high) = all.split_at_mut(first.start);
+    (&mut high[..first.len()], &mut low[second])
+}

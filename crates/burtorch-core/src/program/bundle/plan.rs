@@ -1,0 +1,53 @@
+//! What a program in bundles consists of, and what its plan knows while it is made.
+//!
+//! Promises: slots of a group lie as far apart as its code has lanes. Does not know how slots are given.
+
+use super::memory::{Bundle, InLanes};
+use super::order::Group;
+use super::units::{Shape, Units};
+use super::{lanes_of, steps};
+use crate::program::build::Build;
+use crate::program::node::Program;
+use crate::simd::Level;
+
+/// A program in bundles.
+#[derive(Clone, Debug)]
+pub(in crate::program) struct Bundles<S> {
+    pub(in crate::program) forward: Vec<Bundle<S>>,
+    pub(in crate::program) second: Vec<Bundle<S>>,
+    /// Slots, as bundles list them.
+    pub(in crate::program) slots: Vec<u32>,
+    /// Length of each memory.
+    pub(in crate::program) len: usize,
+    /// The slots of outputs.
+    pub(in crate::program) outputs: Vec<u32>,
+    /// For each seed its place among the seeds and its slot.
+    pub(in crate::program) seeds: Vec<(usize, u32)>,
+    /// The slot of adjoints that holds -0.0, which added to anything leaves it as it is.
+    pub(in crate::program) nothing: u32,
+}
+
+/// What the parts of a plan share.
+pub(super) struct Plan<'p, S> {
+    pub(super) program: &'p Program,
+    pub(super) moves: &'p [bool],
+    pub(super) units: &'p Units,
+    pub(super) groups: &'p [Group],
+    pub(super) level: Level,
+    pub(super) build: Build,
+    /// The slot of each node's value.
+    pub(super) value: Vec<u32>,
+    /// The group of each unit, and its lane there.
+    pub(super) lane: Vec<(u32, u16)>,
+    pub(super) bundles: Bundles<S>,
+}
+
+/// How far apart the vectors of a group lie: as many slots as its code has lanes. Lone nodes have no vectors.
+pub(super) fn stride<S: InLanes>(group: &Group) -> u32 {
+    if group.key.shape == Shape::Lone { 1 } else { steps::width::<S>(in_use(group) as usize) as u32 }
+}
+
+/// How many lanes a group uses.
+pub(super) fn in_use(group: &Group) -> u32 {
+    (group.units.len() * lanes_of(group.key)) as u32
+}

@@ -1,0 +1,67 @@
+//! Division with remainder as Python and NumPy have it, one lane at a time: the remainder is exact up to its last addition.
+
+use crate::simd::Real;
+
+/// Defines `floored_remainder` and `floored_quotient` for a float.
+macro_rules! floored_division {
+    ($t:ty) => {
+        /// What is left of x after a whole number of y, with the sign of y; NaN for y = 0 and for infinite x.
+        #[inline(always)]
+        fn floored_remainder(x: $t, y: $t) -> $t {
+            let rest = x % y;
+            if rest == 0.0 {
+                (0.0 as $t).copysign(y)
+            } else if (rest < 0.0) != (y < 0.0) {
+                rest + y
+            } else {
+                rest
+            }
+        }
+
+        /// The largest integer not above x/y; x/y for y = 0.
+        #[inline(always)]
+        fn floored_quotient(x: $t, y: $t) -> $t {
+            let truncated = x % y;
+            if y == 0.0 || truncated.is_nan() {
+                return if y == 0.0 { x / y } else { <$t>::NAN };
+            }
+            let below = if truncated != 0.0 && (truncated < 0.0) != (y < 0.0) { 1.0 } else { 0.0 };
+            if y.is_infinite() {
+                return if below == 0.0 { x / y } else { -1.0 };
+            }
+            // A multiple of y, over y: an integer but for rounding, which is made good.
+            let near = ((x - truncated) / y).round_ties_even();
+            let missing = ((-near).mul_add(y, x) - truncated) / y;
+            let whole =
+                if missing.abs() >= 0.5 && missing.is_finite() { near + missing.round_ties_even() } else { near };
+            if whole == below { (0.0 as $t).copysign(x / y) } else { whole - below }
+        }
+    };
+}
+
+pub(crate) use floored_division;
+
+floored_division!(f64);
+
+/// Applies `f` to the lanes of both.
+#[inline(always)]
+fn by_lane<V: Real>(x: V, y: V, f: impl Fn(f64, f64) -> f64) -> V {
+    let (xs, ys) = (x.widen(), y.widen());
+    let mut all = xs;
+    for k in 0..V::LANES {
+        all = all.with_lane(k, f(xs.lane(k), ys.lane(k)));
+    }
+    V::narrow(all)
+}
+
+/// What is left of x after a whole number of y, with the sign of y.
+#[inline(always)]
+pub fn remainder<V: Real>(x: V, y: V) -> V {
+    by_lane(x, y, floored_remainder)
+}
+
+/// The largest integer not above x/y.
+#[inline(always)]
+pub fn floor_divide<V: Real>(x: V, y: V) -> V {
+    by_lane(x, y, floored_quotient)
+}

@@ -1,0 +1,43 @@
+//! Arrays whose entries are masked: their buffers hold numbers that are not meant to be read.
+//!
+//! Promises: costs a look at a flag for every array that is not of a class written in Python. NumPy is not imported.
+#![allow(unsafe_code)]
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Whether this is a masked array of NumPy.
+pub fn is_masked(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object under the interpreter lock has a living type.
+    let class = unsafe { &*ffi::Py_TYPE(object.as_ptr()) };
+    // Objects of a class written in Python have a `__dict__`; array.array, a heap type too, has none.
+    let may_be = class.tp_flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 && class.tp_dictoffset != 0;
+    may_be && is_instance(object).unwrap_or(false)
+}
+
+fn is_instance(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    // Without this module nothing is masked.
+    let Some(module) = modules.get_item("numpy.ma")? else { return Ok(false) };
+    object.is_instance(&module.getattr("MaskedArray")?)
+}
+
+/// Refuses a masked array.
+pub fn refuse_masked(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    if is_masked(object) {
+        let message =
+            "expected numbers, found a masked array, whose mask would be lost; use x.filled(value) or x.compressed()";
+        return Err(PyTypeError::new_err(message));
+    }
+    Ok(())
+}
+
+/// The buffer of an object that is not masked.
+pub fn buffer_of(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    refuse_masked(object)?;
+    PyUntypedBuffer::get(object)
+}

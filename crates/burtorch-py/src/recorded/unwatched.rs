@@ -1,0 +1,212 @@
+//! What a body may read that a replay cannot look at again: which C functions and which objects, and why.
+//!
+//! Promises: a function that is not known to depend on its arguments alone is unwatched. Knows nothing of how functions
+//! are observed.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyModule, PyType};
+
+use super::attributes::{class_names, is_standard, top};
+
+/// What is known of something that a body reads or calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It depends on its arguments, or on what is watched.
+    Pure,
+    /// It writes, and gives the body no number.
+    Output,
+    /// It may give another number at each call.
+    Hidden,
+    /// As `Hidden`, and running the body again changes more than its result.
+    Files,
+    /// As `Files`.
+    Random,
+    /// As `Hidden`: two runs always differ.
+    Clock,
+    /// As `Files`: an iterator.
+    Advanced,
+    /// It asks an abstract class, which can be told of others.
+    Abstract,
+}
+
+impl Kind {
+    /// Whether the body may be run again to see whether it still does the same.
+    pub fn may_run_again(self) -> bool {
+        matches!(self, Kind::Pure | Kind::Hidden)
+    }
+
+    /// What to say of `name`; `None` where there is nothing to say.
+    pub fn text(self, name: &str) -> Option<String> {
+        Some(match self {
+            Kind::Pure | Kind::Output | Kind::Abstract => return None,
+            Kind::Hidden => format!("reads {name}, which a replay cannot watch"),
+            Kind::Files => format!("reads from outside the program by {name}"),
+            Kind::Random => format!("draws random numbers by {name}"),
+            Kind::Clock => format!("reads the clock by {name}"),
+            Kind::Advanced => format!("reads {name}, which each run of the body advances"),
+        })
+    }
+}
+
+/// Functions of a module of the standard library that is written in C.
+fn of_standard_module(module: &str, function: &str) -> Kind {
+    match (module, function) {
+        ("builtins", "open" | "input" | "breakpoint") => Kind::Files,
+        ("builtins", "print") => Kind::Output,
+        ("_abc", "_abc_instancecheck" | "_abc_subclasscheck") => Kind::Abstract,
+        ("time", "sleep" | "struct_time" | "mktime" | "strptime" | "gmtime") => Kind::Pure,
+        ("time", _) => Kind::Clock,
+        ("random" | "_random" | "secrets" | "uuid" | "_uuid", _) => Kind::Random,
+        ("posix" | "nt", "fspath") => Kind::Pure,
+        ("posix" | "nt", "write") => Kind::Output,
+        ("posix" | "nt", "urandom" | "getrandom") => Kind::Random,
+        ("posix" | "nt" | "pwd" | "grp" | "io" | "_io" | "socket" | "_socket" | "select" | "mmap" | "fcntl", _)
+        | ("_sqlite3" | "sqlite3" | "_ssl" | "termios" | "_winapi" | "winreg" | "dbm" | "_gdbm" | "subprocess", _) => {
+            Kind::Files
+        }
+        ("sys", "intern" | "getsizeof" | "exc_info" | "_getframe" | "audit" | "getdefaultencoding" | "exit")
+        | ("sys", "getfilesystemencoding" | "getfilesystemencodeerrors" | "is_finalizing" | "getprofile")
+        | ("sys", "setprofile" | "settrace") => Kind::Pure,
+        ("gc", "collect" | "enable" | "disable" | "isenabled") => Kind::Pure,
+        ("_thread", "get_ident" | "get_native_id" | "_count") => Kind::Hidden,
+        ("sys" | "gc" | "_ctypes" | "ctypes" | "resource" | "_locale" | "tracemalloc" | "_tracemalloc", _) => {
+            Kind::Hidden
+        }
+        _ => Kind::Pure,
+    }
+}
+
+/// Methods of C classes of the standard library.
+fn of_standard_class(module: &str, class: &str, function: &str) -> Kind {
+    match (module, class, function) {
+        ("_io" | "io", "StringIO" | "BytesIO", "write" | "writelines" | "flush" | "close") => Kind::Output,
+        ("_io" | "io", "StringIO" | "BytesIO", "getvalue") => Kind::Hidden,
+        ("_io" | "io", "StringIO" | "BytesIO", _) => Kind::Advanced,
+        ("_io" | "io", _, "write" | "writelines" | "flush" | "close" | "isatty" | "fileno") => Kind::Output,
+        ("datetime", _, "now" | "utcnow" | "today") => Kind::Clock,
+        // What a wait or a queue gives depends on others.
+        ("_queue" | "_asyncio", ..) => Kind::Advanced,
+        ("_thread", ..) => Kind::Pure,
+        ("_io" | "io" | "_random" | "socket" | "_socket" | "select" | "mmap" | "sqlite3" | "_sqlite3", ..) => {
+            of_standard_module(module, function)
+        }
+        _ => Kind::Pure,
+    }
+}
+
+/// Whether a module is of NumPy's generators of random numbers.
+pub fn is_random_of_numpy(module: &str) -> bool {
+    module == "numpy.random" || module.starts_with("numpy.random.")
+}
+
+/// What a function of a module does, and what to call it.
+fn judge(py: Python<'_>, module: &str, class: Option<&str>, function: &str) -> Kind {
+    if is_random_of_numpy(module) {
+        return if function.starts_with("__") { Kind::Pure } else { Kind::Random };
+    }
+    match top(module) {
+        "numpy" if matches!(function, "_get_extobj_dict" | "geterrobj") => Kind::Hidden,
+        "burtorch" | "numpy" | "scipy" | "pandas" => Kind::Pure,
+        first if is_standard(py, first) => match class {
+            Some(class) => of_standard_class(module, class, function),
+            None => of_standard_module(module, function),
+        },
+        _ => Kind::Hidden,
+    }
+}
+
+/// What a C function that is called does, and what to call it.
+pub fn of_called(function: &Bound<'_, PyAny>) -> (Kind, String) {
+    let py = function.py();
+    // SAFETY: the caller passes a function of C; its definition has a name.
+    let (name, owner) = unsafe {
+        if ffi::PyCFunction_Check(function.as_ptr()) == 0 {
+            return (Kind::Pure, String::new());
+        }
+        let object = function.as_ptr().cast::<ffi::PyCFunctionObject>();
+        let name = CStr::from_ptr((*(*object).m_ml).ml_name).to_string_lossy().into_owned();
+        (name, Bound::from_borrowed_ptr_or_opt(py, (*object).m_self))
+    };
+    let owner = owner.filter(|owner| !owner.is_none());
+    let of_module = || {
+        let module = function.getattr("__module__").and_then(|module| module.extract::<String>());
+        module.unwrap_or_else(|_| "builtins".into())
+    };
+    let (module, class) = match owner {
+        None => (of_module(), None),
+        Some(owner) if owner.is_instance_of::<PyModule>() => (of_module(), None),
+        Some(owner) => {
+            let kind = owner.cast::<PyType>().cloned().unwrap_or_else(|_| owner.get_type());
+            // The class that has the method, so that a subclass written in Python is judged by what it inherits.
+            let base = c_base(&kind);
+            let (module, class) = class_names(&base);
+            (module, Some(class))
+        }
+    };
+    let kind = judge(py, &module, class.as_deref(), &name);
+    let full = match class {
+        Some(class) => format!("{class}.{name}"),
+        None if module == "builtins" => name,
+        None => format!("{}.{name}", module.trim_start_matches('_')),
+    };
+    (kind, full + "()")
+}
+
+/// The first class of those an object's class derives from that is written in C.
+pub fn c_base<'py>(kind: &Bound<'py, PyType>) -> Bound<'py, PyType> {
+    let is_in_c = |class: &Bound<'py, PyAny>| {
+        class.cast::<PyType>().is_ok_and(|class| !super::attributes::is_written_in_python(class))
+    };
+    let found = kind.mro().iter().find(is_in_c).and_then(|class| class.cast_into::<PyType>().ok());
+    found.unwrap_or_else(|| kind.clone())
+}
+
+/// Objects of C classes.
+pub enum Object {
+    /// It never changes, or what reads it is noticed when it is called.
+    Known,
+    /// It holds other objects, by which it changes.
+    Holds,
+    /// As these, for which there is no watching.
+    Unwatched(Kind),
+}
+
+/// What is known of an object by the C class that its class derives from.
+pub fn of_object(object: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> Object {
+    let (module, class) = class_names(base);
+    if is_random_of_numpy(&module) {
+        let draws = matches!(class.as_str(), "Generator" | "RandomState");
+        return if draws { Object::Unwatched(Kind::Random) } else { Object::Known };
+    }
+    if object.is_instance_of::<pyo3::exceptions::PyBaseException>() {
+        return Object::Holds;
+    }
+    match (top(&module), class.as_str()) {
+        (
+            "builtins",
+            "object" | "type" | "function" | "code" | "frame" | "ellipsis" | "NotImplementedType" | "range",
+        ) => Object::Known,
+        // What is bound, wrapped or made of others, and does not change itself.
+        ("builtins", "method" | "property" | "classmethod" | "staticmethod" | "slice" | "super" | "cell")
+        | ("builtins", "mappingproxy" | "dict_keys" | "dict_values" | "dict_items")
+        | ("functools" | "_functools", _)
+        | ("collections" | "_collections" | "operator" | "_operator", _)
+        | ("types", _) => Object::Holds,
+        (
+            "builtins",
+            "generator" | "coroutine" | "async_generator" | "map" | "filter" | "zip" | "enumerate" | "reversed",
+        )
+        | ("itertools", _) => Object::Unwatched(Kind::Advanced),
+        ("builtins", name) if name.ends_with("iterator") => Object::Unwatched(Kind::Advanced),
+        ("_io" | "io", "StringIO" | "BytesIO") => Object::Known,
+        ("numpy" | "burtorch", _) => Object::Known,
+        ("_ctypes", _) if !super::attributes::has_referents(object) => Object::Unwatched(Kind::Hidden),
+        (first, _) if is_standard(object.py(), first) => Object::Known,
+        _ if super::attributes::has_referents(object) => Object::Holds,
+        _ => Object::Unwatched(Kind::Hidden),
+    }
+}

@@ -1,0 +1,11 @@
+//! What is computed at every CPU level: elementary functions, ops, kernels, and lanes built on them.
+//!
+//! The level is one for the process, so tests that switch it and tests that compare bits take turns (`support`).
+#![feature(f128)]
+
+mod accuracy;
+mod kernels;
+mod lanes;
+mod math;
+mod math_sweep;
+mod support;

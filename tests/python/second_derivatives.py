@@ -1,0 +1,303 @@
+"""Second derivatives of every op of the op table, as textbooks define them, in decimal numbers of 60 digits.
+
+Nothing here comes from burtorch. A reference takes floats and returns the upper triangle of the Hessian by rows. An
+entry is a pair: the number, and the sum of the absolute values of its terms, by which an error is measured; or a float:
+an infinity, a NaN or a zero that holds as a limit; or ``ANY``, where no rule says what it is.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import product
+
+CONTEXT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+INF, NAN, ANY = math.inf, math.nan, "any"
+
+SIZES = [
+    *(5e-324, 1e-310, 2.2250738585072014e-308, 1e-300, 1e-200, 1e-154, 1e-100, 1e-50, 1e-20, 1e-8, 1e-3, 0.1, 0.25),
+    *(0.5, 0.9, 1 - 2**-53, 1.0, 1 + 2**-52, 1.5, 2.0, 3.0, 7.5, 20.0, 100.0, 700.0, 1e5, 1e16, 1e100, 1e154, 1e200),
+    *(1e300, 1.7976931348623157e308, INF),
+]
+# 69 numbers: zeros of both signs, subnormals, the ends of the range, infinities, NaN, edges of domains.
+SPECIAL = [0.0, *SIZES, -0.0, *(-size for size in SIZES), NAN]
+
+Entry = object
+
+
+def d(x: float) -> Decimal:
+    return Decimal(x)
+
+
+def exact(x: Decimal, size: Decimal | None = None) -> Entry:
+    return (x, abs(x) if size is None else size)
+
+
+def _pi(digits: int) -> Decimal:
+    """By Machin's formula, in integers."""
+
+    def arctan_of_inverse(n: int) -> int:
+        term = total = unit // n
+        k, sign = 3, -1
+        while term:
+            term //= n * n
+            total += sign * (term // k)
+            k, sign = k + 2, -sign
+        return total
+
+    unit = 10 ** (digits + 10)
+    whole = 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
+    with decimal.localcontext(decimal.Context(prec=digits)):
+        return Decimal(whole).scaleb(-digits - 10)
+
+
+PI = _pi(400)
+
+
+def cos_sin(x: float) -> tuple[Decimal, Decimal]:
+    """By their series, after reduction with as many digits of pi as the largest float takes."""
+    with decimal.localcontext(decimal.Context(prec=400)):
+        rest = d(x) % (2 * PI)
+    cosine, sine, term = Decimal(0), Decimal(0), Decimal(1)
+    with decimal.localcontext(decimal.Context(prec=80, Emin=decimal.MIN_EMIN)):
+        for k in range(160):
+            if k % 2:
+                sine += term if k % 4 == 1 else -term
+            else:
+                cosine += term if k % 4 == 0 else -term
+            term = term * rest / (k + 1)
+    return cosine, sine
+
+
+def domain(inside: Callable[[Decimal], Entry], at_zero: Entry, at_inf: Entry, lowest: float = -INF, **edges: Entry):
+    """A reference for an op of one operand: inside its domain, at 0, at infinity; NaN below the domain."""
+
+    def reference(x: float) -> list[Entry]:
+        if math.isnan(x) or x < lowest:
+            return [NAN]
+        if math.isinf(x):
+            return [at_inf if x > 0 or "at_minus_inf" not in edges else edges["at_minus_inf"]]
+        if x == 0 and at_zero is not None:
+            return [at_zero if math.copysign(1, x) > 0 or "at_minus_zero" not in edges else edges["at_minus_zero"]]
+        if x == lowest and "at_lowest" in edges:
+            return [edges["at_lowest"]]
+        return [inside(d(x))]
+
+    return reference
+
+
+def straight(x: float) -> list[Entry]:
+    """No curvature. What is not a number may have none or no derivative: the rules leave it open."""
+    return [ANY if math.isnan(x) else 0.0]
+
+
+def fall(size: Decimal) -> tuple[Decimal, Decimal]:
+    """e = exp(-size), and 1 - e with all digits."""
+    e = (-size).exp()
+    return e, size - size**2 / 2 + size**3 / 6 if size < Decimal("1e-20") else 1 - e
+
+
+def sigmoid_bend(x: Decimal) -> Entry:
+    e, rest = fall(abs(x))
+    return exact(e * rest / (1 + e) ** 3 * (-1 if x > 0 else 1))
+
+
+def tanh_bend(x: Decimal) -> Entry:
+    e, rest = fall(2 * abs(x))
+    return exact(8 * e * rest / (1 + e) ** 3 * (-1 if x > 0 else 1))
+
+
+def trigonometric(bend: Callable[[Decimal, Decimal], Decimal]) -> Callable[[float], list[Entry]]:
+    return lambda x: [exact(bend(*cos_sin(x))) if math.isfinite(x) else NAN]
+
+
+def bell(x: Decimal) -> Decimal:
+    """The density of the normal distribution."""
+    return (-x * x / 2).exp() / (2 * PI).sqrt()
+
+
+def gelu_bend(x: Decimal) -> Entry:
+    density = bell(x)
+    # The error of the density grows with the square of its argument.
+    return exact(density * (2 - x * x), density * (2 + x * x) * (1 + x * x))
+
+
+# What decimal arithmetic needs no limit for is computed; the rest is stated.
+UNARY = {
+    "relu": straight,
+    "abs": straight,
+    "neg": straight,
+    "tanh": domain(tanh_bend, 0.0, 0.0),
+    "sigmoid": domain(sigmoid_bend, 0.0, 0.0),
+    "softplus": domain(lambda x: exact((-abs(x)).exp() / (1 + (-abs(x)).exp()) ** 2), None, 0.0),
+    "exp": domain(lambda x: exact(x.exp()), None, INF, at_minus_inf=0.0),
+    "expm1": domain(lambda x: exact(x.exp()), None, INF, at_minus_inf=0.0),
+    "log": domain(lambda x: exact(-1 / (x * x)), -INF, 0.0, lowest=0.0),
+    "neg_log": domain(lambda x: exact(1 / (x * x)), INF, 0.0, lowest=0.0),
+    "log1p": domain(lambda x: exact(-1 / ((1 + x) * (1 + x))), None, 0.0, lowest=-1.0, at_lowest=-INF),
+    "inv": domain(lambda x: exact(2 / x**3), INF, 0.0, at_minus_zero=-INF),
+    "sqr": domain(lambda x: exact(Decimal(2)), None, exact(Decimal(2))),
+    "pow3": domain(lambda x: exact(6 * x), 0.0, INF, at_minus_inf=-INF),
+    "sqrt": domain(lambda x: exact(-1 / (4 * x * x.sqrt())), -INF, 0.0, lowest=0.0, at_minus_zero=INF),
+    "inv_sqrt": domain(lambda x: exact(3 / (4 * x * x * x.sqrt())), INF, 0.0, lowest=0.0, at_minus_zero=-INF),
+    "sin": trigonometric(lambda cos, sin: -sin),
+    "cos": trigonometric(lambda cos, sin: -cos),
+    "tan": trigonometric(lambda cos, sin: 2 * sin / cos**3),
+    "erf": domain(lambda x: exact(-4 * x * (-x * x).exp() / PI.sqrt()), 0.0, 0.0),
+    "gelu": domain(gelu_bend, None, 0.0),
+}
+
+
+def flat(x: float, y: float) -> list[Entry]:
+    """No curvature; open where an operand is no number."""
+    return [ANY] * 3 if math.isnan(x) or math.isnan(y) else [0.0] * 3
+
+
+def constant(xx: int, xy: int, yy: int) -> Callable[[float, float], list[Entry]]:
+    return lambda x, y: [ANY] * 3 if math.isnan(x) or math.isnan(y) else [exact(Decimal(v)) for v in (xx, xy, yy)]
+
+
+def div(x: float, y: float) -> list[Entry]:
+    if math.isnan(x) or math.isnan(y) or (math.isinf(x) and math.isinf(y)):
+        return [0.0 if not math.isnan(x + y) else ANY, ANY, ANY]
+    if math.isinf(y):
+        return [0.0, 0.0, 0.0]
+    if y == 0:
+        sign = math.copysign(1, y) * math.copysign(1, x)
+        return [0.0, -INF, sign * INF] if x != 0 else [0.0, ANY, NAN]
+    by_y = 0.0 if x == 0 else math.copysign(1, x) * math.copysign(1, y) * INF if math.isinf(x) else None
+    return [0.0, exact(-1 / (d(y) * d(y))), by_y if by_y is not None else exact(2 * d(x) / d(y) ** 3)]
+
+
+def atan2(x: float, y: float) -> list[Entry]:
+    """Of the point (y, x)."""
+    if math.isnan(x) or math.isnan(y) or x == y == 0:
+        return [NAN] * 3
+    if math.isinf(x) or math.isinf(y):
+        return [0.0] * 3
+    x, y = d(x), d(y)
+    square = x * x + y * y
+    bend, twist = -2 * x * y / square**2, (x * x - y * y) / square**2
+    return [exact(bend), exact(twist, 1 / square), exact(-bend)]
+
+
+def power(x: float, y: float) -> list[Entry]:
+    """At x = 0: limits from the right; 0^y is flat for y >= 0 (chosen at 0^0)."""
+    if math.isnan(x) or math.isnan(y) or math.isinf(y) or x == -INF:
+        return [ANY] * 3
+    is_whole = y == math.floor(y)
+    if x < 0 and not is_whole:
+        return [NAN] * 3
+    curved = d(y) * (d(y) - 1)
+    if x == 0 or x == INF:
+        return _power_at_the_end(x, y, curved, is_whole)
+    log = abs(d(x)).ln()
+
+    def size(e: Decimal) -> Decimal:
+        return max(min(e * log, Decimal(10**6)), Decimal(-(10**6))).exp()
+
+    xx = curved * size(d(y) - 2) * (-1 if x < 0 and y % 2 == 1 else 1)
+    if x < 0:
+        return [exact(xx), NAN, NAN]
+    xy, factor = size(d(y) - 1), 1 + d(y) * log
+    return [exact(xx), exact(xy * factor, xy * (1 + abs(d(y) * log))), exact(size(d(y)) * log * log)]
+
+
+def _power_at_the_end(x: float, y: float, curved: Decimal, is_whole: bool) -> list[Entry]:
+    is_negative = math.copysign(1, x) < 0
+    sign = math.copysign(1, curved) * (-1 if is_negative and is_whole and y % 2 == 1 else 1)
+    rises = y > 2 if x else y < 2
+    xx = 0.0 if curved == 0 else exact(Decimal(2)) if y == 2 else sign * INF if rises else 0.0
+    if x:
+        return [xx, INF if y >= 1 else 0.0, INF if y >= 0 else 0.0]
+    xy = 0.0 if y > 1 else -INF if y > 0 else INF
+    yy = 0.0 if y >= 0 else INF
+    return [xx, ANY if is_negative else xy, ANY if is_negative else yy]
+
+
+BINARY = {
+    "add": flat,
+    "sub": flat,
+    "mean": flat,
+    "negative_mean": flat,
+    "max": flat,
+    "min": flat,
+    "mul": constant(0, 1, 0),
+    "add_squares": constant(2, 0, 2),
+    "mean_squares": constant(1, 0, 1),
+    "div": div,
+    "atan2": atan2,
+    "pow": power,
+}
+
+# Lists of ordinary and extreme numbers, and ties of two and of three.
+FEW = [0.0, -0.0, 1.0, -2.5, 1e-200, 1e-310, 1e160, -1e160, 700.0, -1e300]
+LISTS = [list(xs) for xs in product(FEW, repeat=3)] + [[0.5], [0.0, 0.0], [3.0] * 5, [1e3, 1e3, -1e3, 0.0]]
+
+Matrix = list[list[Entry]]
+
+
+def matrix(n: int, entry: Callable[[int, int], Entry]) -> Matrix:
+    return [[entry(i, j) for j in range(n)] for i in range(n)]
+
+
+def everywhere(value: Callable[[int, int, int], Decimal]) -> Callable[[list[float]], Matrix]:
+    """A Hessian that does not depend on the point: of entry i, j of n."""
+    return lambda xs: matrix(len(xs), lambda i, j: exact(value(i, j, len(xs))))
+
+
+def reduce_mul(xs: list[float]) -> Matrix:
+    def entry(i: int, j: int) -> Entry:
+        if i == j:
+            return 0.0
+        total = Decimal(1)
+        for k, x in enumerate(xs):
+            total *= 1 if k in (i, j) else d(x)
+        return exact(total)
+
+    return matrix(len(xs), entry)
+
+
+def logsumexp(xs: list[float]) -> Matrix:
+    weights = [(d(x) - d(max(xs))).exp() for x in xs]
+    total = sum(weights)
+    q = [w / total for w in weights]
+
+    def entry(i: int, j: int) -> Entry:
+        others = sum(w for k, w in enumerate(q) if k != i)
+        return exact(q[i] * others if i == j else -q[i] * q[j])
+
+    return matrix(len(xs), entry)
+
+
+def norm2(xs: list[float]) -> Matrix:
+    """0 at the origin, as the first derivative there is."""
+    if not any(xs):
+        return matrix(len(xs), lambda i, j: 0.0)
+    length = sum(d(x) * d(x) for x in xs).sqrt()
+
+    def entry(i: int, j: int) -> Entry:
+        square = sum(d(x) * d(x) for k, x in enumerate(xs) if k != i)
+        value = square / length**3 if i == j else -d(xs[i]) * d(xs[j]) / length**3
+        return exact(value, 1 / length)
+
+    return matrix(len(xs), entry)
+
+
+REDUCTIONS = {
+    "reduce_sum": everywhere(lambda i, j, n: Decimal(0)),
+    "reduce_sub": everywhere(lambda i, j, n: Decimal(0)),
+    "reduce_mean": everywhere(lambda i, j, n: Decimal(0)),
+    "reduce_negative_mean": everywhere(lambda i, j, n: Decimal(0)),
+    "reduce_max": everywhere(lambda i, j, n: Decimal(0)),
+    "reduce_min": everywhere(lambda i, j, n: Decimal(0)),
+    "reduce_sum_of_squares": everywhere(lambda i, j, n: Decimal(2 if i == j else 0)),
+    "reduce_mean_squares": everywhere(lambda i, j, n: Decimal(2 if i == j else 0) / n),
+    "variance_biased": everywhere(lambda i, j, n: Decimal(2 * (n * (i == j) - 1)) / (n * n)),
+    "variance": everywhere(lambda i, j, n: Decimal(2 * (n * (i == j) - 1)) / (n * (n - 1)) if n > 1 else Decimal(NAN)),
+    "reduce_mul": reduce_mul,
+    "logsumexp": logsumexp,
+    "norm2": norm2,
+}

@@ -1,0 +1,110 @@
+"""The boundary to C, read from the sources: no panic and no reference that is put off crosses it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+WRAPPERS = ("slot", "caught", "entered", "visited")
+"""Of ``entry.rs``: each turns a panic into a Python error, or into what a destructor may do about it."""
+
+TOKENS = {
+    "entry.rs": "the wrappers themselves",
+    "collected.rs": "a look at a pointer while the garbage collector runs",
+    "locked.rs": "on free-threaded interpreters, before anything is dropped",
+    "graph/mod.rs": "borrows a graph for a moment, on every operator",
+    "value/append.rs": "operators of branches: holds bound references only",
+    "value/attributes.rs": "backward(): what it drops it drops inside `attached`",
+    "value/construct.rs": "Value(float): a null pointer says that there is an error",
+    "recorded/object.rs": "calls with floats: looks at dictionaries",
+    "recorded/bound.rs": "bound calls: looks at dictionaries",
+}
+"""Where the token of the interpreter lock is assumed, and why nothing is dropped there that PyO3 would put off."""
+
+PANICS = re.compile(
+    r"\.unwrap\(\)|\.expect\(|panic!|unreachable!|todo!|\bassert(_eq|_ne)?!|\.borrow_mut\(\)|\.borrow\(\)|with_borrow|\w\[[^\]]*\]"
+)
+
+
+def sources(root):
+    return sorted((root / "crates").glob("*/src/**/*.rs"))
+
+
+def without_comments(text):
+    """The code, in which texts are empty and `extern "C"` has no quotes."""
+    text = re.sub(r'extern\s+"C"\s+fn', "extern C fn", text)
+    text = re.sub(r'"(\\.|[^"\\])*"', '""', text)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def body(text, start):
+    """From the brace at or after `start` to its partner."""
+    first = text.index("{", start)
+    depth = 0
+    for k in range(first, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[k], 0)
+        if depth == 0:
+            return text[first + 1 : k]
+    raise AssertionError("no end")
+
+
+def c_functions(root):
+    for path in sources(root):
+        text = without_comments(path.read_text())
+        for found in re.finditer(r"extern C fn\s+(\w+)", text):
+            yield path, found.group(1), body(text, found.end())
+
+
+def test_every_function_that_c_calls_runs_in_a_wrapper(root):
+    n = 0
+    for path, name, code in c_functions(root):
+        code = re.sub(r"\s+", " ", code).strip()
+        code = re.sub(r"^debug_assert!\([^;]*;\s*", "", code)
+        # What is to be run may have a name.
+        if named := re.match(r"let \w+ = (move )?\|[^|]*\|", code):
+            rest = code[named.end() :]
+            closure = body(rest, 0) if "{" in rest else ""
+            code = rest[rest.index(closure) + len(closure) + 1 :].lstrip(" };") if closure else rest
+        if message := re.match(r'let \w+ = "";\s*', code):
+            code = code[message.end() :]
+        code = re.sub(r"^unsafe \{ ", "", code)
+        assert code.startswith(tuple(f"{wrapper}(" for wrapper in WRAPPERS)), f"{path.name}: {name}: {code[:80]}"
+        n += 1
+    assert n > 50
+
+
+def test_the_core_is_not_called_by_c(root):
+    assert not [name for path, name, _ in c_functions(root) if "burtorch-core" in str(path)]
+
+
+def test_the_token_of_the_lock_is_assumed_where_nothing_is_dropped(root):
+    binding = root / "crates" / "burtorch-py" / "src"
+    found = {
+        str(path.relative_to(binding))
+        for path in sources(root)
+        if "assume_attached" in without_comments(path.read_text())
+    }
+    assert found == set(TOKENS)
+
+
+def test_destructors_do_not_panic(root):
+    n = 0
+    for path in sources(root):
+        text = without_comments(path.read_text())
+        for found in re.finditer(r"impl(<[^{]*>)?\s+Drop\s+for\s+(\w+)", text):
+            if "cfg(test)" in text[: found.start()]:
+                continue
+            code = body(text, found.end())
+            code = re.sub(r"debug_assert\w*!\([^;]*;", "", code)
+            bad = PANICS.search(re.sub(r"#\[[^\]]*\]", "", code))
+            assert not bad, f"{path.name}: {found.group(2)}: {bad.group()}"
+            n += 1
+    assert n > 15
+
+
+@pytest.mark.parametrize("name", ["unwrap()", "expect("])
+def test_the_binding_takes_nothing_for_granted(root, name):
+    for path in sources(root):
+        if "burtorch-py" in str(path):
+            assert f".{name}" not in without_comments(path.read_text()), path

@@ -1,0 +1,65 @@
+"""Nothing outside of the op table names an op: lists of ops elsewhere would have to be kept in step with it.
+
+Exempt are the files that define an operator or a method of the language as an op, and models, which are made of ops.
+Opcodes of structure (leaf, constant, part, blocks ...) are not looked for.
+"""
+
+import re
+
+import pytest
+
+DEFINITIONS = {
+    "burtorch-core/src/eager.rs": "operators of Rust",
+    "burtorch-core/src/graph/build.rs": "operators with constants, by the cheapest op",
+    "burtorch-core/src/graph/quick.rs": "the same without questions",
+    "burtorch-core/src/nn/mod.rs": "a loss is made of ops",
+    "burtorch-core/src/nn/linear.rs": "a layer is made of ops",
+    "burtorch-core/src/nn/neuron.rs": "a layer is made of ops",
+    "burtorch-py/src/value/number.rs": "operators of Python",
+    "burtorch-py/src/value/methods.rs": "math.floor and math.ceil",
+    "burtorch-py/src/value/convert.rs": "round",
+}
+
+
+def rows(table):
+    """The type names of the rows whose formulas the table holds, and of reductions."""
+    sections = re.split(r"^ {12}(\w+) \{$", table, flags=re.M)
+    names = set()
+    for kind, text in zip(sections[1::2], sections[2::2]):
+        if kind in ("unary", "binary", "with_constant", "reduction"):
+            names |= set(re.findall(r'^ {16}([A-Z]\w+) \w+ "', text, flags=re.M))
+    return names
+
+
+def named(source, names):
+    """The ops that a source names, comments left out."""
+    source = re.sub(r"//[^\n]*", "", source)
+    found = set(re.findall(r"(?<!std::)\b(?:Op|ops)::(\w+)", source))
+    for group in re.findall(r"(?<!std::)\bops::\{([^}]*)\}", source):
+        found |= set(re.findall(r"\w+", group))
+    return found & names
+
+
+@pytest.fixture(scope="module")
+def sources(root):
+    if not (root / "crates").is_dir():
+        pytest.skip("needs a checkout")
+    return {path.relative_to(root / "crates").as_posix(): path.read_text(encoding="utf-8")
+            for path in sorted((root / "crates").glob("*/src/**/*.rs"))}  # fmt: skip
+
+
+def test_only_definitions_of_operators_and_models_name_ops(sources):
+    names = rows(sources["burtorch-core/src/ops/table.rs"])
+    assert {"Tanh", "Add", "LeakyRelu", "ReduceSum"} <= names
+    outside = {path: text for path, text in sources.items() if not path.startswith("burtorch-core/src/ops/")}
+    found = {path: sorted(named(text, names)) for path, text in outside.items() if path not in DEFINITIONS}
+    assert {path: ops for path, ops in found.items() if ops} == {}
+    for path in DEFINITIONS:
+        assert named(outside[path], names), f"{path} names no op any more: strike it from the list"
+
+
+def test_the_search_finds_a_name():
+    assert named("match op { Op::Tanh => 1 }", {"Tanh"}) == {"Tanh"}
+    assert named("use crate::ops::{BinaryOp, Max};", {"Max"}) == {"Max"}
+    assert named("// Op::Tanh", {"Tanh"}) == set()
+    assert named("use std::ops::{Add, Mul};", {"Add"}) == set()

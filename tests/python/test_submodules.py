@@ -1,0 +1,29 @@
+"""What `dir()` of the submodules lists."""
+
+import importlib
+import pkgutil
+
+import pytest
+
+import burtorch
+
+SUBMODULES = [m.name for m in pkgutil.iter_modules(burtorch.__path__) if not m.name.startswith("_") and m.name != "cli"]
+
+
+def test_the_submodules_are_found():
+    assert {"data", "micrograd", "nn", "optim", "system", "text", "viz"} <= set(SUBMODULES)
+
+
+@pytest.mark.parametrize("name", SUBMODULES)
+def test_dir_lists_what_is_exported_and_nothing_else(name):
+    module = importlib.import_module(f"burtorch.{name}")
+    listed = {n for n in dir(module) if not n.startswith("__")}
+    assert listed == set(module.__all__)
+    assert dir(module) == sorted(dir(module))
+    for exported in module.__all__:
+        getattr(module, exported)
+
+
+@pytest.mark.parametrize("name", SUBMODULES)
+def test_dir_keeps_the_names_that_every_module_has(name):
+    assert {"__name__", "__doc__", "__file__"} <= set(dir(importlib.import_module(f"burtorch.{name}")))
