@@ -12,6 +12,12 @@ Numbers are computed in Rust (``burtorch._core``); this package arranges the cal
 array is asked for.
 """
 
+import sys as _sys
+
+if getattr(_sys, "argv", [])[:1] == ["-m"] and "burtorch" in getattr(_sys, "orig_argv", ()):
+    # The command is about to run: Ctrl-C ends it without a traceback, also while the package is imported.
+    _sys.excepthook = lambda kind, *error: None if kind is KeyboardInterrupt else _sys.__excepthook__(kind, *error)
+
 from burtorch._core import (
     BurtorchError,
     BusyError,
