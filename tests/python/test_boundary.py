@@ -7,18 +7,18 @@ import re
 import pytest
 
 WRAPPERS = ("slot", "caught", "entered", "visited")
-"""Of ``entry.rs``: each turns a panic into a Python error, or into what a destructor may do about it."""
+"""Of ``convert/entry.rs``: each turns a panic into a Python error, or into what a destructor may do about it."""
 
 TOKENS = {
-    "entry.rs": "the wrappers themselves",
-    "collected.rs": "a look at a pointer while the garbage collector runs",
-    "locked.rs": "on free-threaded interpreters, before anything is dropped",
+    "convert/entry.rs": "the wrappers themselves",
+    "convert/gc.rs": "a look at a pointer while the garbage collector runs",
+    "graph/critical_section.rs": "on free-threaded interpreters, before anything is dropped",
     "graph/mod.rs": "borrows a graph for a moment, on every operator",
-    "value/append.rs": "operators of branches: holds bound references only",
-    "value/attributes.rs": "backward(): what it drops it drops inside `attached`",
-    "value/construct.rs": "Value(float): a null pointer says that there is an error",
-    "recorded/object.rs": "calls with floats: looks at dictionaries",
-    "recorded/bound.rs": "bound calls: looks at dictionaries",
+    "node/value/append.rs": "operators of branches: holds bound references only",
+    "node/value/attributes.rs": "backward(): what it drops it drops inside `attached`",
+    "node/value/construct.rs": "Value(float): a null pointer says that there is an error",
+    "trace/object.rs": "calls with floats: looks at dictionaries",
+    "trace/bound_call.rs": "bound calls: looks at dictionaries",
 }
 """Where the token of the interpreter lock is assumed, and why nothing is dropped there that PyO3 would put off."""
 

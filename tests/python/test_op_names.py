@@ -15,9 +15,9 @@ DEFINITIONS = {
     "burtorch-core/src/nn/mod.rs": "a loss is made of ops",
     "burtorch-core/src/nn/linear.rs": "a layer is made of ops",
     "burtorch-core/src/nn/neuron.rs": "a layer is made of ops",
-    "burtorch-py/src/value/number.rs": "operators of Python",
-    "burtorch-py/src/value/methods.rs": "math.floor and math.ceil",
-    "burtorch-py/src/value/convert.rs": "round",
+    "burtorch-py/src/node/value/number.rs": "operators of Python",
+    "burtorch-py/src/node/value/methods.rs": "math.floor and math.ceil",
+    "burtorch-py/src/node/value/convert.rs": "round",
 }
 
 

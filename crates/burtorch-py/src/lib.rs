@@ -1,45 +1,19 @@
 //! The extension module `burtorch._core`: conversion between Python and the core, nothing else.
 #![feature(f128)]
 
-mod collected;
-mod entry;
-mod errors;
-mod guarded;
-
-mod scalars;
-
-mod cell;
-mod counts;
-mod handle;
-mod locked;
-mod reclaim;
-
-mod graph;
-mod parameters;
-mod value;
-mod vector;
-
-mod blocks;
-mod buffer;
-mod dense_values;
+mod convert;
 mod files;
-mod function;
-mod gpt;
-mod layer_call;
+mod graph;
 mod nn;
+mod node;
 mod optim;
 mod oracle;
 mod params;
-mod poll;
-mod recorded;
-mod sample_loss;
 mod system;
 mod text;
 mod threads;
-mod trainable;
-mod trained;
+mod trace;
 mod viz;
-mod windows;
 
 use pyo3::prelude::*;
 
@@ -51,24 +25,24 @@ mod _core {
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        errors::register(m)?;
+        convert::errors::register(m)?;
         graph::register(m)?;
-        value::register(m)?;
-        vector::register(m)?;
-        vector::tokens::register(m)?;
-        recorded::register(m)?;
+        node::value::register(m)?;
+        node::vector::register(m)?;
+        node::vector::tokens::register(m)?;
+        trace::register(m)?;
         params::register(m)?;
-        blocks::register(m)?;
+        node::blocks::register(m)?;
         nn::register(m)?;
-        gpt::register(m)?;
-        layer_call::register(m)?;
+        nn::gpt::register(m)?;
+        nn::layer_call::register(m)?;
         oracle::register(m)?;
-        sample_loss::register(m)?;
+        nn::sample_loss::register(m)?;
         optim::register(m)?;
         text::register(m)?;
         files::register(m)?;
         viz::register(m)?;
-        windows::register(m)?;
+        text::windows::register(m)?;
         threads::register(m)?;
         system::register(m)
     }

@@ -14,7 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::counts::Count;
+use crate::convert::arguments::Count;
 use crate::graph::{PyGraph, enter_block, leave_block};
 
 thread_local! {

@@ -10,15 +10,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
 use super::{Source, contents_named, path_of};
-use crate::buffer::{overwrite, writable};
-use crate::cell::{AnyGraph, Cell};
-use crate::counts::Count;
-use crate::errors::IntoPython;
+use crate::convert::arguments::Count;
+use crate::convert::buffer::{overwrite, writable};
+use crate::convert::errors::IntoPython;
+use crate::convert::signals::asked;
+use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::{LONG, PyGraph};
-use crate::parameters::{attach, check_dtype, with_values};
+use crate::node::value;
+use crate::params::attached::{attach, check_dtype, with_values};
 use crate::params::{PyParameters, with_params};
-use crate::poll::asked;
-use crate::value;
 
 /// Nodes that an argument names.
 enum Chosen {
@@ -115,7 +115,7 @@ pub fn load_raw(
         }
     };
     // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
-    let read = |g: &mut crate::cell::Cell| Ok(g.graph.read_raw(nodes.nodes(), contents, &bytes));
+    let read = |g: &mut crate::graph::cell::Cell| Ok(g.graph.read_raw(nodes.nodes(), contents, &bytes));
     graph.get().with(py, read)?.or_raise(py)
 }
 

@@ -15,9 +15,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::buffer::copied_bytes;
-use crate::errors::IntoPython;
-use crate::poll::asked;
+use crate::convert::buffer::copied_bytes;
+use crate::convert::errors::IntoPython;
+use crate::convert::signals::asked;
 
 pub use params::contents_named;
 

@@ -4,7 +4,7 @@
 
 use pyo3::prelude::*;
 
-use crate::gpt::PyGpt;
+use crate::nn::gpt::PyGpt;
 use crate::nn::{PyCharMlp, PyLinear, PyMlp};
 
 fn models(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {

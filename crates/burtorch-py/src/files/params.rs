@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Source;
-use crate::errors::IntoPython;
+use crate::convert::errors::IntoPython;
+use crate::convert::signals::asked;
 use crate::params::{AnyParameters, PyParameters, with_params};
-use crate::poll::asked;
 
 /// What "values", "grads" or "both" means.
 pub fn contents_named(what: &str) -> PyResult<Contents> {

@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Source;
-use crate::errors::IntoPython;
+use crate::convert::errors::IntoPython;
+use crate::convert::signals::asked;
 use crate::params::{PyParameters, PyTensor, with_params};
-use crate::poll::asked;
 
 type Named = Vec<(String, Py<PyTensor>)>;
 /// Tensors of the core, and the Parameters that all of them belong to.

@@ -9,12 +9,12 @@ use std::collections::HashSet;
 use std::thread::ThreadId;
 
 use super::PyGraph;
-use crate::cell::{AnyGraph, Cell};
-use crate::collected::{Held, Visitor};
-use crate::errors::{IntoPython, derived};
-use crate::locked::locked_graph;
-use crate::value;
-use crate::vector::PyVector;
+use crate::convert::errors::{IntoPython, derived};
+use crate::convert::gc::{Held, Visitor};
+use crate::graph::cell::{AnyGraph, Cell};
+use crate::graph::critical_section::locked_graph;
+use crate::node::value;
+use crate::node::vector::PyVector;
 use burtorch_core::erased::{ErasedGraph, ScalarType};
 use burtorch_core::{Error, Imports};
 use pyo3::exceptions::PyValueError;
@@ -73,11 +73,11 @@ impl Cell {
     /// Why a busy graph refuses.
     pub fn refusal(&self, py: Python<'_>) -> PyErr {
         if let Some(trace) = &self.trace {
-            return crate::recorded::refusal(py, trace);
+            return crate::trace::refusal(py, trace);
         }
         let is_over = |b: &&Branching| b.ended.is_some() || !b.open.is_empty() || b.is_shut();
         let Some(branching) = self.branching.as_deref().filter(|_| !self.is_away).filter(is_over) else {
-            return crate::errors::busy(py, "this graph's nodes");
+            return crate::convert::errors::busy(py, "this graph's nodes");
         };
         let message = match branching.ended {
             Some("dropped") => {
@@ -251,7 +251,7 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let me = std::thread::current().id();
     let entered = &mut branching(cell).entered;
     match entered {
-        Some((thread, _)) if *thread != me => Err(crate::errors::busy(graph.py(), "this branch's nodes")),
+        Some((thread, _)) if *thread != me => Err(crate::convert::errors::busy(graph.py(), "this branch's nodes")),
         Some((_, depth)) => {
             *depth += 1;
             Ok(())

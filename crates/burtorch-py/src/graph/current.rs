@@ -13,9 +13,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::PyGraph;
-use crate::cell::AnyGraph;
-use crate::collected::collected;
-use crate::value;
+use crate::convert::gc::collected;
+use crate::graph::cell::AnyGraph;
+use crate::node::value;
 
 thread_local! {
     /// The current graph of this thread, a borrowed pointer into `OWNED`; null until one is needed.

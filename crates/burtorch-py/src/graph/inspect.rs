@@ -9,8 +9,8 @@ use pyo3::types::PyDict;
 
 use super::PyGraph;
 use super::branches::kept_for_branches;
-use crate::errors::IntoPython;
-use crate::scalars;
+use crate::convert::errors::IntoPython;
+use crate::convert::scalars;
 
 /// What find_nonfinite() found: op, index, inputs.
 type NonFinite<'py> = (&'static str, u32, Vec<Bound<'py, PyAny>>);

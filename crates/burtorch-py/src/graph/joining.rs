@@ -14,12 +14,12 @@ use pyo3::prelude::*;
 
 use super::PyGraph;
 use super::branches::{Branching, branching, cell_of};
-use crate::cell::{AnyGraph, Cell};
-use crate::errors::{IntoPython, derived};
-use crate::handle::{self, Handle};
-use crate::locked::{locked_graph, locked_value};
-use crate::value::ValueObject;
-use crate::vector::PyVector;
+use crate::convert::errors::{IntoPython, derived};
+use crate::graph::cell::{AnyGraph, Cell};
+use crate::graph::critical_section::{locked_graph, locked_value};
+use crate::graph::handle::{self, Handle};
+use crate::node::value::ValueObject;
+use crate::node::vector::PyVector;
 
 /// The open branches, which none of their own freezes and no other thread is in.
 fn ready_to_end<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<Vec<Bound<'py, PyGraph>>> {
@@ -59,7 +59,7 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let cell = unsafe { cell_of(graph) };
     // SAFETY: as above.
     let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
-    crate::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
+    crate::params::attached::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
     let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
     thaw(cell);
     let epoch = cell.graph.epoch();

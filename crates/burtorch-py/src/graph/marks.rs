@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::PyGraph;
-use crate::collected::{collected, traverse};
-use crate::errors::{IntoPython, derived, to_python};
+use crate::convert::errors::{IntoPython, derived, to_python};
+use crate::convert::gc::{collected, traverse};
 
 /// A place in a graph to rewind to; made by Graph.mark().
 #[pyclass(frozen, name = "Mark", module = "burtorch")]

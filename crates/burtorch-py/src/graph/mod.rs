@@ -4,15 +4,19 @@
 //! makes leaves, `inspect` tells what there is, `saved` and `drawn` turn it into files and pictures.
 #![allow(unsafe_code)]
 
-mod across;
+mod branch_reads;
 mod branches;
+pub mod cell;
+pub mod critical_section;
 mod current;
 mod drawn;
+pub mod handle;
 mod inspect;
 mod joining;
 mod marks;
 mod nodes;
-mod released;
+mod nogil;
+pub mod reclaim;
 mod saved;
 mod sweep;
 mod values;
@@ -28,22 +32,22 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::buffer::{CallerMemory, Shared};
-use crate::cell::{AnyGraph, Cell};
-use crate::collected::traverse;
-use crate::counts::{Count, DtypeName};
-use crate::errors::{IntoPython, to_python};
+use crate::convert::arguments::{Count, DtypeName};
+use crate::convert::buffer::{CallerMemory, Shared};
+use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::gc::traverse;
+use crate::convert::scalars::type_named;
 use crate::files::graph::parameters_read;
-use crate::locked::locked_self;
-use crate::scalars::type_named;
-use crate::value;
+use crate::graph::cell::{AnyGraph, Cell};
+use crate::graph::critical_section::locked_self;
+use crate::node::value;
 
-pub use across::{common, gather, import, is_foreign};
+pub use branch_reads::{common, gather, import, is_foreign};
 pub use branches::{Branching, forget, remember};
 use current::PyNoGrad;
 pub use current::{OutsideNoGrad, current, current_graph, enter, leave, leave_all_above, wants_no_grad};
 use marks::{PyMark, PyScope};
-pub use released::{LONG, interruptible, unlocked};
+pub use nogil::{LONG, interruptible, unlocked};
 pub use sweep::{Sweep, sweep};
 pub use values::{copied, shared};
 
@@ -114,7 +118,7 @@ impl PyGraph {
         }
         self.with_as_is(py, |cell| {
             if cell.is_busy() {
-                return Err(crate::recorded::no_grad_refused());
+                return Err(crate::trace::no_grad_refused());
             }
             let before = cell.graph.set_no_grad(true);
             let result = f(cell);
@@ -132,7 +136,7 @@ impl PyGraph {
     /// replay would know of.
     pub fn not_traced(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         let is_traced = self.end_of_trace(|cell| cell.is_busy() && cell.is_traced());
-        if is_traced { Err(crate::recorded::not_in_a_trace(py, what)) } else { Ok(()) }
+        if is_traced { Err(crate::trace::not_in_a_trace(py, what)) } else { Ok(()) }
     }
 
     /// A new leaf, and the Value for it.
@@ -140,7 +144,7 @@ impl PyGraph {
         let node = slf
             .get()
             .with_as_is(slf.py(), |cell| cell.graph.append_number(&AnyNumber::One(x), false).or_raise(slf.py()))?;
-        Ok((node, crate::vector::wrap(slf, node)?))
+        Ok((node, crate::node::vector::wrap(slf, node)?))
     }
 
     /// The node of a Value of this graph, or of a new constant for a number; `None` for anything else.
@@ -150,9 +154,9 @@ impl PyGraph {
         if unsafe { value::is_value(x.as_ptr()) } {
             return node_of(py, slf, x).map(Some);
         }
-        let x = match x.cast::<crate::recorded::PyParameter>() {
-            Ok(parameter) => return node_of(py, slf, &crate::recorded::value_of(parameter)?).map(Some),
-            Err(_) => crate::vector::number_of(x)?,
+        let x = match x.cast::<crate::trace::PyParameter>() {
+            Ok(parameter) => return node_of(py, slf, &crate::trace::value_of(parameter)?).map(Some),
+            Err(_) => crate::node::vector::number_of(x)?,
         };
         let constant =
             |x: f64| slf.get().with_as_is(py, |cell| cell.graph.append_number(&AnyNumber::One(x), true).or_raise(py));
@@ -162,7 +166,7 @@ impl PyGraph {
     /// Runs `f` on the cell and the recording, if a function is being recorded on this graph.
     pub fn if_traced<T>(
         &self,
-        f: impl FnOnce(&mut Cell, &mut crate::recorded::Trace) -> PyResult<T>,
+        f: impl FnOnce(&mut Cell, &mut crate::trace::Trace) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
         locked_self(self, || {
             // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.

@@ -4,10 +4,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::PyGraph;
+use crate::convert::scalars;
 use crate::files::graph as files;
-use crate::scalars;
-use crate::value;
-use crate::vector::{PyVector, numbers};
+use crate::node::value;
+use crate::node::vector::{PyVector, numbers};
 
 #[pymethods]
 impl PyGraph {

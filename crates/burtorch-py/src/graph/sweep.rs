@@ -8,13 +8,13 @@ use burtorch_core::{NodeId, RowMath, SweepOptions};
 use pyo3::prelude::*;
 
 use super::{LONG, PyGraph, node_of, root_of, unlocked};
-use crate::cell::AnyGraph;
-use crate::entry::attached;
-use crate::errors::IntoPython;
-use crate::locked::locked_self;
-use crate::parameters::{with_gradients, with_values};
-use crate::poll::Poll;
-use crate::scalars;
+use crate::convert::entry::attached;
+use crate::convert::errors::IntoPython;
+use crate::convert::scalars;
+use crate::convert::signals::Poll;
+use crate::graph::cell::AnyGraph;
+use crate::graph::critical_section::locked_self;
+use crate::params::attached::{with_gradients, with_values};
 
 /// A sweep that Python asked for.
 #[derive(Clone, Copy, Debug)]

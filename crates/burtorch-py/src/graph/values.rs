@@ -15,11 +15,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use super::PyGraph;
-use crate::buffer::FlatArray;
-use crate::cell::Cell;
-use crate::collected::collected;
-use crate::errors::IntoPython;
-use crate::scalars;
+use crate::convert::buffer::FlatArray;
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::collected;
+use crate::convert::scalars;
+use crate::graph::cell::Cell;
 
 /// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` where
 /// nodes carry what no array holds (lanes, float128), or where they are neither all leaves nor all others.
@@ -87,7 +87,7 @@ impl NodeValues {
     }
 
     fn len(&self, py: Python<'_>) -> PyResult<usize> {
-        crate::recorded::refuse_reading(".values of a graph")?;
+        crate::trace::refuse_reading(".values of a graph")?;
         self.graph.get().with(py, |cell| Ok(cell.graph.len()))
     }
 

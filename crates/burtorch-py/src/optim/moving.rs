@@ -7,12 +7,12 @@ use burtorch_core::{DType, Float, Parameters, Result, Sgd};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::collected::{Held, Visitor};
-use crate::errors::IntoPython;
-use crate::guarded::Guarded;
+use crate::convert::errors::IntoPython;
+use crate::convert::exclusive::Guarded;
+use crate::convert::gc::{Held, Visitor};
+use crate::convert::signals::asked;
+use crate::optim::trained::{Kind, Trained};
 use crate::params::{AnyParameters, mismatch};
-use crate::poll::asked;
-use crate::trained::{Kind, Trained};
 
 /// How numbers of type `E` move.
 pub trait Rule<E: Float> {

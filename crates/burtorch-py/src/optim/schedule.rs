@@ -6,8 +6,8 @@ use burtorch_core::optim::{Course, Schedule};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::collected::collected;
-use crate::errors::IntoPython;
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::collected;
 
 /// Sets the learning rate of an optimiser step by step.
 ///

@@ -3,7 +3,8 @@
 //! Promises: a batch is read and checked before anything is written; one call at a time. What computes is a model of
 //! burtorch (`built`) or a callable (`function` of the binding).
 
-mod built;
+mod builtin;
+pub mod callable;
 
 use burtorch_core::oracle::OracleMemory;
 use burtorch_core::{DType, Error, Lanes, Total};
@@ -11,16 +12,16 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
 
-use crate::buffer::{CallerMemory, read_numbers};
-use crate::collected::{Held, collected};
-use crate::counts::Count;
-use crate::errors::to_python;
-use crate::function::Function;
-use crate::guarded::Guarded;
+use crate::convert::arguments::Count;
+use crate::convert::buffer::{CallerMemory, read_numbers};
+use crate::convert::errors::to_python;
+use crate::convert::exclusive::Guarded;
+use crate::convert::gc::{Held, collected};
 use crate::nn::model_of;
+use crate::oracle::callable::Function;
 use crate::params::{PyParameters, params_of, with_params};
-use built::Built;
-pub use built::check_apart;
+use builtin::Built;
+pub use builtin::check_apart;
 
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
@@ -340,7 +341,7 @@ impl PyOracle {
 
 impl PyOracle {
     fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
-        crate::recorded::refuse_reading("the loss of an oracle")?;
+        crate::trace::refuse_reading("the loss of an oracle")?;
         self.engine.with(py, |engine| {
             engine.begin(x, y)?;
             engine.run(py, want)

@@ -4,6 +4,7 @@
 //! not move while any are held.
 #![allow(unsafe_code)]
 
+pub mod attached;
 mod tensor;
 
 use std::ptr::NonNull;
@@ -14,13 +15,13 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 
-use crate::buffer::{CallerMemory, FlatArray, Shared};
-use crate::collected::collected;
-use crate::counts::{Count, DtypeName, sizes};
-use crate::errors::IntoPython;
+use crate::convert::arguments::{Count, DtypeName, sizes};
+use crate::convert::buffer::{CallerMemory, FlatArray, Shared};
+use crate::convert::errors::IntoPython;
+use crate::convert::exclusive::{Entered, Guarded, Looking};
+use crate::convert::gc::collected;
 use crate::files::params as files;
-use crate::guarded::{Entered, Guarded, Looking};
-use crate::trainable::Trainable;
+use crate::optim::trainable::Trainable;
 
 pub use burtorch_core::erased::AnyParameters;
 pub use tensor::PyTensor;
@@ -340,14 +341,14 @@ impl PyParameters {
     /// All values as a flat writable array that shares the memory.
     #[getter]
     fn values(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
-        crate::recorded::refuse_reading(".values of Parameters")?;
+        crate::trace::refuse_reading(".values of Parameters")?;
         Self::array(slf, None, false)
     }
 
     /// All gradients as a flat writable array that shares the memory. Those of frozen numbers are 0.
     #[getter]
     fn grads(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
-        crate::recorded::refuse_reading(".grads of Parameters")?;
+        crate::trace::refuse_reading(".grads of Parameters")?;
         Self::grads_array(slf)
     }
 
@@ -522,7 +523,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         py.get_type::<PyParameters>(),
         py.get_type::<PyTensor>(),
         py.get_type::<FlatArray>(),
-        py.get_type::<crate::buffer::SymbolArray>(),
+        py.get_type::<crate::convert::buffer::SymbolArray>(),
     ];
     classes.iter().try_for_each(|class| m.add(class.name()?, class))
 }

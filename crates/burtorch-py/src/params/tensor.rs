@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use super::{PyParameters, with_params};
-use crate::buffer::FlatArray;
-use crate::collected::collected;
-use crate::errors::IntoPython;
-use crate::vector;
+use crate::convert::buffer::FlatArray;
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::collected;
+use crate::node::vector;
 
 /// A shaped part of Parameters, by rows. Made by `Parameters.tensor`.
 #[pyclass(frozen, name = "Tensor", module = "burtorch")]
@@ -88,14 +88,14 @@ impl PyTensor {
     /// Its values, flat, by rows, sharing the memory.
     #[getter]
     fn values(&self, py: Python<'_>) -> PyResult<FlatArray> {
-        crate::recorded::refuse_reading(".values of a tensor")?;
+        crate::trace::refuse_reading(".values of a tensor")?;
         PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), false)
     }
 
     /// Its gradients, likewise.
     #[getter]
     fn grads(&self, py: Python<'_>) -> PyResult<FlatArray> {
-        crate::recorded::refuse_reading(".grads of a tensor")?;
+        crate::trace::refuse_reading(".grads of a tensor")?;
         PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), true)
     }
 

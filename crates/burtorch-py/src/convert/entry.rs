@@ -1,0 +1,109 @@
+//! The boundary: every function that C calls by a pointer runs inside one of these. C code cannot pass a panic on.
+//!
+//! Promises: a panic becomes a Python error; the token of the interpreter lock comes from here, so that PyO3 knows that the
+//! lock is held and gives back at once what is dropped. Without that it keeps what is dropped until it is entered elsewhere,
+//! which may be never. Both are checked: `tests/python/test_boundary.py` reads the sources.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::panic::PanicException;
+use pyo3::prelude::*;
+
+use crate::graph::critical_section::locked;
+
+/// What a C function returns where a Python error is set.
+pub trait Failed {
+    /// The value.
+    const FAILED: Self;
+    /// Whether the caller looks for an error: a destructor's does not.
+    const IS_SEEN: bool = true;
+}
+
+impl<T> Failed for *mut T {
+    const FAILED: Self = ptr::null_mut();
+}
+
+impl Failed for c_int {
+    const FAILED: Self = -1;
+}
+
+impl Failed for ffi::Py_hash_t {
+    const FAILED: Self = -1;
+}
+
+impl Failed for () {
+    const FAILED: Self = ();
+    const IS_SEEN: bool = false;
+}
+
+/// Runs `f`; a panic becomes a `PanicException`. Costs nothing where there is none.
+#[inline(always)]
+pub fn caught<R: Failed>(f: impl FnOnce() -> R) -> R {
+    // What a panic leaves half done is a graph whose lengths still hold: nodes are pushed whole, or cut off by a rewind.
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => result,
+        Err(panic) => {
+            report(panic, R::IS_SEEN);
+            R::FAILED
+        }
+    }
+}
+
+/// Runs a slot of `Value`: `caught`, while nobody else is at the graphs of these objects.
+///
+/// # Safety
+/// The interpreter passed `objects`, or an object that is being deallocated; its lock is held.
+#[inline(always)]
+pub unsafe fn slot<R: Failed>(objects: &[*mut ffi::PyObject], f: impl FnOnce() -> R) -> R {
+    // SAFETY: by the contract of this function.
+    caught(|| unsafe { locked(objects, f) })
+}
+
+/// Runs `f`, which uses Python objects beyond the raw ones: a panic becomes a Python error, and what is dropped is given back.
+/// To be called with the interpreter lock held. Costs some ten nanoseconds where PyO3 has not been entered yet.
+#[inline]
+pub fn entered<R: Failed>(f: impl FnOnce(Python<'_>) -> R) -> R {
+    caught(|| attached(f))
+}
+
+/// As `entered`, inside it or `caught`.
+#[inline]
+pub fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
+    let mut f = Some(f);
+    let done = Python::try_attach(|py| f.take().map(|f| f(py)));
+    match (done.flatten(), f) {
+        (Some(done), _) => done,
+        // The interpreter shuts down, or its collector is at work: nothing can be given back.
+        // SAFETY: the caller holds the lock.
+        (None, Some(f)) => f(unsafe { Python::assume_attached() }),
+        (None, None) => unreachable!("a closure that ran has a result"),
+    }
+}
+
+/// Runs a `tp_traverse`, which makes no Python error: what was not visited counts as held from elsewhere.
+#[inline(always)]
+pub fn visited(f: impl FnOnce() -> c_int) -> c_int {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or(0)
+}
+
+/// Sets the error for a panic, or tells it where nobody asks for errors.
+#[cold]
+#[inline(never)]
+fn report(panic: Box<dyn Any + Send>, is_seen: bool) {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("panic of burtorch").to_owned();
+    // A payload whose destructor panics must not do so here.
+    std::mem::forget(panic);
+    let set = || {
+        attached(|py| {
+            let error = PanicException::new_err(text);
+            if is_seen { error.restore(py) } else { error.write_unraisable(py, None) }
+        });
+    };
+    let _ = catch_unwind(AssertUnwindSafe(set));
+}

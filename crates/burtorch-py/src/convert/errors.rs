@@ -1,0 +1,179 @@
+//! The exception table: one Python class per kind of misuse, and which core error becomes which.
+//!
+//! Promises: every core error arrives as exactly one exception, with the core's message. Knows no values or graphs.
+
+use burtorch_core::Error;
+use pyo3::PyErrArguments;
+use pyo3::create_exception;
+use pyo3::exceptions::{
+    PyException, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeWarning, PyTypeError, PyValueError,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+create_exception!(burtorch, BurtorchError, PyException, "The base class of all errors that burtorch defines.");
+
+/// Classes that derive from a built-in exception as well as from `BurtorchError`, made when the module is loaded.
+const DERIVED: &[(&str, Builtin, &str)] = &[
+    ("StaleValueError", Builtin::Runtime, "The node of a Value, Vector or mark was removed by a rewind or a clear."),
+    ("GraphMismatchError", Builtin::Value, "Values, marks or tensors of different graphs or Parameters were mixed."),
+    ("GraphFullError", Builtin::Memory, "A fixed graph has no room left, or node ids are exhausted."),
+    ("BusyError", Builtin::Runtime, "The graph or the parameters are in use by another call."),
+    ("FormatError", Builtin::Value, "A file is not what it should be; nothing was loaded."),
+    ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
+];
+
+/// Warnings, all of them of the kind `RuntimeWarning`.
+const WARNINGS: &[(&str, &str)] = &[
+    ("StaleRiskWarning", "A recorded function reads what a replay cannot watch."),
+    ("StaleFunctionWarning", "An audit found that a recorded function was no longer right, and recorded it again."),
+];
+
+#[derive(Clone, Copy)]
+enum Builtin {
+    Runtime,
+    Value,
+    Memory,
+    Type,
+}
+
+impl Builtin {
+    fn class<'py>(self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self {
+            Builtin::Runtime => py.get_type::<pyo3::exceptions::PyRuntimeError>(),
+            Builtin::Value => py.get_type::<PyValueError>(),
+            Builtin::Memory => py.get_type::<PyMemoryError>(),
+            Builtin::Type => py.get_type::<PyTypeError>(),
+        }
+        .into_any()
+    }
+}
+
+/// The derived classes, in the order of `DERIVED`, then of `WARNINGS`.
+static CLASSES: pyo3::sync::PyOnceLock<Vec<Py<PyAny>>> = pyo3::sync::PyOnceLock::new();
+
+fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyAny>>> {
+    CLASSES.get_or_try_init(py, || {
+        let type_ = py.get_type::<pyo3::types::PyType>();
+        let errors = DERIVED.iter().map(|&(name, builtin, doc)| {
+            (name, doc, vec![py.get_type::<BurtorchError>().into_any(), builtin.class(py)])
+        });
+        let warnings =
+            WARNINGS.iter().map(|&(name, doc)| (name, doc, vec![py.get_type::<PyRuntimeWarning>().into_any()]));
+        errors
+            .chain(warnings)
+            .map(|(name, doc, bases)| {
+                let bases = PyTuple::new(py, bases)?;
+                let namespace = pyo3::types::PyDict::new(py);
+                namespace.set_item("__module__", "burtorch")?;
+                namespace.set_item("__doc__", doc)?;
+                Ok(type_.call1((name, bases, namespace))?.unbind())
+            })
+            .collect()
+    })
+}
+
+/// Adds the exception classes to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("BurtorchError", m.py().get_type::<BurtorchError>())?;
+    let names = DERIVED.iter().map(|class| class.0).chain(WARNINGS.iter().map(|class| class.0));
+    for (name, class) in names.zip(classes(m.py())?) {
+        m.add(name, class.bind(m.py()))?;
+    }
+    Ok(())
+}
+
+/// An exception of the derived class called `name`. No Python object is made before the exception is raised, so that this may
+/// be called while a reference into a graph exists: making one may run the garbage collector, and with it any code.
+pub fn derived(py: Python<'_>, name: &str, message: String) -> PyErr {
+    let class = classes(py).ok().and_then(|classes| DERIVED.iter().position(|d| d.0 == name).map(|k| &classes[k]));
+    match class.map(|class| class.bind(py).cast::<PyType>()) {
+        Some(Ok(class)) => PyErr::from_type(class.clone(), (message,)),
+        _ => BurtorchError::new_err(message),
+    }
+}
+
+/// Gives a warning of this name, at the line that Python is at.
+pub fn warning(py: Python<'_>, name: &str, message: String) -> PyResult<()> {
+    let place = WARNINGS.iter().position(|class| class.0 == name).map(|k| DERIVED.len() + k);
+    let class = place.map(|k| Ok::<_, PyErr>(classes(py)?[k].bind(py).clone())).transpose()?;
+    let category = class.unwrap_or_else(|| py.get_type::<PyRuntimeWarning>().into_any());
+    PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
+}
+
+/// The graph or parameters are in use.
+pub fn busy(py: Python<'_>, what: &str) -> PyErr {
+    derived(py, "BusyError", format!("{what} are in use by another call; wait until it has returned"))
+}
+
+/// The Python exception for a core error.
+pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
+    let message = match error {
+        // A handle that reclaim found stale has lost its number.
+        Error::Stale { index: u32::MAX } => {
+            "this node was removed from its graph by a rewind or a clear; build it again after the rewind".into()
+        }
+        // The core's words are for Rust.
+        Error::GraphMismatch { what: what @ ("a value" | "the value") } => format!(
+            "{what} belongs to another graph; use values of one graph in one expression, or start from its number with \
+             Value(other.data, graph=...)"
+        ),
+        _ => error.to_string(),
+    };
+    match error {
+        Error::Stale { .. } | Error::StaleMark { .. } => derived(py, "StaleValueError", message),
+        Error::GraphMismatch { .. } => derived(py, "GraphMismatchError", message),
+        Error::GraphFull { .. } | Error::IndexExhausted { .. } => derived(py, "GraphFullError", message),
+        Error::OutOfMemory { .. } | Error::ParametersFull { .. } => PyMemoryError::new_err(message),
+        Error::NoSuchNode { .. } => PyIndexError::new_err(message),
+        Error::OutOfRange { .. } => PyIndexError::new_err(message),
+        Error::NoSuchName { .. } => PyKeyError::new_err(message),
+        Error::Format { offset, reason } => malformed(py, message, offset, reason),
+        Error::System { code, path, .. } => system(code, path),
+        Error::Interrupted => crate::convert::signals::interrupted(message),
+        Error::EmptyReduction { .. }
+        | Error::LengthMismatch { .. }
+        | Error::BufferTooSmall { .. }
+        | Error::BadArgument { .. }
+        | Error::MissingParameters
+        | Error::TooManyParameters { .. }
+        | Error::NoSuchSymbol { .. }
+        | Error::DuplicateName { .. } => PyValueError::new_err(message),
+        _ => BurtorchError::new_err(message),
+    }
+}
+
+/// A `FormatError` that carries its reason and offset.
+fn malformed(py: Python<'_>, message: String, offset: u64, reason: String) -> PyErr {
+    let error = derived(py, "FormatError", message);
+    let value = error.value(py);
+    // An exception that cannot take attributes still says all in its message.
+    let _ = value.setattr("offset", offset).and_then(|()| value.setattr("reason", reason));
+    error
+}
+
+/// The `OSError` of this number, of the subclass that Python has for it; as `derived`, made when it is raised.
+fn system(code: i32, path: std::path::PathBuf) -> PyErr {
+    struct Arguments(i32, std::path::PathBuf);
+    impl PyErrArguments for Arguments {
+        fn arguments(self, py: Python<'_>) -> Py<PyAny> {
+            let text = py.import("os").and_then(|os| os.call_method1("strerror", (self.0,)));
+            let text = text.and_then(|text| text.extract::<String>()).unwrap_or_else(|error| error.to_string());
+            PyErrArguments::arguments((self.0, text, self.1.into_os_string()), py)
+        }
+    }
+    PyOSError::new_err(Arguments(code, path))
+}
+
+/// `?` on core results inside functions that return `PyResult`.
+pub trait IntoPython<T> {
+    /// The core's error as its Python exception.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> IntoPython<T> for burtorch_core::Result<T> {
+    #[inline(always)]
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| to_python(py, error))
+    }
+}

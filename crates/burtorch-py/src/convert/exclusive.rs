@@ -1,0 +1,103 @@
+//! A cell that a flag guards: exclusive access for one call at a time, or shared access for several.
+//!
+//! Promises: an access that another one excludes, from another thread or from inside a callback, is a `BusyError`, never a
+//! data race or a second reference.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+use burtorch_core::sync::{Flag, Raised, Shared};
+use pyo3::prelude::*;
+
+use crate::convert::errors::busy;
+use crate::convert::gc::{Held, Visitor};
+
+/// What a Python object holds and calls may change.
+pub struct Guarded<T> {
+    /// Up while somebody has access, also without an interpreter lock.
+    in_use: Flag,
+    content: UnsafeCell<T>,
+    /// The noun for messages.
+    what: &'static str,
+}
+
+// SAFETY: `in_use` lets one thread at a time reach the content, or several that only read it.
+unsafe impl<T: Send + Sync> Sync for Guarded<T> {}
+
+impl<T> Guarded<T> {
+    /// Guards `content`; `what` is its plural noun for messages: "these parameters".
+    pub fn new(content: T, what: &'static str) -> Self {
+        Guarded { in_use: Flag::new(), content: UnsafeCell::new(content), what }
+    }
+
+    /// Exclusive access until the guard goes.
+    pub fn enter(&self, py: Python<'_>) -> PyResult<Entered<'_, T>> {
+        match self.in_use.raise() {
+            Some(in_use) => Ok(Entered { _in_use: in_use, content: &self.content }),
+            None => Err(busy(py, self.what)),
+        }
+    }
+
+    /// Access for reading until the guard goes; others may read meanwhile.
+    pub fn look(&self, py: Python<'_>) -> PyResult<Looking<'_, T>> {
+        match self.in_use.share() {
+            Some(in_use) => Ok(Looking { _in_use: in_use, content: &self.content }),
+            None => Err(busy(py, self.what)),
+        }
+    }
+
+    /// Runs `f` with exclusive access.
+    #[inline]
+    pub fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        let mut entered = self.enter(py)?;
+        Ok(f(&mut entered))
+    }
+}
+
+/// While a call has exclusive access its object is in use, so what is not visited then is not missed.
+impl<T: Held> Held for Guarded<T> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        if let Some(_in_use) = self.in_use.share() {
+            // SAFETY: shared access, as the flag says.
+            unsafe { &*self.content.get() }.visit(visit);
+        }
+    }
+}
+
+/// Shared access to what a [`Guarded`] holds.
+pub struct Looking<'a, T> {
+    _in_use: Shared<'a>,
+    content: &'a UnsafeCell<T>,
+}
+
+impl<T> Deref for Looking<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: while this lives nobody has the content alone.
+        unsafe { &*self.content.get() }
+    }
+}
+
+/// Exclusive access to what a [`Guarded`] holds.
+pub struct Entered<'a, T> {
+    _in_use: Raised<'a>,
+    content: &'a UnsafeCell<T>,
+}
+
+impl<T> Deref for Entered<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the flag was down when this was made and is up while it lives, so nobody else reaches the content.
+        unsafe { &*self.content.get() }
+    }
+}
+
+impl<T> DerefMut for Entered<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut *self.content.get() }
+    }
+}

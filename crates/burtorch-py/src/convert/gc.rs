@@ -1,0 +1,91 @@
+//! What Python's garbage collector is told: which Python objects an object of ours holds.
+//!
+//! Promises: every field that holds Python objects is visited, once for each reference. Where references are fixed when an
+//! object is made it has no `__clear__`, as a tuple has none: it holds older objects only, so a cycle through it goes through
+//! an object that was changed later, and that one breaks it. Nothing here runs Python code or counts references.
+#![allow(unsafe_code)]
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+
+/// Is called with every reference.
+pub type Visitor<'a> = dyn FnMut(&Py<PyAny>) + 'a;
+
+/// Something that holds references to Python objects, or none.
+pub trait Held {
+    /// Calls `visit` with each.
+    fn visit(&self, visit: &mut Visitor<'_>);
+}
+
+/// `__traverse__` of a class that holds this.
+pub fn traverse(held: &dyn Held, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+    let mut result = Ok(());
+    held.visit(&mut |object| {
+        if result.is_ok() {
+            result = visit.call(object);
+        }
+    });
+    result
+}
+
+impl<T> Held for Py<T> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        visit(self.as_any());
+    }
+}
+
+impl<T: Held> Held for Option<T> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.iter().for_each(|held| held.visit(visit));
+    }
+}
+
+impl<T: Held + ?Sized> Held for Box<T> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        (**self).visit(visit);
+    }
+}
+
+impl<T: Held> Held for [T] {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.iter().for_each(|held| held.visit(visit));
+    }
+}
+
+impl<T: Held, const N: usize> Held for [T; N] {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.as_slice().visit(visit);
+    }
+}
+
+impl<T: Held> Held for Vec<T> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.as_slice().visit(visit);
+    }
+}
+
+impl Held for PyUntypedBuffer {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        // SAFETY: the collector runs on an attached thread; the token is used for a look at a pointer.
+        let py = unsafe { Python::assume_attached() };
+        if let Some(object) = self.obj(py) {
+            visit(object.as_unbound());
+        }
+    }
+}
+
+/// Gives a class whose references are fixed a `__traverse__` over these fields.
+macro_rules! collected {
+    ($Class:ident: $($field:tt).+ $(, $($more:tt).+)*) => {
+        #[pymethods]
+        impl $Class {
+            fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+                $crate::convert::gc::traverse(&self.$($field).+, visit)?;
+                $( $crate::convert::gc::traverse(&self.$($more).+, visit)?; )*
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use collected;

@@ -1,0 +1,10 @@
+//! Between Python and Rust: errors, arguments, numbers, buffers, signals and who has exclusive access. Knows no graph.
+
+pub mod arguments;
+pub mod buffer;
+pub mod entry;
+pub mod errors;
+pub mod exclusive;
+pub mod gc;
+pub mod scalars;
+pub mod signals;

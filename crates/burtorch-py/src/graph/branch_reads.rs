@@ -1,0 +1,140 @@
+//! How a branch reads what is frozen: on which graph an operation on Values of several graphs builds, and its operands there.
+//!
+//! Promises: a branch reads the graphs that it grows from and no other branch; each frozen node has one proxy in a branch.
+#![allow(unsafe_code)]
+
+use burtorch_core::{NodeId, Range};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::branches::cell_of;
+use super::{PyGraph, current};
+use crate::convert::errors::{IntoPython, derived};
+use crate::graph::cell::Cell;
+use crate::node::value::{self, ValueObject};
+
+/// Whether `graph` is `trunk`, or one of the branches on the way from it.
+fn grows_from(py: Python<'_>, graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGraph>) -> bool {
+    let mut at = graph.clone();
+    loop {
+        if at.is(trunk) {
+            return true;
+        }
+        // SAFETY: under the interpreter lock, for this statement.
+        let next = unsafe { cell_of(&at) }.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(py)));
+        match next {
+            Some(next) => at = next.into_bound(py),
+            None => return false,
+        }
+    }
+}
+
+const TWO_BRANCHES: &str =
+    "this reads values of two open branches, which cannot read one another; join the graph first";
+
+/// The graph that an operation on Values of these graphs appends to: the branch that reads the others, which is one of
+/// them or the current one of this thread. It is not frozen; where it would be, that is a `BusyError`.
+pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<Bound<'py, PyGraph>> {
+    let mismatch = |what| Err(burtorch_core::Error::GraphMismatch { what }).or_raise(py);
+    let Some(first) = graphs.first() else {
+        return mismatch("a value");
+    };
+    let mut target = first.clone();
+    for graph in graphs {
+        if grows_from(py, graph, &target) {
+            target = graph.clone();
+        } else if !grows_from(py, &target, graph) {
+            // SAFETY: under the interpreter lock, for these statements.
+            let both = unsafe { cell_of(&target).is_branch() && cell_of(graph).is_branch() };
+            if both {
+                return Err(derived(py, "GraphMismatchError", TWO_BRANCHES.into()));
+            }
+            return mismatch("a value");
+        }
+    }
+    // SAFETY: under the interpreter lock, for this statement.
+    if unsafe { cell_of(&target) }.is_frozen() {
+        // SAFETY: a borrowed pointer to a living graph, or null with an error set.
+        let here = unsafe { Bound::from_borrowed_ptr_or_err(py, current(py))?.cast_into_unchecked::<PyGraph>() };
+        if !grows_from(py, &here, &target) {
+            // SAFETY: as above.
+            if unsafe { cell_of(&target).is_branch() && cell_of(&here).is_branch() } {
+                return Err(derived(py, "GraphMismatchError", TWO_BRANCHES.into()));
+            }
+            // SAFETY: as above.
+            return Err(unsafe { cell_of(&target) }.refusal(py));
+        }
+        // The current graph may be frozen itself: the very one that was asked for, or a branch with branches of its own.
+        // SAFETY: as above.
+        let its_own = unsafe { cell_of(&here) };
+        if its_own.is_frozen() {
+            return Err(its_own.refusal(py));
+        }
+        target = here;
+    }
+    Ok(target)
+}
+
+/// Nodes of `cell`, an open branch, that stand for nodes of a graph it grows from.
+pub fn import(py: Python<'_>, cell: &mut Cell, from: &Bound<'_, PyGraph>, range: Range) -> PyResult<Range> {
+    let trunk = cell.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(py)));
+    let Some(trunk) = trunk.map(|trunk| trunk.into_bound(py)) else {
+        return Err(burtorch_core::Error::GraphMismatch { what: "a value" }).or_raise(py);
+    };
+    // SAFETY: under the interpreter lock; the trunk is another graph than the branch.
+    let above = unsafe { cell_of(&trunk) };
+    let range = if trunk.is(from) { range } else { import(py, above, from, range)? };
+    let Cell { graph, branching, .. } = cell;
+    let imports = &mut branching.get_or_insert_default().imports;
+    graph.import(imports, &*above.graph, range).or_raise(py)
+}
+
+/// Whether an operand of another graph than the one built on may be meant for [`import`].
+pub fn is_foreign(cell: &Cell, owner: &Bound<'_, PyGraph>) -> bool {
+    // SAFETY: only addresses are compared.
+    !std::ptr::eq(unsafe { value::cell_of(owner.as_ptr()) }, cell)
+}
+
+/// The operands of an operation as Values of one graph, where they are not: those of frozen graphs are replaced by Values
+/// of the branch that reads them. Returns the graph; the Values are to be given back.
+///
+/// # Safety
+/// `operands` are living Values; the interpreter lock is held.
+pub unsafe fn gather<'py, const N: usize>(
+    py: Python<'py>,
+    operands: [*mut ValueObject; N],
+) -> PyResult<(Bound<'py, PyGraph>, [Bound<'py, PyAny>; N])> {
+    // SAFETY: a living Value owns its graph.
+    let owner = |value: *mut ValueObject| unsafe {
+        Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked::<PyGraph>()
+    };
+    let target = common(py, &operands.map(owner))?;
+    let mut found = Vec::with_capacity(N);
+    for value in operands {
+        let from = owner(value);
+        if from.is(&target) {
+            // SAFETY: a living object.
+            found.push(unsafe { Bound::from_borrowed_ptr(py, value.cast()) });
+            continue;
+        }
+        // SAFETY: under the interpreter lock; the two cells are those of different graphs.
+        let (cell, above) = unsafe { (cell_of(&target), cell_of(&from)) };
+        if cell.is_busy() {
+            return Err(cell.refusal(py));
+        }
+        // SAFETY: a living Value.
+        let handle = unsafe { &mut (*value).handle };
+        let node = NodeId::from_index(handle.start);
+        handle.epoch = above.graph.check(node, handle.epoch).or_raise(py)?;
+        let proxy = import(py, cell, &from, Range::new(node, 1))?.first();
+        let epoch = cell.graph.epoch();
+        // SAFETY: `cell` is the cell of `target`.
+        found.push(unsafe {
+            Bound::from_owned_ptr_or_err(py, value::new_object(target.as_ptr(), cell, proxy.index(), epoch))?
+        });
+    }
+    match <[Bound<'py, PyAny>; N]>::try_from(found) {
+        Ok(found) => Ok((target, found)),
+        Err(_) => Err(PyValueError::new_err("an operand was lost")),
+    }
+}

@@ -1,0 +1,292 @@
+//! What a Python `Graph` holds: a core graph of some dtype, its live handles, marks and names, and whether it is in use.
+//!
+//! Promises: the graph's quick path is open exactly while it is not in use, or in use for a recording, and has nothing to
+//! reclaim, so that an operator asks one question. Guarded by the interpreter lock; while a call has released the lock the cell is busy and refuses
+//! others. Reclaim itself is `reclaim`.
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
+
+use burtorch_core::erased::{ErasedGraph, Room, ScalarType, make_graph};
+use burtorch_core::{DType, Graph, Mark, NodeId, Scalar};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::convert::gc::{Held, Visitor};
+use crate::graph::Branching;
+use crate::graph::handle::LiveHandles;
+use crate::graph::reclaim::Generations;
+
+/// A graph of one of the dtypes that Python can name. The two that operators build on at once are there as they are; all else
+/// that can be done with a graph goes through [`ErasedGraph`], which the core has compiled for every type.
+#[derive(Debug)]
+pub enum AnyGraph {
+    /// float64
+    F64(Graph<'static, f64>),
+    /// float32
+    F32(Graph<'static, f32>),
+    /// Another one.
+    Other(Box<dyn ErasedGraph>),
+}
+
+impl AnyGraph {
+    /// An empty graph of this type.
+    pub fn make(of: ScalarType, room: Room) -> burtorch_core::Result<Self> {
+        make_graph(of, room).map(Self::from)
+    }
+
+    /// The same, where the type is one that there are graphs of: it grows as needed.
+    pub fn growing(of: ScalarType) -> Self {
+        Self::make(of, Room::Growing).unwrap_or_else(|_| AnyGraph::F64(Graph::new()))
+    }
+
+    /// The current epoch.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        match self {
+            AnyGraph::F64(g) => g.epoch(),
+            AnyGraph::F32(g) => g.epoch(),
+            AnyGraph::Other(g) => g.epoch(),
+        }
+    }
+
+    /// Number of nodes.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        match self {
+            AnyGraph::F64(g) => g.len(),
+            AnyGraph::F32(g) => g.len(),
+            AnyGraph::Other(g) => g.len(),
+        }
+    }
+
+    /// The data of a node, in its first lane.
+    #[inline(always)]
+    pub fn float(&self, node: NodeId) -> burtorch_core::Result<f64> {
+        match self {
+            AnyGraph::F64(g) => g.value(node),
+            AnyGraph::F32(g) => g.value(node).map(f64::from),
+            AnyGraph::Other(g) => g.float(node, false),
+        }
+    }
+}
+
+impl From<Box<dyn ErasedGraph>> for AnyGraph {
+    fn from(graph: Box<dyn ErasedGraph>) -> Self {
+        match graph.scalar_type().name() {
+            "float64" => plain(graph, AnyGraph::F64),
+            "float32" => plain(graph, AnyGraph::F32),
+            _ => AnyGraph::Other(graph),
+        }
+    }
+}
+
+/// A graph out of its box.
+fn plain<S: Scalar>(graph: Box<dyn ErasedGraph>, of: fn(Graph<'static, S>) -> AnyGraph) -> AnyGraph {
+    match (graph as Box<dyn Any>).downcast::<Graph<'static, S>>() {
+        Ok(graph) => of(*graph),
+        Err(_) => AnyGraph::F64(Graph::new()),
+    }
+}
+
+impl Deref for AnyGraph {
+    type Target = dyn ErasedGraph;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            AnyGraph::F64(g) => g,
+            AnyGraph::F32(g) => g,
+            AnyGraph::Other(g) => &**g,
+        }
+    }
+}
+
+impl DerefMut for AnyGraph {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            AnyGraph::F64(g) => g,
+            AnyGraph::F32(g) => g,
+            AnyGraph::Other(g) => &mut **g,
+        }
+    }
+}
+
+/// See the module.
+pub struct Cell {
+    /// The graph.
+    pub graph: AnyGraph,
+    /// Values and Vectors that are alive.
+    pub handles: LiveHandles,
+    /// Marks that are alive, by their number.
+    pub marks: HashMap<u64, Mark>,
+    next_mark: u64,
+    /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
+    pub serials: BTreeMap<u32, u64>,
+    next_serial: u64,
+    /// Reclaim when there are more nodes than this.
+    limit: u32,
+    /// What is old.
+    pub generations: Generations,
+    /// Whether the graph is in use, which closes its quick path unless a function is recorded on it.
+    busy: bool,
+    /// Whether the graph is out of the cell, at work without the interpreter lock: what stands in its place is not to be
+    /// touched.
+    pub is_away: bool,
+    /// What a recording knows besides the nodes.
+    pub trace: Option<Box<crate::trace::Trace>>,
+    /// Nodes that were appended without a value since all were evaluated last.
+    pub n_unevaluated: usize,
+    /// The parameters that nodes read.
+    pub parameters: Vec<pyo3::Py<crate::params::PyParameters>>,
+    /// What the graph has to do with branches, if anything.
+    pub branching: Option<Box<Branching>>,
+}
+
+impl Held for Cell {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.parameters.visit(visit);
+        for held in self.branching.iter() {
+            held.visit(visit);
+        }
+        for held in self.trace.iter() {
+            held.visit(visit);
+        }
+    }
+}
+
+impl Cell {
+    /// A cell around a new graph.
+    pub fn new(graph: AnyGraph, reclaim: bool) -> Self {
+        let reclaim = reclaim && !graph.is_fixed();
+        let generations = Generations::new(reclaim);
+        let limit = generations.first_limit();
+        let mut cell = Cell {
+            graph,
+            handles: LiveHandles::default(),
+            marks: HashMap::new(),
+            next_mark: 0,
+            serials: BTreeMap::new(),
+            next_serial: 0,
+            limit,
+            generations,
+            busy: false,
+            is_away: false,
+            trace: None,
+            n_unevaluated: 0,
+            parameters: Vec::new(),
+            branching: None,
+        };
+        cell.set_limit(limit);
+        cell
+    }
+
+    /// Makes this what a new cell around the graph would be, which is not to reclaim by itself.
+    pub fn reset(&mut self) {
+        // All by name, so that none is forgotten.
+        let Cell {
+            graph: _,
+            handles,
+            marks,
+            next_mark,
+            serials,
+            next_serial,
+            limit,
+            generations,
+            busy,
+            is_away,
+            trace,
+            n_unevaluated,
+            parameters,
+            branching,
+        } = self;
+        debug_assert_eq!(handles.len(), 0, "nobody has Values of it");
+        marks.clear();
+        serials.clear();
+        parameters.clear();
+        (*next_mark, *next_serial, *n_unevaluated, *busy, *is_away, *trace) = (0, 0, 0, false, false, None);
+        *generations = Generations::new(false);
+        *limit = generations.first_limit();
+        if let Some(branching) = branching {
+            **branching = Branching::default();
+        }
+        self.open_quick_path();
+    }
+
+    /// Whether a call has released the interpreter lock while it works on the graph; also while branches are open or a
+    /// function is recorded on it (`trace` says so), and ever after.
+    #[inline(always)]
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Refuses a block op where it has no kernels: on graphs of half numbers and of float128.
+    pub fn need_kernels(&self, block: &str) -> PyResult<()> {
+        let found = self.graph.scalar_type();
+        if matches!(found.elem, DType::Float32 | DType::Float64) {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err(format!(
+            "{block} is a block op: these take float32 and float64 graphs (and lanes of them), found {}; scalar ops and reductions \
+             take all",
+            found.name()
+        )))
+    }
+
+    /// Says whether the graph is in use. The graph itself must be in its place. While a function is recorded on it operators
+    /// are what it is in use for, so that its quick path stays open; say so again when the recording is over.
+    pub fn set_busy(&mut self, busy: bool) {
+        self.busy = busy;
+        self.open_quick_path();
+    }
+
+    /// Reclaim is due when there are more nodes than this.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Says when reclaim is due.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
+        self.open_quick_path();
+    }
+
+    fn open_quick_path(&mut self) {
+        let is_closed = self.busy && !self.is_traced();
+        let until = if is_closed { 0 } else { self.limit.saturating_add(1) };
+        self.graph.pause_quick(until);
+    }
+
+    /// Whether a function is being recorded on this graph.
+    #[cold]
+    pub fn is_traced(&self) -> bool {
+        self.trace.as_ref().is_some_and(|trace| trace.is_active)
+    }
+
+    /// Evaluates every node that has no value yet and is still there.
+    pub fn settle_all(&mut self) {
+        let Cell { graph, handles, .. } = self;
+        handles.for_each(|handle| {
+            // The handle of a node that a rewind removed stays as it is, to say so when it is used.
+            let _ = crate::node::value::settle(graph, handle);
+        });
+        self.n_unevaluated = 0;
+    }
+
+    /// Remembers a mark until it is forgotten.
+    pub fn add_mark(&mut self, mark: Mark) -> u64 {
+        self.next_mark += 1;
+        self.marks.insert(self.next_mark, mark);
+        self.next_mark
+    }
+
+    /// A number that is the same for all handles of a node and stays while the node lives.
+    pub fn serial(&mut self, node: u32) -> u64 {
+        *self.serials.entry(node).or_insert_with(|| {
+            self.next_serial += 1;
+            self.next_serial
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! Reclaim: when nodes that no handle can reach are removed, and which handles, marks and names follow.
+//!
+//! Promises: constant time per node built, amortised, however many handles are held: nodes and handles that have survived two
+//! reclaims are old, and the next ones look only at what is younger. (Two, because what an operation is in the middle of
+//! survives one.) An operand is older than its node, so nothing young is missed; an old node that has died stays until all
+//! are looked at, which is when the old have doubled. Called at the entry of an operation, before it reads operands.
+
+use std::collections::{BTreeMap, HashMap};
+
+use burtorch_core::erased::ErasedGraph;
+use burtorch_core::graph::{Renumbering, UNEVALUATED};
+use burtorch_core::{Mark, NodeId, Range, Result};
+
+use crate::graph::cell::Cell;
+use crate::graph::handle::{Handle, LiveHandles};
+
+/// Nodes built between two reclaims, at least: they fit in the first-level cache.
+const NURSERY: u32 = 1024;
+/// While fewer nodes are old, the old are not looked at.
+const FEW_OLD: u32 = 1024;
+
+/// What a graph knows about its generations.
+#[derive(Debug)]
+pub struct Generations {
+    /// Nodes below are old, and so are their handles, but for new ones. None before the first reclaim.
+    old: Option<Mark>,
+    /// Nodes below have survived a reclaim.
+    survived: Option<Mark>,
+    /// Look at all nodes when more than this are old.
+    full_above: u32,
+    /// Whether reclaim happens by itself.
+    by_itself: bool,
+    /// Nodes reclaimed so far.
+    n_reclaimed: u64,
+}
+
+impl Generations {
+    /// Those of a new graph.
+    pub fn new(by_itself: bool) -> Self {
+        Generations { old: None, survived: None, full_above: FEW_OLD, by_itself, n_reclaimed: 0 }
+    }
+
+    /// The number of nodes above which a new graph reclaims.
+    pub fn first_limit(&self) -> u32 {
+        if self.by_itself { NURSERY } else { u32::MAX }
+    }
+
+    /// Whether reclaim happens by itself.
+    pub fn by_itself(&self) -> bool {
+        self.by_itself
+    }
+
+    /// Nodes reclaimed so far.
+    pub fn n_reclaimed(&self) -> u64 {
+        self.n_reclaimed
+    }
+}
+
+impl Cell {
+    /// Removes what no handle reaches, looking at all nodes. Returns how many are gone.
+    pub fn collect(&mut self) -> Result<usize> {
+        self.generations.old = None;
+        self.reclaim()
+    }
+
+    /// Removes what no handle reaches if there are enough nodes to look.
+    #[inline]
+    pub fn collect_if_due(&mut self) -> Result<()> {
+        if self.graph.len() as u32 > self.limit() {
+            self.reclaim()?;
+        }
+        Ok(())
+    }
+
+    /// Removes young nodes that no handle reaches, or dead nodes of any age where there is no line between them, or many
+    /// are old; sets when to do so next.
+    #[cold]
+    #[inline(never)]
+    fn reclaim(&mut self) -> Result<usize> {
+        if self.graph.is_fixed() {
+            return Ok(0);
+        }
+        let Generations { old, survived, full_above, by_itself, .. } = self.generations;
+        let n_before = self.graph.len();
+        let graph = &mut *self.graph;
+        // Marks that do not hold any more draw no line.
+        let holds = |mark: &Mark| graph.check_mark(*mark).is_ok();
+        let lines = old.filter(|old| old.len() as u32 <= full_above && holds(old)).zip(survived.filter(holds));
+        let (line, survived) = lines.unwrap_or_else(|| (graph.start(), graph.start()));
+        let (n_left, survived) = compact(graph, line, survived, &self.handles, &mut self.marks, &mut self.serials)?;
+        let (end, n_old) = (graph.mark(), line.len());
+        self.generations.old = Some(if line.is_empty() { end } else { survived });
+        self.generations.survived = Some(end);
+        self.generations.n_reclaimed += (n_before - n_left) as u64;
+        if n_old == 0 {
+            self.handles.grow_old();
+            self.generations.full_above = FEW_OLD.max(u32::try_from(2 * n_left).unwrap_or(u32::MAX));
+        } else {
+            self.handles.grow_older();
+        }
+        if by_itself {
+            // Where much survives, most of what comes will too: the fewer looks the better, within what memory allows.
+            let n_more = (2 * (n_left - n_old)).min(n_left / 2).max(self.marks.len()).max(NURSERY as usize);
+            self.set_limit(u32::try_from(n_left + n_more).unwrap_or(u32::MAX));
+        }
+        Ok(n_before - n_left)
+    }
+
+    /// Forgets identities of nodes that a rewind removed. Costs nothing for those that stay.
+    pub fn after_rewind(&mut self) {
+        let len = self.graph.len() as u32;
+        while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
+            self.serials.pop_last();
+        }
+        let Generations { old, survived, .. } = &mut self.generations;
+        for line in [old, survived] {
+            if line.is_some_and(|line| line.len() as u32 > len) {
+                *line = Some(self.graph.mark());
+            }
+        }
+    }
+}
+
+/// Compacts a graph above a line, which may lie at its start, and renames everything that names nodes up there. Returns how
+/// many nodes are left, and where `survived` is now.
+fn compact(
+    graph: &mut dyn ErasedGraph,
+    line: Mark,
+    survived: Mark,
+    handles: &LiveHandles,
+    marks: &mut HashMap<u64, Mark>,
+    serials: &mut BTreeMap<u32, u64>,
+) -> Result<(usize, Mark)> {
+    let each = |f: &mut dyn FnMut(&mut Handle)| match line.is_empty() {
+        true => handles.for_each(f),
+        false => handles.for_each_not_old(f),
+    };
+    each(&mut |handle| {
+        if graph.check(NodeId::from_index(handle.last()), handle.epoch & !UNEVALUATED).is_err() {
+            handle.kill();
+        }
+    });
+    marks.retain(|_, mark| graph.check_mark(*mark).is_ok());
+    let (numbers, mut places): (Vec<u64>, Vec<Mark>) =
+        marks.iter().filter(|(_, mark)| mark.len() > line.len()).map(|(&number, &mark)| (number, mark)).unzip();
+    places.push(survived);
+    let n_left = graph.compact_above(
+        line,
+        &|is_live| {
+            each(&mut |handle| {
+                if handle.start != u32::MAX {
+                    is_live(Range::new(NodeId::from_index(handle.start), handle.len));
+                }
+            });
+        },
+        &mut places,
+        &mut |new| {
+            each(&mut |handle| {
+                if handle.start != u32::MAX {
+                    handle.start = new.index(handle.start);
+                    handle.epoch = new.epoch() | handle.epoch & UNEVALUATED;
+                }
+            });
+            renamed(serials, line, new);
+        },
+    )?;
+    let survived = places.pop().unwrap_or(line);
+    marks.extend(numbers.into_iter().zip(places));
+    Ok((n_left, survived))
+}
+
+/// Gives what is known of nodes above the line to their new numbers.
+fn renamed<T>(names: &mut BTreeMap<u32, T>, line: Mark, new: &Renumbering<'_>) {
+    let young = names.split_off(&(line.len() as u32));
+    names.extend(young.into_iter().filter_map(|(node, name)| Some((new.kept(node)?, name))));
+}

@@ -1,0 +1,224 @@
+//! `GPT` for Python: a transformer over the tensors of `Parameters`.
+
+use burtorch_core::kernels::BlockMath;
+use burtorch_core::nn::{Gpt, GptShape};
+use burtorch_core::{Float, Graph, Parameters, Tensor};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::convert::arguments::sizes;
+use crate::convert::buffer::read_symbols;
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::collected;
+use crate::params::{PyParameters, PyTensor, with_kernels};
+
+/// A transformer that reads tokens and gives logits of the symbol after each of them.
+///
+/// Args:
+///     params: where its tensors are appended: embeddings of tokens (vocab, width) and of positions (context, width); for
+///         each layer gain and bias of a layer norm, weights of queries, keys and values (width, width) without biases,
+///         mixing weights and bias, gain and bias of a second layer norm, W1 (expansion * width, width), b1, W2, b2; then
+///         gain and bias of a final layer norm if asked for; then weights (vocab, width) and biases of the logits.
+///     vocab, context, layers, heads, width: its shape, all at least 1; `heads` divides `width`. The defaults are the
+///         paper's: 46,289 parameters.
+///     expansion: width of the feed-forward layers with ReLU, in widths.
+///     eps: what layer norms add to the variance.
+///     final_norm: whether a layer norm follows the last layer.
+///     name: where given, its tensors are called `name.tokens`, `name.positions`, `name.blocks.0.norm1.weight`, ...
+///
+/// Raises:
+///     ValueError: a shape that makes no sense, a name that is taken, memory of yours that is full; nothing is appended.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(seed=0)
+///     >>> model = bt.nn.GPT(params)
+///     >>> logits = model.logits([1, 2, 3])
+///     >>> model.n_parameters, len(logits), len(logits[0])
+///     (46289, 3, 65)
+#[pyclass(frozen, subclass, name = "GPT", module = "burtorch.nn")]
+pub struct PyGpt {
+    /// The model.
+    pub model: Gpt,
+    /// Its parameters.
+    pub params: Py<PyParameters>,
+    prefix: String,
+}
+collected!(PyGpt: params);
+
+#[pymethods]
+impl PyGpt {
+    #[new]
+    #[pyo3(signature = (params, vocab=65, context=8, layers=6, heads=6, width=24, expansion=4, eps=1e-5,
+        final_norm=false, name=None))]
+    #[allow(clippy::too_many_arguments, reason = "the numbers that make a GPT, all with defaults")]
+    fn new(
+        params: &Bound<'_, PyParameters>,
+        #[pyo3(from_py_with = sizes::vocab)] vocab: usize,
+        #[pyo3(from_py_with = sizes::context)] context: usize,
+        #[pyo3(from_py_with = sizes::layers)] layers: usize,
+        #[pyo3(from_py_with = sizes::heads)] heads: usize,
+        #[pyo3(from_py_with = sizes::width)] width: usize,
+        #[pyo3(from_py_with = sizes::expansion)] expansion: usize,
+        eps: f64,
+        final_norm: bool,
+        name: Option<String>,
+    ) -> PyResult<Self> {
+        params.get().need_kernels()?;
+        let shape = GptShape { vocab, context, layers, heads, width, expansion, eps, final_norm };
+        let model = params.get().append(params.py(), |p| with_kernels!(p, p => Gpt::new(p, shape, name.as_deref())))?;
+        let prefix = name.map_or(String::new(), |name| format!("{name}."));
+        Ok(PyGpt { model, params: params.clone().unbind(), prefix })
+    }
+
+    /// Logits of the symbol after each of `tokens`, 1 to `context` integers (a list or a buffer): one list per token.
+    ///
+    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of them. Costs one pass
+    /// forward.
+    fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f64>>> {
+        let mut symbols = Vec::new();
+        let dims = read_symbols(tokens, &mut symbols, "tokens")?;
+        if dims.row().is_none() {
+            let most = self.model.shape().context;
+            return Err(PyValueError::new_err(format!("tokens must have shape (1..{most},), found {}", dims.text())));
+        }
+        self.params.get().with(py, |params| with_kernels!(params, p => logits(&self.model, p, &symbols)))?.or_raise(py)
+    }
+
+    /// Names and Tensors, in their order in the parameters.
+    fn named_tensors(&self, py: Python<'_>) -> Vec<(String, PyTensor)> {
+        let tensor = |(name, tensor): (String, Tensor)| {
+            let full = format!("{}{name}", self.prefix);
+            (name, PyTensor::new(self.params.clone_ref(py), tensor, (!self.prefix.is_empty()).then_some(full)))
+        };
+        named(&self.model).into_iter().map(tensor).collect()
+    }
+
+    /// How many parameters it has.
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.model.n_parameters()
+    }
+
+    /// Where its tensors are.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    /// How many symbols.
+    #[getter]
+    fn vocab(&self) -> usize {
+        self.model.shape().vocab
+    }
+
+    /// The most tokens it reads at once.
+    #[getter]
+    fn context(&self) -> usize {
+        self.model.shape().context
+    }
+
+    /// How many layers.
+    #[getter]
+    fn layers(&self) -> usize {
+        self.model.shape().layers
+    }
+
+    /// How many heads each layer has.
+    #[getter]
+    fn heads(&self) -> usize {
+        self.model.shape().heads
+    }
+
+    /// Features of a token.
+    #[getter]
+    fn width(&self) -> usize {
+        self.model.shape().width
+    }
+
+    /// Width of the feed-forward layers, in widths.
+    #[getter]
+    fn expansion(&self) -> usize {
+        self.model.shape().expansion
+    }
+
+    /// What layer norms add to the variance.
+    #[getter]
+    fn eps(&self) -> f64 {
+        self.model.shape().eps
+    }
+
+    /// Whether a layer norm follows the last layer.
+    #[getter]
+    fn final_norm(&self) -> bool {
+        self.model.shape().final_norm
+    }
+
+    /// The embeddings of tokens, a Tensor of shape (vocab, width).
+    #[getter]
+    fn tokens(&self, py: Python<'_>) -> PyTensor {
+        PyTensor::new(self.params.clone_ref(py), self.model.tokens(), None)
+    }
+
+    /// The embeddings of positions, a Tensor of shape (context, width).
+    #[getter]
+    fn positions(&self, py: Python<'_>) -> PyTensor {
+        PyTensor::new(self.params.clone_ref(py), self.model.positions(), None)
+    }
+
+    fn __repr__(&self) -> String {
+        let GptShape { vocab, context, layers, heads, width, .. } = self.model.shape();
+        format!("GPT(vocab={vocab}, context={context}, layers={layers}, heads={heads}, width={width})")
+    }
+}
+
+/// Logits by token.
+fn logits<E: Float + BlockMath>(
+    model: &Gpt,
+    params: &Parameters<'_, E>,
+    tokens: &[u32],
+) -> burtorch_core::Result<Vec<Vec<f64>>> {
+    model.check_tokens(tokens)?;
+    let mut graph = Graph::<E>::new();
+    graph.set_no_grad(true);
+    let logits = model.logits(&mut graph, params, tokens)?;
+    let value = |t: usize, f: usize| {
+        let node = logits.node(t, f).ok_or(burtorch_core::Error::EmptyReduction { op: "logits" })?;
+        Ok(graph.value(node)?.to_f64())
+    };
+    (0..tokens.len()).map(|t| (0..logits.width()).map(|f| value(t, f)).collect()).collect()
+}
+
+/// The tensors of a model in order, with the names they have after the model's own.
+fn named(model: &Gpt) -> Vec<(String, Tensor)> {
+    let mut all = vec![("tokens".to_string(), model.tokens()), ("positions".to_string(), model.positions())];
+    for (k, block) in model.blocks().iter().enumerate() {
+        let mut add = |name: &str, tensor| all.push((format!("blocks.{k}.{name}"), tensor));
+        let (norm1, attention, norm2) = block.parts();
+        let [(w1, b1), (w2, b2)] = block.feed_forward();
+        add("norm1.weight", norm1.gain());
+        add("norm1.bias", norm1.bias());
+        let names = ["query.weight", "key.weight", "value.weight", "output.weight", "output.bias"];
+        for (name, tensor) in names.iter().zip(attention.tensors()) {
+            add(&format!("attention.{name}"), tensor);
+        }
+        add("norm2.weight", norm2.gain());
+        add("norm2.bias", norm2.bias());
+        add("up.weight", w1);
+        add("up.bias", b1);
+        add("down.weight", w2);
+        add("down.bias", b2);
+    }
+    if let Some(norm) = model.final_norm() {
+        all.push(("norm.weight".into(), norm.gain()));
+        all.push(("norm.bias".into(), norm.bias()));
+    }
+    all.push(("head.weight".into(), model.head().0));
+    all.push(("head.bias".into(), model.head().1));
+    all
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyGpt>()
+}

@@ -1,0 +1,128 @@
+//! The calls of layers of Python that a model makes for each sample, without Python's part where nothing is to be decided.
+//!
+//! Promises what `nn.Linear` and `nn.Embedding` say of a call: on a Vector it is `affine`, on Symbols `gather`, on anything
+//! else the Python class decides. Knows nothing of how a layer came by its tensors.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burtorch_core::nn::Activation;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::convert::gc::{Held, Visitor, traverse};
+use crate::nn::activation_named;
+use crate::node::blocks::{PySymbols, affine_of, gather};
+use crate::node::vector::PyVector;
+use crate::params::PyTensor;
+
+/// Base of `nn.Linear`: a call on a Vector goes straight to `affine`; every other one, and the first, to `_apply`, which a
+/// subclass defines.
+#[pyclass(frozen, subclass, name = "DenseCall", module = "burtorch._core")]
+#[derive(Default)]
+pub struct PyDenseCall {
+    parts: OnceLock<Parts>,
+    /// Whether an attribute was assigned after that.
+    is_stale: AtomicBool,
+}
+
+/// What `affine` needs besides its input.
+struct Parts {
+    weight: Py<PyTensor>,
+    bias: Option<Py<PyTensor>>,
+    activation: Activation,
+}
+
+impl PyDenseCall {
+    fn parts(&self) -> Option<&Parts> {
+        self.parts.get().filter(|_| !self.is_stale.load(Ordering::Relaxed))
+    }
+}
+
+impl Held for Parts {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.weight.visit(visit);
+        self.bias.visit(visit);
+    }
+}
+
+#[pymethods]
+impl PyDenseCall {
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        self.parts.get().map_or(Ok(()), |parts| traverse(parts, visit))
+    }
+
+    /// Takes what a subclass takes.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self::default()
+    }
+
+    /// The layer's outputs for `x`.
+    fn __call__<'py>(slf: &Bound<'py, Self>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        match slf.get().parts() {
+            Some(parts) if x.is_exact_instance_of::<PyVector>() => {
+                let bias = parts.bias.as_ref().map(|bias| bias.bind(py));
+                affine_of(parts.weight.bind(py), x, bias, parts.activation)
+            }
+            _ => slf.call_method1(intern!(py, "_apply"), (x,)),
+        }
+    }
+
+    /// From now on these are what a call on a Vector uses.
+    #[pyo3(signature = (weight, bias, activation))]
+    fn _keep(
+        &self,
+        py: Python<'_>,
+        weight: Py<PyTensor>,
+        bias: Option<Py<PyTensor>>,
+        activation: Option<&str>,
+    ) -> PyResult<()> {
+        let activation = activation_named(py, activation)?;
+        // A second thread may have been first, with the same.
+        let _ = self.parts.set(Parts { weight, bias, activation });
+        Ok(())
+    }
+
+    /// From now on each call asks `_apply`, if an attribute was assigned after `_keep`.
+    fn _forget(&self) {
+        if self.parts.get().is_some() {
+            self.is_stale.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Base of `nn.Embedding`: rows of Symbols go straight to `gather`, those of anything else to `_rows`, which a subclass defines.
+#[pyclass(frozen, subclass, name = "RowsCall", module = "burtorch._core")]
+pub struct PyRowsCall;
+
+#[pymethods]
+impl PyRowsCall {
+    /// Takes what a subclass takes.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        PyRowsCall
+    }
+
+    /// The rows of `tokens` as operands that Linear takes together: themselves, without a copy, or, for Symbols of an
+    /// Oracle, which name other rows in each lane, a Vector.
+    ///
+    /// Raises IndexError for an unknown symbol.
+    fn rows<'py>(slf: &Bound<'py, Self>, tokens: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if tokens.is_exact_instance_of::<PySymbols>() {
+            return gather(slf.getattr(intern!(py, "weight"))?.cast::<PyTensor>()?, tokens);
+        }
+        slf.call_method1(intern!(py, "_rows"), (tokens,))
+    }
+}
+
+/// Adds the classes to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyRowsCall>()?;
+    m.add_class::<PyDenseCall>()
+}

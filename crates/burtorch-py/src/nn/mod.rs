@@ -1,0 +1,450 @@
+//! Models for Python: `CharMLP`, `MLP` and `Linear` over the tensors of `Parameters`.
+
+pub mod gpt;
+pub mod layer_call;
+pub mod sample_loss;
+
+use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Gpt, Linear, Mlp};
+use burtorch_core::{Float, Graph, Parameters, Range, Tensor};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::convert::arguments::{Count, sizes};
+use crate::convert::buffer::{read_numbers, read_symbols};
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::collected;
+use crate::nn::gpt::PyGpt;
+use crate::params::{PyParameters, PyTensor, with_kernels};
+
+/// A model that an oracle takes.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one per Python model, and it is never moved")]
+pub enum AnyModel {
+    /// Tokens in, logits out.
+    Chars(CharMlp),
+    /// Numbers in, numbers out.
+    Dense(Mlp),
+    /// Tokens in, logits for each of them out.
+    Tokens(Gpt),
+}
+
+impl AnyModel {
+    /// How many parameters it has.
+    pub fn n_parameters(&self) -> usize {
+        match self {
+            AnyModel::Chars(model) => model.n_parameters(),
+            AnyModel::Dense(model) => model.n_parameters(),
+            AnyModel::Tokens(model) => model.n_parameters(),
+        }
+    }
+}
+
+/// The model that a Python object is, and its parameters.
+pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameters>)> {
+    let py = object.py();
+    if let Ok(model) = object.cast::<PyCharMlp>() {
+        let model = model.get();
+        return Ok((AnyModel::Chars(model.model), model.params.clone_ref(py)));
+    }
+    if let Ok(model) = object.cast::<PyMlp>() {
+        let model = model.get();
+        return Ok((AnyModel::Dense(model.model.clone()), model.params.clone_ref(py)));
+    }
+    if let Ok(model) = object.cast::<PyGpt>() {
+        let model = model.get();
+        return Ok((AnyModel::Tokens(model.model.clone()), model.params.clone_ref(py)));
+    }
+    // The layer of nn.Linear holds its numbers.
+    let layer = object.getattr_opt("_layer")?;
+    if let Ok(layer) = layer.as_ref().unwrap_or(object).cast::<PyLinear>() {
+        let layer = layer.get();
+        let model = Mlp::of_layers(vec![layer.layer]).or_raise(py)?;
+        return Ok((AnyModel::Dense(model), layer.params.clone_ref(py)));
+    }
+    Err(PyTypeError::new_err(format!(
+        "expected a CharMLP, a GPT, an MLP or a Linear, found {}",
+        object.get_type().name()?
+    )))
+}
+
+/// The numbers of nodes that `build` appends to a graph of its own.
+fn evaluate<E: Float>(
+    params: &Parameters<'_, E>,
+    build: impl FnOnce(&mut Graph<'_, E>, &Parameters<'_, E>) -> burtorch_core::Result<Range>,
+) -> burtorch_core::Result<Vec<f64>> {
+    let mut graph = Graph::new();
+    graph.set_no_grad(true);
+    let outputs = build(&mut graph, params)?;
+    outputs.nodes().map(|node| Ok(graph.value(node)?.to_f64())).collect()
+}
+
+fn tensor(py: Python<'_>, params: &Py<PyParameters>, tensor: Tensor, name: Option<String>) -> PyTensor {
+    PyTensor::new(params.clone_ref(py), tensor, name)
+}
+
+/// The name of a part of something that may have a name.
+fn part(name: &Option<String>, part: &str) -> Option<String> {
+    name.as_ref().map(|name| format!("{name}.{part}"))
+}
+
+/// The activation that Python names; None is the identity.
+pub fn activation_named(py: Python<'_>, name: Option<&str>) -> PyResult<Activation> {
+    name.map_or(Ok(Activation::Identity), |name| Activation::from_name(name).or_raise(py))
+}
+
+/// The character model of the paper: the last `context` symbols, each as `embedding` numbers, one tanh layer of width
+/// `hidden`, logits of the next symbol.
+///
+/// Args:
+///     params: where its tensors are appended: embedding (vocab, embedding), W1 (hidden, context * embedding), b1, W2
+///         (vocab, hidden), b2, in this order.
+///     vocab, context, embedding, hidden: its shape, all at least 1.
+///     name: where given, its tensors are called `name.embedding`, `name.hidden.weight`, `name.hidden.bias`,
+///         `name.output.weight` and `name.output.bias`.
+///
+/// Raises:
+///     ValueError: a shape with a zero, a name that is taken, memory of yours that is full; nothing is appended.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(seed=0)
+///     >>> model = bt.nn.CharMLP(params)
+///     >>> model.n_parameters, len(model.logits([0] * 16))
+///     (69083, 27)
+#[pyclass(frozen, subclass, name = "CharMLP", module = "burtorch.nn")]
+pub struct PyCharMlp {
+    /// The model.
+    pub model: CharMlp,
+    /// Its parameters.
+    pub params: Py<PyParameters>,
+    name: Option<String>,
+}
+collected!(PyCharMlp: params);
+
+#[pymethods]
+impl PyCharMlp {
+    #[new]
+    #[pyo3(signature = (params, vocab=27, context=16, embedding=64, hidden=64, name=None))]
+    fn new(
+        params: &Bound<'_, PyParameters>,
+        #[pyo3(from_py_with = sizes::vocab)] vocab: usize,
+        #[pyo3(from_py_with = sizes::context)] context: usize,
+        #[pyo3(from_py_with = sizes::embedding)] embedding: usize,
+        #[pyo3(from_py_with = sizes::hidden)] hidden: usize,
+        name: Option<String>,
+    ) -> PyResult<Self> {
+        params.get().need_kernels()?;
+        let shape = CharMlpShape { vocab, context, embedding, hidden };
+        let model =
+            params.get().append(params.py(), |p| with_kernels!(p, p => CharMlp::new(p, shape, name.as_deref())))?;
+        Ok(PyCharMlp { model, params: params.clone().unbind(), name })
+    }
+
+    /// Logits of the symbol after `tokens`, which are `context` integers (a list or a buffer).
+    ///
+    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of them. Costs one pass
+    /// forward.
+    fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+        let mut symbols = Vec::new();
+        let dims = read_symbols(tokens, &mut symbols, "tokens")?;
+        if dims.row().is_none() {
+            return Err(PyValueError::new_err(format!(
+                "tokens must have shape ({},), found {}",
+                self.model.shape().context,
+                dims.text()
+            )));
+        }
+        self.params
+            .get()
+            .with(
+                py,
+                |params| with_kernels!(params, p => evaluate(p, |graph, p| self.model.logits(graph, p, &symbols))),
+            )?
+            .or_raise(py)
+    }
+
+    /// How many parameters it has.
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.model.n_parameters()
+    }
+
+    /// Where its tensors are.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    /// How many symbols.
+    #[getter]
+    fn vocab(&self) -> usize {
+        self.model.shape().vocab
+    }
+
+    /// How many symbols back it looks.
+    #[getter]
+    fn context(&self) -> usize {
+        self.model.shape().context
+    }
+
+    /// The embeddings, a Tensor of shape (vocab, embedding).
+    #[getter]
+    fn embedding(&self, py: Python<'_>) -> PyTensor {
+        tensor(py, &self.params, self.model.embedding(), part(&self.name, "embedding"))
+    }
+
+    /// The hidden layer, a Linear with tanh.
+    #[getter]
+    fn hidden(&self, py: Python<'_>) -> PyLinear {
+        PyLinear { layer: self.model.hidden(), params: self.params.clone_ref(py), name: part(&self.name, "hidden") }
+    }
+
+    /// The layer of logits, a Linear.
+    #[getter]
+    fn output(&self, py: Python<'_>) -> PyLinear {
+        PyLinear { layer: self.model.output(), params: self.params.clone_ref(py), name: part(&self.name, "output") }
+    }
+
+    fn __repr__(&self) -> String {
+        let CharMlpShape { vocab, context, embedding, hidden } = self.model.shape();
+        format!("CharMLP(vocab={vocab}, context={context}, embedding={embedding}, hidden={hidden})")
+    }
+}
+
+/// One dense layer: `activation(W x + b)`.
+///
+/// Args:
+///     params: where W (n_out, n_in) and then b (n_out,) are appended.
+///     n_in, n_out: its shape, both at least 1.
+///     bias: whether there is a b. It starts at 0.
+///     activation: None or "identity", "tanh", "relu", "sigmoid". W starts as He's initialisation for relu, else Glorot's.
+///     name: where given, the tensors are called `name.weight` and `name.bias`.
+///
+/// Raises:
+///     ValueError: a shape with a zero, an unknown activation, a name that is taken; nothing is appended.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> layer = bt.nn.Linear(bt.Parameters(), 2, 1)
+///     >>> layer.weight.values[:] = [2.0, 3.0]
+///     >>> layer([1.0, 10.0])
+///     [32.0]
+#[pyclass(frozen, name = "Linear", module = "burtorch.nn")]
+pub struct PyLinear {
+    layer: Linear,
+    params: Py<PyParameters>,
+    name: Option<String>,
+}
+collected!(PyLinear: params);
+
+#[pymethods]
+impl PyLinear {
+    #[new]
+    #[pyo3(signature = (params, n_in, n_out, bias=true, activation=None, name=None))]
+    fn new(
+        params: &Bound<'_, PyParameters>,
+        #[pyo3(from_py_with = sizes::n_in)] n_in: usize,
+        #[pyo3(from_py_with = sizes::n_out)] n_out: usize,
+        bias: bool,
+        activation: Option<&str>,
+        name: Option<String>,
+    ) -> PyResult<Self> {
+        let py = params.py();
+        let activation = activation_named(py, activation)?;
+        params.get().need_kernels()?;
+        let layer = params
+            .get()
+            .append(py, |p| with_kernels!(p, p => Linear::new(p, n_in, n_out, bias, activation, name.as_deref())))?;
+        Ok(PyLinear { layer, params: params.clone().unbind(), name })
+    }
+
+    /// The n_out outputs for n_in inputs: of numbers (a list or a buffer), a list of floats, without a gradient; of Values
+    /// or a Vector, a Vector on their graph, with the same numbers.
+    ///
+    /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
+    fn __call__<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let model = Mlp::of_layers(vec![self.layer]).or_raise(x.py())?;
+        outputs(&model, &self.params, x)
+    }
+
+    /// The weights, a Tensor of shape (n_out, n_in).
+    #[getter]
+    fn weight(&self, py: Python<'_>) -> PyTensor {
+        tensor(py, &self.params, self.layer.weight(), part(&self.name, "weight"))
+    }
+
+    /// The biases, a Tensor of shape (n_out,), or None.
+    #[getter]
+    fn bias(&self, py: Python<'_>) -> Option<PyTensor> {
+        self.layer.bias().map(|bias| tensor(py, &self.params, bias, part(&self.name, "bias")))
+    }
+
+    /// "identity", "tanh", "relu" or "sigmoid".
+    #[getter]
+    fn activation(&self) -> &'static str {
+        self.layer.activation().name()
+    }
+
+    /// How many numbers it takes.
+    #[getter]
+    fn n_in(&self) -> usize {
+        self.layer.n_in()
+    }
+
+    /// How many numbers it gives.
+    #[getter]
+    fn n_out(&self) -> usize {
+        self.layer.n_out()
+    }
+
+    /// How many parameters it has.
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.layer.n_parameters()
+    }
+
+    /// Where its tensors are.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let bias = if self.layer.bias().is_some() { "True" } else { "False" };
+        let Self { layer, .. } = self;
+        format!("Linear({}, {}, bias={bias}, activation={:?})", layer.n_in(), layer.n_out(), layer.activation().name())
+    }
+}
+
+/// Dense layers one after another, `activation` after each but the last.
+///
+/// Args:
+///     params: where the tensors are appended, layer by layer, weights before biases.
+///     sizes: inputs, hidden widths, outputs: at least two numbers.
+///     activation: "tanh" (default), "relu", "sigmoid" or "identity", after all layers but the last.
+///     bias: whether layers have biases.
+///     name: where given, layer k is called `name.k`.
+///
+/// In an Oracle its loss is softmax cross-entropy for integer labels, the mean squared difference for float labels.
+///
+/// Raises:
+///     ValueError: sizes that make no sense, an unknown activation, a name that is taken; nothing is appended.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> model = bt.nn.MLP(bt.Parameters(), [3, 4, 4, 1])
+///     >>> model.n_parameters, len(model([2.0, 3.0, -1.0]))
+///     (41, 1)
+#[pyclass(frozen, subclass, name = "MLP", module = "burtorch.nn")]
+pub struct PyMlp {
+    model: Mlp,
+    params: Py<PyParameters>,
+    name: Option<String>,
+}
+collected!(PyMlp: params);
+
+#[pymethods]
+impl PyMlp {
+    #[new]
+    #[pyo3(signature = (params, sizes, activation="tanh", bias=true, name=None))]
+    fn new(
+        params: &Bound<'_, PyParameters>,
+        sizes: Vec<Count>,
+        activation: &str,
+        bias: bool,
+        name: Option<String>,
+    ) -> PyResult<Self> {
+        let py = params.py();
+        let sizes = sizes.iter().map(|n| n.positive("each of sizes")).collect::<PyResult<Vec<_>>>()?;
+        let activation = activation_named(py, Some(activation))?;
+        params.get().need_kernels()?;
+        let model = params
+            .get()
+            .append(py, |p| with_kernels!(p, p => Mlp::new(p, &sizes, bias, activation, name.as_deref())))?;
+        Ok(PyMlp { model, params: params.clone().unbind(), name })
+    }
+
+    /// The outputs for the inputs `x`: of numbers (a list or a buffer), a list of floats, without a gradient; of Values or a
+    /// Vector, a Vector on their graph, with the same numbers.
+    ///
+    /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
+    fn __call__<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        outputs(&self.model, &self.params, x)
+    }
+
+    /// The layers, first to last.
+    #[getter]
+    fn layers(&self, py: Python<'_>) -> Vec<PyLinear> {
+        let layer = |(k, &layer): (usize, &Linear)| PyLinear {
+            layer,
+            params: self.params.clone_ref(py),
+            name: part(&self.name, &k.to_string()),
+        };
+        self.model.layers().iter().enumerate().map(layer).collect()
+    }
+
+    /// How many numbers it takes.
+    #[getter]
+    fn n_in(&self) -> usize {
+        self.model.n_in()
+    }
+
+    /// How many numbers it gives.
+    #[getter]
+    fn n_out(&self) -> usize {
+        self.model.n_out()
+    }
+
+    /// How many parameters it has.
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.model.n_parameters()
+    }
+
+    /// Where its tensors are.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let sizes = std::iter::once(self.model.n_in()).chain(self.model.layers().iter().map(Linear::n_out));
+        format!("MLP({:?})", sizes.collect::<Vec<_>>())
+    }
+}
+
+fn outputs<'py>(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    // What can be gone through only once is read once.
+    let x = &if x.hasattr("__len__")? {
+        x.clone()
+    } else {
+        PyList::new(py, x.try_iter()?.collect::<PyResult<Vec<_>>>()?)?.into_any()
+    };
+    if let Some(nodes) = crate::node::dense::outputs(model.layers(), params, x)? {
+        return Ok(nodes);
+    }
+    let mut numbers = Vec::new();
+    let dims = read_numbers(x, &mut numbers, "x")?;
+    if dims.row().is_none() {
+        return Err(PyValueError::new_err(format!("x must have shape ({},), found {}", model.n_in(), dims.text())));
+    }
+    params
+        .get()
+        .with(py, |params| {
+            with_kernels!(params, p => evaluate(p, |graph, p| {
+                let x: Vec<_> = numbers.iter().map(|&x| Float::from_f64(x)).collect();
+                model.outputs(graph, p, &x)
+            }))
+        })?
+        .or_raise(py)?
+        .into_pyobject(py)
+}
+
+/// Adds the classes to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyCharMlp>()?;
+    m.add_class::<PyLinear>()?;
+    m.add_class::<PyMlp>()
+}

@@ -1,0 +1,288 @@
+//! Block ops as functions of Python: dense layers, rows of tables and softmax cross-entropy over Vectors.
+//!
+//! Promises: each is one block of the graph whatever its size; an error leaves the graph as it was. Numbers are computed in
+//! the core.
+
+use burtorch_core::nn::Activation;
+use burtorch_core::{Range, Tensor, View};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::convert::buffer::read_symbols;
+use crate::convert::errors::IntoPython;
+use crate::graph::cell::{AnyGraph, Cell};
+use crate::graph::{PyGraph, current_graph};
+use crate::nn::activation_named;
+use crate::node::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, read_by, wrap};
+use crate::params::attached::{attach, with_values};
+use crate::params::{PyParameters, PyTensor};
+
+/// The whole numbers of one sample: symbols, or a class.
+///
+/// An Oracle hands them to a model where the batch holds integers. On a graph of lanes each lane has its own sample and so
+/// its own numbers, and a model uses them as it would those of one. `symbols[k]` is number k, `symbols[j:k]` several.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> table = params.tensor((3, 2), init=1.0)
+///     >>> def model(symbols, label):
+///     ...     return bt.gather(table, symbols[0:2]).sum()
+///     >>> bt.Oracle(model, params=params).loss([[0, 1, 2]], [0])
+///     4.0
+#[pyclass(frozen, name = "Symbols", module = "burtorch", sequence)]
+pub struct PySymbols {
+    /// All numbers of lane 0, then of lane 1, ...
+    numbers: Vec<u32>,
+    lanes: usize,
+}
+
+impl PySymbols {
+    /// As many numbers for each lane; all of lane 0, then of lane 1, ...
+    pub fn new(numbers: Vec<u32>, lanes: usize) -> Self {
+        PySymbols { numbers, lanes }
+    }
+
+    fn n(&self) -> usize {
+        self.numbers.len() / self.lanes
+    }
+
+    /// Those of one sample; `None` where there are several.
+    pub fn single(&self) -> Option<&[u32]> {
+        (self.lanes == 1).then_some(&self.numbers[..])
+    }
+
+    fn part(&self, range: std::ops::Range<usize>) -> Self {
+        let n = self.n();
+        let lane = |lane: usize| &self.numbers[lane * n + range.start..lane * n + range.end];
+        PySymbols { numbers: (0..self.lanes).flat_map(lane).copied().collect(), lanes: self.lanes }
+    }
+}
+
+#[pymethods]
+impl PySymbols {
+    fn __len__(&self) -> usize {
+        self.n()
+    }
+
+    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> PyResult<PySymbols> {
+        let n = self.n() as isize;
+        if let Ok(slice) = index.cast::<pyo3::types::PySlice>() {
+            let at = slice.indices(n)?;
+            if at.step != 1 || at.start >= at.stop {
+                return Err(PyValueError::new_err("a slice of symbols has step 1 and is not empty"));
+            }
+            return Ok(self.part(at.start as usize..at.stop as usize));
+        }
+        let k: isize = index.extract()?;
+        let at = if k < 0 { k + n } else { k };
+        if !(0..n).contains(&at) {
+            return Err(PyIndexError::new_err(format!("symbol {k} of {n}")));
+        }
+        Ok(self.part(at as usize..at as usize + 1))
+    }
+
+    fn __repr__(&self) -> String {
+        let of = |lane: usize| format!("{:?}", &self.numbers[lane * self.n()..(lane + 1) * self.n()]);
+        format!("<Symbols {}>", (0..self.lanes).map(of).collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Whole numbers for each lane of a graph: Symbols as they are, anything else the same for all lanes.
+fn symbols_for<'a>(
+    owner: &Bound<'_, PyGraph>,
+    given: &'a Bound<'_, PyAny>,
+    what: &str,
+) -> PyResult<std::borrow::Cow<'a, [u32]>> {
+    if let Ok(symbols) = given.cast::<PySymbols>() {
+        return Ok(symbols.get().numbers.as_slice().into());
+    }
+    let mut numbers = Vec::new();
+    match given.extract::<u32>() {
+        Ok(number) => numbers.push(number),
+        Err(_) => {
+            read_symbols(given, &mut numbers, what)?;
+        }
+    }
+    let lanes = owner.get().scalar_type(owner.py())?.lanes;
+    Ok(numbers.repeat(lanes).into())
+}
+
+/// Rows of a matrix of parameters, one after the other: embeddings.
+///
+/// Args:
+///     table: a tensor of shape (rows, width).
+///     rows: Symbols, an int, or a sequence of ints; on a graph of lanes Symbols give each lane its own rows.
+///
+/// Returns a Vector of `len(rows) * width` scalars, one block on the current graph. Costs a copy; the way back touches the
+/// rows that were named.
+///
+/// Raises:
+///     IndexError: a row that the table has not.
+///     ValueError: no rows. TypeError: a graph of another dtype than the parameters, or than float32 and float64.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> table = bt.Parameters(dtype="float64").tensor((3, 2), init=1.0)
+///     >>> x = bt.gather(table, [2, 0, 2])
+///     >>> x.sum().backward()
+///     >>> len(x), list(table.grads)
+///     (6, [1.0, 1.0, 0.0, 0.0, 2.0, 2.0])
+#[pyfunction]
+pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = rows.py();
+    let owner = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
+    let indices = symbols_for(&owner, rows, "rows")?;
+    let tensor: Tensor = table.get().tensor();
+    let range = appended(
+        &owner,
+        indices.len(),
+        |cell| {
+            cell.need_kernels("gather")?;
+            attach(py, cell, [table.get().owner()])
+        },
+        |graph, parameters, ()| {
+            with_values(py, parameters, |given| graph.blocks()?.gather(given, tensor, &indices))?.or_raise(py)
+        },
+    )?;
+    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+}
+
+/// `f(W x + b)` for a matrix of parameters and a Vector: a dense layer as one block, and one more for f.
+///
+/// Args:
+///     weight: a tensor of shape (n_out, n_in).
+///     x: a Vector, or a sequence of Values and Vectors (concatenated without a copy), n_in scalars in all.
+///     bias: a tensor of n_out numbers, or None.
+///     activation: f: None or "identity", "tanh", "relu", "sigmoid".
+///
+/// Returns a Vector of n_out scalars. Costs 2 n_in n_out operations a lane, and twice that on the way back.
+///
+/// Raises:
+///     ValueError: lengths differ, or an unknown activation. TypeError: a graph of another dtype than the parameters, or
+///     than float32 and float64. GraphMismatchError: operands belong to different graphs.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> w, b = params.tensor((2, 3), init=1.0), params.tensor(2, init=0.5)
+///     >>> list(bt.affine(w, bt.current_graph().vector([1.0, 2.0, 3.0]), b).data)
+///     [6.5, 6.5]
+#[pyfunction]
+#[pyo3(signature = (weight, x, bias=None, activation=None))]
+fn affine<'py>(
+    weight: &Bound<'py, PyTensor>,
+    x: &Bound<'py, PyAny>,
+    bias: Option<&Bound<'py, PyTensor>>,
+    activation: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
+    affine_of(weight, x, bias, activation_named(x.py(), activation)?)
+}
+
+/// As [`affine`], with an activation that is known.
+pub fn affine_of<'py>(
+    weight: &Bound<'py, PyTensor>,
+    x: &Bound<'py, PyAny>,
+    bias: Option<&Bound<'py, PyTensor>>,
+    activation: Activation,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let (w, b) = (weight.get().slice(), bias.map(|b| b.get().slice()));
+    let prepare = |cell: &mut Cell, inputs: &[Operand]| {
+        cell.need_kernels("affine")?;
+        let own = std::iter::once(weight).chain(bias).map(|tensor| tensor.get().owner());
+        attach(py, cell, own.chain(read_by(inputs)))
+    };
+    let build = |graph: &mut AnyGraph, parameters: &[Py<PyParameters>], views: &[View]| {
+        with_values(py, parameters, |given| graph.blocks()?.affine(given, views, w, b, activation))?.or_raise(py)
+    };
+    // A Vector of one run, on a graph that nothing is the matter with: no list is made of it.
+    if let Ok(vector) = x.cast::<PyVector>()
+        && let Some(owner) = vector.get().plain_owner(py)
+    {
+        let range = atomically(owner, |cell| {
+            prepare(cell, &[])?;
+            let view = View::Nodes(vector.get().only_range(py, cell)?);
+            build(&mut cell.graph, &cell.parameters, &[view])
+        })?;
+        return Ok(PyVector::of_runs(owner, &[range])?.into_bound(py).into_any());
+    }
+    let xs = Operand::read_all(x)?;
+    let owner = common_owner(py, &xs)?;
+    let range = appended(
+        &owner,
+        w.len(),
+        |cell| {
+            prepare(cell, &xs)?;
+            all_views(py, cell, &xs)
+        },
+        |graph, parameters, views| build(graph, parameters, &views),
+    )?;
+    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+}
+
+/// The cross-entropy of the softmax of `logits`, in nats: `log(sum(exp(z))) - z[target]`.
+///
+/// Args:
+///     logits: a Vector of contiguous scalars, as block ops give them.
+///     target: Symbols of one number, an int, or a Vector of as many probabilities, which receive no gradient.
+///
+/// Returns a Value. Never overflows.
+///
+/// Raises:
+///     IndexError: a class that there is no logit of.
+///     ValueError: logits that are a concatenation, or another number of probabilities.
+///     TypeError: a graph of another dtype than float32 and float64, or lanes of them.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> z = bt.current_graph().vector([0.0, 0.0])
+///     >>> loss = bt.softmax_cross_entropy(z, 1)
+///     >>> loss.backward()
+///     >>> round(loss.data, 6), list(z.grad)
+///     (0.693147, [0.5, -0.5])
+#[pyfunction]
+fn softmax_cross_entropy<'py>(
+    logits: &Bound<'py, PyVector>,
+    target: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    use burtorch_core::Target;
+    let py = logits.py();
+    let owner = logits.get().owner(py).clone();
+    let probabilities = target.cast::<PyVector>().ok();
+    if let Some(probabilities) = probabilities
+        && !probabilities.get().owner(py).is(&owner)
+    {
+        return Err(burtorch_core::Error::GraphMismatch { what: "the target" }).or_raise(py);
+    }
+    let classes = match probabilities {
+        Some(_) => std::borrow::Cow::default(),
+        None => symbols_for(&owner, target, "target")?,
+    };
+    let node = atomically(&owner, |cell| {
+        cell.need_kernels("softmax_cross_entropy")?;
+        let one = |vector: &Bound<'_, PyVector>, cell: &crate::graph::cell::Cell| -> PyResult<Range> {
+            match vector.get().n_runs() {
+                1 => vector.get().only_range(py, cell),
+                _ => {
+                    Err(PyTypeError::new_err("logits and probabilities must each be one run of scalars, not a concat"))
+                }
+            }
+        };
+        let logits = one(logits, cell)?;
+        let target = match probabilities {
+            Some(vector) => Target::Probabilities(one(vector, cell)?),
+            None => Target::Classes(&classes),
+        };
+        cell.graph.blocks().and_then(|blocks| blocks.softmax_cross_entropy(logits, target)).or_raise(py)
+    })?;
+    wrap(&owner, node)
+}
+
+/// Adds the class and the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PySymbols>()?;
+    m.add_function(wrap_pyfunction!(gather, m)?)?;
+    m.add_function(wrap_pyfunction!(affine, m)?)?;
+    m.add_function(wrap_pyfunction!(softmax_cross_entropy, m)?)
+}

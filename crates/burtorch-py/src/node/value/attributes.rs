@@ -1,0 +1,465 @@
+//! Attributes and methods of `Value`, but for arithmetic: `construct` makes values, `convert` turns them into numbers.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+
+use burtorch_core::erased::AnyNumber;
+use burtorch_core::{NodeId, Quick, Scalar};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::check::{checked, checked_for_gradient, checked_for_sweep, checked_mut};
+use super::construct::label_text;
+use super::convert::{format, int, round};
+use super::number::{Number, number};
+use super::object::{ValueObject, cell_of, is_value, new_object, raise, raise_python};
+use crate::convert::entry::{attached, caught, slot};
+use crate::convert::errors::IntoPython;
+use crate::convert::scalars;
+use crate::graph::cell::Cell;
+use crate::graph::{self, Sweep};
+
+/// `.data`
+pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock, as in every getter here.
+        unsafe { number_or_object(value, false) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+/// `.grad`
+pub unsafe extern "C" fn get_grad(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe { number_or_object(value, true) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+/// The data or the gradient: a float, or where that is too narrow a Decimal or a tuple.
+#[inline(always)]
+unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock.
+    unsafe {
+        let checked = if of_grad { checked_for_gradient(value.cast()) } else { checked(value.cast()) };
+        let Some((cell, node)) = checked else {
+            return ptr::null_mut();
+        };
+        if cell.is_busy() && cell.is_traced() {
+            return raise_python(crate::trace::reading_refused());
+        }
+        if let Err(error) = crate::trace::refuse_reading("the number of a Value of another graph") {
+            return raise_python(error);
+        }
+        match scalars::plain(&cell.graph, node, of_grad) {
+            Ok(Some(x)) => ffi::PyFloat_FromDouble(x),
+            Ok(None) => special(cell.graph.number(node, of_grad)),
+            Err(error) => raise(error),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn special(taken: burtorch_core::Result<AnyNumber>) -> *mut ffi::PyObject {
+    attached(|py| match taken.or_raise(py).and_then(|number| scalars::into_python(py, number)) {
+        Ok(object) => object.into_ptr(),
+        Err(error) => raise_python(error),
+    })
+}
+
+/// Checks the value and reads its graph; `None` with an error set.
+#[inline(always)]
+pub unsafe fn read<T>(
+    value: *mut ffi::PyObject,
+    f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
+) -> Option<T> {
+    // SAFETY: callers pass a living Value under the interpreter lock; `f` calls no Python code.
+    let (cell, _) = unsafe { checked(value.cast()) }?;
+    if cell.is_busy() && cell.is_traced() {
+        raise_python(crate::trace::reading_refused());
+        return None;
+    }
+    if let Err(error) = crate::trace::refuse_reading("the number of a Value of another graph") {
+        raise_python(error);
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { peek(value, f) }
+}
+
+/// As `read`, also while a function is recorded: for what is remembered, or does not leave this module.
+#[inline(always)]
+pub unsafe fn peek<T>(
+    value: *mut ffi::PyObject,
+    f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
+) -> Option<T> {
+    // SAFETY: as in `read`.
+    unsafe { checked(value.cast()) }.and_then(|(cell, node)| or_raised(f(cell, node)))
+}
+
+/// As `read`, for what changes a node.
+unsafe fn write<T>(
+    value: *mut ffi::PyObject,
+    f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
+) -> Option<T> {
+    // SAFETY: as in `read`.
+    unsafe { checked_mut(value.cast()) }.and_then(|(cell, node)| or_raised(f(cell, node)))
+}
+
+#[inline(always)]
+fn or_raised<T>(result: burtorch_core::Result<T>) -> Option<T> {
+    match result {
+        Ok(result) => Some(result),
+        Err(error) => {
+            raise(error);
+            None
+        }
+    }
+}
+
+/// The number to assign, or `None` with an error set.
+unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject) -> Option<AnyNumber> {
+    if x.is_null() {
+        raise_python(PyTypeError::new_err(format!("cannot delete {name} of a Value")));
+        return None;
+    }
+    // SAFETY: a living Value and a living object under the interpreter lock.
+    let read = unsafe {
+        if ffi::PyFloat_CheckExact(x) != 0 {
+            return Some(AnyNumber::One(ffi::PyFloat_AS_DOUBLE(x)));
+        }
+        attached(|py| scalars::read(&Bound::from_borrowed_ptr(py, x), scalars::type_of(value)))
+    };
+    match read {
+        Ok(Some(given)) => Some(given),
+        Ok(None) => {
+            raise_python(PyTypeError::new_err(format!("{name} of a Value must be a real number")));
+            None
+        }
+        Err(error) => {
+            raise_python(error);
+            None
+        }
+    }
+}
+
+unsafe extern "C" fn set_data(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock.
+        unsafe {
+            let Some(x) = assigned("data", value, x) else {
+                return -1;
+            };
+            let set = write(value, |cell, node| cell.graph.set_number(node, &x, false));
+            if set.is_some() { 0 } else { -1 }
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+unsafe extern "C" fn set_grad(value: *mut ffi::PyObject, x: *mut ffi::PyObject, _: *mut c_void) -> c_int {
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock.
+        unsafe {
+            let Some(x) = assigned("grad", value, x) else {
+                return -1;
+            };
+            let set = write(value, |cell, node| cell.graph.set_number(node, &x, true));
+            if set.is_some() { 0 } else { -1 }
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+/// Wraps a getter: `f` reads the graph and makes no Python objects, whose making might run any code; what it returns
+/// becomes one afterwards.
+unsafe fn getter<T: for<'py> IntoPyObject<'py>>(
+    value: *mut ffi::PyObject,
+    f: impl FnOnce(&mut Cell, NodeId) -> burtorch_core::Result<T>,
+) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock; the reference into its graph ends before objects are made.
+    unsafe {
+        let Some(read) = checked(value.cast()).map(|(cell, node)| f(cell, node)) else {
+            return ptr::null_mut();
+        };
+        attached(|py| match read.or_raise(py).and_then(|read| read.into_py_any(py)) {
+            Ok(object) => object.into_ptr(),
+            Err(error) => raise_python(error),
+        })
+    }
+}
+
+unsafe extern "C" fn get_index(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe { getter(value, |_, node| Ok(node.index())) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+unsafe extern "C" fn get_op(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe { getter(value, |cell, node| cell.graph.op(node).map(|op| op.name())) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+unsafe extern "C" fn get_graph(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: a living Value owns its graph.
+        unsafe {
+            let owner = (*value.cast::<ValueObject>()).owner;
+            ffi::Py_INCREF(owner);
+            owner
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+unsafe extern "C" fn get_label(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: as in `get_data`.
+        unsafe { getter(value, |cell, node| Ok(cell.graph.label(node).unwrap_or_default().to_string())) }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObject, _: *mut c_void) -> c_int {
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock.
+        unsafe {
+            let text = attached(|py| Bound::from_borrowed_ptr_or_opt(py, label).map(|label| label_text(&label)));
+            let text = match text {
+                None => String::new(),
+                Some(Ok(text)) => text,
+                Some(Err(error)) => {
+                    raise_python(error);
+                    return -1;
+                }
+            };
+            let set = write(value, |cell, node| cell.graph.set_label(node, &text));
+            if set.is_some() { 0 } else { -1 }
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: as in `get_data`. Making a Value runs no Python code, as memory for the exact type never does; the reference
+        // into the graph ends before the tuple is made.
+        attached(|py| unsafe {
+            let owner = (*value.cast::<ValueObject>()).owner;
+            let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
+            let (nodes, epoch) = (cell.graph.operands(node), cell.graph.epoch());
+            let made = |node: NodeId| Bound::from_owned_ptr_or_err(py, new_object(owner, cell, node.index(), epoch));
+            let values: PyResult<Vec<_>> = nodes.into_iter().map(made).collect();
+            match values.and_then(|values| PyTuple::new(py, values)) {
+                Ok(tuple) => tuple.into_ptr(),
+                Err(error) => raise_python(error),
+            }
+        })
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+/// `v.backward(seed=1.0)`
+unsafe extern "C" fn backward(
+    value: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: the interpreter passes living objects under its lock: `n` positional ones, then one per keyword.
+        unsafe {
+            let mut seed = 1.0;
+            if n != 0 || !keywords.is_null() {
+                let is_seed = |name: *mut ffi::PyObject| {
+                    attached(|py| Bound::from_borrowed_ptr(py, name).eq("seed").unwrap_or(false))
+                };
+                let by_keyword = !keywords.is_null()
+                    && ffi::PyTuple_GET_SIZE(keywords) == 1
+                    && is_seed(ffi::PyTuple_GET_ITEM(keywords, 0));
+                if !(n == 1 && keywords.is_null() || n == 0 && by_keyword) {
+                    return raise_python(PyTypeError::new_err("backward() takes one argument: seed, a number"));
+                }
+                match number(*arguments) {
+                    Number::Is(x) => seed = x,
+                    Number::IsNot => {
+                        return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
+                    }
+                    Number::Failed => return ptr::null_mut(),
+                }
+            }
+            let Some((_, root)) = checked_for_sweep(value.cast()) else {
+                return ptr::null_mut();
+            };
+            let owner = (*value.cast::<ValueObject>()).owner;
+            match graph::sweep(Python::assume_attached(), owner, Sweep { root, seed, skip_zero_adjoints: false }) {
+                Ok(()) => {
+                    ffi::Py_INCREF(ffi::Py_None());
+                    ffi::Py_None()
+                }
+                Err(error) => raise_python(error),
+            }
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+/// `v.detach()`
+unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let run = || {
+        #[derive(Clone, Copy)]
+        struct Detach;
+        impl super::append::Build<1> for Detach {
+            unsafe fn build_quick<S: Scalar>(self, graph: Quick<'_, 'static, S>, [x]: [NodeId; 1]) -> NodeId {
+                // SAFETY: by the contract of this function.
+                unsafe { graph.detach(x) }
+            }
+
+            fn step(&self) -> super::step::Step {
+                super::step::Step::Detach
+            }
+        }
+        // SAFETY: a living Value under the interpreter lock; what `append` returns is a Value of the same graph.
+        unsafe {
+            let owner = (*value.cast::<ValueObject>()).owner;
+            let copy = super::append::append(owner, [value.cast()], Detach);
+            let cell = cell_of(owner);
+            if cell.is_busy() && cell.is_traced() && !copy.is_null() {
+                crate::trace::detached(cell, copy.cast(), value.cast());
+            }
+            copy
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+/// `math.trunc(v)`
+unsafe extern "C" fn trunc(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock.
+    caught(|| unsafe { int(value) })
+}
+
+/// `v.same_node(w)`
+unsafe extern "C" fn same_node(value: *mut ffi::PyObject, other: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: a living Value and a living object under the interpreter lock.
+        unsafe {
+            if !is_value(other) {
+                return raise_python(PyTypeError::new_err("same_node() expects a Value"));
+            }
+            let (a, b) = (value.cast::<ValueObject>(), other.cast::<ValueObject>());
+            let (Some((_, x)), Some((_, y))) = (checked(a), checked(b)) else {
+                return ptr::null_mut();
+            };
+            ffi::PyBool_FromLong(((*a).owner == (*b).owner && x == y).into())
+        }
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value, other], run) }
+}
+
+/// `v.to_string()`
+unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let run = || {
+        // SAFETY: a living Value under the interpreter lock; its owner is a living Graph.
+        attached(|py| unsafe {
+            let object = value.cast::<ValueObject>();
+            let Some((_, node)) = checked(object) else { return ptr::null_mut() };
+            let graph =
+                pyo3::Borrowed::from_ptr(py, (*object).owner).cast_unchecked::<crate::graph::PyGraph>().to_owned();
+            match crate::viz::described(py, &graph, node) {
+                Ok(text) => pyo3::types::PyString::new(py, &text).into_ptr(),
+                Err(error) => raise_python(error),
+            }
+        })
+    };
+    // SAFETY: objects that the interpreter passes.
+    unsafe { slot(&[value], run) }
+}
+
+/// Lone values are not pickled: a graph is.
+unsafe extern "C" fn reduce(_value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let message = "a Value cannot be pickled or copied without its graph; use float(v), or save the graph";
+    caught(|| raise_python(PyTypeError::new_err(message)))
+}
+
+const fn attribute(
+    name: &'static CStr,
+    doc: &'static CStr,
+    get: ffi::getter,
+    set: Option<ffi::setter>,
+) -> ffi::PyGetSetDef {
+    ffi::PyGetSetDef { name: name.as_ptr(), get: Some(get), set, doc: doc.as_ptr(), closure: ptr::null_mut() }
+}
+
+/// The attributes of `Value`.
+pub fn attributes() -> Vec<ffi::PyGetSetDef> {
+    vec![
+        attribute(
+            c"data",
+            c"The number this node holds: a float; a tuple of floats on a graph of lanes, a Decimal on a float128 one. Assigning changes this node only; graph.recompute(root) re-evaluates.",
+            get_data,
+            Some(set_data),
+        ),
+        attribute(
+            c"grad",
+            c"The gradient: summed over sweeps for a leaf, of the last sweep for any other node; 0.0 before any.",
+            get_grad,
+            Some(set_grad),
+        ),
+        attribute(
+            c"index",
+            c"The node's present number in its graph. Reclaim may renumber; Graph(reclaim=False) never does.",
+            get_index,
+            None,
+        ),
+        attribute(c"op", c"The name of the op that made this node.", get_op, None),
+        attribute(c"operands", c"The values this node was computed from, as a tuple.", get_operands, None),
+        attribute(c"graph", c"The Graph this node belongs to.", get_graph, None),
+        attribute(c"label", c"A name for this node, empty unless set.", get_label, Some(set_label)),
+    ]
+}
+
+/// The methods of `Value` that are not ops.
+pub fn methods() -> Vec<ffi::PyMethodDef> {
+    use super::methods::method;
+    vec![
+        method(
+            c"backward",
+            c"backward($self, seed=1.0)\n--\n\nAdd seed times the gradient of this node to its leaves and parameters. One pass in reverse building order; no recursion. Linear in the nodes between this one and the lowest it depends on.",
+            ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+            ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: backward },
+        ),
+        method(c"detach", c"detach($self, /)\n--\n\nA copy of the data through which no gradient flows.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: detach }),
+        method(c"to_string", c"to_string($self, /)\n--\n\nOne line about the node: name, op and operands, data, gradient, index. Source: asString of the paper.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: to_string }),
+        method(c"same_node", c"same_node($self, other, /)\n--\n\nWhether both values stand for one node of one graph.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: same_node }),
+        method(c"__trunc__", c"__trunc__($self, /)\n--\n\nThe data without its fraction, as an int.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: trunc }),
+        method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe nearest integer as a new Value; with ndigits the data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
+        method(c"__format__", c"__format__($self, spec, /)\n--\n\nThe data, formatted as a float is; repr(self) for an empty spec.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: format }),
+        method(c"__reduce__", c"__reduce__($self, /)\n--\n\nRaises TypeError: a Value is not pickled without its graph.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: reduce }),
+        method(c"__array_ufunc__", c"__array_ufunc__($self, ufunc, method, *inputs, **keywords)\n--\n\nLets NumPy operators defer to Value; other ufuncs raise TypeError that names the op to use.", ffi::METH_VARARGS | ffi::METH_KEYWORDS, ffi::PyMethodDefPointer { PyCFunctionWithKeywords: crate::node::vector::array_ufunc }),
+    ]
+}

@@ -1,0 +1,245 @@
+//! How a `Value` is made: the fast call with one float, and the full one with a label and a graph.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::ptr;
+
+use burtorch_core::NodeId;
+use burtorch_core::erased::AnyNumber;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::free_list;
+use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_python, revive, value_type};
+use crate::convert::entry::{attached, caught, entered};
+use crate::convert::errors::IntoPython;
+use crate::convert::scalars;
+use crate::graph::cell::AnyGraph;
+use crate::graph::critical_section::locked_graph;
+use crate::graph::{self, PyGraph};
+
+/// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append_at_once`.
+///
+/// # Safety
+/// `owner` is a living `Graph`; the interpreter lock is held.
+#[inline(always)]
+unsafe fn new_leaf(owner: *mut ffi::PyObject, x: f64) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function; nothing here calls Python code.
+    unsafe {
+        let cell = cell_of(owner);
+        let object = free_list::first();
+        if let AnyGraph::F64(g) = &mut cell.graph
+            && !object.is_null()
+        {
+            let epoch = g.epoch();
+            if let Some(quick) = g.quick()
+                && quick.has_room_for_leaf()
+            {
+                return revive(object, owner, &mut cell.handles, quick.leaf(x), epoch);
+            }
+        }
+        new_leaf_slow(value_type(), owner, &AnyNumber::One(x))
+    }
+}
+
+/// As `new_leaf`, as an object of `type_` and whatever the state of the graph.
+///
+/// # Safety
+/// `type_` is `Value` or a subclass; else as for `new_leaf`.
+#[inline(never)]
+unsafe fn new_leaf_slow(type_: *mut ffi::PyTypeObject, owner: *mut ffi::PyObject, x: &AnyNumber) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function, and as in `new_leaf`.
+    unsafe {
+        // Before anything is built: memory for a subclass may start the garbage collector, which runs Python code.
+        let object = Unowned(allocate(type_));
+        if object.0.is_null() {
+            return ptr::null_mut();
+        }
+        let cell = cell_of(owner);
+        if cell.is_busy() && !cell.is_traced() {
+            return super::check::raise_busy(cell);
+        }
+        let is_constant = graph::wants_no_grad();
+        let built = cell.collect_if_due().and_then(|()| {
+            let node = cell.graph.append_number(x, is_constant)?;
+            Ok((node, cell.graph.epoch()))
+        });
+        match built {
+            Ok((node, epoch)) => fill(object.take(), owner, cell, node.index(), epoch),
+            Err(error) => raise(error),
+        }
+    }
+}
+
+/// `Value(data)` without keywords: the fast way in.
+pub unsafe extern "C" fn vectorcall(
+    type_: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes living objects under its lock.
+    caught(|| unsafe {
+        let n_positional = ffi::PyVectorcall_NARGS(n) as usize;
+        if n_positional == 1
+            && (keywords.is_null() || ffi::PyTuple_GET_SIZE(keywords) == 0)
+            && ffi::PyFloat_CheckExact(*arguments) != 0
+            && type_ == value_type().cast()
+        {
+            let owner = graph::current(Python::assume_attached());
+            if owner.is_null() {
+                return ptr::null_mut();
+            }
+            return locked_graph(owner, || new_leaf(owner, ffi::PyFloat_AS_DOUBLE(*arguments)));
+        }
+        call_slowly(type_, arguments, n_positional, keywords)
+    })
+}
+
+/// Turns a vectorcall into a call of `new`.
+#[inline(never)]
+unsafe fn call_slowly(
+    type_: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `vectorcall`: `n` positional arguments, then one per keyword.
+    attached(|py| unsafe {
+        let positional = (0..n).map(|k| Bound::from_borrowed_ptr(py, *arguments.add(k)));
+        let build = || -> PyResult<Py<PyAny>> {
+            let positional = PyTuple::new(py, positional.collect::<Vec<_>>())?;
+            let named = PyDict::new(py);
+            if !keywords.is_null() {
+                let names = Bound::from_borrowed_ptr(py, keywords).cast_into::<PyTuple>()?;
+                for (k, name) in names.iter().enumerate() {
+                    named.set_item(name, Bound::from_borrowed_ptr(py, *arguments.add(n + k)))?;
+                }
+            }
+            let made = new(type_.cast(), positional.as_ptr(), named.as_ptr());
+            Bound::from_owned_ptr_or_err(py, made).map(Bound::unbind)
+        };
+        match build() {
+            Ok(value) => value.into_ptr(),
+            Err(error) => raise_python(error),
+        }
+    })
+}
+
+/// What `Value(data, label=None, *, graph=None)` was called with.
+struct Arguments<'py> {
+    data: Bound<'py, PyAny>,
+    label: Option<Bound<'py, PyAny>>,
+    graph: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Arguments<'py> {
+    /// Reads a call. Of a subclass with an `__init__` of its own, only `data` is read: the rest is for that.
+    fn read(
+        type_: *mut ffi::PyTypeObject,
+        positional: &Bound<'py, PyTuple>,
+        named: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        // SAFETY: both are living types, as the interpreter calls their constructor.
+        let init_of = |type_: *mut ffi::PyTypeObject| unsafe { (*type_).tp_init.map(|f| f as usize) };
+        let is_ours = type_ == value_type() || init_of(type_) == init_of(value_type());
+        let (mut data, mut label, mut graph) = (positional.get_item(0).ok(), None, None);
+        if is_ours {
+            if positional.len() > 2 {
+                return Err(PyTypeError::new_err("Value() takes a number, and optionally label= and graph="));
+            }
+            label = positional.get_item(1).ok();
+        }
+        for (name, value) in named.iter().flatten() {
+            let place = match name.extract::<String>()?.as_str() {
+                "data" => &mut data,
+                "label" if is_ours => &mut label,
+                "graph" if is_ours => &mut graph,
+                _ if !is_ours => continue,
+                other => {
+                    let message = format!("Value() got an unexpected keyword argument {other:?}");
+                    return Err(PyTypeError::new_err(message));
+                }
+            };
+            if place.replace(value).is_some() {
+                return Err(PyTypeError::new_err(format!("Value() got multiple values for {name}")));
+            }
+        }
+        let data = data.ok_or_else(|| PyTypeError::new_err("Value() needs a number: Value(3.0)"))?;
+        let given = |x: &Bound<'py, PyAny>| !x.is_none();
+        Ok(Arguments { data, label: label.filter(given), graph: graph.filter(given) })
+    }
+}
+
+/// `tp_new`: `Value(data, label=None, *, graph=None)`.
+pub unsafe extern "C" fn new(
+    type_: *mut ffi::PyTypeObject,
+    positional: *mut ffi::PyObject,
+    named: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let made = |py: Python<'_>| -> PyResult<*mut ffi::PyObject> {
+        // SAFETY: the interpreter passes a tuple and a dict or null under its lock.
+        let (positional, named) =
+            unsafe { (Bound::from_borrowed_ptr(py, positional), Bound::from_borrowed_ptr_or_opt(py, named)) };
+        let named = named.map(Bound::cast_into::<PyDict>).transpose()?;
+        let Arguments { data, label, graph } = Arguments::read(type_, &positional.cast_into()?, named)?;
+        let label = label.map(|label| label_text(&label)).transpose()?;
+        let owner = match &graph {
+            Some(graph) => graph.cast::<PyGraph>()?.as_ptr(),
+            None => graph::current(py),
+        };
+        if owner.is_null() {
+            return Ok(ptr::null_mut());
+        }
+        // SAFETY: a living graph.
+        unsafe { locked_graph(owner, || make(type_, owner, &data, label)) }
+    };
+    entered(|py| made(py).unwrap_or_else(raise_python))
+}
+/// A Value on the graph, for `new`.
+///
+/// # Safety
+/// `owner` is a living `Graph`, `type_` is `Value` or a subclass; the interpreter lock is held.
+unsafe fn make(
+    type_: *mut ffi::PyTypeObject,
+    owner: *mut ffi::PyObject,
+    data: &Bound<'_, PyAny>,
+    label: Option<String>,
+) -> PyResult<*mut ffi::PyObject> {
+    let py = data.py();
+    // SAFETY: a living graph under the interpreter lock; the reference into its cell ends here.
+    let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
+    let Some(x) = scalars::read(data, scalar_type)? else {
+        let found = data.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
+    };
+    // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
+    unsafe {
+        let object = new_leaf_slow(type_, owner, &x);
+        if let Some(label) = label.filter(|_| !object.is_null()) {
+            let node = NodeId::from_index((*object.cast::<ValueObject>()).handle.start);
+            let labelled = cell_of(owner).graph.set_label(node, &label).or_raise(py);
+            if let Err(error) = labelled {
+                ffi::Py_DECREF(object);
+                return Err(error);
+            }
+        }
+        Ok(object)
+    }
+}
+
+/// `tp_init` does nothing: `new` has read the arguments. It is there for subclasses that call it.
+pub unsafe extern "C" fn init(
+    _value: *mut ffi::PyObject,
+    _positional: *mut ffi::PyObject,
+    _named: *mut ffi::PyObject,
+) -> c_int {
+    caught(|| 0)
+}
+
+/// A label must be text.
+pub fn label_text(label: &Bound<'_, PyAny>) -> PyResult<String> {
+    label.extract().map_err(|_| PyTypeError::new_err("the label of a Value must be a str"))
+}

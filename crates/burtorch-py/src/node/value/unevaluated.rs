@@ -1,0 +1,123 @@
+//! Gradients without values: `evaluate=False` of op functions, and Values that are evaluated when somebody looks.
+//!
+//! An unevaluated Value says so by one bit in the epoch of its handle, so that the check every use begins with fails and
+//! ends up here: other Values pay nothing. There is one handle to such a node until it is evaluated.
+#![allow(unsafe_code)]
+
+use burtorch_core::graph::UNEVALUATED;
+use burtorch_core::ops::Arity;
+use burtorch_core::{NodeId, Op, Result, Unevaluated};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
+
+use super::object::{cell_of, is_value, new_object, raise_python};
+use crate::convert::entry::attached;
+use crate::convert::errors::IntoPython;
+use crate::graph::cell::AnyGraph;
+use crate::graph::handle::Handle;
+use crate::node::vector::{Operand, all_nodes, atomically};
+
+/// Evaluates the node of a handle that says it is not; then the handle is like any other.
+#[cold]
+#[inline(never)]
+pub fn settle(graph: &mut AnyGraph, handle: &mut Handle) -> Result<()> {
+    if handle.epoch & UNEVALUATED == 0 {
+        return Ok(());
+    }
+    let node = NodeId::from_index(handle.start);
+    let epoch = graph.check(node, handle.epoch & !UNEVALUATED)?;
+    graph.evaluate_now(Unevaluated::from_index(handle.start))?;
+    handle.epoch = epoch;
+    Ok(())
+}
+
+/// What a function of an op was called with beyond the ordinary: `Some(evaluate)`, or `None` with an error set.
+///
+/// # Safety
+/// `keywords` is null or a tuple of names, whose values follow the `n` positional arguments; the interpreter lock is held.
+pub unsafe fn read_keywords(
+    op: Op,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    keywords: *mut ffi::PyObject,
+) -> Option<bool> {
+    if keywords.is_null() {
+        return Some(true);
+    }
+    // SAFETY: by the contract of this function.
+    attached(|py| unsafe { read_some(py, op, arguments, n, keywords) })
+}
+
+/// # Safety
+/// As for `read_keywords`; there are keywords.
+unsafe fn read_some(
+    py: Python<'_>,
+    op: Op,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    keywords: *mut ffi::PyObject,
+) -> Option<bool> {
+    // SAFETY: by the contract of this function.
+    let names = unsafe { Bound::from_borrowed_ptr(py, keywords).cast_into_unchecked::<PyTuple>() };
+    let mut evaluate = true;
+    for (k, name) in names.iter().enumerate() {
+        // SAFETY: by the contract of this function.
+        let value = unsafe { Bound::from_borrowed_ptr(py, *arguments.add(n + k)) };
+        if !name.eq("evaluate").unwrap_or(false) {
+            let message = format!("{}() got an unexpected keyword argument {name}", op.name());
+            raise_python(PyTypeError::new_err(message));
+            return None;
+        }
+        let Ok(given) = value.cast::<PyBool>() else {
+            raise_python(PyTypeError::new_err("evaluate must be True or False"));
+            return None;
+        };
+        evaluate = given.is_true();
+    }
+    Some(evaluate)
+}
+
+/// Appends an op without evaluating it.
+///
+/// # Safety
+/// `arguments` are living objects; the interpreter lock is held.
+pub unsafe fn append_unevaluated(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
+    attached(|py| {
+        // SAFETY: by the contract of this function.
+        let operands: Vec<_> = arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(py, x) }).collect();
+        append(py, op, &operands).unwrap_or_else(raise_python)
+    })
+}
+
+fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyResult<*mut ffi::PyObject> {
+    let info = op.info();
+    if info.reads_output {
+        let message = format!("the derivative of {} reads its value; leave out evaluate=False", info.name);
+        return Err(PyValueError::new_err(message));
+    }
+    let n = if info.arity == Arity::Unary { 1 } else { 2 };
+    // SAFETY: a living object under the interpreter lock.
+    let has_value = operands.iter().any(|x| unsafe { is_value(x.as_ptr()) });
+    if operands.len() != n || !has_value {
+        let message = format!("{}(evaluate=False) takes {n} operands, Values or numbers, a Value at least", info.name);
+        return Err(PyTypeError::new_err(message));
+    }
+    let read = |x: &Bound<'py, PyAny>| Operand::read_all(x);
+    let operands = operands.iter().map(read).collect::<PyResult<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
+    let owner = crate::node::vector::common_owner(py, &operands)?;
+    let (node, epoch) = atomically(&owner, |cell| {
+        let nodes = all_nodes(py, cell, &operands)?;
+        if nodes.len() != n {
+            let message = format!("{}(evaluate=False) takes Values and numbers, no Vectors", info.name);
+            return Err(PyTypeError::new_err(message));
+        }
+        let node = cell.graph.append_unevaluated(op, nodes[0], nodes.get(1).copied()).or_raise(py)?;
+        let pending = if cell.graph.records_gradients() { UNEVALUATED } else { 0 };
+        cell.n_unevaluated += 1;
+        Ok((node.index(), cell.graph.epoch() | pending))
+    })?;
+    // SAFETY: a living graph under the interpreter lock; nothing else refers into its cell.
+    Ok(unsafe { new_object(owner.as_ptr(), cell_of(owner.as_ptr()), node, epoch) })
+}

@@ -1,0 +1,334 @@
+//! Reading arguments: numbers from anything that holds numbers, and operands from Values, Vectors and numbers.
+#![allow(unsafe_code)]
+
+use burtorch_core::{NodeId, Range, View};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use super::{PyVector, views};
+use crate::convert::errors::IntoPython;
+use crate::graph::cell::{AnyGraph, Cell};
+use crate::graph::{LONG, PyGraph, is_foreign};
+use crate::node::value::{self, Number};
+use crate::params::attached::{attach, parameter_nodes};
+use crate::params::{PyParameters, PyTensor};
+
+/// The number in a Python or NumPy scalar, if it is one.
+pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    // SAFETY: a living object under the interpreter lock.
+    match unsafe { value::number(object.as_ptr()) } {
+        Number::Is(x) => Ok(Some(x)),
+        Number::IsNot => Ok(None),
+        Number::Failed => Err(PyErr::fetch(object.py())),
+    }
+}
+
+/// All numbers of a buffer of floats, or of a sequence (of sequences) of numbers, by rows.
+pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    if let Some(x) = number_of(object)? {
+        return Ok(vec![x]);
+    }
+    if let Some(numbers) = float_buffer(object)? {
+        return Ok(numbers);
+    }
+    let mut all = Vec::new();
+    for operand in Operand::read_all(object)? {
+        match operand {
+            Operand::Numbers(numbers) => all.extend(numbers),
+            Operand::Value(_) | Operand::Vector(_) | Operand::Tensor(_) => {
+                let message = "expected real numbers, found a Value, Vector or Tensor; join those with concat()";
+                return Err(PyTypeError::new_err(message));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The numbers of a buffer of float64 or float32, by rows.
+fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
+    crate::convert::buffer::refuse_masked(object)?;
+    if let Ok(buffer) = PyBuffer::<f64>::get(object)
+        && has_native_order(&buffer)
+    {
+        return buffer.to_vec(object.py()).map(Some);
+    }
+    if let Ok(buffer) = PyBuffer::<f32>::get(object)
+        && has_native_order(&buffer)
+    {
+        return Ok(Some(buffer.to_vec(object.py())?.into_iter().map(f64::from).collect()));
+    }
+    Ok(None)
+}
+
+/// Whether the bytes of a buffer's numbers stand in this machine's order: PyO3 0.30 takes big-endian ones for native on
+/// little-endian machines.
+fn has_native_order<T: Element>(buffer: &PyBuffer<T>) -> bool {
+    let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
+    buffer.format().to_bytes().first().is_some_and(|order| !foreign.contains(order))
+}
+
+/// Nested sequences deeper than this are refused.
+const DEEPEST: usize = 32;
+
+/// One operand, or a run of them.
+pub enum Operand {
+    /// A Value; it is alive and on the graph, but its number may change until it is read.
+    Value(Py<PyAny>),
+    /// A Vector.
+    Vector(Py<PyVector>),
+    /// Part of a `Parameters`.
+    Tensor(Py<PyTensor>),
+    /// Numbers, which will be constants.
+    Numbers(Vec<f64>),
+}
+
+impl Operand {
+    /// Reads a Value, a Vector or a number.
+    pub fn read_one(object: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
+        if let Ok(vector) = object.cast::<PyVector>() {
+            return Ok(Some(Operand::Vector(vector.clone().unbind())));
+        }
+        if let Ok(tensor) = object.cast::<PyTensor>() {
+            return Ok(Some(Operand::Tensor(tensor.clone().unbind())));
+        }
+        if let Ok(parameter) = object.cast::<crate::trace::PyParameter>() {
+            return Self::read_one(&crate::trace::value_of(parameter)?);
+        }
+        // SAFETY: a living object under the interpreter lock.
+        if unsafe { value::is_value(object.as_ptr()) } {
+            return Ok(Some(Operand::Value(object.clone().unbind())));
+        }
+        Ok(number_of(object)?.map(|x| Operand::Numbers(vec![x])))
+    }
+
+    /// Reads a Value, Vector or number, or a sequence (of sequences) that may mix them; neighbouring numbers are one
+    /// operand. The sequence is gone through once.
+    pub fn read_all(object: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
+        let mut all = Vec::new();
+        Self::collect(object, &mut all, 0)?;
+        Ok(all)
+    }
+
+    fn collect(object: &Bound<'_, PyAny>, all: &mut Vec<Operand>, depth: usize) -> PyResult<()> {
+        if let Some(operand) = Self::read_one(object)? {
+            Self::join(all, operand);
+            return Ok(());
+        }
+        if let Some(numbers) = float_buffer(object)? {
+            Self::join(all, Operand::Numbers(numbers));
+            return Ok(());
+        }
+        let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+        let items = if is_text || depth > DEEPEST { None } else { object.try_iter().ok() };
+        let Some(items) = items else {
+            let found = object.get_type().name()?;
+            let message = format!("expected Values, Vectors, real numbers or a sequence of them, found {found}");
+            return Err(PyTypeError::new_err(message));
+        };
+        for item in items {
+            Self::collect(&item?, all, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Appends an operand; numbers join the numbers before them.
+    fn join(all: &mut Vec<Operand>, operand: Operand) {
+        match (all.last_mut(), operand) {
+            (Some(Operand::Numbers(before)), Operand::Numbers(numbers)) => before.extend(numbers),
+            (_, operand) => all.push(operand),
+        }
+    }
+
+    /// Whether this is one scalar that elementwise ops use for every element.
+    pub fn is_single(&self) -> bool {
+        match self {
+            Operand::Value(_) => true,
+            Operand::Vector(_) | Operand::Tensor(_) => false,
+            Operand::Numbers(numbers) => numbers.len() == 1,
+        }
+    }
+
+    /// How many scalars.
+    pub fn len(&self) -> usize {
+        match self {
+            Operand::Value(_) => 1,
+            Operand::Vector(vector) => vector.get().n(),
+            Operand::Tensor(tensor) => tensor.get().slice().len(),
+            Operand::Numbers(numbers) => numbers.len(),
+        }
+    }
+
+    /// The graph it belongs to.
+    pub fn owner<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyGraph>> {
+        match self {
+            // SAFETY: a living Value owns its graph, which is a PyGraph.
+            Operand::Value(object) => unsafe {
+                let owner = (*object.as_ptr().cast::<value::ValueObject>()).owner;
+                Some(Bound::from_borrowed_ptr(py, owner).cast_into_unchecked())
+            },
+            Operand::Vector(vector) => Some(vector.get().owner(py).clone()),
+            Operand::Tensor(_) | Operand::Numbers(_) => None,
+        }
+    }
+
+    /// Its nodes as views, appending constants for numbers.
+    pub fn views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
+        if let Some(owner) = self.owner(py).filter(|owner| is_foreign(cell, owner)) {
+            // Of a frozen graph that this branch reads.
+            // SAFETY: under the interpreter lock; `owner` is another graph than that of `cell`.
+            let theirs = unsafe { value::cell_of(owner.as_ptr()) };
+            let here = |view| match view {
+                View::Nodes(range) => crate::graph::import(py, cell, &owner, range).map(View::Nodes),
+                view => Ok(view),
+            };
+            return self.own_views(py, theirs)?.into_iter().map(here).collect();
+        }
+        self.own_views(py, cell)
+    }
+
+    /// Its nodes where they are.
+    fn own_views(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<View>> {
+        Ok(match self {
+            Operand::Value(object) => {
+                // SAFETY: a living Value of this cell's graph, as `common_owner` has checked.
+                let handle = unsafe { &mut (*object.as_ptr().cast::<value::ValueObject>()).handle };
+                let node = NodeId::from_index(handle.start);
+                value::settle(&mut cell.graph, handle).or_raise(py)?;
+                handle.epoch = cell.graph.check(node, handle.epoch).or_raise(py)?;
+                vec![View::from(node)]
+            }
+            Operand::Vector(vector) => views(vector.get().ranges_in(py, cell)?),
+            Operand::Tensor(tensor) => {
+                attach(py, cell, [tensor.get().owner()])?;
+                vec![View::Parameters(tensor.get().slice())]
+            }
+            Operand::Numbers(numbers) if numbers.is_empty() => Vec::new(),
+            Operand::Numbers(numbers) => vec![View::Nodes(cell.graph.constants(numbers).or_raise(py)?)],
+        })
+    }
+
+    /// Its nodes as runs; appends one node per number of a tensor.
+    pub fn runs(&self, py: Python<'_>, cell: &mut Cell) -> PyResult<Vec<Range>> {
+        if let Operand::Tensor(tensor) = self {
+            let nodes = parameter_nodes(py, cell, tensor.get().owner(), tensor.get().slice())?;
+            return Ok(nodes.first().map(|&first| Range::new(first, nodes.len() as u32)).into_iter().collect());
+        }
+        let ranges = self.views(py, cell)?.into_iter().filter_map(|view| match view {
+            View::Nodes(range) => Some(range),
+            View::Parameters(_) => None,
+        });
+        Ok(ranges.collect())
+    }
+}
+
+/// The one graph of all operands: that of the Values and Vectors among them, or the current one for tensors alone.
+pub fn common_owner<'py, 'a>(
+    py: Python<'py>,
+    operands: impl IntoIterator<Item = &'a Operand>,
+) -> PyResult<Bound<'py, PyGraph>> {
+    let mut reads_tensors = false;
+    let mut owners = operands.into_iter().filter_map(|operand| {
+        reads_tensors |= matches!(operand, Operand::Tensor(_));
+        operand.owner(py)
+    });
+    let Some(first) = owners.next() else {
+        if reads_tensors {
+            return crate::graph::current_graph(py)?.into_bound(py).cast_into().map_err(PyErr::from);
+        }
+        return Err(PyTypeError::new_err("expected at least one Value, Vector or Tensor among the operands"));
+    };
+    let mut all = vec![first];
+    owners.for_each(|owner| {
+        if !all.iter().any(|other| other.is(&owner)) {
+            all.push(owner);
+        }
+    });
+    crate::graph::common(py, &all)
+}
+
+/// Runs `build` on the graph; on an error the graph is as it was.
+pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+    let py = owner.py();
+    owner.get().with(py, |cell| {
+        super::reclaim_if_due(py, cell)?;
+        let mark = cell.graph.mark();
+        let result = build(cell);
+        if result.is_err() {
+            cell.graph.rewind(mark).or_raise(py)?;
+        }
+        result
+    })
+}
+
+/// As `atomically`, for work on `n` scalars in two parts: `prepare` reads operands, `build` appends what they are for
+/// and may release the interpreter lock, by `unlocked`, if they are many.
+pub fn appended<P, T>(
+    owner: &Bound<'_, PyGraph>,
+    n: usize,
+    prepare: impl FnOnce(&mut Cell) -> PyResult<P>,
+    build: impl FnOnce(&mut AnyGraph, &[Py<PyParameters>], P) -> PyResult<T>,
+) -> PyResult<T> {
+    let py = owner.py();
+    if n < LONG {
+        return atomically(owner, |cell| {
+            let prepared = prepare(cell)?;
+            build(&mut cell.graph, &cell.parameters, prepared)
+        });
+    }
+    let mut mark = None;
+    let prepared = atomically(owner, |cell| {
+        mark = Some(cell.graph.mark());
+        prepare(cell)
+    })?;
+    owner.get().released(py, |graph, parameters| {
+        let result = build(graph, parameters, prepared);
+        if let (Err(_), Some(mark)) = (&result, mark) {
+            graph.rewind(mark).or_raise(py)?;
+        }
+        result
+    })
+}
+
+/// How many scalars these operands are.
+pub fn n_scalars(operands: &[Operand]) -> usize {
+    operands.iter().map(Operand::len).sum()
+}
+
+/// The nodes of all operands in a row, as runs.
+pub fn all_runs(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<Range>> {
+    let mut all = Vec::with_capacity(operands.len());
+    for operand in operands {
+        all.extend(operand.runs(py, cell)?);
+    }
+    Ok(all)
+}
+
+/// The nodes of all operands in a row, one by one.
+pub fn all_nodes(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<NodeId>> {
+    let runs = all_runs(py, cell, operands)?;
+    let mut all = Vec::with_capacity(runs.iter().map(|run| run.len()).sum());
+    all.extend(runs.iter().flat_map(|run| run.nodes()));
+    Ok(all)
+}
+
+/// The parameters that operands read.
+pub fn read_by<'a>(
+    operands: impl IntoIterator<Item = &'a Operand, IntoIter: Clone>,
+) -> impl Iterator<Item = &'a Py<PyParameters>> + Clone {
+    operands.into_iter().filter_map(|operand| match operand {
+        Operand::Tensor(tensor) => Some(tensor.get().owner()),
+        _ => None,
+    })
+}
+
+/// The views of all operands in a row.
+pub fn all_views(py: Python<'_>, cell: &mut Cell, operands: &[Operand]) -> PyResult<Vec<View>> {
+    attach(py, cell, read_by(operands))?;
+    let mut all = Vec::with_capacity(operands.len());
+    for operand in operands {
+        all.extend(operand.views(py, cell)?);
+    }
+    Ok(all)
+}

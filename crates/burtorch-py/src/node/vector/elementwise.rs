@@ -1,0 +1,250 @@
+//! Element-by-element ops: operators and op functions on Vectors, with broadcasting of single scalars.
+#![allow(unsafe_code)]
+
+use burtorch_core::Op;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars, number_of};
+use super::{PyVector, finish, functions, numpy};
+use crate::convert::entry::attached;
+use crate::convert::errors::{IntoPython, to_python};
+use crate::graph::interruptible;
+use crate::params::PyTensor;
+
+/// An operator between two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symbol {
+    /// `+`
+    Plus,
+    /// `-`
+    Minus,
+    /// `*`
+    Times,
+    /// `/`
+    Over,
+    /// `**`
+    Power,
+    /// `//`
+    FloorOver,
+    /// `%`
+    Modulo,
+}
+
+impl Symbol {
+    /// The op of two values.
+    pub fn op(self) -> Op {
+        match self {
+            Symbol::Plus => Op::SUM,
+            Symbol::Minus => Op::DIFFERENCE,
+            Symbol::Times => Op::PRODUCT,
+            Symbol::Over => Op::QUOTIENT,
+            Symbol::Power => Op::POWER,
+            Symbol::FloorOver => Op::FLOOR_QUOTIENT,
+            Symbol::Modulo => Op::REMAINDER,
+        }
+    }
+
+    /// The operator of an op of two values.
+    fn of(op: Op) -> Option<Symbol> {
+        use Symbol::{FloorOver, Minus, Modulo, Over, Plus, Power, Times};
+        [Plus, Minus, Times, Over, Power, FloorOver, Modulo].into_iter().find(|symbol| symbol.op() == op)
+    }
+}
+
+/// `x op y` where at least one is a Vector, or an array beside a Value.
+pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    crate::convert::buffer::refuse_masked(x)?;
+    crate::convert::buffer::refuse_masked(y)?;
+    if let Some(result) = numpy::object_array(symbol, x, y)? {
+        return Ok(result);
+    }
+    let (left, right) = match (Operand::read_all(x), Operand::read_all(y)) {
+        (Ok(left), Ok(right)) => (left, right),
+        (Err(error), _) | (_, Err(error)) if !error.is_instance_of::<PyTypeError>(py) => return Err(error),
+        _ => return Ok(py.NotImplemented().into_bound(py)),
+    };
+    if symbol == Symbol::Power
+        && let [Operand::Numbers(exponent)] = &right[..]
+        && let [c @ (2.0 | 3.0)] = exponent[..]
+        && is_many(x)
+    {
+        return unary(if c == 2.0 { Op::SQUARE } else { Op::CUBE }, x);
+    }
+    refuse_matrix_beside_vector(x, y)?;
+    binary(symbol.op(), &left, &right, py)
+}
+
+/// A Vector has one dimension: pairing it with the elements of a matrix would hide a mistake.
+fn refuse_matrix_beside_vector(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
+    for (vector, array) in [(x, y), (y, x)] {
+        let n_dims = numpy::n_dims(array);
+        if vector.is_instance_of::<PyVector>() && n_dims > 1 {
+            let message = format!("a Vector has one dimension, the array has {n_dims}; use array.ravel()");
+            return Err(PyValueError::new_err(message));
+        }
+    }
+    Ok(())
+}
+
+/// One node `op(x_k, y_k)` per element; a single scalar is used for all.
+fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (n_x, n_y) = (n_scalars(x), n_scalars(y));
+    let is_single = |operands: &[Operand]| matches!(operands, [operand] if operand.is_single());
+    let n = match (is_single(x), is_single(y)) {
+        (false, true) => n_x,
+        (true, false) => n_y,
+        _ if n_x == n_y => n_x,
+        _ => {
+            let error = burtorch_core::Error::LengthMismatch { op: op.name(), left: n_x, right: n_y };
+            return Err(to_python(py, error));
+        }
+    };
+    let owner = common_owner(py, x.iter().chain(y))?;
+    let range = appended(
+        &owner,
+        n,
+        |cell| Ok((all_nodes(py, cell, x)?, all_nodes(py, cell, y)?)),
+        |graph, _, (xs, ys)| interruptible(py, n, || graph.pairwise(op, &xs, &ys, n)).or_raise(py),
+    )?;
+    // Of no elements there are none.
+    Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any())
+}
+
+/// A unary op over a Vector or a Tensor, as one block per run.
+pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let operands = Operand::read_all(x)?;
+    let owner = common_owner(py, &operands)?;
+    let n = n_scalars(&operands);
+    let ranges = appended(
+        &owner,
+        n,
+        |cell| all_runs(py, cell, &operands),
+        |graph, _, ranges| {
+            let mapped =
+                || ranges.into_iter().map(|range| graph.map(op, range)).collect::<burtorch_core::Result<Vec<_>>>();
+            interruptible(py, n, mapped).or_raise(py)
+        },
+    )?;
+    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+}
+
+/// The op function for anything that is not a Value.
+///
+/// # Safety
+/// `x` is a living object; the interpreter lock is held.
+pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    attached(|py| {
+        // SAFETY: by the contract of this function.
+        let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        finish(if is_many(&x) { unary(op, &x) } else { Err(not_a_vector(op, &x)) })
+    })
+}
+
+/// Whether this stands for many scalars with operators of their own.
+pub fn is_many(x: &Bound<'_, PyAny>) -> bool {
+    x.is_instance_of::<PyVector>() || x.is_instance_of::<PyTensor>()
+}
+
+/// The error for something else.
+pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
+    let found = x.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    PyTypeError::new_err(format!("{}() expects a Value or a Vector, found {found}", op.name()))
+}
+
+/// The function of a binary op where one of two arguments is neither a Value nor a number, or with another number of
+/// arguments.
+///
+/// # Safety
+/// `arguments` are living objects; the interpreter lock is held.
+pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    unsafe { with_arguments(arguments, |arguments| binary_of(op, arguments)) }
+}
+
+/// What `f` makes of the arguments of a call.
+///
+/// # Safety
+/// `arguments` are living objects; the interpreter lock is held.
+unsafe fn with_arguments(
+    arguments: &[*mut ffi::PyObject],
+    f: impl for<'py> FnOnce(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
+) -> *mut ffi::PyObject {
+    attached(|py| {
+        // SAFETY: by the contract of this function.
+        let arguments = arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(py, x) });
+        finish(f(&arguments.collect::<Vec<_>>()))
+    })
+}
+
+/// A Value, a `bt.parameter` or a number: what has no length.
+fn scalar(x: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
+    Ok(Operand::read_one(x)?.filter(|operand| matches!(operand, Operand::Value(_) | Operand::Numbers(_))))
+}
+
+/// The one Value of a Vector.
+fn as_value<'py>(vector: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    vector.get_item(0)
+}
+
+fn binary_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    if let [x, y] = arguments
+        && let (Some(x), Some(y)) = (scalar(x)?, scalar(y)?)
+    {
+        return as_value(&binary(op, &[x], &[y], arguments[0].py())?);
+    }
+    match arguments {
+        [sequence] => functions::fold(op, sequence),
+        [sequence, nothing] if nothing.is_none() => functions::fold(op, sequence),
+        [x, y] => refuse_matrix_beside_vector(x, y)
+            .and_then(|()| binary(op, &Operand::read_all(x)?, &Operand::read_all(y)?, x.py())),
+        _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found {}", op.name(), arguments.len()))),
+    }
+}
+
+/// The function of an op with a constant where the first of two arguments is not a Value: a Vector, and a number.
+///
+/// # Safety
+/// `arguments` are living objects; the interpreter lock is held.
+pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    unsafe { with_arguments(arguments, |arguments| constant_of(op, arguments)) }
+}
+
+fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    match arguments {
+        [x, c] if is_many(x) => match number_of(c) {
+            // Where the op is an operator with a constant, the operator's nodes.
+            Ok(Some(_)) => match op.info().like.and_then(Symbol::of) {
+                Some(symbol) => operator(symbol, x, c),
+                None => Operand::read_all(x).and_then(|xs| binary(op, &xs, &Operand::read_all(c)?, x.py())),
+            },
+            Ok(None) => Err(PyTypeError::new_err(format!("the constant of {}() must be a real number", op.name()))),
+            Err(error) => Err(error),
+        },
+        _ => Err(PyTypeError::new_err(format!("{}() takes a Value or a Vector, and a number", op.name()))),
+    }
+}
+
+/// A number slot of Value with something that is neither a Value nor a number: a Vector, an array, or not its business.
+///
+/// # Safety
+/// `a` and `b` are living objects; the interpreter lock is held.
+pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    unsafe { with_arguments(&[a, b], |arguments| with_arrays(symbol, &arguments[0], &arguments[1])) }
+}
+
+fn with_arrays<'py>(symbol: Symbol, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(result) = crate::convert::scalars::with_decimal(symbol, a, b)? {
+        return Ok(result);
+    }
+    let takes = |x: &Bound<'_, PyAny>| is_many(x) || numpy::is_array(x);
+    if takes(a) || takes(b) {
+        return operator(symbol, a, b);
+    }
+    Ok(a.py().NotImplemented().into_bound(a.py()))
+}

@@ -1,0 +1,404 @@
+//! Functions of many operands: reductions, inner products, concatenation, block ops.
+#![allow(unsafe_code)]
+
+use burtorch_core::nn::Activation;
+use burtorch_core::{NodeId, Op, Operands, Unevaluated, View};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::arguments::{
+    Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars, read_by,
+};
+use super::{PyVector, finish, numpy, wrap, wrap_pending};
+use crate::convert::entry::attached;
+use crate::convert::errors::IntoPython;
+use crate::graph::interruptible;
+use crate::params::PyTensor;
+use crate::params::attached::{attach, with_values};
+
+/// A reduction over a Vector or a sequence of Values, Vectors and numbers.
+pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let operands = read_many(op, x)?;
+    reduce_operands(op, &operands, x.py(), true)
+}
+
+fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>, evaluate: bool) -> PyResult<Bound<'py, PyAny>> {
+    let owner = common_owner(py, operands)?;
+    let n = n_scalars(operands);
+    let node = appended(
+        &owner,
+        n,
+        |cell| all_views(py, cell, operands),
+        |graph, parameters, views| {
+            let views = as_operands(&views);
+            with_values(py, parameters, |given| {
+                interruptible(py, n, || match evaluate {
+                    true => graph.reduce(op, views, given),
+                    false => graph.reduce_unevaluated(op, views, given).map(pending),
+                })
+            })?
+            .or_raise(py)
+        },
+    )?;
+    if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
+}
+
+/// The number of a node that has no value yet: only its Value, which knows that, may use it.
+fn pending(node: Unevaluated) -> NodeId {
+    NodeId::from_index(node.index())
+}
+
+/// Softmax, or its logarithm, of a Vector or a sequence: one output per operand.
+pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let operands = read_many(op, x)?;
+    let owner = common_owner(py, &operands)?;
+    let n = n_scalars(&operands);
+    let range = appended(
+        &owner,
+        n,
+        |cell| all_views(py, cell, &operands),
+        |graph, parameters, views| {
+            let views = as_operands(&views);
+            with_values(py, parameters, |given| interruptible(py, n, || graph.softmax(op, views, given)))?.or_raise(py)
+        },
+    )?;
+    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+}
+
+/// The operands of a reduction: at least one scalar, in a Vector or a sequence.
+fn read_many(op: Op, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
+    let operands = Operand::read_all(x)?;
+    // SAFETY: a living object under the interpreter lock.
+    if unsafe { crate::node::value::is_value(x.as_ptr()) } || super::arguments::number_of(x)?.is_some() {
+        let (name, found) = (op.name(), x.get_type().name()?);
+        return Err(PyTypeError::new_err(format!("{name}() expects a Vector or a sequence of Values, found {found}")));
+    }
+    if n_scalars(&operands) == 0 {
+        return Err(PyValueError::new_err(format!("{} of no values is undefined; give at least one", op.name())));
+    }
+    Ok(operands)
+}
+
+/// A single run is named by its ends, more by a list of views.
+fn as_operands(views: &[View]) -> Operands<'_> {
+    match views {
+        [View::Nodes(range)] => Operands::Run(*range),
+        _ => Operands::Views(views),
+    }
+}
+
+/// `sum x_i w_i`, plus a bias.
+pub fn inner_product<'py>(
+    x: &Bound<'py, PyAny>,
+    w: &Bound<'py, PyAny>,
+    bias: Option<&Bound<'py, PyAny>>,
+    evaluate: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    for array in [x, w] {
+        let n_dims = numpy::n_dims(array);
+        if n_dims > 1 {
+            let message = format!("an inner product takes arrays of one dimension, found {n_dims}");
+            return Err(PyValueError::new_err(message));
+        }
+    }
+    let (xs, ws) = (Operand::read_all(x)?, Operand::read_all(w)?);
+    let bias = bias.map(Operand::read_all).transpose()?.unwrap_or_default();
+    if !matches!(bias[..], [] | [_]) || n_scalars(&bias) > 1 {
+        return Err(PyValueError::new_err("the bias of an inner product is one Value or number"));
+    }
+    let owner = common_owner(py, xs.iter().chain(&ws).chain(&bias))?;
+    let n = n_scalars(&xs);
+    let node = appended(
+        &owner,
+        n,
+        |cell| {
+            attach(py, cell, read_by(xs.iter().chain(&ws).chain(&bias)))?;
+            let views = (all_views(py, cell, &xs)?, all_views(py, cell, &ws)?);
+            Ok((views, all_nodes(py, cell, &bias)?.first().copied()))
+        },
+        |graph, parameters, ((xs, ws), bias)| {
+            let (xs, ws) = (as_operands(&xs), as_operands(&ws));
+            with_values(py, parameters, |given| {
+                interruptible(py, n, || match evaluate {
+                    true => graph.inner_product(xs, ws, bias, given),
+                    false => graph.inner_product_unevaluated(xs, ws, bias, given).map(pending),
+                })
+            })?
+            .or_raise(py)
+        },
+    )?;
+    if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
+}
+
+/// `x @ y`: an inner product, or one per row of a matrix of parameters on the left.
+pub fn product<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let matrix = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().filter(|w| w.get().n_dims() > 1).cloned();
+    match (matrix(x), matrix(y)) {
+        (None, None) => inner_product(x, y, None, true),
+        (Some(w), None) if w.get().n_dims() == 2 => matrix_product(&w, y),
+        _ => Err(PyValueError::new_err("@ takes two of one dimension, or a matrix of parameters on the left: W @ x")),
+    }
+}
+
+/// `W @ x` for a matrix of parameters: one output per row, as one block.
+pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let xs = Operand::read_all(x)?;
+    let (n_columns, n_given) = (w.get().slice().len() / w.as_any().len()?.max(1), n_scalars(&xs));
+    if n_columns != n_given {
+        return Err(PyValueError::new_err(format!("W @ x expects {n_columns} scalars for x, found {n_given}")));
+    }
+    let (weights, operands) = (w.get().slice(), std::iter::once(Operand::Tensor(w.clone().unbind())).chain(xs));
+    let operands: Vec<Operand> = operands.collect();
+    let owner = common_owner(py, &operands)?;
+    let n = weights.len();
+    let range = appended(
+        &owner,
+        n,
+        |cell| {
+            cell.need_kernels("W @ x")?;
+            all_views(py, cell, &operands)
+        },
+        |graph, parameters, views| {
+            let x = views.get(1..).unwrap_or(&[]);
+            with_values(py, parameters, |given| {
+                interruptible(py, n, || graph.blocks()?.affine(given, x, weights, None, Activation::Identity))
+            })?
+            .or_raise(py)
+        },
+    )?;
+    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+}
+
+/// The function of an op of two on one sequence, where its row names a reduction for that: mean, max, min.
+pub fn fold<'py>(op: Op, sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match op.info().folds {
+        Some(reduction) => reduce(reduction, sequence),
+        None => Err(PyTypeError::new_err(format!("{}() takes two operands, found 1", op.name()))),
+    }
+}
+
+/// The function of a reduction.
+///
+/// # Safety
+/// `x` is a living object; the interpreter lock is held.
+pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    if evaluate && let Some(made) = unsafe { super::quick::reduce(op, x) } {
+        return made;
+    }
+    attached(|py| {
+        // SAFETY: as above.
+        let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        finish(read_many(op, &x).and_then(|operands| reduce_operands(op, &operands, py, evaluate)))
+    })
+}
+
+/// sum of x_i w_i; dx_i = w_i, dw_i = x_i.
+///
+/// Args:
+///     x: a Vector, or a sequence of Values, Vectors and real numbers.
+///     w: likewise, as many scalars. At least one operand is a Value or a Vector.
+///     evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read. Where an
+///         operand is a Tensor the value is computed at once.
+///
+/// Raises:
+///     ValueError: lengths differ or are 0, or an array has more than one dimension.
+///     GraphMismatchError: operands belong to different graphs.
+///
+/// One node; linear in the number of operands; a Vector is not copied.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.current_graph().vector([1.0, 2.0])
+///     >>> y = bt.inner_product(x, [3.0, 4.0])
+///     >>> y.backward()
+///     >>> y.data, list(x.grad)
+///     (11.0, [3.0, 4.0])
+#[pyfunction(name = "inner_product")]
+#[pyo3(signature = (x, w, /, *, evaluate=true))]
+fn inner_product_function<'py>(
+    x: &Bound<'py, PyAny>,
+    w: &Bound<'py, PyAny>,
+    evaluate: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    inner_product(x, w, None, evaluate)
+}
+
+/// sum of x_i w_i, plus a bias; dx_i = w_i, dw_i = x_i, dbias = 1.
+///
+/// As inner_product(); the bias is a Value or a real number.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x, b = bt.current_graph().vector([1.0, 2.0]), bt.Value(0.5)
+///     >>> y = bt.inner_product_with_bias(x, [3.0, 4.0], b)
+///     >>> y.backward()
+///     >>> y.data, list(x.grad), b.grad
+///     (11.5, [3.0, 4.0], 1.0)
+#[pyfunction]
+#[pyo3(signature = (x, w, bias, /, *, evaluate=true))]
+fn inner_product_with_bias<'py>(
+    x: &Bound<'py, PyAny>,
+    w: &Bound<'py, PyAny>,
+    bias: &Bound<'py, PyAny>,
+    evaluate: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    inner_product(x, w, Some(bias), evaluate)
+}
+
+/// The mean of x_i and the mean of x_i^2, as two Values.
+///
+/// Args:
+///     x: a Vector, or a sequence of Values, Vectors and real numbers.
+///
+/// Raises:
+///     ValueError: there are no operands.
+///
+/// Two nodes; linear in the number of operands, which are read once if they are contiguous.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> mean, squares = bt.reduce_mean_and_mean_squares(bt.current_graph().vector([1.0, 2.0, 3.0, 4.0]))
+///     >>> mean.data, squares.data
+///     (2.5, 7.5)
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let py = x.py();
+    if let Ok(vector) = x.cast::<PyVector>() {
+        let owner = vector.get().owner(py);
+        let nodes = atomically(owner, |cell| {
+            let ranges = vector.get().ranges_in(py, cell)?;
+            let [range] = ranges[..] else { return Ok(None) };
+            cell.graph.reduce_mean_and_mean_squares(range).map(Some).or_raise(py)
+        })?;
+        if let Some((mean, squares)) = nodes {
+            return Ok((wrap(owner, mean)?, wrap(owner, squares)?));
+        }
+    }
+    let operands = read_many(Op::AVERAGE, x)?;
+    Ok((reduce_operands(Op::AVERAGE, &operands, py, true)?, reduce_operands(Op::MEAN_SQUARE, &operands, py, true)?))
+}
+
+/// Join Vectors, Values and numbers, one after another, without copying: concat(x, y) or concat([x, y]).
+///
+/// Args:
+///     parts: Vectors, Values, real numbers (which become constants) or sequences of them. At least one is a Value or
+///         a Vector.
+///
+/// Returns:
+///     A Vector that stands for the nodes of its parts. Linear in the number of parts.
+///
+/// Raises:
+///     TypeError: a part is something else, or none is a Value or a Vector.
+///     GraphMismatchError: parts belong to different graphs.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x, y = bt.current_graph().vector([1.0, 2.0]), bt.Value(3.0)
+///     >>> z = bt.concat(x, y)
+///     >>> z.sum().backward()
+///     >>> list(z.data), y.grad
+///     ([1.0, 2.0, 3.0], 1.0)
+#[pyfunction]
+#[pyo3(signature = (*parts))]
+fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let py = parts.py();
+    let single = if parts.len() == 1 { Some(parts.get_item(0)?) } else { None };
+    let operands = Operand::read_all(single.as_ref().unwrap_or(parts.as_any()))?;
+    let owner = common_owner(py, &operands)?;
+    let ranges = atomically(&owner, |cell| all_runs(py, cell, &operands))?;
+    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+}
+
+/// Join Values and numbers, one after another, to a Vector, without copying: stack(a, b) or stack([a, b]).
+///
+/// Args:
+///     values: Values and real numbers (which become constants), or one sequence of them. At least one is a Value.
+///
+/// Returns:
+///     A Vector that stands for these nodes. Linear in their number.
+///
+/// Raises:
+///     TypeError: one of them is a Vector (a Vector has one dimension: concat() joins those) or something else, or none
+///         is a Value.
+///     GraphMismatchError: they belong to different graphs.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> a, b = bt.Value(3.0), bt.Value(4.0)
+///     >>> length = bt.stack(a, b).norm2()
+///     >>> length.backward()
+///     >>> length.data, a.grad, b.grad
+///     (5.0, 0.6, 0.8)
+#[pyfunction]
+#[pyo3(signature = (*values))]
+fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let py = values.py();
+    let single = if values.len() == 1 { Some(values.get_item(0)?) } else { None };
+    let operands = Operand::read_all(single.as_ref().unwrap_or(values.as_any()))?;
+    if operands.iter().any(|operand| matches!(operand, Operand::Vector(_) | Operand::Tensor(_))) {
+        return Err(PyTypeError::new_err("stack() joins Values and numbers; join Vectors with concat()"));
+    }
+    let owner = common_owner(py, &operands)?;
+    let ranges = atomically(&owner, |cell| all_runs(py, cell, &operands))?;
+    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+}
+
+/// exp(x_i) / sum of exp(x), shifted by the largest so that nothing overflows; dx_i = y_i (g_i - sum of g_j y_j).
+///
+/// Args:
+///     x: a Vector, or a sequence of Values, Vectors and real numbers.
+///
+/// Returns:
+///     A Vector with one probability per operand. Where operands are infinite, the limit; equal shares where they tie.
+///
+/// Raises:
+///     ValueError: there are no operands.
+///
+/// One block of nodes; linear in the number of operands. The relative error of output i is at most
+/// (max - x_i) / 2 + n + 3 units in the last place.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.current_graph().vector([1000.0, 1000.0])
+///     >>> p = bt.softmax(x)
+///     >>> p[0].backward()
+///     >>> list(p.data), list(x.grad)
+///     ([0.5, 0.5], [0.25, -0.25])
+#[pyfunction(name = "softmax")]
+#[pyo3(signature = (x, /))]
+fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    softmax(Op::Softmax, x)
+}
+
+/// log(softmax(x)), exact also where probabilities are near 0 or 1; dx_i = g_i - exp(y_i) sum of g_j.
+///
+/// Args, errors and cost as for softmax().
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.current_graph().vector([0.0, -1000.0])
+///     >>> list(bt.log_softmax(x).data)
+///     [0.0, -1000.0]
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+fn log_softmax<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    softmax(Op::LogSoftmax, x)
+}
+
+/// Adds the functions to the module.
+pub fn register_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(inner_product_function, m)?)?;
+    m.add_function(wrap_pyfunction!(inner_product_with_bias, m)?)?;
+    m.add_function(wrap_pyfunction!(reduce_mean_and_mean_squares, m)?)?;
+    m.add_function(wrap_pyfunction!(concat, m)?)?;
+    m.add_function(wrap_pyfunction!(stack, m)?)?;
+    m.add_function(wrap_pyfunction!(softmax_function, m)?)?;
+    m.add_function(wrap_pyfunction!(log_softmax, m)?)
+}

@@ -1,0 +1,388 @@
+//! `Vector`: runs of nodes of one graph, and the functions that take many operands.
+//!
+//! Promises: one Python call per vector op; slices and concatenations are views and copy nothing; an error leaves the
+//! graph as it was. Numbers are computed in the core.
+#![allow(unsafe_code)]
+
+mod arguments;
+mod elementwise;
+mod functions;
+mod methods;
+mod numpy;
+mod operators;
+mod quick;
+mod sequence;
+pub mod tokens;
+
+use std::cell::UnsafeCell;
+
+use burtorch_core::erased::{AnyNumber, ScalarType};
+use burtorch_core::graph::UNEVALUATED;
+use burtorch_core::{NodeId, Op, Range, Slice, View};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::convert::buffer::FlatArray;
+use crate::convert::errors::IntoPython;
+use crate::convert::scalars;
+use crate::graph::cell::Cell;
+use crate::graph::critical_section::locked_graph;
+use crate::graph::handle::{self, Handle};
+use crate::graph::{self, PyGraph};
+use crate::node::value;
+use crate::params::PyTensor;
+use crate::params::attached::parameter_nodes;
+
+pub use arguments::{
+    Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, number_of, numbers, read_by,
+};
+pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
+pub use functions::{reduction_function, register_functions};
+pub use numpy::{NUMBER_ALONE, array_ufunc};
+
+/// Contiguous scalars of a graph, or a concatenation of such runs.
+///
+/// Made here and by Graph.vector(), of leaves; by slicing, by operators and op functions, and by concat(). Indexing gives a
+/// Value, slicing a view; operators work element by element and broadcast a Value or number. A Vector beside Values, Vectors
+/// and numbers in a sequence stands for its elements.
+///
+/// Args:
+///     data: a sequence, buffer or array of real numbers, flattened by rows.
+///     graph: the Graph to append to; the current one by default.
+///
+/// Raises:
+///     TypeError: data is anything but real numbers.
+///     ValueError: no data, lengths differ, or a reduction is over no elements.
+///     StaleValueError: its nodes were removed by a rewind or a clear.
+///     GraphMismatchError: the operands belong to different graphs.
+///
+/// One Python call per operation, which costs one node and a few nanoseconds per element; slices copy nothing.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> x = bt.Vector([1.0, 2.0, 3.0])
+///     >>> y = (x * x).sum()
+///     >>> y.backward()
+///     >>> y.data, list(x.grad)
+///     (14.0, [2.0, 4.0, 6.0])
+#[pyclass(frozen, name = "Vector", module = "burtorch", weakref, sequence)]
+pub struct PyVector {
+    /// The graph; another one once a branch is joined.
+    owner: UnsafeCell<Py<PyGraph>>,
+    /// In the list of live handles from construction to drop; their addresses are stable, as the box never moves.
+    runs: Box<[UnsafeCell<Handle>]>,
+}
+
+// SAFETY: the handles are only touched under the interpreter lock, like the graph they belong to.
+unsafe impl Sync for PyVector {}
+
+#[pymethods]
+impl PyVector {
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        crate::convert::gc::traverse(self.home(), visit)
+    }
+}
+
+impl Drop for PyVector {
+    fn drop(&mut self) {
+        let go = || {
+            // SAFETY: a Python object dies under the interpreter lock; its graph is still alive, as it is owned.
+            let cell = unsafe { value::cell_of(self.home().as_ptr()) };
+            crate::graph::forget(cell, self);
+            for run in &self.runs {
+                // SAFETY: the handle is valid until this box goes, and in a list since it was made.
+                unsafe { handle::unlink(run.get()) }
+            }
+        };
+        // SAFETY: the graph is alive.
+        unsafe { locked_graph(self.home().as_ptr(), go) }
+    }
+}
+
+impl PyVector {
+    pub(super) fn home(&self) -> &Py<PyGraph> {
+        // SAFETY: under the interpreter lock; `set_owner` runs while nobody holds what this returns.
+        unsafe { &*self.owner.get() }
+    }
+
+    /// Makes the nodes those of another graph: that of a joined branch.
+    pub fn set_owner(&self, owner: Py<PyGraph>) {
+        // SAFETY: under the interpreter lock, and no reference to the owner is in use.
+        drop(std::mem::replace(unsafe { &mut *self.owner.get() }, owner));
+    }
+
+    /// Where its handles are.
+    pub fn handles(&self) -> impl Iterator<Item = *mut Handle> {
+        self.runs.iter().map(UnsafeCell::get)
+    }
+
+    /// A vector of these runs of `owner`, which exist now.
+    pub fn of_runs(owner: &Bound<'_, PyGraph>, runs: &[Range]) -> PyResult<Py<PyVector>> {
+        let py = owner.py();
+        let vector = owner.get().look(py, |cell| {
+            let epoch = cell.graph.epoch();
+            let handle = |r: &Range| UnsafeCell::new(Handle::new(r.first().index(), r.len() as u32, epoch));
+            let vector =
+                PyVector { owner: UnsafeCell::new(owner.clone().unbind()), runs: runs.iter().map(handle).collect() };
+            for run in &vector.runs {
+                // SAFETY: the box keeps the handle in place until drop, which removes it.
+                unsafe { cell.handles.add(run.get()) };
+            }
+            Ok(vector)
+        })?;
+        let vector = Py::new(py, vector)?;
+        crate::graph::remember(owner, vector.get());
+        Ok(vector)
+    }
+
+    /// New leaves with these values.
+    pub fn leaves(owner: &Bound<'_, PyGraph>, data: &[f64]) -> PyResult<Py<PyVector>> {
+        if data.is_empty() {
+            return Err(PyValueError::new_err("a Vector holds at least one number"));
+        }
+        let range = owner.get().with(owner.py(), |cell| {
+            reclaim_if_due(owner.py(), cell)?;
+            cell.graph.leaves(data).or_raise(owner.py())
+        })?;
+        Self::of_runs(owner, &[range])
+    }
+
+    /// New leaves of a graph whose numbers are more than floats.
+    pub fn special_leaves(owner: &Bound<'_, PyGraph>, data: &[AnyNumber]) -> PyResult<Py<PyVector>> {
+        if data.is_empty() {
+            return Err(PyValueError::new_err("a Vector holds at least one number"));
+        }
+        let range = owner.get().with(owner.py(), |cell| {
+            reclaim_if_due(owner.py(), cell)?;
+            cell.graph.leaves_of(data).or_raise(owner.py())
+        })?;
+        Self::of_runs(owner, &[range])
+    }
+
+    /// The graph.
+    pub fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, PyGraph> {
+        self.home().bind(py)
+    }
+
+    /// Number of scalars.
+    pub fn n(&self) -> usize {
+        // SAFETY: under the interpreter lock nobody else touches the handles.
+        self.runs.iter().map(|run| unsafe { (*run.get()).len as usize }).sum()
+    }
+
+    /// The runs, checked.
+    pub fn ranges(&self, py: Python<'_>) -> PyResult<Vec<Range>> {
+        self.home().get().look(py, |cell| self.ranges_in(py, cell))
+    }
+
+    /// The runs, checked against the cell of this vector's graph.
+    pub fn ranges_in(&self, py: Python<'_>, cell: &Cell) -> PyResult<Vec<Range>> {
+        let checked = |run: &UnsafeCell<Handle>| {
+            // SAFETY: under the interpreter lock nobody else touches the handles.
+            let handle = unsafe { &mut *run.get() };
+            let last = NodeId::from_index(handle.last());
+            handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
+            Ok(Range::new(NodeId::from_index(handle.start), handle.len))
+        };
+        self.runs.iter().map(checked).collect()
+    }
+
+    /// How many runs it is made of.
+    pub fn n_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The graph, where this is one run of it and nothing stands in the way of appending to it: it is not in use, and no
+    /// branch of another.
+    pub fn plain_owner<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyGraph>> {
+        // SAFETY: under the interpreter lock, for this statement; the graph lives, as it is owned.
+        let cell = unsafe { value::cell_of(self.home().as_ptr()) };
+        (self.runs.len() == 1 && !cell.is_busy() && cell.branching.is_none()).then(|| self.owner(py))
+    }
+
+    /// The run of a vector that is only one, checked against the cell of its graph.
+    pub fn only_range(&self, py: Python<'_>, cell: &Cell) -> PyResult<Range> {
+        let Some(run) = self.runs.first() else {
+            return Err(PyValueError::new_err("a Vector holds at least one number"));
+        };
+        // SAFETY: under the interpreter lock nobody else touches the handles.
+        let handle = unsafe { &mut *run.get() };
+        let last = NodeId::from_index(handle.last());
+        handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
+        Ok(Range::new(NodeId::from_index(handle.start), handle.len))
+    }
+
+    /// Node `k`, checked.
+    fn node(&self, py: Python<'_>, k: usize) -> PyResult<NodeId> {
+        let mut k = k;
+        for run in &self.runs {
+            // SAFETY: under the interpreter lock nobody else touches the handles.
+            let handle = unsafe { &mut *run.get() };
+            match k.checked_sub(handle.len as usize) {
+                Some(rest) => k = rest,
+                None => {
+                    return self.home().get().look(py, |cell| {
+                        let last = NodeId::from_index(handle.last());
+                        handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
+                        Ok(NodeId::from_index(handle.start + k as u32))
+                    });
+                }
+            }
+        }
+        Err(PyIndexError::new_err("Vector index out of range"))
+    }
+
+    /// Reads a number of each node.
+    fn read(&self, py: Python<'_>, grads: bool) -> PyResult<Numbers> {
+        self.home().get().not_traced(py, "reading .data or .grad")?;
+        self.home().get().look(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            if cell.graph.scalar_type().fits_float() {
+                return cell.graph.floats(&ranges, grads).or_raise(py).map(Numbers::Floats);
+            }
+            let nodes = ranges.iter().flat_map(|range| range.nodes());
+            let numbers = nodes.map(|node| cell.graph.number(node, grads));
+            numbers.collect::<burtorch_core::Result<Vec<_>>>().or_raise(py).map(Numbers::Special)
+        })
+    }
+
+    /// The numbers, or the gradients, for Python.
+    fn array<'py>(&self, py: Python<'py>, of_grads: bool) -> PyResult<Bound<'py, PyAny>> {
+        let owner = self.owner(py);
+        let array = owner.get().look(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            if let [range] = ranges[..]
+                && let Some(array) = graph::shared(owner, cell, range, of_grads)
+            {
+                return Ok(Some(array));
+            }
+            graph::copied(py, cell, &ranges, of_grads)
+        })?;
+        match (array, self) {
+            (Some(array), _) => Ok(Bound::new(py, array)?.into_any()),
+            (None, vector) => match vector.read(py, of_grads)? {
+                Numbers::Special(numbers) => {
+                    let objects = numbers.into_iter().map(|number| scalars::into_python(py, number));
+                    Ok(pyo3::types::PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
+                }
+                Numbers::Floats(floats) => Ok(Bound::new(py, FlatArray::copied(&floats))?.into_any()),
+            },
+        }
+    }
+
+    /// Writes what Python gave to each node of a graph whose numbers are more than floats.
+    fn write_special(&self, py: Python<'_>, data: &Bound<'_, PyAny>, into: ScalarType, grads: bool) -> PyResult<()> {
+        let is_one = arguments::number_of(data)?.is_some();
+        let data = if is_one { vec![scalars::expect(data, into)?] } else { scalars::read_many(data, into)? };
+        if !is_one && data.len() != self.n() {
+            return Err(wrong_count(self.n(), data.len()));
+        }
+        self.home().get().with(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
+            for (k, node) in nodes.enumerate() {
+                cell.graph.set_number(node, &data[if is_one { 0 } else { k }], grads).or_raise(py)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes a number to each node; a single number goes to all.
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, grads: bool) -> PyResult<()> {
+        self.home().get().not_traced(py, "assigning .data or .grad")?;
+        let scalar_type = self.home().get().scalar_type(py)?;
+        if !scalar_type.fits_float() {
+            return self.write_special(py, data, scalar_type, grads);
+        }
+        let data = match arguments::number_of(data)? {
+            Some(x) => vec![x; self.n()],
+            None => numbers(data)?,
+        };
+        if data.len() != self.n() {
+            return Err(wrong_count(self.n(), data.len()));
+        }
+        self.home().get().with(py, |cell| {
+            let ranges = self.ranges_in(py, cell)?;
+            let nodes = ranges.iter().flat_map(|r| (0..r.len()).filter_map(|k| r.get(k)));
+            for (node, &x) in nodes.zip(&data) {
+                cell.graph.set_number(node, &AnyNumber::One(x), grads).or_raise(py)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Removes unreachable nodes if there are enough nodes to look; before operands are read.
+pub fn reclaim_if_due(py: Python<'_>, cell: &mut Cell) -> PyResult<()> {
+    cell.collect_if_due().or_raise(py)
+}
+
+/// A Value for a node of `owner`.
+pub fn wrap<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
+    owner.get().look(owner.py(), |cell| {
+        let epoch = cell.graph.epoch();
+        // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
+        unsafe {
+            let made = value::new_object(owner.as_ptr(), cell, node.index(), epoch);
+            Bound::from_owned_ptr_or_err(owner.py(), made)
+        }
+    })
+}
+
+/// A Value for a node that was appended without a value, unless nothing is recorded: then it has one.
+pub fn wrap_pending<'py>(owner: &Bound<'py, PyGraph>, node: NodeId) -> PyResult<Bound<'py, PyAny>> {
+    owner.get().look(owner.py(), |cell| {
+        let (epoch, records) = (cell.graph.epoch(), !matches!(cell.graph.op(node), Ok(Op::Constant)));
+        cell.n_unevaluated += usize::from(records);
+        let epoch = epoch | if records { UNEVALUATED } else { 0 };
+        // SAFETY: `cell` is the cell of `owner`; a reference to the new object is ours.
+        unsafe {
+            let made = value::new_object(owner.as_ptr(), cell, node.index(), epoch);
+            Bound::from_owned_ptr_or_err(owner.py(), made)
+        }
+    })
+}
+
+/// The numbers of a Vector.
+enum Numbers {
+    /// As floats.
+    Floats(Vec<f64>),
+    /// Of a graph of lanes, or of float128.
+    Special(Vec<AnyNumber>),
+}
+
+fn wrong_count(expected: usize, found: usize) -> PyErr {
+    PyValueError::new_err(format!("expected {expected} numbers, found {found}"))
+}
+
+/// A Value on the current graph that reads the one number of `slice`, which is part of `tensor`.
+pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let owner: Bound<'py, PyGraph> = crate::graph::current_graph(py)?.into_bound(py).cast_into()?;
+    let nodes = arguments::atomically(&owner, |cell| parameter_nodes(py, cell, tensor.get().owner(), slice))?;
+    match nodes.first() {
+        Some(&node) => wrap(&owner, node),
+        None => Err(PyIndexError::new_err("no such number")),
+    }
+}
+
+/// The views that a vector stands for.
+fn views(ranges: Vec<Range>) -> Vec<View> {
+    ranges.into_iter().map(View::Nodes).collect()
+}
+
+/// Adds the class and the n-ary functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyVector>()?;
+    methods::register(m.py())?;
+    register_functions(m)
+}
+
+/// The pointer of a result, or null with the error set.
+fn finish(result: PyResult<Bound<'_, PyAny>>) -> *mut ffi::PyObject {
+    match result {
+        Ok(object) => object.into_ptr(),
+        Err(error) => value::raise_python(error),
+    }
+}

@@ -1,0 +1,277 @@
+//! NumPy beside Values and Vectors: operators with arrays, object arrays, and ufuncs, without importing NumPy first.
+#![allow(unsafe_code)]
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyTuple};
+
+use super::{PyVector, Symbol, finish};
+use crate::convert::entry::entered;
+use crate::node::value;
+
+/// How the error about a NumPy function ends, where the number may be meant.
+pub const NUMBER_ALONE: &str = ", or float(v) for the number alone";
+
+/// The dimensions of an array; 0 for a NumPy scalar and for anything that is no array.
+pub fn n_dims(x: &Bound<'_, PyAny>) -> usize {
+    let n_dims = || -> PyResult<usize> {
+        x.getattr(pyo3::intern!(x.py(), "dtype"))?;
+        x.getattr(pyo3::intern!(x.py(), "ndim"))?.extract()
+    };
+    if x.is_instance_of::<PyFloat>() { 0 } else { n_dims().unwrap_or(0) }
+}
+
+/// Whether this is an array (not a NumPy scalar): it has a dtype and dimensions.
+pub fn is_array(x: &Bound<'_, PyAny>) -> bool {
+    n_dims(x) > 0
+}
+
+/// The letter of an array's or NumPy scalar's kind of numbers.
+fn kind(x: &Bound<'_, PyAny>) -> PyResult<String> {
+    x.getattr("dtype")?.getattr("kind")?.extract()
+}
+
+/// For an object array beside a Value: the operator element by element, as an object array of the same shape.
+pub fn object_array<'py>(
+    symbol: Symbol,
+    x: &Bound<'py, PyAny>,
+    y: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let is_vector = |a: &Bound<'py, PyAny>| a.is_instance_of::<PyVector>();
+    if is_vector(x) || is_vector(y) {
+        return Ok(None); // elements are paired with elements
+    }
+    let holds_objects = |a: &Bound<'py, PyAny>| -> PyResult<bool> { Ok(is_array(a) && kind(a)? == "O") };
+    let array = if holds_objects(x)? {
+        x
+    } else if holds_objects(y)? {
+        y
+    } else {
+        return Ok(None);
+    };
+    let py = x.py();
+    let operator = py.import("operator")?;
+    let function = operator.getattr(match symbol {
+        Symbol::Plus => "add",
+        Symbol::Minus => "sub",
+        Symbol::Times => "mul",
+        Symbol::Over => "truediv",
+        Symbol::Power => "pow",
+        Symbol::FloorOver => "floordiv",
+        Symbol::Modulo => "mod",
+    })?;
+    let results = py.import("numpy")?.call_method1("empty", (array.getattr("shape")?, "O"))?;
+    let flat = results.getattr("flat")?;
+    for (k, element) in array.getattr("flat")?.try_iter()?.enumerate() {
+        let element = element?;
+        let result = if array.is(x) { function.call1((element, y)) } else { function.call1((x, element)) }?;
+        flat.set_item(k, result)?;
+    }
+    Ok(Some(results))
+}
+
+/// A ufunc that met a Value or Vector: operators are done here, others are refused by name.
+pub fn ufunc<'py>(
+    py: Python<'py>,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if arguments.len() < 3 {
+        return Err(PyTypeError::new_err("__array_ufunc__() takes a ufunc, a method and inputs"));
+    }
+    let function = arguments.get_item(0)?;
+    let name: String = function.getattr("__name__")?.extract()?;
+    let method: String = arguments.get_item(1)?.extract()?;
+    let inputs = arguments.get_slice(2, arguments.len());
+    let out = output(&name, keywords)?;
+    let result = if method == "__call__" && is_comparison(&name) {
+        compared(&function, &name, &inputs)
+    } else {
+        by_name(py, &name, &method, &inputs)
+    }?;
+    match out {
+        Some(out) => {
+            out.set_item(py.Ellipsis(), &result)?;
+            Ok(out)
+        }
+        None => Ok(result),
+    }
+}
+
+/// The array of objects to write to, if one was given. Arrays of numbers cannot hold Values.
+fn output<'py>(name: &str, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(keywords) = keywords.filter(|keywords| !keywords.is_empty()) else { return Ok(None) };
+    let refused = || {
+        let message = format!("numpy.{name} of Values takes no keywords but an out= array of objects; write x = x + v");
+        PyTypeError::new_err(message)
+    };
+    let out = keywords.get_item("out")?.filter(|_| keywords.len() == 1).ok_or_else(refused)?;
+    let out = if out.is_instance_of::<PyTuple>() { out.get_item(0)? } else { out };
+    if kind(&out)? == "O" { Ok(Some(out)) } else { Err(refused()) }
+}
+
+fn is_comparison(name: &str) -> bool {
+    matches!(name, "less" | "less_equal" | "greater" | "greater_equal" | "equal" | "not_equal")
+}
+
+/// A comparison: of a Value and one number as their operator does it, which a traced function remembers; by elements otherwise.
+fn compared<'py>(
+    function: &Bound<'py, PyAny>,
+    name: &str,
+    inputs: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    // SAFETY: living objects under the interpreter lock.
+    let is_value = |x: &Bound<'py, PyAny>| unsafe { value::is_value(x.as_ptr()) };
+    let (x, y) = (inputs.get_item(0)?, inputs.get_item(1)?);
+    let number = match (is_value(&x), is_value(&y)) {
+        (true, false) => super::arguments::number_of(&y)?,
+        (false, true) => super::arguments::number_of(&x)?,
+        _ => None,
+    };
+    if let Some(number) = number {
+        let number = number.into_pyobject(py)?.into_any();
+        let (x, y) = if is_value(&x) { (x, number) } else { (number, y) };
+        let how = match name {
+            "less" => CompareOp::Lt,
+            "less_equal" => CompareOp::Le,
+            "greater" => CompareOp::Gt,
+            "greater_equal" => CompareOp::Ge,
+            "equal" => CompareOp::Eq,
+            _ => CompareOp::Ne,
+        };
+        return x.rich_compare(y, how);
+    }
+    function.call1(PyTuple::new(py, inputs.iter().map(|x| data_of(&x)).collect::<PyResult<Vec<_>>>()?)?)
+}
+
+/// What is compared: the data of Values and Vectors, anything else as it is.
+fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a living object under the interpreter lock.
+    if unsafe { value::is_value(x.as_ptr()) } {
+        x.getattr("data")
+    } else if x.is_instance_of::<PyVector>() {
+        x.py().import("numpy")?.call_method1("asarray", (x.getattr("data")?,))
+    } else {
+        Ok(x.clone())
+    }
+}
+
+/// An operator, or the error that names the op to use.
+fn by_name<'py>(
+    py: Python<'py>,
+    name: &str,
+    method: &str,
+    inputs: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let operator = match name {
+        "add" => Some("add"),
+        "subtract" => Some("sub"),
+        "multiply" => Some("mul"),
+        "divide" | "true_divide" => Some("truediv"),
+        "power" | "float_power" => Some("pow"),
+        "floor_divide" => Some("floordiv"),
+        "remainder" | "mod" => Some("mod"),
+        "negative" => Some("neg"),
+        "positive" => Some("pos"),
+        "absolute" => Some("abs"),
+        "matmul" => Some("matmul"),
+        _ => None,
+    };
+    if let Some(operator) = operator.filter(|_| method == "__call__") {
+        return by_operator(py, operator, inputs);
+    }
+    let ours = match name {
+        "arctan2" => "atan2",
+        "arcsin" => "asin",
+        "arccos" => "acos",
+        "arctan" => "atan",
+        "arcsinh" => "asinh",
+        "arccosh" => "acosh",
+        "arctanh" => "atanh",
+        "rint" => "round",
+        "maximum" => "max",
+        "minimum" => "min",
+        "square" => "sqr",
+        "reciprocal" => "inv",
+        other => other,
+    };
+    let has_op = burtorch_core::Op::from_name(ours).is_some();
+    let hint = if has_op { format!("use bt.{ours}(...)") } else { "burtorch has no op of that name".to_string() };
+    Err(PyTypeError::new_err(format!("numpy.{name} does not take Values; {hint}{NUMBER_ALONE}")))
+}
+
+/// Runs an operator with NumPy scalars turned into floats, so that NumPy is not asked again.
+fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let inputs: Vec<Bound<'py, PyAny>> = inputs.iter().map(|x| without_numpy_scalar(&x)).collect::<PyResult<_>>()?;
+    let symbol = match operator {
+        "add" => Some(Symbol::Plus),
+        "sub" => Some(Symbol::Minus),
+        "mul" => Some(Symbol::Times),
+        "truediv" => Some(Symbol::Over),
+        "pow" => Some(Symbol::Power),
+        "floordiv" => Some(Symbol::FloorOver),
+        "mod" => Some(Symbol::Modulo),
+        _ => None,
+    };
+    if let [x, y] = &inputs[..]
+        && (is_array(x) || is_array(y))
+    {
+        let result = match symbol {
+            Some(symbol) => super::elementwise::operator(symbol, x, y)?,
+            None => super::functions::inner_product(x, y, None, true)?,
+        };
+        if !result.is(py.NotImplemented()) {
+            return Ok(result);
+        }
+    }
+    if inputs.iter().any(is_array) {
+        return Err(PyTypeError::new_err(format!(
+            "operator {operator} does not take this array and a Value or Vector"
+        )));
+    }
+    py.import("operator")?.getattr(operator)?.call1(PyTuple::new(py, inputs)?)
+}
+
+/// A NumPy scalar or array without dimensions as a Python object; anything else as it is.
+fn without_numpy_scalar<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    if let Some(number) = super::arguments::number_of(x)? {
+        return Ok(number.into_pyobject(py)?.into_any());
+    }
+    if !x.hasattr("dtype")? || is_array(x) {
+        return Ok(x.clone());
+    }
+    if kind(x)? == "O" {
+        return x.call_method0("item");
+    }
+    let found = x.get_type().name()?;
+    Err(PyTypeError::new_err(format!("expected a real number beside a Value or Vector, found {found}")))
+}
+
+/// `Value.__array_ufunc__`.
+///
+/// # Safety
+/// Called by the interpreter: a Value, a tuple, a dict or null, under its lock.
+pub unsafe extern "C" fn array_ufunc(
+    value: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    entered(|py| {
+        // SAFETY: living objects under the interpreter lock.
+        let (arguments, keywords) = unsafe {
+            debug_assert!(value::is_value(value));
+            (Bound::from_borrowed_ptr(py, arguments), Bound::from_borrowed_ptr_or_opt(py, keywords))
+        };
+        let keywords = keywords.and_then(|keywords| keywords.cast_into::<PyDict>().ok());
+        finish(
+            arguments
+                .cast_into::<PyTuple>()
+                .map_err(PyErr::from)
+                .and_then(|arguments| ufunc(py, &arguments, keywords.as_ref())),
+        )
+    })
+}

@@ -1,0 +1,141 @@
+//! Optimisers for Python.
+
+mod moving;
+pub mod trainable;
+pub mod trained;
+
+mod adam;
+mod schedule;
+
+use burtorch_core::Sgd;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::collected;
+use crate::params::PyParameters;
+use moving::{Moving, with_rule};
+
+/// Stochastic gradient descent: `values -= lr * grads`.
+///
+/// Args:
+///     params: Parameters, a model, a layer, a Tensor, a list of Tensors, or a list of Values (leaves, of any graphs). A
+///         step moves the numbers given here and no others.
+///     lr: the learning rate, finite and not negative. May be changed at any time.
+///     momentum: v = momentum * v + grad, values -= lr * v, as PyTorch has it. Below 1; costs one number
+///         for each that is moved.
+///     nesterov: look one velocity ahead.
+///     weight_decay: adds weight_decay * values to the gradients.
+///
+/// Frozen numbers stay as they are. A step reads and writes each number once.
+///
+/// Raises:
+///     ValueError: a rate that makes no sense, no numbers, or Tensors of two Parameters.
+///     TypeError: anything else, or Tensors beside Values.
+///     StaleValueError, from `step()`: one of the Values is gone; none was moved.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters()
+///     >>> w = params.tensor(2, init=1.0)
+///     >>> params.grads[:] = [2.0, -4.0]
+///     >>> bt.optim.SGD(params, lr=0.5).step()
+///     >>> list(w.values)
+///     [0.0, 3.0]
+#[pyclass(frozen, name = "SGD", module = "burtorch.optim")]
+pub struct PySgd(Moving<Sgd<f32>, Sgd<f64>>);
+collected!(PySgd: 0);
+
+#[pymethods]
+impl PySgd {
+    #[new]
+    #[pyo3(signature = (params, lr=0.1, momentum=0.0, nesterov=false, weight_decay=0.0))]
+    fn new(params: &Bound<'_, PyAny>, lr: f64, momentum: f64, nesterov: bool, weight_decay: f64) -> PyResult<Self> {
+        Ok(PySgd(Moving::new(
+            params,
+            || Sgd::with_momentum(lr, momentum, nesterov, weight_decay),
+            || Sgd::with_momentum(lr, momentum, nesterov, weight_decay),
+        )?))
+    }
+
+    /// The learning rate.
+    #[getter]
+    fn lr(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::trace::refuse_reading("lr of an optimiser")?;
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.lr()))
+    }
+
+    #[setter]
+    fn set_lr(&self, py: Python<'_>, lr: f64) -> PyResult<()> {
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.set_lr(lr)))?.or_raise(py)
+    }
+
+    /// The momentum.
+    #[getter]
+    fn momentum(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::trace::refuse_reading("momentum of an optimiser")?;
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.momentum()))
+    }
+
+    /// The weight decay.
+    #[getter]
+    fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
+        crate::trace::refuse_reading("weight_decay of an optimiser")?;
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.weight_decay()))
+    }
+
+    /// Move the values one step against the gradients.
+    fn step(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.step(py)
+    }
+
+    /// Set the gradients of the numbers that it moves to zero.
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.trained.zero_grad(py)
+    }
+
+    /// All that decides the next steps besides Parameters and gradients: rates and velocity, in the checked form.
+    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.0.save_state(py)
+    }
+
+    /// Become the optimiser whose save_state this is, for as many numbers.
+    ///
+    /// Raises FormatError for anything else; then nothing has changed.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters()
+    ///     >>> w = params.tensor(2, init=1.0)
+    ///     >>> state = bt.optim.SGD(params, lr=0.25, momentum=0.9).save_state()
+    ///     >>> sgd = bt.optim.SGD(params)
+    ///     >>> sgd.load_state(state)
+    ///     >>> sgd.lr, sgd.momentum
+    ///     (0.25, 0.9)
+    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.0.load_state(py, state)
+    }
+
+    /// Bytes of its state: none without momentum, else one number for each that it moves, from the first step on.
+    #[getter]
+    fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.state_bytes()))
+    }
+
+    /// The Parameters whose numbers it moves; for Values, the Parameters in which it keeps their numbers during a step.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.0.trained.params.clone_ref(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("SGD(lr={})", self.lr(py)?))
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PySgd>()?;
+    adam::register(m)?;
+    schedule::register(m)
+}

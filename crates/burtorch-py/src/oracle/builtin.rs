@@ -1,0 +1,334 @@
+//! The models of burtorch in an oracle: reading a batch, and computing with it.
+//!
+//! Promises: a batch is read and checked before anything is written; long calls release the interpreter lock and can be
+//! interrupted.
+
+use burtorch_core::kernels::sum_squares;
+use burtorch_core::nn::{Gpt, Input, Label};
+use burtorch_core::oracle::{Interrupted, OracleMemory};
+use burtorch_core::{Batch, DType, Elsewhere, Error, LaneFloat, LaneModel, Lanes, Oracle, Parameters, Total};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{Engine, Loss, Want};
+use crate::convert::buffer::{CallerMemory, Dims, read_either, read_numbers, read_symbols};
+use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::gc::{Held, Visitor};
+use crate::convert::signals::Poll;
+use crate::nn::AnyModel;
+use crate::params::{AnyParameters, PyParameters, mismatch};
+
+/// Parameters times samples above which a call releases the interpreter lock: about 50 microseconds of work.
+const RELEASE_ABOVE: usize = 1 << 18;
+
+/// A model, and what calls reuse.
+pub struct Built {
+    model: AnyModel,
+    params: Py<PyParameters>,
+    loss: Option<Loss>,
+    state: State,
+    read: Option<Read>,
+}
+
+struct State {
+    run: AnyRun,
+    x: Vec<u32>,
+    y: Vec<u32>,
+    x_numbers: Vec<f64>,
+    y_numbers: Vec<f64>,
+}
+
+enum AnyRun {
+    F32(Run<f32>),
+    F64(Run<f64>),
+}
+
+struct Run<E: LaneFloat> {
+    oracle: Oracle<E>,
+    x: Vec<E>,
+    y: Vec<E>,
+}
+
+impl<E: LaneFloat> Run<E> {
+    fn new(total: Total, lanes: Lanes, threads: usize) -> burtorch_core::Result<Self> {
+        let mut oracle = Oracle::with_lanes(total, lanes)?;
+        oracle.set_threads(threads)?;
+        Ok(Run { oracle, x: Vec::new(), y: Vec::new() })
+    }
+}
+
+/// What has been read of a batch.
+#[derive(Clone, Copy)]
+struct Read {
+    n: usize,
+    /// Whether labels are classes, probabilities or numbers.
+    label: ReadLabel,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadLabel {
+    Classes,
+    Probabilities,
+    Numbers,
+}
+
+/// What one sample or a whole batch is asked for.
+enum Part<'a> {
+    All(Want<'a>),
+    Sample(usize, Option<CallerMemory>),
+}
+
+impl Held for Built {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.params.visit(visit);
+    }
+}
+
+impl Built {
+    /// A model and its parameters.
+    pub fn new(
+        py: Python<'_>,
+        model: AnyModel,
+        params: Py<PyParameters>,
+        loss: Option<Loss>,
+        (total, lanes, threads): (Total, Lanes, usize),
+    ) -> PyResult<Self> {
+        let run = match params.get().dtype_of() {
+            DType::Float32 => AnyRun::F32(Run::new(total, lanes, threads).or_raise(py)?),
+            _ => AnyRun::F64(Run::new(total, lanes, threads).or_raise(py)?),
+        };
+        let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
+        Ok(Built { model, params, loss, state, read: None })
+    }
+
+    fn part(&mut self, py: Python<'_>, part: Part<'_>) -> PyResult<f64> {
+        let Built { model, params, state, read, .. } = self;
+        let read = read.ok_or(Error::EmptyReduction { op: "the loss" }).or_raise(py)?;
+        let work = model.n_parameters().saturating_mul(read.n);
+        let mut poll = Poll::new();
+        let result = params.get().with(py, |params| {
+            let go = || compute_any(model, state, params, read, part, &mut || poll.stop());
+            if work > RELEASE_ABOVE { crate::threads::detached(py, go) } else { go() }
+        })?;
+        match (poll.raised(), result) {
+            (Some(raised), _) => Err(raised),
+            (None, Ok(loss)) => Ok(loss),
+            (None, Err(error)) => Err(to_python(py, error)),
+        }
+    }
+
+    /// Reads a batch into the state and checks its shape.
+    fn read_batch(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
+        let Built { model, state, .. } = self;
+        let (n_in, n_out, x_dims) = match model {
+            AnyModel::Tokens(model) => return read_tokens(model, state, x, y),
+            AnyModel::Chars(model) => {
+                let shape = model.shape();
+                (shape.context, shape.vocab, read_symbols(x, &mut state.x, "contexts")?)
+            }
+            AnyModel::Dense(model) => (model.n_in(), model.n_out(), read_numbers(x, &mut state.x_numbers, "contexts")?),
+        };
+        let n = match x_dims.matrix() {
+            Some((0, _)) => return Err(PyValueError::new_err("contexts are empty; give at least one sample")),
+            Some((n, width)) if width == n_in => n,
+            _ if x_dims.row() == Some(0) => {
+                return Err(PyValueError::new_err("contexts are empty; give at least one sample"));
+            }
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "contexts must have shape (b, {n_in}), found {}",
+                    x_dims.text()
+                )));
+            }
+        };
+        let refuse = |expected: String, found: Dims| {
+            Err(PyValueError::new_err(format!("targets must have shape {expected} here, found {}", found.text())))
+        };
+        let (whole, dims) = match self.loss {
+            Some(Loss::Mse) => (false, read_numbers(y, &mut state.y_numbers, "targets")?),
+            _ => read_either(y, &mut state.y, &mut state.y_numbers, "targets")?,
+        };
+        if whole {
+            if dims.row() == Some(n) {
+                return Ok(Read { n, label: ReadLabel::Classes });
+            }
+            return refuse(format!("({n},)"), dims);
+        }
+        if dims.matrix() != Some((n, n_out)) && !(n_out == 1 && dims.row() == Some(n)) {
+            return refuse(format!("({n}, {n_out})"), dims);
+        }
+        let by_default = if matches!(self.model, AnyModel::Chars(_)) { Loss::CrossEntropy } else { Loss::Mse };
+        let label = match self.loss.unwrap_or(by_default) {
+            Loss::CrossEntropy => ReadLabel::Probabilities,
+            Loss::Mse => ReadLabel::Numbers,
+        };
+        Ok(Read { n, label })
+    }
+}
+
+impl Engine for Built {
+    fn begin(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.read = None;
+        let read = self.read_batch(x, y)?;
+        self.read = Some(read);
+        Ok(read.n)
+    }
+
+    fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
+        self.part(py, Part::All(want))
+    }
+
+    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
+        self.part(py, Part::Sample(k, out))
+    }
+
+    fn memory(&self) -> OracleMemory {
+        let State { run, x, y, x_numbers, y_numbers } = &self.state;
+        let (mut memory, converted) = match run {
+            AnyRun::F32(run) => (run.oracle.memory(), 4 * (run.x.capacity() + run.y.capacity())),
+            AnyRun::F64(run) => (run.oracle.memory(), 8 * (run.x.capacity() + run.y.capacity())),
+        };
+        let (whole, real) = (x.capacity() + y.capacity(), x_numbers.capacity() + y_numbers.capacity());
+        memory.samples += 4 * whole + 8 * real + converted;
+        memory
+    }
+}
+
+fn compute_any(
+    model: &AnyModel,
+    state: &mut State,
+    params: &mut AnyParameters,
+    read: Read,
+    part: Part<'_>,
+    stop: &mut (dyn FnMut() -> bool + Send),
+) -> Result<f64, Error> {
+    let State { run, x, y, x_numbers, y_numbers } = state;
+    let read = (read, &x[..], &y[..], &x_numbers[..], &y_numbers[..]);
+    match (run, params) {
+        (AnyRun::F32(run), AnyParameters::F32(params)) => compute_as(model, run, params, read, part, stop),
+        (AnyRun::F64(run), AnyParameters::F64(params)) => compute_as(model, run, params, read, part, stop),
+        _ => Err(mismatch()),
+    }
+}
+
+fn compute_as<E: LaneFloat>(
+    model: &AnyModel,
+    run: &mut Run<E>,
+    params: &mut Parameters<'_, E>,
+    (read, tokens, classes, x_numbers, y_numbers): (Read, &[u32], &[u32], &[f64], &[f64]),
+    part: Part<'_>,
+    stop: &mut (dyn FnMut() -> bool + Send),
+) -> Result<f64, Error> {
+    let Run { oracle, x, y } = run;
+    let convert = |from: &[f64], to: &mut Vec<E>| {
+        to.clear();
+        to.extend(from.iter().map(|&x| E::from_f64(x)));
+    };
+    let label = match read.label {
+        ReadLabel::Classes => Label::Classes(classes),
+        label => {
+            convert(y_numbers, y);
+            if label == ReadLabel::Numbers { Label::Numbers(&y[..]) } else { Label::Probabilities(&y[..]) }
+        }
+    };
+    let stop: &mut dyn FnMut() -> bool = stop;
+    match model {
+        AnyModel::Chars(model) => {
+            let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
+            compute(oracle, model, params, batch, part, Some(stop))
+        }
+        AnyModel::Tokens(model) => {
+            let batch = Batch::new(Input::Tokens(tokens), label, read.n)?;
+            compute(oracle, model, params, batch, part, Some(stop))
+        }
+        AnyModel::Dense(model) => {
+            convert(x_numbers, x);
+            let batch = Batch::new(Input::Numbers(&x[..]), label, read.n)?;
+            compute(oracle, model, params, batch, part, Some(stop))
+        }
+    }
+}
+
+/// Reads windows of tokens and the symbols after each of them.
+fn read_tokens(model: &Gpt, state: &mut State, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
+    let (x_dims, y_dims) = (read_symbols(x, &mut state.x, "contexts")?, read_symbols(y, &mut state.y, "targets")?);
+    let most = model.shape().context;
+    match x_dims.matrix() {
+        Some((0, _)) => Err(PyValueError::new_err("contexts are empty; give at least one sample")),
+        Some((n, width)) if (1..=most).contains(&width) => match y_dims.matrix() == Some((n, width)) {
+            true => Ok(Read { n, label: ReadLabel::Classes }),
+            false => {
+                let found = y_dims.text();
+                Err(PyValueError::new_err(format!("targets must have shape ({n}, {width}) here, found {found}")))
+            }
+        },
+        _ if x_dims.row() == Some(0) => Err(PyValueError::new_err("contexts are empty; give at least one sample")),
+        _ => {
+            let found = x_dims.text();
+            Err(PyValueError::new_err(format!("contexts must have shape (b, 1..{most}), found {found}")))
+        }
+    }
+}
+
+fn compute<E: LaneFloat, M: LaneModel<E>>(
+    oracle: &mut Oracle<E>,
+    model: &M,
+    params: &mut Parameters<'_, E>,
+    batch: Batch<'_, E>,
+    part: Part<'_>,
+    stop: Interrupted<'_>,
+) -> Result<f64, Error> {
+    oracle.skip_losses(false);
+    let want = match part {
+        Part::All(want) => want,
+        Part::Sample(k, mut out) => {
+            let sample = batch.sample(k).ok_or(Error::EmptyReduction { op: "the loss" })?;
+            let elsewhere = Elsewhere { at: None, out: out.as_mut().map(|out| out.slice_mut()) };
+            return oracle.gradient_elsewhere(model, params, sample, elsewhere, stop);
+        }
+    };
+    oracle.skip_losses(matches!(want, Want::Gradient(.., true)));
+    match want {
+        Want::Gradient(None, None, _) => oracle.gradient(model, params, batch, stop),
+        Want::Gradient(at, mut out, _) => {
+            check_apart(params, at.as_ref(), out.as_ref())?;
+            let elsewhere =
+                Elsewhere { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
+            oracle.gradient_elsewhere(model, params, batch, elsewhere, stop)
+        }
+        Want::Norms(norms) => {
+            oracle.per_sample(model, params, batch, stop, &mut |_, _, params| {
+                norms.push(sum_squares(params.grads()).to_f64().sqrt());
+                Ok(())
+            })?;
+            Ok(0.0)
+        }
+        Want::Loss => oracle.loss(model, params, batch, stop),
+        Want::Step(lr) => oracle.step(model, params, batch, lr, stop),
+        Want::Losses(losses) => {
+            let mut found = vec![E::lit(0.0); batch.len()];
+            oracle.losses(model, params, batch, &mut found, stop)?;
+            losses.extend(found.iter().map(|loss| loss.to_f64()));
+            Ok(0.0)
+        }
+    }
+}
+
+/// Refuses memory that is used for two things at once.
+pub fn check_apart<E: burtorch_core::Float>(
+    params: &Parameters<'_, E>,
+    at: Option<&CallerMemory>,
+    out: Option<&CallerMemory>,
+) -> Result<(), Error> {
+    let shares =
+        |memory: &CallerMemory| memory.overlaps_numbers(params.values()) || memory.overlaps_numbers(params.grads());
+    let taken = out.is_some_and(|out| shares(out) || at.is_some_and(|at| at.overlaps(out)));
+    if taken || at.is_some_and(|at| at.overlaps_numbers(params.grads())) {
+        return Err(Error::BadArgument {
+            what: "memory for an oracle",
+            expected: "memory apart from the gradients and, for out, from the values and the point".into(),
+            found: "memory that overlaps".into(),
+        });
+    }
+    Ok(())
+}

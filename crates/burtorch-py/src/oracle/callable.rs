@@ -1,0 +1,402 @@
+//! Models written in Python: any callable that maps one sample to a loss.
+//!
+//! The callable is called once for each group of samples, on a graph whose nodes carry one sample in each lane: what it
+//! computes with are lane Values and Vectors, so the same code serves one sample and sixteen. Promises the memory of one
+//! group, whatever the batch; when the callable fails the gradient is 0 and its exception is raised.
+
+use std::ops;
+
+use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
+use burtorch_core::kernels::{sgd_update, sum_squares};
+use burtorch_core::oracle::OracleMemory;
+use burtorch_core::{DType, Error, LaneFloat, Lanes, Parameters, SweepOptions, Total};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::convert::buffer::{CallerMemory, read_either};
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::{Held, Visitor};
+use crate::graph::cell::AnyGraph;
+use crate::graph::{PyGraph, enter, leave, node_of};
+use crate::node::blocks::PySymbols;
+use crate::node::vector::{PyVector, wrap};
+use crate::oracle::{Engine, Want, check_apart};
+use crate::params::attached::with_gradients_of;
+use crate::params::{AnyParameters, PyParameters, mismatch};
+
+/// A callable and the graphs it builds on, one for each number of lanes that was needed.
+pub struct Function {
+    call: Py<PyAny>,
+    params: Py<PyParameters>,
+    lanes: Lanes,
+    total: Total,
+    /// By the logarithm of their lanes.
+    graphs: [Option<Py<PyGraph>>; 7],
+    /// The batch that was read last.
+    batch: Option<(Side, Side)>,
+}
+
+impl Held for Function {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.call.visit(visit);
+        self.params.visit(visit);
+        self.graphs.visit(visit);
+    }
+}
+
+/// What a batch holds for the model: whole numbers or real ones, so many for each sample.
+#[derive(Default)]
+struct Side {
+    symbols: Vec<u32>,
+    numbers: Vec<f64>,
+    whole: bool,
+    n: usize,
+    /// Numbers of a sample; `None` where samples are single numbers.
+    width: Option<usize>,
+}
+
+impl Side {
+    fn bytes(&self) -> usize {
+        4 * self.symbols.capacity() + 8 * self.numbers.capacity()
+    }
+
+    /// Reads a batch into the memory of the one before.
+    fn read(mut self, object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        let dims;
+        (self.whole, dims) = read_either(object, &mut self.symbols, &mut self.numbers, what)?;
+        (self.n, self.width) = match (dims.row(), dims.matrix()) {
+            (Some(n), _) => (n, None),
+            (_, Some((n, width))) => (n, Some(width)),
+            _ => (0, None),
+        };
+        if self.n == 0 || self.width == Some(0) {
+            return Err(PyValueError::new_err(format!("{what} are empty; give at least one sample")));
+        }
+        Ok(self)
+    }
+
+    /// Samples `first..first + n` in `lanes` lanes, the last one again where there are fewer, as the model takes them.
+    fn group<'py>(
+        &self,
+        graph: &Bound<'py, PyGraph>,
+        first: usize,
+        n: usize,
+        lanes: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = graph.py();
+        let width = self.width.unwrap_or(1);
+        let at = |lane: usize| (first + lane.min(n - 1)) * width..(first + lane.min(n - 1) + 1) * width;
+        if self.whole {
+            let mut numbers = Vec::with_capacity(lanes * width);
+            (0..lanes).for_each(|lane| numbers.extend_from_slice(&self.symbols[at(lane)]));
+            return Ok(Bound::new(py, PySymbols::new(numbers, lanes))?.into_any());
+        }
+        let range = graph.get().with(py, |cell| {
+            let numbers: Vec<f64> = (0..lanes).flat_map(|lane| &self.numbers[at(lane)]).copied().collect();
+            cell.graph.constants_of_lanes(&numbers).or_raise(py)
+        })?;
+        match self.width {
+            None => wrap(graph, range.first()),
+            Some(_) => Ok(PyVector::of_runs(graph, &[range])?.into_bound(py).into_any()),
+        }
+    }
+}
+
+/// What a pass over samples is to do besides computing the losses.
+enum Pass {
+    /// Nothing.
+    Losses,
+    /// Overwrite the gradients, or what is in this memory, with those of so much times the sum of the losses.
+    Gradient(f64, Option<CallerMemory>),
+}
+
+/// Runs an expression on parameters of a type that oracles compute in.
+macro_rules! with_kernel_params {
+    ($any:expr, $params:ident => $body:expr) => {
+        match $any {
+            AnyParameters::F32($params) => $body,
+            AnyParameters::F64($params) => $body,
+            _ => Err(mismatch()),
+        }
+    };
+}
+
+impl Function {
+    /// A callable over these parameters; refuses lanes that their dtype has not.
+    pub fn new(call: &Bound<'_, PyAny>, params: Py<PyParameters>, lanes: Lanes, total: Total) -> PyResult<Self> {
+        let py = call.py();
+        match params.get().dtype_of() {
+            DType::Float32 => lanes.check::<f32>().or_raise(py)?,
+            DType::Float64 => lanes.check::<f64>().or_raise(py)?,
+            _ => return Err(PyTypeError::new_err("oracles compute in float32 and float64")),
+        }
+        let graphs = [const { None }; 7];
+        Ok(Function { call: call.clone().unbind(), params, lanes, total, graphs, batch: None })
+    }
+
+    fn in_params<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
+    ) -> PyResult<R> {
+        self.params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
+    }
+
+    /// Writes a point to the values; returns what they were.
+    fn exchange(&self, py: Python<'_>, point: CallerMemory) -> PyResult<Vec<f64>> {
+        self.in_params(py, |params| params.exchange(&point))
+    }
+
+    fn put_back(&self, py: Python<'_>, before: Vec<f64>) -> PyResult<()> {
+        self.in_params(py, |params| {
+            params.put_back(&before);
+            Ok(())
+        })
+    }
+
+    fn reduce(&self, losses: &[f64]) -> f64 {
+        let sum: f64 = losses.iter().sum();
+        if self.total == Total::Mean { sum / losses.len() as f64 } else { sum }
+    }
+
+    /// The loss of each of `samples`, and their gradient if asked for; when that fails the gradient is 0.
+    fn pass(&mut self, py: Python<'_>, samples: ops::Range<usize>, lanes: Lanes, mut pass: Pass) -> PyResult<Vec<f64>> {
+        let Some((x, y)) = self.batch.take() else {
+            return Err(Error::EmptyReduction { op: "the loss" }).or_raise(py);
+        };
+        let done = self.groups(py, (&x, &y), samples, lanes, &mut pass);
+        self.batch = Some((x, y));
+        if done.is_err() {
+            self.zero(py, &mut pass)?;
+        }
+        done
+    }
+
+    /// Sets the gradient that the pass was to overwrite to 0.
+    fn zero(&self, py: Python<'_>, pass: &mut Pass) -> PyResult<()> {
+        let Pass::Gradient(_, out) = pass else {
+            return Ok(());
+        };
+        self.in_params(py, |params| {
+            params.zero(out.as_mut());
+            Ok(())
+        })
+    }
+
+    fn groups(
+        &mut self,
+        py: Python<'_>,
+        batch: (&Side, &Side),
+        samples: ops::Range<usize>,
+        lanes: Lanes,
+        pass: &mut Pass,
+    ) -> PyResult<Vec<f64>> {
+        let mut losses = Vec::with_capacity(samples.len());
+        while losses.len() < samples.len() {
+            py.check_signals()?;
+            let first = samples.start + losses.len();
+            let left = samples.end - first;
+            let (width, _) = match self.params.get().dtype_of() {
+                DType::Float32 => lanes.next::<f32>(left, false),
+                _ => lanes.next::<f64>(left, false),
+            };
+            self.group(py, batch, (first, left.min(width)), width, pass, &mut losses)?;
+        }
+        Ok(losses)
+    }
+
+    /// The losses of `n` samples from `first` on, in so many lanes.
+    fn group(
+        &mut self,
+        py: Python<'_>,
+        (x, y): (&Side, &Side),
+        (first, n): (usize, usize),
+        lanes: usize,
+        pass: &mut Pass,
+        losses: &mut Vec<f64>,
+    ) -> PyResult<()> {
+        let graph = self.graph(py, lanes)?;
+        graph.get().with(py, |cell| {
+            cell.graph.clear().or_raise(py)?;
+            cell.after_rewind();
+            Ok(())
+        })?;
+        enter(&graph)?;
+        let called = x
+            .group(&graph, first, n, lanes)
+            .and_then(|x| Ok((x, y.group(&graph, first, n, lanes)?)))
+            .and_then(|(x, y)| self.call.bind(py).call1((x, y)));
+        leave(&graph)?;
+        let loss = node_of(py, &graph, &called?)?;
+        let is_first = losses.is_empty();
+        graph.get().with(py, |cell| {
+            let parameters = &cell.parameters;
+            let graph = &mut cell.graph;
+            match graph.number(loss, false).or_raise(py)? {
+                AnyNumber::Lanes(lanes) => losses.extend_from_slice(&lanes[..n]),
+                _ => losses.push(graph.float(loss).or_raise(py)?),
+            }
+            let Pass::Gradient(adjoint, out) = pass else { return Ok(()) };
+            let seed = Seed { adjoint: *adjoint, lanes: Some(n) };
+            let single = graph.scalar_type().elem == DType::Float32;
+            let memory = out.as_mut().map(|out| match single {
+                true => AnyNumbersMut::F32(out.slice_mut()),
+                false => AnyNumbersMut::F64(out.slice_mut()),
+            });
+            let options = SweepOptions::default();
+            // The first group overwrites what is there, the others add.
+            with_gradients_of(py, parameters, &self.params, |all, place| {
+                let target = match (is_first, memory) {
+                    (true, memory) => GradientTarget::Overwritten(place, memory),
+                    (false, Some(memory)) => GradientTarget::AddedIn(place, memory),
+                    (false, None) => GradientTarget::Added,
+                };
+                graph.sweep(loss, seed, all, target, options, None)
+            })?
+            .or_raise(py)
+        })
+    }
+
+    /// The graph for so many lanes.
+    fn graph<'py>(&mut self, py: Python<'py>, lanes: usize) -> PyResult<Bound<'py, PyGraph>> {
+        let single = self.params.get().dtype_of() == DType::Float32;
+        let place = lanes.ilog2() as usize;
+        let slot = self.graphs.get_mut(place).ok_or(Error::MissingParameters).or_raise(py)?;
+        if let Some(graph) = slot {
+            return Ok(graph.bind(py).clone());
+        }
+        let elem = if single { DType::Float32 } else { DType::Float64 };
+        let new = AnyGraph::make(ScalarType { elem, lanes }, Room::Growing).or_raise(py)?;
+        let graph = Bound::new(py, PyGraph::around(new, false))?;
+        *slot = Some(graph.clone().unbind());
+        Ok(graph)
+    }
+}
+
+impl Engine for Function {
+    fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let (x, y) = self.batch.take().unwrap_or_default();
+        let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);
+        if x.n != y.n {
+            return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
+        }
+        let n = x.n;
+        self.batch = Some((x, y));
+        Ok(n)
+    }
+
+    fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
+        let n = self.batch.as_ref().map_or(0, |(x, _)| x.n);
+        let seed = if self.total == Total::Mean { 1.0 / n as f64 } else { 1.0 };
+        match want {
+            Want::Loss => {
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
+                Ok(self.reduce(&losses))
+            }
+            Want::Losses(losses) => {
+                *losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
+                Ok(0.0)
+            }
+            Want::Gradient(at, out, _) => {
+                self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
+                let before = at.map(|at| self.exchange(py, at)).transpose()?;
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out));
+                if let Some(before) = before {
+                    self.put_back(py, before)?;
+                }
+                Ok(self.reduce(&losses?))
+            }
+            Want::Step(lr) => {
+                if !(lr.is_finite() && lr >= 0.0) {
+                    let (expected, found) = ("finite and at least 0".into(), lr.to_string());
+                    return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
+                }
+                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, None))?;
+                self.in_params(py, |params| params.descend(lr))?;
+                Ok(self.reduce(&losses))
+            }
+            Want::Norms(norms) => {
+                for k in 0..n {
+                    self.sample(py, k, None)?;
+                    norms.push(self.in_params(py, |params| params.grad_norm())?);
+                }
+                Ok(0.0)
+            }
+        }
+    }
+
+    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
+        let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
+        Ok(self.reduce(&losses))
+    }
+
+    fn memory(&self) -> OracleMemory {
+        let of = |graph: &Py<PyGraph>| {
+            Python::attach(|py| graph.get().with(py, |cell| Ok(cell.graph.oracle_memory())).unwrap_or_default())
+        };
+        let mut memory = self.graphs.iter().flatten().map(of).fold(OracleMemory::default(), |sum, one| sum + one);
+        if let Some((x, y)) = &self.batch {
+            memory.samples += x.bytes() + y.bytes();
+        }
+        memory
+    }
+}
+
+/// What a callable's oracle does with its parameters, whatever their type.
+trait KernelParameters {
+    /// Refuses a point or memory of another length, or that is used for something else.
+    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
+    /// Writes a point to the values; returns what they were.
+    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>>;
+    /// Writes back what [`KernelParameters::exchange`] returned.
+    fn put_back(&mut self, before: &[f64]);
+    /// Sets the gradients to 0, or what is in `out`.
+    fn zero(&mut self, out: Option<&mut CallerMemory>);
+    /// One step of gradient descent.
+    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()>;
+    /// The norm of the gradients.
+    fn grad_norm(&self) -> burtorch_core::Result<f64>;
+}
+
+impl<E: LaneFloat> KernelParameters for Parameters<'static, E> {
+    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()> {
+        check_apart(self, at, out)?;
+        for (op, memory) in [("a point (parameters and numbers)", at), ("out (parameters and numbers)", out)] {
+            if let Some(found) = memory.map(|memory| memory.slice::<E>().len()).filter(|&n| n != self.len()) {
+                return Err(Error::LengthMismatch { op, left: self.len(), right: found });
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>> {
+        let mut before = Vec::new();
+        let bytes = 8 * self.len();
+        before.try_reserve_exact(self.len()).map_err(|_| Error::OutOfMemory { bytes, what: "a copy of the values" })?;
+        before.extend(self.values().iter().map(|x| x.to_f64()));
+        self.values_mut().copy_from_slice(point.slice());
+        Ok(before)
+    }
+
+    fn put_back(&mut self, before: &[f64]) {
+        for (value, &x) in self.values_mut().iter_mut().zip(before) {
+            *value = E::from_f64(x);
+        }
+    }
+
+    fn zero(&mut self, out: Option<&mut CallerMemory>) {
+        match out {
+            Some(out) => out.slice_mut().fill(E::from_f64(0.0)),
+            None => self.zero_grad(),
+        }
+    }
+
+    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()> {
+        self.for_each_trainable_mut(|_, x, g| sgd_update(E::from_f64(lr), g, x));
+        Ok(())
+    }
+
+    fn grad_norm(&self) -> burtorch_core::Result<f64> {
+        Ok(sum_squares(self.grads()).to_f64().sqrt())
+    }
+}

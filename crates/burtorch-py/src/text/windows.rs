@@ -1,0 +1,210 @@
+//! Running text for Python: windows to train on, and text that a GPT goes on with.
+
+use burtorch_core::text::{Sampling, TextWindows, continue_text};
+use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::convert::arguments::sizes;
+use crate::convert::buffer::SymbolArray;
+use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::exclusive::Guarded;
+use crate::convert::signals::Poll;
+use crate::nn::gpt::PyGpt;
+use crate::params::with_kernels;
+
+/// A text as windows of neighbouring symbols and the symbols one place further; its last part held out.
+///
+/// Args:
+///     text: characters; their set, ascending, is the vocabulary.
+///     context: symbols of a window.
+///     holdout: the share at the end that is held out, at least 0 and below 1.
+///     seed: decides all batches.
+///
+/// Two bytes of memory per character.
+///
+/// Raises:
+///     ValueError: a text that is too short for its context, or numbers out of range.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> data = bt.text.TextWindows("to be or not to be", context=4, holdout=0.0)
+///     >>> data.vocabulary, data.n_train
+///     (' benort', 4)
+///     >>> x, y = data.train(0, 1)
+///     >>> x.tolist(), y.tolist()
+///     ([[6, 4, 0, 1]], [[4, 0, 1, 2]])
+#[pyclass(frozen, name = "TextWindows", module = "burtorch.text")]
+pub struct PyTextWindows {
+    windows: Guarded<TextWindows>,
+    vocabulary: String,
+    context: usize,
+    n_train: usize,
+    n_held_out: usize,
+}
+
+#[pymethods]
+impl PyTextWindows {
+    #[new]
+    #[pyo3(signature = (text, context=8, holdout=0.1, seed=0))]
+    fn new(
+        py: Python<'_>,
+        text: &str,
+        #[pyo3(from_py_with = sizes::context)] context: usize,
+        holdout: f64,
+        #[pyo3(from_py_with = sizes::seed)] seed: u64,
+    ) -> PyResult<Self> {
+        let windows = TextWindows::new(text, context, holdout, seed).or_raise(py)?;
+        Ok(PyTextWindows {
+            vocabulary: windows.symbols().iter().collect(),
+            n_train: windows.n_train(),
+            n_held_out: windows.n_held_out(),
+            windows: Guarded::new(windows, "these windows"),
+            context,
+        })
+    }
+
+    /// The symbols as one string: character k is symbol k.
+    #[getter]
+    fn vocabulary(&self) -> &str {
+        &self.vocabulary
+    }
+
+    /// Symbols of a window.
+    #[getter]
+    fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Windows to train on that do not overlap; batches are drawn from every place.
+    #[getter]
+    fn n_train(&self) -> usize {
+        self.n_train
+    }
+
+    /// Windows held out; they do not overlap.
+    #[getter]
+    fn n_heldout(&self) -> usize {
+        self.n_held_out
+    }
+
+    /// The next `size` random training windows, with replacement: two arrays of shape (size, context).
+    ///
+    /// The sequence of batches follows from the seed. Raises ValueError for a size of 0.
+    fn batch(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::size)] size: usize,
+    ) -> PyResult<(SymbolArray, SymbolArray)> {
+        self.read(py, size, |windows, x, y| windows.batch(x, y))
+    }
+
+    /// Training windows `start` to `stop`. Raises ValueError outside `0..n_train`.
+    fn train(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::start)] start: usize,
+        #[pyo3(from_py_with = sizes::stop)] stop: usize,
+    ) -> PyResult<(SymbolArray, SymbolArray)> {
+        self.read(py, stop.saturating_sub(start), |windows, x, y| windows.train(start, x, y))
+    }
+
+    /// Held-out windows `start` to `stop`. Raises ValueError outside `0..n_heldout`.
+    fn heldout(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = sizes::start)] start: usize,
+        #[pyo3(from_py_with = sizes::stop)] stop: usize,
+    ) -> PyResult<(SymbolArray, SymbolArray)> {
+        self.read(py, stop.saturating_sub(start), |windows, x, y| windows.held_out(start, x, y))
+    }
+
+    /// Where the batches are, in the checked form, with a fingerprint of the data.
+    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.windows.with(py, |windows| windows.to_bytes())?.or_raise(py)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Go on with the batches that came after save_state.
+    ///
+    /// Raises FormatError for a damaged state, or one of another text, context or hold-out; then nothing has changed.
+    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.windows.with(py, |windows| windows.load_bytes(state))?.or_raise(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("TextWindows(n_train={}, n_heldout={}, context={})", self.n_train, self.n_held_out, self.context)
+    }
+}
+
+impl PyTextWindows {
+    fn read(
+        &self,
+        py: Python<'_>,
+        n: usize,
+        read: impl FnOnce(&mut TextWindows, &mut [u32], &mut [u32]) -> burtorch_core::Result<()>,
+    ) -> PyResult<(SymbolArray, SymbolArray)> {
+        if n == 0 {
+            return Err(PyValueError::new_err("a batch holds at least one window"));
+        }
+        let len = n.saturating_mul(self.context);
+        let (mut x, mut y) = (zeros(len)?, zeros(len)?);
+        self.windows.with(py, |windows| read(windows, &mut x, &mut y))?.or_raise(py)?;
+        Ok((SymbolArray::rows(x, self.context), SymbolArray::rows(y, self.context)))
+    }
+}
+
+fn zeros(n: usize) -> PyResult<Vec<u32>> {
+    let mut symbols = Vec::new();
+    let reserved = symbols.try_reserve_exact(n);
+    reserved.map_err(|_| PyMemoryError::new_err(format!("no memory for {n} symbols; take fewer")))?;
+    symbols.resize(n, 0);
+    Ok(symbols)
+}
+
+/// `prompt` and `n` characters more, drawn one by one by what a GPT makes of the `context` characters before.
+///
+/// Args:
+///     model: a GPT.
+///     vocabulary: its symbols as one string, ascending, as `TextWindows.vocabulary` gives it.
+///     n: how many characters.
+///     prompt: how the text begins, at least one character of the vocabulary.
+///     seed: decides all of them.
+///     temperature: logits are divided by it; towards 0 only the likeliest symbol is taken, at 0 exactly that.
+///
+/// Raises:
+///     ValueError: a vocabulary of another size than the model's, an empty prompt or one with unknown symbols, a
+///         temperature that is negative.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> model = bt.nn.GPT(bt.Parameters(), vocab=3, context=4, layers=1, heads=1, width=4)
+///     >>> len(bt.text.continue_text(model, "abc", 10, prompt="ab"))
+///     12
+#[pyfunction(name = "continue_text")]
+#[pyo3(signature = (model, vocabulary, n, prompt="\n", seed=0, temperature=1.0))]
+fn continue_from(
+    model: &Bound<'_, PyGpt>,
+    vocabulary: &str,
+    n: usize,
+    prompt: &str,
+    #[pyo3(from_py_with = sizes::seed)] seed: u64,
+    temperature: f64,
+) -> PyResult<String> {
+    let py = model.py();
+    let symbols: Vec<char> = vocabulary.chars().collect();
+    let sampling = Sampling { seed, temperature, prompt, ..Sampling::default() };
+    let model = model.get();
+    let mut poll = Poll::new();
+    let text = model.params.get().with(py, |params| {
+        let mut stop = || poll.stop();
+        with_kernels!(params, p => continue_text(&model.model, p, &symbols, n, sampling, Some(&mut stop)))
+    })?;
+    text.map_err(|error| poll.raised().unwrap_or_else(|| to_python(py, error)))
+}
+
+/// Adds class and function to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyTextWindows>()?;
+    m.add_function(wrap_pyfunction!(continue_from, m)?)
+}

@@ -1,0 +1,362 @@
+//! Arrays of numbers of any float or integer type and any strides, as functions take and return them.
+//!
+//! Promises: what is read or written lies inside the array's buffer; NumPy is imported only where an array is made.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use burtorch_core::Float;
+use pyo3::buffer::{ElementType, PyUntypedBuffer};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::convert::buffer::{buffer_of, refuse_masked};
+use crate::convert::gc::{Held, Visitor};
+
+/// The type of the numbers in an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// IEEE binary16
+    F16,
+    /// float32
+    F32,
+    /// float64
+    F64,
+    /// Signed integers of this many bytes.
+    Signed(u8),
+    /// Unsigned integers, or bools, of this many bytes.
+    Unsigned(u8),
+}
+
+impl Held for Array {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.buffer.visit(visit);
+    }
+}
+
+impl Kind {
+    fn of(buffer: &PyUntypedBuffer) -> Option<Kind> {
+        let format = buffer.format().to_bytes();
+        let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
+        if format.first().is_some_and(|order| foreign.contains(order)) {
+            return None;
+        }
+        Some(match ElementType::from_format(buffer.format()) {
+            ElementType::Float { bytes: 2 } => Kind::F16,
+            ElementType::Float { bytes: 4 } => Kind::F32,
+            ElementType::Float { bytes: 8 } => Kind::F64,
+            ElementType::SignedInteger { bytes: n @ (1 | 2 | 4 | 8) } => Kind::Signed(n as u8),
+            ElementType::UnsignedInteger { bytes: n @ (1 | 2 | 4 | 8) } => Kind::Unsigned(n as u8),
+            ElementType::Bool => Kind::Unsigned(1),
+            _ if matches!(format, b"e" | b"=e" | b"@e" | b"<e") => Kind::F16,
+            _ => return None,
+        })
+    }
+
+    /// The type of results for arguments of this type, as NumPy names it.
+    pub fn of_results(self) -> Kind {
+        match self {
+            Kind::F16 | Kind::F32 => self,
+            _ => Kind::F64,
+        }
+    }
+
+    fn numpy_name(self) -> &'static str {
+        match self {
+            Kind::F16 => "float16",
+            Kind::F32 => "float32",
+            _ => "float64",
+        }
+    }
+
+    /// The number at a place.
+    ///
+    /// # Safety
+    /// A number of this type may be read there.
+    #[inline(always)]
+    pub unsafe fn read(self, at: *const u8) -> f64 {
+        // SAFETY: by the contract of this function; places need not be aligned.
+        unsafe {
+            match self {
+                Kind::F64 => at.cast::<f64>().read_unaligned(),
+                Kind::F32 => f64::from(at.cast::<f32>().read_unaligned()),
+                Kind::F16 => half_to_f64(at.cast::<u16>().read_unaligned()),
+                Kind::Signed(1) => f64::from(at.cast::<i8>().read()),
+                Kind::Signed(2) => f64::from(at.cast::<i16>().read_unaligned()),
+                Kind::Signed(4) => f64::from(at.cast::<i32>().read_unaligned()),
+                Kind::Signed(_) => at.cast::<i64>().read_unaligned() as f64,
+                Kind::Unsigned(1) => f64::from(at.read()),
+                Kind::Unsigned(2) => f64::from(at.cast::<u16>().read_unaligned()),
+                Kind::Unsigned(4) => f64::from(at.cast::<u32>().read_unaligned()),
+                Kind::Unsigned(_) => at.cast::<u64>().read_unaligned() as f64,
+            }
+        }
+    }
+
+    /// Writes a number to a place, rounded to this type.
+    ///
+    /// # Safety
+    /// A number of this type, which is a float, may be written there.
+    #[inline(always)]
+    pub unsafe fn write<E: Float>(self, at: *mut u8, x: E) {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            match self {
+                Kind::F64 => at.cast::<f64>().write_unaligned(x.to_f64()),
+                Kind::F32 => at.cast::<f32>().write_unaligned(x.to_f64() as f32),
+                _ => at.cast::<u16>().write_unaligned(f64_to_half(x.to_f64())),
+            }
+        }
+    }
+}
+
+/// An IEEE binary16 number, exactly.
+fn half_to_f64(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    sign * match exponent {
+        0 => fraction * 2.0_f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1.0 + fraction / 1024.0) * 2.0_f64.powi(exponent - 15),
+    }
+}
+
+/// The nearest IEEE binary16 number, ties to even.
+fn f64_to_half(x: f64) -> u16 {
+    let sign = if x.is_sign_negative() { 1 << 15 } else { 0 };
+    let size = x.abs();
+    if x.is_nan() {
+        return 0x7E00;
+    }
+    if size >= 65520.0 {
+        return sign | 0x7C00;
+    }
+    // Below 2^-14 the spacing is 2^-24; above, ten bits of fraction. What rounds up to the next power carries by itself.
+    let exponent = if size < 2.0_f64.powi(-14) { -14 } else { (size.to_bits() >> 52) as i32 - 1023 };
+    let steps = (size * 2.0_f64.powi(10 - exponent)).round_ties_even() as u16;
+    sign | if size < 2.0_f64.powi(-14) { steps } else { (((exponent + 15) as u16) << 10) + (steps - 1024) }
+}
+
+/// Numbers of one object, in place. Holds its buffer.
+pub struct Array {
+    buffer: PyUntypedBuffer,
+    /// The type of its numbers.
+    pub kind: Kind,
+}
+
+impl Array {
+    /// The buffer of an object, if it has one of numbers, none of them masked.
+    pub fn of(object: &Bound<'_, PyAny>) -> Option<Array> {
+        let buffer = buffer_of(object).ok()?;
+        let kind = Kind::of(&buffer)?;
+        Some(Array { buffer, kind })
+    }
+
+    /// As `of`, for what only has `__array__`, is a sequence, or has numbers of another byte order: a copy by NumPy.
+    pub fn converted(object: &Bound<'_, PyAny>) -> PyResult<Array> {
+        if let Some(array) = Array::of(object) {
+            return Ok(array);
+        }
+        refuse_masked(object)?;
+        Array::copy_of(object)
+    }
+
+    /// A copy by NumPy of what it takes for an array.
+    pub fn copy_of(object: &Bound<'_, PyAny>) -> PyResult<Array> {
+        let copy = object.py().import("numpy")?.call_method1("array", (object, "float64"))?;
+        Array::of(&copy).ok_or_else(|| PyTypeError::new_err("expected an array of real numbers"))
+    }
+
+    /// A writable array of floats, to put results in.
+    pub fn writable(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
+        let array = Array::of(object).filter(|a| !matches!(a.kind, Kind::Signed(_) | Kind::Unsigned(_)));
+        let array = array
+            .ok_or_else(|| PyTypeError::new_err(format!("{what} must be an array of float16, float32 or float64")))?;
+        if array.buffer.readonly() {
+            return Err(PyValueError::new_err(format!("{what} is read-only; give an array that can be written")));
+        }
+        Ok(array)
+    }
+
+    /// Entries along each dimension.
+    pub fn shape(&self) -> &[usize] {
+        self.buffer.shape()
+    }
+
+    /// Number of numbers.
+    pub fn len(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// Bytes from one entry to the next along each dimension.
+    pub fn strides(&self) -> &[isize] {
+        self.buffer.strides()
+    }
+
+    /// The first entry.
+    pub fn start(&self) -> *mut u8 {
+        self.buffer.buf_ptr().cast()
+    }
+
+    /// The addresses from its first byte to behind its last one.
+    pub fn extent(&self) -> Range<usize> {
+        let start = self.start() as usize;
+        if self.len() == 0 {
+            return start..start;
+        }
+        let (mut low, mut high) = (start, start + self.buffer.item_size());
+        for (&n, &stride) in self.shape().iter().zip(self.strides()) {
+            let reach = stride.wrapping_mul(n as isize - 1);
+            if reach < 0 { low = low.wrapping_add_signed(reach) } else { high = high.wrapping_add_signed(reach) }
+        }
+        low..high
+    }
+
+    /// Whether some address lies between the ends of both.
+    pub fn may_overlap(&self, other: &Array) -> bool {
+        let (a, b) = (self.extent(), other.extent());
+        a.start < b.end && b.start < a.end
+    }
+
+    /// Calls `f` with the place of every number, by rows.
+    pub fn for_each(&self, mut f: impl FnMut(*mut u8)) {
+        let (shape, strides) = (self.shape(), self.strides());
+        if self.len() == 0 {
+            return;
+        }
+        let mut index = vec![0_usize; shape.len()];
+        let mut at = self.start();
+        loop {
+            f(at);
+            let mut axis = shape.len();
+            loop {
+                if axis == 0 {
+                    return;
+                }
+                axis -= 1;
+                index[axis] += 1;
+                at = at.wrapping_offset(strides[axis]);
+                if index[axis] < shape[axis] {
+                    break;
+                }
+                at = at.wrapping_offset(-strides[axis] * shape[axis] as isize);
+                index[axis] = 0;
+            }
+        }
+    }
+
+    /// Appends all numbers, by rows.
+    pub fn read_into(&self, all: &mut Vec<f64>) {
+        if self.kind == Kind::F64 && self.buffer.is_c_contiguous() && (self.start() as usize).is_multiple_of(8) {
+            // SAFETY: a contiguous, aligned buffer of f64 that is held here.
+            all.extend_from_slice(unsafe { std::slice::from_raw_parts(self.start().cast(), self.len()) });
+            return;
+        }
+        // SAFETY: `for_each` visits the entries of the buffer, which is held here.
+        self.for_each(|at| all.push(unsafe { self.kind.read(at) }));
+    }
+
+    /// Writes numbers, by rows.
+    pub fn write(&self, mut numbers: impl Iterator<Item = f64>) {
+        self.for_each(|at| {
+            if let Some(x) = numbers.next() {
+                // SAFETY: as in `read_into`; the callers made the array or checked that it is a writable one of floats.
+                unsafe { self.kind.write(at, x) }
+            }
+        });
+    }
+}
+
+/// A new NumPy array, not filled.
+pub fn empty<'py>(py: Python<'py>, shape: &[usize], kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+    static EMPTY: pyo3::sync::PyOnceLock<Py<PyAny>> = pyo3::sync::PyOnceLock::new();
+    let make = EMPTY.get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("empty")?.unbind()))?;
+    let shape = PyTuple::new(py, shape)?;
+    make.bind(py).call1((shape, kind.numpy_name()))
+}
+
+/// A new NumPy array of these numbers, by rows.
+pub fn filled<'py>(py: Python<'py>, shape: &[usize], kind: Kind, numbers: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+    let array = empty(py, shape, kind)?;
+    let view = Array::writable(&array, "a new array")?;
+    if kind == Kind::F64 && view.len() == numbers.len() {
+        // SAFETY: a new array is contiguous and aligned and has as many numbers, and nobody else knows it.
+        unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), view.start().cast(), numbers.len()) };
+    } else {
+        view.write(numbers.iter().copied());
+    }
+    Ok(array)
+}
+
+/// Calls `f` with the bytes of an object that tells no shape of them, as those of ctypes; `None` if it has none.
+fn plain_bytes(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> Option<bool> {
+    let mut view = std::mem::MaybeUninit::<pyo3::ffi::Py_buffer>::uninit();
+    // SAFETY: a living object; the view is filled where the call succeeds, and released once; an error is taken.
+    unsafe {
+        if pyo3::ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), pyo3::ffi::PyBUF_SIMPLE) < 0 {
+            pyo3::ffi::PyErr_Clear();
+            return None;
+        }
+        let mut view = view.assume_init();
+        let n = usize::try_from(view.len).unwrap_or(0);
+        let bytes = if n == 0 { &[][..] } else { std::slice::from_raw_parts(view.buf.cast::<u8>(), n) };
+        let goes_on = f(bytes);
+        pyo3::ffi::PyBuffer_Release(&raw mut view);
+        Some(goes_on)
+    }
+}
+
+/// Calls `f` with the type, the shape and the bytes of an array of anything, by rows, until it says no; false if it did, or if
+/// the object is no array.
+fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
+    let Ok(buffer) = PyUntypedBuffer::get(object) else {
+        if let Some(goes_on) = plain_bytes(object, &mut f) {
+            return goes_on;
+        }
+        // NumPy exports no dates and the like; its own method runs no Python code.
+        let array = || object.py().import("numpy")?.getattr("ndarray");
+        let is_one = array().is_ok_and(|array| object.is_instance(&array).unwrap_or(false));
+        let copy = || array()?.getattr("tobytes")?.call1((object,))?.extract::<Vec<u8>>();
+        return is_one && copy().is_ok_and(|bytes| f(&bytes));
+    };
+    let bytes_of = |numbers: &[usize]| numbers.iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>();
+    if !f(buffer.format().to_bytes()) || !f(&bytes_of(&[buffer.item_size()])) || !f(&bytes_of(buffer.shape())) {
+        return false;
+    }
+    if buffer.len_bytes() == 0 {
+        return true;
+    }
+    if buffer.is_c_contiguous() {
+        // SAFETY: a contiguous buffer of so many bytes that is held here.
+        return f(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) });
+    }
+    let size = buffer.item_size();
+    let array = Array { buffer, kind: Kind::Unsigned(1) };
+    let mut goes_on = true;
+    // SAFETY: `for_each` visits the entries of the buffer, each of so many bytes.
+    array.for_each(|at| goes_on = goes_on && f(unsafe { std::slice::from_raw_parts(at, size) }));
+    goes_on
+}
+
+/// The type, the shape and the bytes of an array of anything; `None` for what is no array.
+pub fn raw_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    let is_array = pieces(object, |piece| {
+        all.extend_from_slice(piece);
+        true
+    });
+    is_array.then_some(all)
+}
+
+/// Whether `raw_bytes` would give these.
+pub fn has_raw_bytes(object: &Bound<'_, PyAny>, bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    let is_same = pieces(object, |piece| {
+        let found = rest.strip_prefix(piece);
+        rest = found.unwrap_or_default();
+        found.is_some()
+    });
+    is_same && rest.is_empty()
+}

@@ -1,0 +1,192 @@
+//! What objects hold, found without running Python code: items, attributes in dictionaries and slots, referents.
+//!
+//! Promises: runs no Python code. Knows nothing of how what is found is watched.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use crate::convert::entry::visited;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{
+    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType,
+};
+
+/// Whether a module is of a library whose functions and classes are not followed.
+pub fn is_of_a_library(module: &str) -> bool {
+    matches!(top(module), "burtorch" | "numpy" | "scipy" | "pandas" | "builtins")
+}
+
+/// The package that a module belongs to.
+pub fn top(module: &str) -> &str {
+    module.split('.').next().unwrap_or(module)
+}
+
+/// Whether a module is of Python's standard library: its functions are followed only when they run.
+pub fn is_standard(py: Python<'_>, module: &str) -> bool {
+    static NAMES: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    let names = NAMES.get_or_init(py, || {
+        let names = py.import("sys").and_then(|sys| sys.getattr("stdlib_module_names"));
+        names.ok().map(Bound::unbind)
+    });
+    match names {
+        Some(names) => names.bind(py).contains(top(module)).unwrap_or(false),
+        None => is_beside_os(py, top(module)).unwrap_or(false),
+    }
+}
+
+/// Before CPython 3.10: whether a module is built in, or lies where `os` does.
+fn is_beside_os(py: Python<'_>, module: &str) -> PyResult<bool> {
+    let sys = py.import("sys")?;
+    if sys.getattr("builtin_module_names")?.contains(module)? {
+        return Ok(true);
+    }
+    let file: String = sys.getattr("modules")?.get_item(module)?.getattr("__file__")?.extract()?;
+    let os: String = py.import("os")?.getattr("__file__")?.extract()?;
+    let folder = os.trim_end_matches("os.py");
+    Ok(file.starts_with(folder) && !file.contains("site-packages") && !file.contains("dist-packages"))
+}
+
+/// Whether an object is a number, text or the like, which hold nothing that could change.
+#[inline]
+pub fn is_plain(object: &Bound<'_, PyAny>) -> bool {
+    object.is_none()
+        || object.cast_exact::<PyFloat>().is_ok()
+        || object.cast_exact::<PyInt>().is_ok()
+        || object.cast_exact::<PyString>().is_ok()
+        || object.cast_exact::<PyBytes>().is_ok()
+        || object.is_instance_of::<PyBool>()
+        || object.cast_exact::<PyComplex>().is_ok()
+}
+
+/// The objects in a list, tuple, dict (keys, then values) or set, also of a subclass; `None` for anything else.
+pub fn all_items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    if let Ok(list) = object.cast::<PyList>() {
+        return Some(list.iter().collect());
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return Some(tuple.iter().collect());
+    }
+    if let Ok(set) = object.cast_exact::<PySet>() {
+        return Some(set.iter().collect());
+    }
+    if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
+        return Some(set.iter().collect());
+    }
+    (object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>()).then(|| referents(object))
+}
+
+/// Whether a class is written in Python, and not in C.
+pub fn is_written_in_python(kind: &Bound<'_, PyType>) -> bool {
+    // How objects of such classes are freed: the same for all of them, and for few others.
+    static FREED: PyOnceLock<usize> = PyOnceLock::new();
+    let freed = |kind: &Bound<'_, PyType>| {
+        // SAFETY: a living type.
+        unsafe { (*kind.as_type_ptr()).tp_dealloc.map_or(0, |free| free as usize) }
+    };
+    let known = FREED.get_or_init(kind.py(), || {
+        let make = || -> PyResult<usize> {
+            let py = kind.py();
+            let class = py.get_type::<PyType>().call1(("Example", PyTuple::empty(py), PyDict::new(py)))?;
+            Ok(freed(class.cast::<PyType>()?))
+        };
+        make().unwrap_or(0)
+    });
+    freed(kind) == *known && !has_methods_in_c(kind)
+}
+
+/// Whether a class defines methods or operators in C.
+fn has_methods_in_c(kind: &Bound<'_, PyType>) -> bool {
+    let is_in_c = |held: Bound<'_, PyAny>| {
+        // SAFETY: descriptors of these types start with the class that they are of.
+        unsafe {
+            let of = ffi::Py_TYPE(held.as_ptr());
+            (of == &raw mut ffi::PyMethodDescr_Type || of == &raw mut ffi::PyWrapperDescr_Type)
+                && (*held.as_ptr().cast::<ffi::PyDescrObject>()).d_type == kind.as_type_ptr()
+        }
+    };
+    of_class(kind).is_some_and(|dict| dict.iter().any(|(_, held)| is_in_c(held)))
+}
+
+/// The name of the module that a class says it is of, and its own name.
+pub fn class_names(kind: &Bound<'_, PyType>) -> (String, String) {
+    let text =
+        |x: PyResult<Bound<'_, PyString>>| x.map_or_else(|_| String::new(), |x| x.to_string_lossy().into_owned());
+    (text(kind.module()), text(kind.name()))
+}
+
+/// The dictionary of an object's own attributes; that of a function is not made for this.
+pub fn own<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
+    if let Ok(kind) = object.cast::<PyType>() {
+        return of_class(kind);
+    }
+    // SAFETY: a living object; the result is a reference of ours, or null with an error, which is taken.
+    let dict = unsafe {
+        Bound::from_owned_ptr_or_err(object.py(), ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut()))
+    };
+    dict.ok()?.cast_into::<PyDict>().ok()
+}
+
+/// The dictionary of a class itself, not of what it inherits.
+pub fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
+    // SAFETY: a living type; its dictionary, borrowed, is alive while the type is.
+    let dict = unsafe {
+        let dict = (*kind.as_type_ptr()).tp_dict;
+        Bound::from_borrowed_ptr_or_opt(kind.py(), dict)
+    };
+    dict?.cast_into::<PyDict>().ok()
+}
+
+/// The places of an object's slots (`__slots__`) that a class declares.
+pub fn slots(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Vec<*const usize> {
+    let Some(dict) = of_class(class) else { return Vec::new() };
+    let place = |descriptor: Bound<'_, PyAny>| -> Option<*const usize> {
+        // SAFETY: a descriptor of exactly this type has this layout; its offset lies inside objects of the class.
+        unsafe {
+            if ffi::Py_TYPE(descriptor.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
+                return None;
+            }
+            let member = (*descriptor.as_ptr().cast::<ffi::PyMemberDescrObject>()).d_member.cast::<ffi::PyMemberDef>();
+            let is_object = (*member).type_code == ffi::Py_T_OBJECT_EX;
+            is_object.then(|| object.as_ptr().cast::<u8>().offset((*member).offset).cast::<usize>().cast_const())
+        }
+    };
+    dict.values().iter().filter_map(place).collect()
+}
+
+/// Everything that an object tells the garbage collector it holds.
+pub fn referents<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    let py = object.py();
+    // SAFETY: the addresses are of objects that the object holds, and nothing ran since they were read.
+    addresses(object).into_iter().map(|at| unsafe { Bound::from_borrowed_ptr(py, at as *mut ffi::PyObject) }).collect()
+}
+
+/// The addresses of the referents of an object, without its class.
+pub fn addresses(object: &Bound<'_, PyAny>) -> Vec<usize> {
+    unsafe extern "C" fn note(held: *mut ffi::PyObject, all: *mut c_void) -> c_int {
+        visited(|| {
+            // SAFETY: called below with a living vector.
+            unsafe { (*all.cast::<Vec<usize>>()).push(held as usize) };
+            0
+        })
+    }
+    let mut all: Vec<usize> = Vec::new();
+    // SAFETY: a living object; traversing calls the visitor only, and runs no Python code.
+    unsafe {
+        let kind = ffi::Py_TYPE(object.as_ptr());
+        if let Some(traverse) = (*kind).tp_traverse
+            && ffi::PyObject_IS_GC(object.as_ptr()) != 0
+        {
+            traverse(object.as_ptr(), note, (&raw mut all).cast());
+        }
+        all.retain(|&held| held != kind as usize);
+    }
+    all
+}
+
+/// Whether an object tells the garbage collector what it holds.
+pub fn has_referents(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object.
+    unsafe { ffi::PyObject_IS_GC(object.as_ptr()) != 0 && (*ffi::Py_TYPE(object.as_ptr())).tp_traverse.is_some() }
+}

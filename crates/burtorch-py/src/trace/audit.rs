@@ -1,0 +1,262 @@
+//! Audits: where a body reads what cannot be watched, it is recorded again beside its recordings, and compared.
+//!
+//! In words: the first audit is at the second call, and the next ones whenever the number of calls has doubled, unless
+//! that would take more than 5 ms and a hundredth of the time spent in calls; then it is when the number has doubled again.
+//!
+//! Promises: a body that was seen to read files, draw random numbers, write, or change what it reads is never run again by
+//! an audit. A difference replaces all recordings and is told.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use burtorch_core::Program;
+use pyo3::prelude::*;
+
+use super::calls::{Arguments, add, record_beside};
+use super::object::Call;
+use super::record::Recorded;
+use super::search::Unwatched;
+use super::state::{Options, Path};
+use crate::convert::errors::{derived, warning};
+
+/// What all audits may take, besides a hundredth of the time spent in calls.
+const FREE: Duration = Duration::from_millis(5);
+/// What a call takes besides its replay.
+const CALL: Duration = Duration::from_nanos(100);
+
+/// Whether functions are audited at all.
+static WANTED: AtomicBool = AtomicBool::new(true);
+
+/// When a function is audited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Audit {
+    /// Whether there is something to audit.
+    is_planned: bool,
+    /// Why it is never done, though something is not watched.
+    is_refused: bool,
+    /// The number of the call of the last audit; the recording was the first.
+    calls: u64,
+    /// The number of the last call at which an audit agreed.
+    agreed: u64,
+    /// How long recording takes.
+    takes: Duration,
+    /// How long audits have taken.
+    spent: Duration,
+    /// How long calls have taken.
+    in_calls: Duration,
+}
+
+impl Audit {
+    /// After a recording that took so long.
+    pub fn plan(&mut self, options: &Options, recorded: &Recorded, took: Duration) {
+        let reads = !recorded.unwatched.is_empty();
+        self.is_refused |= reads && !recorded.may_run_again;
+        self.is_planned = reads && options.audit && !self.is_refused;
+        self.takes = took;
+        (self.calls, self.agreed) = (1, 1);
+    }
+
+    /// Calls until the next audit.
+    pub fn next(&self) -> Option<u64> {
+        self.is_planned.then(|| self.calls.saturating_sub(1))
+    }
+
+    /// Whether there is time for an audit now, at a call that takes so long.
+    fn has_time(&mut self, a_call: Duration) -> bool {
+        let new = u32::try_from(self.calls).unwrap_or(u32::MAX);
+        self.in_calls = self.in_calls.saturating_add(a_call.saturating_mul(new));
+        self.calls = self.calls.saturating_mul(2);
+        self.spent + self.takes <= FREE + self.in_calls / 100
+    }
+}
+
+/// Says what a recording read that is not watched, unless that has been said.
+pub fn say_unwatched(call: &Call<'_>, unwatched: &[Unwatched]) -> PyResult<()> {
+    let (name, news) = call.with(|state| {
+        let news: Vec<_> = unwatched.iter().filter(|found| !state.unwatched.contains(found)).cloned().collect();
+        state.unwatched.extend(news.iter().cloned());
+        (state.name.clone(), news)
+    })?;
+    for found in news {
+        let message = format!(
+            "{name} {}: a replay repeats what it found when it was recorded; pass it as an argument, make it a bt.parameter, or \
+             call forget() when it has changed",
+            found.text
+        );
+        warning(call.py(), "StaleRiskWarning", message)?;
+    }
+    Ok(())
+}
+
+/// Whether an audit is due at this call; counts it.
+pub fn is_due(call: &Call<'_>) -> PyResult<bool> {
+    call.with(|state| {
+        let due = state.watch.audit_in == Some(0);
+        if let Some(left) = &mut state.watch.audit_in {
+            *left = left.saturating_sub(1);
+        }
+        due
+    })
+}
+
+/// Audits the path that is right at these arguments, which the state has first; whether it was right.
+pub fn at_call(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
+    let has_time = call.with(|state| {
+        let started = Instant::now();
+        let path = state.variants.first_mut().and_then(|variant| variant.paths.first_mut());
+        // Primitives run Python code, and not while the state is in use.
+        if let Some(path) = path.filter(|path| !path.program.calls_primitives()) {
+            let _ = path.attempt(&arguments.numbers);
+        }
+        let has_time = state.audit.has_time(started.elapsed() + CALL) && WANTED.load(Ordering::Relaxed);
+        state.watch.audit_in = state.audit.next();
+        has_time
+    })?;
+    if !has_time {
+        return Ok(true);
+    }
+    compare(call, arguments)
+}
+
+/// Records beside and compares with the path that the state has first; whether they agree.
+fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
+    let started = Instant::now();
+    let recorded = record_beside(call, arguments)?;
+    let took = started.elapsed();
+    let difference = call.with(|state| {
+        state.audit.spent += took;
+        let path = state.variants.first().and_then(|variant| variant.paths.first())?;
+        let found = difference(path, &recorded.path);
+        if found.is_none() {
+            state.audit.agreed = state.audit.calls;
+        }
+        found.map(|what| (what, state.audit.agreed, state.name.clone()))
+    })?;
+    let Some((what, since, name)) = difference else { return Ok(true) };
+    drop(call.with(|state| {
+        state.stats.invalidated += 1;
+        state.take()
+    })?);
+    add(call, arguments, recorded, took)?;
+    let message = format!(
+        "{name} was recorded with what has changed: {what}; results since call {} may have been wrong, and it has been recorded \
+         again. Pass what changes as an argument, or make it a bt.parameter",
+        since + 1
+    );
+    warning(call.py(), "StaleFunctionWarning", message)?;
+    Ok(false)
+}
+
+/// What is different in two recordings of one function; `None` if they agree in every bit.
+fn difference(before: &Path, now: &Path) -> Option<String> {
+    let parameters = |path: &Path| path.parameters.iter().map(|p| p.as_ptr() as usize).collect::<Vec<_>>();
+    if parameters(before) != parameters(now) {
+        return Some("it reads other parameters".into());
+    }
+    if format!("{:?}", before.results) != format!("{:?}", now.results) && before.results.len() != now.results.len() {
+        return Some(format!("it returns {} numbers and not {}", now.results.len(), before.results.len()));
+    }
+    of_programs(&before.program, &now.program)
+}
+
+fn of_programs(before: &Program, now: &Program) -> Option<String> {
+    let ((_, a), (_, b)) = (before.clone().into_parts(), now.clone().into_parts());
+    if a.nodes.len() != b.nodes.len() {
+        return Some(format!("it takes {} operations and not {}", b.nodes.len(), a.nodes.len()));
+    }
+    if let Some((x, y)) = a.constants.iter().zip(&b.constants).find(|(x, y)| x.to_bits() != y.to_bits()) {
+        return Some(format!("a constant is {y:?} and not {x:?}"));
+    }
+    let is_same = a.constants.len() == b.constants.len()
+        && a.nodes == b.nodes
+        && a.lists == b.lists
+        && a.outputs == b.outputs
+        && a.guards == b.guards
+        && a.calls == b.calls;
+    (!is_same).then(|| "its operations are others".into())
+}
+
+/// What can be recorded again: for each path the arguments it was recorded at.
+pub fn recorded_at<'py>(call: &Call<'py>, only_first: bool) -> PyResult<Vec<Arguments<'py>>> {
+    let py = call.py();
+    call.with(|state| {
+        let variants = state.variants.iter().take(if only_first { 1 } else { usize::MAX });
+        let paths = variants.flat_map(|v| v.paths.iter().rev().map(move |path| (v, path)));
+        let recorded = paths.filter(|(variant, path)| path.numbers.len() == variant.arguments.len());
+        recorded
+            .map(|(variant, path)| Arguments {
+                tree: variant.arguments.copy(py),
+                numbers: path.numbers.clone(),
+                statics: variant.statics.as_ref().map(|statics| statics.bind(py).clone()),
+            })
+            .collect()
+    })
+}
+
+/// Records again what has changed, and audits what is not watched, of the variants asked for; whether all was right.
+pub fn refresh(call: &Call<'_>, all: &[Arguments<'_>]) -> PyResult<bool> {
+    let py = call.py();
+    let forgotten = call.with(|state| state.look(py))?;
+    let mut is_right = forgotten.is_none();
+    drop(forgotten);
+    let audits = call.with(|state| !state.unwatched.is_empty() && !state.audit.is_refused)?;
+    for arguments in all {
+        // Records, where nothing is left.
+        super::calls::with_path(call, arguments, |_| ())?;
+        is_right &= !audits || compare(call, arguments)?;
+    }
+    Ok(is_right)
+}
+
+/// `f.audit()`
+pub fn audit<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let refused = call.with(|state| {
+        let of = state.unwatched.iter().find(|found| !found.kind.may_run_again());
+        state.audit.is_refused.then(|| (state.name.clone(), of.map(|found| found.text.clone())))
+    })?;
+    if let Some((name, why)) = refused {
+        let why = why.unwrap_or_else(|| "writes, or changes what it reads".into());
+        let message =
+            format!("{name} cannot be audited, as running it again may change more than its result: it {why}");
+        return Err(derived(py, "TraceError", message));
+    }
+    let is_right = refresh(&call, &recorded_at(&call, false)?)?;
+    Ok(is_right.into_pyobject(py)?.to_owned().into_any())
+}
+
+/// Settings for all of burtorch: `bt.config`.
+///
+/// Attributes:
+///     audit: whether recorded functions that read what cannot be watched are recorded again from time to time, and
+///         compared.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> bt.config.audit
+///     True
+#[pyclass(frozen, name = "Config", module = "burtorch")]
+pub struct PyConfig;
+
+#[pymethods]
+impl PyConfig {
+    #[getter]
+    fn audit(&self) -> bool {
+        WANTED.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_audit(&self, wanted: bool) {
+        WANTED.store(wanted, Ordering::Relaxed);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("config(audit={})", if self.audit() { "True" } else { "False" })
+    }
+}
+
+/// Adds the settings to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyConfig>()?;
+    m.add("config", Bound::new(m.py(), PyConfig)?)
+}

@@ -1,0 +1,308 @@
+//! `f.bind(x, grad)`: a call that reads and writes the caller's memory and converts nothing.
+//!
+//! Promises: a call allocates the float it returns and nothing else while the path stays the same. The buffers are held
+//! as long as the object lives. Everything runs under the interpreter lock.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::ptr;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::arrays::{Array, Kind};
+use super::calls::{Arguments, with_path};
+use super::object::{Call, FunctionObject, state_of};
+use super::pytree::Tree;
+use super::state::Scalars;
+use crate::convert::entry::{attached, caught, visited};
+use crate::convert::errors::derived;
+use crate::convert::gc::Held;
+use crate::node::value::raise_python;
+
+/// What a bound call needs.
+struct Binding {
+    function: Py<PyAny>,
+    x: Array,
+    gradient: Option<Array>,
+    /// The first numbers of both, and how many there are.
+    from: *const f64,
+    to: *mut f64,
+    n: usize,
+    /// The arguments that the numbers are.
+    tree: Tree,
+    /// The variant that the last call used.
+    variant: u64,
+}
+
+/// A `BoundFunction` as the interpreter lays it out.
+#[repr(C)]
+struct BoundObject {
+    head: ffi::PyObject,
+    vectorcall: Option<ffi::vectorcallfunc>,
+    binding: *mut Binding,
+}
+
+static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
+
+/// Makes bound calls.
+pub struct PyBound;
+
+impl PyBound {
+    /// `f.bind(x, grad=None)`
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let py = call.py();
+        let named = call.take("grad");
+        let gradient = call.positional.get(1).cloned().filter(|g| !g.is_none()).or(named);
+        let (1 | 2, true) = (call.positional.len(), call.named.is_empty()) else {
+            return Err(PyTypeError::new_err("bind() takes an array of arguments and an array for the gradient"));
+        };
+        let x = flat(&call.positional[0], "the arguments of bind()")?;
+        let gradient = gradient.map(|g| {
+            Array::writable(&g, "the gradient of bind()")?;
+            flat(&g, "the gradient of bind()")
+        });
+        let gradient = gradient.transpose()?;
+        let n = x.len();
+        if let Some(g) = &gradient
+            && g.len() != n
+        {
+            let message = format!("the gradient of bind() has {} numbers for {n} arguments", g.len());
+            return Err(PyValueError::new_err(message));
+        }
+        let tree = tree_for(&call, n)?;
+        let binding = Binding {
+            function: call.function.clone().unbind(),
+            from: x.start().cast(),
+            to: gradient.as_ref().map_or(ptr::null_mut(), |g| g.start().cast()),
+            x,
+            gradient,
+            n,
+            tree,
+            variant: u64::MAX,
+        };
+        // SAFETY: the type is made once, under the interpreter lock; a new object is ours.
+        unsafe {
+            if TYPE.is_null() {
+                TYPE = make_type(py)?;
+            }
+            let object = ffi::PyType_GenericAlloc(TYPE, 0).cast::<BoundObject>();
+            if !object.is_null() {
+                (*object).vectorcall = Some(vectorcall);
+                (*object).binding = Box::into_raw(Box::new(binding));
+            }
+            Bound::from_owned_ptr_or_err(py, object.cast())
+        }
+    }
+}
+
+/// A contiguous array of float64.
+fn flat(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
+    let array = Array::of(object).filter(|a| a.kind == Kind::F64 && a.shape().len() == 1);
+    let array =
+        array.ok_or_else(|| PyTypeError::new_err(format!("{what} must be an array of float64 in one dimension")))?;
+    let is_contiguous = array.strides().first().is_none_or(|&s| s == 8) || array.len() < 2;
+    if !is_contiguous || !(array.start() as usize).is_multiple_of(8) || array.len() == 0 {
+        return Err(PyValueError::new_err(format!("{what} must be contiguous, aligned and not empty")));
+    }
+    Ok(array)
+}
+
+/// One array, or one number per parameter of the body.
+fn tree_for(call: &Call<'_>, n: usize) -> PyResult<Tree> {
+    let py = call.py();
+    let body = call.with(|state| state.body.clone_ref(py))?;
+    let n_parameters = || body.bind(py).getattr("__code__")?.getattr("co_argcount")?.extract::<usize>();
+    let n_parameters = n_parameters().unwrap_or(1);
+    let items = match n_parameters {
+        1 => vec![Tree::Array { shape: vec![n], kind: Kind::F64, is_numpy: true }],
+        _ if n_parameters == n => (0..n).map(|_| Tree::Number).collect(),
+        _ => {
+            let message = format!("bind() was given {n} numbers for a function of {n_parameters} arguments");
+            return Err(PyValueError::new_err(message));
+        }
+    };
+    Ok(Tree::Sequence { is_tuple: true, items })
+}
+
+/// The fast way: the path that was used last.
+///
+/// # Safety
+/// The binding's function is living; the interpreter lock is held.
+#[inline(always)]
+unsafe fn quick(binding: &Binding) -> Option<f64> {
+    // SAFETY: by the contract of this function; `from` and `to` point to `n` numbers of buffers that are held.
+    unsafe {
+        let state = state_of(binding.function.as_ptr().cast::<FunctionObject>())?;
+        let py = Python::assume_attached();
+        if !state.watch.is_as_it_was(py) {
+            return None;
+        }
+        let variant = state.variants.first_mut().filter(|variant| variant.id == binding.variant)?;
+        let path = variant.paths.first_mut().filter(|path| !path.program.calls_primitives())?;
+        let Scalars::F64(replay) = &mut path.replay else { return None };
+        let inputs = replay.inputs_mut();
+        for (k, slot) in inputs.iter_mut().take(binding.n).enumerate() {
+            *slot = *binding.from.add(k);
+        }
+        for (slot, parameter) in inputs.iter_mut().skip(binding.n).zip(&path.parameters) {
+            *slot = parameter.get().number();
+        }
+        replay.checked_values().ok()?;
+        if !binding.to.is_null() {
+            replay.reverse_one();
+            for (k, &g) in replay.raw_gradients().iter().enumerate() {
+                *binding.to.add(k) = g + 0.0;
+            }
+        }
+        Some(replay.output(0, 0))
+    }
+}
+
+/// The full way: finds or records the path.
+fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
+    // SAFETY: a living bound function under the interpreter lock; the reference ends before Python code runs.
+    let (function, tree, numbers, with_gradient) = unsafe {
+        let binding = &*(*object).binding;
+        let mut numbers = Vec::new();
+        binding.x.read_into(&mut numbers);
+        (binding.function.bind(py).clone(), binding.tree.copy(py), numbers, binding.gradient.is_some())
+    };
+    let call = Call { function, positional: Vec::new(), named: Vec::new() };
+    let arguments = Arguments { tree, numbers, statics: None };
+    let results = with_path(&call, &arguments, |path| {
+        let is_scalar = matches!(path.results, Tree::Number);
+        is_scalar.then(|| (path.values()[0], if with_gradient { path.gradient() } else { Vec::new() }))
+    })?;
+    let Some((value, gradient)) = results else {
+        let name = call.with(|state| state.name.clone())?;
+        let message = format!("bind() needs a function that returns one Value; {name} returned several");
+        return Err(derived(call.py(), "TraceError", message));
+    };
+    let id = call.with(|state| state.variants.first().map_or(u64::MAX, |variant| variant.id))?;
+    // SAFETY: as above; `to` points to as many numbers as there are arguments.
+    unsafe {
+        let binding = &mut *(*object).binding;
+        binding.variant = id;
+        for (k, g) in gradient.into_iter().enumerate() {
+            *binding.to.add(k) = g;
+        }
+    }
+    Ok(value)
+}
+
+unsafe extern "C" fn vectorcall(
+    object: *mut ffi::PyObject,
+    _arguments: *const *mut ffi::PyObject,
+    n: usize,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a living object under its lock.
+    caught(|| unsafe {
+        if ffi::PyVectorcall_NARGS(n) != 0 || !names.is_null() {
+            return takes_none();
+        }
+        let object = object.cast::<BoundObject>();
+        if let Some(value) = quick(&*(*object).binding) {
+            return ffi::PyFloat_FromDouble(value);
+        }
+        slowly(object)
+    })
+}
+
+/// The full way, apart from the fast one, which then saves few registers.
+#[cold]
+#[inline(never)]
+fn slowly(object: *mut BoundObject) -> *mut ffi::PyObject {
+    attached(|py| match slow(py, object) {
+        // SAFETY: as in `vectorcall`, which calls this.
+        Ok(value) => unsafe { ffi::PyFloat_FromDouble(value) },
+        Err(error) => raise_python(error),
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn takes_none() -> *mut ffi::PyObject {
+    raise_python(PyTypeError::new_err("a bound function takes no arguments; write to its array"))
+}
+
+/// What a bound function holds is fixed when it is made, so there is nothing to clear: as with a tuple, a cycle through it
+/// goes through something that is cleared.
+unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
+    // SAFETY: the collector passes a living object and its own visitor; a new object has no binding yet.
+    visited(|| unsafe {
+        let mut result = visit(ffi::Py_TYPE(object).cast(), argument);
+        let Some(binding) = (*object.cast::<BoundObject>()).binding.as_ref() else { return result };
+        let mut each = |held: &Py<PyAny>| {
+            if result == 0 {
+                result = visit(held.as_ptr(), argument);
+            }
+        };
+        binding.function.visit(&mut each);
+        binding.x.visit(&mut each);
+        binding.gradient.visit(&mut each);
+        result
+    })
+}
+
+unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock.
+    caught(|| unsafe {
+        ffi::PyObject_GC_UnTrack(object.cast());
+        let binding = (*object.cast::<BoundObject>()).binding;
+        if !binding.is_null() {
+            // While the interpreter shuts down nothing can be given back: the process ends anyway.
+            let _ = Python::try_attach(|_| drop(Box::from_raw(binding)));
+        }
+        let type_ = ffi::Py_TYPE(object);
+        match (*type_).tp_free {
+            Some(free) => free(object.cast()),
+            None => ffi::PyObject_GC_Del(object.cast()),
+        }
+        ffi::Py_DECREF(type_.cast());
+    })
+}
+
+/// # Safety
+/// The interpreter lock is held.
+unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
+    let members = vec![
+        ffi::PyMemberDef {
+            name: c"__vectorcalloffset__".as_ptr(),
+            type_code: ffi::Py_T_PYSSIZET,
+            offset: offset_of!(BoundObject, vectorcall) as ffi::Py_ssize_t,
+            flags: ffi::Py_READONLY,
+            doc: ptr::null(),
+        },
+        ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
+    ];
+    let slot = |slot: i32, function: *mut c_void| ffi::PyType_Slot { slot, pfunc: function };
+    let mut slots = [
+        slot(ffi::Py_tp_doc, super::docs::BOUND.as_ptr() as *mut c_void),
+        slot(ffi::Py_tp_call, ffi::PyVectorcall_Call as *mut c_void),
+        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_traverse, traverse as *mut c_void),
+        slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),
+        slot(0, ptr::null_mut()),
+    ];
+    let flags = ffi::Py_TPFLAGS_DEFAULT
+        | ffi::Py_TPFLAGS_HAVE_GC
+        | ffi::Py_TPFLAGS_HAVE_VECTORCALL
+        | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    let mut spec = ffi::PyType_Spec {
+        name: c"burtorch.BoundFunction".as_ptr(),
+        basicsize: size_of::<BoundObject>() as i32,
+        itemsize: 0,
+        flags: flags as u32,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: every slot has the signature its name asks for, and what the slots point to is never freed.
+    unsafe {
+        let type_ = ffi::PyType_FromSpec(&raw mut spec).cast::<ffi::PyTypeObject>();
+        if type_.is_null() { Err(PyErr::fetch(py)) } else { Ok(type_) }
+    }
+}

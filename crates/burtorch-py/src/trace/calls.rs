@@ -1,0 +1,488 @@
+//! Calls of a recorded function in full: any arguments, any path, recording where there is none.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyComplex, PyDict, PyFloat, PyTuple};
+
+use super::bound_call::PyBound;
+use super::object::Call;
+use super::program::PyProgram;
+use super::pytree::{Found, Tree};
+use super::record::{Recorded, record};
+use super::state::{Path, Variant};
+use super::{attributes, audit, inline, primitive};
+use crate::convert::errors::derived;
+
+/// The body's name, and where it is defined.
+pub fn name_of(body: &Bound<'_, PyAny>) -> String {
+    let name = body.getattr("__qualname__").map_or_else(|_| "the function".into(), |name| name.to_string());
+    let place = || -> PyResult<String> {
+        let code = body.getattr("__code__")?;
+        Ok(format!("{}:{}", code.getattr("co_filename")?, code.getattr("co_firstlineno")?))
+    };
+    match place() {
+        Ok(place) => format!("{name} ({place})"),
+        Err(_) => name,
+    }
+}
+
+/// The function, and the name of its argument `k`, or which it is.
+fn argument_name(call: &Call<'_>, k: usize) -> String {
+    let py = call.py();
+    let Ok((body, name)) = call.with(|state| (state.body.clone_ref(py), state.name.clone())) else {
+        return format!("argument {k}");
+    };
+    let body = body.bind(py);
+    let parameter = || -> PyResult<Option<String>> {
+        let code = body.getattr("__code__")?;
+        let at = k + usize::from(body.hasattr("__self__")?);
+        if at >= code.getattr("co_argcount")?.extract()? {
+            return Ok(None);
+        }
+        code.getattr("co_varnames")?.get_item(at)?.extract().map(Some)
+    };
+    match parameter() {
+        Ok(Some(parameter)) => format!("{name}: argument {parameter}"),
+        _ => format!("{name}: argument {k}"),
+    }
+}
+
+/// Arguments taken apart.
+pub struct Arguments<'py> {
+    /// The tuple's shape.
+    pub tree: Tree,
+    /// Its numbers.
+    pub numbers: Vec<f64>,
+    /// Keyword arguments.
+    pub statics: Option<Bound<'py, PyDict>>,
+}
+
+impl<'py> Arguments<'py> {
+    /// Takes a call apart; `None` where Values are among the arguments.
+    pub fn read(call: &Call<'py>, positional: &[Bound<'py, PyAny>]) -> PyResult<Option<Self>> {
+        let mut numbers = Vec::new();
+        let mut items = Vec::with_capacity(positional.len());
+        let mut has_values = false;
+        for (k, x) in positional.iter().enumerate() {
+            let found = Tree::of(x, &mut numbers, 0).map_err(|wrong| {
+                let what = argument_name(call, k);
+                wrong.into_python(call.py(), &what)
+            })?;
+            match found {
+                Found::Numbers(tree) => items.push(tree),
+                Found::Values => has_values = true,
+            }
+        }
+        if has_values {
+            return Ok(None);
+        }
+        let statics = if call.named.is_empty() {
+            None
+        } else {
+            let dict = PyDict::new(call.py());
+            for (name, value) in &call.named {
+                value.hash().map_err(|_| {
+                    PyTypeError::new_err(format!(
+                        "the static argument {name} must be hashable, as every value of it is recorded apart"
+                    ))
+                })?;
+                dict.set_item(name, value)?;
+            }
+            Some(dict)
+        };
+        Ok(Some(Arguments { tree: Tree::Sequence { is_tuple: true, items }, numbers, statics }))
+    }
+
+    /// As `read`, for methods that take numbers only.
+    pub fn numbers_only(call: &Call<'py>, positional: &[Bound<'py, PyAny>], method: &str) -> PyResult<Self> {
+        Self::read(call, positional)?.ok_or_else(|| {
+            PyTypeError::new_err(format!(
+                "{method}() takes numbers; call the function itself with Values, then backward()"
+            ))
+        })
+    }
+}
+
+/// Brings the variant for these arguments to the front; whether there is one.
+fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
+    let py = call.py();
+    let n = call.with(|state| state.variants.len())?;
+    for k in 0..n {
+        // Comparing shapes and static arguments may run Python code: look at one variant at a time.
+        let is_it = call.with(|state| {
+            state
+                .variants
+                .get(k)
+                .filter(|variant| variant.arguments.same(py, &arguments.tree))
+                .map(|variant| variant.statics.as_ref().map(|statics| statics.clone_ref(py)))
+        })?;
+        let same = match (is_it, &arguments.statics) {
+            (None, _) => false,
+            (Some(None), None) => true,
+            (Some(Some(a)), Some(b)) => same_statics(a.bind(py), b)?,
+            _ => false,
+        };
+        if same {
+            call.with(|state| {
+                if k < state.variants.len() {
+                    state.variants[..=k].rotate_right(1);
+                }
+            })?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether static arguments are equal, and of equal types: 1, 1.0 and True are not the same.
+fn same_statics(a: &Bound<'_, PyDict>, b: &Bound<'_, PyDict>) -> PyResult<bool> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    for (name, x) in a.iter() {
+        match b.get_item(name)? {
+            Some(y) if same_static(&x, &y, 0)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Whether two static arguments are the same, also inside tuples and sets: 0.0 and -0.0 are not, nor are (1,) and (1.0,).
+fn same_static(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
+    if x.is(y) {
+        return Ok(true);
+    }
+    if !x.get_type().is(y.get_type()) {
+        return Ok(false);
+    }
+    if let (Ok(x), Ok(y)) = (x.cast::<PyFloat>(), y.cast::<PyFloat>())
+        && x.value().to_bits() != y.value().to_bits()
+    {
+        return Ok(false);
+    }
+    if let (Ok(x), Ok(y)) = (x.cast::<PyTuple>(), y.cast::<PyTuple>()) {
+        if x.len() != y.len() || depth > 32 {
+            return Ok(false);
+        }
+        for (x, y) in x.iter().zip(y.iter()) {
+            if !same_static(&x, &y, depth + 1)? {
+                return Ok(false);
+            }
+        }
+    }
+    // What is equal may still be written differently, such as zeros and whole numbers inside it.
+    let is_same_text = || -> PyResult<bool> { Ok(x.repr()?.to_cow()? == y.repr()?.to_cow()?) };
+    let is_exact = attributes::is_plain(x) && !x.is_instance_of::<PyComplex>();
+    Ok(x.eq(y)? && (is_exact || x.cast_exact::<PyTuple>().is_ok() || is_same_text()?))
+}
+
+fn warn(py: Python<'_>, message: String) -> PyResult<()> {
+    let category = py.get_type::<PyRuntimeWarning>();
+    PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
+}
+
+/// A number that no other variant has.
+pub fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Records the function at these arguments beside what it has recorded.
+pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Recorded> {
+    let py = call.py();
+    let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
+    let (mut statics, known) = call.with(|state| {
+        let others = state.variants.iter().flat_map(|v| &v.statics).map(|statics| statics.bind(py).clone());
+        let known: Vec<_> = state.executed.iter().map(|held| held.clone_ref(py)).collect();
+        (others.collect::<Vec<_>>(), known)
+    })?;
+    // Those of the call come first; without any, an empty one takes their place.
+    statics.insert(0, arguments.statics.clone().unwrap_or_else(|| PyDict::new(py)));
+    record(body.bind(py), &name, &options, (&arguments.tree, &arguments.numbers), &statics, &known)
+}
+
+/// Records the function at these arguments and adds the path.
+fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResult<()> {
+    let py = call.py();
+    if let Some(error) = primitive::interrupted(py) {
+        return Err(error);
+    }
+    let (name, options) = call.with(|s| (s.name.clone(), s.options))?;
+    let started = std::time::Instant::now();
+    let recorded = record_beside(call, arguments)?;
+    audit::say_unwatched(call, &recorded.unwatched)?;
+    if is_new {
+        let n_made = call.with(|state| {
+            state.stats.variants += 1;
+            state.stats.variants
+        })?;
+        if n_made == options.max_variants as u64 + 1 {
+            let message = format!(
+                "{name} has been recorded for more than {} shapes or static arguments; the oldest are dropped. \
+                 Pass what varies as a number, or raise max_variants=",
+                options.max_variants
+            );
+            warn(py, message)?;
+        }
+    }
+    add(call, arguments, recorded, started.elapsed())
+}
+
+/// Adds what was recorded to what is remembered.
+pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, recorded: Recorded, took: Duration) -> PyResult<()> {
+    let py = call.py();
+    // Recording ran Python code, so the state may have changed: look for the variant again.
+    let is_there = find_variant(call, arguments)?;
+    let empty = Variant {
+        id: next_id(),
+        arguments: arguments.tree.copy(py),
+        statics: arguments.statics.clone().map(Bound::unbind),
+        paths: Vec::new(),
+    };
+    // What is dropped may run Python code, so that waits until the state is no longer in use.
+    let dropped = call.with(|state| {
+        let mut dropped = Vec::new();
+        if !is_there {
+            state.variants.insert(0, empty);
+            while state.variants.len() > state.options.max_variants {
+                dropped.extend(state.variants.pop());
+                state.stats.dropped += 1;
+            }
+        }
+        state.stats.recorded += 1;
+        let mut stats = state.stats;
+        let options = state.options;
+        state.audit.plan(&options, &recorded, took);
+        state.variants[0].add(recorded.path, &options, &mut stats);
+        state.stats = stats;
+        let before = std::mem::replace(&mut state.watch, recorded.watch);
+        let executed = std::mem::replace(&mut state.executed, recorded.executed);
+        state.watch.audit_in = state.audit.next();
+        state.note_quick();
+        (dropped, before, executed)
+    })?;
+    drop(dropped);
+    Ok(())
+}
+
+/// Finds or records the path for these arguments, with its values computed, and runs `f` on it.
+pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
+    with_right_path(call, arguments, true, f)
+}
+
+/// The same for what does not need the values: they are computed only where guards ask for them.
+pub fn with_program<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
+    with_right_path(call, arguments, false, f)
+}
+
+fn with_right_path<T>(
+    call: &Call<'_>,
+    arguments: &Arguments<'_>,
+    needs_values: bool,
+    f: impl FnOnce(&mut Path) -> T,
+) -> PyResult<T> {
+    let py = call.py();
+    drop(call.with(|state| state.look(py))?);
+    let is_there = find_variant(call, arguments)?;
+    let select = || {
+        let mut stats = call.with(|state| state.stats)?;
+        let found = apart(call, |variants| {
+            variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats, needs_values))
+        })?;
+        call.with(|state| {
+            state.stats = stats;
+            state.note_quick();
+            found
+        })
+    };
+    let is_right = is_there && select()?;
+    // An audit that finds a difference puts what it recorded in the place of all that was there.
+    if is_right && audit::is_due(call)? && !audit::at_call(call, arguments)? && !select()? {
+        return Err(derived(py, "TraceError", "the function answers differently each time it runs".into()));
+    }
+    if !is_right {
+        record_at(call, arguments, !is_there)?;
+        if !select()? {
+            return Err(derived(
+                py,
+                "TraceError",
+                "the function answers differently each time it runs at the same numbers; it must not depend on \
+                 anything but its arguments"
+                    .into(),
+            ));
+        }
+    }
+    // A path that was given up because a primitive failed there is forgotten, now that another one is right.
+    drop(primitive::raised());
+    apart(call, |variants| variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
+        .ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
+}
+
+/// Runs `f` on the variants. If one of the first one's paths calls primitives, running it may run Python code, also this
+/// function again: then the variants are taken out of the state meanwhile, and whatever that call made is dropped.
+fn apart<T>(call: &Call<'_>, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult<T> {
+    let runs_python = |v: &Variant| v.paths.iter().any(|path| path.program.calls_primitives());
+    if !call.with(|state| state.variants.first().is_some_and(runs_python))? {
+        return call.with(|state| f(&mut state.variants));
+    }
+    let mut variants = call.with(|state| std::mem::take(&mut state.variants))?;
+    let result = f(&mut variants);
+    let made = call.with(|state| std::mem::replace(&mut state.variants, variants))?;
+    drop(made);
+    Ok(result)
+}
+
+/// `f(x, ...)` in full.
+pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let Some(arguments) = Arguments::read(&call, &call.positional)? else {
+        // While another function is recorded the body, if there is one, runs, so that all it reads is seen.
+        let has_body = call.with(|state| !state.body.bind(py).is_instance_of::<PyCFunction>())?;
+        if !(has_body && super::observe::is_recording())
+            && let Some(results) = inline::call(&call)?
+        {
+            return Ok(results);
+        }
+        // The body itself appends to the graph of its arguments.
+        let body = call.with(|state| state.body.clone_ref(py))?;
+        let named = PyDict::new(py);
+        for (name, value) in &call.named {
+            named.set_item(name, value)?;
+        }
+        return body.bind(py).call(PyTuple::new(py, &call.positional)?, Some(&named));
+    };
+    let (values, results) = with_path(&call, &arguments, |path| (path.values(), path.results.copy(py)))?;
+    results.build(py, &mut &values[..])
+}
+
+/// The value and the gradient of the only output.
+fn value_and_gradient(call: &Call<'_>, arguments: &Arguments<'_>, method: &str) -> PyResult<(f64, Vec<f64>)> {
+    let py = call.py();
+    let found = with_path(call, arguments, |path| match path.results {
+        Tree::Number => Ok((path.values()[0], path.gradient())),
+        _ => Err(path.results.text(py)),
+    })?;
+    found.map_err(|shape| {
+        let name = call.with(|state| state.name.clone()).unwrap_or_default();
+        let message = format!(
+            "{method}() needs a function that returns one Value; {name} returned {shape}; use jacobian() or vjp()"
+        );
+        derived(py, "TraceError", message)
+    })
+}
+
+/// The gradient in the shape of the arguments: of the only one, or a tuple.
+pub fn shaped<'py>(
+    call: &Call<'py>,
+    tree: &Tree,
+    gradient: &[f64],
+    which: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let all = tree.build(py, &mut &gradient[..])?.cast_into::<PyTuple>()?;
+    let at = |k: isize| {
+        let n = all.len() as isize;
+        let place = if k < 0 { k + n } else { k };
+        if !(0..n).contains(&place) {
+            let message = format!("argnums {k} is out of range: the function has {n} arguments");
+            return Err(pyo3::exceptions::PyIndexError::new_err(message));
+        }
+        all.get_item(place as usize)
+    };
+    match which {
+        None if all.len() == 1 => all.get_item(0),
+        None => Ok(all.into_any()),
+        Some(which) => match which.extract::<isize>() {
+            Ok(k) => at(k),
+            Err(_) => {
+                let chosen: Vec<isize> = which.extract().map_err(|_| {
+                    PyTypeError::new_err("argnums is the number of an argument, or a sequence of such numbers")
+                })?;
+                let chosen = chosen.into_iter().map(at).collect::<PyResult<Vec<_>>>()?;
+                Ok(PyTuple::new(py, chosen)?.into_any())
+            }
+        },
+    }
+}
+
+/// `f.value_and_grad(x, ..., argnums=None)` in full.
+pub fn value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let which = call.take("argnums");
+    let arguments = Arguments::numbers_only(&call, &call.positional, "value_and_grad")?;
+    let (value, gradient) = value_and_gradient(&call, &arguments, "value_and_grad")?;
+    let gradient = shaped(&call, &arguments.tree, &gradient, which.as_ref())?;
+    Ok((value, gradient).into_pyobject(call.py())?.into_any())
+}
+
+/// `f.grad(x, ..., argnums=None)` in full.
+pub fn grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let which = call.take("argnums");
+    let arguments = Arguments::numbers_only(&call, &call.positional, "grad")?;
+    let (_, gradient) = value_and_gradient(&call, &arguments, "grad")?;
+    shaped(&call, &arguments.tree, &gradient, which.as_ref())
+}
+
+/// `f.bind(x_buffer, grad_buffer=None)`
+pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    PyBound::new(call)
+}
+
+/// `f.record(x, ...)`
+pub fn record_now<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = Arguments::numbers_only(&call, &call.positional, "record")?;
+    with_path(&call, &arguments, |_| ())?;
+    Ok(call.function.clone())
+}
+
+/// `f.stats()`
+pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (stats, n_variants, n_paths, bytes, unwatched) = call.with(|state| {
+        let paths = || state.variants.iter().flat_map(|v| &v.paths);
+        let bytes: usize = paths()
+            .map(|path| path.program.bytes() + super::state::with_scalars!(&path.replay, replay => replay.bytes()))
+            .sum();
+        let unwatched: Vec<String> = state.unwatched.iter().map(|found| found.text.clone()).collect();
+        (state.stats, state.variants.len(), paths().count(), bytes, unwatched)
+    })?;
+    let table = PyDict::new(call.py());
+    for (name, n) in [
+        ("recorded", stats.recorded),
+        ("variants", n_variants as u64),
+        ("paths", n_paths as u64),
+        ("dropped", stats.dropped),
+        ("guard_misses", stats.guard_misses),
+        ("invalidated", stats.invalidated),
+        ("bytes", bytes as u64),
+    ] {
+        table.set_item(name, n)?;
+    }
+    table.set_item("unwatched", unwatched)?;
+    Ok(table.into_any())
+}
+
+/// `f.program`: of the path used last.
+pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let found = call.with(|state| {
+        let path = state.variants.first().and_then(|v| v.paths.first());
+        let primitives = |path: &Path| path.primitives.iter().map(|primitive| primitive.clone_ref(call.py())).collect();
+        path.map(|path| (path.program.clone(), primitives(path)))
+    })?;
+    match found {
+        Some((program, primitives)) => Ok(Bound::new(call.py(), PyProgram::new(program, primitives))?.into_any()),
+        None => {
+            let message = "nothing has been recorded yet; call the function, or f.record(...)";
+            Err(derived(call.py(), "TraceError", message.into()))
+        }
+    }
+}
+
+/// `f.forget()`
+pub fn forget<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    drop(call.with(super::state::State::take)?);
+    Ok(call.py().None().into_bound(call.py()))
+}

@@ -1,0 +1,293 @@
+//! Derivatives of a recorded function beyond one gradient.
+
+use burtorch_core::Program;
+use burtorch_core::program::derive::{
+    self, Against, Along, HessianAlong, HessianColumns, Jacobian, columns, of_one_output, row_alone,
+};
+use burtorch_core::program::sparsity::{Pattern, hessian_pattern, jacobian_pattern};
+use burtorch_core::program::{Build, Replay};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::arrays::{Kind, filled};
+use super::calls::{Arguments, shaped, with_program};
+use super::object::Call;
+use super::pytree::{Found, Tree};
+use super::state::Path;
+use crate::convert::errors::{IntoPython, derived};
+
+/// Runs `f` on the path for these arguments; it must return one Value.
+fn with_scalar<T>(
+    call: &Call<'_>,
+    arguments: &Arguments<'_>,
+    method: &str,
+    f: impl FnOnce(&mut Path) -> burtorch_core::Result<T>,
+) -> PyResult<T> {
+    let py = call.py();
+    let found = with_program(call, arguments, |path| match path.results {
+        Tree::Number => Ok(f(path)),
+        _ => Err(path.results.text(py)),
+    })?;
+    match found {
+        Ok(result) => result.or_raise(py),
+        Err(shape) => {
+            let name = call.with(|state| state.name.clone())?;
+            let message = format!("{method}() needs a function that returns one Value; {name} returned {shape}");
+            Err(derived(py, "TraceError", message))
+        }
+    }
+}
+
+/// The value of an option, made when it is first asked for.
+fn ready<T>(place: &mut Option<T>, make: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<&mut T> {
+    if place.is_none() {
+        *place = Some(make()?);
+    }
+    place.as_mut().ok_or(burtorch_core::Error::Interrupted)
+}
+
+/// Arguments, then a direction for each: `f.jvp(x, v)`, `f.jvp(x, y, vx, vy)`.
+fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<(Arguments<'py>, Vec<f64>)> {
+    let n = call.positional.len();
+    if n == 0 || !n.is_multiple_of(2) {
+        let message = format!("{method}() takes the arguments and then as many directions, found {n} in all");
+        return Err(PyTypeError::new_err(message));
+    }
+    let arguments = Arguments::numbers_only(call, &call.positional[..n / 2], method)?;
+    let direction = Arguments::numbers_only(call, &call.positional[n / 2..], method)?;
+    if let Some(place) = arguments.tree.differs(call.py(), &direction.tree) {
+        let message = format!(
+            "{method}() takes a direction of the structure of the arguments, {}, found {}, which differs at argument {place}",
+            arguments.tree.text(call.py()),
+            direction.tree.text(call.py())
+        );
+        return Err(derived(call.py(), "TraceError", message));
+    }
+    if direction.numbers.len() != arguments.numbers.len() {
+        return Err(PyValueError::new_err(format!(
+            "{method}() was given a direction of {} numbers for arguments of {}",
+            direction.numbers.len(),
+            arguments.numbers.len()
+        )));
+    }
+    Ok((arguments, direction.numbers))
+}
+
+/// `f.jvp(x, v)`: values, and their derivative along v.
+pub fn jvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let (arguments, direction) = with_direction(&call, "jvp")?;
+    let (values, tangents, results) = with_program(&call, &arguments, |path| {
+        let (mut values, mut tangents) =
+            (vec![0.0; path.program.outputs().len()], vec![0.0; path.program.outputs().len()]);
+        let x = path.inputs(&arguments.numbers);
+        let along = ready(&mut path.along, || Along::new(&path.program))?;
+        along.run(&x, &direction, &mut values, &mut tangents);
+        Ok((values, tangents, path.results.copy(py)))
+    })?
+    .or_raise(py)?;
+    let both = (results.build(py, &mut &values[..])?, results.build(py, &mut &tangents[..])?);
+    Ok(both.into_pyobject(py)?.into_any())
+}
+
+/// `f.vjp(x, w)`: values, and the gradient of their sum weighted by w.
+pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let Some(weights) = call.positional.pop() else {
+        return Err(PyTypeError::new_err("vjp() takes the arguments and then weights in the shape of the result"));
+    };
+    let arguments = Arguments::numbers_only(&call, &call.positional, "vjp")?;
+    let mut seeds = Vec::new();
+    let found = Tree::of(&weights, &mut seeds, 0).map_err(|wrong| wrong.into_python(py, "the weights of vjp()"))?;
+    let Found::Numbers(_) = found else {
+        return Err(PyTypeError::new_err("the weights of vjp() are numbers"));
+    };
+    let found = with_program(&call, &arguments, |path| {
+        let n = path.program.outputs().len();
+        if seeds.len() != n {
+            return Ok(Err(n));
+        }
+        let (mut values, mut gradient) = (vec![0.0; n], vec![0.0; arguments.numbers.len()]);
+        let x = path.inputs(&arguments.numbers);
+        let against = ready(&mut path.against, || Against::new(&path.program))?;
+        against.values(&x, &mut values);
+        against.pull(&seeds, &mut gradient);
+        Ok(Ok((values, gradient, path.results.copy(py))))
+    })?
+    .or_raise(py)?;
+    let (values, gradient, results) = found.map_err(|n| {
+        PyValueError::new_err(format!("vjp() was given {} weights for a result of {n} numbers", seeds.len()))
+    })?;
+    let both = (results.build(py, &mut &values[..])?, shaped(&call, &arguments.tree, &gradient, None)?);
+    Ok(both.into_pyobject(py)?.into_any())
+}
+
+/// `f.hvp(x, v)`: the Hessian times v.
+pub fn hvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (arguments, direction) = with_direction(&call, "hvp")?;
+    let product = with_scalar(&call, &arguments, "hvp", |path| {
+        let x = path.inputs(&arguments.numbers);
+        let (mut gradient, mut product) = (vec![0.0; direction.len()], vec![0.0; direction.len()]);
+        let along = ready(&mut path.hessian_along, || HessianAlong::new(&path.program))?;
+        along.run(&x, &direction, &mut gradient, &mut product);
+        Ok(product)
+    })?;
+    shaped(&call, &arguments.tree, &product, None)
+}
+
+/// `f.hessian(x)`
+pub fn hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = Arguments::numbers_only(&call, &call.positional, "hessian")?;
+    let n = arguments.numbers.len();
+    let entries = with_scalar(&call, &arguments, "hessian", |path| {
+        let x = path.inputs(&arguments.numbers);
+        let mut entries = vec![0.0; n * n];
+        let columns = ready(&mut path.hessian_columns, || HessianColumns::new(&path.program))?;
+        derive::hessian(&path.program, columns, &x, &mut entries);
+        Ok(entries)
+    })?;
+    filled(call.py(), &[n, n], Kind::F64, &entries)
+}
+
+/// `f.jacobian(x)`
+pub fn jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let arguments = Arguments::numbers_only(&call, &call.positional, "jacobian")?;
+    let n = arguments.numbers.len();
+    let (entries, m, is_scalar) = with_program(&call, &arguments, |path| {
+        let m = path.program.outputs().len();
+        let x = path.inputs(&arguments.numbers);
+        let mut entries = vec![0.0; m * n];
+        let jacobian = ready(&mut path.jacobian, || Jacobian::new(&path.program))?;
+        if !jacobian.run(&x, &mut entries) {
+            // A zero seed may have met an infinite partial: each row on its own nodes tells.
+            for (k, row) in entries.chunks_exact_mut(n).enumerate() {
+                row_alone(&path.program, k, &x, row)?;
+            }
+        }
+        Ok((entries, m, matches!(path.results, Tree::Number)))
+    })?
+    .or_raise(py)?;
+    if is_scalar { filled(py, &[n], Kind::F64, &entries) } else { filled(py, &[m, n], Kind::F64, &entries) }
+}
+
+/// A scipy.sparse matrix in rows.
+fn sparse<'py>(py: Python<'py>, pattern: &Pattern, n: usize, data: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+    let module = py.import("scipy.sparse").map_err(|error| {
+        let new = PyErr::new::<pyo3::exceptions::PyImportError, _>("sparse matrices need SciPy: pip install scipy");
+        new.set_cause(py, Some(error));
+        new
+    })?;
+    let data = filled(py, &[data.len()], Kind::F64, data)?;
+    let numpy = py.import("numpy")?;
+    let columns = numpy.call_method1("array", (pattern.columns.clone(), "int32"))?;
+    let starts = numpy.call_method1("array", (pattern.starts.clone(), "int32"))?;
+    let parts = PyTuple::new(py, [data, columns, starts])?;
+    module.call_method1("csr_matrix", (parts, (pattern.n_rows(), n)))
+}
+
+/// Runs `f` on a copy of the path's program.
+fn program_at(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<(Program, Vec<f64>, bool)> {
+    with_program(call, arguments, |path| {
+        (path.program.clone(), path.inputs(&arguments.numbers), matches!(path.results, Tree::Number))
+    })
+}
+
+/// `f.jacobian_sparsity(x)`
+pub fn jacobian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = Arguments::numbers_only(&call, &call.positional, "jacobian_sparsity")?;
+    let (program, ..) = program_at(&call, &arguments)?;
+    let pattern = jacobian_pattern(&program);
+    sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
+}
+
+/// `f.hessian_sparsity(x)`
+pub fn hessian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = Arguments::numbers_only(&call, &call.positional, "hessian_sparsity")?;
+    let program = with_scalar(&call, &arguments, "hessian_sparsity", |path| Ok(path.program.clone()))?;
+    let pattern = hessian_pattern(&program);
+    sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
+}
+
+/// For each entry of a pattern, where it is among compressed columns: row by row, by colour.
+struct Colouring {
+    pattern: Pattern,
+    colours: Vec<u32>,
+    n_colours: usize,
+    /// For each row, the entry of each colour.
+    places: std::collections::HashMap<(usize, usize), usize>,
+}
+
+impl Colouring {
+    fn of(pattern: Pattern, n: usize) -> Self {
+        let (colours, n_colours) = pattern.colours(n);
+        let mut places = std::collections::HashMap::with_capacity(pattern.columns.len());
+        for row in 0..pattern.n_rows() {
+            for (k, &column) in pattern.row(row).iter().enumerate() {
+                places.insert((row, colours[column as usize] as usize), pattern.starts[row] + k);
+            }
+        }
+        Colouring { pattern, colours, n_colours, places }
+    }
+
+    fn direction(&self, colour: usize, column: usize) -> f64 {
+        f64::from(u8::from(self.colours[column] as usize == colour))
+    }
+}
+
+/// `f.sparse_jacobian(x)`
+pub fn sparse_jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_jacobian")?;
+    let n = arguments.numbers.len();
+    let (program, x, _) = program_at(&call, &arguments)?;
+    let colouring = Colouring::of(jacobian_pattern(&program), n);
+    let mut data = vec![0.0; colouring.pattern.columns.len()];
+    let mut replay = Replay::new(&program, Build::Tangent).or_raise(py)?;
+    columns(
+        &mut replay,
+        &x,
+        colouring.n_colours,
+        |colour, column| colouring.direction(colour, column),
+        |row, colour, entry| {
+            if let Some(&at) = colouring.places.get(&(row, colour)) {
+                data[at] = entry;
+            }
+        },
+    );
+    for row in 0..colouring.pattern.n_rows() {
+        let span = colouring.pattern.starts[row]..colouring.pattern.starts[row + 1];
+        if data[span.clone()].iter().any(|x| !x.is_finite()) {
+            let mut alone = vec![0.0; n];
+            row_alone(&program, row, &x, &mut alone).or_raise(py)?;
+            for at in span {
+                data[at] = alone[colouring.pattern.columns[at] as usize];
+            }
+        }
+    }
+    sparse(py, &colouring.pattern, n, &data)
+}
+
+/// `f.sparse_hessian(x)`
+pub fn sparse_hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_hessian")?;
+    let n = arguments.numbers.len();
+    let (program, x) = with_scalar(&call, &arguments, "sparse_hessian", |path| {
+        Ok((of_one_output(&path.program, 0)?, path.inputs(&arguments.numbers)))
+    })?;
+    let colouring = Colouring::of(hessian_pattern(&program), n);
+    let mut data = vec![0.0; colouring.pattern.columns.len()];
+    HessianColumns::new(&program).or_raise(py)?.run(
+        &x,
+        colouring.n_colours,
+        |colour, column| colouring.direction(colour, column),
+        |colour, row, entry| {
+            if let Some(&at) = colouring.places.get(&(row, colour)) {
+                data[at] = entry;
+            }
+        },
+    );
+    sparse(py, &colouring.pattern, n, &data)
+}

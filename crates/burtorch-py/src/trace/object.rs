@@ -1,0 +1,277 @@
+//! The raw Python object behind `Function`: calls with floats cost little more than their arithmetic.
+//!
+//! How it is made, collected and shown is in `object_type`.
+//!
+//! Promises: no reference into the state is held while Python code runs, so a function may call itself, or be called
+//! from a callback, at any time. Everything runs under the interpreter lock.
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::parameter::PyParameter;
+use super::state::{Scalars, State};
+use super::{audit, calls, derivatives, file, map};
+use crate::convert::entry::{caught, entered};
+use crate::node::value::raise_python;
+
+/// A `Function` as the interpreter lays it out.
+#[repr(C)]
+pub struct FunctionObject {
+    head: ffi::PyObject,
+    pub(super) vectorcall: Option<ffi::vectorcallfunc>,
+    /// Ours alone; null after the garbage collector has cleared the object.
+    pub(super) state: *mut State,
+    pub(super) weak_references: *mut ffi::PyObject,
+}
+
+/// The state of a function, for the duration of one expression that runs no Python code.
+///
+/// # Safety
+/// `function` is a living Function; the interpreter lock is held; no other reference into its state is in use.
+#[inline(always)]
+pub unsafe fn state_of<'a>(function: *mut FunctionObject) -> Option<&'a mut State> {
+    // SAFETY: by the contract of this function.
+    unsafe { (*function).state.as_mut() }
+}
+
+/// Runs the first path at these floats, if calls with so many may go the fast way and it is right here.
+///
+/// # Safety
+/// As for `state_of`; `arguments` are `n` living objects.
+#[inline(always)]
+unsafe fn quick<'a>(
+    function: *mut FunctionObject,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+) -> Option<&'a mut burtorch_core::program::Replay<f64, 1>> {
+    // SAFETY: by the contract of this function; watching may read dictionaries of strings, which run no Python code.
+    unsafe {
+        let state = state_of(function)?;
+        if state.quick != n || !state.watch.is_as_it_was(Python::assume_attached()) {
+            return None;
+        }
+        let path = state.variants.first_mut()?.paths.first_mut()?;
+        let Scalars::F64(replay) = &mut path.replay else { return None };
+        fill(replay.inputs_mut(), &path.parameters, arguments, n)?;
+        replay.checked_values().ok()?;
+        Some(replay)
+    }
+}
+
+/// Writes floats and parameters to the inputs of a replay; `None` if an argument is no float.
+///
+/// # Safety
+/// `arguments` are `n` living objects.
+#[inline(always)]
+unsafe fn fill(
+    inputs: &mut [f64],
+    parameters: &[Py<PyParameter>],
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+) -> Option<()> {
+    for (k, slot) in inputs.iter_mut().take(n).enumerate() {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            let x = *arguments.add(k);
+            if ffi::PyFloat_CheckExact(x) == 0 {
+                return None;
+            }
+            *slot = ffi::PyFloat_AS_DOUBLE(x);
+        }
+    }
+    for (slot, parameter) in inputs.iter_mut().skip(n).zip(parameters) {
+        *slot = parameter.get().number();
+    }
+    Some(())
+}
+
+/// `f(x, ...)`
+pub(super) unsafe extern "C" fn vectorcall(
+    function: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes living objects under its lock.
+    caught(|| unsafe {
+        let n = ffi::PyVectorcall_NARGS(n) as usize;
+        if names.is_null()
+            && let Some(replay) = quick(function.cast(), arguments, n)
+        {
+            return ffi::PyFloat_FromDouble(replay.output(0, 0));
+        }
+        method::<{ CALL }>(function, arguments, n as ffi::Py_ssize_t, names)
+    })
+}
+
+/// `f.value_and_grad(x, ...)`
+pub(super) unsafe extern "C" fn value_and_grad(
+    function: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `vectorcall`; a tuple's entries are filled before it is seen.
+    caught(|| unsafe {
+        if names.is_null()
+            && let Some(replay) = quick(function.cast(), arguments, n as usize)
+        {
+            replay.reverse_one();
+            let value = ffi::PyFloat_FromDouble(replay.output(0, 0));
+            let gradient = if n == 1 { ffi::PyFloat_FromDouble(replay.gradient(0, 0)) } else { tuple_of(replay, n) };
+            let both = ffi::PyTuple_New(2);
+            if value.is_null() || gradient.is_null() || both.is_null() {
+                for object in [value, gradient, both] {
+                    ffi::Py_XDECREF(object);
+                }
+                return ptr::null_mut();
+            }
+            ffi::PyTuple_SET_ITEM(both, 0, value);
+            ffi::PyTuple_SET_ITEM(both, 1, gradient);
+            return both;
+        }
+        method::<{ VALUE_AND_GRAD }>(function, arguments, n, names)
+    })
+}
+
+/// `f.grad(x, ...)`
+pub(super) unsafe extern "C" fn grad(
+    function: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `vectorcall`.
+    caught(|| unsafe {
+        if names.is_null()
+            && let Some(replay) = quick(function.cast(), arguments, n as usize)
+        {
+            replay.reverse_one();
+            return if n == 1 { ffi::PyFloat_FromDouble(replay.gradient(0, 0)) } else { tuple_of(replay, n) };
+        }
+        method::<{ GRAD }>(function, arguments, n, names)
+    })
+}
+
+/// The gradient as a tuple of floats, or null.
+unsafe fn tuple_of(replay: &burtorch_core::program::Replay<f64, 1>, n: ffi::Py_ssize_t) -> *mut ffi::PyObject {
+    // SAFETY: every entry is filled before the tuple is seen; the replay has `n` inputs that a gradient is asked for.
+    unsafe {
+        let tuple = ffi::PyTuple_New(n);
+        if tuple.is_null() {
+            return tuple;
+        }
+        for (k, &x) in replay.raw_gradients().iter().enumerate() {
+            let x = ffi::PyFloat_FromDouble(x + 0.0);
+            if x.is_null() {
+                ffi::Py_DECREF(tuple);
+                return x;
+            }
+            ffi::PyTuple_SET_ITEM(tuple, k as ffi::Py_ssize_t, x);
+        }
+        tuple
+    }
+}
+
+/// A call as the methods take it apart.
+pub struct Call<'py> {
+    /// The function itself.
+    pub function: Bound<'py, PyAny>,
+    /// Positional arguments.
+    pub positional: Vec<Bound<'py, PyAny>>,
+    /// Keyword arguments.
+    pub named: Vec<(String, Bound<'py, PyAny>)>,
+}
+
+impl<'py> Call<'py> {
+    /// The interpreter.
+    pub fn py(&self) -> Python<'py> {
+        self.function.py()
+    }
+
+    /// The raw function.
+    pub fn object(&self) -> *mut FunctionObject {
+        self.function.as_ptr().cast()
+    }
+
+    /// Removes a keyword argument.
+    pub fn take(&mut self, name: &str) -> Option<Bound<'py, PyAny>> {
+        let at = self.named.iter().position(|(known, _)| known == name)?;
+        let (_, value) = self.named.remove(at);
+        (!value.is_none()).then_some(value)
+    }
+
+    /// Runs `f` on the state.
+    pub fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> PyResult<T> {
+        // SAFETY: a living Function under the interpreter lock; `f` is ours and runs no Python code.
+        let state = unsafe { state_of(self.object()) };
+        state.map(f).ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
+    }
+}
+
+/// A method of a function.
+type Method = for<'py> fn(Call<'py>) -> PyResult<Bound<'py, PyAny>>;
+
+const CALL: usize = 0;
+const VALUE_AND_GRAD: usize = 1;
+const GRAD: usize = 2;
+
+/// The slow ways in, by number.
+const METHODS: &[Method] = &[
+    calls::call,
+    calls::value_and_grad,
+    calls::grad,
+    calls::bind,
+    calls::record_now,
+    calls::stats,
+    calls::program,
+    calls::forget,
+    derivatives::vjp,
+    derivatives::jvp,
+    derivatives::hvp,
+    derivatives::hessian,
+    derivatives::jacobian,
+    derivatives::hessian_sparsity,
+    derivatives::jacobian_sparsity,
+    derivatives::sparse_hessian,
+    derivatives::sparse_jacobian,
+    map::map,
+    map::map_value_and_grad,
+    file::reduce,
+    file::save_to,
+    audit::audit,
+];
+
+/// Any method, with its arguments as Python objects.
+pub(super) unsafe extern "C" fn method<const K: usize>(
+    function: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    n: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    entered(|py| {
+        // SAFETY: the interpreter passes `n` positional arguments, then one per name, under its lock.
+        let at = |k: usize| unsafe { Bound::from_borrowed_ptr(py, *arguments.add(k)) };
+        let n = n as usize;
+        // SAFETY: as above; names are null or a tuple.
+        let (function, names) =
+            unsafe { (Bound::from_borrowed_ptr(py, function), Bound::from_borrowed_ptr_or_opt(py, names)) };
+        let mut call = Call { function, positional: (0..n).map(at).collect(), named: Vec::new() };
+        if let Some(names) = names {
+            let Ok(names) = names.cast_into::<PyTuple>() else { return ptr::null_mut() };
+            call.named = names.iter().enumerate().map(|(k, name)| (name.to_string(), at(n + k))).collect();
+        }
+        match METHODS[K](call) {
+            Ok(result) => match super::primitive::raised() {
+                None => result.into_ptr(),
+                Some(error) => raise_python(error),
+            },
+            Err(error) => raise_python(error),
+        }
+    })
+}

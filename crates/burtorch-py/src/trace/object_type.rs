@@ -1,0 +1,305 @@
+//! The type of Functions: how one is made, collected, shown, and what its methods are called.
+//!
+//! Promises: a Function that the garbage collector has cleared refuses calls. Knows nothing of what its methods do.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+use std::ptr;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::audit::Audit;
+use super::calls;
+use super::invalidate::Watch;
+use super::object::{Call, FunctionObject, grad, method, state_of, value_and_grad, vectorcall};
+use super::state::{Options, State, Stats};
+use crate::convert::entry::{caught, entered, visited};
+use crate::convert::gc::Held;
+use crate::node::value::raise_python;
+
+static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
+
+fn options(named: &mut Call<'_>) -> PyResult<Options> {
+    let text = |x: Option<Bound<'_, PyAny>>| x.map(|x| x.extract::<String>()).transpose();
+    let dtype = match text(named.take("dtype"))?.as_deref() {
+        None | Some("float64") => burtorch_core::DType::Float64,
+        Some("float32") => burtorch_core::DType::Float32,
+        Some(other) => {
+            let message = format!("dtype of a function is \"float64\" or \"float32\", found {other:?}");
+            return Err(PyValueError::new_err(message));
+        }
+    };
+    let fast = match text(named.take("optimize"))?.as_deref() {
+        None | Some("exact") => false,
+        Some("fast") => true,
+        Some(other) => {
+            return Err(PyValueError::new_err(format!("optimize is \"exact\" or \"fast\", found {other:?}")));
+        }
+    };
+    let mut at_least_one = |name: &str, default: usize| -> PyResult<usize> {
+        let Some(x) = named.take(name) else { return Ok(default) };
+        match x.extract::<usize>() {
+            Ok(n) if n > 0 => Ok(n),
+            _ => Err(PyValueError::new_err(format!("{name} is a whole number of at least 1"))),
+        }
+    };
+    let max_paths = at_least_one("max_paths", 64)?;
+    let max_variants = at_least_one("max_variants", 16)?;
+    let max_nodes = at_least_one("max_nodes", 10_000_000)?.min(1 << 29) as u32;
+    let audit = match named.named.iter().position(|(name, _)| name == "audit") {
+        None => true,
+        Some(at) => named.named.remove(at).1.extract::<bool>()?,
+    };
+    Ok(Options { dtype, fast, max_paths, max_variants, max_nodes, audit })
+}
+
+/// `Function(body, *, dtype, optimize, max_paths, max_variants, max_nodes, audit)`
+unsafe extern "C" fn new(
+    type_: *mut ffi::PyTypeObject,
+    positional: *mut ffi::PyObject,
+    named: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter passes a type of ours, a tuple, and a dict or null, under its lock.
+    entered(|py| unsafe {
+        let make = || -> PyResult<*mut ffi::PyObject> {
+            let positional = Bound::from_borrowed_ptr(py, positional).cast_into::<PyTuple>()?;
+            let body = positional.get_item(0).ok().filter(|body| body.is_callable() && positional.len() == 1);
+            let body = body.ok_or_else(|| PyTypeError::new_err("Function() takes one Python function"))?;
+            let mut call = Call { function: body.clone(), positional: Vec::new(), named: Vec::new() };
+            if let Some(named) = Bound::from_borrowed_ptr_or_opt(py, named) {
+                for (name, value) in named.cast_into::<pyo3::types::PyDict>()?.iter() {
+                    call.named.push((name.extract()?, value));
+                }
+            }
+            let options = options(&mut call)?;
+            if let Some((name, _)) = call.named.first() {
+                return Err(PyTypeError::new_err(format!("Function() got an unexpected keyword argument {name:?}")));
+            }
+            let state = State {
+                name: calls::name_of(&body),
+                body: body.unbind(),
+                options,
+                variants: Vec::new(),
+                watch: Watch::default(),
+                unwatched: Vec::new(),
+                executed: Vec::new(),
+                audit: Audit::default(),
+                stats: Stats::default(),
+                quick: usize::MAX,
+            };
+            let object = (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(type_, 0).cast::<FunctionObject>();
+            if !object.is_null() {
+                (*object).vectorcall = Some(vectorcall);
+                (*object).state = Box::into_raw(Box::new(state));
+            }
+            Ok(object.cast())
+        };
+        make().unwrap_or_else(raise_python)
+    })
+}
+
+unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
+    // SAFETY: the collector passes a living object and its own visitor.
+    visited(|| unsafe {
+        let type_ = ffi::Py_TYPE(object).cast::<ffi::PyObject>();
+        let mut result = visit(type_, argument);
+        let mut each = |held: *mut ffi::PyObject| {
+            if result == 0 && !held.is_null() {
+                result = visit(held, argument);
+            }
+        };
+        if let Some(state) = (*object.cast::<FunctionObject>()).state.as_ref() {
+            each(state.body.as_ptr());
+            state.watch.for_each(&mut each);
+            state.variants.visit(&mut |held| each(held.as_ptr()));
+            state.executed.iter().for_each(|held| each(held.as_ptr()));
+        }
+        result
+    })
+}
+
+unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
+    // SAFETY: the collector passes a living object; the state is taken out before it is dropped, as that may run code.
+    caught(|| unsafe {
+        let function = object.cast::<FunctionObject>();
+        let state = std::mem::replace(&mut (*function).state, ptr::null_mut());
+        if !state.is_null() {
+            // While the interpreter shuts down nothing can be given back: the process ends anyway.
+            let _ = Python::try_attach(|_| drop(Box::from_raw(state)));
+        }
+        0
+    })
+}
+
+unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this once, with a dead object of our type, under its lock.
+    caught(|| unsafe {
+        ffi::PyObject_GC_UnTrack(object.cast());
+        if !(*object.cast::<FunctionObject>()).weak_references.is_null() {
+            ffi::PyObject_ClearWeakRefs(object);
+        }
+        clear(object);
+        let type_ = ffi::Py_TYPE(object);
+        match (*type_).tp_free {
+            Some(free) => free(object.cast()),
+            None => ffi::PyObject_GC_Del(object.cast()),
+        }
+        ffi::Py_DECREF(type_.cast());
+    })
+}
+
+/// `repr(f)`
+unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a living Function under the interpreter lock.
+    entered(|py| unsafe {
+        let text = state_of(object.cast()).map_or("<Function>".into(), |s| format!("<Function {}>", s.name));
+        text.into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr())
+    })
+}
+
+/// `f.__wrapped__`
+unsafe extern "C" fn wrapped(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: a living Function under the interpreter lock.
+    caught(|| unsafe {
+        let body = state_of(object.cast()).map_or(ffi::Py_None(), |state| state.body.as_ptr());
+        ffi::Py_INCREF(body);
+        body
+    })
+}
+
+/// An attribute of the body.
+unsafe extern "C" fn of_body(object: *mut ffi::PyObject, name: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: as in `wrapped`; the name is a static string.
+    caught(|| unsafe {
+        let body = wrapped(object, ptr::null_mut());
+        let found = ffi::PyObject_GetAttrString(body, name.cast::<c_char>());
+        ffi::Py_DECREF(body);
+        found
+    })
+}
+
+/// `f.program`
+unsafe extern "C" fn program(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: a living Function under the interpreter lock.
+    caught(|| unsafe { method::<6>(object, ptr::null(), 0, ptr::null_mut()) })
+}
+
+macro_rules! methods {
+    ($($name:literal $function:expr, $doc:expr;)*) => {
+        vec![ $( ffi::PyMethodDef {
+            ml_name: $name.as_ptr(),
+            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: $function },
+            ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+            ml_doc: $doc.as_ptr(),
+        }, )* ffi::PyMethodDef::zeroed() ]
+    };
+}
+
+/// Whether an object is a Function.
+pub fn is_function(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the type is made when the module is loaded; under the interpreter lock.
+    unsafe { !TYPE.is_null() && ffi::PyObject_TypeCheck(object.as_ptr(), TYPE) != 0 }
+}
+
+/// The functions that ran while a Function was recorded.
+pub fn executed(function: &Bound<'_, PyAny>) -> Vec<Py<PyAny>> {
+    // SAFETY: callers pass a living Function under the interpreter lock.
+    let state = unsafe { state_of(function.as_ptr().cast()) };
+    state.map_or_else(Vec::new, |state| state.executed.iter().map(|held| held.clone_ref(function.py())).collect())
+}
+
+/// Makes the type and adds it to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    // SAFETY: while the module is loaded, under the interpreter lock; what the slots point to is leaked.
+    unsafe {
+        if TYPE.is_null() {
+            TYPE = make_type(m.py())?;
+        }
+        m.add("Function", Bound::from_borrowed_ptr(m.py(), TYPE.cast()))
+    }
+}
+
+/// # Safety
+/// The interpreter lock is held.
+unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
+    use super::docs;
+    let all = methods! {
+        c"value_and_grad" value_and_grad, docs::VALUE_AND_GRAD;
+        c"grad" grad, docs::GRAD;
+        c"bind" method::<3>, docs::BIND;
+        c"record" method::<4>, docs::RECORD;
+        c"stats" method::<5>, docs::STATS;
+        c"forget" method::<7>, docs::FORGET;
+        c"vjp" method::<8>, docs::VJP;
+        c"jvp" method::<9>, docs::JVP;
+        c"hvp" method::<10>, docs::HVP;
+        c"hessian" method::<11>, docs::HESSIAN;
+        c"jacobian" method::<12>, docs::JACOBIAN;
+        c"hessian_sparsity" method::<13>, docs::HESSIAN_SPARSITY;
+        c"jacobian_sparsity" method::<14>, docs::JACOBIAN_SPARSITY;
+        c"sparse_hessian" method::<15>, docs::SPARSE_HESSIAN;
+        c"sparse_jacobian" method::<16>, docs::SPARSE_JACOBIAN;
+        c"map" method::<17>, docs::MAP;
+        c"map_value_and_grad" method::<18>, docs::MAP_VALUE_AND_GRAD;
+        c"__reduce__" method::<19>, docs::REDUCE;
+        c"save" method::<20>, docs::SAVE;
+        c"audit" method::<21>, docs::AUDIT;
+    };
+    let attribute = |name: &'static std::ffi::CStr, get: ffi::getter, doc: &'static std::ffi::CStr| ffi::PyGetSetDef {
+        name: name.as_ptr(),
+        get: Some(get),
+        set: None,
+        doc: doc.as_ptr(),
+        closure: name.as_ptr() as *mut c_void,
+    };
+    let attributes = vec![
+        attribute(c"__wrapped__", wrapped, c"The Python function."),
+        attribute(c"__name__", of_body, c"The name of the Python function."),
+        attribute(c"__qualname__", of_body, c"The qualified name of the Python function."),
+        attribute(c"program", program, docs::PROGRAM),
+        ffi::PyGetSetDef::default(),
+    ];
+    let member = |name: &'static std::ffi::CStr, offset: usize| ffi::PyMemberDef {
+        name: name.as_ptr(),
+        type_code: ffi::Py_T_PYSSIZET,
+        offset: offset as ffi::Py_ssize_t,
+        flags: ffi::Py_READONLY,
+        doc: ptr::null(),
+    };
+    let members = vec![
+        member(c"__weaklistoffset__", offset_of!(FunctionObject, weak_references)),
+        member(c"__vectorcalloffset__", offset_of!(FunctionObject, vectorcall)),
+        ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
+    ];
+    let slot = |slot: i32, function: *mut c_void| ffi::PyType_Slot { slot, pfunc: function };
+    let mut slots = [
+        slot(ffi::Py_tp_doc, docs::FUNCTION.as_ptr() as *mut c_void),
+        slot(ffi::Py_tp_new, new as *mut c_void),
+        slot(ffi::Py_tp_call, ffi::PyVectorcall_Call as *mut c_void),
+        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_traverse, traverse as *mut c_void),
+        slot(ffi::Py_tp_clear, clear as *mut c_void),
+        slot(ffi::Py_tp_repr, repr as *mut c_void),
+        slot(ffi::Py_tp_methods, Vec::leak(all).as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, Vec::leak(attributes).as_mut_ptr().cast()),
+        slot(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast()),
+        slot(0, ptr::null_mut()),
+    ];
+    let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | ffi::Py_TPFLAGS_HAVE_VECTORCALL;
+    let mut spec = ffi::PyType_Spec {
+        name: c"burtorch.Function".as_ptr(),
+        basicsize: size_of::<FunctionObject>() as i32,
+        itemsize: 0,
+        flags: flags as u32,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: every slot has the signature its name asks for, and what the slots point to is never freed.
+    unsafe {
+        let type_ = ffi::PyType_FromSpec(&raw mut spec).cast::<ffi::PyTypeObject>();
+        if type_.is_null() { Err(PyErr::fetch(py)) } else { Ok(type_) }
+    }
+}

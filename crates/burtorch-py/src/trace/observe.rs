@@ -1,0 +1,377 @@
+//! What really runs while a body is recorded: a profile hook tells every Python function and every C function.
+//!
+//! Promises: a profiler that was there is called as before, and is there again afterwards. A function is looked through
+//! before it runs for the first time, so what it changes itself counts as a change. Frames of libraries whose results
+//! depend on their arguments are passed over.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFunction};
+
+use super::attributes::{is_of_a_library, is_standard, top};
+use super::search::Search;
+use super::unwatched::{self, Kind};
+use crate::convert::entry::entered;
+
+/// Whether the function that a frame runs can be told, and not its code only.
+pub const SEES_FUNCTIONS: bool = cfg!(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"));
+
+/// One recording that is under way.
+pub struct Observer {
+    search: *mut Search,
+    /// Code objects that were met, and frames of libraries.
+    codes: HashSet<usize>,
+    /// Definitions of C functions that were met, by where they were called from matters.
+    called: HashSet<(usize, usize)>,
+    /// What was met is kept, so that nothing takes its place.
+    kept: Vec<Py<PyAny>>,
+    /// Whether the body writes something.
+    pub writes: bool,
+}
+
+/// The profiler that was there before.
+#[derive(Clone, Copy)]
+struct Before {
+    function: Option<ffi::Py_tracefunc>,
+    object: *mut ffi::PyObject,
+}
+
+thread_local! {
+    /// The recordings of this thread, the innermost last.
+    static OBSERVERS: RefCell<Vec<*mut Observer>> = const { RefCell::new(Vec::new()) };
+    /// Whether the hook is in place.
+    static IS_INSTALLED: Cell<bool> = const { Cell::new(false) };
+    static BEFORE: Cell<Before> = const { Cell::new(Before { function: None, object: ptr::null_mut() }) };
+}
+
+/// The profiler of this thread, where its place in the thread's state is known.
+fn installed() -> Option<Before> {
+    #[cfg(all(Py_3_11, not(Py_3_12), not(PyPy), not(GraalPy), target_pointer_width = "64"))]
+    {
+        // The function is the ninth word of the state in 3.11, and its object the eleventh.
+        // SAFETY: the state of this thread, which runs Python code, so it is living.
+        unsafe {
+            let state = ffi::PyThreadState_Get().cast::<*mut ffi::PyObject>();
+            let function = *state.add(8);
+            let function = std::mem::transmute::<*mut ffi::PyObject, Option<ffi::Py_tracefunc>>(function);
+            Some(Before { function, object: *state.add(10) })
+        }
+    }
+    #[cfg(not(all(Py_3_11, not(Py_3_12), not(PyPy), not(GraalPy), target_pointer_width = "64")))]
+    None
+}
+
+/// The hook as an address.
+fn hook_address() -> usize {
+    hook as *const () as usize
+}
+
+/// Runs `f` while `search` is told what runs; whether the body wrote something.
+pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -> (T, bool) {
+    let mut observer =
+        Observer { search, codes: HashSet::new(), called: HashSet::new(), kept: Vec::new(), writes: false };
+    OBSERVERS.with_borrow_mut(|all| all.push(&raw mut observer));
+    RECORDINGS.fetch_add(1, Ordering::Relaxed);
+    let is_first = !IS_INSTALLED.replace(true);
+    let before = if is_first { install(py) } else { Ok(None) };
+    if before.is_err() {
+        let text = "runs under a profiler that lets no other see it, so nothing that it calls is watched";
+        // SAFETY: the caller's, which nothing else uses meanwhile.
+        unsafe { (*observer.search).note(Kind::Hidden, text.into()) };
+    }
+    let result = f();
+    if is_first {
+        if let Ok(before) = before {
+            restore(py, before);
+        }
+        IS_INSTALLED.set(false);
+    }
+    RECORDINGS.fetch_sub(1, Ordering::Relaxed);
+    OBSERVERS.with_borrow_mut(|all| all.pop());
+    (result, observer.writes)
+}
+
+/// How many functions are recorded in all threads: while there is none, nothing asks further.
+static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a function is recorded in this thread.
+#[inline(always)]
+pub fn is_recording() -> bool {
+    RECORDINGS.load(Ordering::Relaxed) != 0 && OBSERVERS.with_borrow(|all| !all.is_empty())
+}
+
+/// Refuses to give a recorded body a number of burtorch's own that no replay would read again.
+#[inline(always)]
+pub fn refuse_reading(what: &str) -> PyResult<()> {
+    if is_recording() { Err(read_while_recording(what)) } else { Ok(()) }
+}
+
+#[cold]
+#[inline(never)]
+fn read_while_recording(what: &str) -> PyErr {
+    let message = format!(
+        "{what} would be fixed at its present number in the recording; pass it as an argument, or make it a bt.parameter"
+    );
+    Python::attach(|py| super::trace::error_here(py, &message))
+}
+
+/// Runs `f` unobserved: what replays call back is no constant.
+pub fn unobserved<T>(f: impl FnOnce() -> T) -> T {
+    let observers = OBSERVERS.take();
+    let result = f();
+    OBSERVERS.set(observers);
+    result
+}
+
+/// Puts the hook before the profiler that is there; that one, kept alive. An error where it could not be called.
+fn install(py: Python<'_>) -> Result<Option<Py<PyAny>>, ()> {
+    let object =
+        py.import("sys").and_then(|sys| sys.call_method0("getprofile")).ok().filter(|object| !object.is_none());
+    let before = match (installed(), &object) {
+        (Some(before), _) => before,
+        // One written in C, where its place is not known.
+        (None, Some(object)) if !object.is_callable() => return Err(()),
+        // By its Python face.
+        (None, Some(object)) => Before { function: Some(call_python), object: object.as_ptr() },
+        (None, None) => Before { function: None, object: ptr::null_mut() },
+    };
+    BEFORE.set(before);
+    // SAFETY: under the interpreter lock.
+    unsafe { ffi::PyEval_SetProfile(Some(hook), ptr::null_mut()) };
+    Ok(object.map(Bound::unbind))
+}
+
+/// Puts back the profiler that was there, unless the body has put another one there.
+fn restore(py: Python<'_>, object: Option<Py<PyAny>>) {
+    let before = BEFORE.replace(Before { function: None, object: ptr::null_mut() });
+    let is_ours = installed().is_none_or(|now| now.function.map_or(0, |f| f as usize) == hook_address());
+    if !is_ours {
+        return;
+    }
+    if installed().is_some() {
+        // SAFETY: under the interpreter lock; the function and its object are those that were there, and it is kept.
+        unsafe { ffi::PyEval_SetProfile(before.function, before.object) };
+        return;
+    }
+    let object = object.unwrap_or_else(|| py.None());
+    let _ = py.import("sys").and_then(|sys| sys.call_method1("setprofile", (object,)));
+}
+
+/// Calls a profiler written in Python.
+unsafe extern "C" fn call_python(
+    object: *mut ffi::PyObject,
+    frame: *mut ffi::PyFrameObject,
+    what: c_int,
+    argument: *mut ffi::PyObject,
+) -> c_int {
+    // SAFETY: the interpreter passes living objects under its lock.
+    entered(|py| unsafe {
+        let event = match what {
+            ffi::PyTrace_CALL => "call",
+            ffi::PyTrace_RETURN => "return",
+            ffi::PyTrace_C_CALL => "c_call",
+            ffi::PyTrace_C_EXCEPTION => "c_exception",
+            ffi::PyTrace_C_RETURN => "c_return",
+            _ => return 0,
+        };
+        let frame = Bound::from_borrowed_ptr(py, frame.cast());
+        let argument = Bound::from_borrowed_ptr_or_opt(py, argument);
+        match Bound::from_borrowed_ptr(py, object).call1((frame, event, argument)) {
+            Ok(_) => 0,
+            Err(error) => {
+                error.restore(py);
+                -1
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn hook(
+    _: *mut ffi::PyObject,
+    frame: *mut ffi::PyFrameObject,
+    what: c_int,
+    argument: *mut ffi::PyObject,
+) -> c_int {
+    // SAFETY: the interpreter passes living objects under its lock, and runs no other hook meanwhile; the observers and
+    // their searches are on the stack of this thread, below.
+    entered(|py| unsafe {
+        if what == ffi::PyTrace_CALL || what == ffi::PyTrace_C_CALL {
+            let frame = Bound::from_borrowed_ptr(py, frame.cast());
+            OBSERVERS.with_borrow(|all| {
+                for &observer in all {
+                    let observer = &mut *observer;
+                    let seen = if what == ffi::PyTrace_CALL {
+                        observer.python_call(&frame)
+                    } else {
+                        observer.c_call(&frame, &Bound::from_borrowed_ptr(py, argument))
+                    };
+                    // What cannot be looked at is not watched.
+                    if let Err(error) = seen {
+                        let text = format!("runs code that a replay cannot watch: {error}");
+                        (*observer.search).note(Kind::Hidden, text);
+                    }
+                }
+            });
+        }
+        let before = BEFORE.get();
+        before.function.map_or(0, |function| function(before.object, frame, what, argument))
+    })
+}
+
+/// The function that a frame runs, where its place in the frame is known.
+fn function_of<'py>(frame: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    #[cfg(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"))]
+    {
+        // In 3.11 the frame's record starts with the function; in 3.12 and 3.13 it is the third word.
+        let place = if cfg!(Py_3_12) { 2 } else { 0 };
+        // SAFETY: a living frame that is being entered: its record follows the head and the frame before.
+        unsafe {
+            let record = *frame.as_ptr().add(1).cast::<*mut *mut ffi::PyObject>().add(1);
+            let function = Bound::from_borrowed_ptr_or_opt(frame.py(), *record.add(place))?;
+            function.is_instance_of::<PyFunction>().then_some(function)
+        }
+    }
+    #[cfg(not(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64")))]
+    {
+        let _ = frame;
+        None
+    }
+}
+
+/// The code that a frame runs.
+fn code_of<'py>(frame: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+    // SAFETY: a living frame; the result is a reference of ours.
+    unsafe { Bound::from_owned_ptr(frame.py(), ffi::PyFrame_GetCode(frame.as_ptr().cast()).cast()) }
+}
+
+fn module_of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<(Option<Bound<'py, PyDict>>, String)> {
+    let globals = frame.getattr("f_globals")?.cast_into::<PyDict>().ok();
+    let name = globals.as_ref().and_then(|globals| globals.get_item("__name__").ok().flatten());
+    Ok((globals.clone(), name.and_then(|name| name.extract().ok()).unwrap_or_default()))
+}
+
+/// Modules that write, wait or warn, and give a body no number.
+fn is_machinery(module: &str) -> bool {
+    const MODULES: &[&str] = &[
+        "logging",
+        "warnings",
+        "threading",
+        "traceback",
+        "linecache",
+        "importlib",
+        "zipimport",
+        "typing",
+        "abc",
+        "_weakrefset",
+        "inspect",
+        "tokenize",
+        "pdb",
+        "bdb",
+        "_pytest",
+        "pluggy",
+        "pytest",
+        "tqdm",
+        "cProfile",
+        "profile",
+        "trace",
+    ];
+    MODULES.contains(&top(module))
+}
+
+/// The line of the body's own code that a frame runs for.
+fn line(frame: &Bound<'_, PyAny>) -> String {
+    let mut at = frame.clone();
+    loop {
+        let is_outside = module_of(&at).is_ok_and(|(_, name)| is_of_a_library(&name) || is_standard(at.py(), &name));
+        match at.getattr("f_back") {
+            Ok(next) if is_outside && !next.is_none() => at = next,
+            _ => break,
+        }
+    }
+    let place = || -> PyResult<String> {
+        let file: String = at.getattr("f_code")?.getattr("co_filename")?.extract()?;
+        Ok(format!("{file}:{}", at.getattr("f_lineno")?.extract::<u32>()?))
+    };
+    place().unwrap_or_else(|_| "unknown line".into())
+}
+
+impl Observer {
+    fn python_call(&mut self, frame: &Bound<'_, PyAny>) -> PyResult<()> {
+        let code = code_of(frame);
+        // SAFETY: the search outlives its observer.
+        let search = unsafe { &mut *self.search };
+        let function = function_of(frame);
+        let is_new_code = self.codes.insert(code.as_ptr() as usize);
+        if !is_new_code && (search.is_inner(&code) || function.as_ref().is_none_or(|f| search.is_known(f))) {
+            return Ok(());
+        }
+        self.kept.push(code.clone().unbind());
+        let (globals, module) = module_of(frame)?;
+        if is_of_a_library(&module) || is_machinery(&module) {
+            return Ok(());
+        }
+        match (function, globals) {
+            (Some(function), _) if !search.is_inner(&code) => search.executed(&function),
+            (function, Some(globals)) => {
+                if function.is_none() && !search.is_inner(&code) && code.getattr("co_freevars")?.len()? > 0 {
+                    let name: String = code.getattr("co_name")?.extract()?;
+                    search.note(
+                        Kind::Hidden,
+                        format!("calls {name}(), whose closure a replay cannot watch ({})", line(frame)),
+                    );
+                }
+                search.executed((code, globals).into_pyobject(frame.py())?.as_any())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn c_call(&mut self, frame: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>) -> PyResult<()> {
+        // SAFETY: a living function of C, whose definition is not freed.
+        let definition = unsafe {
+            if ffi::PyCFunction_Check(function.as_ptr()) == 0 {
+                return Ok(());
+            }
+            (*function.as_ptr().cast::<ffi::PyCFunctionObject>()).m_ml as usize
+        };
+        // SAFETY: a method's class, and so what it does, may differ for one definition.
+        let owner = unsafe {
+            let owner = (*function.as_ptr().cast::<ffi::PyCFunctionObject>()).m_self;
+            if owner.is_null() { 0 } else { ffi::Py_TYPE(owner) as usize }
+        };
+        if self.called.contains(&(definition, owner)) {
+            return Ok(());
+        }
+        let (kind, name) = unwatched::of_called(function);
+        if kind == Kind::Pure {
+            self.called.insert((definition, owner));
+            return Ok(());
+        }
+        self.called.insert((definition, owner));
+        if kind == Kind::Abstract {
+            // SAFETY: as above.
+            unsafe { (*self.search).watch_called(frame.py(), "_abc", "get_cache_token") };
+            return Ok(());
+        }
+        let (_, module) = module_of(frame)?;
+        if is_machinery(&module) {
+            self.called.remove(&(definition, owner));
+            self.writes = true;
+            return Ok(());
+        }
+        self.kept.push(function.clone().unbind());
+        match kind.text(&name) {
+            None => self.writes = true,
+            // SAFETY: as above.
+            Some(text) => unsafe { (*self.search).note(kind, format!("{text} ({})", line(frame))) },
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,390 @@
+//! `@bt.primitive`: a Python function with a derivative of its own, eager and in recorded functions.
+//!
+//! Promises: no reference into a graph or a function's state is held while the user's code runs. Where that code raises
+//! during a replay, the replay is given up and the function recorded again, so that the error is raised where it belongs;
+//! what cannot be retried that way is kept in [`raised`].
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burtorch_core::program::primitive::{Failed, Primitive, append_evaluated};
+use pyo3::exceptions::{PyException, PyReferenceError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+
+use crate::convert::errors::IntoPython;
+use crate::graph::PyGraph;
+use crate::graph::cell::AnyGraph;
+use crate::node::vector::{Operand, all_nodes, atomically, common_owner, number_of, wrap};
+
+/// The error of the last primitive that failed in a replay.
+static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
+/// Whether there is one: asked at every call. Relaxed, as the lock publishes the error.
+static HAS_RAISED: AtomicBool = AtomicBool::new(false);
+
+/// Takes the error of a primitive that failed in a replay, if there is one.
+#[inline(always)]
+pub fn raised() -> Option<PyErr> {
+    if !HAS_RAISED.load(Ordering::Relaxed) {
+        return None;
+    }
+    HAS_RAISED.store(false, Ordering::Relaxed);
+    RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// As [`raised`], of what is no ordinary exception: Ctrl-C must not be lost because a recording follows.
+pub fn interrupted(py: Python<'_>) -> Option<PyErr> {
+    raised().filter(|error| !error.is_instance_of::<PyException>(py))
+}
+
+fn keep(error: PyErr) -> Failed {
+    *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    HAS_RAISED.store(true, Ordering::Relaxed);
+    Failed
+}
+
+/// A Python function of real numbers that is differentiated by a rule of its own.
+///
+/// Called with numbers it is the function. Called with Values or Vectors it appends one node to their graph: the function
+/// is called with floats (and a list of floats for a Vector or a sequence), then its derivative. In a recorded function
+/// every replay, and every row of map(), calls back into Python: a microsecond or more each.
+///
+/// Args:
+///     function: takes numbers, and sequences of numbers, by position; returns one number. It must always return the
+///         same for the same arguments.
+///
+/// Raises:
+///     TypeError: the function is not callable; it returned no number; it has no derivative yet.
+///     ValueError: the derivative returned another number of partials than there are operands.
+///
+/// First derivatives only: hvp() and hessian() of functions that call it raise.
+///
+/// Example:
+///     >>> import math
+///     >>> import burtorch as bt
+///     >>> @bt.primitive
+///     ... def hypotenuse(x, y):
+///     ...     return math.hypot(x, y)
+///     >>> @hypotenuse.defvjp
+///     ... def _(g, z, x, y):
+///     ...     return g * x / z, g * y / z
+///     >>> hypotenuse(3.0, 4.0)
+///     5.0
+///     >>> x = bt.Value(3.0)
+///     >>> hypotenuse(x, 4.0).backward()
+///     >>> x.grad
+///     0.6
+///     >>> f = bt.function(lambda x, y: 2.0 * hypotenuse(x, y))
+///     >>> f.value_and_grad(3.0, 4.0)
+///     (10.0, (1.2, 1.6))
+///     >>> bt.check_grads(hypotenuse, (3.0, 4.0))
+#[pyclass(frozen, name = "primitive", module = "burtorch", weakref)]
+pub struct PyPrimitive {
+    function: Py<PyAny>,
+    vjp: Mutex<Option<Py<PyAny>>>,
+    jvp: Mutex<Option<Py<PyAny>>>,
+}
+
+fn rule<'py>(py: Python<'py>, place: &Mutex<Option<Py<PyAny>>>) -> Option<Bound<'py, PyAny>> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|rule| rule.bind(py).clone())
+}
+
+fn set_rule(place: &Mutex<Option<Py<PyAny>>>, rule: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
+    if !rule.is_callable() {
+        return Err(PyTypeError::new_err(format!("{what}() takes a Python function")));
+    }
+    let before = place.lock().unwrap_or_else(PoisonError::into_inner).replace(rule.clone().unbind());
+    drop(before);
+    Ok(())
+}
+
+#[pymethods]
+impl PyPrimitive {
+    #[new]
+    #[pyo3(signature = (function, /))]
+    fn new(function: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if !function.is_callable() {
+            return Err(PyTypeError::new_err("primitive() takes a Python function"));
+        }
+        Ok(PyPrimitive { function: function.clone().unbind(), vjp: Mutex::new(None), jvp: Mutex::new(None) })
+    }
+
+    /// Sets the derivative and returns the rule; usable as a decorator.
+    ///
+    /// Args:
+    ///     rule: called as rule(g, y, *args) with the adjoint g of the result y; returns what it contributes to each
+    ///         argument: a number, or a sequence of them for a sequence. It must be linear in g: burtorch asks it with g =
+    ///         1.0 and keeps the partials.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> square = bt.primitive(lambda x: x * x)
+    ///     >>> _ = square.defvjp(lambda g, y, x: g * 2.0 * x)
+    ///     >>> bt.function(square).grad(3.0)
+    ///     6.0
+    #[pyo3(signature = (rule, /))]
+    fn defvjp<'py>(&self, rule: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        set_rule(&self.vjp, &rule, "defvjp")?;
+        Ok(rule)
+    }
+
+    /// Sets the derivative along a direction and returns the rule; usable as a decorator. jvp() uses it; without defvjp()
+    /// gradients do too, one direction per operand.
+    ///
+    /// Args:
+    ///     rule: called as rule(tangents, y, *args) with a tuple of tangents shaped like the arguments; returns a number.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> product = bt.primitive(lambda x, y: x * y)
+    ///     >>> _ = product.defjvp(lambda t, z, x, y: t[0] * y + x * t[1])
+    ///     >>> bt.function(product).grad(3.0, 4.0)
+    ///     (4.0, 3.0)
+    #[pyo3(signature = (rule, /))]
+    fn defjvp<'py>(&self, rule: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        set_rule(&self.jvp, &rule, "defjvp")?;
+        Ok(rule)
+    }
+
+    /// The Python function.
+    #[getter(__wrapped__)]
+    fn wrapped<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.function.bind(py).clone()
+    }
+
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let operands = args.iter().map(|x| Operand::read_all(&x)).collect::<PyResult<Vec<_>>>()?;
+        if operands.iter().flatten().all(|x| matches!(x, Operand::Numbers(_))) {
+            return slf.get().function.bind(py).call1(args);
+        }
+        let count = |operands: &Vec<Operand>| operands.iter().map(Operand::len).sum::<usize>();
+        let is_one = |operands: &Vec<Operand>| operands.len() == 1 && operands[0].is_single();
+        let shape: Vec<Option<usize>> =
+            args.iter().zip(&operands).map(|(x, o)| (!is_one(o) || is_sequence(&x)).then(|| count(o))).collect();
+        let primitive = PyWeakrefReference::new(slf)?.unbind();
+        let call: Arc<dyn Primitive> = Arc::new(PythonCall { primitive, name: slf.get().name(py), shape });
+        append(slf, &call, &operands.into_iter().flatten().collect::<Vec<_>>())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("<primitive {}>", self.name(py))
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        visit.call(&self.function)?;
+        for place in [&self.vjp, &self.jvp] {
+            if let Ok(rule) = place.try_lock()
+                && let Some(rule) = rule.as_ref()
+            {
+                visit.call(rule)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        for place in [&self.vjp, &self.jvp] {
+            let rule = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(rule);
+        }
+    }
+}
+
+impl PyPrimitive {
+    fn name(&self, py: Python<'_>) -> String {
+        let name = self.function.bind(py).getattr("__name__").ok().and_then(|name| name.extract().ok());
+        name.unwrap_or_else(|| "primitive".into())
+    }
+}
+
+/// Whether an argument that holds one scalar is a sequence all the same.
+fn is_sequence(x: &Bound<'_, PyAny>) -> bool {
+    x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>() || x.hasattr("__len__").unwrap_or(false)
+}
+
+/// Evaluates a primitive on operands and appends its node.
+fn append<'py>(
+    primitive: &Bound<'py, PyPrimitive>,
+    call: &Arc<dyn Primitive>,
+    operands: &[Operand],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = primitive.py();
+    let owner = common_owner(py, operands)?;
+    let mut x = Vec::new();
+    for operand in operands {
+        read(&owner, operand, &mut x)?;
+    }
+    // The user's code, before anything is appended.
+    let mut partials = vec![0.0; x.len()];
+    let failed = |Failed| raised().unwrap_or_else(|| PyValueError::new_err("the primitive failed"));
+    let y = call.value(&x).map_err(failed)?;
+    call.partials(&x, y, &mut partials).map_err(failed)?;
+    let node = atomically(&owner, |cell| {
+        let nodes = all_nodes(py, cell, operands)?;
+        let mut calls = cell.trace.as_mut().filter(|trace| trace.is_active).map(|trace| {
+            if !trace.primitives.iter().any(|known| known.is(primitive)) {
+                trace.primitives.push(primitive.clone().unbind());
+            }
+            &mut trace.calls
+        });
+        match &mut cell.graph {
+            AnyGraph::F32(g) => append_evaluated(call, g, &nodes, (y, &partials), calls.take()).or_raise(py),
+            AnyGraph::F64(g) => append_evaluated(call, g, &nodes, (y, &partials), calls.take()).or_raise(py),
+            _ => Err(PyTypeError::new_err("primitives need a graph of float64 or float32")),
+        }
+    })?;
+    wrap(&owner, node)
+}
+
+/// The numbers of an operand.
+fn read(owner: &Bound<'_, PyGraph>, operand: &Operand, to: &mut Vec<f64>) -> PyResult<()> {
+    let py = owner.py();
+    match operand {
+        Operand::Numbers(numbers) => to.extend(numbers),
+        Operand::Tensor(_) => return Err(PyTypeError::new_err("a primitive takes Values, Vectors and numbers")),
+        _ => owner.get().with(py, |cell| {
+            for node in operand.runs(py, cell)?.into_iter().flat_map(|run| run.nodes()) {
+                to.push(match &cell.graph {
+                    AnyGraph::F32(g) => f64::from(g.value(node).or_raise(py)?),
+                    AnyGraph::F64(g) => g.value(node).or_raise(py)?,
+                    _ => return Err(PyTypeError::new_err("primitives need a graph of float64 or float32")),
+                });
+            }
+            Ok(())
+        })?,
+    }
+    Ok(())
+}
+
+/// A primitive with the shape of its arguments: `None` for a number, how many for a sequence. Programs are shared, so they
+/// know the primitive by a weak reference; what holds a program holds the primitive, where the garbage collector sees it.
+struct PythonCall {
+    primitive: Py<PyWeakrefReference>,
+    name: String,
+    shape: Vec<Option<usize>>,
+}
+
+impl PythonCall {
+    fn primitive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyPrimitive>> {
+        let primitive = self.primitive.bind(py).upgrade_as::<PyPrimitive>()?;
+        primitive.ok_or_else(|| PyReferenceError::new_err(format!("the primitive {} is gone", self.name)))
+    }
+
+    /// Numbers in the shape of the arguments.
+    fn arguments<'py>(&self, py: Python<'py>, mut x: &[f64]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut take = |n: usize| {
+            let (first, rest) = x.split_at(n.min(x.len()));
+            x = rest;
+            first
+        };
+        let each = self.shape.iter().map(|shape| match shape {
+            None => Ok(take(1).first().copied().unwrap_or(f64::NAN).into_pyobject(py)?.into_any()),
+            Some(n) => Ok(PyList::new(py, take(*n))?.into_any()),
+        });
+        each.collect()
+    }
+
+    fn number(&self, result: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
+        number_of(result)?.ok_or_else(|| {
+            let found = result.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+            PyTypeError::new_err(format!("{what} {} returns a real number, found {found}", self.name))
+        })
+    }
+
+    fn call<'py>(
+        &self,
+        rule: &Bound<'py, PyAny>,
+        before: &[Bound<'py, PyAny>],
+        x: &[f64],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = rule.py();
+        let arguments: Vec<_> = before.iter().cloned().chain(self.arguments(py, x)?).collect();
+        let arguments = PyTuple::new(py, arguments)?;
+        super::observe::unobserved(|| rule.call1(arguments))
+    }
+
+    fn try_partials(&self, py: Python<'_>, x: &[f64], y: f64, partials: &mut [f64]) -> PyResult<()> {
+        let this = self.primitive(py)?;
+        let this = this.get();
+        let y = y.into_pyobject(py)?.into_any();
+        let Some(vjp) = rule(py, &this.vjp) else {
+            let mut direction = vec![0.0; x.len()];
+            for k in 0..x.len() {
+                direction[k] = 1.0;
+                partials[k] = self.along(py, x, &y, &direction)?;
+                direction[k] = 0.0;
+            }
+            return Ok(());
+        };
+        let result = self.call(&vjp, &[1.0_f64.into_pyobject(py)?.into_any(), y], x)?;
+        let mut found = Vec::with_capacity(x.len());
+        let parts: Vec<Bound<'_, PyAny>> = match result.cast::<PyTuple>() {
+            Ok(parts) if self.shape.len() > 1 || parts.len() == 1 => parts.iter().collect(),
+            _ => vec![result],
+        };
+        for (part, shape) in parts.iter().zip(&self.shape) {
+            match shape {
+                None => found.push(self.number(part, "the derivative of")?),
+                Some(_) => {
+                    for item in part.try_iter()? {
+                        found.push(self.number(&item?, "the derivative of")?);
+                    }
+                }
+            }
+        }
+        if parts.len() != self.shape.len() || found.len() != x.len() {
+            return Err(PyValueError::new_err(format!(
+                "the derivative of {} returned {} numbers for {} arguments of {} numbers",
+                self.name,
+                found.len(),
+                self.shape.len(),
+                x.len()
+            )));
+        }
+        partials.copy_from_slice(&found);
+        Ok(())
+    }
+
+    /// The derivative along a direction, by the rule for that.
+    fn along(&self, py: Python<'_>, x: &[f64], y: &Bound<'_, PyAny>, direction: &[f64]) -> PyResult<f64> {
+        let jvp = rule(py, &self.primitive(py)?.get().jvp).ok_or_else(|| {
+            PyTypeError::new_err(format!("the primitive {} has no derivative; give it one with defvjp", self.name))
+        })?;
+        let tangents = PyTuple::new(py, self.arguments(py, direction)?)?.into_any();
+        let result = self.call(&jvp, &[tangents, y.clone().into_any()], x)?;
+        self.number(&result, "the derivative of")
+    }
+}
+
+impl Primitive for PythonCall {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn value(&self, x: &[f64]) -> Result<f64, Failed> {
+        Python::attach(|py| {
+            let result = self.call(self.primitive(py)?.get().function.bind(py), &[], x)?;
+            self.number(&result, "the primitive")
+        })
+        .map_err(keep)
+    }
+
+    fn partials(&self, x: &[f64], y: f64, partials: &mut [f64]) -> Result<(), Failed> {
+        Python::attach(|py| self.try_partials(py, x, y, partials)).map_err(keep)
+    }
+
+    fn tangent(&self, x: &[f64], y: f64, direction: &[f64]) -> Option<Result<f64, Failed>> {
+        Python::attach(|py| {
+            rule(py, &self.primitive(py).ok()?.get().jvp)?;
+            let y = y.into_pyobject(py).ok()?.into_any();
+            Some(self.along(py, x, &y, direction).map_err(keep))
+        })
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyPrimitive>()
+}

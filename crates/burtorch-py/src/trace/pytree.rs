@@ -1,0 +1,426 @@
+//! The shape of arguments and results: numbers, arrays, and lists, tuples and dicts of them.
+//!
+//! Promises: what is taken apart is put together in the same shape. Nesting is bounded. Knows nothing of programs.
+#![allow(unsafe_code)]
+
+use burtorch_core::NodeId;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use super::arrays::{Array, Kind, filled};
+use super::trace::error_here;
+use crate::convert::errors::derived;
+use crate::convert::gc::{Held, Visitor};
+use crate::graph::PyGraph;
+use crate::node::value::{has_dtype, is_value};
+use crate::node::vector::{PyVector, number_of};
+
+/// Deeper nesting is refused.
+const DEEPEST: usize = 16;
+
+/// The shape of something made of numbers.
+#[derive(Debug)]
+pub enum Tree {
+    /// One number.
+    Number,
+    /// An array of this shape; results for it have this type, and are NumPy arrays where it was one.
+    Array { shape: Vec<usize>, kind: Kind, is_numpy: bool },
+    /// A tuple or a list.
+    Sequence { is_tuple: bool, items: Vec<Tree> },
+    /// A dict, by insertion.
+    Dict { keys: Vec<Py<PyAny>>, items: Vec<Tree> },
+}
+
+impl Held for Tree {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        match self {
+            Tree::Number | Tree::Array { .. } => {}
+            Tree::Sequence { items, .. } => items.visit(visit),
+            Tree::Dict { keys, items } => {
+                keys.visit(visit);
+                items.visit(visit);
+            }
+        }
+    }
+}
+
+/// What was found in arguments.
+pub enum Found {
+    /// Numbers only.
+    Numbers(Tree),
+    /// A Value or a Vector somewhere.
+    Values,
+}
+
+/// Why an argument cannot be taken apart.
+pub enum Wrong {
+    /// It, or what is at this place inside it, is nothing that a function takes.
+    Structure {
+        /// As Python would write it behind the argument: `['a'][1]`.
+        place: String,
+        /// What was expected and what was found.
+        message: String,
+    },
+    /// Asking failed.
+    Failed(PyErr),
+}
+
+impl From<PyErr> for Wrong {
+    fn from(error: PyErr) -> Self {
+        Wrong::Failed(error)
+    }
+}
+
+impl Wrong {
+    fn here(message: String) -> Self {
+        Wrong::Structure { place: String::new(), message }
+    }
+
+    fn within(self, step: impl FnOnce() -> String) -> Self {
+        match self {
+            Wrong::Structure { place, message } => Wrong::Structure { place: step() + &place, message },
+            failed => failed,
+        }
+    }
+
+    /// As a Python error about `what`.
+    pub fn into_python(self, py: Python<'_>, what: &str) -> PyErr {
+        match self {
+            Wrong::Structure { place, message } => derived(py, "TraceError", format!("{what}{place}: {message}")),
+            Wrong::Failed(error) => error,
+        }
+    }
+}
+
+impl Tree {
+    /// How many numbers.
+    pub fn len(&self) -> usize {
+        match self {
+            Tree::Number => 1,
+            Tree::Array { shape, .. } => shape.iter().product(),
+            Tree::Sequence { items, .. } | Tree::Dict { items, .. } => items.iter().map(Tree::len).sum(),
+        }
+    }
+
+    /// Whether both have the same shape.
+    pub fn same(&self, py: Python<'_>, other: &Tree) -> bool {
+        match (self, other) {
+            (Tree::Number, Tree::Number) => true,
+            (Tree::Array { shape: a, kind: k, is_numpy: n }, Tree::Array { shape: b, kind: l, is_numpy: m }) => {
+                a == b && k == l && n == m
+            }
+            (Tree::Sequence { is_tuple: a, items: x }, Tree::Sequence { is_tuple: b, items: y }) => {
+                a == b && x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.same(py, y))
+            }
+            (Tree::Dict { keys: a, items: x }, Tree::Dict { keys: b, items: y }) => {
+                x.len() == y.len()
+                    && a.iter().zip(b).all(|(a, b)| a.bind(py).eq(b.bind(py)).unwrap_or(false))
+                    && x.iter().zip(y).all(|(x, y)| x.same(py, y))
+            }
+            _ => false,
+        }
+    }
+
+    /// Where the other is put together differently, as Python would write the place; arrays, lists and tuples of as many
+    /// numbers are alike.
+    pub fn differs(&self, py: Python<'_>, other: &Tree) -> Option<String> {
+        let is_row = |tree: &Tree| match tree {
+            Tree::Array { .. } => true,
+            Tree::Sequence { items, .. } => items.iter().all(|item| matches!(item, Tree::Number)),
+            _ => false,
+        };
+        match (self, other) {
+            (Tree::Number, Tree::Number) => None,
+            // How many numbers there are is asked elsewhere.
+            (a, b) if is_row(a) && is_row(b) => None,
+            (Tree::Sequence { items: x, .. }, Tree::Sequence { items: y, .. }) if x.len() == y.len() => {
+                let places = (0..).map(|k: usize| format!("[{k}]"));
+                let mut found = places.zip(x.iter().zip(y)).map(|(place, (x, y))| Some(place + &x.differs(py, y)?));
+                found.find_map(|place| place)
+            }
+            (Tree::Dict { keys: a, items: x }, Tree::Dict { keys: b, items: y })
+                if x.len() == y.len() && a.iter().zip(b).all(|(a, b)| a.bind(py).eq(b).unwrap_or(false)) =>
+            {
+                let places = a.iter().map(|key| key.bind(py).repr().map_or_else(|_| "?".into(), |key| key.to_string()));
+                let mut found =
+                    places.zip(x.iter().zip(y)).map(|(key, (x, y))| Some(format!("[{key}]{}", x.differs(py, y)?)));
+                found.find_map(|place| place)
+            }
+            _ => Some(String::new()),
+        }
+    }
+
+    /// A copy.
+    pub fn copy(&self, py: Python<'_>) -> Tree {
+        let all = |items: &[Tree]| items.iter().map(|x| x.copy(py)).collect();
+        match self {
+            Tree::Number => Tree::Number,
+            Tree::Array { shape, kind, is_numpy } => {
+                Tree::Array { shape: shape.clone(), kind: *kind, is_numpy: *is_numpy }
+            }
+            Tree::Sequence { is_tuple, items } => Tree::Sequence { is_tuple: *is_tuple, items: all(items) },
+            Tree::Dict { keys, items } => {
+                Tree::Dict { keys: keys.iter().map(|key| key.clone_ref(py)).collect(), items: all(items) }
+            }
+        }
+    }
+
+    /// In words.
+    pub fn text(&self, py: Python<'_>) -> String {
+        let all = |items: &[Tree]| items.iter().map(|x| x.text(py)).collect::<Vec<_>>().join(", ");
+        match self {
+            Tree::Number => "number".into(),
+            Tree::Array { shape, .. } => format!("array{shape:?}"),
+            Tree::Sequence { is_tuple: true, items } => format!("({})", all(items)),
+            Tree::Sequence { items, .. } => format!("[{}]", all(items)),
+            Tree::Dict { keys, items } => {
+                let pairs = keys.iter().zip(items).map(|(k, x)| format!("{}: {}", k.bind(py), x.text(py)));
+                format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    /// Takes an argument apart; its numbers go to `numbers`.
+    pub fn of(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>, depth: usize) -> Result<Found, Wrong> {
+        // SAFETY: a living object under the interpreter lock.
+        if unsafe { is_value(object.as_ptr()) } || object.is_instance_of::<PyVector>() {
+            return Ok(Found::Values);
+        }
+        if let Some(x) = number_of(object)? {
+            numbers.push(x);
+            return Ok(Found::Numbers(Tree::Number));
+        }
+        let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
+            return Err(Wrong::here(format!("arguments are nested more than {DEEPEST} deep")));
+        } else if let Ok(list) = object.cast_exact::<PyList>() {
+            list.iter().collect()
+        } else if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+            tuple.iter().collect()
+        } else if let Ok(dict) = object.cast_exact::<PyDict>() {
+            if let Some(key) = dict.keys().iter().find(|key| !key.is_exact_instance_of::<PyString>()) {
+                let found = key.get_type().name()?;
+                return Err(Wrong::here(format!(
+                    "expected a dict whose keys are strings, found a key of type {found}"
+                )));
+            }
+            dict.values().iter().collect()
+        } else {
+            return Self::of_array(object, numbers);
+        };
+        let mut parts = Vec::with_capacity(items.len());
+        let mut has_values = false;
+        for (k, item) in items.iter().enumerate() {
+            let step = || match object.cast_exact::<PyDict>() {
+                Ok(dict) => dict
+                    .keys()
+                    .get_item(k)
+                    .and_then(|key| key.repr())
+                    .map_or_else(|_| "[?]".into(), |key| format!("[{key}]")),
+                Err(_) => format!("[{k}]"),
+            };
+            match Tree::of(item, numbers, depth + 1).map_err(|wrong| wrong.within(step))? {
+                Found::Numbers(tree) => parts.push(tree),
+                Found::Values => has_values = true,
+            }
+        }
+        if has_values {
+            return Ok(Found::Values);
+        }
+        Ok(Found::Numbers(match object.cast_exact::<PyDict>() {
+            Ok(dict) => Tree::Dict { keys: dict.keys().iter().map(Bound::unbind).collect(), items: parts },
+            Err(_) => Tree::Sequence { is_tuple: object.is_instance_of::<PyTuple>(), items: parts },
+        }))
+    }
+
+    fn of_array(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>) -> Result<Found, Wrong> {
+        let has_dtype = has_dtype(object)?;
+        let array = match Array::of(object) {
+            Some(array) => array,
+            None if has_dtype => match object.getattr("dtype")?.getattr("kind")?.extract::<String>()?.as_str() {
+                "O" => return Self::of_objects(object),
+                // Of another byte order or size.
+                "f" | "i" | "u" | "b" => Array::converted(object).map_err(|_| unknown(object))?,
+                _ => return Err(unknown(object)),
+            },
+            None => return Err(unknown(object)),
+        };
+        let is_text = object.is_instance_of::<pyo3::types::PyBytes>();
+        if is_text || array.shape().is_empty() {
+            return Err(unknown(object));
+        }
+        array.read_into(numbers);
+        let tree = Tree::Array { shape: array.shape().to_vec(), kind: array.kind.of_results(), is_numpy: has_dtype };
+        Ok(Found::Numbers(tree))
+    }
+
+    /// An array of objects holds Values, or is refused.
+    fn of_objects(object: &Bound<'_, PyAny>) -> Result<Found, Wrong> {
+        for item in object.getattr("flat")?.try_iter()? {
+            // SAFETY: a living object under the interpreter lock.
+            if unsafe { is_value(item?.as_ptr()) } {
+                return Ok(Found::Values);
+            }
+        }
+        Err(unknown(object))
+    }
+
+    /// Whether NumPy arrays are among this.
+    pub fn has_numpy(&self) -> bool {
+        match self {
+            Tree::Number => false,
+            Tree::Array { is_numpy, .. } => *is_numpy,
+            Tree::Sequence { items, .. } | Tree::Dict { items, .. } => items.iter().any(Tree::has_numpy),
+        }
+    }
+
+    /// Puts numbers together in this shape.
+    pub fn build<'py>(&self, py: Python<'py>, numbers: &mut &[f64]) -> PyResult<Bound<'py, PyAny>> {
+        let parts = |items: &[Tree], numbers: &mut &[f64]| {
+            items.iter().map(|item| item.build(py, numbers)).collect::<PyResult<Vec<_>>>()
+        };
+        Ok(match self {
+            Tree::Number => take(numbers, 1)[0].into_pyobject(py)?.into_any(),
+            Tree::Array { shape, kind, is_numpy: true } => filled(py, shape, *kind, take(numbers, self.len()))?,
+            Tree::Array { .. } => {
+                let bytes: Vec<u8> = take(numbers, self.len()).iter().flat_map(|x| x.to_ne_bytes()).collect();
+                py.import("array")?.getattr("array")?.call1(("d", pyo3::types::PyBytes::new(py, &bytes)))?
+            }
+            Tree::Sequence { is_tuple: true, items } => PyTuple::new(py, parts(items, numbers)?)?.into_any(),
+            Tree::Sequence { items, .. } => PyList::new(py, parts(items, numbers)?)?.into_any(),
+            Tree::Dict { keys, items } => {
+                let dict = PyDict::new(py);
+                for (key, item) in keys.iter().zip(parts(items, numbers)?) {
+                    dict.set_item(key, item)?;
+                }
+                dict.into_any()
+            }
+        })
+    }
+
+    /// Leaves of `owner` in this shape: Values, Vectors for rows of arrays. Appends their nodes to `nodes`.
+    pub fn leaves<'py>(
+        &self,
+        owner: &Bound<'py, PyGraph>,
+        numbers: &mut &[f64],
+        nodes: &mut Vec<NodeId>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = owner.py();
+        let mut parts = |items: &[Tree], numbers: &mut &[f64]| {
+            items.iter().map(|item| item.leaves(owner, numbers, nodes)).collect::<PyResult<Vec<_>>>()
+        };
+        Ok(match self {
+            Tree::Number => {
+                let value = PyGraph::leaf(owner, take(numbers, 1)[0])?;
+                nodes.push(value.0);
+                value.1
+            }
+            Tree::Array { shape, .. } => rows(owner, shape, numbers, nodes)?,
+            Tree::Sequence { is_tuple: true, items } => PyTuple::new(py, parts(items, numbers)?)?.into_any(),
+            Tree::Sequence { items, .. } => PyList::new(py, parts(items, numbers)?)?.into_any(),
+            Tree::Dict { keys, items } => {
+                let dict = PyDict::new(py);
+                for (key, item) in keys.iter().zip(parts(items, numbers)?) {
+                    dict.set_item(key, item)?;
+                }
+                dict.into_any()
+            }
+        })
+    }
+
+    /// The shape of what a function returned, and its nodes; numbers become constants of `owner`.
+    pub fn of_result(
+        owner: &Bound<'_, PyGraph>,
+        result: &Bound<'_, PyAny>,
+        nodes: &mut Vec<NodeId>,
+        as_numpy: bool,
+        depth: usize,
+    ) -> PyResult<Tree> {
+        let py = owner.py();
+        if let Some(node) = PyGraph::node_or_constant(owner, result)? {
+            nodes.push(node);
+            return Ok(Tree::Number);
+        }
+        if let Ok(vector) = result.cast::<PyVector>() {
+            if !vector.get().owner(py).is(owner) {
+                return Err(error_here(py, "the function returned a Vector of another graph"));
+            }
+            let before = nodes.len();
+            nodes.extend(vector.get().ranges(py)?.into_iter().flat_map(|range| range.nodes()));
+            let n = nodes.len() - before;
+            return Ok(if as_numpy {
+                Tree::Array { shape: vec![n], kind: Kind::F64, is_numpy: true }
+            } else {
+                Tree::Sequence { is_tuple: false, items: (0..n).map(|_| Tree::Number).collect() }
+            });
+        }
+        let is_array = !result.is_instance_of::<PyTuple>() && result.hasattr("dtype")? && result.hasattr("flat")?;
+        if is_array {
+            for item in result.getattr("flat")?.try_iter()? {
+                Tree::of_result(owner, &item?, nodes, as_numpy, depth + 1)?;
+            }
+            let shape: Vec<usize> = result.getattr("shape")?.extract()?;
+            if shape.is_empty() {
+                return Ok(Tree::Number);
+            }
+            return Ok(Tree::Array { shape, kind: Kind::F64, is_numpy: true });
+        }
+        let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
+            return Err(PyValueError::new_err("results of a recorded function are nested too deep"));
+        } else if let Ok(dict) = result.cast_exact::<PyDict>() {
+            dict.values().iter().collect()
+        } else if result.is_instance_of::<PyList>() || result.is_instance_of::<PyTuple>() {
+            result.try_iter()?.collect::<PyResult<_>>()?
+        } else {
+            let found = result.get_type().name()?;
+            let message =
+                format!("a recorded function returns Values, or lists, tuples and dicts of them, not {found}");
+            return Err(error_here(py, &message));
+        };
+        let parts = items.iter().map(|item| Tree::of_result(owner, item, nodes, as_numpy, depth + 1));
+        let items = parts.collect::<PyResult<Vec<_>>>()?;
+        Ok(match result.cast_exact::<PyDict>() {
+            Ok(dict) => Tree::Dict { keys: dict.keys().iter().map(Bound::unbind).collect(), items },
+            Err(_) => Tree::Sequence { is_tuple: result.is_instance_of::<PyTuple>(), items },
+        })
+    }
+}
+
+/// The first `n` numbers, which are taken off.
+fn take<'a>(numbers: &mut &'a [f64], n: usize) -> &'a [f64] {
+    let (first, rest) = numbers.split_at(n.min(numbers.len()));
+    *numbers = rest;
+    first
+}
+
+/// A Vector for one dimension, lists of them for more.
+fn rows<'py>(
+    owner: &Bound<'py, PyGraph>,
+    shape: &[usize],
+    numbers: &mut &[f64],
+    nodes: &mut Vec<NodeId>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = owner.py();
+    match shape {
+        [n] => {
+            let vector = PyVector::leaves(owner, take(numbers, *n))?;
+            nodes.extend(vector.get().ranges(py)?.into_iter().flat_map(|range| range.nodes()));
+            Ok(vector.into_bound(py).into_any())
+        }
+        [n, rest @ ..] => {
+            let all = (0..*n).map(|_| rows(owner, rest, numbers, nodes)).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, all)?.into_any())
+        }
+        [] => Err(PyTypeError::new_err("an array without dimensions is a number")),
+    }
+}
+
+fn unknown(object: &Bound<'_, PyAny>) -> Wrong {
+    let mut found = object.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    if let Ok(dtype) = object.getattr("dtype") {
+        found += &format!(" of {dtype}");
+    }
+    Wrong::here(format!(
+        "expected a real number, an array, or a list, tuple or dict of them, found {found}; pass by keyword what is no number"
+    ))
+}

@@ -1,0 +1,201 @@
+//! Recording: the body runs once on Values of a graph of its own, which becomes a program.
+//!
+//! Promises: whatever happens in the body, the graph that was current before is current after; Values that the body kept
+//! are refused from then on. Holds no reference into the function's state while Python code runs.
+
+use burtorch_core::program::{Recording, passes};
+use burtorch_core::{DType, Error, Graph, NodeId, Program};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::invalidate::Watch;
+use super::observe::observed;
+use super::pytree::Tree;
+use super::search::{Search, Unwatched};
+use super::state::{Options, Path};
+use super::trace::Trace;
+use crate::convert::errors::{IntoPython, derived};
+use crate::graph::cell::AnyGraph;
+use crate::graph::{self, OutsideNoGrad, PyGraph};
+
+/// What a recording leaves.
+pub struct Recorded {
+    /// The program.
+    pub path: Path,
+    /// What it took for constant.
+    pub watch: Watch,
+    /// What it read that is not watched.
+    pub unwatched: Vec<Unwatched>,
+    /// What ran besides the body itself.
+    pub executed: Vec<Py<PyAny>>,
+    /// Whether running the body once more changes nothing but the time.
+    pub may_run_again: bool,
+}
+
+/// Records `body` while everything that it reads is looked for. `known` ran in earlier recordings of it.
+pub fn record(
+    body: &Bound<'_, PyAny>,
+    name: &str,
+    options: &Options,
+    arguments: (&Tree, &[f64]),
+    statics: &[Bound<'_, PyDict>],
+    known: &[Py<PyAny>],
+) -> PyResult<Recorded> {
+    let py = body.py();
+    let values: Vec<_> = statics.iter().flat_map(|statics| statics.values().iter().collect::<Vec<_>>()).collect();
+    let mut search = Search::of(body, known, &values)?;
+    let (path, writes) = record_path(body, name, options, arguments, statics.first(), &mut search)?;
+    let is_unchanged = search.watch.is_unchanged(py);
+    let (watch, unwatched, executed) = search.finish(py)?;
+    let may_run_again = is_unchanged && !writes && unwatched.iter().all(|found| found.kind.may_run_again());
+    Ok(Recorded { path, watch, unwatched, executed, may_run_again })
+}
+
+/// Runs `body` at `numbers`, in the shape of `arguments`, and returns what was recorded, and whether it wrote something.
+fn record_path(
+    body: &Bound<'_, PyAny>,
+    name: &str,
+    options: &Options,
+    (arguments, numbers): (&Tree, &[f64]),
+    statics: Option<&Bound<'_, PyDict>>,
+    search: &mut Search,
+) -> PyResult<(Path, bool)> {
+    let py = body.py();
+    let graph = match options.dtype {
+        DType::Float32 => AnyGraph::F32(Graph::with_index_limit(options.max_nodes)),
+        _ => AnyGraph::F64(Graph::with_index_limit(options.max_nodes)),
+    };
+    let owner = Bound::new(py, PyGraph::around(graph, false))?;
+    owner.get().end_of_trace(|cell| {
+        cell.trace = Some(Box::new(Trace::new(name.to_string())));
+        cell.set_busy(true);
+    });
+    graph::enter(&owner)?;
+    // What the caller wants of its own graphs is not the body's.
+    let outside = OutsideNoGrad::enter();
+    let mut inputs = Vec::with_capacity(numbers.len());
+    let mut outputs = Vec::new();
+    let mut writes = false;
+    let mut run = || -> PyResult<Tree> {
+        let values = arguments.leaves(&owner, &mut &numbers[..], &mut inputs)?;
+        let values = values.cast_into::<PyTuple>()?;
+        let (result, wrote) = observed(py, search, || body.call(values, statics));
+        writes = wrote;
+        let result = result?;
+        Tree::of_result(&owner, &result, &mut outputs, arguments.has_numpy(), 0)
+    };
+    let results = run();
+    drop(outside);
+    let left = graph::leave_all_above(&owner);
+    let results = results.map_err(|error| in_words(py, name, error));
+    let trace = owner.get().end_of_trace(|cell| {
+        let over = Trace { is_active: false, ..Trace::new(name.to_string()) };
+        let trace = cell.trace.replace(Box::new(over));
+        // The quick path closes.
+        cell.set_busy(true);
+        trace
+    });
+    let results = results?;
+    left?;
+    let Some(trace) = trace else { return Err(derived(py, "TraceError", "the recording was lost".into())) };
+    if outputs.is_empty() {
+        return Err(derived(py, "TraceError", format!("{name} returned no numbers; return a Value or several")));
+    }
+    let parameters: Vec<_> = trace.parameters.iter().map(|(parameter, _)| parameter.clone_ref(py)).collect();
+    let primitives = trace.primitives.iter().map(|primitive| primitive.clone_ref(py)).collect();
+    let program = program_of(py, &owner, *trace, inputs, outputs, name)?;
+    let program = if options.fast {
+        passes::shared(&program).and_then(|program| passes::chained(&program)).or_raise(py)?
+    } else {
+        program
+    };
+    Ok((Path::new(py, program, results, parameters, primitives)?.at(numbers), writes))
+}
+
+/// The program of what the graph holds.
+fn program_of(
+    py: Python<'_>,
+    owner: &Bound<'_, PyGraph>,
+    trace: Trace,
+    mut inputs: Vec<NodeId>,
+    outputs: Vec<NodeId>,
+    name: &str,
+) -> PyResult<Program> {
+    let n_differentiated = inputs.len();
+    inputs.extend(trace.parameters.iter().map(|(_, node)| *node));
+    let recording = Recording {
+        inputs,
+        n_differentiated,
+        outputs,
+        guards: trace.guards,
+        detached: trace.detached,
+        calls: trace.calls,
+    };
+    let program = owner.get().end_of_trace(|cell| match &cell.graph {
+        AnyGraph::F32(graph) => recording.program(graph),
+        AnyGraph::F64(graph) => recording.program(graph),
+        _ => Err(Error::Interrupted), // `record` makes no others
+    });
+    program.map_err(|error| match &error {
+        Error::BadArgument { .. } => derived(py, "TraceError", format!("{name}: {error}")),
+        _ => crate::convert::errors::to_python(py, error),
+    })
+}
+
+/// A recording that is too large fails in the core, and a NumPy function that met a Value does not know of recordings;
+/// elsewhere errors are the body's own.
+fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    let text = error.value(py).to_string();
+    if error.get_type(py).is(py.get_type::<PyTypeError>()) && text.starts_with("numpy.") {
+        // A number alone is what a recording cannot use.
+        let text = text.replace(crate::node::vector::NUMBER_ALONE, "");
+        let new = derived(py, "TraceError", format!("{text} ({})", line_of(py, &error)));
+        new.set_cause(py, Some(error));
+        return new;
+    }
+    if error.get_type(py).name().is_ok_and(|kind| kind == "GraphMismatchError") {
+        let message = format!("{text}; {name} may use its arguments and plain numbers only ({})", line_of(py, &error));
+        let new = derived(py, "GraphMismatchError", message);
+        new.set_cause(py, Some(error));
+        return new;
+    }
+    let full = || -> PyResult<bool> {
+        let is_full = error.get_type(py).name()? == "GraphFullError";
+        Ok(is_full && error.value(py).to_string().contains("holds at most"))
+    };
+    if full().unwrap_or(false) {
+        // Without a line nothing of the body has run.
+        let place = find_line(py, &error).unwrap_or_else(|| "its arguments alone".into());
+        let message = format!(
+            "{name} needs more operations than max_nodes= of bt.function allows; shorten its loops or raise it ({place})"
+        );
+        let new = derived(py, "TraceError", message);
+        new.set_cause(py, Some(error));
+        return new;
+    }
+    error
+}
+
+/// The file and line that raised an error.
+fn line_of(py: Python<'_>, error: &PyErr) -> String {
+    find_line(py, error).unwrap_or_else(|| "unknown line".into())
+}
+
+fn find_line(py: Python<'_>, error: &PyErr) -> Option<String> {
+    let find = || -> PyResult<Option<String>> {
+        let Some(first) = error.traceback(py) else { return Ok(None) };
+        let mut at = first.into_any();
+        loop {
+            let next = at.getattr("tb_next")?;
+            if next.is_none() {
+                break;
+            }
+            at = next;
+        }
+        let file: String = at.getattr("tb_frame")?.getattr("f_code")?.getattr("co_filename")?.extract()?;
+        let line: u32 = at.getattr("tb_lineno")?.extract()?;
+        Ok(Some(format!("{file}:{line}")))
+    };
+    find().ok().flatten()
+}

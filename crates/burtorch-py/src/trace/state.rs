@@ -1,0 +1,314 @@
+//! What a recorded function remembers: one variant per shape of arguments, one path per sequence of guards' answers.
+//!
+//! Promises: a replay is used only if nothing it took for constant has changed and every guard answers as recorded. The
+//! number of variants and of paths is bounded; what was used longest ago goes first.
+
+use burtorch_core::program::derive::{Against, Along, HessianAlong, HessianColumns, Jacobian};
+use burtorch_core::program::{Build, Carrier, Replay, Seeds};
+use burtorch_core::{DType, Float, Program};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::audit::Audit;
+use super::invalidate::Watch;
+use super::parameter::PyParameter;
+use super::primitive::PyPrimitive;
+use super::pytree::Tree;
+use super::search::Unwatched;
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::{Held, Visitor};
+
+/// How a function is to be recorded and kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The element type.
+    pub dtype: DType,
+    /// Whether sums may be taken in another order.
+    pub fast: bool,
+    /// Paths kept per variant.
+    pub max_paths: usize,
+    /// Variants kept.
+    pub max_variants: usize,
+    /// Nodes that a recording may append.
+    pub max_nodes: u32,
+    /// Whether what cannot be watched is audited.
+    pub audit: bool,
+}
+
+/// A replay of one number per slot, in the function's element type.
+pub enum Scalars {
+    /// float64
+    F64(Box<Replay<f64, 1>>),
+    /// float32
+    F32(Box<Replay<f32, 1>>),
+}
+
+/// Runs an expression on the replay, whatever its type.
+macro_rules! with_scalars {
+    ($any:expr, $replay:ident => $body:expr) => {
+        match $any {
+            $crate::trace::state::Scalars::F64($replay) => $body,
+            $crate::trace::state::Scalars::F32($replay) => $body,
+        }
+    };
+}
+pub(crate) use with_scalars;
+
+/// One way through the function.
+pub struct Path {
+    /// What was recorded, after the passes.
+    pub program: Program,
+    /// Ready to run.
+    pub replay: Scalars,
+    /// What each guard answered.
+    answers: Vec<bool>,
+    /// The shape of the results.
+    pub results: Tree,
+    /// The numbers that it was recorded at; none for a path from a file.
+    pub numbers: Vec<f64>,
+    /// The parameters among the inputs, after the arguments.
+    pub parameters: Vec<Py<PyParameter>>,
+    /// The primitives that the program calls: it knows them by weak references.
+    pub primitives: Vec<Py<PyPrimitive>>,
+    /// Made when first asked for.
+    pub along: Option<Along>,
+    /// See `along`.
+    pub against: Option<Against>,
+    /// See `along`.
+    pub hessian_along: Option<HessianAlong>,
+    /// See `along`.
+    pub hessian_columns: Option<HessianColumns>,
+    /// See `along`.
+    pub jacobian: Option<Jacobian>,
+    /// See `along`; for rows, without and with gradients.
+    pub batches: [Option<super::map::AnyBatch>; 2],
+}
+
+/// Tries a replay at `numbers`; the number of the first guard that disagrees.
+fn attempt<E: Float + Carrier>(
+    replay: &mut Replay<E, 1>,
+    numbers: &[f64],
+    parameters: &[Py<PyParameter>],
+) -> Result<(), usize> {
+    let inputs = replay.inputs_mut();
+    for (slot, &x) in inputs.iter_mut().zip(numbers) {
+        *slot = E::from_f64(x);
+    }
+    for (slot, parameter) in inputs[numbers.len()..].iter_mut().zip(parameters) {
+        *slot = E::from_f64(parameter.get().number());
+    }
+    replay.checked_values()
+}
+
+impl Path {
+    /// Makes a program ready to run.
+    pub fn new(
+        py: Python<'_>,
+        program: Program,
+        results: Tree,
+        parameters: Vec<Py<PyParameter>>,
+        primitives: Vec<Py<PyPrimitive>>,
+    ) -> PyResult<Self> {
+        let build = if program.outputs().len() == 1 { Build::Reverse(Seeds::One(0)) } else { Build::Values };
+        let replay = match program.dtype() {
+            DType::Float32 => Scalars::F32(Box::new(Replay::new(&program, build).or_raise(py)?)),
+            _ => Scalars::F64(Box::new(Replay::new(&program, build).or_raise(py)?)),
+        };
+        let answers = program.guards().iter().map(|guard| guard.answer).collect();
+        Ok(Path {
+            program,
+            replay,
+            answers,
+            results,
+            numbers: Vec::new(),
+            parameters,
+            primitives,
+            along: None,
+            against: None,
+            hessian_along: None,
+            hessian_columns: None,
+            jacobian: None,
+            batches: [None, None],
+        })
+    }
+
+    /// The same path, recorded at these numbers.
+    pub fn at(mut self, numbers: &[f64]) -> Self {
+        self.numbers = numbers.to_vec();
+        self
+    }
+
+    /// Computes the values at `numbers`, unless a guard disagrees.
+    #[inline(always)]
+    pub fn attempt(&mut self, numbers: &[f64]) -> Result<(), usize> {
+        with_scalars!(&mut self.replay, replay => attempt(replay, numbers, &self.parameters))
+    }
+
+    /// All inputs: these numbers and the parameters'.
+    pub fn inputs(&self, numbers: &[f64]) -> Vec<f64> {
+        numbers.iter().copied().chain(self.parameters.iter().map(|p| p.get().number())).collect()
+    }
+
+    /// The values of the outputs after a successful attempt.
+    pub fn values(&self) -> Vec<f64> {
+        with_scalars!(&self.replay, r => (0..r.n_outputs()).map(|k| r.output(k, 0).to_f64()).collect())
+    }
+
+    /// The gradient of the only output after a successful attempt.
+    pub fn gradient(&mut self) -> Vec<f64> {
+        let n = self.program.n_differentiated();
+        with_scalars!(&mut self.replay, replay => {
+            replay.reverse_one();
+            (0..n).map(|k| replay.gradient(k, 0).to_f64()).collect()
+        })
+    }
+}
+
+/// The paths for one shape of arguments.
+pub struct Variant {
+    /// A number of its own.
+    pub id: u64,
+    /// The arguments, as a tuple.
+    pub arguments: Tree,
+    /// Keyword arguments.
+    pub statics: Option<Py<PyDict>>,
+    /// The one used last comes first.
+    pub paths: Vec<Path>,
+}
+
+impl Held for Path {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.results.visit(visit);
+        self.parameters.visit(visit);
+        self.primitives.visit(visit);
+    }
+}
+
+impl Held for Variant {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.arguments.visit(visit);
+        self.statics.visit(visit);
+        self.paths.visit(visit);
+    }
+}
+
+impl Variant {
+    /// Finds the path that is right at `numbers`, brings it to the front, and leaves its values computed; unless they are
+    /// not needed, and nothing is to be asked.
+    pub fn select(&mut self, numbers: &[f64], stats: &mut Stats, needs_values: bool) -> bool {
+        // What guards really answer here, as far as it is known.
+        let mut actual: Vec<bool> = Vec::new();
+        for k in 0..self.paths.len() {
+            let path = &mut self.paths[k];
+            if !needs_values && path.answers.is_empty() && !path.program.calls_primitives() {
+                self.paths[..=k].rotate_right(1);
+                return true;
+            }
+            let common = actual.len().min(path.answers.len());
+            if path.answers[..common] != actual[..common] {
+                continue;
+            }
+            match path.attempt(numbers) {
+                Ok(()) => {
+                    self.paths[..=k].rotate_right(1);
+                    return true;
+                }
+                Err(guard) => {
+                    stats.guard_misses += 1;
+                    // Beyond the guards: a primitive has failed.
+                    if (actual.len()..path.answers.len()).contains(&guard) {
+                        actual = path.answers[..guard].to_vec();
+                        actual.push(!path.answers[guard]);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Adds a path that was just recorded.
+    pub fn add(&mut self, path: Path, options: &Options, stats: &mut Stats) {
+        self.paths.insert(0, path);
+        while self.paths.len() > options.max_paths {
+            self.paths.pop();
+            stats.dropped += 1;
+        }
+    }
+}
+
+/// Counts, as `f.stats()` tells them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Recordings made.
+    pub recorded: u64,
+    /// Times that everything was forgotten because a constant had changed.
+    pub invalidated: u64,
+    /// Replays that a guard stopped.
+    pub guard_misses: u64,
+    /// Paths and variants dropped because there were too many.
+    pub dropped: u64,
+    /// Variants ever made.
+    pub variants: u64,
+}
+
+/// Recordings that are no longer right, to be dropped when the state is no longer in use.
+pub type Forgotten = (Vec<Variant>, Watch, Vec<Py<PyAny>>);
+
+/// Everything a recorded function remembers.
+pub struct State {
+    /// The Python function.
+    pub body: Py<PyAny>,
+    /// Its name and where it is defined.
+    pub name: String,
+    /// How it is recorded.
+    pub options: Options,
+    /// The one used last comes first.
+    pub variants: Vec<Variant>,
+    /// What recordings took for constant.
+    pub watch: Watch,
+    /// What cannot be watched, as it has been said.
+    pub unwatched: Vec<Unwatched>,
+    /// Functions that ran while the body was recorded.
+    pub executed: Vec<Py<PyAny>>,
+    /// When the body is to be run beside its recordings.
+    pub audit: Audit,
+    /// See there.
+    pub stats: Stats,
+    /// With this many floats as arguments the first path of the first variant may be tried at once.
+    pub quick: usize,
+}
+
+impl State {
+    /// Forgets all recordings if something they took for constant has changed.
+    /// Returns what was forgotten, to be dropped when the state is no longer in use.
+    pub fn look(&mut self, py: Python<'_>) -> Option<Forgotten> {
+        if self.watch.is_unchanged(py) {
+            return None;
+        }
+        self.stats.invalidated += 1;
+        Some(self.take())
+    }
+
+    /// Takes out all recordings and what was watched for them.
+    pub fn take(&mut self) -> Forgotten {
+        self.quick = usize::MAX;
+        let executed = std::mem::take(&mut self.executed);
+        (std::mem::take(&mut self.variants), std::mem::take(&mut self.watch), executed)
+    }
+
+    /// Notes whether calls with floats may take the fast way.
+    pub fn note_quick(&mut self) {
+        self.quick = usize::MAX;
+        let Some(variant) = self.variants.first() else { return };
+        let Some(path) = variant.paths.first() else { return };
+        if let Tree::Sequence { items, .. } = &variant.arguments
+            && items.iter().all(|item| matches!(item, Tree::Number))
+            && variant.statics.is_none()
+            && matches!((&path.results, &path.replay), (Tree::Number, Scalars::F64(_)))
+            && !items.is_empty()
+            && !path.program.calls_primitives()
+        {
+            self.quick = items.len();
+        }
+    }
+}

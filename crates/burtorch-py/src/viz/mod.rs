@@ -1,0 +1,104 @@
+//! Pictures of graphs and plotting scripts for Python.
+#![allow(unsafe_code)]
+
+use burtorch_core::NodeId;
+use burtorch_core::viz::{Options, Picture, scripts};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::convert::errors::IntoPython;
+use crate::graph::{PyGraph, node_of};
+use crate::node::value;
+use crate::params::attached::with_values;
+
+/// Sinks drawn at most where no root is given.
+const MOST_ROOTS: usize = 64;
+
+/// The roots that an argument means: a Value, several, or all that nothing reads.
+fn roots(graph: &Bound<'_, PyGraph>, root: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<NodeId>> {
+    let py = graph.py();
+    let Some(root) = root.filter(|root| !root.is_none()) else {
+        return graph.get().with(py, |cell| {
+            let mut sinks = cell.graph.sinks();
+            // The last ones are what the graph was built for.
+            let from = sinks.len().saturating_sub(MOST_ROOTS);
+            Ok(sinks.split_off(from))
+        });
+    };
+    // SAFETY: a living object under the interpreter lock.
+    if unsafe { value::is_value(root.as_ptr()) } {
+        return Ok(vec![node_of(py, graph, root)?]);
+    }
+    let values = root
+        .try_iter()
+        .map_err(|_| PyTypeError::new_err(format!("expected a Value or several, found {}", type_name(root))))?;
+    let values = values.collect::<PyResult<Vec<_>>>()?;
+    values.iter().map(|value| node_of(py, graph, value)).collect()
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string())
+}
+
+/// What is drawn for `root`, with times where they are asked for.
+pub fn picture(
+    graph: &Bound<'_, PyGraph>,
+    root: Option<&Bound<'_, PyAny>>,
+    max_nodes: usize,
+    timed: bool,
+) -> PyResult<Picture> {
+    let py = graph.py();
+    if max_nodes == 0 {
+        return Err(PyValueError::new_err("max_nodes must be at least 1, found 0"));
+    }
+    let roots = roots(graph, root)?;
+    graph.get().with(py, |cell| {
+        let parameters = &cell.parameters;
+        let graph = &mut cell.graph;
+        let options = Options { max_parts: max_nodes };
+        with_values(py, parameters, |params| graph.picture(&roots, params, &options, timed))?.or_raise(py)
+    })
+}
+
+/// `Value.to_string`.
+pub fn described(py: Python<'_>, graph: &Bound<'_, PyGraph>, node: NodeId) -> PyResult<String> {
+    graph.get().with(py, |cell| cell.graph.describe(node).or_raise(py))
+}
+
+/// A script that draws numbers, given by rows, as a heat map.
+#[pyfunction]
+fn _heat_map_script(rows: Vec<Vec<f64>>, labels: Vec<String>) -> PyResult<String> {
+    let columns = rows.first().map_or(0, Vec::len);
+    if columns == 0 || rows.iter().any(|row| row.len() != columns) {
+        return Err(PyValueError::new_err("a heat map needs at least one number, and rows of equal length"));
+    }
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let item = |i: usize, j: usize| rows.get(i).and_then(|row| row.get(j)).copied().unwrap_or(f64::NAN);
+    Ok(scripts::heat_map_script(rows.len(), columns, item, &labels))
+}
+
+/// A script that draws a line through points.
+#[pyfunction]
+fn _plot_points_script(xs: Vec<f64>, ys: Vec<f64>) -> PyResult<String> {
+    match xs.len() == ys.len() && !xs.is_empty() {
+        true => Ok(scripts::plot_points_script(&xs, &ys)),
+        false => Err(PyValueError::new_err(format!("{} points on x, {} on y", xs.len(), ys.len()))),
+    }
+}
+
+/// `n` points from `start` to `end`.
+#[pyfunction]
+fn _points(start: f64, end: f64, n: usize) -> PyResult<Vec<f64>> {
+    match n {
+        0 => Err(PyValueError::new_err("a plot needs at least one point")),
+        n if n > 1 << 24 => Err(PyValueError::new_err(format!("{n} points are more than a plot can show"))),
+        n => Ok(scripts::points(start, end, n)),
+    }
+}
+
+/// Adds the functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_heat_map_script, m)?)?;
+    m.add_function(wrap_pyfunction!(_plot_points_script, m)?)?;
+    m.add_function(wrap_pyfunction!(_points, m)?)
+}
