@@ -11,7 +11,6 @@ mod oracle;
 mod params;
 mod system;
 mod text;
-mod threads;
 mod trace;
 mod viz;
 
@@ -31,6 +30,7 @@ mod _core {
         node::vector::register(m)?;
         node::vector::tokens::register(m)?;
         trace::register(m)?;
+        node::parameter::register(m)?;
         params::register(m)?;
         node::blocks::register(m)?;
         nn::register(m)?;
@@ -43,7 +43,7 @@ mod _core {
         files::register(m)?;
         viz::register(m)?;
         text::windows::register(m)?;
-        threads::register(m)?;
+        graph::parallel::register(m)?;
         system::register(m)
     }
 }

@@ -6,5 +6,7 @@ pub mod entry;
 pub mod errors;
 pub mod exclusive;
 pub mod gc;
+pub mod refusals;
 pub mod scalars;
 pub mod signals;
+pub mod threads;

@@ -4,6 +4,7 @@
 //! while the system works, and long files ask now and then for Ctrl-C. Knows nothing of formats: those are the core's.
 
 pub mod graph;
+mod graph_methods;
 mod models;
 pub mod params;
 mod tensors;

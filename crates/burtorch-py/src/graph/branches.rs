@@ -73,7 +73,7 @@ impl Cell {
     /// Why a busy graph refuses.
     pub fn refusal(&self, py: Python<'_>) -> PyErr {
         if let Some(trace) = &self.trace {
-            return crate::trace::refusal(py, trace);
+            return crate::graph::trace::refusal(py, trace);
         }
         let is_over = |b: &&Branching| b.ended.is_some() || !b.open.is_empty() || b.is_shut();
         let Some(branching) = self.branching.as_deref().filter(|_| !self.is_away).filter(is_over) else {

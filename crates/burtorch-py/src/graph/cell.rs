@@ -136,7 +136,7 @@ pub struct Cell {
     /// touched.
     pub is_away: bool,
     /// What a recording knows besides the nodes.
-    pub trace: Option<Box<crate::trace::Trace>>,
+    pub trace: Option<Box<crate::graph::trace::Trace>>,
     /// Nodes that were appended without a value since all were evaluated last.
     pub n_unevaluated: usize,
     /// The parameters that nodes read.

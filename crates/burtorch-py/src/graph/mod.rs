@@ -9,16 +9,16 @@ mod branches;
 pub mod cell;
 pub mod critical_section;
 mod current;
-mod drawn;
 pub mod handle;
 mod inspect;
 mod joining;
 mod marks;
 mod nodes;
 mod nogil;
+pub mod parallel;
 pub mod reclaim;
-mod saved;
 mod sweep;
+pub mod trace;
 mod values;
 
 use std::cell::UnsafeCell;
@@ -118,7 +118,7 @@ impl PyGraph {
         }
         self.with_as_is(py, |cell| {
             if cell.is_busy() {
-                return Err(crate::trace::no_grad_refused());
+                return Err(crate::convert::refusals::no_grad_refused());
             }
             let before = cell.graph.set_no_grad(true);
             let result = f(cell);
@@ -136,7 +136,7 @@ impl PyGraph {
     /// replay would know of.
     pub fn not_traced(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         let is_traced = self.end_of_trace(|cell| cell.is_busy() && cell.is_traced());
-        if is_traced { Err(crate::trace::not_in_a_trace(py, what)) } else { Ok(()) }
+        if is_traced { Err(crate::convert::refusals::not_in_a_trace(py, what)) } else { Ok(()) }
     }
 
     /// A new leaf, and the Value for it.
@@ -154,8 +154,8 @@ impl PyGraph {
         if unsafe { value::is_value(x.as_ptr()) } {
             return node_of(py, slf, x).map(Some);
         }
-        let x = match x.cast::<crate::trace::PyParameter>() {
-            Ok(parameter) => return node_of(py, slf, &crate::trace::value_of(parameter)?).map(Some),
+        let x = match x.cast::<crate::node::parameter::PyParameter>() {
+            Ok(parameter) => return node_of(py, slf, &crate::node::parameter::value_of(parameter)?).map(Some),
             Err(_) => crate::node::vector::number_of(x)?,
         };
         let constant =
@@ -166,7 +166,7 @@ impl PyGraph {
     /// Runs `f` on the cell and the recording, if a function is being recorded on this graph.
     pub fn if_traced<T>(
         &self,
-        f: impl FnOnce(&mut Cell, &mut crate::trace::Trace) -> PyResult<T>,
+        f: impl FnOnce(&mut Cell, &mut crate::graph::trace::Trace) -> PyResult<T>,
     ) -> PyResult<Option<T>> {
         locked_self(self, || {
             // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
@@ -185,7 +185,7 @@ impl PyGraph {
     }
 
     /// Evaluates the nodes that have no value yet, before somebody reads others than by their Values.
-    fn settle(&self, py: Python<'_>) -> PyResult<()> {
+    pub fn settle(&self, py: Python<'_>) -> PyResult<()> {
         locked_self(self, || {
             // SAFETY: under the interpreter lock; evaluating runs no Python code, and the reference ends here.
             let cell = unsafe { &mut *self.cell.get() };

@@ -19,7 +19,7 @@ pub const LONG: usize = 1 << 14;
 
 /// Runs `work`, without the interpreter lock if it is on many scalars.
 pub fn unlocked<T: Send>(py: Python<'_>, n_scalars: usize, work: impl FnOnce() -> T + Send) -> T {
-    if n_scalars < LONG { work() } else { crate::threads::detached(py, work) }
+    if n_scalars < LONG { work() } else { crate::convert::threads::detached(py, work) }
 }
 
 /// As `unlocked`, of work that asks now and then whether to end early; where it does, what it has appended is to be removed.
@@ -28,7 +28,7 @@ pub fn interruptible<T: Send>(
     n_scalars: usize,
     work: impl FnOnce() -> burtorch_core::Result<T> + Send,
 ) -> burtorch_core::Result<T> {
-    if n_scalars < LONG { work() } else { crate::threads::detached(py, || asked(work)) }
+    if n_scalars < LONG { work() } else { crate::convert::threads::detached(py, || asked(work)) }
 }
 
 /// A graph that is out of its cell, and goes back when this is dropped.
@@ -92,7 +92,7 @@ impl PyGraph {
                 return Err(cell.refusal(py));
             }
             if is_traced && wants_no_grad() {
-                return Err(crate::trace::no_grad_refused());
+                return Err(crate::convert::refusals::no_grad_refused());
             }
             if let Some(trace) = cell.trace.as_mut() {
                 trace.is_active = false;

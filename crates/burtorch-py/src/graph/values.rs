@@ -87,7 +87,7 @@ impl NodeValues {
     }
 
     fn len(&self, py: Python<'_>) -> PyResult<usize> {
-        crate::trace::refuse_reading(".values of a graph")?;
+        crate::convert::refusals::refuse_reading(".values of a graph")?;
         self.graph.get().with(py, |cell| Ok(cell.graph.len()))
     }
 

@@ -2,5 +2,6 @@
 
 pub mod blocks;
 pub mod dense;
+pub mod parameter;
 pub mod value;
 pub mod vector;

@@ -67,7 +67,7 @@ impl PyAdam {
     /// The learning rate.
     #[getter]
     fn lr(&self, py: Python<'_>) -> PyResult<f64> {
-        crate::trace::refuse_reading("lr of an optimiser")?;
+        crate::convert::refusals::refuse_reading("lr of an optimiser")?;
         Ok(self.rates(py)?.lr)
     }
 
@@ -79,28 +79,28 @@ impl PyAdam {
     /// Shares of the two moments that are kept.
     #[getter]
     fn betas(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
-        crate::trace::refuse_reading("betas of an optimiser")?;
+        crate::convert::refusals::refuse_reading("betas of an optimiser")?;
         Ok(self.rates(py)?.betas)
     }
 
     /// What is added to the root of the second moment.
     #[getter]
     fn eps(&self, py: Python<'_>) -> PyResult<f64> {
-        crate::trace::refuse_reading("eps of an optimiser")?;
+        crate::convert::refusals::refuse_reading("eps of an optimiser")?;
         Ok(self.rates(py)?.eps)
     }
 
     /// The weight decay.
     #[getter]
     fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
-        crate::trace::refuse_reading("weight_decay of an optimiser")?;
+        crate::convert::refusals::refuse_reading("weight_decay of an optimiser")?;
         Ok(self.rates(py)?.weight_decay)
     }
 
     /// Steps taken.
     #[getter]
     fn n_steps(&self, py: Python<'_>) -> PyResult<u64> {
-        crate::trace::refuse_reading("n_steps of an optimiser")?;
+        crate::convert::refusals::refuse_reading("n_steps of an optimiser")?;
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.n_steps()))
     }
 

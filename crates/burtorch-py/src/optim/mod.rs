@@ -61,7 +61,7 @@ impl PySgd {
     /// The learning rate.
     #[getter]
     fn lr(&self, py: Python<'_>) -> PyResult<f64> {
-        crate::trace::refuse_reading("lr of an optimiser")?;
+        crate::convert::refusals::refuse_reading("lr of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.lr()))
     }
 
@@ -73,14 +73,14 @@ impl PySgd {
     /// The momentum.
     #[getter]
     fn momentum(&self, py: Python<'_>) -> PyResult<f64> {
-        crate::trace::refuse_reading("momentum of an optimiser")?;
+        crate::convert::refusals::refuse_reading("momentum of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.momentum()))
     }
 
     /// The weight decay.
     #[getter]
     fn weight_decay(&self, py: Python<'_>) -> PyResult<f64> {
-        crate::trace::refuse_reading("weight_decay of an optimiser")?;
+        crate::convert::refusals::refuse_reading("weight_decay of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.weight_decay()))
     }
 

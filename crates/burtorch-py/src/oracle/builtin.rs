@@ -108,7 +108,7 @@ impl Built {
         let mut poll = Poll::new();
         let result = params.get().with(py, |params| {
             let go = || compute_any(model, state, params, read, part, &mut || poll.stop());
-            if work > RELEASE_ABOVE { crate::threads::detached(py, go) } else { go() }
+            if work > RELEASE_ABOVE { crate::convert::threads::detached(py, go) } else { go() }
         })?;
         match (poll.raised(), result) {
             (Some(raised), _) => Err(raised),

@@ -341,7 +341,7 @@ impl PyOracle {
 
 impl PyOracle {
     fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
-        crate::trace::refuse_reading("the loss of an oracle")?;
+        crate::convert::refusals::refuse_reading("the loss of an oracle")?;
         self.engine.with(py, |engine| {
             engine.begin(x, y)?;
             engine.run(py, want)

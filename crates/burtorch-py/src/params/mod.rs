@@ -341,14 +341,14 @@ impl PyParameters {
     /// All values as a flat writable array that shares the memory.
     #[getter]
     fn values(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
-        crate::trace::refuse_reading(".values of Parameters")?;
+        crate::convert::refusals::refuse_reading(".values of Parameters")?;
         Self::array(slf, None, false)
     }
 
     /// All gradients as a flat writable array that shares the memory. Those of frozen numbers are 0.
     #[getter]
     fn grads(slf: &Bound<'_, Self>) -> PyResult<FlatArray> {
-        crate::trace::refuse_reading(".grads of Parameters")?;
+        crate::convert::refusals::refuse_reading(".grads of Parameters")?;
         Self::grads_array(slf)
     }
 

@@ -88,14 +88,14 @@ impl PyTensor {
     /// Its values, flat, by rows, sharing the memory.
     #[getter]
     fn values(&self, py: Python<'_>) -> PyResult<FlatArray> {
-        crate::trace::refuse_reading(".values of a tensor")?;
+        crate::convert::refusals::refuse_reading(".values of a tensor")?;
         PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), false)
     }
 
     /// Its gradients, likewise.
     #[getter]
     fn grads(&self, py: Python<'_>) -> PyResult<FlatArray> {
-        crate::trace::refuse_reading(".grads of a tensor")?;
+        crate::convert::refusals::refuse_reading(".grads of a tensor")?;
         PyParameters::array(self.params.bind(py), Some(self.tensor.slice()), true)
     }
 

@@ -343,7 +343,7 @@ pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let Some(arguments) = Arguments::read(&call, &call.positional)? else {
         // While another function is recorded the body, if there is one, runs, so that all it reads is seen.
         let has_body = call.with(|state| !state.body.bind(py).is_instance_of::<PyCFunction>())?;
-        if !(has_body && super::observe::is_recording())
+        if !(has_body && crate::convert::refusals::is_recording())
             && let Some(results) = inline::call(&call)?
         {
             return Ok(results);

@@ -14,10 +14,10 @@ use pyo3::types::{PyBytes, PyString};
 use super::arrays::Kind;
 use super::audit;
 use super::object::Call;
-use super::parameter::PyParameter;
 use super::pytree::Tree;
 use super::state::{Path, Variant};
 use crate::convert::errors::{IntoPython, derived};
+use crate::node::parameter::PyParameter;
 
 /// Shapes in a file are nested no deeper.
 const DEEPEST: usize = 32;

@@ -179,7 +179,7 @@ impl<'py> Batched<'py> {
             let all = Rows::Run { first: 0, len: self.n_rows };
             let rows = left.as_deref().map_or(all, Rows::List);
             let table = &*table;
-            let next = crate::threads::detached(py, || batch.run(threads, rows, table))?;
+            let next = crate::convert::threads::detached(py, || batch.run(threads, rows, table))?;
             if next.first() == Some(&first) {
                 return Err(derived(
                     py,

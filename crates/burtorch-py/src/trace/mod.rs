@@ -20,27 +20,18 @@ mod map;
 mod object;
 mod object_type;
 mod observe;
-mod parameter;
 mod primitive;
 mod program;
 mod pytree;
 mod record;
 mod search;
 mod state;
-mod trace;
 mod unwatched;
-
-pub use observe::{is_recording, refuse_reading};
-pub use parameter::{PyParameter, value_of};
-pub use trace::{
-    Trace, compared, detached, no_grad_refused, not_in_a_trace, reading_refused, refusal, too_large, with_int,
-};
 
 use pyo3::prelude::*;
 
 /// Adds the classes and functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    parameter::register(m)?;
     audit::register(m)?;
     primitive::register(m)?;
     program::register(m)?;

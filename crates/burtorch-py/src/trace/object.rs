@@ -13,10 +13,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::parameter::PyParameter;
 use super::state::{Scalars, State};
 use super::{audit, calls, derivatives, file, map};
 use crate::convert::entry::{caught, entered};
+use crate::node::parameter::PyParameter;
 use crate::node::value::raise_python;
 
 /// A `Function` as the interpreter lays it out.

@@ -9,7 +9,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -19,6 +18,7 @@ use super::attributes::{is_of_a_library, is_standard, top};
 use super::search::Search;
 use super::unwatched::{self, Kind};
 use crate::convert::entry::entered;
+use crate::convert::refusals::{begin_recording, end_recording, outside_recordings};
 
 /// Whether the function that a frame runs can be told, and not its code only.
 pub const SEES_FUNCTIONS: bool = cfg!(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"));
@@ -78,7 +78,7 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
     let mut observer =
         Observer { search, codes: HashSet::new(), called: HashSet::new(), kept: Vec::new(), writes: false };
     OBSERVERS.with_borrow_mut(|all| all.push(&raw mut observer));
-    RECORDINGS.fetch_add(1, Ordering::Relaxed);
+    begin_recording();
     let is_first = !IS_INSTALLED.replace(true);
     let before = if is_first { install(py) } else { Ok(None) };
     if before.is_err() {
@@ -93,39 +93,15 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
         }
         IS_INSTALLED.set(false);
     }
-    RECORDINGS.fetch_sub(1, Ordering::Relaxed);
+    end_recording();
     OBSERVERS.with_borrow_mut(|all| all.pop());
     (result, observer.writes)
-}
-
-/// How many functions are recorded in all threads: while there is none, nothing asks further.
-static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a function is recorded in this thread.
-#[inline(always)]
-pub fn is_recording() -> bool {
-    RECORDINGS.load(Ordering::Relaxed) != 0 && OBSERVERS.with_borrow(|all| !all.is_empty())
-}
-
-/// Refuses to give a recorded body a number of burtorch's own that no replay would read again.
-#[inline(always)]
-pub fn refuse_reading(what: &str) -> PyResult<()> {
-    if is_recording() { Err(read_while_recording(what)) } else { Ok(()) }
-}
-
-#[cold]
-#[inline(never)]
-fn read_while_recording(what: &str) -> PyErr {
-    let message = format!(
-        "{what} would be fixed at its present number in the recording; pass it as an argument, or make it a bt.parameter"
-    );
-    Python::attach(|py| super::trace::error_here(py, &message))
 }
 
 /// Runs `f` unobserved: what replays call back is no constant.
 pub fn unobserved<T>(f: impl FnOnce() -> T) -> T {
     let observers = OBSERVERS.take();
-    let result = f();
+    let result = outside_recordings(f);
     OBSERVERS.set(observers);
     result
 }

@@ -225,7 +225,7 @@ fn append<'py>(
         let nodes = all_nodes(py, cell, operands)?;
         let mut calls = cell.trace.as_mut().filter(|trace| trace.is_active).map(|trace| {
             if !trace.primitives.iter().any(|known| known.is(primitive)) {
-                trace.primitives.push(primitive.clone().unbind());
+                trace.primitives.push(primitive.clone().into_any().unbind());
             }
             &mut trace.calls
         });

@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arrays::{Array, Kind, filled};
-use super::trace::error_here;
 use crate::convert::errors::derived;
 use crate::convert::gc::{Held, Visitor};
+use crate::convert::refusals::error_here;
 use crate::graph::PyGraph;
 use crate::node::value::{has_dtype, is_value};
 use crate::node::vector::{PyVector, number_of};

@@ -5,19 +5,22 @@
 
 use burtorch_core::program::{Recording, passes};
 use burtorch_core::{DType, Error, Graph, NodeId, Program};
+use pyo3::PyTypeCheck;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::invalidate::Watch;
 use super::observe::observed;
+use super::primitive::PyPrimitive;
 use super::pytree::Tree;
 use super::search::{Search, Unwatched};
 use super::state::{Options, Path};
-use super::trace::Trace;
 use crate::convert::errors::{IntoPython, derived};
 use crate::graph::cell::AnyGraph;
+use crate::graph::trace::Trace;
 use crate::graph::{self, OutsideNoGrad, PyGraph};
+use crate::node::parameter::PyParameter;
 
 /// What a recording leaves.
 pub struct Recorded {
@@ -102,8 +105,10 @@ fn record_path(
     if outputs.is_empty() {
         return Err(derived(py, "TraceError", format!("{name} returned no numbers; return a Value or several")));
     }
-    let parameters: Vec<_> = trace.parameters.iter().map(|(parameter, _)| parameter.clone_ref(py)).collect();
-    let primitives = trace.primitives.iter().map(|primitive| primitive.clone_ref(py)).collect();
+    let parameters = trace.parameters.iter().map(|(parameter, _)| as_is::<PyParameter>(py, parameter));
+    let parameters = parameters.collect::<PyResult<Vec<_>>>()?;
+    let primitives = trace.primitives.iter().map(|primitive| as_is::<PyPrimitive>(py, primitive));
+    let primitives = primitives.collect::<PyResult<Vec<_>>>()?;
     let program = program_of(py, &owner, *trace, inputs, outputs, name)?;
     let program = if options.fast {
         passes::shared(&program).and_then(|program| passes::chained(&program)).or_raise(py)?
@@ -111,6 +116,11 @@ fn record_path(
         program
     };
     Ok((Path::new(py, program, results, parameters, primitives)?.at(numbers), writes))
+}
+
+/// An object that the trace holds without knowing its class.
+fn as_is<T: PyTypeCheck>(py: Python<'_>, object: &Py<PyAny>) -> PyResult<Py<T>> {
+    Ok(object.bind(py).cast::<T>()?.clone().unbind())
 }
 
 /// The program of what the graph holds.

@@ -19,8 +19,8 @@ use super::arrays::raw_bytes;
 use super::attributes::{self, class_names, is_of_a_library, is_standard, is_written_in_python, top};
 use super::code::Names;
 use super::invalidate::{Scope, Watch};
-use super::parameter::PyParameter;
 use super::unwatched::{self, Kind, Object};
+use crate::node::parameter::PyParameter;
 
 /// More objects than this are not looked at.
 const MOST_OBJECTS: usize = 1 << 20;

@@ -11,12 +11,12 @@ use pyo3::types::PyDict;
 
 use super::audit::Audit;
 use super::invalidate::Watch;
-use super::parameter::PyParameter;
 use super::primitive::PyPrimitive;
 use super::pytree::Tree;
 use super::search::Unwatched;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{Held, Visitor};
+use crate::node::parameter::PyParameter;
 
 /// How a function is to be recorded and kept.
 #[derive(Clone, Copy, Debug)]

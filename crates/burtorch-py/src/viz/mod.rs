@@ -1,6 +1,8 @@
 //! Pictures of graphs and plotting scripts for Python.
 #![allow(unsafe_code)]
 
+mod graph;
+
 use burtorch_core::NodeId;
 use burtorch_core::viz::{Options, Picture, scripts};
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -94,7 +94,7 @@ unsafe fn append_slow<const N: usize>(
         }
         let no_grad = graph::wants_no_grad();
         if cell.is_busy() && no_grad {
-            return raise_python(crate::trace::no_grad_refused());
+            return raise_python(crate::convert::refusals::no_grad_refused());
         }
         // Busy and still here: a function is being recorded.
         let is_recording = cell.is_busy();
@@ -113,7 +113,7 @@ unsafe fn append_slow<const N: usize>(
         };
         match built {
             Ok((node, epoch)) => new_object(owner, cell, node, epoch),
-            Err(error) if cell.is_busy() => raise_python(crate::trace::too_large(cell, error)),
+            Err(error) if cell.is_busy() => raise_python(crate::graph::trace::too_large(cell, error)),
             Err(error) => raise(error),
         }
     }

@@ -53,9 +53,9 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
             return ptr::null_mut();
         };
         if cell.is_busy() && cell.is_traced() {
-            return raise_python(crate::trace::reading_refused());
+            return raise_python(crate::convert::refusals::reading_refused());
         }
-        if let Err(error) = crate::trace::refuse_reading("the number of a Value of another graph") {
+        if let Err(error) = crate::convert::refusals::refuse_reading("the number of a Value of another graph") {
             return raise_python(error);
         }
         match scalars::plain(&cell.graph, node, of_grad) {
@@ -84,10 +84,10 @@ pub unsafe fn read<T>(
     // SAFETY: callers pass a living Value under the interpreter lock; `f` calls no Python code.
     let (cell, _) = unsafe { checked(value.cast()) }?;
     if cell.is_busy() && cell.is_traced() {
-        raise_python(crate::trace::reading_refused());
+        raise_python(crate::convert::refusals::reading_refused());
         return None;
     }
-    if let Err(error) = crate::trace::refuse_reading("the number of a Value of another graph") {
+    if let Err(error) = crate::convert::refusals::refuse_reading("the number of a Value of another graph") {
         raise_python(error);
         return None;
     }
@@ -347,7 +347,7 @@ unsafe extern "C" fn detach(value: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
             let copy = super::append::append(owner, [value.cast()], Detach);
             let cell = cell_of(owner);
             if cell.is_busy() && cell.is_traced() && !copy.is_null() {
-                crate::trace::detached(cell, copy.cast(), value.cast());
+                super::guards::detached(cell, copy.cast(), value.cast());
             }
             copy
         }

@@ -42,7 +42,7 @@ pub unsafe fn checked_for_sweep<'a>(value: *mut ValueObject) -> Option<(&'a mut 
     // SAFETY: by the contract of this function.
     let (cell, node) = unsafe { checked_for_gradient(value) }?;
     if cell.is_busy() && cell.is_traced() {
-        raise_python(attached(|py| crate::trace::not_in_a_trace(py, "backward()")));
+        raise_python(attached(|py| crate::convert::refusals::not_in_a_trace(py, "backward()")));
         return None;
     }
     if cell.is_busy() {

@@ -16,12 +16,13 @@ use pyo3::types::{PyFloat, PyTuple};
 
 use super::attributes::{get_data, get_grad, peek, read};
 use super::check::checked;
+use super::guards;
 use super::methods::unary_method;
 use super::number::{Number, number};
 use super::object::{ValueObject, cell_of, is_value, raise_python};
 use crate::convert::entry::{attached, slot};
+use crate::convert::refusals;
 use crate::convert::scalars;
-use crate::trace;
 
 /// `round(v)`: the op; `round(v, ndigits)`: the data, rounded as a float is.
 pub unsafe extern "C" fn round(
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
         // SAFETY: a living Value under the interpreter lock.
         attached(|py| unsafe {
             // Without the number, which would be that of the recording for ever.
-            if is_traced(value) || crate::trace::is_recording() {
+            if is_traced(value) || crate::convert::refusals::is_recording() {
                 return "Value(traced)".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
             }
             let Some(data) = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut())) else {
@@ -164,7 +165,7 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
                 if !is_traced(a) {
                     return compare_with_int(a, b, how);
                 }
-                match attached(|py| trace::with_int(&Bound::from_borrowed_ptr(py, b), comparison)) {
+                match attached(|py| guards::with_int(&Bound::from_borrowed_ptr(py, b), comparison)) {
                     Ok(Some((about_floor, floor))) => {
                         comparison = about_floor;
                         floor
@@ -185,10 +186,10 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
             let holds = comparison.holds(x, y);
             if is_traced(a) || is_value(b) && is_traced(b) {
                 let other = is_value(b).then_some(b.cast());
-                if let Err(error) = trace::compared(a.cast(), other, y, comparison, holds) {
+                if let Err(error) = guards::compared(a.cast(), other, y, comparison, holds) {
                     return raise_python(error);
                 }
-            } else if let Err(error) = trace::refuse_reading("a comparison of a Value of another graph") {
+            } else if let Err(error) = refusals::refuse_reading("a comparison of a Value of another graph") {
                 return raise_python(error);
             }
             ffi::PyBool_FromLong(holds.into())
@@ -335,9 +336,9 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
             match peek(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
                 Some(Some(x)) => {
                     let remembered = if is_traced(value) {
-                        trace::compared(value.cast(), None, 0.0, Comparison::NotEqual, x != 0.0)
+                        guards::compared(value.cast(), None, 0.0, Comparison::NotEqual, x != 0.0)
                     } else {
-                        trace::refuse_reading("bool() of a Value of another graph")
+                        refusals::refuse_reading("bool() of a Value of another graph")
                     };
                     if let Err(error) = remembered {
                         raise_python(error);
@@ -367,9 +368,9 @@ pub unsafe extern "C" fn float(value: *mut ffi::PyObject) -> *mut ffi::PyObject 
         // SAFETY: a living Value under the interpreter lock.
         unsafe {
             if is_traced(value) {
-                return raise_python(trace::reading_refused());
+                return raise_python(refusals::reading_refused());
             }
-            if let Err(error) = trace::refuse_reading("float() of a Value of another graph") {
+            if let Err(error) = refusals::refuse_reading("float() of a Value of another graph") {
                 return raise_python(error);
             }
             data_of(value).map_or(ptr::null_mut(), |x| ffi::PyFloat_FromDouble(x))

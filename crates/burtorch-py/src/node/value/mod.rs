@@ -12,6 +12,7 @@ mod construct;
 mod convert;
 mod docs;
 pub mod free_list;
+mod guards;
 mod methods;
 mod number;
 mod object;

@@ -93,8 +93,8 @@ impl Operand {
         if let Ok(tensor) = object.cast::<PyTensor>() {
             return Ok(Some(Operand::Tensor(tensor.clone().unbind())));
         }
-        if let Ok(parameter) = object.cast::<crate::trace::PyParameter>() {
-            return Self::read_one(&crate::trace::value_of(parameter)?);
+        if let Ok(parameter) = object.cast::<crate::node::parameter::PyParameter>() {
+            return Self::read_one(&crate::node::parameter::value_of(parameter)?);
         }
         // SAFETY: a living object under the interpreter lock.
         if unsafe { value::is_value(object.as_ptr()) } {

@@ -81,7 +81,7 @@ impl PyVector {
     /// Decimals. Assigning writes them; a single number goes to all.
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        crate::trace::refuse_reading(".data of a Vector")?;
+        crate::convert::refusals::refuse_reading(".data of a Vector")?;
         slf.get().array(slf.py(), false)
     }
 
@@ -94,7 +94,7 @@ impl PyVector {
     /// did not reach. Assigning writes them.
     #[getter]
     fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        crate::trace::refuse_reading(".grad of a Vector")?;
+        crate::convert::refusals::refuse_reading(".grad of a Vector")?;
         slf.get().array(slf.py(), true)
     }
 

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use super::vector::{number_of, wrap};
+use crate::convert::refusals::{is_recording, refuse_reading};
 use crate::graph::{self, PyGraph};
-use crate::node::vector::{number_of, wrap};
 
 /// A number that may change without recording functions anew.
 ///
@@ -67,8 +68,8 @@ pub fn value_of<'py>(slf: &Bound<'py, PyParameter>) -> PyResult<Bound<'py, PyAny
             Some(node) => node,
             None => {
                 let made = cell.graph.append_number(&burtorch_core::erased::AnyNumber::One(slf.get().number()), false);
-                let node = made.map_err(|error| super::too_large(cell, error))?;
-                trace.parameters.push((slf.clone().unbind(), node));
+                let node = made.map_err(|error| crate::graph::trace::too_large(cell, error))?;
+                trace.parameters.push((slf.clone().into_any().unbind(), node));
                 node
             }
         })
@@ -94,7 +95,7 @@ impl PyParameter {
     /// The number; assigning changes what recorded functions compute from now on.
     #[getter(value)]
     fn get_value(&self) -> PyResult<f64> {
-        super::refuse_reading(".value of a parameter")?;
+        refuse_reading(".value of a parameter")?;
         Ok(self.number())
     }
 
@@ -105,7 +106,7 @@ impl PyParameter {
     }
 
     fn __repr__(&self) -> String {
-        if super::is_recording() { "parameter(traced)".into() } else { format!("parameter({:?})", self.number()) }
+        if is_recording() { "parameter(traced)".into() } else { format!("parameter({:?})", self.number()) }
     }
 
     fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use super::PyGraph;
-use crate::files::graph as files;
+use super::graph as files;
+use crate::graph::PyGraph;
 
 #[pymethods]
 impl PyGraph {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::PyGraph;
+use crate::graph::PyGraph;
 use crate::viz;
 
 #[pymethods]

@@ -1,0 +1,98 @@
+//! `TraceError`: what has no meaning while a function is recorded, and whether one is.
+//!
+//! Promises: while no function is recorded in any thread, asking costs one load.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pyo3::prelude::*;
+
+use crate::convert::errors::derived;
+
+/// How many functions are recorded in all threads: while there is none, nothing asks further.
+static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// How many of them this thread records, one inside the other.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether a function is recorded in this thread.
+#[inline(always)]
+pub fn is_recording() -> bool {
+    RECORDINGS.load(Ordering::Relaxed) != 0 && DEPTH.get() > 0
+}
+
+/// Begins a recording of this thread.
+pub fn begin_recording() {
+    RECORDINGS.fetch_add(1, Ordering::Relaxed);
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+/// Ends it.
+pub fn end_recording() {
+    RECORDINGS.fetch_sub(1, Ordering::Relaxed);
+    DEPTH.set(DEPTH.get() - 1);
+}
+
+/// Runs `f` as outside of the recordings of this thread.
+pub fn outside_recordings<T>(f: impl FnOnce() -> T) -> T {
+    let depth = DEPTH.replace(0);
+    let result = f();
+    DEPTH.set(depth);
+    result
+}
+
+/// Refuses to give a recorded body a number of burtorch's own that no replay would read again.
+#[inline(always)]
+pub fn refuse_reading(what: &str) -> PyResult<()> {
+    if is_recording() { Err(read_while_recording(what)) } else { Ok(()) }
+}
+
+#[cold]
+#[inline(never)]
+fn read_while_recording(what: &str) -> PyErr {
+    let message = format!(
+        "{what} would be fixed at its present number in the recording; pass it as an argument, or make it a bt.parameter"
+    );
+    Python::attach(|py| error_here(py, &message))
+}
+
+/// The file and line that Python is at.
+fn line(py: Python<'_>) -> String {
+    let frame = || -> PyResult<String> {
+        let frame = py.import("sys")?.call_method0("_getframe")?;
+        let file: String = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
+        let line: u32 = frame.getattr("f_lineno")?.extract()?;
+        Ok(format!("{file}:{line}"))
+    };
+    frame().unwrap_or_else(|_| "unknown line".into())
+}
+
+/// A `TraceError` that ends with the line Python is at.
+pub fn error_here(py: Python<'_>, message: &str) -> PyErr {
+    derived(py, "TraceError", format!("{message} ({})", line(py)))
+}
+
+/// Reading a traced Value as a number.
+pub fn reading_refused() -> PyErr {
+    Python::attach(|py| {
+        error_here(
+            py,
+            "float(), int(), round(), math functions and .data of a traced Value would fix it at its present number; \
+             compute with the Value itself, with bt.exp(v) instead of math.exp(v), or use v.detach()",
+        )
+    })
+}
+
+/// What makes no sense while a function is recorded.
+pub fn not_in_a_trace(py: Python<'_>, what: &str) -> PyErr {
+    error_here(py, &format!("{what} is not possible while a function is recorded: a replay would not repeat it"))
+}
+
+/// `no_grad` in a recorded function.
+pub fn no_grad_refused() -> PyErr {
+    Python::attach(|py| {
+        error_here(py, "no_grad() inside a recorded function would make constants of what varies; use v.detach()")
+    })
+}

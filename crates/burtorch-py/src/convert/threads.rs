@@ -1,0 +1,101 @@
+//! Work without the interpreter lock, and Python code on the threads that the core keeps for shared work.
+//!
+//! Promises: the caller waits without the interpreter lock, and is one of the threads, which go on to the core's own work without
+//! sleeping in between.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use burtorch_core::sync::{self, Baton};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+thread_local! {
+    /// Of a thread that shares Python calls with others: who of them has the interpreter lock, or is about to ask for it.
+    static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
+}
+
+/// Threads that call Python code want the interpreter lock for a microsecond at a time. Who has to wait for that lock is put to
+/// sleep, and waking up takes as long as fifty such turns; so they pass a baton, which they wait for awake.
+struct Turn {
+    baton: Arc<Baton>,
+    is_mine: bool,
+}
+
+impl Turn {
+    /// To be called without the interpreter lock, before asking for it.
+    fn take(&mut self) {
+        self.is_mine = self.is_mine || self.baton.take();
+    }
+
+    /// To be called without the interpreter lock.
+    fn give(&mut self) {
+        if std::mem::take(&mut self.is_mine) {
+            self.baton.give();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.give();
+    }
+}
+
+fn with_turn(f: impl FnOnce(&mut Turn)) {
+    TURN.with_borrow_mut(|turn| turn.as_mut().map_or((), f));
+}
+
+/// Runs `work` without the interpreter lock.
+pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    py.detach(|| {
+        with_turn(Turn::give);
+        let done = work();
+        with_turn(Turn::take);
+        done
+    })
+}
+
+/// Runs `call` with the interpreter lock, in turn with others that have the same baton.
+fn in_turn<T>(baton: &Arc<Baton>, call: impl FnOnce(Python<'_>) -> T) -> T {
+    keep_thread_state();
+    let mut mine = Turn { baton: Arc::clone(baton), is_mine: false };
+    mine.take();
+    let before = TURN.replace(Some(mine));
+    let _back = Back(before);
+    Python::attach(call)
+}
+
+/// Lets the interpreter know this thread for good, if it does not yet: making what it knows a thread by, and freeing that
+/// again, takes some ten microseconds.
+fn keep_thread_state() {
+    // SAFETY: any thread may ask; one without a state gets one, which is left attached nowhere, as by a thread that waits.
+    unsafe {
+        if ffi::PyGILState_GetThisThreadState().is_null() {
+            ffi::PyGILState_Ensure();
+            ffi::PyEval_SaveThread();
+        }
+    }
+}
+
+/// Puts back, without the interpreter lock, what was a thread's turn before; a call inside a call has a turn of its own.
+struct Back(Option<Turn>);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        drop(TURN.replace(self.0.take()));
+    }
+}
+
+/// Calls `work` so many times, on as many threads if there are, with the interpreter lock.
+pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
+    // More threads than cores would wait awake for those that have none.
+    let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
+    detached(py, || {
+        sync::run(threads, threads, &|_| match &baton {
+            Some(baton) => in_turn(baton, work),
+            None => Python::attach(work),
+        });
+    });
+}
