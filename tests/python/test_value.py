@@ -311,7 +311,7 @@ def test_operands():
     x, y = c.operands
     assert x.same_node(a)
     assert y.same_node(b)
-    assert x is not a
+    assert x is a
     assert not x.same_node(y)
     assert [v.data for v in bt.reduce_sum([a, b, c]).operands] == [1.0, 2.0, 2.0]
     assert [v.op for v in (a * 2).operands] == ["leaf", "constant"]

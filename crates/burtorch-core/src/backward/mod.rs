@@ -6,6 +6,7 @@
 mod descend;
 mod fresh;
 mod scalars;
+mod step;
 
 use std::ops::Range;
 

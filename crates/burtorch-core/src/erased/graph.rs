@@ -160,6 +160,16 @@ erased_graph! {
         nodes
     }
 
+    /// The frozen node that a proxy of a branch stands for.
+    fn proxied(&self, node: NodeId) -> Option<NodeId> {
+        Graph::proxied(self, node)
+    }
+
+    /// The op that computed a node: of an output of a block that of the block, of a map the op it maps.
+    fn computed_by(&self, node: NodeId) -> Result<Op> {
+        Graph::computed_by(self, node)
+    }
+
     /// The nodes that no other node reads.
     fn sinks(&self) -> Vec<NodeId> {
         Graph::sinks(self)
@@ -478,6 +488,11 @@ erased_graph! {
             }
         };
         with_gradients(params, target, |gradients| self.backward_polled(root, adjoint, gradients, options, interrupted))
+    }
+
+    /// One step of a sweep: what a node contributes to its operands.
+    fn backward_step(&mut self, node: NodeId, params: &mut [&mut AnyParameters]) -> Result<()> {
+        with_gradients(params, GradientTarget::Added, |gradients| Graph::backward_step(self, node, gradients))
     }
 
     /// Evaluates again what `root` depends on.

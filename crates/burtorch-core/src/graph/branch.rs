@@ -59,6 +59,12 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(Range { start, len: n })
     }
 
+    /// The frozen node that a proxy of this branch stands for; None of any other node.
+    pub fn proxied(&self, node: NodeId) -> Option<NodeId> {
+        let is_proxy = self.check_exists(node).is_ok() && self.columns.op(node.0) == Op::Imported;
+        is_proxy.then(|| NodeId(self.columns.operands(node.0)[0]))
+    }
+
     /// Whether the nodes are proxies of the frozen nodes from `first`.
     fn are_proxies(&self, made: Range, first: u32) -> bool {
         self.check_range(made).is_ok()

@@ -311,6 +311,14 @@ impl<'m, S: Scalar> Graph<'m, S> {
         Ok(self.columns.op(node.0))
     }
 
+    /// The op that computed a node: of an output of a block that of the block, of a map the op it maps.
+    pub fn computed_by(&self, node: NodeId) -> Result<Op> {
+        self.check_exists(node)?;
+        let tail = self.block_tail(node.0).unwrap_or(node.0);
+        let (op, [at, _]) = (self.columns.op(tail), self.columns.operands(tail));
+        Ok(if op == Op::Map { MapRecord::read(self.extra.as_slice(), at).op } else { op })
+    }
+
     /// The value of a node.
     #[inline(always)]
     pub fn value(&self, node: NodeId) -> Result<S> {
@@ -346,13 +354,17 @@ impl<'m, S: Scalar> Graph<'m, S> {
             self.leaves.grads_mut()[leaf] = grad;
         } else {
             self.columns.set_adjoint(node.0, grad + S::lit(0.0));
-            self.dirty = if self.dirty.0 == self.dirty.1 {
-                (node.0, node.0 + 1)
-            } else {
-                (self.dirty.0.min(node.0), self.dirty.1.max(node.0 + 1))
-            };
+            self.add_dirty(node.0..node.0 + 1);
         }
         Ok(())
+    }
+
+    /// Says that adjoints of these nodes may be reached from now on.
+    pub(crate) fn add_dirty(&mut self, nodes: std::ops::Range<u32>) {
+        self.dirty = match self.dirty.0 == self.dirty.1 {
+            true => (nodes.start, nodes.end),
+            false => (self.dirty.0.min(nodes.start), self.dirty.1.max(nodes.end)),
+        };
     }
 
     /// Sets the gradients of all leaves, and of everything else, to zero.

@@ -21,9 +21,8 @@ fn grows_from(py: Python<'_>, graph: &Bound<'_, PyGraph>, trunk: &Bound<'_, PyGr
             return true;
         }
         // SAFETY: under the interpreter lock, for this statement.
-        let next = unsafe { cell_of(&at) }.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(py)));
-        match next {
-            Some(next) => at = next.into_bound(py),
+        match unsafe { cell_of(&at) }.trunk(py) {
+            Some(next) => at = next,
             None => return false,
         }
     }
@@ -77,8 +76,7 @@ pub fn common<'py>(py: Python<'py>, graphs: &[Bound<'py, PyGraph>]) -> PyResult<
 
 /// Nodes of `cell`, an open branch, that stand for nodes of a graph it grows from.
 pub fn import(py: Python<'_>, cell: &mut Cell, from: &Bound<'_, PyGraph>, range: Range) -> PyResult<Range> {
-    let trunk = cell.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(py)));
-    let Some(trunk) = trunk.map(|trunk| trunk.into_bound(py)) else {
+    let Some(trunk) = cell.trunk(py) else {
         return Err(burtorch_core::Error::GraphMismatch { what: "a value" }).or_raise(py);
     };
     // SAFETY: under the interpreter lock; the trunk is another graph than the branch.

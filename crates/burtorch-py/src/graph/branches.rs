@@ -70,6 +70,11 @@ impl Cell {
         self.branching.as_ref().is_some_and(|b| b.trunk.is_some())
     }
 
+    /// The graph that this one, an open branch, grows from.
+    pub fn trunk<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyGraph>> {
+        self.branching.as_ref()?.trunk.as_ref().map(|(graph, _)| graph.bind(py).clone())
+    }
+
     /// Why a busy graph refuses.
     pub fn refusal(&self, py: Python<'_>) -> PyErr {
         if let Some(trace) = &self.trace {
@@ -174,12 +179,11 @@ const DEEPEST: usize = 100;
 
 /// How many graphs the one of this cell grows from.
 fn depth(cell: &Cell, py: Python<'_>) -> usize {
-    let trunk = |cell: &Cell| cell.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(py)));
-    let (mut n, mut at) = (0, trunk(cell));
+    let (mut n, mut at) = (0, cell.trunk(py));
     while let Some(graph) = at {
         n += 1;
         // SAFETY: under the interpreter lock, for this statement; a graph that another one grows from is not that of `cell`.
-        at = trunk(unsafe { cell_of(graph.bind(py)) });
+        at = unsafe { cell_of(&graph) }.trunk(py);
     }
     n
 }
@@ -309,10 +313,9 @@ fn lend(above: &mut Cell, own: &mut Cell, lends: bool) {
 fn with_trunk(branch: &Bound<'_, PyGraph>, f: impl FnOnce(&mut Cell, &mut Cell)) {
     // SAFETY: under the interpreter lock, for this call; the graph, which is frozen, is another than the branch.
     let own = unsafe { cell_of(branch) };
-    let trunk = own.branching.as_ref().and_then(|b| b.trunk.as_ref().map(|t| t.0.clone_ref(branch.py())));
-    let Some(trunk) = trunk else { return };
+    let Some(trunk) = own.trunk(branch.py()) else { return };
     // SAFETY: a living graph; as above.
-    unsafe { locked_graph(trunk.as_ptr(), || f(cell_of(trunk.bind(branch.py())), own)) }
+    unsafe { locked_graph(trunk.as_ptr(), || f(cell_of(&trunk), own)) }
 }
 
 /// Remembers a Vector of an open branch, so that joining finds it.

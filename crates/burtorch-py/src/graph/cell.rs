@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use crate::convert::gc::{Held, Visitor};
 use crate::graph::Branching;
 use crate::graph::handle::LiveHandles;
+use crate::graph::objects::Objects;
 use crate::graph::reclaim::Generations;
 
 /// A graph of one of the dtypes that Python can name. The two that operators build on at once are there as they are; all else
@@ -126,6 +127,8 @@ pub struct Cell {
     /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
     pub serials: BTreeMap<u32, u64>,
     next_serial: u64,
+    /// Which object stands for a node.
+    pub objects: Objects,
     /// Reclaim when there are more nodes than this.
     limit: u32,
     /// What is old.
@@ -148,6 +151,7 @@ pub struct Cell {
 impl Held for Cell {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.parameters.visit(visit);
+        self.objects.visit(visit);
         for held in self.branching.iter() {
             held.visit(visit);
         }
@@ -170,6 +174,7 @@ impl Cell {
             next_mark: 0,
             serials: BTreeMap::new(),
             next_serial: 0,
+            objects: Objects::default(),
             limit,
             generations,
             busy: false,
@@ -193,6 +198,7 @@ impl Cell {
             next_mark,
             serials,
             next_serial,
+            objects,
             limit,
             generations,
             busy,
@@ -203,6 +209,8 @@ impl Cell {
             branching,
         } = self;
         debug_assert_eq!(handles.len(), 0, "nobody has Values of it");
+        handles.forget_seen();
+        objects.clear();
         marks.clear();
         serials.clear();
         parameters.clear();

@@ -7,6 +7,7 @@
 use std::ptr;
 
 use burtorch_core::graph::UNEVALUATED;
+use burtorch_core::{NodeId, Range};
 
 /// A place in a circular list.
 #[derive(Debug)]
@@ -26,15 +27,33 @@ pub struct Handle {
     pub epoch: u64,
     /// First node.
     pub start: u32,
-    /// Number of nodes; 1 for a Value.
-    pub len: u32,
+    /// Number of nodes of a run that is part of a Vector; 0 says that this is the one node of a Value.
+    len: u32,
 }
 
 impl Handle {
-    /// A handle that is in no list yet.
+    /// The handle of a Value, in no list yet.
     #[inline(always)]
-    pub const fn new(start: u32, len: u32, epoch: u64) -> Self {
-        Handle { link: Link { before: ptr::null_mut(), after: ptr::null_mut() }, epoch, start, len }
+    pub const fn of_value(start: u32, epoch: u64) -> Self {
+        Handle { link: Link { before: ptr::null_mut(), after: ptr::null_mut() }, epoch, start, len: 0 }
+    }
+
+    /// The handle of a run of a Vector, in no list yet.
+    pub const fn of_run(run: Range, epoch: u64) -> Self {
+        debug_assert!(!run.is_empty());
+        Handle { len: run.len() as u32, ..Handle::of_value(run.first().index(), epoch) }
+    }
+
+    /// Whether this is part of a `ValueObject`.
+    #[inline(always)]
+    pub const fn is_of_value(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The nodes.
+    #[inline(always)]
+    pub fn range(&self) -> Range {
+        Range::new(NodeId::from_index(self.start), self.len.max(1))
     }
 
     /// The last node: if it is still there, so are the others.
@@ -59,6 +78,9 @@ pub struct LiveHandles {
     young: List,
     /// More, or one that has looked at all nodes.
     old: List,
+    /// A dead handle in one of the lists, before those that `unseen` has been told of: the lists are in order, the newest
+    /// first. Null where it has been told of none.
+    seen: *mut Handle,
 }
 
 // SAFETY: the pointers are only followed under the interpreter lock, or with exclusive access to the graph.
@@ -69,7 +91,7 @@ unsafe impl Send for Handle {}
 
 impl Default for LiveHandles {
     fn default() -> Self {
-        LiveHandles { new: List::new(), young: List::new(), old: List::new() }
+        LiveHandles { new: List::new(), young: List::new(), old: List::new(), seen: ptr::null_mut() }
     }
 }
 
@@ -92,7 +114,36 @@ impl LiveHandles {
         }
     }
 
-    /// Calls `f` with every handle.
+    /// Calls `f` with every handle that was added since [`LiveHandles::set_seen`], the newest first.
+    pub fn for_each_unseen(&self, mut f: impl FnMut(&mut Handle)) {
+        let all = [&self.new, &self.young, &self.old].into_iter().flat_map(List::handles);
+        // SAFETY: as in `List::for_each`.
+        all.take_while(|&handle| handle != self.seen).for_each(|handle| f(unsafe { &mut *handle }));
+    }
+
+    /// From now on all handles that are there have been seen.
+    pub fn set_seen(&mut self) {
+        self.forget_seen();
+        let mut seen = Box::new(Handle::of_value(0, 0));
+        seen.kill();
+        self.seen = Box::into_raw(seen);
+        // SAFETY: fresh memory, which is given back when it has been taken out of its list.
+        unsafe { self.add(self.seen) }
+    }
+
+    /// From now on no handle has been seen.
+    pub fn forget_seen(&mut self) {
+        let seen = std::mem::replace(&mut self.seen, ptr::null_mut());
+        if !seen.is_null() {
+            // SAFETY: from a box, and in a list since then.
+            unsafe {
+                unlink(seen);
+                drop(Box::from_raw(seen));
+            }
+        }
+    }
+
+    /// Calls `f` with every handle, a dead one of no object perhaps among them.
     pub fn for_each(&self, mut f: impl FnMut(&mut Handle)) {
         self.for_each_not_old(&mut f);
         self.old.for_each(&mut f);
@@ -120,7 +171,13 @@ impl LiveHandles {
     pub fn len(&self) -> usize {
         let mut n = 0;
         self.for_each(|_| n += 1);
-        n
+        n - usize::from(!self.seen.is_null())
+    }
+}
+
+impl Drop for LiveHandles {
+    fn drop(&mut self) {
+        self.forget_seen();
     }
 }
 
@@ -181,16 +238,23 @@ impl List {
     }
 
     fn for_each(&self, mut f: impl FnMut(&mut Handle)) {
-        // SAFETY: every link but the head is the first field of a handle, valid while in the list; no other reference to it
-        // exists under the interpreter lock. `f` adds and removes nothing.
-        unsafe {
-            let mut at = (*self.head).after;
-            while at != self.head {
-                let next = (*at).after;
-                f(&mut *at.cast::<Handle>());
-                at = next;
-            }
-        }
+        // SAFETY: a handle is valid while in the list; no other reference to it exists under the interpreter lock.
+        self.handles().for_each(|handle| f(unsafe { &mut *handle }));
+    }
+
+    /// The handles in order. Whoever goes through them adds and removes none.
+    fn handles(&self) -> impl Iterator<Item = *mut Handle> + use<> {
+        let head = self.head;
+        // SAFETY: the head lives as long as the list.
+        let mut at = unsafe { (*head).after };
+        std::iter::from_fn(move || {
+            (at != head).then(|| {
+                let handle = at.cast::<Handle>();
+                // SAFETY: every link but the head is the first field of a handle, valid while in the list.
+                at = unsafe { (*at).after };
+                handle
+            })
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::Spliced;
-use burtorch_core::{Imports, NodeId, Range};
+use burtorch_core::{Imports, NodeId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -99,6 +99,8 @@ fn end(cell: &mut Cell, how: &'static str) {
     let Branching { trunk, ended, vectors, imports, .. } = branching(cell);
     (*trunk, *ended, *imports) = (None, Some(how), Imports::default());
     vectors.clear();
+    cell.handles.forget_seen();
+    cell.objects.clear();
     cell.set_busy(true);
 }
 
@@ -117,6 +119,7 @@ fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced:
         vector.handles().for_each(|handle| _ = of_vectors.insert(handle as usize));
         vector.set_owner(graph.clone().unbind());
     }
+    part.handles.forget_seen();
     let mut moved: Vec<*mut Handle> = Vec::with_capacity(part.handles.len());
     part.handles.for_each(|handle| moved.push(handle));
     for handle in moved {
@@ -125,8 +128,7 @@ fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced:
             handle::unlink(handle);
             let last = NodeId::from_index((*handle).last());
             let is_there = (*handle).start != u32::MAX && part.graph.check(last, (*handle).epoch).is_ok();
-            let range = Range::new(NodeId::from_index((*handle).start), (*handle).len);
-            match spliced.range(range).filter(|_| is_there) {
+            match spliced.range((*handle).range()).filter(|_| is_there) {
                 Some(new) => ((*handle).start, (*handle).epoch) = (new.first().index(), epoch),
                 None => {
                     (*handle).kill();

@@ -15,6 +15,7 @@ mod joining;
 mod marks;
 mod nodes;
 mod nogil;
+pub mod objects;
 pub mod parallel;
 pub mod reclaim;
 mod sweep;
@@ -268,7 +269,12 @@ impl PyGraph {
         let held = self.end_of_trace(|cell| {
             cell.set_busy(true);
             cell.is_away = true;
-            (std::mem::take(&mut cell.parameters), cell.branching.take(), cell.trace.take())
+            (
+                std::mem::take(&mut cell.parameters),
+                std::mem::take(&mut cell.objects),
+                cell.branching.take(),
+                cell.trace.take(),
+            )
         });
         // Objects that go may run code, so they go when the cell is not in use any more.
         drop(held);

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::{Renumbering, UNEVALUATED};
-use burtorch_core::{Mark, NodeId, Range, Result};
+use burtorch_core::{Mark, NodeId, Result};
 
 use crate::graph::cell::Cell;
 use crate::graph::handle::{Handle, LiveHandles};
+use crate::graph::objects::Objects;
 
 /// Nodes built between two reclaims, at least: they fit in the first-level cache.
 const NURSERY: u32 = 1024;
@@ -87,7 +88,8 @@ impl Cell {
         let holds = |mark: &Mark| graph.check_mark(*mark).is_ok();
         let lines = old.filter(|old| old.len() as u32 <= full_above && holds(old)).zip(survived.filter(holds));
         let (line, survived) = lines.unwrap_or_else(|| (graph.start(), graph.start()));
-        let (n_left, survived) = compact(graph, line, survived, &self.handles, &mut self.marks, &mut self.serials)?;
+        let (n_left, survived) =
+            compact(graph, line, survived, &self.handles, &mut self.marks, &mut self.serials, &mut self.objects)?;
         let (end, n_old) = (graph.mark(), line.len());
         self.generations.old = Some(if line.is_empty() { end } else { survived });
         self.generations.survived = Some(end);
@@ -112,6 +114,7 @@ impl Cell {
         while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
             self.serials.pop_last();
         }
+        self.objects.cut(len);
         let Generations { old, survived, .. } = &mut self.generations;
         for line in [old, survived] {
             if line.is_some_and(|line| line.len() as u32 > len) {
@@ -130,6 +133,7 @@ fn compact(
     handles: &LiveHandles,
     marks: &mut HashMap<u64, Mark>,
     serials: &mut BTreeMap<u32, u64>,
+    objects: &mut Objects,
 ) -> Result<(usize, Mark)> {
     let each = |f: &mut dyn FnMut(&mut Handle)| match line.is_empty() {
         true => handles.for_each(f),
@@ -149,7 +153,7 @@ fn compact(
         &|is_live| {
             each(&mut |handle| {
                 if handle.start != u32::MAX {
-                    is_live(Range::new(NodeId::from_index(handle.start), handle.len));
+                    is_live(handle.range());
                 }
             });
         },
@@ -162,6 +166,7 @@ fn compact(
                 }
             });
             renamed(serials, line, new);
+            renamed(objects.by_node(), line, new);
         },
     )?;
     let survived = places.pop().unwrap_or(line);

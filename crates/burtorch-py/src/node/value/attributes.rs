@@ -10,13 +10,13 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use super::check::{checked, checked_for_gradient, checked_for_sweep, checked_mut};
 use super::construct::label_text;
 use super::convert::{format, int, round};
 use super::number::{Number, number};
-use super::object::{ValueObject, cell_of, is_value, new_object, raise, raise_python};
+use super::object::{ValueObject, cell_of, is_value, raise, raise_python};
+use super::operands;
 use crate::convert::entry::{attached, caught, slot};
 use crate::convert::errors::IntoPython;
 use crate::convert::scalars;
@@ -260,26 +260,6 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
     unsafe { slot(&[value], run) }
 }
 
-unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    let run = || {
-        // SAFETY: as in `get_data`. Making a Value runs no Python code, as memory for the exact type never does; the reference
-        // into the graph ends before the tuple is made.
-        attached(|py| unsafe {
-            let owner = (*value.cast::<ValueObject>()).owner;
-            let Some((cell, node)) = checked(value.cast()) else { return ptr::null_mut() };
-            let (nodes, epoch) = (cell.graph.operands(node), cell.graph.epoch());
-            let made = |node: NodeId| Bound::from_owned_ptr_or_err(py, new_object(owner, cell, node.index(), epoch));
-            let values: PyResult<Vec<_>> = nodes.into_iter().map(made).collect();
-            match values.and_then(|values| PyTuple::new(py, values)) {
-                Ok(tuple) => tuple.into_ptr(),
-                Err(error) => raise_python(error),
-            }
-        })
-    };
-    // SAFETY: objects that the interpreter passes.
-    unsafe { slot(&[value], run) }
-}
-
 /// `v.backward(seed=1.0)`
 unsafe extern "C" fn backward(
     value: *mut ffi::PyObject,
@@ -437,7 +417,9 @@ pub fn attributes() -> Vec<ffi::PyGetSetDef> {
             None,
         ),
         attribute(c"op", c"The name of the op that made this node.", get_op, None),
-        attribute(c"operands", c"The values this node was computed from, as a tuple.", get_operands, None),
+        attribute(c"operands", c"The values this node was computed from, as a tuple. One node is one object: while a Value of it is alive, that is what stands here, so id() tells nodes apart. Linear in their number, and in the Values made since the last call.", operands::get_operands, None),
+        attribute(c"_prev", c"The values this node was computed from, as a set, and as micrograd has them: of a power with a constant exponent the base only.", operands::get_prev, None),
+        attribute(c"_op", c"The op that made this node, as micrograd names it: + * **2 ReLU tanh ..., empty for a leaf.", operands::get_symbol, None),
         attribute(c"graph", c"The Graph this node belongs to.", get_graph, None),
         attribute(c"label", c"A name for this node, empty unless set.", get_label, Some(set_label)),
     ]
@@ -453,6 +435,7 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
             ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
             ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: backward },
         ),
+        method(c"_backward", c"_backward($self, /)\n--\n\nAdd what this node contributes, by its present grad, to the grad of its operands, as micrograd's closures do. Called for each node below a root whose grad is 1, in reverse building order, this is backward(). Linear in the operands.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: operands::backward_step }),
         method(c"detach", c"detach($self, /)\n--\n\nA copy of the data through which no gradient flows.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: detach }),
         method(c"to_string", c"to_string($self, /)\n--\n\nOne line about the node: name, op and operands, data, gradient, index. Source: asString of the paper.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: to_string }),
         method(c"same_node", c"same_node($self, other, /)\n--\n\nWhether both values stand for one node of one graph.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: same_node }),

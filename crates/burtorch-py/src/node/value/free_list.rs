@@ -1,7 +1,7 @@
 //! Memory of dead Values, kept for the next ones.
 //!
 //! Promises: each object in the list keeps its type and the reference to it, has no weak references, a reference count of zero
-//! and a handle of length 1. Taking and giving ask one question each. While the list is closed both say no, so that who asks
+//! and the handle of a Value. Taking and giving ask one question each. While the list is closed both say no, so that who asks
 //! it for memory need not ask for the reason: a thread that builds constants only. Guarded by the interpreter lock.
 #![allow(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! Promises: `a + b` costs about as much as on Python floats; every use of a value checks that its node is still there.
 //! This folder is the audited unsafe part of the binding: `object` (memory and identity), `free_list`, `check` (is the node
-//! still there?), `append` (operations become nodes), `number` (operators), `step` (operations in words), `methods` (ops by name), `construct`, `convert` (as a number) and `attributes`.
+//! still there?), `append` (operations become nodes), `number` (operators), `step` (operations in words), `methods` (ops by name), `operands` (one object for each node, and what micrograd calls them), `construct`, `convert` (as a number) and `attributes`.
 #![allow(unsafe_code)]
 
 mod append;
@@ -16,6 +16,7 @@ mod guards;
 mod methods;
 mod number;
 mod object;
+mod operands;
 mod step;
 mod unevaluated;
 

@@ -128,9 +128,9 @@ impl Drop for Unowned {
                 return;
             }
             if ffi::Py_TYPE(self.0.cast()) == value_type() {
-                // `dealloc` takes for granted that a Value has an owner, a handle of length 1 and is in a list: None, and one
+                // `dealloc` takes for granted that a Value has an owner, a handle of a Value and is in a list: None, and one
                 // of its own.
-                ptr::write(&raw mut (*self.0).handle, Handle::new(0, 1, 0));
+                ptr::write(&raw mut (*self.0).handle, Handle::of_value(0, 0));
                 (*self.0).owner = ffi::Py_None();
                 ffi::Py_INCREF(ffi::Py_None());
                 handle::link_alone(&raw mut (*self.0).handle);
@@ -156,7 +156,7 @@ pub unsafe fn fill(
     unsafe {
         ffi::Py_INCREF(owner);
         (*object).owner = owner;
-        ptr::write(&raw mut (*object).handle, Handle::new(node, 1, epoch));
+        ptr::write(&raw mut (*object).handle, Handle::of_value(node, epoch));
         cell.handles.add(&raw mut (*object).handle);
         object.cast()
     }
@@ -175,9 +175,9 @@ pub unsafe fn revive(
     epoch: u64,
 ) -> *mut ffi::PyObject {
     debug_assert!(!object.is_null());
-    // SAFETY: by the contract of this function. The length of the handle is 1, as it was in the object's life before.
+    // SAFETY: by the contract of this function. The handle is that of a Value, as in the object's life before.
     unsafe {
-        debug_assert!((*object).handle.len == 1);
+        debug_assert!((*object).handle.is_of_value());
         free_list::take(object);
         ffi::Py_INCREF(owner);
         (*object).owner = owner;
@@ -226,11 +226,8 @@ unsafe fn dealloc_slow(object: *mut ffi::PyObject) {
             ffi::Py_DECREF(owner);
         }
         let type_ = ffi::Py_TYPE(object);
-        if type_ == value_type() {
-            (*value).handle.len = 1;
-            if free_list::give_any(value) {
-                return;
-            }
+        if type_ == value_type() && free_list::give_any(value) {
+            return;
         }
         match (*type_).tp_free {
             Some(free) => free(object.cast()),

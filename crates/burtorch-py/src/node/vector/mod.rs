@@ -122,9 +122,11 @@ impl PyVector {
         let py = owner.py();
         let vector = owner.get().look(py, |cell| {
             let epoch = cell.graph.epoch();
-            let handle = |r: &Range| UnsafeCell::new(Handle::new(r.first().index(), r.len() as u32, epoch));
-            let vector =
-                PyVector { owner: UnsafeCell::new(owner.clone().unbind()), runs: runs.iter().map(handle).collect() };
+            let handle = |r: &Range| UnsafeCell::new(Handle::of_run(*r, epoch));
+            let vector = PyVector {
+                owner: UnsafeCell::new(owner.clone().unbind()),
+                runs: runs.iter().filter(|run| !run.is_empty()).map(handle).collect(),
+            };
             for run in &vector.runs {
                 // SAFETY: the box keeps the handle in place until drop, which removes it.
                 unsafe { cell.handles.add(run.get()) };
@@ -168,7 +170,7 @@ impl PyVector {
     /// Number of scalars.
     pub fn n(&self) -> usize {
         // SAFETY: under the interpreter lock nobody else touches the handles.
-        self.runs.iter().map(|run| unsafe { (*run.get()).len as usize }).sum()
+        self.runs.iter().map(|run| unsafe { (*run.get()).range().len() }).sum()
     }
 
     /// The runs, checked.
@@ -183,7 +185,7 @@ impl PyVector {
             let handle = unsafe { &mut *run.get() };
             let last = NodeId::from_index(handle.last());
             handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
-            Ok(Range::new(NodeId::from_index(handle.start), handle.len))
+            Ok(handle.range())
         };
         self.runs.iter().map(checked).collect()
     }
@@ -210,7 +212,7 @@ impl PyVector {
         let handle = unsafe { &mut *run.get() };
         let last = NodeId::from_index(handle.last());
         handle.epoch = cell.graph.check(last, handle.epoch).or_raise(py)?;
-        Ok(Range::new(NodeId::from_index(handle.start), handle.len))
+        Ok(handle.range())
     }
 
     /// Node `k`, checked.
@@ -219,7 +221,7 @@ impl PyVector {
         for run in &self.runs {
             // SAFETY: under the interpreter lock nobody else touches the handles.
             let handle = unsafe { &mut *run.get() };
-            match k.checked_sub(handle.len as usize) {
+            match k.checked_sub(handle.range().len()) {
                 Some(rest) => k = rest,
                 None => {
                     return self.home().get().look(py, |cell| {

@@ -1,0 +1,255 @@
+//! What a Value was computed from: `operands`, and the names that micrograd has for it.
+//!
+//! Promises: one node is one object, as long as a Value of it is alive, so that code that draws by `id()` is right; in a branch a
+//! frozen node is the Value of its own graph. Objects are found by a look at the handles that are new since the last one, so
+//! that making Values costs nothing more, and going through a graph is linear in it.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+
+use burtorch_core::NodeId;
+use burtorch_core::ops::{Arity, Op};
+use pyo3::IntoPyObjectExt;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PySet, PyTuple, PyWeakrefReference};
+
+use super::check::{checked, checked_for_sweep};
+use super::object::{ValueObject, cell_of, new_object, raise_python};
+use crate::convert::entry::{attached, slot};
+use crate::convert::errors::IntoPython;
+use crate::graph::PyGraph;
+use crate::params::attached::with_gradients;
+
+/// `.operands`
+pub unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: a living Value under the interpreter lock.
+    unsafe {
+        slot(&[value], || {
+            computed(value, |py, value| Ok(PyTuple::new(py, objects(py, value, |_, nodes| nodes)?)?.into_any()))
+        })
+    }
+}
+
+/// `._prev`
+pub unsafe extern "C" fn get_prev(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    // micrograd's exponents are no nodes.
+    let without_exponent = |op: Op, mut nodes: Vec<NodeId>| {
+        nodes.truncate(if op == Op::PowConstant { 1 } else { nodes.len() });
+        nodes
+    };
+    // SAFETY: as above.
+    unsafe {
+        slot(&[value], || {
+            computed(value, |py, value| Ok(PySet::new(py, objects(py, value, without_exponent)?)?.into_any()))
+        })
+    }
+}
+
+/// `._op`
+pub unsafe extern "C" fn get_symbol(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: as above; the reference into the graph ends before an object is made.
+    unsafe {
+        slot(&[value], || {
+            computed(value, |py, value| {
+                let Some((cell, node)) = checked(value) else { return Err(PyErr::fetch(py)) };
+                let graph = &cell.graph;
+                let symbol = graph.computed_by(node).map(|op| match (op, graph.operands(node).as_slice()) {
+                    (Op::PowConstant, &[_, c]) => graph.float(c).map(|c| format!("**{c}")),
+                    _ => Ok(symbol(op).to_string()),
+                });
+                symbol.flatten().or_raise(py)?.into_bound_py_any(py)
+            })
+        })
+    }
+}
+
+/// `v._backward()`
+pub unsafe extern "C" fn backward_step(value: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as above; the graph is that of the Value, and nothing here runs Python code.
+    unsafe {
+        slot(&[value], || {
+            computed(value, |py, value| {
+                let Some((cell, node)) = checked_for_sweep(value) else { return Err(PyErr::fetch(py)) };
+                cell.not_in_a_branch(py, "_backward()")?;
+                let (parameters, graph) = (&cell.parameters, &mut cell.graph);
+                with_gradients(py, parameters, |all| graph.backward_step(node, all))?.or_raise(py)?;
+                Ok(py.None().into_bound(py))
+            })
+        })
+    }
+}
+
+/// What an attribute of a Value is.
+fn computed(
+    value: *mut ffi::PyObject,
+    f: impl for<'py> FnOnce(Python<'py>, *mut ValueObject) -> PyResult<Bound<'py, PyAny>>,
+) -> *mut ffi::PyObject {
+    attached(|py| f(py, value.cast()).map_or_else(raise_python, |found| found.into_ptr()))
+}
+
+/// How micrograd names an op; those that it lacks have the symbol of their operator, or their own name.
+fn symbol(op: Op) -> &'static str {
+    let info = op.info();
+    match info.like.unwrap_or(op) {
+        Op::Add => "+",
+        Op::Sub => "-",
+        Op::Mul => "*",
+        Op::Div => "/",
+        Op::FloorDivide => "//",
+        Op::Remainder => "%",
+        Op::Pow => "**",
+        Op::Sqr => "**2",
+        Op::Pow3 => "**3",
+        Op::Inv => "**-1",
+        Op::Relu => "ReLU",
+        _ if info.arity == Arity::Nullary => "",
+        _ => info.name,
+    }
+}
+
+/// The objects of the operands that `choose` leaves, in order.
+///
+/// # Safety
+/// `value` is a living Value; the interpreter lock is held.
+unsafe fn objects<'py>(
+    py: Python<'py>,
+    value: *mut ValueObject,
+    choose: impl FnOnce(Op, Vec<NodeId>) -> Vec<NodeId>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    // SAFETY: by the contract of this function. References into cells end before Python code may run, which is where weak
+    // references are made: memory for these may start the garbage collector. For a Value it never does.
+    unsafe {
+        let owner = || Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked::<PyGraph>();
+        let graphs: Vec<Bound<'py, PyGraph>> = std::iter::successors(Some(owner()), trunk).collect();
+        graphs.iter().try_for_each(look_at_new_handles)?;
+        let Some((cell, node)) = checked(value) else { return Err(PyErr::fetch(py)) };
+        let nodes = choose(cell.graph.op(node).or_raise(py)?, cell.graph.operands(node));
+        let mut made: HashMap<(*mut ffi::PyObject, NodeId), Bound<'py, PyAny>> = HashMap::new();
+        let mut found = Vec::new();
+        found.try_reserve_exact(nodes.len()).map_err(|_| no_memory(nodes.len())).or_raise(py)?;
+        for node in nodes {
+            let (owner, node) = home(owner(), node);
+            let object = match living(&owner, node) {
+                Some(object) => object,
+                None => match made.get(&(owner.as_ptr(), node)) {
+                    Some(object) => object.clone(),
+                    None => {
+                        let cell = cell_of(owner.as_ptr());
+                        let epoch = cell.graph.epoch();
+                        let object = new_object(owner.as_ptr(), cell, node.index(), epoch);
+                        let object = Bound::from_owned_ptr_or_err(py, object)?;
+                        made.insert((owner.as_ptr(), node), object.clone());
+                        object
+                    }
+                },
+            };
+            found.push(object);
+        }
+        for object in made.into_values() {
+            let standing = stand(&object)?;
+            // The garbage collector may have run code that read the same operands.
+            if !standing.is(&object) {
+                found.iter_mut().filter(|found| found.is(&object)).for_each(|found| *found = standing.clone());
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn no_memory(n: usize) -> burtorch_core::Error {
+    burtorch_core::Error::OutOfMemory { bytes: n.saturating_mul(size_of::<usize>()), what: "operands" }
+}
+
+/// The graph that an open branch grows from.
+fn trunk<'py>(graph: &Bound<'py, PyGraph>) -> Option<Bound<'py, PyGraph>> {
+    // SAFETY: under the interpreter lock, for this statement.
+    let cell = unsafe { cell_of(graph.as_ptr()) };
+    cell.trunk(graph.py())
+}
+
+/// The graph that a node belongs to, and the node there: a proxy of a branch stands for a frozen one.
+fn home(mut graph: Bound<'_, PyGraph>, mut node: NodeId) -> (Bound<'_, PyGraph>, NodeId) {
+    // SAFETY: under the interpreter lock, for this statement.
+    while let Some(frozen) = unsafe { cell_of(graph.as_ptr()) }.graph.proxied(node)
+        && let Some(trunk) = trunk(&graph)
+    {
+        (graph, node) = (trunk, frozen);
+    }
+    (graph, node)
+}
+
+/// The object that stands for a node, if one is alive.
+fn living<'py>(graph: &Bound<'py, PyGraph>, node: NodeId) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: under the interpreter lock, for this function; a weak reference of a graph's objects is one to a Value.
+    unsafe {
+        let cell = cell_of(graph.as_ptr());
+        let object = cell.objects.get(graph.py(), node.index())?;
+        let value = object.as_ptr().cast::<ValueObject>();
+        let is_it = (*value).owner == graph.as_ptr() && node_now(value) == Some(node);
+        is_it.then_some(object)
+    }
+}
+
+/// The node of a Value, if it is still there.
+///
+/// # Safety
+/// A living Value; the interpreter lock is held; no reference into its cell is in use.
+unsafe fn node_now(value: *mut ValueObject) -> Option<NodeId> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let (cell, handle) = (cell_of((*value).owner), &(*value).handle);
+        let node = NodeId::from_index(handle.start);
+        let epoch = handle.epoch & !burtorch_core::graph::UNEVALUATED;
+        cell.graph.check(node, epoch).is_ok().then_some(node)
+    }
+}
+
+/// Has a Value stand for its node, unless one does that is alive. Returns the one that does. May run Python code.
+fn stand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let reference = PyWeakrefReference::new(object)?.unbind();
+    let value = object.as_ptr().cast::<ValueObject>();
+    // SAFETY: a living Value under the interpreter lock; it owns its graph.
+    unsafe {
+        let Some(node) = node_now(value) else { return Ok(object.clone()) };
+        let graph = Bound::from_borrowed_ptr(py, (*value).owner).cast_into_unchecked::<PyGraph>();
+        if let Some(standing) = living(&graph, node) {
+            return Ok(standing);
+        }
+        cell_of(graph.as_ptr()).objects.set(py, node.index(), reference);
+    }
+    Ok(object.clone())
+}
+
+/// Has Values that were made since the last time stand for their nodes, the oldest first. May run Python code.
+fn look_at_new_handles(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
+    let py = graph.py();
+    let mut values = Vec::new();
+    let mut has_room = true;
+    // SAFETY: under the interpreter lock, for this block; the handle of a Value lies in its object, which is alive while the
+    // handle is in the list and somebody has it.
+    unsafe {
+        let cell = cell_of(graph.as_ptr());
+        cell.handles.for_each_unseen(|handle| {
+            let object =
+                ptr::from_mut(handle).byte_sub(std::mem::offset_of!(ValueObject, handle)).cast::<ffi::PyObject>();
+            if handle.is_of_value() && handle.start != u32::MAX && has_room && ffi::Py_REFCNT(object) > 0 {
+                has_room = values.try_reserve(1).is_ok();
+                if has_room {
+                    values.push(Bound::from_borrowed_ptr(py, object));
+                }
+            }
+        });
+        if !has_room {
+            return Err(no_memory(values.len())).or_raise(py);
+        }
+        cell.handles.set_seen();
+    }
+    // What was not looked at is looked at the next time, with all others.
+    let looked = values.iter().rev().try_for_each(|value| stand(value).map(drop));
+    // SAFETY: as above.
+    looked.inspect_err(|_| unsafe { cell_of(graph.as_ptr()) }.handles.forget_seen())
+}
