@@ -53,8 +53,7 @@ def is_sizes(x: object) -> bool:
 class Architecture:
     """What makes a model of one kind: ``parts`` are its numbers by name, with what each may be.
 
-    ``describe`` reads them off a model, ``build`` makes one, ``n_numbers`` says how many parameters they ask for,
-    ``tensors`` names the Tensors in order.
+    ``describe`` reads them off a model, ``build`` makes one.
     """
 
     def __init__(
@@ -63,46 +62,11 @@ class Architecture:
         parts: dict[str, Callable[[object], bool]],
         describe: Callable[[Any], dict[str, Any]],
         build: Callable[..., Model],
-        n_numbers: Callable[..., int],
-        tensors: Callable[[Any], list[tuple[str, _core.Tensor]]],
     ) -> None:
         self.name = name
         self.parts = parts
         self.describe = describe
         self.build = build
-        self.n_numbers = n_numbers
-        self.tensors = tensors
-
-
-def _layers(named: list[tuple[str, layers.Linear]]) -> list[tuple[str, _core.Tensor]]:
-    tensors = []
-    for name, layer in named:
-        tensors.append((f"{name}weight", layer.weight))
-        if layer.bias is not None:
-            tensors.append((f"{name}bias", layer.bias))
-    return tensors
-
-
-def _n_char_mlp(vocab: int, context: int, embedding: int, hidden: int) -> int:
-    return vocab * embedding + (context * embedding + 1) * hidden + (hidden + 1) * vocab
-
-
-def _n_gpt(
-    vocab: int,
-    context: int,
-    layers: int,
-    heads: int,
-    width: int,
-    expansion: int = 4,
-    eps: float = 1e-5,
-    final_norm: bool = False,
-) -> int:
-    layer = (4 + 2 * expansion) * width * width + (6 + expansion) * width
-    return (vocab + context) * width + layers * layer + 2 * final_norm * width + (width + 1) * vocab
-
-
-def _n_mlp(sizes: list[int], activation: str, bias: bool) -> int:
-    return sum((n_in + bias) * n_out for n_in, n_out in zip(sizes, sizes[1:]))
 
 
 CHAR_MLP = Architecture(
@@ -110,8 +74,6 @@ CHAR_MLP = Architecture(
     dict.fromkeys(("vocab", "context", "embedding", "hidden"), is_size),
     lambda m: {"vocab": m.vocab, "context": m.context, "embedding": m.embedding.shape[1], "hidden": m.hidden.n_out},
     _built_in.CharMLP,
-    _n_char_mlp,
-    lambda m: [("embedding", m.embedding), *_layers([("hidden.", m.hidden), ("output.", m.output)])],
 )
 
 GPT_PARTS: dict[str, Callable[[object], bool]] = {
@@ -124,8 +86,6 @@ GPT = Architecture(
     GPT_PARTS,
     lambda m: {name: getattr(m, name) for name in GPT_PARTS},
     _built_in.GPT,
-    _n_gpt,
-    lambda m: m.named_tensors(),
 )
 
 MLP = Architecture(
@@ -138,8 +98,6 @@ MLP = Architecture(
         "bias": m.layers[0].bias is not None,
     },
     _built_in.MLP,
-    _n_mlp,
-    lambda m: _layers([(f"{k}.", layer) for k, layer in enumerate(m.layers)]),
 )
 
 LINEAR = Architecture(
@@ -147,8 +105,6 @@ LINEAR = Architecture(
     {"n_in": is_size, "n_out": is_size, "bias": is_flag, "activation": is_activation},
     lambda m: {"n_in": m.n_in, "n_out": m.n_out, "bias": m.bias is not None, "activation": m.activation},
     layers.Linear,
-    lambda n_in, n_out, bias, activation: (n_in + bias) * n_out,
-    lambda m: _layers([("", m)]),
 )
 
 ARCHITECTURES: dict[type, Architecture] = {
@@ -249,23 +205,22 @@ def load_model(path: Path) -> tuple[Model, str | None]:
     about = _about(path, content)
     architecture = next(a for a in ARCHITECTURES.values() if a.name == about["model"])
     parts = {name: about[name] for name in architecture.parts}
-    n_numbers = architecture.n_numbers(**parts)
-    if n_numbers * 4 > len(content):
-        raise _refused(path, f"it is too short for {n_numbers} parameters")
     params = _core.Parameters(dtype=about["dtype"])
+    params._set_limit(len(content) // (4 if about["dtype"] == "float32" else 8))
     try:
         model = architecture.build(params, **parts)
+    except MemoryError:
+        raise _refused(path, "it is too short for the parameters of its model") from None
     except ValueError as error:
         raise _refused(path, f"its metadata are of no model: {error}") from None
-    _core._load_tensors(content, architecture.tensors(model))
+    params._set_limit(None)
+    _core._load_tensors(content, _tensors(model))
     return model, about.get("vocabulary")
 
 
 def _tensors(model: Model | Module) -> list[tuple[str, _core.Tensor]]:
-    architecture = _architecture_of(model)
-    if architecture is not None:
-        return architecture.tensors(model)
-    return list(model.named_parameters())
+    named: Callable[[], Any] = getattr(model, "named_tensors", None) or model.named_parameters
+    return list(named())
 
 
 def _content(path: Path) -> bytes:

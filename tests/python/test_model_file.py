@@ -11,10 +11,8 @@ import pytest
 import burtorch
 from burtorch.cli import model_file
 from burtorch.cli.errors import InputError
-from burtorch.cli.kinds import KINDS
 
 OLD_FILES = Path(__file__).parents[1] / "data" / "files"
-SIZES = {"context": 2, "embedding": 3, "hidden": 4}
 GPT_SIZES = {"context": 2, "layers": 1, "heads": 2, "width": 4}
 
 
@@ -41,8 +39,6 @@ def test_models_of_earlier_versions_load(name):
     assert f"v1-{kind.name}" == name.split(".")[0]
     step = 64 if kind.name == "gpt" else 8
     assert list(model.params.values) == [k / step - 1 for k in range(model.n_parameters)]
-    sizes = GPT_SIZES if kind.name == "gpt" else SIZES
-    assert KINDS[kind.name].n_parameters(3, **sizes) == model.n_parameters
 
 
 def test_a_folder_of_an_earlier_version_is_read_until_there_is_a_new_model(saved):

@@ -1,6 +1,6 @@
 """The kinds of models that the command line trains: what each is made of, learns from, and writes.
 
-A kind knows its defaults, how to read its data, how to build its model from sizes, how many parameters these ask for,
+A kind knows its defaults, how to read its data, how to build its model from sizes,
 and how to let a trained model write. It knows nothing of training or of files of models.
 """
 
@@ -48,10 +48,6 @@ class CharMlpKind:
         context, embedding, hidden = (sizes[name] for name in self.sizes)
         return burtorch.nn.CharMLP(parameters, vocab, context, embedding, hidden)
 
-    def n_parameters(self, vocab: int, context: int, embedding: int, hidden: int) -> int:
-        """Embedding table, hidden layer, output layer."""
-        return vocab * embedding + (context * embedding + 1) * hidden + (hidden + 1) * vocab
-
     def is_vocabulary(self, symbols: str) -> bool:
         return symbols.startswith("\n")
 
@@ -94,10 +90,6 @@ class GptKind:
     def build(self, parameters: burtorch.Parameters, vocab: int, sizes: dict[str, int]) -> AnyModel:
         context, layers, heads, width = (sizes[name] for name in self.sizes)
         return burtorch.nn.GPT(parameters, vocab, context, layers, heads, width)
-
-    def n_parameters(self, vocab: int, context: int, layers: int, heads: int, width: int) -> int:
-        """Embeddings, layers of 12 width^2 weights and 10 width gains and biases, logits."""
-        return (vocab + context) * width + layers * (12 * width * width + 10 * width) + (width + 1) * vocab
 
     def is_vocabulary(self, symbols: str) -> bool:
         return list(symbols) == sorted(symbols) and bool(symbols)

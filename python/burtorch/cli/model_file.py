@@ -67,14 +67,32 @@ def _from_old_form(path: str) -> tuple[CharMlpKind | GptKind, AnyModel, str]:
     length = int.from_bytes(start[len(MAGIC) :], "little")
     if len(start) < len(MAGIC) + 4 or len(content) < length:
         raise InputError(f"{path}: the file is cut short: copy it again or train again")
-    header = _checked_header(path, content[:length], len(content) - length)
+    header = _checked_header(path, content[:length])
     kind = KINDS[header["model"]]
     sizes = {name: header[name] for name in kind.sizes}
     parameters = burtorch.Parameters(dtype="float32", seed=0)
+    n_bytes = len(content) - length
+    parameters._set_limit(n_bytes // 4)
     try:
         model = kind.build(parameters, len(header["vocabulary"]), sizes)
     except ValueError as error:
-        raise InputError(f"{path}: the header is of no model: {error}") from None
+        raise InputError(f"{path}: the header is of no model: {error}: the file is damaged") from None
+    except MemoryError:
+        raise InputError(
+            f"{path}: {n_bytes} bytes of parameters, fewer than the sizes ask for: "
+            "the file is cut short, copy it again or train again"
+        ) from None
+    if header.get("n_parameters") != model.n_parameters:
+        raise InputError(
+            f"{path}: {header.get('n_parameters')!r} parameters where the sizes ask for {model.n_parameters}: "
+            "the file is damaged, or another version of burtorch wrote it"
+        )
+    if n_bytes != 4 * model.n_parameters:
+        raise InputError(
+            f"{path}: {n_bytes} bytes of parameters, expected {4 * model.n_parameters}: "
+            "the file is too long, copy it again or train again"
+        )
+    parameters._set_limit(None)
     memoryview(parameters.values).cast("B")[:] = _little_endian(memoryview(content)[length:])
     return kind, model, header["vocabulary"]
 
@@ -93,7 +111,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         raise
 
 
-def _checked_header(path: str, encoded: bytes, n_value_bytes: int) -> dict[str, Any]:
+def _checked_header(path: str, encoded: bytes) -> dict[str, Any]:
     import json
 
     def refuse(why: str) -> InputError:
@@ -122,14 +140,6 @@ def _checked_header(path: str, encoded: bytes, n_value_bytes: int) -> dict[str, 
         size = header.get(name)
         if type(size) is not int or not 1 <= size < 2**31:
             raise refuse(f"{name} is {size!r}")
-    expected = kind.n_parameters(len(vocabulary), **{name: header[name] for name in kind.sizes})
-    if header.get("n_parameters") != expected:
-        raise refuse(f"{header.get('n_parameters')!r} parameters where the sizes ask for {expected}")
-    if n_value_bytes != 4 * expected:
-        raise InputError(
-            f"{path}: {n_value_bytes} bytes of parameters, expected {4 * expected}: "
-            f"the file is {'cut short' if n_value_bytes < 4 * expected else 'too long'}, copy it again or train again"
-        )
     return header
 
 

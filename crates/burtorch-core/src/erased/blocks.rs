@@ -4,10 +4,10 @@ use super::params::{AnyParameters, Erasable, typed};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, Target, Tokens, View};
 use crate::kernels::BlockMath;
-use crate::nn::{Activation, Linear};
+use crate::nn::{Activation, CharMlp, Gpt, Linear};
 use crate::ops::Op;
-use crate::params::{Slice, Tensor};
-use crate::scalar::Scalar;
+use crate::params::{Parameters, Slice, Tensor};
+use crate::scalar::{Float, Scalar};
 
 /// The block ops of [`Graph`], by the same names.
 pub trait ErasedBlocks {
@@ -66,6 +66,12 @@ pub trait ErasedBlocks {
     /// Causal attention.
     fn causal_attention(&mut self, q: Tokens, k: Tokens, v: Tokens, heads: usize) -> Result<Tokens>;
 
+    /// The logits of a character model; with lanes, the context of lane 0 comes first.
+    fn char_mlp(&mut self, params: &[&AnyParameters], model: &CharMlp, tokens: &[u32]) -> Result<Range>;
+
+    /// The logits of a GPT.
+    fn gpt(&mut self, params: &[&AnyParameters], model: &Gpt, tokens: &[u32]) -> Result<Tokens>;
+
     /// The mean cross-entropy of tokens.
     fn token_cross_entropy(&mut self, logits: Tokens, classes: &[u32]) -> Result<NodeId>;
 
@@ -103,11 +109,7 @@ impl<S: BlockMath + Scalar<Elem: Erasable>> ErasedBlocks for Graph<'static, S> {
     }
 
     fn gather(&mut self, params: &[&AnyParameters], table: Tensor, indices: &[u32]) -> Result<Range> {
-        typed(params, |params| {
-            let store = table.slice().store();
-            let params = params.iter().find(|p| p.id() == store).ok_or(Error::MissingParameters)?;
-            Graph::gather(self, params, table, indices)
-        })
+        typed(params, |params| Graph::gather(self, owner(params, table)?, table, indices))
     }
 
     fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId> {
@@ -151,6 +153,14 @@ impl<S: BlockMath + Scalar<Elem: Erasable>> ErasedBlocks for Graph<'static, S> {
         Graph::causal_attention(self, q, k, v, heads)
     }
 
+    fn char_mlp(&mut self, params: &[&AnyParameters], model: &CharMlp, tokens: &[u32]) -> Result<Range> {
+        typed(params, |params| model.logits(self, owner(params, model.embedding())?, tokens))
+    }
+
+    fn gpt(&mut self, params: &[&AnyParameters], model: &Gpt, tokens: &[u32]) -> Result<Tokens> {
+        typed(params, |params| model.logits(self, owner(params, model.tokens())?, tokens))
+    }
+
     fn token_cross_entropy(&mut self, logits: Tokens, classes: &[u32]) -> Result<NodeId> {
         Graph::token_cross_entropy(self, logits, classes)
     }
@@ -158,4 +168,10 @@ impl<S: BlockMath + Scalar<Elem: Erasable>> ErasedBlocks for Graph<'static, S> {
     fn add_ranges(&mut self, x: Range, y: Range) -> Result<Range> {
         Graph::add_ranges(self, x, y)
     }
+}
+
+/// The parameters that a tensor is part of.
+fn owner<'a, 'm, E: Float>(params: &[&'a Parameters<'m, E>], tensor: Tensor) -> Result<&'a Parameters<'m, E>> {
+    let found = params.iter().find(|p| p.id() == tensor.slice().store());
+    found.copied().ok_or(Error::MissingParameters)
 }

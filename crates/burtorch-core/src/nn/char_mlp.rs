@@ -1,6 +1,8 @@
 //! The character model of the paper: embeddings of the last symbols, one hidden layer, logits of the next symbol.
 
-use super::{Activation, Input, Label, Linear, Model, check_below, check_label, check_len, loss_of};
+use super::{
+    Activation, Input, Label, Linear, Model, NamedTensors, check_below, check_label, check_len, loss_of, within,
+};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
 use crate::kernels::BlockMath;
@@ -96,6 +98,12 @@ impl CharMlp {
     /// The layer of logits.
     pub fn output(&self) -> Linear {
         self.output
+    }
+
+    /// Its tensors by name.
+    pub fn named_tensors(&self) -> NamedTensors {
+        let layers = within("hidden", self.hidden.named_tensors()).chain(within("output", self.output.named_tensors()));
+        std::iter::once(("embedding".into(), self.embedding)).chain(layers).collect()
     }
 
     /// How many parameters it has.

@@ -1,6 +1,6 @@
 //! The GPT of the paper: a transformer that reads tokens and says what each next one may be.
 
-use super::{Input, Label, Model, check_below, check_len};
+use super::{Input, Label, Model, NamedTensors, check_below, check_len, within};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Tokens};
 use crate::kernels::BlockMath;
@@ -57,19 +57,9 @@ impl LayerNorm {
         })
     }
 
-    /// The gains.
-    pub fn gain(&self) -> Tensor {
-        self.gain
-    }
-
-    /// The biases.
-    pub fn bias(&self) -> Tensor {
-        self.bias
-    }
-
-    /// What is added to the variance.
-    pub fn eps(&self) -> f64 {
-        self.eps
+    /// Its tensors by name.
+    pub fn named_tensors(&self) -> NamedTensors {
+        vec![("weight".into(), self.gain), ("bias".into(), self.bias)]
     }
 
     /// Appends it to `x`.
@@ -83,6 +73,8 @@ impl LayerNorm {
     }
 }
 
+const ATTENTION_PARTS: [&str; 5] = ["query.weight", "key.weight", "value.weight", "output.weight", "output.bias"];
+
 /// Causal attention of several heads: queries, keys and values without biases, and a mixing layer with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
@@ -95,8 +87,7 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Appends its tensors, named `name.query.weight`, `name.key.weight`, `name.value.weight`, `name.output.weight` and
-    /// `name.output.bias`.
+    /// Appends its tensors, named `name.query.weight`, ... as [`Attention::named_tensors`] has them.
     pub fn new<E: Float>(
         params: &mut Parameters<'_, E>,
         width: usize,
@@ -108,23 +99,18 @@ impl Attention {
             return Err(Error::BadArgument { what: "the number of heads", expected, found: heads.to_string() });
         }
         params.all_or_nothing(|params| {
-            let mut square =
-                |which: &str| params.tensor(&[width, width], part(name, which).as_deref(), Init::Glorot, true);
-            let (q, k, v) = (square("query.weight")?, square("key.weight")?, square("value.weight")?);
-            let o = square("output.weight")?;
-            let o_bias = params.tensor(&[width], part(name, "output.bias").as_deref(), Init::Constant(0.0), true)?;
+            let [q, k, v, o, bias] = ATTENTION_PARTS.map(|which| part(name, which));
+            let mut square = |name: Option<String>| params.tensor(&[width, width], name.as_deref(), Init::Glorot, true);
+            let (q, k, v, o) = (square(q)?, square(k)?, square(v)?, square(o)?);
+            let o_bias = params.tensor(&[width], bias.as_deref(), Init::Constant(0.0), true)?;
             Ok(Attention { heads, q, k, v, o, o_bias })
         })
     }
 
-    /// How many heads.
-    pub fn heads(&self) -> usize {
-        self.heads
-    }
-
-    /// Weights of queries, keys, values and the mixing layer, and the bias of that.
-    pub fn tensors(&self) -> [Tensor; 5] {
-        [self.q, self.k, self.v, self.o, self.o_bias]
+    /// Its tensors by name.
+    pub fn named_tensors(&self) -> NamedTensors {
+        let tensors = [self.q, self.k, self.v, self.o, self.o_bias];
+        ATTENTION_PARTS.into_iter().map(String::from).zip(tensors).collect()
     }
 
     /// Appends it to `x`.
@@ -188,14 +174,15 @@ impl Block {
         })
     }
 
-    /// The layer norm before attention, attention, and the layer norm after it.
-    pub fn parts(&self) -> (LayerNorm, Attention, LayerNorm) {
-        (self.norm1, self.attention, self.norm2)
-    }
-
-    /// Weights and biases of the two feed-forward layers.
-    pub fn feed_forward(&self) -> [(Tensor, Tensor); 2] {
-        [self.up, self.down]
+    /// Its tensors by name.
+    pub fn named_tensors(&self) -> NamedTensors {
+        let layer = |(weight, bias)| vec![("weight".into(), weight), ("bias".into(), bias)];
+        within("norm1", self.norm1.named_tensors())
+            .chain(within("attention", self.attention.named_tensors()))
+            .chain(within("norm2", self.norm2.named_tensors()))
+            .chain(within("up", layer(self.up)))
+            .chain(within("down", layer(self.down)))
+            .collect()
     }
 
     /// Appends it to `x`.
@@ -209,7 +196,7 @@ impl Block {
         let y = self.attention.apply(graph, params, y)?;
         let x = graph.add_tokens(x, y)?;
         let y = self.norm2.apply(graph, params, x)?;
-        let [(w1, b1), (w2, b2)] = self.feed_forward().map(|(w, b)| (w.slice(), b.slice()));
+        let [(w1, b1), (w2, b2)] = [self.up, self.down].map(|(w, b)| (w.slice(), b.slice()));
         let y = graph.token_affine(&[params], &[y], w1, Some(b1), true)?;
         let y = graph.token_affine(&[params], &[y], w2, Some(b2), false)?;
         graph.add_tokens(x, y)
@@ -291,19 +278,15 @@ impl Gpt {
         self.positions
     }
 
-    /// The blocks, first to last.
-    pub fn blocks(&self) -> &[Block] {
-        &self.blocks
-    }
-
-    /// The layer norm after the last block.
-    pub fn final_norm(&self) -> Option<LayerNorm> {
-        self.final_norm
-    }
-
-    /// Weights and biases of the logits.
-    pub fn head(&self) -> (Tensor, Tensor) {
-        self.head
+    /// Its tensors by name.
+    pub fn named_tensors(&self) -> NamedTensors {
+        let mut all = vec![("tokens".into(), self.tokens), ("positions".into(), self.positions)];
+        for (k, block) in self.blocks.iter().enumerate() {
+            all.extend(within(&format!("blocks.{k}"), block.named_tensors()));
+        }
+        all.extend(self.final_norm.into_iter().flat_map(|norm| within("norm", norm.named_tensors())));
+        all.extend([("head.weight".into(), self.head.0), ("head.bias".into(), self.head.1)]);
+        all
     }
 
     /// How many parameters it has: its tensors lie one after another.

@@ -1,5 +1,6 @@
 //! One dense layer: `activation(W x + b)`.
 
+use super::NamedTensors;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Range, View};
 use crate::kernels::BlockMath;
@@ -125,6 +126,12 @@ impl Linear {
     /// How many numbers it gives.
     pub fn n_out(&self) -> usize {
         self.weight.shape().dims()[0] as usize
+    }
+
+    /// Its tensors by name.
+    pub fn named_tensors(&self) -> NamedTensors {
+        let bias = self.bias.map(|bias| ("bias".into(), bias));
+        std::iter::once(("weight".into(), self.weight)).chain(bias).collect()
     }
 
     /// How many parameters it has.

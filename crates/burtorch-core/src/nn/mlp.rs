@@ -1,6 +1,6 @@
 //! Dense layers one after another.
 
-use super::{Activation, Input, Label, Linear, Model, check_label, check_len, loss_of};
+use super::{Activation, Input, Label, Linear, Model, NamedTensors, check_label, check_len, loss_of, within};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
 use crate::kernels::BlockMath;
@@ -73,6 +73,12 @@ impl Mlp {
     /// How many numbers it gives.
     pub fn n_out(&self) -> usize {
         self.layers[self.layers.len() - 1].n_out()
+    }
+
+    /// Its tensors by name.
+    pub fn named_tensors(&self) -> NamedTensors {
+        let layers = self.layers.iter().enumerate();
+        layers.flat_map(|(k, layer)| within(&k.to_string(), layer.named_tensors()).collect::<Vec<_>>()).collect()
     }
 
     /// How many parameters it has.

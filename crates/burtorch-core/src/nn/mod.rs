@@ -19,8 +19,16 @@ pub use neuron::Neuron;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range};
 use crate::kernels::BlockMath;
-use crate::params::Parameters;
+use crate::params::{Parameters, Tensor};
 use crate::scalar::Scalar;
+
+/// The tensors of a model with their names in it, in their order in the parameters.
+pub type NamedTensors = Vec<(String, Tensor)>;
+
+/// `tensors` of a part called `part`.
+fn within(part: &str, tensors: NamedTensors) -> impl Iterator<Item = (String, Tensor)> {
+    tensors.into_iter().map(move |(name, tensor)| (format!("{part}.{name}"), tensor))
+}
 
 /// What a model is given: one sample, or several one after another.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -176,6 +176,8 @@ pub struct Parameters<'m, E: Float> {
     values: Block<E>,
     grads: Block<E>,
     n: usize,
+    /// The most numbers there may be.
+    limit: usize,
     /// Frozen ranges: ascending, apart from each other.
     frozen: Vec<Range<u32>>,
     names: Names,
@@ -218,6 +220,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             values,
             grads,
             n: 0,
+            limit: usize::MAX,
             frozen: Vec::new(),
             names: Names::none(),
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -232,6 +235,12 @@ impl<'m, E: Float> Parameters<'m, E> {
     pub fn in_buffers(values: &'m mut [E], grads: &'m mut [E], seed: u64) -> Self {
         // SAFETY: both slices are borrowed exclusively for 'm, which the type carries.
         unsafe { Self::over(Block::foreign(values.into()), Block::foreign(grads.into()), seed) }
+    }
+
+    /// Refuses tensors that would make more than `n` numbers in all, until told otherwise: a model that a file describes is
+    /// made no larger than the file.
+    pub fn set_limit(&mut self, n: Option<usize>) {
+        self.limit = n.unwrap_or(usize::MAX);
     }
 
     /// The identity in this process.
@@ -321,6 +330,9 @@ impl<'m, E: Float> Parameters<'m, E> {
         let end = self.n + shape.n();
         if end > u32::MAX as usize {
             return Err(Error::IndexExhausted { limit: u32::MAX });
+        }
+        if end > self.limit {
+            return Err(Error::ParametersFull { capacity: self.limit });
         }
         if !trainable {
             self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;

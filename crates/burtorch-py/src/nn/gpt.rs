@@ -2,7 +2,7 @@
 
 use burtorch_core::kernels::BlockMath;
 use burtorch_core::nn::{Gpt, GptShape};
-use burtorch_core::{Float, Graph, Parameters, Tensor};
+use burtorch_core::{Float, Graph, Parameters};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -42,7 +42,8 @@ pub struct PyGpt {
     pub model: Gpt,
     /// Its parameters.
     pub params: Py<PyParameters>,
-    prefix: String,
+    /// What its tensors' names begin with.
+    pub name: Option<String>,
 }
 collected!(PyGpt: params);
 
@@ -67,8 +68,7 @@ impl PyGpt {
         params.get().need_kernels()?;
         let shape = GptShape { vocab, context, layers, heads, width, expansion, eps, final_norm };
         let model = params.get().append(params.py(), |p| with_kernels!(p, p => Gpt::new(p, shape, name.as_deref())))?;
-        let prefix = name.map_or(String::new(), |name| format!("{name}."));
-        Ok(PyGpt { model, params: params.clone().unbind(), prefix })
+        Ok(PyGpt { model, params: params.clone().unbind(), name })
     }
 
     /// Logits of the symbol after each of `tokens`, 1 to `context` integers (a list or a buffer): one list per token.
@@ -83,27 +83,6 @@ impl PyGpt {
             return Err(PyValueError::new_err(format!("tokens must have shape (1..{most},), found {}", dims.text())));
         }
         self.params.get().with(py, |params| with_kernels!(params, p => logits(&self.model, p, &symbols)))?.or_raise(py)
-    }
-
-    /// Names and Tensors, in their order in the parameters.
-    fn named_tensors(&self, py: Python<'_>) -> Vec<(String, PyTensor)> {
-        let tensor = |(name, tensor): (String, Tensor)| {
-            let full = format!("{}{name}", self.prefix);
-            (name, PyTensor::new(self.params.clone_ref(py), tensor, (!self.prefix.is_empty()).then_some(full)))
-        };
-        named(&self.model).into_iter().map(tensor).collect()
-    }
-
-    /// How many parameters it has.
-    #[getter]
-    fn n_parameters(&self) -> usize {
-        self.model.n_parameters()
-    }
-
-    /// Where its tensors are.
-    #[getter]
-    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
-        self.params.clone_ref(py)
     }
 
     /// How many symbols.
@@ -187,35 +166,6 @@ fn logits<E: Float + BlockMath>(
         Ok(graph.value(node)?.to_f64())
     };
     (0..tokens.len()).map(|t| (0..logits.width()).map(|f| value(t, f)).collect()).collect()
-}
-
-/// The tensors of a model in order, with the names they have after the model's own.
-fn named(model: &Gpt) -> Vec<(String, Tensor)> {
-    let mut all = vec![("tokens".to_string(), model.tokens()), ("positions".to_string(), model.positions())];
-    for (k, block) in model.blocks().iter().enumerate() {
-        let mut add = |name: &str, tensor| all.push((format!("blocks.{k}.{name}"), tensor));
-        let (norm1, attention, norm2) = block.parts();
-        let [(w1, b1), (w2, b2)] = block.feed_forward();
-        add("norm1.weight", norm1.gain());
-        add("norm1.bias", norm1.bias());
-        let names = ["query.weight", "key.weight", "value.weight", "output.weight", "output.bias"];
-        for (name, tensor) in names.iter().zip(attention.tensors()) {
-            add(&format!("attention.{name}"), tensor);
-        }
-        add("norm2.weight", norm2.gain());
-        add("norm2.bias", norm2.bias());
-        add("up.weight", w1);
-        add("up.bias", b1);
-        add("down.weight", w2);
-        add("down.bias", b2);
-    }
-    if let Some(norm) = model.final_norm() {
-        all.push(("norm.weight".into(), norm.gain()));
-        all.push(("norm.bias".into(), norm.bias()));
-    }
-    all.push(("head.weight".into(), model.head().0));
-    all.push(("head.bias".into(), model.head().1));
-    all
 }
 
 /// Adds the class to the module.

@@ -14,7 +14,12 @@ use crate::convert::arguments::{Count, sizes};
 use crate::convert::buffer::{read_numbers, read_symbols};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::graph::{PyGraph, current_graph, interruptible};
 use crate::nn::gpt::PyGpt;
+use crate::node::blocks::symbols_for;
+use crate::node::vector::tokens::symbols;
+use crate::node::vector::{PyVector, appended};
+use crate::params::attached::{attach, with_values};
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
 /// A model that an oracle takes.
@@ -59,7 +64,7 @@ pub fn model_of(object: &Bound<'_, PyAny>) -> PyResult<(AnyModel, Py<PyParameter
     let layer = object.getattr_opt("_layer")?;
     if let Ok(layer) = layer.as_ref().unwrap_or(object).cast::<PyLinear>() {
         let layer = layer.get();
-        let model = Mlp::of_layers(vec![layer.layer]).or_raise(py)?;
+        let model = Mlp::of_layers(vec![layer.model]).or_raise(py)?;
         return Ok((AnyModel::Dense(model), layer.params.clone_ref(py)));
     }
     Err(PyTypeError::new_err(format!(
@@ -164,18 +169,6 @@ impl PyCharMlp {
             .or_raise(py)
     }
 
-    /// How many parameters it has.
-    #[getter]
-    fn n_parameters(&self) -> usize {
-        self.model.n_parameters()
-    }
-
-    /// Where its tensors are.
-    #[getter]
-    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
-        self.params.clone_ref(py)
-    }
-
     /// How many symbols.
     #[getter]
     fn vocab(&self) -> usize {
@@ -197,13 +190,13 @@ impl PyCharMlp {
     /// The hidden layer, a Linear with tanh.
     #[getter]
     fn hidden(&self, py: Python<'_>) -> PyLinear {
-        PyLinear { layer: self.model.hidden(), params: self.params.clone_ref(py), name: part(&self.name, "hidden") }
+        PyLinear { model: self.model.hidden(), params: self.params.clone_ref(py), name: part(&self.name, "hidden") }
     }
 
     /// The layer of logits, a Linear.
     #[getter]
     fn output(&self, py: Python<'_>) -> PyLinear {
-        PyLinear { layer: self.model.output(), params: self.params.clone_ref(py), name: part(&self.name, "output") }
+        PyLinear { model: self.model.output(), params: self.params.clone_ref(py), name: part(&self.name, "output") }
     }
 
     fn __repr__(&self) -> String {
@@ -232,7 +225,7 @@ impl PyCharMlp {
 ///     [32.0]
 #[pyclass(frozen, name = "Linear", module = "burtorch.nn")]
 pub struct PyLinear {
-    layer: Linear,
+    model: Linear,
     params: Py<PyParameters>,
     name: Option<String>,
 }
@@ -253,10 +246,10 @@ impl PyLinear {
         let py = params.py();
         let activation = activation_named(py, activation)?;
         params.get().need_kernels()?;
-        let layer = params
+        let model = params
             .get()
             .append(py, |p| with_kernels!(p, p => Linear::new(p, n_in, n_out, bias, activation, name.as_deref())))?;
-        Ok(PyLinear { layer, params: params.clone().unbind(), name })
+        Ok(PyLinear { model, params: params.clone().unbind(), name })
     }
 
     /// The n_out outputs for n_in inputs: of numbers (a list or a buffer), a list of floats, without a gradient; of Values
@@ -264,55 +257,43 @@ impl PyLinear {
     ///
     /// Raises ValueError for another number of inputs, TypeError for a graph of another dtype than the parameters.
     fn __call__<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let model = Mlp::of_layers(vec![self.layer]).or_raise(x.py())?;
+        let model = Mlp::of_layers(vec![self.model]).or_raise(x.py())?;
         outputs(&model, &self.params, x)
     }
 
     /// The weights, a Tensor of shape (n_out, n_in).
     #[getter]
     fn weight(&self, py: Python<'_>) -> PyTensor {
-        tensor(py, &self.params, self.layer.weight(), part(&self.name, "weight"))
+        tensor(py, &self.params, self.model.weight(), part(&self.name, "weight"))
     }
 
     /// The biases, a Tensor of shape (n_out,), or None.
     #[getter]
     fn bias(&self, py: Python<'_>) -> Option<PyTensor> {
-        self.layer.bias().map(|bias| tensor(py, &self.params, bias, part(&self.name, "bias")))
+        self.model.bias().map(|bias| tensor(py, &self.params, bias, part(&self.name, "bias")))
     }
 
     /// "identity", "tanh", "relu" or "sigmoid".
     #[getter]
     fn activation(&self) -> &'static str {
-        self.layer.activation().name()
+        self.model.activation().name()
     }
 
     /// How many numbers it takes.
     #[getter]
     fn n_in(&self) -> usize {
-        self.layer.n_in()
+        self.model.n_in()
     }
 
     /// How many numbers it gives.
     #[getter]
     fn n_out(&self) -> usize {
-        self.layer.n_out()
-    }
-
-    /// How many parameters it has.
-    #[getter]
-    fn n_parameters(&self) -> usize {
-        self.layer.n_parameters()
-    }
-
-    /// Where its tensors are.
-    #[getter]
-    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
-        self.params.clone_ref(py)
+        self.model.n_out()
     }
 
     fn __repr__(&self) -> String {
-        let bias = if self.layer.bias().is_some() { "True" } else { "False" };
-        let Self { layer, .. } = self;
+        let bias = if self.model.bias().is_some() { "True" } else { "False" };
+        let Self { model: layer, .. } = self;
         format!("Linear({}, {}, bias={bias}, activation={:?})", layer.n_in(), layer.n_out(), layer.activation().name())
     }
 }
@@ -376,8 +357,8 @@ impl PyMlp {
     /// The layers, first to last.
     #[getter]
     fn layers(&self, py: Python<'_>) -> Vec<PyLinear> {
-        let layer = |(k, &layer): (usize, &Linear)| PyLinear {
-            layer,
+        let layer = |(k, &model): (usize, &Linear)| PyLinear {
+            model,
             params: self.params.clone_ref(py),
             name: part(&self.name, &k.to_string()),
         };
@@ -394,18 +375,6 @@ impl PyMlp {
     #[getter]
     fn n_out(&self) -> usize {
         self.model.n_out()
-    }
-
-    /// How many parameters it has.
-    #[getter]
-    fn n_parameters(&self) -> usize {
-        self.model.n_parameters()
-    }
-
-    /// Where its tensors are.
-    #[getter]
-    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
-        self.params.clone_ref(py)
     }
 
     fn __repr__(&self) -> String {
@@ -440,6 +409,90 @@ fn outputs<'py>(model: &Mlp, params: &Py<PyParameters>, x: &Bound<'py, PyAny>) -
         })?
         .or_raise(py)?
         .into_pyobject(py)
+}
+
+/// What all models have.
+macro_rules! holds_tensors {
+    ($($Model:ident)*) => { $(
+        #[pymethods]
+        impl $Model {
+            /// Names and Tensors, in their order in the parameters.
+            fn named_tensors(&self, py: Python<'_>) -> Vec<(String, PyTensor)> {
+                let named = |(name, found): (String, Tensor)| {
+                    let full = part(&self.name, &name);
+                    (name, tensor(py, &self.params, found, full))
+                };
+                self.model.named_tensors().into_iter().map(named).collect()
+            }
+
+            /// How many parameters it has.
+            #[getter]
+            fn n_parameters(&self) -> usize {
+                self.model.n_parameters()
+            }
+
+            /// Where its tensors are.
+            #[getter]
+            fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+                self.params.clone_ref(py)
+            }
+        }
+    )* };
+}
+holds_tensors!(PyCharMlp PyLinear PyMlp PyGpt);
+
+/// Appends the logits for `tokens` to the current graph.
+fn append(
+    model: &AnyModel,
+    params: &Py<PyParameters>,
+    owner: &Bound<'_, PyGraph>,
+    tokens: &[u32],
+) -> PyResult<Py<PyVector>> {
+    let (py, n) = (owner.py(), model.n_parameters());
+    let range = appended(
+        owner,
+        n,
+        |cell| {
+            cell.need_kernels("a model")?;
+            attach(py, cell, [params])
+        },
+        |graph, parameters, ()| {
+            with_values(py, parameters, |given| {
+                interruptible(py, n, || match model {
+                    AnyModel::Chars(model) => graph.blocks()?.char_mlp(given, model, tokens),
+                    AnyModel::Tokens(model) => Ok(graph.blocks()?.gpt(given, model, tokens)?.range()),
+                    AnyModel::Dense(_) => Err(burtorch_core::Error::EmptyReduction { op: "tokens" }),
+                })
+            })?
+            .or_raise(py)
+        },
+    )?;
+    PyVector::of_runs(owner, &[range])
+}
+
+#[pymethods]
+impl PyCharMlp {
+    /// Appends the logits of the symbol after `tokens` to the current graph, as a Vector.
+    ///
+    /// Raises IndexError for a token outside the vocabulary, ValueError for another number of them.
+    fn __call__(&self, tokens: &Bound<'_, PyAny>) -> PyResult<Py<PyVector>> {
+        let (context, found) = (self.model.shape().context, tokens.len()?);
+        if found != context {
+            return Err(PyValueError::new_err(format!("a context holds {context} tokens, found {found}")));
+        }
+        let owner = current_graph(tokens.py())?.into_bound(tokens.py()).cast_into::<PyGraph>()?;
+        let ids = symbols_for(&owner, tokens, "tokens")?;
+        append(&AnyModel::Chars(self.model), &self.params, &owner, &ids)
+    }
+}
+
+#[pymethods]
+impl PyGpt {
+    /// Appends the logits of the symbol after each of `tokens` to the current graph, in groups of 8 tokens (`nn.Tokens`).
+    fn _append(&self, tokens: &Bound<'_, PyAny>) -> PyResult<Py<PyVector>> {
+        let owner = current_graph(tokens.py())?.into_bound(tokens.py()).cast_into::<PyGraph>()?;
+        append(&AnyModel::Tokens(self.model.clone()), &self.params, &owner, &symbols(tokens, "tokens")?)
+    }
 }
 
 /// Adds the classes to the module.

@@ -89,7 +89,7 @@ impl PySymbols {
 }
 
 /// Whole numbers for each lane of a graph: Symbols as they are, anything else the same for all lanes.
-fn symbols_for<'a>(
+pub fn symbols_for<'a>(
     owner: &Bound<'_, PyGraph>,
     given: &'a Bound<'_, PyAny>,
     what: &str,

@@ -280,6 +280,14 @@ impl PyParameters {
         })
     }
 
+    /// Refuse tensors that would make more than `n` numbers in all; None lifts the limit.
+    fn _set_limit(&self, py: Python<'_>, n: Option<usize>) -> PyResult<()> {
+        self.append(py, |params| {
+            with_params!(params, p => p.set_limit(n));
+            Ok(())
+        })
+    }
+
     /// Append a tensor and return it.
     ///
     /// Args:

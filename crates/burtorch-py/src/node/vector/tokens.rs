@@ -16,7 +16,8 @@ use crate::node::blocks::PySymbols;
 use crate::params::PyTensor;
 use crate::params::attached::{attach, with_values};
 
-fn symbols(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
+/// The token ids of one sample.
+pub fn symbols(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
     if let Ok(symbols) = object.cast::<PySymbols>() {
         let single = symbols.get().single().map(<[u32]>::to_vec);
         return single.ok_or_else(|| {
