@@ -23,7 +23,10 @@ mod _core {
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+        convert::entry::unwind_refusals(m.py())?;
         m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        #[cfg(feature = "refuse-allocations")]
+        convert::refused_allocations::register(m)?;
         convert::errors::register(m)?;
         graph::register(m)?;
         node::value::register(m)?;

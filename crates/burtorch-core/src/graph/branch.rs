@@ -11,10 +11,11 @@ use std::ops::{Deref, DerefMut};
 
 use super::columns::Columns;
 use super::mark::RewindLog;
-use super::memory::{Origin, Stack, list_for};
+use super::memory::{Origin, Stack};
 use super::splice::MANY;
 use super::{Graph, Joined, NodeId, Range};
 use crate::error::{Error, Result};
+use crate::memory::list_for;
 use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync;

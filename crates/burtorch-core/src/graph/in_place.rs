@@ -6,9 +6,10 @@
 
 use super::Graph;
 use super::block::BlockHeader;
-use super::memory::{fill, list_for};
+use super::memory::fill;
 use super::renumber::{self, Lists, Numbers, Slots};
 use crate::error::{Error, Result};
+use crate::memory::list_for;
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 use crate::sync::{self, Mutex, MutexGuard};

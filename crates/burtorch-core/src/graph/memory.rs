@@ -11,19 +11,6 @@ use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
 
-/// An empty list with room for `n` entries.
-pub(crate) fn list_for<T>(n: usize, what: &'static str) -> Result<Vec<T>> {
-    let mut list = Vec::new();
-    reserve_in(&mut list, n, what)?;
-    Ok(list)
-}
-
-/// Makes room for `n` more entries.
-pub(crate) fn reserve_in<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
-    let bytes = n.saturating_mul(size_of::<T>());
-    list.try_reserve(n).map_err(|_| Error::OutOfMemory { bytes, what })
-}
-
 /// Where a column's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {

@@ -7,8 +7,8 @@
 use std::mem::MaybeUninit;
 
 use super::columns::{Columns, Spare};
-use super::memory::list_for;
 use crate::error::{Error, Result};
+use crate::memory::list_for;
 use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync::{self, Mutex};

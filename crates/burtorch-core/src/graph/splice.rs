@@ -12,11 +12,12 @@ use plan::{Moved, Plan};
 
 use super::columns::Columns;
 use super::in_place::{Move, WHAT, lock};
-use super::memory::{Stack, list_for};
+use super::memory::Stack;
 use super::pieces::{Places, Start};
 use super::renumber::{self, Lists, Slots};
 use super::{Graph, MAX_STORES, NodeId, Range};
 use crate::error::{Error, Result};
+use crate::memory::list_for;
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 use crate::sync::Mutex;

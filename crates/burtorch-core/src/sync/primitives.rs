@@ -4,6 +4,8 @@
 use std::cell;
 use std::time::{Duration, Instant};
 
+use crate::memory::list_for;
+
 pub(super) use std::sync::Arc;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(burtorch_tsan))]
@@ -53,8 +55,19 @@ pub(super) fn n_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Starts a thread that nobody waits for; `false` if the system refuses.
+/// Starts a thread that nobody waits for; `false` if the system refuses, or is about to: a thread that finds no memory for what
+/// it needs before it works ends the process, and nobody could catch that.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
+    list_for::<u8>(2 * STACK, "a thread").is_ok_and(|room| {
+        drop(room);
+        start_in_memory(work)
+    })
+}
+
+/// The default of the standard library.
+const STACK: usize = 2 << 20;
+
+fn start_in_memory(work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("burtorch".to_string()).spawn(work).is_ok()
 }
 

@@ -6,15 +6,65 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use burtorch_core::memory::REFUSED;
 use pyo3::ffi;
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 
 use crate::graph::critical_section::locked;
+
+/// Texts of panics that say that there is no memory: of the core, of lists that would be larger than memory can be, and of PyO3
+/// where the interpreter gave no object.
+const NO_MEMORY: [&str; 3] = [REFUSED, "capacity overflow", "Python API call failed"];
+
+/// Makes a `MemoryError` of a refusal, here and wherever PyO3 ends a panic: each of them makes a `PanicException` of the
+/// panic's text, and the error that making it raises takes its place.
+pub fn unwind_refusals(py: Python<'_>) -> PyResult<()> {
+    burtorch_core::memory::unwind_refusals();
+    static INIT: Method = Method(UnsafeCell::new(ffi::PyMethodDef {
+        ml_name: c"__init__".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: told },
+        ml_flags: ffi::METH_O,
+        ml_doc: c"Tells lack of memory from other panics.".as_ptr(),
+    }));
+    // SAFETY: the definition is static and nobody changes it; a null pointer is an error that is set.
+    let init = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_New(INIT.0.get(), ptr::null_mut()))? };
+    py.get_type::<PanicException>().setattr("__init__", init)
+}
+
+/// As a static of C.
+struct Method(UnsafeCell<ffi::PyMethodDef>);
+
+// SAFETY: the interpreter only reads it.
+unsafe impl Sync for Method {}
+
+unsafe extern "C" fn told(_: *mut ffi::PyObject, text: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    caught(|| {
+        // SAFETY: the interpreter passed a live object, and its lock is held. No Rust memory is needed, nor more than a little
+        // of Python's, which has an error for its lack itself.
+        unsafe {
+            let mut n = 0;
+            let bytes =
+                if ffi::PyUnicode_Check(text) != 0 { ffi::PyUnicode_AsUTF8AndSize(text, &mut n) } else { ptr::null() };
+            if bytes.is_null() {
+                ffi::PyErr_Clear();
+                return ffi::compat::Py_NewRef(ffi::Py_None());
+            }
+            let bytes = std::slice::from_raw_parts(bytes.cast::<u8>(), n.unsigned_abs());
+            if NO_MEMORY.iter().any(|start| bytes.starts_with(start.as_bytes())) {
+                ffi::PyErr_SetObject(ffi::PyExc_MemoryError, text);
+                burtorch_core::memory::keep_reserve();
+                return ptr::null_mut();
+            }
+            ffi::compat::Py_NewRef(ffi::Py_None())
+        }
+    })
+}
 
 /// What a C function returns where a Python error is set.
 pub trait Failed {

@@ -7,6 +7,8 @@ pub mod errors;
 pub mod exclusive;
 pub mod gc;
 pub mod refusals;
+#[cfg(feature = "refuse-allocations")]
+pub mod refused_allocations;
 pub mod scalars;
 pub mod signals;
 pub mod threads;

@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 
 use super::Columns;
 use crate::error::{Error, Result};
-use crate::graph::memory::{Column, Origin, list_for};
+use crate::graph::memory::{Column, Origin};
+use crate::memory::list_for;
 use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync::Held;

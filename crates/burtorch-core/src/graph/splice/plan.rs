@@ -3,9 +3,9 @@
 use super::{Spliced, WHAT};
 use crate::error::{Error, Result};
 use crate::graph::block::Field;
-use crate::graph::memory::{list_for, reserve_in};
 use crate::graph::renumber::{Numbers, Slots};
 use crate::graph::{BlockHeader, Graph, NodeId, Range};
+use crate::memory::{list_for, reserve_in};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
