@@ -3,8 +3,8 @@
 //! Promises: gradients of operands are added to, also where a sweep would start from nothing; nothing else changes.
 
 use crate::error::Result;
-use crate::graph::memory::list_for;
 use crate::graph::{BlockHeader, Graph, NodeId, Sweep};
+use crate::memory::list_for;
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
 use crate::scalar::Scalar;
