@@ -7,12 +7,13 @@ import re
 import pytest
 
 WRAPPERS = ("slot", "caught", "entered", "visited")
-"""Of ``convert/entry.rs``: each turns a panic into a Python error, or into what a destructor may do about it."""
+"""Of ``convert/entry.rs`` and ``node/critical_section.rs``: each turns a panic into a Python error, or into what a destructor may do about it."""
 
 TOKENS = {
     "convert/entry.rs": "the wrappers themselves",
     "convert/gc.rs": "a look at a pointer while the garbage collector runs",
     "graph/critical_section.rs": "on free-threaded interpreters, before anything is dropped",
+    "node/critical_section.rs": "likewise",
     "graph/mod.rs": "borrows a graph for a moment, on every operator",
     "node/value/append.rs": "operators of branches: holds bound references only",
     "node/value/attributes.rs": "backward(): what it drops it drops inside `attached`",

@@ -29,13 +29,9 @@ mod _core {
         convert::refused_allocations::register(m)?;
         convert::errors::register(m)?;
         graph::register(m)?;
-        node::value::register(m)?;
-        node::vector::register(m)?;
-        node::vector::tokens::register(m)?;
+        node::register(m)?;
         trace::register(m)?;
-        node::parameter::register(m)?;
         params::register(m)?;
-        node::blocks::register(m)?;
         nn::register(m)?;
         nn::gpt::register(m)?;
         nn::layer_call::register(m)?;

@@ -2,9 +2,12 @@
 
 use std::ops::RangeInclusive;
 
+use burtorch_core::nn::Activation;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+
+use crate::convert::errors::IntoPython;
 
 /// A whole number that an argument gives. What is no integer is a TypeError before the call begins, which names the argument; a
 /// number out of range is kept, to be refused by name.
@@ -101,4 +104,9 @@ impl<'py> FromPyObject<'_, 'py> for DtypeName {
         let such = own.unwrap_or_else(|| "float32".to_string());
         Err(PyTypeError::new_err(format!("a dtype is named by a string, such as \"{such}\", found {found}")))
     }
+}
+
+/// The activation that Python names; None is the identity.
+pub fn activation_named(py: Python<'_>, name: Option<&str>) -> PyResult<Activation> {
+    name.map_or(Ok(Activation::Identity), |name| Activation::from_name(name).or_raise(py))
 }

@@ -16,7 +16,7 @@ use pyo3::ffi;
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 
-use crate::graph::critical_section::locked;
+use crate::convert::errors;
 
 /// Texts of panics that say that there is no memory: of the core, of lists that would be larger than memory can be, and of PyO3
 /// where the interpreter gave no object.
@@ -104,16 +104,6 @@ pub fn caught<R: Failed>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Runs a slot of `Value`: `caught`, while nobody else is at the graphs of these objects.
-///
-/// # Safety
-/// The interpreter passed `objects`, or an object that is being deallocated; its lock is held.
-#[inline(always)]
-pub unsafe fn slot<R: Failed>(objects: &[*mut ffi::PyObject], f: impl FnOnce() -> R) -> R {
-    // SAFETY: by the contract of this function.
-    caught(|| unsafe { locked(objects, f) })
-}
-
 /// Runs `f`, which uses Python objects beyond the raw ones: a panic becomes a Python error, and what is dropped is given back.
 /// To be called with the interpreter lock held. Costs some ten nanoseconds where PyO3 has not been entered yet.
 #[inline]
@@ -156,4 +146,20 @@ fn report(panic: Box<dyn Any + Send>, is_seen: bool) {
         });
     };
     let _ = catch_unwind(AssertUnwindSafe(set));
+}
+
+/// Sets the Python error for a core error and returns null.
+#[cold]
+#[inline(never)]
+pub fn raise(error: burtorch_core::Error) -> *mut ffi::PyObject {
+    attached(|py| errors::to_python(py, error).restore(py));
+    ptr::null_mut()
+}
+
+/// Sets a Python error and returns null.
+#[cold]
+#[inline(never)]
+pub fn raise_python(error: PyErr) -> *mut ffi::PyObject {
+    attached(|py| error.restore(py));
+    ptr::null_mut()
 }

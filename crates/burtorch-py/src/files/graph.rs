@@ -5,7 +5,7 @@ use burtorch_core::erased::{Room, load_graph as load_graph_of, scalar_type_of};
 use burtorch_core::interrupt::{BYTES, PIECE};
 use burtorch_core::io::{self, Contents, Nodes};
 use burtorch_core::{NodeId, Range};
-use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
@@ -14,11 +14,11 @@ use crate::convert::arguments::Count;
 use crate::convert::buffer::{overwrite, writable};
 use crate::convert::errors::IntoPython;
 use crate::convert::signals::asked;
-use crate::graph::cell::{AnyGraph, Cell};
+use crate::graph::cell::AnyGraph;
+use crate::graph::parameters::parameters_read;
+use crate::graph::parameters::{attach, check_dtype, with_values};
 use crate::graph::{LONG, PyGraph};
-use crate::node::value;
-use crate::params::attached::{attach, check_dtype, with_values};
-use crate::params::{PyParameters, with_params};
+use crate::params::PyParameters;
 
 /// Nodes that an argument names.
 enum Chosen {
@@ -43,7 +43,8 @@ fn chosen(graph: &Bound<'_, PyGraph>, first: Option<&Bound<'_, PyAny>>, last: Op
             return Err(PyTypeError::new_err("give first and last as integers, or a sequence of Values alone"));
         }
         let values = list.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        let nodes = values.iter().map(|value| crate::graph::node_of(py, graph, value)).collect::<PyResult<_>>()?;
+        let nodes =
+            values.iter().map(|value| crate::node::of_graph::node_of(py, graph, value)).collect::<PyResult<_>>()?;
         return Ok(Chosen::List(nodes));
     }
     let first = first.map_or(Ok(0), |first| first.extract::<u32>())?;
@@ -153,33 +154,6 @@ pub fn load(graph: &Bound<'_, PyGraph>, source: &Bound<'_, PyAny>) -> PyResult<(
     graph.get().at_length(py, is_long, |graph| graph.load_bytes(&bytes))
 }
 
-/// A Value for a node that is there.
-pub fn node_value<'py>(graph: &Bound<'py, PyGraph>, index: u32) -> PyResult<Bound<'py, PyAny>> {
-    let py = graph.py();
-    let epoch = graph.get().with(py, |cell| {
-        let (n, epoch) = (cell.graph.len(), cell.graph.epoch());
-        match (index as usize) < n {
-            true => Ok(epoch),
-            false => Err(PyIndexError::new_err(format!("node {index} does not exist in a graph of {n} nodes"))),
-        }
-    })?;
-    // SAFETY: a living graph under the interpreter lock, which is not busy, as `with` has just found; no reference into the
-    // cell is in use.
-    unsafe {
-        let cell = PyGraph::cell_of_object(graph.as_ptr());
-        Bound::from_owned_ptr_or_err(py, value::new_object(graph.as_ptr(), cell, index, epoch))
-    }
-}
-
-/// The Value whose label this is: the first, if several have it.
-pub fn labelled<'py>(graph: &Bound<'py, PyGraph>, label: &str) -> PyResult<Bound<'py, PyAny>> {
-    let found = graph.get().with(graph.py(), |cell| Ok(cell.graph.labelled(label)))?;
-    match found {
-        Some(node) => node_value(graph, node.index()),
-        None => Err(PyKeyError::new_err(label.to_string())),
-    }
-}
-
 /// How a loaded graph is to be made.
 #[derive(Clone, Copy)]
 struct Making {
@@ -265,15 +239,6 @@ fn _unpickle_graph(
     reclaim: bool,
 ) -> PyResult<Py<PyGraph>> {
     make(py, data, &parameters, Making { capacity, fixed: capacity.is_some(), reclaim })
-}
-
-/// `Graph.parameters`: what nodes read, in the order of their slots.
-pub fn parameters_read(py: Python<'_>, cell: &Cell) -> PyResult<Vec<Py<PyParameters>>> {
-    let stores = cell.graph.stores().to_vec();
-    let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));
-    let known = cell.parameters.iter().map(|p| Ok((identity(p)?, p))).collect::<PyResult<Vec<_>>>()?;
-    let find = |store: &u64| known.iter().find(|(id, _)| id == store).map(|(_, p)| p.clone_ref(py));
-    Ok(stores.iter().filter_map(find).collect())
 }
 
 /// `Graph.__reduce__`.

@@ -1,5 +1,5 @@
-//! Branches for Python: graphs that several threads build beside a frozen one. How they end is in `joining`, what they read
-//! in `across`.
+//! Branches for Python: graphs that several threads build beside a frozen one. How they end is in `node/joining`, what they read
+//! in `node/branch_reads`.
 //!
 //! Promises: while branches are open their graph only reads. A graph with open branches is marked busy, so that building on any
 //! other graph asks nothing more than before; what is asked then is here.
@@ -13,8 +13,6 @@ use crate::convert::errors::{IntoPython, derived};
 use crate::convert::gc::{Held, Visitor};
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::critical_section::locked_graph;
-use crate::node::value;
-use crate::node::vector::PyVector;
 use burtorch_core::erased::{ErasedGraph, ScalarType};
 use burtorch_core::{Error, Imports};
 use pyo3::exceptions::PyValueError;
@@ -24,19 +22,19 @@ use pyo3::prelude::*;
 #[derive(Default)]
 pub struct Branching {
     /// The branches that are open, by number: this graph is frozen while there are any.
-    pub(super) open: Vec<Py<PyGraph>>,
+    pub open: Vec<Py<PyGraph>>,
     /// Branches that were joined last, by number: their memory is for the next ones, and the objects as well that nobody has.
-    pub(super) joined: Vec<Py<PyGraph>>,
+    pub joined: Vec<Py<PyGraph>>,
     /// Of an open branch: the graph it reads, its number there.
-    pub(super) trunk: Option<(Py<PyGraph>, usize)>,
+    pub trunk: Option<(Py<PyGraph>, usize)>,
     /// Of a branch that is not open any more: what became of it.
-    pub(super) ended: Option<&'static str>,
+    pub ended: Option<&'static str>,
     /// Which frozen nodes have proxies here.
-    pub(super) imports: Imports,
+    pub imports: Imports,
     /// Addresses of the Vectors of an open branch.
-    pub(super) vectors: HashSet<usize>,
+    pub vectors: HashSet<usize>,
     /// Who is in a `with` block of an open branch.
-    pub(super) entered: Option<(ThreadId, usize)>,
+    pub entered: Option<(ThreadId, usize)>,
 }
 
 impl Held for Branching {
@@ -61,7 +59,7 @@ impl Cell {
     }
 
     /// Marks the graph as busy if it is frozen, and only then.
-    pub(super) fn set_busy_if_frozen(&mut self) {
+    pub fn set_busy_if_frozen(&mut self) {
         self.set_busy(self.is_frozen());
     }
 
@@ -117,12 +115,12 @@ impl Cell {
 ///
 /// # Safety
 /// The interpreter lock is held; no other reference into the cell is in use.
-pub(super) unsafe fn cell_of<'a>(graph: &Bound<'_, PyGraph>) -> &'a mut Cell {
+pub unsafe fn cell_of<'a>(graph: &Bound<'_, PyGraph>) -> &'a mut Cell {
     // SAFETY: by the contract of this function.
-    unsafe { value::cell_of(graph.as_ptr()) }
+    unsafe { PyGraph::cell_of_object(graph.as_ptr()) }
 }
 
-pub(super) fn branching(cell: &mut Cell) -> &mut Branching {
+pub fn branching(cell: &mut Cell) -> &mut Branching {
     cell.branching.get_or_insert_default()
 }
 
@@ -318,18 +316,18 @@ fn with_trunk(branch: &Bound<'_, PyGraph>, f: impl FnOnce(&mut Cell, &mut Cell))
     unsafe { locked_graph(trunk.as_ptr(), || f(cell_of(&trunk), own)) }
 }
 
-/// Remembers a Vector of an open branch, so that joining finds it.
-pub fn remember(owner: &Bound<'_, PyGraph>, vector: &PyVector) {
+/// Remembers the address of a Vector of an open branch, so that joining finds it.
+pub fn remember(owner: &Bound<'_, PyGraph>, vector: usize) {
     // SAFETY: under the interpreter lock, for this call.
     let cell = unsafe { cell_of(owner) };
     if cell.is_branch() {
-        branching(cell).vectors.insert(std::ptr::from_ref(vector) as usize);
+        branching(cell).vectors.insert(vector);
     }
 }
 
 /// Forgets a Vector that goes.
-pub fn forget(cell: &mut Cell, vector: &PyVector) {
+pub fn forget(cell: &mut Cell, vector: usize) {
     if let Some(branching) = &mut cell.branching {
-        branching.vectors.remove(&(std::ptr::from_ref(vector) as usize));
+        branching.vectors.remove(&vector);
     }
 }

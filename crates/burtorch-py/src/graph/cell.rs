@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
 
 use burtorch_core::erased::{ErasedGraph, Room, ScalarType, make_graph};
-use burtorch_core::{DType, Graph, Mark, NodeId, Scalar};
+use burtorch_core::graph::UNEVALUATED;
+use burtorch_core::{DType, Graph, Mark, NodeId, Result, Scalar, Unevaluated};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::convert::gc::{Held, Visitor};
 use crate::graph::Branching;
-use crate::graph::handle::LiveHandles;
+use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
 use crate::graph::reclaim::Generations;
 
@@ -278,7 +279,7 @@ impl Cell {
         let Cell { graph, handles, .. } = self;
         handles.for_each(|handle| {
             // The handle of a node that a rewind removed stays as it is, to say so when it is used.
-            let _ = crate::node::value::settle(graph, handle);
+            let _ = settle(graph, handle);
         });
         self.n_unevaluated = 0;
     }
@@ -297,4 +298,18 @@ impl Cell {
             self.next_serial
         })
     }
+}
+
+/// Evaluates the node of a handle that says it is not; then the handle is like any other.
+#[cold]
+#[inline(never)]
+pub fn settle(graph: &mut AnyGraph, handle: &mut Handle) -> Result<()> {
+    if handle.epoch & UNEVALUATED == 0 {
+        return Ok(());
+    }
+    let node = NodeId::from_index(handle.start);
+    let epoch = graph.check(node, handle.epoch & !UNEVALUATED)?;
+    graph.evaluate_now(Unevaluated::from_index(handle.start))?;
+    handle.epoch = epoch;
+    Ok(())
 }

@@ -1,33 +1,31 @@
 //! `Graph` for Python: making, marking, sweeping, reclaiming, measuring.
 //!
-//! `branches`, `across` and `joining` are for several threads, `current` knows which graph a thread builds on, `marks` holds the places to rewind to, `sweep` runs backward passes, `nodes`
-//! makes leaves, `inspect` tells what there is, `saved` and `drawn` turn it into files and pictures.
+//! `cell` is what it holds, `branches` are for several threads, `current` knows which graph a thread builds on, `marks` holds the
+//! places to rewind to, `sweep` runs backward passes, `inspect` tells sizes and counts. Methods about Values, files and pictures
+//! are in the layers above.
 #![allow(unsafe_code)]
 
-mod branch_reads;
-mod branches;
+pub mod branches;
 pub mod cell;
 pub mod critical_section;
 mod current;
 pub mod handle;
 mod inspect;
-mod joining;
 mod marks;
-mod nodes;
+pub mod no_grad;
 mod nogil;
 pub mod objects;
 pub mod parallel;
+pub mod parameters;
 pub mod reclaim;
 mod sweep;
 pub mod trace;
-mod values;
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
-use burtorch_core::NodeId;
-use burtorch_core::erased::{AnyNumber, Room, ScalarType, bytes_for};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use burtorch_core::erased::{Room, ScalarType, bytes_for};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -35,22 +33,19 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::convert::arguments::{Count, DtypeName};
 use crate::convert::buffer::{CallerMemory, Shared};
-use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::errors::IntoPython;
 use crate::convert::gc::traverse;
 use crate::convert::scalars::type_named;
-use crate::files::graph::parameters_read;
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::critical_section::locked_self;
-use crate::node::value;
 
-pub use branch_reads::{common, gather, import, is_foreign};
 pub use branches::{Branching, forget, remember};
-use current::PyNoGrad;
-pub use current::{OutsideNoGrad, current, current_graph, enter, leave, leave_all_above, wants_no_grad};
+pub use current::{current, current_graph, enter, leave, leave_all_above};
 use marks::{PyMark, PyScope};
+pub use no_grad::wants_no_grad;
 pub use nogil::{LONG, interruptible, unlocked};
+use parameters::parameters_read;
 pub use sweep::{Sweep, sweep};
-pub use values::{copied, shared};
 
 /// A graph of scalar operations.
 ///
@@ -84,7 +79,7 @@ pub use values::{copied, shared};
 pub struct PyGraph {
     cell: UnsafeCell<Cell>,
     /// Which of its memory arrays share.
-    shared: Shared,
+    pub shared: Shared,
     /// Declared after what points into it, so dropped after it.
     _memory: Option<CallerMemory>,
 }
@@ -140,30 +135,6 @@ impl PyGraph {
         if is_traced { Err(crate::convert::refusals::not_in_a_trace(py, what)) } else { Ok(()) }
     }
 
-    /// A new leaf, and the Value for it.
-    pub fn leaf<'py>(slf: &Bound<'py, Self>, x: f64) -> PyResult<(NodeId, Bound<'py, PyAny>)> {
-        let node = slf
-            .get()
-            .with_as_is(slf.py(), |cell| cell.graph.append_number(&AnyNumber::One(x), false).or_raise(slf.py()))?;
-        Ok((node, crate::node::vector::wrap(slf, node)?))
-    }
-
-    /// The node of a Value of this graph, or of a new constant for a number; `None` for anything else.
-    pub fn node_or_constant(slf: &Bound<'_, Self>, x: &Bound<'_, PyAny>) -> PyResult<Option<NodeId>> {
-        let py = slf.py();
-        // SAFETY: a living object under the interpreter lock.
-        if unsafe { value::is_value(x.as_ptr()) } {
-            return node_of(py, slf, x).map(Some);
-        }
-        let x = match x.cast::<crate::node::parameter::PyParameter>() {
-            Ok(parameter) => return node_of(py, slf, &crate::node::parameter::value_of(parameter)?).map(Some),
-            Err(_) => crate::node::vector::number_of(x)?,
-        };
-        let constant =
-            |x: f64| slf.get().with_as_is(py, |cell| cell.graph.append_number(&AnyNumber::One(x), true).or_raise(py));
-        x.map(constant).transpose()
-    }
-
     /// Runs `f` on the cell and the recording, if a function is being recorded on this graph.
     pub fn if_traced<T>(
         &self,
@@ -202,7 +173,7 @@ impl PyGraph {
     }
 
     /// Runs `f` on the cell, unless the graph is busy.
-    fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+    pub fn with_as_is<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         locked_self(self, || {
             // SAFETY: under the interpreter lock, and `f` is ours: where it may run Python code it marks the cell busy.
             let cell = unsafe { &mut *self.cell.get() };
@@ -223,36 +194,6 @@ impl PyGraph {
             }
             f(cell)
         })
-    }
-}
-
-/// The node and its checked graph behind a Value argument.
-pub fn node_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
-    node_as(py, graph, value, value::checked)
-}
-
-/// The node of a Value of this graph that is to be the root of a sweep: it need not have a value, and gets none.
-fn root_of(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>) -> PyResult<NodeId> {
-    node_as(py, graph, value, value::checked_for_sweep)
-}
-
-/// How a Value's node is looked up.
-type Check = unsafe fn(*mut value::ValueObject) -> Option<(&'static mut Cell, NodeId)>;
-
-fn node_as(py: Python<'_>, graph: &Bound<'_, PyGraph>, value: &Bound<'_, PyAny>, check: Check) -> PyResult<NodeId> {
-    // SAFETY: living objects under the interpreter lock.
-    unsafe {
-        if !value::is_value(value.as_ptr()) {
-            return Err(PyTypeError::new_err(format!("expected a Value, found {}", value.get_type().name()?)));
-        }
-        let object = value.as_ptr().cast::<value::ValueObject>();
-        if (*object).owner != graph.as_ptr() {
-            return Err(to_python(py, burtorch_core::Error::GraphMismatch { what: "the value" }));
-        }
-        match check(object) {
-            Some((_, node)) => Ok(node),
-            None => Err(PyErr::fetch(py)),
-        }
     }
 }
 
@@ -356,28 +297,6 @@ impl PyGraph {
         branches::open(slf, n)
     }
 
-    /// Append the open branches to this graph, by number; their Values and Vectors are this graph's from now on.
-    ///
-    /// Linear in the nodes appended, which up to `threads` threads copy, by default one for each core. Which of them was
-    /// faster does not show. The graph keeps the memory of the branches for the next ones.
-    ///
-    /// Raises:
-    ///     ValueError: no branches are open, or threads is below 1.
-    ///     BusyError: a thread is still in one of them, or one has open branches of its own.
-    ///     GraphFullError, MemoryError: no room; nothing was appended, the branches are still open.
-    #[pyo3(signature = (threads=None))]
-    fn join(slf: &Bound<'_, Self>, threads: Option<Count>) -> PyResult<()> {
-        let n_threads = threads.map(|n| n.positive("threads")).transpose()?;
-        joining::join(slf, n_threads.unwrap_or_else(burtorch_core::sync::n_cores))
-    }
-
-    /// Drop the open branches: nothing is appended, and their Values are stale.
-    ///
-    /// Raises ValueError where none are open, BusyError while a thread is in one of them.
-    fn drop_branches(slf: &Bound<'_, Self>) -> PyResult<()> {
-        joining::discard(slf)
-    }
-
     /// The type of its scalars, such as "float64" or "float32x8".
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<&'static str> {
@@ -388,13 +307,6 @@ impl PyGraph {
     #[getter]
     fn fixed(&self, py: Python<'_>) -> PyResult<bool> {
         self.look(py, |cell| Ok(cell.graph.is_fixed()))
-    }
-
-    /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies else.
-    #[getter]
-    fn values(slf: &Bound<'_, Self>) -> PyResult<values::NodeValues> {
-        slf.get().settle(slf.py())?;
-        Ok(values::NodeValues { graph: slf.clone().unbind() })
     }
 
     /// Nodes there is room for.
@@ -425,7 +337,7 @@ impl PyGraph {
     }
 
     /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
-    fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
+    pub fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
         self.not_traced(py, "no_grad()")?;
         self.with_as_is(py, |cell| Ok(cell.graph.set_no_grad(on)))
     }
@@ -461,10 +373,8 @@ fn bytes_needed(py: Python<'_>, n_nodes: Count, dtype: DtypeName) -> PyResult<us
 /// Adds the classes and functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyGraph>()?;
-    m.add_class::<values::NodeValues>()?;
     m.add_class::<PyMark>()?;
     m.add_class::<PyScope>()?;
-    m.add_class::<PyNoGrad>()?;
     m.add_function(wrap_pyfunction!(bytes_needed, m)?)?;
     m.add_function(wrap_pyfunction!(current::current_graph, m)?)
 }

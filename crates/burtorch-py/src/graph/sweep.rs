@@ -7,14 +7,13 @@ use burtorch_core::erased::{GradientTarget, Seed};
 use burtorch_core::{NodeId, RowMath, SweepOptions};
 use pyo3::prelude::*;
 
-use super::{LONG, PyGraph, node_of, root_of, unlocked};
+use super::{LONG, PyGraph, unlocked};
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
-use crate::convert::scalars;
 use crate::convert::signals::Poll;
 use crate::graph::cell::AnyGraph;
 use crate::graph::critical_section::locked_self;
-use crate::params::attached::{with_gradients, with_values};
+use crate::graph::parameters::with_gradients;
 
 /// A sweep that Python asked for.
 #[derive(Clone, Copy, Debug)]
@@ -96,35 +95,11 @@ pub unsafe fn sweep(py: Python<'_>, owner: *mut pyo3::ffi::PyObject, sweep: Swee
 
 #[pymethods]
 impl PyGraph {
-    /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
-    ///
-    /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
-    #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
-    fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
-        let root = root_of(slf.py(), slf, root)?;
-        slf.get().not_traced(slf.py(), "backward()")?;
-        slf.get().sweep(slf.py(), Sweep { root, seed, skip_zero_adjoints })
-    }
-
     /// Set the gradients of all nodes to 0.
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |cell| {
             cell.graph.zero_grad();
             Ok(())
         })
-    }
-
-    /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.
-    fn recompute<'py>(slf: &Bound<'py, Self>, root: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        slf.get().not_traced(py, "recompute()")?;
-        let root = node_of(py, slf, root)?;
-        let data = slf.get().with(py, |cell| {
-            let parameters = &cell.parameters;
-            let graph = &mut cell.graph;
-            with_values(py, parameters, |given| graph.recompute(root, given))?.or_raise(py)?;
-            graph.number(root, false).or_raise(py)
-        })?;
-        scalars::into_python(py, data)
     }
 }

@@ -11,8 +11,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::convert::arguments::activation_named;
 use crate::convert::gc::{Held, Visitor, traverse};
-use crate::nn::activation_named;
 use crate::node::blocks::{PySymbols, affine_of, gather};
 use crate::node::vector::PyVector;
 use crate::params::PyTensor;

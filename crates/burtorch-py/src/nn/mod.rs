@@ -4,22 +4,22 @@ pub mod gpt;
 pub mod layer_call;
 pub mod sample_loss;
 
-use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Gpt, Linear, Mlp};
+use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, Linear, Mlp};
 use burtorch_core::{Float, Graph, Parameters, Range, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::convert::arguments::{Count, sizes};
+use crate::convert::arguments::{Count, activation_named, sizes};
 use crate::convert::buffer::{read_numbers, read_symbols};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph, interruptible};
 use crate::nn::gpt::PyGpt;
 use crate::node::blocks::symbols_for;
 use crate::node::vector::tokens::symbols;
 use crate::node::vector::{PyVector, appended};
-use crate::params::attached::{attach, with_values};
 use crate::params::{PyParameters, PyTensor, with_kernels};
 
 /// A model that an oracle takes.
@@ -91,11 +91,6 @@ fn tensor(py: Python<'_>, params: &Py<PyParameters>, tensor: Tensor, name: Optio
 /// The name of a part of something that may have a name.
 fn part(name: &Option<String>, part: &str) -> Option<String> {
     name.as_ref().map(|name| format!("{name}.{part}"))
-}
-
-/// The activation that Python names; None is the identity.
-pub fn activation_named(py: Python<'_>, name: Option<&str>) -> PyResult<Activation> {
-    name.map_or(Ok(Activation::Identity), |name| Activation::from_name(name).or_raise(py))
 }
 
 /// The character model of the paper: the last `context` symbols, each as `embedding` numbers, one tanh layer of width

@@ -12,11 +12,11 @@ use pyo3::prelude::*;
 use crate::convert::buffer::{holds_integers, read_numbers, read_symbols};
 use crate::convert::errors::IntoPython;
 use crate::graph::cell::AnyGraph;
+use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph, unlocked};
 use crate::nn::{AnyModel, model_of};
 use crate::node::vector::{reclaim_if_due, wrap};
 use crate::params::PyParameters;
-use crate::params::attached::{attach, with_values};
 
 /// One sample as it was read.
 #[derive(Default)]

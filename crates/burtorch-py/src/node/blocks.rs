@@ -8,13 +8,13 @@ use burtorch_core::{Range, Tensor, View};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::convert::arguments::activation_named;
 use crate::convert::buffer::read_symbols;
 use crate::convert::errors::IntoPython;
 use crate::graph::cell::{AnyGraph, Cell};
+use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
-use crate::nn::activation_named;
 use crate::node::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, read_by, wrap};
-use crate::params::attached::{attach, with_values};
 use crate::params::{PyParameters, PyTensor};
 
 /// The whole numbers of one sample: symbols, or a class.

@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 
 use crate::convert::errors::IntoPython;
 use crate::graph::interruptible;
+use crate::graph::parameters::{attach, with_values};
 use crate::node::vector::{Operand, PyVector, all_views, appended, common_owner, n_scalars, read_by};
 use crate::params::PyParameters;
-use crate::params::attached::{attach, with_values};
 
 /// The outputs of the layers for `x`, as a Vector on the graph of the Values in it; `None` if `x` holds numbers only.
 pub fn outputs<'py>(

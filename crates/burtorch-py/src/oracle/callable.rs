@@ -17,11 +17,12 @@ use crate::convert::buffer::{CallerMemory, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{Held, Visitor};
 use crate::graph::cell::AnyGraph;
-use crate::graph::{PyGraph, enter, leave, node_of};
+use crate::graph::parameters::with_gradients_of;
+use crate::graph::{PyGraph, enter, leave};
 use crate::node::blocks::PySymbols;
+use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
 use crate::oracle::{Engine, Want, check_apart};
-use crate::params::attached::with_gradients_of;
 use crate::params::{AnyParameters, PyParameters, mismatch};
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.

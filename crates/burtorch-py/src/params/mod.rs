@@ -4,7 +4,6 @@
 //! not move while any are held.
 #![allow(unsafe_code)]
 
-pub mod attached;
 mod tensor;
 
 use std::ptr::NonNull;

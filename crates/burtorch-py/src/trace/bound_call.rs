@@ -17,10 +17,10 @@ use super::calls::{Arguments, with_path};
 use super::object::{Call, FunctionObject, state_of};
 use super::pytree::Tree;
 use super::state::Scalars;
+use crate::convert::entry::raise_python;
 use crate::convert::entry::{attached, caught, visited};
 use crate::convert::errors::derived;
 use crate::convert::gc::Held;
-use crate::node::value::raise_python;
 
 /// What a bound call needs.
 struct Binding {

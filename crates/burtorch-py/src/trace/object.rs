@@ -15,9 +15,9 @@ use pyo3::types::PyTuple;
 
 use super::state::{Scalars, State};
 use super::{audit, calls, derivatives, file, map};
+use crate::convert::entry::raise_python;
 use crate::convert::entry::{caught, entered};
 use crate::node::parameter::PyParameter;
-use crate::node::value::raise_python;
 
 /// A `Function` as the interpreter lays it out.
 #[repr(C)]

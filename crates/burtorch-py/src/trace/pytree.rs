@@ -311,7 +311,7 @@ impl Tree {
         };
         Ok(match self {
             Tree::Number => {
-                let value = PyGraph::leaf(owner, take(numbers, 1)[0])?;
+                let value = crate::node::of_graph::leaf(owner, take(numbers, 1)[0])?;
                 nodes.push(value.0);
                 value.1
             }
@@ -337,7 +337,7 @@ impl Tree {
         depth: usize,
     ) -> PyResult<Tree> {
         let py = owner.py();
-        if let Some(node) = PyGraph::node_or_constant(owner, result)? {
+        if let Some(node) = crate::node::of_graph::node_or_constant(owner, result)? {
             nodes.push(node);
             return Ok(Tree::Number);
         }

@@ -19,7 +19,8 @@ use super::state::{Options, Path};
 use crate::convert::errors::{IntoPython, derived};
 use crate::graph::cell::AnyGraph;
 use crate::graph::trace::Trace;
-use crate::graph::{self, OutsideNoGrad, PyGraph};
+use crate::graph::{self, PyGraph};
+use crate::node::no_grad::OutsideNoGrad;
 use crate::node::parameter::PyParameter;
 
 /// What a recording leaves.

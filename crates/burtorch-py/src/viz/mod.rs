@@ -9,9 +9,10 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::convert::errors::IntoPython;
-use crate::graph::{PyGraph, node_of};
+use crate::graph::PyGraph;
+use crate::graph::parameters::with_values;
+use crate::node::of_graph::node_of;
 use crate::node::value;
-use crate::params::attached::with_values;
 
 /// Sinks drawn at most where no root is given.
 const MOST_ROOTS: usize = 64;
@@ -60,11 +61,6 @@ pub fn picture(
         let options = Options { max_parts: max_nodes };
         with_values(py, parameters, |params| graph.picture(&roots, params, &options, timed))?.or_raise(py)
     })
-}
-
-/// `Value.to_string`.
-pub fn described(py: Python<'_>, graph: &Bound<'_, PyGraph>, node: NodeId) -> PyResult<String> {
-    graph.get().with(py, |cell| cell.graph.describe(node).or_raise(py))
 }
 
 /// A script that draws numbers, given by rows, as a heat map.

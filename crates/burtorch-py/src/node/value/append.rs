@@ -12,8 +12,9 @@ use pyo3::prelude::*;
 
 use super::check::raise_busy;
 use super::free_list;
-use super::object::{ValueObject, cell_of, new_object, raise, raise_python, revive};
+use super::object::{ValueObject, cell_of, new_object, revive};
 use super::step::{Step, append_step};
+use crate::convert::entry::{raise, raise_python};
 use crate::graph;
 use crate::graph::cell::AnyGraph;
 
@@ -131,7 +132,7 @@ pub unsafe fn append_in_branch<const N: usize>(
 ) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function; what `gather` returns are values of the graph it returns.
     unsafe {
-        match graph::gather(Python::assume_attached(), operands) {
+        match crate::node::branch_reads::gather(Python::assume_attached(), operands) {
             Ok((target, found)) => {
                 let operands = std::array::from_fn(|k| found[k].as_ptr().cast());
                 append(target.as_ptr(), operands, build)

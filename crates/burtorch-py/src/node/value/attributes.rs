@@ -15,13 +15,15 @@ use super::check::{checked, checked_for_gradient, checked_for_sweep, checked_mut
 use super::construct::label_text;
 use super::convert::{format, int, round};
 use super::number::{Number, number};
-use super::object::{ValueObject, cell_of, is_value, raise, raise_python};
+use super::object::{ValueObject, cell_of, is_value};
 use super::operands;
-use crate::convert::entry::{attached, caught, slot};
+use crate::convert::entry::{attached, caught};
+use crate::convert::entry::{raise, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::convert::scalars;
 use crate::graph::cell::Cell;
 use crate::graph::{self, Sweep};
+use crate::node::critical_section::slot;
 
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -370,7 +372,7 @@ unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject)
             let Some((_, node)) = checked(object) else { return ptr::null_mut() };
             let graph =
                 pyo3::Borrowed::from_ptr(py, (*object).owner).cast_unchecked::<crate::graph::PyGraph>().to_owned();
-            match crate::viz::described(py, &graph, node) {
+            match graph.get().with(py, |cell| cell.graph.describe(node).or_raise(py)) {
                 Ok(text) => pyo3::types::PyString::new(py, &text).into_ptr(),
                 Err(error) => raise_python(error),
             }

@@ -7,10 +7,10 @@ use burtorch_core::NodeId;
 use burtorch_core::graph::UNEVALUATED;
 use pyo3::ffi;
 
-use super::object::{ValueObject, cell_of, raise, raise_python};
-use super::unevaluated::settle;
+use super::object::{ValueObject, cell_of};
 use crate::convert::entry::attached;
-use crate::graph::cell::Cell;
+use crate::convert::entry::{raise, raise_python};
+use crate::graph::cell::{Cell, settle};
 use crate::graph::handle::Handle;
 
 /// Sets `BusyError`, or `TraceError` for a graph on which a function was recorded, and returns null.

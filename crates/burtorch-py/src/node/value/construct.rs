@@ -12,8 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::free_list;
-use super::object::{Unowned, ValueObject, allocate, cell_of, fill, raise, raise_python, revive, value_type};
+use super::object::{Unowned, ValueObject, allocate, cell_of, fill, revive, value_type};
 use crate::convert::entry::{attached, caught, entered};
+use crate::convert::entry::{raise, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::convert::scalars;
 use crate::graph::cell::AnyGraph;

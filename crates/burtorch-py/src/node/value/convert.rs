@@ -19,10 +19,12 @@ use super::check::checked;
 use super::guards;
 use super::methods::unary_method;
 use super::number::{Number, number};
-use super::object::{ValueObject, cell_of, is_value, raise_python};
-use crate::convert::entry::{attached, slot};
+use super::object::{ValueObject, cell_of, is_value};
+use crate::convert::entry::attached;
+use crate::convert::entry::raise_python;
 use crate::convert::refusals;
 use crate::convert::scalars;
+use crate::node::critical_section::slot;
 
 /// `round(v)`: the op; `round(v, ndigits)`: the data, rounded as a float is.
 pub unsafe extern "C" fn round(

@@ -13,10 +13,12 @@ use pyo3::prelude::*;
 use super::append::{Build, append};
 use super::docs::{constant_method_doc, function_doc};
 use super::number::{Number, append_both, build, number};
-use super::object::{ValueObject, is_value, raise_python};
+use super::object::{ValueObject, is_value};
 use super::step::Step;
 use super::unevaluated::{append_unevaluated, read_keywords};
-use crate::convert::entry::{attached, slot};
+use crate::convert::entry::attached;
+use crate::convert::entry::raise_python;
+use crate::node::critical_section::slot;
 use crate::node::vector;
 
 /// An op of one value.

@@ -15,9 +15,11 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::append::{Build, append, append_at_once, append_in_branch};
 use super::methods::Unary;
-use super::object::{ValueObject, is_value, raise_python, value_type};
+use super::object::{ValueObject, is_value, value_type};
 use super::step::Step;
-use crate::convert::entry::{attached, caught, slot};
+use crate::convert::entry::raise_python;
+use crate::convert::entry::{attached, caught};
+use crate::node::critical_section::slot;
 use crate::node::vector;
 
 /// A number from Python that is not a Value.

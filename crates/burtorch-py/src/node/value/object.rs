@@ -8,14 +8,12 @@ use std::ptr;
 
 use burtorch_core::NodeId;
 use pyo3::ffi;
-use pyo3::prelude::*;
 
 use super::free_list;
-use crate::convert::entry::{attached, slot};
-use crate::convert::errors;
 use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 use crate::graph::handle::{self, Handle, LiveHandles};
+use crate::node::critical_section::slot;
 
 /// A `Value` as the interpreter lays it out.
 #[repr(C)]
@@ -235,20 +233,4 @@ unsafe fn dealloc_slow(object: *mut ffi::PyObject) {
         }
         ffi::Py_DECREF(type_.cast());
     }
-}
-
-/// Sets the Python error for a core error and returns null.
-#[cold]
-#[inline(never)]
-pub fn raise(error: burtorch_core::Error) -> *mut ffi::PyObject {
-    attached(|py| errors::to_python(py, error).restore(py));
-    ptr::null_mut()
-}
-
-/// Sets a Python error and returns null.
-#[cold]
-#[inline(never)]
-pub fn raise_python(error: PyErr) -> *mut ffi::PyObject {
-    attached(|py| error.restore(py));
-    ptr::null_mut()
 }

@@ -17,11 +17,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PySet, PyTuple, PyWeakrefReference};
 
 use super::check::{checked, checked_for_sweep};
-use super::object::{ValueObject, cell_of, new_object, raise_python};
-use crate::convert::entry::{attached, slot};
+use super::object::{ValueObject, cell_of, new_object};
+use crate::convert::entry::{attached, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::graph::PyGraph;
-use crate::params::attached::with_gradients;
+use crate::graph::parameters::with_gradients;
+use crate::node::critical_section::slot;
 
 /// `.operands`
 pub unsafe extern "C" fn get_operands(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {

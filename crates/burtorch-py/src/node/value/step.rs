@@ -9,8 +9,7 @@ use burtorch_core::ops::Arity;
 use burtorch_core::{NodeId, Op, Result};
 
 use super::object::ValueObject;
-use super::unevaluated::settle;
-use crate::graph::cell::Cell;
+use crate::graph::cell::{Cell, settle};
 use crate::node::vector::Symbol;
 
 /// What to append to the operands.

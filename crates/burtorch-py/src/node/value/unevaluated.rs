@@ -4,34 +4,19 @@
 //! ends up here: other Values pay nothing. There is one handle to such a node until it is evaluated.
 #![allow(unsafe_code)]
 
+use burtorch_core::Op;
 use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::ops::Arity;
-use burtorch_core::{NodeId, Op, Result, Unevaluated};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
-use super::object::{cell_of, is_value, new_object, raise_python};
+use super::object::{cell_of, is_value, new_object};
 use crate::convert::entry::attached;
+use crate::convert::entry::raise_python;
 use crate::convert::errors::IntoPython;
-use crate::graph::cell::AnyGraph;
-use crate::graph::handle::Handle;
 use crate::node::vector::{Operand, all_nodes, atomically};
-
-/// Evaluates the node of a handle that says it is not; then the handle is like any other.
-#[cold]
-#[inline(never)]
-pub fn settle(graph: &mut AnyGraph, handle: &mut Handle) -> Result<()> {
-    if handle.epoch & UNEVALUATED == 0 {
-        return Ok(());
-    }
-    let node = NodeId::from_index(handle.start);
-    let epoch = graph.check(node, handle.epoch & !UNEVALUATED)?;
-    graph.evaluate_now(Unevaluated::from_index(handle.start))?;
-    handle.epoch = epoch;
-    Ok(())
-}
 
 /// What a function of an op was called with beyond the ordinary: `Some(evaluate)`, or `None` with an error set.
 ///

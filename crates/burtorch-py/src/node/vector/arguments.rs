@@ -9,10 +9,11 @@ use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
 use crate::convert::errors::IntoPython;
-use crate::graph::cell::{AnyGraph, Cell};
-use crate::graph::{LONG, PyGraph, is_foreign};
+use crate::graph::cell::{AnyGraph, Cell, settle};
+use crate::graph::parameters::{attach, parameter_nodes};
+use crate::graph::{LONG, PyGraph};
+use crate::node::branch_reads::is_foreign;
 use crate::node::value::{self, Number};
-use crate::params::attached::{attach, parameter_nodes};
 use crate::params::{PyParameters, PyTensor};
 
 /// The number in a Python or NumPy scalar, if it is one.
@@ -180,7 +181,7 @@ impl Operand {
             // SAFETY: under the interpreter lock; `owner` is another graph than that of `cell`.
             let theirs = unsafe { value::cell_of(owner.as_ptr()) };
             let here = |view| match view {
-                View::Nodes(range) => crate::graph::import(py, cell, &owner, range).map(View::Nodes),
+                View::Nodes(range) => crate::node::branch_reads::import(py, cell, &owner, range).map(View::Nodes),
                 view => Ok(view),
             };
             return self.own_views(py, theirs)?.into_iter().map(here).collect();
@@ -195,7 +196,7 @@ impl Operand {
                 // SAFETY: a living Value of this cell's graph, as `common_owner` has checked.
                 let handle = unsafe { &mut (*object.as_ptr().cast::<value::ValueObject>()).handle };
                 let node = NodeId::from_index(handle.start);
-                value::settle(&mut cell.graph, handle).or_raise(py)?;
+                settle(&mut cell.graph, handle).or_raise(py)?;
                 handle.epoch = cell.graph.check(node, handle.epoch).or_raise(py)?;
                 vec![View::from(node)]
             }
@@ -245,7 +246,7 @@ pub fn common_owner<'py, 'a>(
             all.push(owner);
         }
     });
-    crate::graph::common(py, &all)
+    crate::node::branch_reads::common(py, &all)
 }
 
 /// Runs `build` on the graph; on an error the graph is as it was.

@@ -15,8 +15,8 @@ use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
 use crate::graph::interruptible;
+use crate::graph::parameters::{attach, with_values};
 use crate::params::PyTensor;
-use crate::params::attached::{attach, with_values};
 
 /// A reduction over a Vector or a sequence of Values, Vectors and numbers.
 pub fn reduce<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -26,13 +26,13 @@ use pyo3::prelude::*;
 use crate::convert::buffer::FlatArray;
 use crate::convert::errors::IntoPython;
 use crate::convert::scalars;
+use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 use crate::graph::critical_section::locked_graph;
 use crate::graph::handle::{self, Handle};
-use crate::graph::{self, PyGraph};
+use crate::graph::parameters::parameter_nodes;
 use crate::node::value;
 use crate::params::PyTensor;
-use crate::params::attached::parameter_nodes;
 
 pub use arguments::{
     Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, number_of, numbers, read_by,
@@ -89,7 +89,7 @@ impl Drop for PyVector {
         let go = || {
             // SAFETY: a Python object dies under the interpreter lock; its graph is still alive, as it is owned.
             let cell = unsafe { value::cell_of(self.home().as_ptr()) };
-            crate::graph::forget(cell, self);
+            crate::graph::forget(cell, std::ptr::from_ref(self) as usize);
             for run in &self.runs {
                 // SAFETY: the handle is valid until this box goes, and in a list since it was made.
                 unsafe { handle::unlink(run.get()) }
@@ -134,7 +134,7 @@ impl PyVector {
             Ok(vector)
         })?;
         let vector = Py::new(py, vector)?;
-        crate::graph::remember(owner, vector.get());
+        crate::graph::remember(owner, std::ptr::from_ref(vector.get()) as usize);
         Ok(vector)
     }
 
@@ -255,11 +255,11 @@ impl PyVector {
         let array = owner.get().look(py, |cell| {
             let ranges = self.ranges_in(py, cell)?;
             if let [range] = ranges[..]
-                && let Some(array) = graph::shared(owner, cell, range, of_grads)
+                && let Some(array) = crate::node::node_values::shared(owner, cell, range, of_grads)
             {
                 return Ok(Some(array));
             }
-            graph::copied(py, cell, &ranges, of_grads)
+            crate::node::node_values::copied(py, cell, &ranges, of_grads)
         })?;
         match (array, self) {
             (Some(array), _) => Ok(Bound::new(py, array)?.into_any()),
@@ -385,6 +385,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn finish(result: PyResult<Bound<'_, PyAny>>) -> *mut ffi::PyObject {
     match result {
         Ok(object) => object.into_ptr(),
-        Err(error) => value::raise_python(error),
+        Err(error) => crate::convert::entry::raise_python(error),
     }
 }

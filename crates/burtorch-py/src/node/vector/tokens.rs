@@ -11,10 +11,10 @@ use super::arguments::{Operand, atomically, common_owner};
 use super::{PyVector, wrap};
 use crate::convert::buffer::read_symbols;
 use crate::convert::errors::IntoPython;
+use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
 use crate::node::blocks::PySymbols;
 use crate::params::PyTensor;
-use crate::params::attached::{attach, with_values};
 
 /// The token ids of one sample.
 pub fn symbols(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {

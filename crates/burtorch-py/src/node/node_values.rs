@@ -14,11 +14,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
-use super::PyGraph;
 use crate::convert::buffer::FlatArray;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::convert::scalars;
+use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 
 /// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` where
@@ -59,7 +59,7 @@ pub fn copied(py: Python<'_>, cell: &Cell, ranges: &[Range], of_grads: bool) -> 
 ///     ([2.0, 4.0, 6.0], False)
 #[pyclass(frozen, name = "NodeValues", module = "burtorch")]
 pub struct NodeValues {
-    pub(super) graph: Py<PyGraph>,
+    pub graph: Py<PyGraph>,
 }
 collected!(NodeValues: graph);
 

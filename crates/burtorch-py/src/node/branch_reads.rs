@@ -7,10 +7,10 @@ use burtorch_core::{NodeId, Range};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::branches::cell_of;
-use super::{PyGraph, current};
 use crate::convert::errors::{IntoPython, derived};
+use crate::graph::branches::cell_of;
 use crate::graph::cell::Cell;
+use crate::graph::{PyGraph, current};
 use crate::node::value::{self, ValueObject};
 
 /// Whether `graph` is `trunk`, or one of the branches on the way from it.

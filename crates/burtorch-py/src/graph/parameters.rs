@@ -109,3 +109,12 @@ pub fn parameter_nodes(
 fn wrong_dtype(wanted: &str, found: &str) -> PyErr {
     PyTypeError::new_err(format!("a {wanted} graph cannot read {found} Parameters; make both of one dtype"))
 }
+
+/// `Graph.parameters`: what nodes read, in the order of their slots.
+pub fn parameters_read(py: Python<'_>, cell: &Cell) -> PyResult<Vec<Py<PyParameters>>> {
+    let stores = cell.graph.stores().to_vec();
+    let identity = |p: &Py<PyParameters>| p.get().with(py, |any| with_params!(any, p => p.id()));
+    let known = cell.parameters.iter().map(|p| Ok((identity(p)?, p))).collect::<PyResult<Vec<_>>>()?;
+    let find = |store: &u64| known.iter().find(|(id, _)| id == store).map(|(_, p)| p.clone_ref(py));
+    Ok(stores.iter().filter_map(find).collect())
+}

@@ -12,11 +12,12 @@ use burtorch_core::{Imports, NodeId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::PyGraph;
-use super::branches::{Branching, branching, cell_of};
+use super::critical_section::locked_value;
 use crate::convert::errors::{IntoPython, derived};
+use crate::graph::PyGraph;
+use crate::graph::branches::{Branching, branching, cell_of};
 use crate::graph::cell::{AnyGraph, Cell};
-use crate::graph::critical_section::{locked_graph, locked_value};
+use crate::graph::critical_section::locked_graph;
 use crate::graph::handle::{self, Handle};
 use crate::node::value::ValueObject;
 use crate::node::vector::PyVector;
@@ -59,7 +60,7 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     let cell = unsafe { cell_of(graph) };
     // SAFETY: as above.
     let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
-    crate::params::attached::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
+    crate::graph::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
     let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
     thaw(cell);
     let epoch = cell.graph.epoch();

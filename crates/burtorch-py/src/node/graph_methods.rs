@@ -1,0 +1,115 @@
+//! Methods of `Graph` that take or give Values: new nodes, sweeps, joined branches.
+#![allow(unsafe_code)]
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::node_values::NodeValues;
+use super::of_graph::{labelled, node_of, node_value, root_of};
+use super::vector::{PyVector, numbers};
+use super::{joining, value};
+use crate::convert::arguments::Count;
+use crate::convert::errors::IntoPython;
+use crate::convert::scalars;
+use crate::graph::parameters::with_values;
+use crate::graph::{PyGraph, Sweep};
+
+#[pymethods]
+impl PyGraph {
+    /// A Value for the node with this index. Raises IndexError if there is none.
+    fn node<'py>(slf: &Bound<'py, Self>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().settle(slf.py())?;
+        node_value(slf, index)
+    }
+
+    /// A Value for the node with this label, the lowest of several. Raises KeyError if there is none.
+    fn labelled<'py>(slf: &Bound<'py, Self>, label: &str) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().settle(slf.py())?;
+        labelled(slf, label)
+    }
+
+    /// A leaf on this graph: the same as Value(data, graph=self).
+    fn value<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let keywords = PyDict::new(slf.py());
+        keywords.set_item("graph", slf)?;
+        // SAFETY: the type object exists once the module is loaded.
+        let class = unsafe { Bound::from_borrowed_ptr(slf.py(), value::value_type().cast()) };
+        class.call((data,), Some(&keywords))
+    }
+
+    /// A number that receives no gradient, as a Value.
+    fn constant<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().with_as_is(slf.py(), |cell| Ok(cell.is_busy()))? {
+            // To a recorded function every leaf that is no argument is a constant.
+            return Self::value(slf, data);
+        }
+        let before = slf.get().set_no_grad(slf.py(), true)?;
+        let value = Self::value(slf, data);
+        slf.get().set_no_grad(slf.py(), before)?;
+        value
+    }
+
+    /// Contiguous leaves from a sequence, buffer or array of numbers, flattened by rows.
+    ///
+    /// Raises TypeError for anything but real numbers, ValueError for an empty sequence.
+    pub(crate) fn vector(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<Py<PyVector>> {
+        let scalar_type = slf.get().scalar_type(slf.py())?;
+        if scalar_type.fits_float() {
+            return PyVector::leaves(slf, &numbers(data)?);
+        }
+        PyVector::special_leaves(slf, &scalars::read_many(data, scalar_type)?)
+    }
+
+    /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies else.
+    #[getter]
+    fn values(slf: &Bound<'_, Self>) -> PyResult<NodeValues> {
+        slf.get().settle(slf.py())?;
+        Ok(NodeValues { graph: slf.clone().unbind() })
+    }
+
+    /// Append the open branches to this graph, by number; their Values and Vectors are this graph's from now on.
+    ///
+    /// Linear in the nodes appended, which up to `threads` threads copy, by default one for each core. Which of them was
+    /// faster does not show. The graph keeps the memory of the branches for the next ones.
+    ///
+    /// Raises:
+    ///     ValueError: no branches are open, or threads is below 1.
+    ///     BusyError: a thread is still in one of them, or one has open branches of its own.
+    ///     GraphFullError, MemoryError: no room; nothing was appended, the branches are still open.
+    #[pyo3(signature = (threads=None))]
+    fn join(slf: &Bound<'_, Self>, threads: Option<Count>) -> PyResult<()> {
+        let n_threads = threads.map(|n| n.positive("threads")).transpose()?;
+        joining::join(slf, n_threads.unwrap_or_else(burtorch_core::sync::n_cores))
+    }
+
+    /// Drop the open branches: nothing is appended, and their Values are stale.
+    ///
+    /// Raises ValueError where none are open, BusyError while a thread is in one of them.
+    fn drop_branches(slf: &Bound<'_, Self>) -> PyResult<()> {
+        joining::discard(slf)
+    }
+
+    /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
+    ///
+    /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
+    #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
+    fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
+        let root = root_of(slf.py(), slf, root)?;
+        slf.get().not_traced(slf.py(), "backward()")?;
+        slf.get().sweep(slf.py(), Sweep { root, seed, skip_zero_adjoints })
+    }
+
+    /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.
+    fn recompute<'py>(slf: &Bound<'py, Self>, root: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        slf.get().not_traced(py, "recompute()")?;
+        let root = node_of(py, slf, root)?;
+        let data = slf.get().with(py, |cell| {
+            let parameters = &cell.parameters;
+            let graph = &mut cell.graph;
+            with_values(py, parameters, |given| graph.recompute(root, given))?.or_raise(py)?;
+            graph.number(root, false).or_raise(py)
+        })?;
+        scalars::into_python(py, data)
+    }
+}
