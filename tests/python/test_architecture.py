@@ -11,7 +11,6 @@ import pytest
 Crate = runpy.run_path(str(Path(__file__).with_name("rust_arrows.py")))["Crate"]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
-REMOVE = ROOT / "tests" / "data" / "arrows_to_remove.txt"
 CRATES = {"core": Crate(ROOT / "crates/burtorch-core/src"), "binding": Crate(ROOT / "crates/burtorch-py/src")}
 
 
@@ -19,19 +18,13 @@ def layers(crate: str) -> dict[str, int]:
     """For each top module of a crate how far down the list it stands."""
     blocks = re.findall(r"```text\n(.*?)```", PAGE[PAGE.index("## Layers") : PAGE.index("## Invariants")], re.DOTALL)
     lines = blocks[list(CRATES).index(crate)].strip().splitlines()
-    return {name: depth for depth, line in enumerate(lines) for name in line.replace(":", " ").split()}
+    return {name: depth for depth, line in enumerate(lines) for name in line.split()}
 
 
 def fenced(crate: str) -> set[str]:
     """What the table of unsafe modules names; with a slash at the end, a folder."""
     rows = re.findall(rf"^\| {crate} (`[^|]*`) \|", PAGE, re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-
-
-def to_remove() -> set[tuple[str, str]]:
-    """Arrows of the binding that are known to be wrong."""
-    lines = [line for line in REMOVE.read_text().splitlines() if line and not line.startswith("#")]
-    return {tuple(line.split(" -> ")) for line in lines}
 
 
 def wrong(crate: str) -> dict[tuple[str, str], list[str]]:
@@ -50,36 +43,22 @@ def cycle(arrows: set[tuple[str, str]]) -> list[str]:
 
 @pytest.mark.parametrize("crate", CRATES)
 def test_every_module_has_a_layer(crate: str) -> None:
-    """And every module that is listed without a layer's name exists."""
-    rooms = {CRATES[crate].room(name) for name in CRATES[crate].arrows}
-    assert rooms <= set(layers(crate))
-    if crate == "core":
-        assert rooms == set(layers(crate))
+    """And every module that is listed exists."""
+    assert {CRATES[crate].room(name) for name in CRATES[crate].arrows} == set(layers(crate))
 
 
-def test_no_arrow_of_the_core_points_down() -> None:
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_arrow_points_down(crate: str) -> None:
     """Arrows go up the list only."""
-    assert wrong("core") == {}
+    assert wrong(crate) == {}
 
 
-def test_no_files_of_the_core_form_a_cycle() -> None:
-    """Nor do its folders."""
-    assert CRATES["core"].cycles() == []
-    assert cycle(set(CRATES["core"].between_rooms())) == []
-
-
-def test_arrows_of_the_binding_that_point_down_are_those_that_are_to_go() -> None:
-    """No new one, and none is listed that is gone."""
-    arrows = set(CRATES["binding"].between_rooms())
-    gone = to_remove() - arrows
-    assert not gone, f"these arrows are gone; take them off {REMOVE.name}: {sorted(gone)}"
-    found = {pair: files for pair, files in wrong("binding").items() if pair not in to_remove()}
-    assert found == {}
-
-
-def test_no_modules_of_the_binding_form_a_cycle_but_for_arrows_that_are_to_go() -> None:
-    """Between its top modules."""
-    assert cycle(set(CRATES["binding"].between_rooms()) - to_remove()) == []
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_modules_form_a_cycle(crate: str) -> None:
+    """Between top modules; of the core, between files too."""
+    assert cycle(set(CRATES[crate].between_rooms())) == []
+    if crate == "core":
+        assert CRATES[crate].cycles() == []
 
 
 @pytest.mark.parametrize("crate", CRATES)

@@ -6,9 +6,9 @@ pub mod entry;
 pub mod errors;
 pub mod exclusive;
 pub mod gc;
+pub mod numbers;
 pub mod refusals;
 #[cfg(feature = "refuse-allocations")]
 pub mod refused_allocations;
-pub mod scalars;
 pub mod signals;
 pub mod threads;

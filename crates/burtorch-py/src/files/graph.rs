@@ -15,8 +15,7 @@ use crate::convert::buffer::{overwrite, writable};
 use crate::convert::errors::IntoPython;
 use crate::convert::signals::asked;
 use crate::graph::cell::AnyGraph;
-use crate::graph::parameters::parameters_read;
-use crate::graph::parameters::{attach, check_dtype, with_values};
+use crate::graph::parameters::{attach, check_dtype, parameters_read, with_values};
 use crate::graph::{LONG, PyGraph};
 use crate::params::PyParameters;
 

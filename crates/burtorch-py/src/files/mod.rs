@@ -7,6 +7,7 @@ pub mod graph;
 mod graph_methods;
 mod models;
 pub mod params;
+mod params_methods;
 mod tensors;
 
 use std::path::PathBuf;

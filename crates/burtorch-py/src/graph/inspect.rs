@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use super::PyGraph;
 use super::branches::kept_for_branches;
 use crate::convert::errors::IntoPython;
-use crate::convert::scalars;
+use crate::convert::numbers;
 
 /// What find_nonfinite() found: op, index, inputs.
 type NonFinite<'py> = (&'static str, u32, Vec<Bound<'py, PyAny>>);
@@ -32,7 +32,7 @@ impl PyGraph {
         slf.get().not_traced(py, "find_nonfinite()")?;
         let found = slf.get().look(py, |cell| Ok(cell.graph.find_nonfinite()))?;
         let Some(Found { op, node, inputs }) = found else { return Ok(None) };
-        let inputs = inputs.into_iter().map(|input| scalars::into_python(py, input));
+        let inputs = inputs.into_iter().map(|input| numbers::into_python(py, input));
         Ok(Some((op.name(), node.index(), inputs.collect::<PyResult<Vec<_>>>()?)))
     }
 

@@ -35,7 +35,7 @@ use crate::convert::arguments::{Count, DtypeName};
 use crate::convert::buffer::{CallerMemory, Shared};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::traverse;
-use crate::convert::scalars::type_named;
+use crate::convert::numbers::type_named;
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::critical_section::locked_self;
 

@@ -10,9 +10,10 @@ use super::vector::{PyVector, numbers};
 use super::{joining, value};
 use crate::convert::arguments::Count;
 use crate::convert::errors::IntoPython;
-use crate::convert::scalars;
+use crate::convert::numbers;
 use crate::graph::parameters::with_values;
 use crate::graph::{PyGraph, Sweep};
+use crate::node::numbers as of_node;
 
 #[pymethods]
 impl PyGraph {
@@ -57,7 +58,7 @@ impl PyGraph {
         if scalar_type.fits_float() {
             return PyVector::leaves(slf, &numbers(data)?);
         }
-        PyVector::special_leaves(slf, &scalars::read_many(data, scalar_type)?)
+        PyVector::special_leaves(slf, &of_node::read_many(data, scalar_type)?)
     }
 
     /// The data of all nodes by index: `graph.values[i:j]` shares memory that never moves, and copies else.
@@ -110,6 +111,6 @@ impl PyGraph {
             with_values(py, parameters, |given| graph.recompute(root, given))?.or_raise(py)?;
             graph.number(root, false).or_raise(py)
         })?;
-        scalars::into_python(py, data)
+        numbers::into_python(py, data)
     }
 }

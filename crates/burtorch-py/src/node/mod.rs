@@ -8,8 +8,10 @@ pub mod graph_methods;
 mod joining;
 pub mod no_grad;
 pub mod node_values;
+pub mod numbers;
 pub mod of_graph;
 pub mod parameter;
+mod tensor_items;
 pub mod value;
 pub mod vector;
 

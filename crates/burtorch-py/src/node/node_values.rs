@@ -17,16 +17,17 @@ use pyo3::types::{PySlice, PyTuple};
 use crate::convert::buffer::FlatArray;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
-use crate::convert::scalars;
+use crate::convert::numbers;
 use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
+use crate::node::numbers as of_node;
 
 /// The data, or the gradients, of a run of nodes as one array, shared if the graph never moves its memory; `None` where
 /// nodes carry what no array holds (lanes, float128), or where they are neither all leaves nor all others.
 pub fn shared(graph: &Bound<'_, PyGraph>, cell: &mut Cell, range: Range, of_grads: bool) -> Option<FlatArray> {
     let (start, read_only) = cell.graph.memory_of_run(range, of_grads)?;
     let elem = cell.graph.scalar_type().elem;
-    let array = FlatArray::of_graph(graph.clone().unbind(), start, range.len(), elem, read_only);
+    let array = FlatArray::unmoved(graph.clone().into_any().unbind(), start, range.len(), elem, read_only);
     // Adjoints are read-only, gradients of leaves are not, and lie elsewhere.
     graph.get().shared.extend(if of_grads { 1 + usize::from(read_only) } else { 0 }, array.addresses());
     Some(array)
@@ -80,7 +81,7 @@ impl NodeValues {
         match read {
             Ok(array) => Ok(Bound::new(py, array)?.into_any()),
             Err(numbers) => {
-                let objects = numbers.into_iter().map(|number| scalars::into_python(py, number));
+                let objects = numbers.into_iter().map(|number| numbers::into_python(py, number));
                 Ok(PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
             }
         }
@@ -127,19 +128,19 @@ impl NodeValues {
             (range, true) => self.run(py, range),
             (range, false) => {
                 let number = |cell: &mut Cell| cell.graph.number(range.first(), false).or_raise(py);
-                scalars::into_python(py, self.graph.get().with(py, number)?)
+                numbers::into_python(py, self.graph.get().with(py, number)?)
             }
         }
     }
 
     fn __setitem__(&self, py: Python<'_>, index: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let into = self.graph.get().scalar_type(py)?;
-        let one = scalars::read(data, into);
+        let one = of_node::read(data, into);
         let (range, is_slice) = self.nodes(py, index)?;
         let data = match one {
             Ok(Some(one)) => vec![one; range.len()],
-            _ if is_slice => scalars::read_many(data, into)?,
-            Ok(None) => vec![scalars::expect(data, into)?],
+            _ if is_slice => of_node::read_many(data, into)?,
+            Ok(None) => vec![of_node::expect(data, into)?],
             Err(error) => return Err(error),
         };
         if data.len() != range.len() {

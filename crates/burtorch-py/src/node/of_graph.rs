@@ -8,8 +8,9 @@ use pyo3::prelude::*;
 
 use super::parameter::{PyParameter, value_of};
 use super::value;
-use super::vector::{number_of, wrap};
+use super::vector::wrap;
 use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::numbers::number_of;
 use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use super::vector::{number_of, wrap};
+use super::vector::wrap;
+use crate::convert::numbers::number_of;
 use crate::convert::refusals::{is_recording, refuse_reading};
 use crate::graph::{self, PyGraph};
 

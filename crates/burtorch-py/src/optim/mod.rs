@@ -1,5 +1,6 @@
 //! Optimisers for Python.
 
+mod freezing;
 mod moving;
 pub mod trainable;
 pub mod trained;

@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{Held, Visitor};
-use crate::convert::scalars;
 use crate::graph::cell::Cell;
+use crate::node::numbers as of_node;
 use crate::node::value;
 use crate::optim::trainable::Trainable;
 use crate::params::{PyParameters, with_params};
@@ -75,7 +75,7 @@ impl Trained {
         for value in &self.values {
             numbers.push(with_node(value.bind(py), |cell, node| {
                 let op = cell.graph.op(node).or_raise(py)?;
-                let read = |of_grad| scalars::plain(&cell.graph, node, of_grad).or_raise(py);
+                let read = |of_grad| of_node::plain(&cell.graph, node, of_grad).or_raise(py);
                 match (op, read(false)?, read(true)?) {
                     (Op::Leaf, Some(x), Some(g)) => Ok((x, g)),
                     (Op::Leaf, ..) => Err(PyTypeError::new_err("an optimiser takes Values that hold one float each")),

@@ -12,15 +12,13 @@ use std::sync::atomic::Ordering;
 use burtorch_core::{DType, Error, Float, Init, Parameters, Slice};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType};
 
 use crate::convert::arguments::{Count, DtypeName, sizes};
 use crate::convert::buffer::{CallerMemory, FlatArray, Shared};
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::{Entered, Guarded, Looking};
 use crate::convert::gc::collected;
-use crate::files::params as files;
-use crate::optim::trainable::Trainable;
 
 pub use burtorch_core::erased::AnyParameters;
 pub use tensor::PyTensor;
@@ -159,7 +157,7 @@ impl PyParameters {
                 (NonNull::from(&mut *part).cast::<u8>(), part.len())
             })
         })?;
-        Ok(FlatArray::new(slf.clone().unbind(), start, len, this.dtype))
+        Ok(FlatArray::counted(slf.clone().into_any().unbind(), &this.shared.n_arrays, start, len, this.dtype))
     }
 
     /// All gradients.
@@ -173,7 +171,7 @@ impl PyParameters {
     }
 
     /// The slice that a name or a pair (start, stop) means, if `what` is one.
-    fn place_of(&self, what: &Bound<'_, PyAny>) -> PyResult<Option<Slice>> {
+    pub fn place_of(&self, what: &Bound<'_, PyAny>) -> PyResult<Option<Slice>> {
         let py = what.py();
         let slice = if let Ok(name) = what.extract::<String>() {
             self.with(py, |params| with_params!(params, p => p.named(&name).map(|tensor| tensor.slice())))
@@ -183,27 +181,6 @@ impl PyParameters {
             return Ok(None);
         };
         slice?.or_raise(py).map(Some)
-    }
-
-    /// The slices that names, pairs (start, stop), or numbers as an optimiser takes them mean.
-    fn slices_of(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Slice>> {
-        let Ok(items) = what.cast::<PyList>() else {
-            return match slf.get().place_of(what)? {
-                Some(slice) => Ok(vec![slice]),
-                None => Trainable::slices_of(what),
-            };
-        };
-        let (mut slices, others) = (Vec::new(), PyList::empty(what.py()));
-        for item in items {
-            match slf.get().place_of(&item)? {
-                Some(slice) => slices.push(slice),
-                None => others.append(item)?,
-            }
-        }
-        if slices.is_empty() || !others.is_empty() {
-            slices.extend(Trainable::slices_of(&others)?);
-        }
-        Ok(slices)
     }
 }
 
@@ -408,60 +385,6 @@ impl PyParameters {
         })?;
         let kind = |in_gradient| if in_gradient { "grad" } else { "value" };
         Ok(found.map(|(in_gradient, place, name, number)| (kind(in_gradient), place, name, number)))
-    }
-
-    /// Make numbers fixed: no gradient, no gradient memory, no work.
-    ///
-    /// Args:
-    ///     what: the name of a tensor, a pair (start, stop) of places in the flat arrays, a Tensor, a layer, a model, or a
-    ///         list of them.
-    ///
-    /// Raises KeyError for an unknown name, ValueError for a range outside, for Tensors of other Parameters, or for no
-    /// numbers, TypeError for anything else. Then nothing has changed.
-    fn freeze(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        let slices = Self::slices_of(slf, what)?;
-        slf.get().with(slf.py(), |params| with_params!(params, p => p.freeze_all(&slices)))?.or_raise(slf.py())
-    }
-
-    /// Make numbers trainable again; `what` as in `freeze`.
-    fn unfreeze(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        let slices = Self::slices_of(slf, what)?;
-        slf.get().with(slf.py(), |params| with_params!(params, p => p.unfreeze_all(&slices)))?.or_raise(slf.py())
-    }
-
-    /// Save in the checked form: values, names, shapes, what is frozen, the seed's state, and gradients if asked.
-    ///
-    /// Args:
-    ///     path: the file. It holds the old content or the new at any moment, also after a kill; its permissions stay.
-    ///     what: "values" or "both".
-    ///     durable: wait until the disk has it, so that it survives a loss of power.
-    ///
-    /// Raises OSError where the system refuses: the old file is still there then.
-    #[pyo3(signature = (path, what="values", *, durable=true))]
-    fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>, what: &str, durable: bool) -> PyResult<()> {
-        crate::files::save(py, path, &files::checked_bytes(py, self, what)?, durable)
-    }
-
-    /// The bytes that save would write.
-    #[pyo3(signature = (what="values"))]
-    fn to_bytes<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &files::checked_bytes(py, self, what)?))
-    }
-
-    /// Overwrite values, and gradients where there are any, from what save wrote of Parameters with as many numbers and the
-    /// same named tensors. What is frozen stays so. bt.load_parameters makes new ones instead.
-    ///
-    /// Args:
-    ///     source: a path, or bytes.
-    ///
-    /// Raises FormatError for a damaged file or other tensors, with `offset` and `reason`; OSError where the system
-    /// refuses. Then nothing has changed.
-    fn load(&self, py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<()> {
-        files::load(py, self, source)
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-        files::pickled(py, self)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -2,15 +2,13 @@
 
 use burtorch_core::optim::Selection;
 use burtorch_core::{Slice, Tensor};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PyTuple};
+use pyo3::types::PyTuple;
 
 use super::{PyParameters, with_params};
 use crate::convert::buffer::FlatArray;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
-use crate::node::vector;
 
 /// A shaped part of Parameters, by rows. Made by `Parameters.tensor`.
 #[pyclass(frozen, name = "Tensor", module = "burtorch")]
@@ -126,32 +124,6 @@ impl PyTensor {
 
     fn __len__(&self) -> usize {
         self.tensor.shape().dims()[0] as usize
-    }
-
-    /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] goes down
-    /// further; w[a:b] are rows. Nothing is copied.
-    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let (py, this) = (slf.py(), slf.get());
-        let n = this.tensor.shape().dims()[0] as usize;
-        let part = |tensor| Ok(PyTensor::new(this.params.clone_ref(py), tensor, None).into_pyobject(py)?.into_any());
-        if let Ok(places) = index.cast::<PyTuple>() {
-            return places.iter().try_fold(slf.clone().into_any(), |so_far, place| so_far.get_item(place));
-        }
-        if let Ok(slice) = index.cast::<PySlice>() {
-            let at = slice.indices(n as isize)?;
-            let rows = (at.step == 1).then(|| this.tensor.rows(at.start as usize, at.start as usize + at.slicelength));
-            return match rows.flatten() {
-                Some(tensor) => part(tensor),
-                None => Err(PyIndexError::new_err("a slice of a Tensor has step 1 and at least one row")),
-            };
-        }
-        let k: isize =
-            index.extract().map_err(|_| PyTypeError::new_err("Tensor indices must be integers, slices or tuples"))?;
-        let place = usize::try_from(if k < 0 { k + n as isize } else { k }).ok();
-        let Some(tensor) = place.and_then(|k| this.tensor.index(k)) else {
-            return Err(PyIndexError::new_err(format!("index {k} of a Tensor with {n} rows")));
-        };
-        if this.tensor.shape().dims().len() > 1 { part(tensor) } else { vector::parameter_value(slf, tensor.slice()) }
     }
 
     fn __repr__(&self) -> String {

@@ -17,8 +17,7 @@ use super::calls::{Arguments, with_path};
 use super::object::{Call, FunctionObject, state_of};
 use super::pytree::Tree;
 use super::state::Scalars;
-use crate::convert::entry::raise_python;
-use crate::convert::entry::{attached, caught, visited};
+use crate::convert::entry::{attached, caught, raise_python, visited};
 use crate::convert::errors::derived;
 use crate::convert::gc::Held;
 

@@ -15,10 +15,11 @@ use super::calls::{Arguments, with_path};
 use super::object::Call;
 use super::pytree::Tree;
 use crate::convert::errors::IntoPython;
+use crate::convert::numbers::number_of;
 use crate::graph::cell::AnyGraph;
 use crate::graph::{PyGraph, wants_no_grad};
 use crate::node::value::is_value;
-use crate::node::vector::{Operand, PyVector, all_nodes, atomically, common_owner, number_of, wrap};
+use crate::node::vector::{Operand, PyVector, all_nodes, atomically, common_owner, wrap};
 
 /// Arguments with Values among them.
 #[derive(Default)]

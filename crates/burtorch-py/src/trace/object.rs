@@ -15,8 +15,7 @@ use pyo3::types::PyTuple;
 
 use super::state::{Scalars, State};
 use super::{audit, calls, derivatives, file, map};
-use crate::convert::entry::raise_python;
-use crate::convert::entry::{caught, entered};
+use crate::convert::entry::{caught, entered, raise_python};
 use crate::node::parameter::PyParameter;
 
 /// A `Function` as the interpreter lays it out.

@@ -17,8 +17,7 @@ use super::calls;
 use super::invalidate::Watch;
 use super::object::{Call, FunctionObject, grad, method, state_of, value_and_grad, vectorcall};
 use super::state::{Options, State, Stats};
-use crate::convert::entry::raise_python;
-use crate::convert::entry::{caught, entered, visited};
+use crate::convert::entry::{caught, entered, raise_python, visited};
 use crate::convert::gc::Held;
 
 static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();

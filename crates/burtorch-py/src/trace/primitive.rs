@@ -13,9 +13,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::convert::errors::IntoPython;
+use crate::convert::numbers::number_of;
 use crate::graph::PyGraph;
 use crate::graph::cell::AnyGraph;
-use crate::node::vector::{Operand, all_nodes, atomically, common_owner, number_of, wrap};
+use crate::node::vector::{Operand, all_nodes, atomically, common_owner, wrap};
 
 /// The error of the last primitive that failed in a replay.
 static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);

@@ -11,10 +11,11 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use super::arrays::{Array, Kind, filled};
 use crate::convert::errors::derived;
 use crate::convert::gc::{Held, Visitor};
+use crate::convert::numbers::{has_dtype, number_of};
 use crate::convert::refusals::error_here;
 use crate::graph::PyGraph;
-use crate::node::value::{has_dtype, is_value};
-use crate::node::vector::{PyVector, number_of};
+use crate::node::value::is_value;
+use crate::node::vector::PyVector;
 
 /// Deeper nesting is refused.
 const DEEPEST: usize = 16;

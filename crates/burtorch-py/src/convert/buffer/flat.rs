@@ -5,9 +5,9 @@ use std::ffi::{CStr, c_int};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burtorch_core::erased::{AnyNumber, ScalarType};
+use burtorch_core::erased::AnyNumber;
 use burtorch_core::{DType, Float, bf16, f16};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -17,9 +17,7 @@ use pyo3::types::{PyList, PyMemoryView, PySlice, PyTuple};
 use super::view::Exported;
 use super::{dlpack, read_numbers};
 use crate::convert::gc::{Held, Visitor, collected};
-use crate::convert::scalars;
-use crate::graph::PyGraph;
-use crate::params::PyParameters;
+use crate::convert::numbers;
 
 /// Flat numbers of one type: shared with what they belong to, or a copy.
 ///
@@ -51,8 +49,8 @@ collected!(FlatArray: owner);
 
 /// Who keeps the memory of an array.
 enum Owner {
-    Parameters(Py<PyParameters>),
-    Graph(Py<PyGraph>),
+    /// An object, and how many arrays over its memory there are, where it counts them.
+    Object(Py<PyAny>, Option<Arc<AtomicUsize>>),
     /// The array itself, and slices of it. Aligned for every type.
     Copy(Arc<[u128]>),
 }
@@ -60,8 +58,7 @@ enum Owner {
 impl Held for Owner {
     fn visit(&self, visit: &mut Visitor<'_>) {
         match self {
-            Owner::Parameters(parent) => parent.visit(visit),
-            Owner::Graph(graph) => graph.visit(visit),
+            Owner::Object(object, _) => object.visit(visit),
             Owner::Copy(_) => {}
         }
     }
@@ -70,11 +67,10 @@ impl Held for Owner {
 impl Owner {
     fn clone_ref(&self, py: Python<'_>) -> Owner {
         match self {
-            Owner::Parameters(parent) => {
-                parent.get().shared.n_arrays.fetch_add(1, Ordering::AcqRel);
-                Owner::Parameters(parent.clone_ref(py))
+            Owner::Object(object, n_arrays) => {
+                n_arrays.iter().for_each(|n| _ = n.fetch_add(1, Ordering::AcqRel));
+                Owner::Object(object.clone_ref(py), n_arrays.clone())
             }
-            Owner::Graph(graph) => Owner::Graph(graph.clone_ref(py)),
             Owner::Copy(memory) => Owner::Copy(memory.clone()),
         }
     }
@@ -88,8 +84,8 @@ unsafe impl Sync for FlatArray {}
 
 impl Drop for FlatArray {
     fn drop(&mut self) {
-        if let Owner::Parameters(parent) = &self.owner {
-            parent.get().shared.n_arrays.fetch_sub(1, Ordering::AcqRel);
+        if let Owner::Object(_, Some(n_arrays)) = &self.owner {
+            n_arrays.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -104,15 +100,21 @@ const fn size_of_item(dtype: DType) -> isize {
 }
 
 impl FlatArray {
-    /// An array over numbers of `parent`, which `start` points into.
-    pub fn new(parent: Py<PyParameters>, start: NonNull<u8>, len: usize, dtype: DType) -> Self {
-        parent.get().shared.n_arrays.fetch_add(1, Ordering::AcqRel);
-        Self::over(Owner::Parameters(parent), start, len, dtype)
+    /// An array over numbers of `owner`, which `start` points into and which counts its arrays, as its memory may move without.
+    pub fn counted(
+        owner: Py<PyAny>,
+        n_arrays: &Arc<AtomicUsize>,
+        start: NonNull<u8>,
+        len: usize,
+        dtype: DType,
+    ) -> Self {
+        n_arrays.fetch_add(1, Ordering::AcqRel);
+        Self::over(Owner::Object(owner, Some(Arc::clone(n_arrays))), start, len, dtype)
     }
 
-    /// An array over numbers of a graph whose memory never moves, which `start` points into.
-    pub fn of_graph(graph: Py<PyGraph>, start: NonNull<u8>, len: usize, dtype: DType, read_only: bool) -> Self {
-        let mut array = Self::over(Owner::Graph(graph), start, len, dtype);
+    /// An array over numbers of `owner`, which `start` points into and whose memory never moves.
+    pub fn unmoved(owner: Py<PyAny>, start: NonNull<u8>, len: usize, dtype: DType, read_only: bool) -> Self {
+        let mut array = Self::over(Owner::Object(owner, None), start, len, dtype);
         array.read_only = read_only;
         array
     }
@@ -201,7 +203,7 @@ impl FlatArray {
                 DType::Float128 => AnyNumber::of(self.start.cast::<f128>().add(at).read_volatile()),
             }
         };
-        scalars::into_python(py, number)
+        numbers::into_python(py, number)
     }
 
     /// # Safety
@@ -222,7 +224,7 @@ impl FlatArray {
     /// A number as an entry takes it.
     fn entry(&self, object: &Bound<'_, PyAny>) -> PyResult<AnyNumber> {
         if self.dtype == DType::Float128 {
-            return scalars::expect(object, ScalarType::plain(self.dtype));
+            return numbers::expect_one(object, self.dtype);
         }
         object.extract().map(AnyNumber::One)
     }
@@ -233,7 +235,7 @@ impl FlatArray {
             return Ok(vec![one; len]);
         }
         if self.dtype == DType::Float128 {
-            return scalars::read_many(object, ScalarType::plain(self.dtype));
+            return numbers::items(object)?.map(|item| numbers::expect_one(&item?, self.dtype)).collect();
         }
         let mut numbers = Vec::new();
         read_numbers(object, &mut numbers, "values")?;

@@ -14,16 +14,15 @@ use pyo3::prelude::*;
 use super::check::{checked, checked_for_gradient, checked_for_sweep, checked_mut};
 use super::construct::label_text;
 use super::convert::{format, int, round};
-use super::number::{Number, number};
 use super::object::{ValueObject, cell_of, is_value};
 use super::operands;
-use crate::convert::entry::{attached, caught};
-use crate::convert::entry::{raise, raise_python};
+use crate::convert::entry::{attached, caught, raise, raise_python};
 use crate::convert::errors::IntoPython;
-use crate::convert::scalars;
+use crate::convert::numbers::{self, Number, number};
 use crate::graph::cell::Cell;
 use crate::graph::{self, Sweep};
 use crate::node::critical_section::slot;
+use crate::node::numbers as of_node;
 
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -60,7 +59,7 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
         if let Err(error) = crate::convert::refusals::refuse_reading("the number of a Value of another graph") {
             return raise_python(error);
         }
-        match scalars::plain(&cell.graph, node, of_grad) {
+        match of_node::plain(&cell.graph, node, of_grad) {
             Ok(Some(x)) => ffi::PyFloat_FromDouble(x),
             Ok(None) => special(cell.graph.number(node, of_grad)),
             Err(error) => raise(error),
@@ -71,7 +70,7 @@ unsafe fn number_or_object(value: *mut ffi::PyObject, of_grad: bool) -> *mut ffi
 #[cold]
 #[inline(never)]
 fn special(taken: burtorch_core::Result<AnyNumber>) -> *mut ffi::PyObject {
-    attached(|py| match taken.or_raise(py).and_then(|number| scalars::into_python(py, number)) {
+    attached(|py| match taken.or_raise(py).and_then(|number| numbers::into_python(py, number)) {
         Ok(object) => object.into_ptr(),
         Err(error) => raise_python(error),
     })
@@ -138,7 +137,7 @@ unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject)
         if ffi::PyFloat_CheckExact(x) != 0 {
             return Some(AnyNumber::One(ffi::PyFloat_AS_DOUBLE(x)));
         }
-        attached(|py| scalars::read(&Bound::from_borrowed_ptr(py, x), scalars::type_of(value)))
+        attached(|py| of_node::read(&Bound::from_borrowed_ptr(py, x), of_node::type_of(value)))
     };
     match read {
         Ok(Some(given)) => Some(given),

@@ -8,8 +8,7 @@ use burtorch_core::graph::UNEVALUATED;
 use pyo3::ffi;
 
 use super::object::{ValueObject, cell_of};
-use crate::convert::entry::attached;
-use crate::convert::entry::{raise, raise_python};
+use crate::convert::entry::{attached, raise, raise_python};
 use crate::graph::cell::{Cell, settle};
 use crate::graph::handle::Handle;
 

@@ -13,13 +13,12 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::free_list;
 use super::object::{Unowned, ValueObject, allocate, cell_of, fill, revive, value_type};
-use crate::convert::entry::{attached, caught, entered};
-use crate::convert::entry::{raise, raise_python};
+use crate::convert::entry::{attached, caught, entered, raise, raise_python};
 use crate::convert::errors::IntoPython;
-use crate::convert::scalars;
 use crate::graph::cell::AnyGraph;
 use crate::graph::critical_section::locked_graph;
 use crate::graph::{self, PyGraph};
+use crate::node::numbers as of_node;
 
 /// Makes a leaf of `x` on `owner`, as a `Value`: at once where no question is left, as in `append_at_once`.
 ///
@@ -212,7 +211,7 @@ unsafe fn make(
     let py = data.py();
     // SAFETY: a living graph under the interpreter lock; the reference into its cell ends here.
     let scalar_type = unsafe { cell_of(owner).graph.scalar_type() };
-    let Some(x) = scalars::read(data, scalar_type)? else {
+    let Some(x) = of_node::read(data, scalar_type)? else {
         let found = data.get_type().name()?;
         return Err(PyTypeError::new_err(format!("Value() expects a real number, found {found}")));
     };

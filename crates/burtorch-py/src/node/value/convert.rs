@@ -18,13 +18,12 @@ use super::attributes::{get_data, get_grad, peek, read};
 use super::check::checked;
 use super::guards;
 use super::methods::unary_method;
-use super::number::{Number, number};
 use super::object::{ValueObject, cell_of, is_value};
-use crate::convert::entry::attached;
-use crate::convert::entry::raise_python;
+use crate::convert::entry::{attached, raise_python};
+use crate::convert::numbers::{self, Number, number};
 use crate::convert::refusals;
-use crate::convert::scalars;
 use crate::node::critical_section::slot;
+use crate::node::numbers as of_node;
 
 /// `round(v)`: the op; `round(v, ndigits)`: the data, rounded as a float is.
 pub unsafe extern "C" fn round(
@@ -81,9 +80,9 @@ unsafe fn with_number<'py>(
 ) -> *mut ffi::PyObject {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let scalar_type = scalars::type_of(value);
+        let scalar_type = of_node::type_of(value);
         if scalar_type.lanes > 1 {
-            return raise_python(scalars::refuse_lanes(scalar_type));
+            return raise_python(numbers::refuse_lanes(scalar_type));
         }
         let data = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut()));
         let Some(data) = data else { return ptr::null_mut() };
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn compare(a: *mut ffi::PyObject, b: *mut ffi::PyObject, h
     let run = || {
         // SAFETY: living objects under the interpreter lock, the first a Value.
         unsafe {
-            let fits_float = |x| scalars::type_of(x).fits_float();
+            let fits_float = |x| of_node::type_of(x).fits_float();
             let mut comparison = comparison_of(how);
             let y = if !fits_float(a) || is_value(b) && !fits_float(b) {
                 return compare_as_objects(a, b, how);
@@ -241,7 +240,7 @@ unsafe fn compare_as_objects(a: *mut ffi::PyObject, b: *mut ffi::PyObject, how: 
     // SAFETY: living objects under the interpreter lock, the first a Value.
     attached(|py| unsafe {
         let with_value = is_value(b);
-        let has_lanes = |x| scalars::type_of(x).lanes > 1;
+        let has_lanes = |x| of_node::type_of(x).lanes > 1;
         let other = match number_as_object(py, a, b) {
             Ok(Some(other)) => Some(other),
             Ok(None) if with_value => None,
@@ -278,7 +277,7 @@ unsafe fn number_as_object<'py>(
         match number(other.as_ptr()) {
             Number::Is(x) => Ok(Some(PyFloat::new(py, x).into_any())),
             Number::Failed => Err(PyErr::fetch(py)),
-            Number::IsNot if scalars::type_of(value).lanes > 1 => Ok(None),
+            Number::IsNot if of_node::type_of(value).lanes > 1 => Ok(None),
             Number::IsNot => {
                 let is_decimal = other.is_instance(&py.import("decimal")?.getattr("Decimal")?)?;
                 Ok(is_decimal.then_some(other))
@@ -308,7 +307,7 @@ fn one_or_lanes(x: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
     // SAFETY: by the contract of this function.
     unsafe {
-        match peek(value, |cell, node| scalars::plain(&cell.graph, node, false))? {
+        match peek(value, |cell, node| of_node::plain(&cell.graph, node, false))? {
             Some(x) => Some(x),
             None => rounded(value),
         }
@@ -321,9 +320,9 @@ unsafe fn data_of(value: *mut ffi::PyObject) -> Option<f64> {
 unsafe fn rounded(value: *mut ffi::PyObject) -> Option<f64> {
     // SAFETY: a living Value under the interpreter lock.
     unsafe {
-        let scalar_type = scalars::type_of(value);
+        let scalar_type = of_node::type_of(value);
         if scalar_type.lanes > 1 {
-            raise_python(scalars::refuse_lanes(scalar_type));
+            raise_python(numbers::refuse_lanes(scalar_type));
             return None;
         }
         peek(value, |cell, node| cell.graph.float(node))
@@ -335,7 +334,7 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
     let run = || {
         // SAFETY: a living Value under the interpreter lock.
         unsafe {
-            match peek(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
+            match peek(value, |cell, node| of_node::plain(&cell.graph, node, false)) {
                 Some(Some(x)) => {
                     let remembered = if is_traced(value) {
                         guards::compared(value.cast(), None, 0.0, Comparison::NotEqual, x != 0.0)
@@ -348,12 +347,12 @@ pub unsafe extern "C" fn truth(value: *mut ffi::PyObject) -> c_int {
                     }
                     (x != 0.0).into()
                 }
-                Some(None) if scalars::type_of(value).lanes == 1 => {
+                Some(None) if of_node::type_of(value).lanes == 1 => {
                     // A float128 may be too small for a float and still not be 0.
                     peek(value, |cell, node| cell.graph.is_zero(node).map(|is_zero| !is_zero)).map_or(-1, c_int::from)
                 }
                 Some(None) => {
-                    raise_python(scalars::refuse_lanes(scalars::type_of(value)));
+                    raise_python(numbers::refuse_lanes(of_node::type_of(value)));
                     -1
                 }
                 None => -1,
@@ -387,7 +386,7 @@ pub unsafe extern "C" fn int(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: a living Value under the interpreter lock.
         unsafe {
-            match read(value, |cell, node| scalars::plain(&cell.graph, node, false)) {
+            match read(value, |cell, node| of_node::plain(&cell.graph, node, false)) {
                 Some(Some(x)) => ffi::PyLong_FromDouble(x),
                 Some(None) => attached(|py| with_number(py, value, |x| x.call_method0("__int__"))),
                 None => ptr::null_mut(),

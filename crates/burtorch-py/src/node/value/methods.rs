@@ -12,12 +12,12 @@ use pyo3::prelude::*;
 
 use super::append::{Build, append};
 use super::docs::{constant_method_doc, function_doc};
-use super::number::{Number, append_both, build, number};
+use super::number::{append_both, build};
 use super::object::{ValueObject, is_value};
 use super::step::Step;
 use super::unevaluated::{append_unevaluated, read_keywords};
-use crate::convert::entry::attached;
-use crate::convert::entry::raise_python;
+use crate::convert::entry::{attached, raise_python};
+use crate::convert::numbers::{Number, number};
 use crate::node::critical_section::slot;
 use crate::node::vector;
 

@@ -4,104 +4,20 @@
 //! TypeError at last. Knows no op by heart: operators name rows of the op table.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use burtorch_core::ops::{self, BinaryOp};
 use burtorch_core::{NodeId, Quick, Scalar};
 use pyo3::ffi;
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::append::{Build, append, append_at_once, append_in_branch};
 use super::methods::Unary;
 use super::object::{ValueObject, is_value, value_type};
 use super::step::Step;
-use crate::convert::entry::raise_python;
-use crate::convert::entry::{attached, caught};
+use crate::convert::entry::{caught, raise_python};
+use crate::convert::numbers::{Number, number};
 use crate::node::critical_section::slot;
 use crate::node::vector;
-
-/// A number from Python that is not a Value.
-pub enum Number {
-    /// It is this.
-    Is(f64),
-    /// It is not a number that can mix with values.
-    IsNot,
-    /// Asking failed; the Python error is set.
-    Failed,
-}
-
-/// Reads a Python int, float, bool or NumPy scalar.
-///
-/// # Safety
-/// `object` is a living object; the interpreter lock is held.
-#[inline(always)]
-pub unsafe fn number(object: *mut ffi::PyObject) -> Number {
-    // SAFETY: by the contract of this function.
-    unsafe {
-        if ffi::PyFloat_CheckExact(object) != 0 {
-            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
-        }
-        number_slow(object)
-    }
-}
-
-#[inline(never)]
-unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
-    // SAFETY: by the contract of `number`.
-    unsafe {
-        // Integers first: telling them takes no call.
-        if ffi::PyLong_Check(object) != 0 {
-            let x = ffi::PyLong_AsDouble(object);
-            return if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) };
-        }
-        if ffi::PyFloat_Check(object) != 0 {
-            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
-        }
-        if !is_numpy_scalar(object) {
-            return Number::IsNot;
-        }
-        let x = ffi::PyFloat_AsDouble(object);
-        if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) }
-    }
-}
-
-/// Whether an object has a dtype, as those of NumPy do. Of the types that are given most often it is known that they have
-/// none: an attribute that is not found costs half a microsecond.
-pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let is_builtin = object.cast_exact::<PyList>().is_ok()
-        || object.cast_exact::<PyTuple>().is_ok()
-        || object.cast_exact::<PyDict>().is_ok();
-    if is_builtin {
-        return Ok(false);
-    }
-    // SAFETY: a type's name is a C string that lives as long as the type.
-    let name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) };
-    // A class written in Python has a name without a dot here.
-    if name == c"array.array" {
-        return Ok(false);
-    }
-    object.hasattr(pyo3::intern!(object.py(), "dtype"))
-}
-
-/// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
-unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
-    let kind = |py: Python<'_>| -> PyResult<bool> {
-        // SAFETY: a living object under the interpreter lock, by the contract of `number`.
-        let object = unsafe { Bound::from_borrowed_ptr(py, object) };
-        if !has_dtype(&object)? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
-            return Ok(false);
-        }
-        let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
-        if n_dims == 0 && crate::convert::buffer::is_masked(&object) {
-            return Ok(false);
-        }
-        let kind: String = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "kind"))?.extract()?;
-        Ok(n_dims == 0 && matches!(kind.as_str(), "f" | "i" | "u" | "b"))
-    };
-    attached(|py| kind(py).unwrap_or(false))
-}
 
 /// An operator: a binary op, and what it is when one side is a constant.
 pub trait Operator {

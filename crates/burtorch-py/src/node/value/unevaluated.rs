@@ -13,8 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
 use super::object::{cell_of, is_value, new_object};
-use crate::convert::entry::attached;
-use crate::convert::entry::raise_python;
+use crate::convert::entry::{attached, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::node::vector::{Operand, all_nodes, atomically};
 

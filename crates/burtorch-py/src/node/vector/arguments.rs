@@ -2,29 +2,19 @@
 #![allow(unsafe_code)]
 
 use burtorch_core::{NodeId, Range, View};
-use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
 use crate::convert::errors::IntoPython;
+use crate::convert::numbers::{float_buffer, number_of};
 use crate::graph::cell::{AnyGraph, Cell, settle};
 use crate::graph::parameters::{attach, parameter_nodes};
 use crate::graph::{LONG, PyGraph};
 use crate::node::branch_reads::is_foreign;
-use crate::node::value::{self, Number};
+use crate::node::value::{self};
 use crate::params::{PyParameters, PyTensor};
-
-/// The number in a Python or NumPy scalar, if it is one.
-pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
-    // SAFETY: a living object under the interpreter lock.
-    match unsafe { value::number(object.as_ptr()) } {
-        Number::Is(x) => Ok(Some(x)),
-        Number::IsNot => Ok(None),
-        Number::Failed => Err(PyErr::fetch(object.py())),
-    }
-}
 
 /// All numbers of a buffer of floats, or of a sequence (of sequences) of numbers, by rows.
 pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
@@ -45,29 +35,6 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
         }
     }
     Ok(all)
-}
-
-/// The numbers of a buffer of float64 or float32, by rows.
-fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
-    crate::convert::buffer::refuse_masked(object)?;
-    if let Ok(buffer) = PyBuffer::<f64>::get(object)
-        && has_native_order(&buffer)
-    {
-        return buffer.to_vec(object.py()).map(Some);
-    }
-    if let Ok(buffer) = PyBuffer::<f32>::get(object)
-        && has_native_order(&buffer)
-    {
-        return Ok(Some(buffer.to_vec(object.py())?.into_iter().map(f64::from).collect()));
-    }
-    Ok(None)
-}
-
-/// Whether the bytes of a buffer's numbers stand in this machine's order: PyO3 0.30 takes big-endian ones for native on
-/// little-endian machines.
-fn has_native_order<T: Element>(buffer: &PyBuffer<T>) -> bool {
-    let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
-    buffer.format().to_bytes().first().is_some_and(|order| !foreign.contains(order))
 }
 
 /// Nested sequences deeper than this are refused.

@@ -6,10 +6,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars, number_of};
+use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars};
 use super::{PyVector, finish, functions, numpy};
 use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, to_python};
+use crate::convert::numbers::number_of;
 use crate::graph::interruptible;
 use crate::params::PyTensor;
 
@@ -239,7 +240,7 @@ pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut 
 }
 
 fn with_arrays<'py>(symbol: Symbol, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(result) = crate::convert::scalars::with_decimal(symbol, a, b)? {
+    if let Some(result) = crate::node::numbers::with_decimal(symbol, a, b)? {
         return Ok(result);
     }
     let takes = |x: &Bound<'_, PyAny>| is_many(x) || numpy::is_array(x);

@@ -72,7 +72,7 @@ pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
 fn read_many(op: Op, x: &Bound<'_, PyAny>) -> PyResult<Vec<Operand>> {
     let operands = Operand::read_all(x)?;
     // SAFETY: a living object under the interpreter lock.
-    if unsafe { crate::node::value::is_value(x.as_ptr()) } || super::arguments::number_of(x)?.is_some() {
+    if unsafe { crate::node::value::is_value(x.as_ptr()) } || crate::convert::numbers::number_of(x)?.is_some() {
         let (name, found) = (op.name(), x.get_type().name()?);
         return Err(PyTypeError::new_err(format!("{name}() expects a Vector or a sequence of Values, found {found}")));
     }

@@ -25,18 +25,17 @@ use pyo3::prelude::*;
 
 use crate::convert::buffer::FlatArray;
 use crate::convert::errors::IntoPython;
-use crate::convert::scalars;
+use crate::convert::numbers::{self, number_of};
 use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 use crate::graph::critical_section::locked_graph;
 use crate::graph::handle::{self, Handle};
 use crate::graph::parameters::parameter_nodes;
+use crate::node::numbers as of_node;
 use crate::node::value;
 use crate::params::PyTensor;
 
-pub use arguments::{
-    Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, number_of, numbers, read_by,
-};
+pub use arguments::{Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, numbers, read_by};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::{NUMBER_ALONE, array_ufunc};
@@ -265,7 +264,7 @@ impl PyVector {
             (Some(array), _) => Ok(Bound::new(py, array)?.into_any()),
             (None, vector) => match vector.read(py, of_grads)? {
                 Numbers::Special(numbers) => {
-                    let objects = numbers.into_iter().map(|number| scalars::into_python(py, number));
+                    let objects = numbers.into_iter().map(|number| numbers::into_python(py, number));
                     Ok(pyo3::types::PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
                 }
                 Numbers::Floats(floats) => Ok(Bound::new(py, FlatArray::copied(&floats))?.into_any()),
@@ -275,8 +274,8 @@ impl PyVector {
 
     /// Writes what Python gave to each node of a graph whose numbers are more than floats.
     fn write_special(&self, py: Python<'_>, data: &Bound<'_, PyAny>, into: ScalarType, grads: bool) -> PyResult<()> {
-        let is_one = arguments::number_of(data)?.is_some();
-        let data = if is_one { vec![scalars::expect(data, into)?] } else { scalars::read_many(data, into)? };
+        let is_one = number_of(data)?.is_some();
+        let data = if is_one { vec![of_node::expect(data, into)?] } else { of_node::read_many(data, into)? };
         if !is_one && data.len() != self.n() {
             return Err(wrong_count(self.n(), data.len()));
         }
@@ -297,7 +296,7 @@ impl PyVector {
         if !scalar_type.fits_float() {
             return self.write_special(py, data, scalar_type, grads);
         }
-        let data = match arguments::number_of(data)? {
+        let data = match number_of(data)? {
             Some(x) => vec![x; self.n()],
             None => numbers(data)?,
         };

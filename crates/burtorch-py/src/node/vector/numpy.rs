@@ -127,8 +127,8 @@ fn compared<'py>(
     let is_value = |x: &Bound<'py, PyAny>| unsafe { value::is_value(x.as_ptr()) };
     let (x, y) = (inputs.get_item(0)?, inputs.get_item(1)?);
     let number = match (is_value(&x), is_value(&y)) {
-        (true, false) => super::arguments::number_of(&y)?,
-        (false, true) => super::arguments::number_of(&x)?,
+        (true, false) => crate::convert::numbers::number_of(&y)?,
+        (false, true) => crate::convert::numbers::number_of(&x)?,
         _ => None,
     };
     if let Some(number) = number {
@@ -238,7 +238,7 @@ fn by_operator<'py>(py: Python<'py>, operator: &str, inputs: &Bound<'py, PyTuple
 /// A NumPy scalar or array without dimensions as a Python object; anything else as it is.
 fn without_numpy_scalar<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    if let Some(number) = super::arguments::number_of(x)? {
+    if let Some(number) = crate::convert::numbers::number_of(x)? {
         return Ok(number.into_pyobject(py)?.into_any());
     }
     if !x.hasattr("dtype")? || is_array(x) {

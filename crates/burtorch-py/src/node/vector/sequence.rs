@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
 use super::{Numbers, PyVector, wrap};
-use crate::convert::scalars;
+use crate::convert::numbers;
 use crate::graph::PyGraph;
 
 #[pymethods]
@@ -36,7 +36,7 @@ impl PyVector {
             Numbers::Floats(all) => (all.iter().take(8).map(|x| format!("{x:?}").to_lowercase()).collect(), all.len()),
             Numbers::Special(all) => {
                 let n = all.len();
-                let shown = all.into_iter().take(8).map(|number| Ok(scalars::into_python(py, number)?.to_string()));
+                let shown = all.into_iter().take(8).map(|number| Ok(numbers::into_python(py, number)?.to_string()));
                 (shown.collect::<PyResult<_>>()?, n)
             }
         };

@@ -1,0 +1,226 @@
+//! Numbers from Python and for Python: floats, NumPy scalars, buffers of floats, and the scalar types beyond float64 and float32.
+//!
+//! Promises: half numbers are Python floats; lanes are one float per lane, as a tuple; float128 is a `Decimal` that reads
+//! back to the same number.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+
+use burtorch_core::DType;
+use burtorch_core::erased::{AnyNumber, ScalarType};
+use burtorch_core::scalar::{f128_from_decimal, f128_to_decimal};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyList, PyString, PyTuple};
+
+use crate::convert::buffer::{is_masked, refuse_masked};
+use crate::convert::entry::attached;
+
+/// A number from Python that is not a Value.
+pub enum Number {
+    /// It is this.
+    Is(f64),
+    /// It is not a number that can mix with values.
+    IsNot,
+    /// Asking failed; the Python error is set.
+    Failed,
+}
+
+/// Reads a Python int, float, bool or NumPy scalar.
+///
+/// # Safety
+/// `object` is a living object; the interpreter lock is held.
+#[inline(always)]
+pub unsafe fn number(object: *mut ffi::PyObject) -> Number {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        if ffi::PyFloat_CheckExact(object) != 0 {
+            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
+        }
+        number_slow(object)
+    }
+}
+
+#[inline(never)]
+unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
+    // SAFETY: by the contract of `number`.
+    unsafe {
+        // Integers first: telling them takes no call.
+        if ffi::PyLong_Check(object) != 0 {
+            let x = ffi::PyLong_AsDouble(object);
+            return if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) };
+        }
+        if ffi::PyFloat_Check(object) != 0 {
+            return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
+        }
+        if !is_numpy_scalar(object) {
+            return Number::IsNot;
+        }
+        let x = ffi::PyFloat_AsDouble(object);
+        if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) }
+    }
+}
+
+/// Whether an object has a dtype, as those of NumPy do. Of the types that are given most often it is known that they have
+/// none: an attribute that is not found costs half a microsecond.
+pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_builtin = object.cast_exact::<PyList>().is_ok()
+        || object.cast_exact::<PyTuple>().is_ok()
+        || object.cast_exact::<PyDict>().is_ok();
+    if is_builtin {
+        return Ok(false);
+    }
+    // SAFETY: a type's name is a C string that lives as long as the type.
+    let name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) };
+    // A class written in Python has a name without a dot here.
+    if name == c"array.array" {
+        return Ok(false);
+    }
+    object.hasattr(pyo3::intern!(object.py(), "dtype"))
+}
+
+/// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
+unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
+    let kind = |py: Python<'_>| -> PyResult<bool> {
+        // SAFETY: a living object under the interpreter lock, by the contract of `number`.
+        let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+        if !has_dtype(&object)? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
+            return Ok(false);
+        }
+        let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
+        if n_dims == 0 && is_masked(&object) {
+            return Ok(false);
+        }
+        let kind: String = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "kind"))?.extract()?;
+        Ok(n_dims == 0 && matches!(kind.as_str(), "f" | "i" | "u" | "b"))
+    };
+    attached(|py| kind(py).unwrap_or(false))
+}
+
+/// The number in a Python or NumPy scalar, if it is one.
+pub fn number_of(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    // SAFETY: a living object under the interpreter lock.
+    match unsafe { number(object.as_ptr()) } {
+        Number::Is(x) => Ok(Some(x)),
+        Number::IsNot => Ok(None),
+        Number::Failed => Err(PyErr::fetch(object.py())),
+    }
+}
+
+/// The numbers of a buffer of float64 or float32, by rows.
+pub fn float_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
+    refuse_masked(object)?;
+    if let Ok(buffer) = PyBuffer::<f64>::get(object)
+        && has_native_order(&buffer)
+    {
+        return buffer.to_vec(object.py()).map(Some);
+    }
+    if let Ok(buffer) = PyBuffer::<f32>::get(object)
+        && has_native_order(&buffer)
+    {
+        return Ok(Some(buffer.to_vec(object.py())?.into_iter().map(f64::from).collect()));
+    }
+    Ok(None)
+}
+
+/// Whether the bytes of a buffer's numbers stand in this machine's order: PyO3 0.30 takes big-endian ones for native on
+/// little-endian machines.
+fn has_native_order<T: Element>(buffer: &PyBuffer<T>) -> bool {
+    let foreign: &[u8] = if cfg!(target_endian = "little") { b">!" } else { b"<" };
+    buffer.format().to_bytes().first().is_some_and(|order| !foreign.contains(order))
+}
+
+/// The scalar type called `name`.
+pub fn type_named(name: &str) -> PyResult<ScalarType> {
+    ScalarType::named(name).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "dtype must be \"float64\", \"float32\", \"float16\", \"bfloat16\", \"float128\", \"float32x4\", \
+             \"float32x8\", \"float32x16\", \"float64x2\", \"float64x4\" or \"float64x8\", found {name:?}"
+        ))
+    })
+}
+
+/// Whether an object is text or bytes.
+pub fn is_text(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>()
+}
+
+/// What a float128 can take with more digits than a float has: text, a Decimal, an int.
+pub fn wide_number(object: &Bound<'_, PyAny>) -> PyResult<Option<f128>> {
+    let is_decimal = || object.is_instance(&object.py().import("decimal")?.getattr("Decimal")?);
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(None);
+    }
+    let is_given_as_text = object.is_instance_of::<PyString>();
+    if !is_given_as_text && !object.is_instance_of::<PyInt>() && !is_decimal()? {
+        return Ok(None);
+    }
+    // Python limits the digits of an int that it turns into text; hexadecimal has no such limit, but these are rare.
+    let text = object.str()?.to_string();
+    let text = if object.is_instance_of::<pyo3::types::PyBool>() {
+        if object.is_truthy()? { "1".into() } else { "0".into() }
+    } else {
+        text
+    };
+    match f128_from_decimal(&text) {
+        Some(x) => Ok(Some(x)),
+        None => Err(PyValueError::new_err(format!("cannot read {text:?} as a decimal number"))),
+    }
+}
+
+/// The number, or numbers, of a node: a float, a tuple of floats, or a Decimal. What a graph holds is taken out of it before,
+/// as making objects may run Python code.
+pub fn into_python(py: Python<'_>, number: AnyNumber) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match number {
+        AnyNumber::One(x) => PyFloat::new(py, x).into_any(),
+        AnyNumber::Lanes(all) => PyTuple::new(py, all)?.into_any(),
+        AnyNumber::Wide(x) => decimal(py, x)?,
+    })
+}
+
+/// A Decimal that reads back as `x`.
+pub fn decimal(py: Python<'_>, x: f128) -> PyResult<Bound<'_, PyAny>> {
+    py.import("decimal")?.getattr("Decimal")?.call1((f128_to_decimal(x),))
+}
+
+/// The error of asking lanes for one number.
+pub fn refuse_lanes(scalar_type: ScalarType) -> PyErr {
+    let (n, name) = (scalar_type.lanes, scalar_type.name());
+    PyValueError::new_err(format!("a {name} Value holds {n} numbers, not one; use its .data, a tuple"))
+}
+
+/// Reads one number of this element type; `None` if it is nothing of the kind.
+pub fn read_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<Option<AnyNumber>> {
+    if elem == DType::Float128
+        && let Some(x) = wide_number(object)?
+    {
+        return Ok(Some(AnyNumber::Wide(x)));
+    }
+    Ok(number_of(object)?.map(AnyNumber::One))
+}
+
+/// The same, or a TypeError that says what was expected.
+pub fn expect_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<AnyNumber> {
+    match read_one(object, elem)? {
+        Some(number) => Ok(number),
+        None => Err(not_a_number(object, elem.name())),
+    }
+}
+
+/// The error for what is not a number, where one was expected.
+pub fn not_a_number(object: &Bound<'_, PyAny>, type_name: &str) -> PyErr {
+    match object.get_type().name() {
+        Ok(found) => PyTypeError::new_err(format!("expected a number for a {type_name} node, found {found}")),
+        Err(error) => error,
+    }
+}
+
+/// The items of a sequence that is not text.
+pub fn items<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    if is_text(object) {
+        return Err(PyTypeError::new_err("expected a sequence of numbers, found text"));
+    }
+    object.try_iter()
+}

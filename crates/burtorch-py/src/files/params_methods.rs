@@ -1,0 +1,45 @@
+//! Methods of `Parameters` about files and pickles.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::params as files;
+use crate::params::PyParameters;
+
+#[pymethods]
+impl PyParameters {
+    /// Save in the checked form: values, names, shapes, what is frozen, the seed's state, and gradients if asked.
+    ///
+    /// Args:
+    ///     path: the file. It holds the old content or the new at any moment, also after a kill; its permissions stay.
+    ///     what: "values" or "both".
+    ///     durable: wait until the disk has it, so that it survives a loss of power.
+    ///
+    /// Raises OSError where the system refuses: the old file is still there then.
+    #[pyo3(signature = (path, what="values", *, durable=true))]
+    fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>, what: &str, durable: bool) -> PyResult<()> {
+        super::save(py, path, &files::checked_bytes(py, self, what)?, durable)
+    }
+
+    /// The bytes that save would write.
+    #[pyo3(signature = (what="values"))]
+    fn to_bytes<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &files::checked_bytes(py, self, what)?))
+    }
+
+    /// Overwrite values, and gradients where there are any, from what save wrote of Parameters with as many numbers and the
+    /// same named tensors. What is frozen stays so. bt.load_parameters makes new ones instead.
+    ///
+    /// Args:
+    ///     source: a path, or bytes.
+    ///
+    /// Raises FormatError for a damaged file or other tensors, with `offset` and `reason`; OSError where the system
+    /// refuses. Then nothing has changed.
+    fn load(&self, py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<()> {
+        files::load(py, self, source)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        files::pickled(py, self)
+    }
+}
