@@ -4,7 +4,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use burtorch_core::{Error, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Target, Tensor, View};
+use burtorch_core::{
+    CrossEntropyTarget, Error, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Tensor, View,
+};
 
 thread_local! {
     /// Allocations until one is refused; `u64::MAX` for never.
@@ -112,7 +114,7 @@ const SCRIPT: &[Call] = &[
         s.graph.affine(&[&s.params], &views, w.slice(), Some(bias)).map(drop)
     },
     |s| s.graph.map(Op::Exp, Range::new(s.last, 300)).map(drop),
-    |s| s.graph.softmax_cross_entropy(Range::new(s.last, 600), Target::Classes(&[5])).map(drop),
+    |s| s.graph.softmax_cross_entropy(Range::new(s.last, 600), CrossEntropyTarget::Classes(&[5])).map(drop),
     |s| s.graph.reduce_mean_and_mean_squares(Range::new(s.last, 600)).map(drop),
     |s| s.graph.constants(&[1.0; 3000]).map(drop),
     |s| s.graph.vector(&[1.0; 1000]).map(drop),

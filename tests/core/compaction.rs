@@ -1,7 +1,7 @@
 //! What a compaction must keep: values, gradients, structure, leaves, marks, blocks and operand lists of what is alive.
 
 use burtorch_core::graph::OperandRun;
-use burtorch_core::{Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Target, Tensor, View};
+use burtorch_core::{CrossEntropyTarget, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Tensor, View};
 
 /// Two sets of parameters, and a graph in which every kind of node occurs, with dead nodes strewn in between.
 struct Scene {
@@ -17,7 +17,7 @@ fn dead(graph: &mut Graph<'_, f64>, x: NodeId, n: usize) {
         let list = graph.reduce(Op::ReduceMul, Operands::List(&[waste, x, waste]), &[]).unwrap();
         graph.reduce(Op::ReduceSum, Operands::Views(&[list.into(), x.into()]), &[]).unwrap();
         let block = graph.map(Op::Tanh, Range::new(waste, 3)).unwrap();
-        graph.softmax_cross_entropy(block, Target::Classes(&[1])).unwrap();
+        graph.softmax_cross_entropy(block, CrossEntropyTarget::Classes(&[1])).unwrap();
     }
 }
 
@@ -44,8 +44,9 @@ fn scene() -> Scene {
         dead(&mut graph, hidden.get(1).unwrap(), 2);
         let active = graph.map(Op::Tanh, hidden).unwrap();
         marks.push(graph.mark());
-        let loss = graph.softmax_cross_entropy(active, Target::Classes(&[2])).unwrap();
-        let soft = graph.softmax_cross_entropy(hidden, Target::Probabilities(x.slice(0, 3).unwrap())).unwrap();
+        let loss = graph.softmax_cross_entropy(active, CrossEntropyTarget::Classes(&[2])).unwrap();
+        let soft =
+            graph.softmax_cross_entropy(hidden, CrossEntropyTarget::Probabilities(x.slice(0, 3).unwrap())).unwrap();
         let (mean, squares) = graph.reduce_mean_and_mean_squares(x).unwrap();
         dead(&mut graph, mean, 30);
         let list = [squares, x.first(), loss, soft, x.first()];

@@ -284,7 +284,7 @@ fn nothing_built_under_no_grad_takes_part() {
     let product = graph.binary_op(Op::Mul, x, leaf).unwrap();
     let sum = graph.reduce(Op::ReduceSum, Operands::List(&[product, x, leaf]), &[]).unwrap();
     let mapped = graph.map(Op::Tanh, v).unwrap();
-    let loss = graph.softmax_cross_entropy(mapped, burtorch_core::Target::Classes(&[1])).unwrap();
+    let loss = graph.softmax_cross_entropy(mapped, burtorch_core::CrossEntropyTarget::Classes(&[1])).unwrap();
     assert!(graph.set_no_grad(true));
     graph.set_no_grad(false);
     for node in [leaf, v.first(), product, sum, mapped.first(), loss] {
@@ -318,7 +318,7 @@ fn recompute_follows_new_values() {
     let dot = graph.inner_product(v.into(), v.into(), Some(product), &[]).unwrap();
     let mapped = graph.map(Op::Sqr, v).unwrap();
     let (mean, squares) = graph.reduce_mean_and_mean_squares(mapped).unwrap();
-    let loss = graph.softmax_cross_entropy(mapped, burtorch_core::Target::Classes(&[2])).unwrap();
+    let loss = graph.softmax_cross_entropy(mapped, burtorch_core::CrossEntropyTarget::Classes(&[2])).unwrap();
     let unrelated = graph.unary_op(Op::Exp, v.first()).unwrap();
     let roots = [product, dot, mean, squares, loss];
     let first: Vec<f64> = roots.iter().map(|&r| graph.value(r).unwrap()).collect();

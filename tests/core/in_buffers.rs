@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-use burtorch_core::{Error, Graph, Init, Op, Operands, Parameters, Slice, Target, View, bytes_needed};
+use burtorch_core::{CrossEntropyTarget, Error, Graph, Init, Op, Operands, Parameters, Slice, View, bytes_needed};
 
 thread_local! {
     static ARMED: Cell<bool> = const { Cell::new(false) };
@@ -59,7 +59,7 @@ fn step(
     let [weights, row] = [w.slice(0, 6), w.slice(1, 5)].map(|part| part.expect("eight numbers"));
     let hidden = graph.affine(&[params], &[View::from(x)], weights, None)?;
     let active = graph.map(Op::Tanh, hidden)?;
-    let loss = graph.softmax_cross_entropy(active, Target::Classes(&[1]))?;
+    let loss = graph.softmax_cross_entropy(active, CrossEntropyTarget::Classes(&[1]))?;
     let p = graph.parameter(params, w, 7)?;
     let (mean, squares) = graph.reduce_mean_and_mean_squares(active)?;
     let list = [loss, p, mean, squares, x.first(), x.first()];

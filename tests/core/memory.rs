@@ -4,7 +4,8 @@ use std::mem::MaybeUninit;
 
 use burtorch_core::simd::{F32x16, F64x8};
 use burtorch_core::{
-    Capacity, Error, Graph, Init, NodeId, Op, Operands, Parameters, RowMath, Scalar, Target, View, bytes_needed,
+    Capacity, CrossEntropyTarget, Error, Graph, Init, NodeId, Op, Operands, Parameters, RowMath, Scalar, View,
+    bytes_needed,
 };
 
 /// Builds until the graph is full, in the way `step` builds; returns the error.
@@ -75,7 +76,9 @@ fn every_column_says_when_it_is_full_and_nothing_changes() {
     let refused = graph.reduce(Op::ReduceSum, Operands::List(&more[..4]), &[]);
     assert_eq!(refused, Err(Error::GraphFull { column: "temporaries", need: 8, have: 6 }));
     assert!(graph.inner_product(Operands::List(&list), v.into(), Some(product), &[]).is_err());
-    assert!(graph.map(Op::Exp, v).is_ok() && graph.softmax_cross_entropy(v, Target::Classes(&[0])).is_err());
+    assert!(
+        graph.map(Op::Exp, v).is_ok() && graph.softmax_cross_entropy(v, CrossEntropyTarget::Classes(&[0])).is_err()
+    );
     let mark = graph.mark();
     graph.constants(&[0.0; 90]).unwrap();
     assert!(matches!(graph.map(Op::Exp, v), Err(Error::GraphFull { .. })));

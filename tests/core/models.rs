@@ -7,18 +7,18 @@
 mod baton;
 #[path = "../../crates/burtorch-core/src/sync/flag.rs"]
 mod flag;
-#[path = "../../crates/burtorch-core/src/sync/held.rs"]
-mod held;
+#[path = "../../crates/burtorch-core/src/sync/guided_chunks.rs"]
+mod guided_chunks;
+#[path = "../../crates/burtorch-core/src/sync/ordered_reduction.rs"]
+mod ordered_reduction;
 #[path = "../../crates/burtorch-core/src/sync/per_process.rs"]
 mod per_process;
 #[path = "../../crates/burtorch-core/src/sync/pool.rs"]
 mod pool;
-#[path = "../../crates/burtorch-core/src/sync/portions.rs"]
-mod portions;
 #[path = "models/primitives.rs"]
 mod primitives;
-#[path = "../../crates/burtorch-core/src/sync/turns.rs"]
-mod turns;
+#[path = "../../crates/burtorch-core/src/sync/try_arc.rs"]
+mod try_arc;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -175,18 +175,18 @@ fn push(seen: &mut Vec<(usize, usize)>, number: usize, result: &mut usize) -> bo
 }
 
 /// Room for so many results that are early.
-fn room(n: usize) -> turns::Room<usize> {
-    turns::Room { spares: vec![7; n], early: Vec::with_capacity(n) }
+fn room(n: usize) -> ordered_reduction::Room<usize> {
+    ordered_reduction::Room { spares: vec![7; n], early: Vec::with_capacity(n) }
 }
 
 #[test]
 fn turns_come_in_the_order_of_numbers() {
     for n_spares in [0, 1] {
         check(move || {
-            let turns = Arc::new(turns::Turns::new(Vec::new(), 3, true, room(n_spares), push));
+            let turns = Arc::new(ordered_reduction::OrderedReduction::new(Vec::new(), 3, true, room(n_spares), push));
             // Begun in order: two threads take the next number from one counter, as the threads of a pool do.
             let next = Arc::new(AtomicUsize::new(3));
-            let work = |turns: Arc<turns::Turns<Vec<_>, _>>, next: Arc<AtomicUsize>| {
+            let work = |turns: Arc<ordered_reduction::OrderedReduction<Vec<_>, _>>, next: Arc<AtomicUsize>| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number > 5 {
@@ -213,7 +213,7 @@ fn turns_come_in_the_order_of_numbers() {
 fn nobody_waits_for_a_turn_that_was_given_up() {
     for n_spares in [0, 1] {
         check(move || {
-            let turns = Arc::new(turns::Turns::new(Vec::new(), 0, false, room(n_spares), push));
+            let turns = Arc::new(ordered_reduction::OrderedReduction::new(Vec::new(), 0, false, room(n_spares), push));
             let waits = thread::spawn({
                 let turns = Arc::clone(&turns);
                 move || turns.claim(1).hand_over(&mut 1)
@@ -231,7 +231,7 @@ fn nobody_waits_for_a_turn_that_was_given_up() {
 #[test]
 fn a_result_that_ends_the_turns_is_the_last() {
     check(|| {
-        let turns = Arc::new(turns::Turns::new(Vec::new(), 0, true, room(1), push));
+        let turns = Arc::new(ordered_reduction::OrderedReduction::new(Vec::new(), 0, true, room(1), push));
         let other = thread::spawn({
             let turns = Arc::clone(&turns);
             move || turns.claim(1).hand_over(&mut 1)
@@ -257,7 +257,7 @@ fn the_last_owner_sees_what_the_others_did_and_frees() {
                 self.1.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let Ok(held) = held::Held::new(Content(cells, freed.clone())) else { panic!("memory") };
+        let Ok(held) = try_arc::TryArc::new(Content(cells, freed.clone())) else { panic!("memory") };
         let other = held.share();
         let thread = thread::spawn(move || {
             other.0.add(1, 1);
@@ -295,8 +295,8 @@ fn a_baton_is_in_one_hand_at_a_time() {
 #[test]
 fn each_number_is_in_one_portion_and_none_is_taken_after_a_stop() {
     check(|| {
-        let shared = Arc::new((portions::Portions::new(5, 2, 2, 4), Cells::new(5)));
-        let work = |(portions, cells): &(portions::Portions, Arc<Cells>)| {
+        let shared = Arc::new((guided_chunks::GuidedChunks::new(5, 2, 2, 4), Cells::new(5)));
+        let work = |(portions, cells): &(guided_chunks::GuidedChunks, Arc<Cells>)| {
             while let Some(portion) = portions.take() {
                 assert!((1..=4).contains(&portion.len()));
                 portion.for_each(|k| cells.add(k, 1));
@@ -310,7 +310,7 @@ fn each_number_is_in_one_portion_and_none_is_taken_after_a_stop() {
         assert!(!shared.0.is_stopped());
     });
     check(|| {
-        let portions = Arc::new(portions::Portions::new(3, 2, 1, 1));
+        let portions = Arc::new(guided_chunks::GuidedChunks::new(3, 2, 1, 1));
         let other = portions.clone();
         let thread = thread::spawn(move || {
             _ = portions.take();

@@ -8,7 +8,9 @@ mod allowed;
 mod naive;
 
 use burtorch_core::simd::{F32x8, F32x16, F64x4, F64x8};
-use burtorch_core::{Float, Graph, Init, NodeId, Op, Operands, Parameters, Range, Scalar, Target, Tensor, View};
+use burtorch_core::{
+    CrossEntropyTarget, Float, Graph, Init, NodeId, Op, Operands, Parameters, Range, Scalar, Tensor, View,
+};
 use naive::{Kind, Node};
 use proptest::prelude::any;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -276,7 +278,7 @@ impl Both {
         let tame = numbers.iter().all(|&k| self.nodes[k].value.abs() < 1e3);
         if tame && self.rng.random_bool(0.7) {
             let class = self.rng.random_range(0..run.len());
-            self.graph.softmax_cross_entropy(run, Target::Classes(&[class as u32])).unwrap();
+            self.graph.softmax_cross_entropy(run, CrossEntropyTarget::Classes(&[class as u32])).unwrap();
             for k in 0..run.len() {
                 self.push_part(Kind::Probability(k), &numbers);
             }

@@ -2,7 +2,7 @@
 
 use burtorch_core::kernels::BlockMath;
 use burtorch_core::simd::F64x4;
-use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, Range, Target, View};
+use burtorch_core::{CrossEntropyTarget, Error, Graph, Init, NodeId, Op, Operands, Parameters, Range, View};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -21,7 +21,7 @@ fn build<S: BlockMath<Elem = f64>>(seed: u64) -> (Graph<'static, S>, Parameters<
         let views = [View::from(x), w.row(1).unwrap().slice(0, 1).unwrap().into(), y.into()];
         graph.affine(&[&params], &views, w.slice(), Some(frozen.slice())).unwrap();
         graph.map(Op::Tanh, z).unwrap();
-        graph.softmax_cross_entropy(z, Target::Classes(&[2])).unwrap();
+        graph.softmax_cross_entropy(z, CrossEntropyTarget::Classes(&[2])).unwrap();
         graph.reduce_mean_and_mean_squares(x).unwrap();
         let list = [x.first(), y.first(), x.first()];
         let product = graph.reduce(Op::ReduceMul, Operands::List(&list), &[]).unwrap();

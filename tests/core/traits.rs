@@ -19,13 +19,13 @@ use burtorch_core::program::primitive::{Called, Failed};
 use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
-use burtorch_core::sync::{Baton, Flag, Pool, Portions, Raised, Room, Shared, Turn, Turns};
+use burtorch_core::sync::{Baton, Flag, GuidedChunks, OrderedReduction, Pool, Raised, Room, Shared, Turn};
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
-use burtorch_core::viz::{Link, Options, Part, Picture, Role};
+use burtorch_core::viz::{Link, Options, Picture, PictureBox, Role};
 use burtorch_core::{
-    Adjoints, Batch, Capacity, DType, Dual, Eager, Elsewhere, Error, Gradients, Graph, Init, Lanes, Mark, NodeId, Op,
-    Operands, Oracle, Parameters, Program, Quick, Range, Shape, Slice, SweepOptions, Target, Tensor, Total, Value,
-    View, bf16, f16, kernels,
+    Adjoints, Batch, Capacity, CrossEntropyTarget, DType, Dual, Eager, Elsewhere, Error, Gradients, Graph, Init, Lanes,
+    Mark, NodeId, Op, Operands, Oracle, Parameters, Program, Quick, Range, Shape, Slice, SweepOptions, Tensor, Total,
+    Value, View, bf16, f16, kernels,
 };
 
 macro_rules! are_send_and_sync {
@@ -66,7 +66,7 @@ are_send_and_sync!(
     Range,
     Shape,
     Slice,
-    Target<'static>,
+    CrossEntropyTarget<'static>,
     Tensor,
     View,
     Memory,
@@ -81,11 +81,11 @@ are_send_and_sync!(
     Baton,
     Flag,
     Pool,
-    Portions,
+    GuidedChunks,
     Pieces,
     Raised<'static>,
     Shared<'static>,
-    Turns<Vec<f64>, f32>,
+    OrderedReduction<Vec<f64>, f32>,
     Turn<'static, Vec<f64>, f32>,
     Room<f32>,
     Graph<'static, f16>,
@@ -171,7 +171,7 @@ are_send_and_sync!(
     WordContexts,
     Link,
     Options,
-    Part,
+    PictureBox,
     Picture,
     Role,
     Dual<f64>,

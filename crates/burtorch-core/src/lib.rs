@@ -41,8 +41,8 @@ pub use backward::{Adjoints, SweepOptions};
 pub use eager::{Eager, Value};
 pub use error::{Error, Result};
 pub use graph::{
-    Branch, Branches, Capacity, Graph, Imports, Joined, Mark, NodeId, Operands, Quick, Range, Target, Tokens,
-    Unevaluated, View, bytes_needed,
+    Branch, Branches, Capacity, CrossEntropyTarget, Graph, Imports, Joined, Mark, NodeId, Operands, Quick, Range,
+    Tokens, Unevaluated, View, bytes_needed,
 };
 pub use ops::{Dual, Op};
 pub use optim::Sgd;

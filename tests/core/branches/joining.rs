@@ -1,7 +1,7 @@
 //! A joined graph beside the same one built in a single piece: every node, list, value and gradient.
 
 use burtorch_core::graph::OperandRun;
-use burtorch_core::{Branch, Graph, Init, NodeId, Op, Operands, Parameters, Range, Target, View};
+use burtorch_core::{Branch, CrossEntropyTarget, Graph, Init, NodeId, Op, Operands, Parameters, Range, View};
 use proptest::prelude::*;
 
 /// Everything that can be seen of a graph.
@@ -149,11 +149,11 @@ fn build(site: &mut impl Site, ground: &Ground, steps: &[Step]) -> NodeId {
                 let last = node(site, &if a % 2 == 0 { Pick::Own(*b) } else { Pick::Frozen(*b) });
                 let x = [View::Nodes(part), View::from(last)];
                 let outputs = site.graph().affine(&params, &x, ground.weights, None).unwrap();
-                site.graph().softmax_cross_entropy(outputs, Target::Classes(&[(a % 4) as u32]))
+                site.graph().softmax_cross_entropy(outputs, CrossEntropyTarget::Classes(&[(a % 4) as u32]))
             }
             Step::CrossEntropy(class) => {
                 let logits = site.frozen(run);
-                site.graph().softmax_cross_entropy(logits, Target::Classes(&[(class % 6) as u32]))
+                site.graph().softmax_cross_entropy(logits, CrossEntropyTarget::Classes(&[(class % 6) as u32]))
             }
             Step::Weight(k) => site.graph().parameter(&ground.params, ground.weights, k % 24),
         };
@@ -256,7 +256,7 @@ fn a_list_that_mixes_proxies_with_own_nodes_stays_in_order() {
     let product = branch.reduce(Op::ReduceMul, listed.into(), &[]).unwrap();
     let dot = branch.inner_product(listed.into(), w.into(), None, &[]).unwrap();
     let squares = branch.map(Op::Sqr, listed).unwrap();
-    let loss = branch.softmax_cross_entropy(listed, Target::Classes(&[1])).unwrap();
+    let loss = branch.softmax_cross_entropy(listed, CrossEntropyTarget::Classes(&[1])).unwrap();
     let joined = branches.join().unwrap();
     let at = |node| joined.node(0, node).unwrap();
     assert_eq!((at(b), at(d)), (y, x));

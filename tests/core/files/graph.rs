@@ -4,7 +4,7 @@
 use burtorch_core::io::{Contents, Loaded, Nodes, Stored};
 use burtorch_core::kernels::BlockMath;
 use burtorch_core::simd::F32x8;
-use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, Scalar, Target, View};
+use burtorch_core::{CrossEntropyTarget, Error, Graph, Init, NodeId, Op, Operands, Parameters, Scalar, View};
 use proptest::prelude::*;
 
 use super::{damage, forged};
@@ -30,8 +30,8 @@ pub fn rich<S: BlockMath>(params: &mut Parameters<'_, S::Elem>) -> (Graph<'stati
     let inner =
         graph.inner_product(Operands::Views(&mixed), Operands::List(&[c, q, product, mean, p]), Some(q), &[params]);
     let (m, s) = graph.reduce_mean_and_mean_squares(act).unwrap();
-    let by_class = graph.softmax_cross_entropy(act, Target::Classes(&[1])).unwrap();
-    let by_weight = graph.softmax_cross_entropy(hidden, Target::Probabilities(act)).unwrap();
+    let by_class = graph.softmax_cross_entropy(act, CrossEntropyTarget::Classes(&[1])).unwrap();
+    let by_weight = graph.softmax_cross_entropy(hidden, CrossEntropyTarget::Probabilities(act)).unwrap();
     let last = [inner.unwrap(), m, s, by_class, by_weight, mean, product];
     let total = graph.reduce(Op::ReduceSum, Operands::List(&last), &[]).unwrap();
     let root = graph.unary_op(Op::Exp, total).unwrap();

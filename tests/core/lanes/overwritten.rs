@@ -1,7 +1,7 @@
 //! Rows whose adjoints a sweep overwrites without readying them: the same adjoints and gradients, bit for bit, as a sweep
 //! that readies all of them, whatever else reads the rows.
 
-use burtorch_core::graph::Target;
+use burtorch_core::graph::CrossEntropyTarget;
 use burtorch_core::kernels::BlockMath;
 use burtorch_core::ops::{self, Op};
 use burtorch_core::simd::{F32x16, F32x64, F64x4};
@@ -58,7 +58,7 @@ impl<S: BlockMath> Building<'_, '_, S> {
 
     fn cross_entropy(&mut self, z: Range) -> NodeId {
         let classes: Vec<u32> = (0..S::LANES as u32).map(|lane| lane % OUTPUTS as u32).collect();
-        self.graph.softmax_cross_entropy(z, Target::Classes(&classes)).unwrap()
+        self.graph.softmax_cross_entropy(z, CrossEntropyTarget::Classes(&classes)).unwrap()
     }
 
     fn sum(&mut self, x: Range) -> NodeId {
@@ -207,6 +207,6 @@ fn layers_that_are_reached_in_part_or_not_at_all() {
 impl<S: BlockMath> Building<'_, '_, S> {
     fn cross_entropy_of_two(&mut self, z: Range) -> NodeId {
         let classes: Vec<u32> = (0..S::LANES as u32).map(|lane| lane % 2).collect();
-        self.graph.softmax_cross_entropy(z, Target::Classes(&classes)).unwrap()
+        self.graph.softmax_cross_entropy(z, CrossEntropyTarget::Classes(&classes)).unwrap()
     }
 }

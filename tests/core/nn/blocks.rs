@@ -1,7 +1,7 @@
 //! Values and gradients of block ops equal those of their expansion.
 
 use burtorch_core::ops::{self, Op};
-use burtorch_core::{Graph, Init, NodeId, Parameters, Range, Target, Tensor, View};
+use burtorch_core::{CrossEntropyTarget, Graph, Init, NodeId, Parameters, Range, Tensor, View};
 
 use crate::expand::{self, assert_close};
 
@@ -195,10 +195,10 @@ fn cross_entropy_equals_its_expansion_by_class_and_by_probabilities() {
             |graph, s, x| {
                 let z = logits(graph, s, x);
                 match class {
-                    Some(class) => graph.softmax_cross_entropy(z, Target::Classes(&[class])).unwrap(),
+                    Some(class) => graph.softmax_cross_entropy(z, CrossEntropyTarget::Classes(&[class])).unwrap(),
                     None => {
                         let t = graph.constants(&targets).unwrap();
-                        graph.softmax_cross_entropy(z, Target::Probabilities(t)).unwrap()
+                        graph.softmax_cross_entropy(z, CrossEntropyTarget::Probabilities(t)).unwrap()
                     }
                 }
             },
@@ -217,7 +217,7 @@ fn logits_far_apart_neither_overflow_nor_vanish() {
     {
         let mut graph = Graph::<f64>::new();
         let z = graph.vector(&logits).unwrap();
-        let found = graph.softmax_cross_entropy(z, Target::Classes(&[class])).unwrap();
+        let found = graph.softmax_cross_entropy(z, CrossEntropyTarget::Classes(&[class])).unwrap();
         graph.backward(found).unwrap();
         assert_close(&[graph.value(found).unwrap()], &[loss]);
         assert!(z.nodes().all(|z| graph.grad(z).unwrap().is_finite()));
@@ -255,6 +255,6 @@ fn a_refused_block_leaves_the_graph_as_it_was() {
     let wrong_bias = s.w.row(0);
     assert!(graph.affine(&[&s.params], &s.views(x), s.w.slice(), wrong_bias).is_err());
     assert!(graph.map(Op::Add, x).is_err());
-    assert!(graph.softmax_cross_entropy(x, Target::Classes(&[2])).is_err());
+    assert!(graph.softmax_cross_entropy(x, CrossEntropyTarget::Classes(&[2])).is_err());
     assert_eq!((graph.len(), graph.memory().operand_lists), before);
 }

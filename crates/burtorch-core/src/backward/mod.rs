@@ -4,7 +4,7 @@
 //! and the lowest node it reaches; leaves and parameters accumulate, everything else is of this sweep alone.
 
 mod descend;
-mod fresh;
+mod overwrite;
 mod scalars;
 mod step;
 

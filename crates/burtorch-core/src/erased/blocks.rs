@@ -2,7 +2,7 @@
 
 use super::params::{AnyParameters, Erasable, typed};
 use crate::error::{Error, Result};
-use crate::graph::{Graph, NodeId, Range, Target, Tokens, View};
+use crate::graph::{CrossEntropyTarget, Graph, NodeId, Range, Tokens, View};
 use crate::kernels::BlockMath;
 use crate::nn::{Activation, CharMlp, Gpt, Linear};
 use crate::ops::Op;
@@ -31,7 +31,7 @@ pub trait ErasedBlocks {
     fn gather(&mut self, params: &[&AnyParameters], table: Tensor, indices: &[u32]) -> Result<Range>;
 
     /// The cross-entropy of a softmax.
-    fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId>;
+    fn softmax_cross_entropy(&mut self, logits: Range, target: CrossEntropyTarget<'_>) -> Result<NodeId>;
 
     /// One row of a table per token.
     fn token_embedding(
@@ -112,7 +112,7 @@ impl<S: BlockMath + Scalar<Elem: Erasable>> ErasedBlocks for Graph<'static, S> {
         typed(params, |params| Graph::gather(self, owner(params, table)?, table, indices))
     }
 
-    fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId> {
+    fn softmax_cross_entropy(&mut self, logits: Range, target: CrossEntropyTarget<'_>) -> Result<NodeId> {
         Graph::softmax_cross_entropy(self, logits, target)
     }
 

@@ -140,7 +140,7 @@ impl<'a> Check<'a> {
         Ok(at as usize..at as usize + len)
     }
 
-    /// Turns the stored op at a place of the lists into one of this version.
+    /// OrderedReduction the stored op at a place of the lists into one of this version.
     pub(super) fn translate(&mut self, at: usize) -> Checked<Op> {
         let stored = self.extra[at];
         let op = self

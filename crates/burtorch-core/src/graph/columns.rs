@@ -4,7 +4,7 @@
 //! operand is below its node (the graph checks ids before it pushes). Only the sweep reads without bounds checks.
 #![allow(unsafe_code)]
 
-mod lent;
+mod reserved;
 
 use std::mem::MaybeUninit;
 
@@ -12,7 +12,7 @@ use super::memory::{Column, Origin};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
-use lent::Place;
+use reserved::Region;
 
 /// Bytes of one node in the four columns.
 pub(crate) const fn bytes_per_node<S>() -> usize {
@@ -43,7 +43,7 @@ pub(crate) struct Columns<S: Scalar> {
     /// Never more nodes than this: ids are 32 bits wide (tests use less).
     limit: u32,
     /// What others own a part of, if the memory is such.
-    place: Option<Place<S>>,
+    place: Option<Region<S>>,
 }
 
 impl<S: Scalar> Columns<S> {

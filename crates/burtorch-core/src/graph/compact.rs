@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 
-use super::reach::NodeSet;
+use super::liveness::NodeSet;
 use super::renumber::{self, Lists, Numbers, Slots};
 use super::{Graph, MAX_STORES, Mark, NodeId, Range};
 use crate::error::Result;

@@ -17,21 +17,21 @@ mod in_place;
 #[cfg(feature = "labels")]
 mod labels;
 mod leaves;
+mod liveness;
 mod mark;
 mod operands;
-mod pieces;
+mod parallel_append;
 mod quick;
-mod reach;
 mod recompute;
 mod renumber;
 mod splice;
-mod structure;
 mod sweep;
 mod unevaluated;
+mod validate;
 
 use std::marker::PhantomData;
 
-pub use block::{Target, Tokens};
+pub use block::{CrossEntropyTarget, Tokens};
 pub use branch::{Branch, Branches, Imports};
 pub use build::Operands;
 pub use capacity::{Capacity, bytes_needed};
@@ -45,10 +45,10 @@ pub use unevaluated::Unevaluated;
 pub(crate) use block::{AffineRecord, BlockHeader, MapRecord};
 pub(crate) use check::Check;
 pub(crate) use deferred::Deferred;
+pub(crate) use liveness::NodeSet;
 pub(crate) use operands::{Encoded, InnerOperands};
-pub(crate) use reach::NodeSet;
-pub(crate) use structure::Parts;
 pub(crate) use sweep::Sweep;
+pub(crate) use validate::Parts;
 
 use columns::Columns;
 use leaves::Leaves;
@@ -168,7 +168,7 @@ pub struct Graph<'m, S: Scalar> {
     /// Adjoints outside this span are all "not reached".
     pub(crate) dirty: (u32, u32),
     /// Kept between compactions, so that they allocate nothing.
-    reached: reach::NodeSet,
+    reached: liveness::NodeSet,
     /// Whether the losses of cross-entropies are left out; see [`Graph::skip_losses`].
     skips_losses: bool,
     /// Whether rows that a graph begins with are marked "not reached" by the next sweep only; see [`Graph::mark_later`].
@@ -236,7 +236,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
             stores: [0; MAX_STORES],
             n_stores: 0,
             dirty: (0, 0),
-            reached: reach::NodeSet::default(),
+            reached: liveness::NodeSet::default(),
             skips_losses: false,
             marks_later: false,
             #[cfg(feature = "labels")]

@@ -8,12 +8,12 @@ mod lists;
 mod plan;
 
 use lists::{Across, Region};
-use plan::{Moved, Plan};
+use plan::{Moved, SplicePlan};
 
 use super::columns::Columns;
 use super::in_place::{Move, WHAT, lock};
 use super::memory::Stack;
-use super::pieces::{Places, Start};
+use super::parallel_append::{Places, Start};
 use super::renumber::{self, Lists, Slots};
 use super::{Graph, MAX_STORES, NodeId, Range};
 use crate::error::{Error, Result};
@@ -130,7 +130,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.reserve_scratch(temporaries.map(Stack::len).max().unwrap_or(0))?;
         let n_nodes = parts.last().map_or(0, |part| part.plan.end - frozen);
         let n_threads = if n_nodes < MANY { 1 } else { n_threads };
-        let (are_whole, were_lent) = (parts.iter().all(Part::moves_whole), self.columns.is_shared());
+        let (are_whole, were_lent) = (parts.iter().all(Incoming::moves_whole), self.columns.is_shared());
         let are_in_place = are_whole && self.columns.are_back(parts.iter().map(|part| &part.graph.columns));
         if !are_in_place {
             self.append_parts(&parts, n_nodes, n_threads)?;
@@ -147,7 +147,7 @@ impl<S: Scalar> Graph<'_, S> {
         if are_in_place {
             let mut moves = list_for(parts.len(), WHAT)?;
             spliced.extend(parts.iter().map(|part| part.plan.new.whole()));
-            moves.extend(parts.into_iter().map(Part::into_move));
+            moves.extend(parts.into_iter().map(Incoming::into_move));
             self.take_in(graphs, &moves, n_threads)?;
         } else {
             spliced.extend(parts.into_iter().map(|part| part.plan.new));
@@ -161,7 +161,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Where the nodes of each graph go, one graph behind the other.
-    fn plan<'a>(&mut self, graphs: &'a [&mut Graph<'static, S>]) -> Result<Vec<Part<'a, S>>> {
+    fn plan<'a>(&mut self, graphs: &'a [&mut Graph<'static, S>]) -> Result<Vec<Incoming<'a, S>>> {
         let frozen = self.columns.len();
         let (mut first, mut leaves, mut lists) = (frozen, self.leaves.len(), self.extra.len());
         let mut parts = list_for(graphs.len(), WHAT)?;
@@ -171,8 +171,8 @@ impl<S: Scalar> Graph<'_, S> {
             for (slot, &store) in slots.iter_mut().zip(graph.stores()) {
                 *slot = self.slot_of(store)?;
             }
-            let plan = Plan::of(graph, first, frozen)?;
-            let part = Part { graph, slots, leaves, lists, first, plan };
+            let plan = SplicePlan::of(graph, first, frozen)?;
+            let part = Incoming { graph, slots, leaves, lists, first, plan };
             first = part.plan.end;
             leaves += graph.leaves.len();
             lists += part.n_lists();
@@ -182,15 +182,15 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Appends the nodes of all parts; those whose lists have a place of their own get it beside the others.
-    fn append_parts(&mut self, parts: &[Part<'_, S>], n_nodes: u32, n_threads: usize) -> Result<()> {
+    fn append_parts(&mut self, parts: &[Incoming<'_, S>], n_nodes: u32, n_threads: usize) -> Result<()> {
         if self.columns.is_shared() && !self.columns.take_back() {
             // Its parts may lie where others of them are to go.
             self.columns
                 .leave(self.columns.len().checked_add(n_nodes).ok_or(Error::IndexExhausted { limit: u32::MAX })?)?;
         }
         let mut starts = list_for(parts.len(), WHAT)?;
-        starts.extend(parts.iter().map(Part::start));
-        let mut lists = self.extra.append_copies(0, parts.iter().map(Part::n_lists).sum())?;
+        starts.extend(parts.iter().map(Incoming::start));
+        let mut lists = self.extra.append_copies(0, parts.iter().map(Incoming::n_lists).sum())?;
         let mut regions = list_for(parts.len(), WHAT)?;
         for part in parts {
             let (region, others) = lists.split_at_mut(part.n_lists());
@@ -220,9 +220,9 @@ impl<S: Scalar> Graph<'_, S> {
 }
 
 /// One graph on its way into another.
-struct Part<'a, S: Scalar> {
+struct Incoming<'a, S: Scalar> {
     graph: &'a Graph<'static, S>,
-    plan: Plan,
+    plan: SplicePlan,
     slots: Slots,
     /// The number of its first node, first leaf and first operand list in the other graph.
     first: u32,
@@ -230,7 +230,7 @@ struct Part<'a, S: Scalar> {
     lists: usize,
 }
 
-impl<S: Scalar> Part<'_, S> {
+impl<S: Scalar> Incoming<'_, S> {
     /// Whether all nodes move alike, so that operand lists keep their lengths.
     fn moves_whole(&self) -> bool {
         self.plan.new.map.is_empty()

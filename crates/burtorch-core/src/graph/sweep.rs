@@ -31,7 +31,7 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     pub(crate) skip_zero_adjoints: bool,
     /// Where weight gradients wait for those of other groups of samples, if they do.
     pub(crate) deferred: Option<&'a mut Deferred<S>>,
-    /// Nodes whose adjoints are anything yet, as their first contribution overwrites them; see `fresh`.
+    /// Nodes whose adjoints are anything yet, as their first contribution overwrites them; see `backward/overwrite`.
     pub(crate) fresh: std::ops::Range<u32>,
     /// Those nodes when that has been done: all of them are reached.
     pub(crate) overwritten: std::ops::Range<u32>,

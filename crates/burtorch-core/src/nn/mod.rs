@@ -167,13 +167,13 @@ fn check_label<E>(y: Label<'_, E>, n: usize) -> Result<()> {
 /// Appends the loss of `outputs`: cross-entropy with classes or probabilities, mean of squared differences with
 /// numbers.
 fn loss_of<S: BlockMath>(graph: &mut Graph<'_, S>, outputs: Range, y: Label<'_, S::Elem>) -> Result<NodeId> {
-    use crate::graph::Target;
+    use crate::graph::CrossEntropyTarget;
     use crate::ops::{Op, Sub};
     match y {
-        Label::Classes(classes) => graph.softmax_cross_entropy(outputs, Target::Classes(classes)),
+        Label::Classes(classes) => graph.softmax_cross_entropy(outputs, CrossEntropyTarget::Classes(classes)),
         Label::Probabilities(numbers) => {
             let targets = graph.constants_of_lanes(numbers)?;
-            graph.softmax_cross_entropy(outputs, Target::Probabilities(targets))
+            graph.softmax_cross_entropy(outputs, CrossEntropyTarget::Probabilities(targets))
         }
         Label::Numbers(numbers) => {
             let targets = graph.constants_of_lanes(numbers)?;

@@ -9,14 +9,14 @@ mod formulas;
 
 mod dual;
 mod map;
-mod peak;
+mod max_shifted;
 mod reduce;
 mod sums;
 
 pub use dual::Dual;
 pub(crate) use dual::moved;
 pub(crate) use map::{map_forward, map_pull};
-pub(crate) use peak::{softmax_forward, softmax_pull};
+pub(crate) use max_shifted::{softmax_forward, softmax_pull};
 pub(crate) use reduce::products_of_others;
 pub use reduce::{Reduction, variance_of};
 

@@ -4,7 +4,7 @@
 //! the others without dividing. Knows nothing of graphs: the caller gathers operands and scatters contributions.
 
 use super::sums::{each, is_narrow, sum, sum_by};
-use super::{Arity, Op, peak};
+use super::{Arity, Op, max_shifted};
 use crate::scalar::{RowMath, Scalar};
 
 /// A reduction op chosen at run time.
@@ -38,10 +38,10 @@ impl Reduction {
             Op::ReduceMeanSquares => sum_by(xs, |x| x * x) / n(),
             Op::VarianceBiased => variance_of(xs, n()),
             Op::Variance => variance_of(xs, S::Compute::lit(xs.len() as f64 - 1.0)),
-            Op::ReduceMax => peak::largest(xs),
-            Op::ReduceMin => peak::smallest(xs),
-            Op::LogSumExp => peak::log_sum_exp(xs),
-            Op::Norm2 => peak::norm2(xs),
+            Op::ReduceMax => max_shifted::largest(xs),
+            Op::ReduceMin => max_shifted::smallest(xs),
+            Op::LogSumExp => max_shifted::log_sum_exp(xs),
+            Op::Norm2 => max_shifted::norm2(xs),
             _ => unreachable!("not a reduction"),
         })
     }
@@ -74,10 +74,10 @@ impl Reduction {
                 let less = n - S::Compute::lit(1.0);
                 each(xs, out, |x| wide * (two * ((x - m) / less)));
             }
-            Op::ReduceMax => peak::pull_extreme(wide, peak::largest(xs), xs, out),
-            Op::ReduceMin => peak::pull_extreme(wide, peak::smallest(xs), xs, out),
-            Op::LogSumExp => peak::pull_log_sum_exp(wide, xs, out),
-            Op::Norm2 => peak::pull_norm2(wide, xs, out),
+            Op::ReduceMax => max_shifted::pull_extreme(wide, max_shifted::largest(xs), xs, out),
+            Op::ReduceMin => max_shifted::pull_extreme(wide, max_shifted::smallest(xs), xs, out),
+            Op::LogSumExp => max_shifted::pull_log_sum_exp(wide, xs, out),
+            Op::Norm2 => max_shifted::pull_norm2(wide, xs, out),
             _ => unreachable!("not a reduction"),
         }
     }

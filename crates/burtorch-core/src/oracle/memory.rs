@@ -6,7 +6,7 @@ use std::ops::Add;
 
 use super::Oracle;
 use super::lanes::{LaneFloat, LaneGraph};
-use super::seat::Seat;
+use super::workspace::Workspace;
 use crate::graph::Graph;
 use crate::kernels::BlockMath;
 use crate::scalar::Scalar;
@@ -50,9 +50,9 @@ impl<S: BlockMath> LaneGraph<S> {
     }
 }
 
-impl<E: LaneFloat> Seat<E> {
+impl<E: LaneFloat> Workspace<E> {
     pub(super) fn memory(&self) -> OracleMemory {
-        let Seat { single, narrow, middle, wide, block, padding, .. } = self;
+        let Workspace { single, narrow, middle, wide, block, padding, .. } = self;
         let samples = OracleMemory { samples: padding.bytes(), ..OracleMemory::default() };
         single.oracle_memory() + narrow.memory() + middle.memory() + wide.memory() + block.memory() + samples
     }
@@ -61,6 +61,6 @@ impl<E: LaneFloat> Seat<E> {
 impl<E: LaneFloat> Oracle<E> {
     /// What it keeps between calls; grows with the first calls of each batch size, then stays.
     pub fn memory(&self) -> OracleMemory {
-        self.seat.memory() + self.team.memory()
+        self.workspace.memory() + self.team.memory()
     }
 }

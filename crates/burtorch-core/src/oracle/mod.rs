@@ -7,9 +7,9 @@
 
 mod batch;
 mod lanes;
-mod seat;
 mod sink;
 mod team;
+mod workspace;
 
 mod memory;
 
@@ -24,9 +24,9 @@ use crate::nn::Model;
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
 use lanes::Pass;
-use seat::Seat;
 use sink::Sink;
 use team::{Chunks, Team};
+use workspace::Workspace;
 
 /// How the losses of a batch become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ pub type Visit<'a, E> = dyn FnMut(usize, f64, &Parameters<'_, E>) -> Result<()> 
 /// ```
 #[derive(Debug)]
 pub struct Oracle<E: LaneFloat> {
-    seat: Seat<E>,
+    workspace: Workspace<E>,
     team: Team<E>,
     total: Total,
     lanes: Lanes,
@@ -99,7 +99,13 @@ impl<E: LaneFloat> Oracle<E> {
 
     /// An oracle of the mean or the sum of losses.
     pub fn with_total(total: Total) -> Self {
-        Oracle { seat: Seat::default(), team: Team::default(), total, lanes: Lanes::Auto, skips_losses: false }
+        Oracle {
+            workspace: Workspace::default(),
+            team: Team::default(),
+            total,
+            lanes: Lanes::Auto,
+            skips_losses: false,
+        }
     }
 
     /// Computes the gradients of batches on this many threads, at least one: the same bits for any number. A batch of
@@ -229,7 +235,7 @@ impl<E: LaneFloat> Oracle<E> {
         let chunks = Chunks::of::<E, M>(model, batch.len());
         let mut pass = Pass { model, batch, interrupted, skips_losses: self.skips_losses, each };
         let swept = if chunks.is_one() {
-            self.seat.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed)
+            self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed)
         } else {
             self.team.gradient(self.lanes, &mut pass, params, chunks, seed)
         };
@@ -263,7 +269,7 @@ impl<E: LaneFloat> Oracle<E> {
             let mut sum = 0.0;
             let each = &mut |_, loss: E| sum += loss.to_f64();
             let mut pass = Pass { model, batch, interrupted, skips_losses: false, each };
-            self.seat.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
+            self.workspace.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
             return Ok(self.reduce(sum, n));
         }
         let loss = self.gradient(model, params, batch, interrupted)?;
@@ -307,7 +313,7 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<()> {
         check(model, params, batch)?;
         let mut pass = Pass { model, batch, interrupted, skips_losses: false, each };
-        let Seat { single, narrow, middle, wide, block, padding, .. } = &mut self.seat;
+        let Workspace { single, narrow, middle, wide, block, padding, .. } = &mut self.workspace;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;
         while at < batch.len() {

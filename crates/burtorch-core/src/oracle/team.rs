@@ -1,9 +1,9 @@
 //! Batches of several chunks, computed by several threads.
 //!
 //! A batch is divided into chunks whose sizes depend on the model and the batch's size only. Each chunk's gradient is computed
-//! at a seat and in memory of its own, its samples in order; then each gradient of the batch adds those of the chunks, in order.
+//! at a workspace and in memory of its own, its samples in order; then each gradient of the batch adds those of the chunks, in order.
 //! Promises: the bits do not depend on the number of threads, as they change neither the chunks nor the order; each thread costs
-//! the memory of one seat and of one gradient, and two threads that of one more gradient, for a chunk that is ready before its
+//! the memory of one workspace and of one gradient, and two threads that of one more gradient, for a chunk that is ready before its
 //! turn; after warm-up nothing is allocated.
 
 use std::ops::Range;
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use super::Interrupted;
 use super::lanes::{LaneFloat, LaneModel, Lanes, Pass};
 use super::memory::OracleMemory;
-use super::seat::Seat;
 use super::sink::Sink;
+use super::workspace::Workspace;
 use crate::error::{Error, Result};
 use crate::nn::Model;
 use crate::params::Parameters;
-use crate::params::elsewhere::Sum;
-use crate::sync::{self, Room, Turns};
+use crate::params::overrides::Sum;
+use crate::sync::{self, OrderedReduction, Room};
 
 /// Samples of a chunk, for a model that goes one sample at a time; for others a block of lanes.
 const SINGLE_CHUNK: usize = 16;
@@ -81,9 +81,9 @@ impl Chunks {
 pub(super) struct Team<E: LaneFloat> {
     pub(super) n_threads: usize,
     /// One for each thread. The locks are never waited for: there are as many places as threads.
-    places: Vec<Mutex<Place<E>>>,
+    places: Vec<Mutex<Worker<E>>>,
     /// For chunks that are ready before their turn.
-    room: Room<Found<E>>,
+    room: Room<ChunkResult<E>>,
     /// How many chunks a job takes: as long as [`JOB`], and at least one for each thread.
     chunks_of_job: usize,
     /// The losses of a job's samples.
@@ -94,14 +94,14 @@ pub(super) struct Team<E: LaneFloat> {
 /// it, take turns, and then two take as long as one.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Place<E: LaneFloat> {
-    seat: Seat<E>,
-    found: Found<E>,
+struct Worker<E: LaneFloat> {
+    workspace: Workspace<E>,
+    found: ChunkResult<E>,
 }
 
 /// What comes of a chunk.
 #[derive(Debug)]
-struct Found<E> {
+struct ChunkResult<E> {
     /// Its gradient, one number per parameter.
     grads: Vec<E>,
     /// The loss of each of its samples.
@@ -109,8 +109,8 @@ struct Found<E> {
     outcome: Result<()>,
 }
 
-impl<E: LaneFloat> Found<E> {
-    const NOTHING: Self = Found { grads: Vec::new(), losses: Vec::new(), outcome: Ok(()) };
+impl<E: LaneFloat> ChunkResult<E> {
+    const NOTHING: Self = ChunkResult { grads: Vec::new(), losses: Vec::new(), outcome: Ok(()) };
 
     /// Makes sure of the memory.
     fn prepare(&mut self, n_parameters: usize, chunk: usize) -> Result<()> {
@@ -137,7 +137,7 @@ struct Adding<'a, E> {
 }
 
 impl<E: LaneFloat> Adding<'_, E> {
-    fn add(&mut self, number: usize, found: &mut Found<E>) -> bool {
+    fn add(&mut self, number: usize, found: &mut ChunkResult<E>) -> bool {
         self.outcome = std::mem::replace(&mut found.outcome, Ok(()));
         if self.outcome.is_ok() {
             self.sum.add(&found.grads, number == 0);
@@ -204,17 +204,18 @@ impl<E: LaneFloat> Team<E> {
         params.with_grads_apart(|params, sum| {
             let adding = Adding { sum, losses, outcome: Ok(()) };
             let each_has_a_core = places.len() <= sync::n_cores();
-            let turns = Turns::new(adding, numbers.start, each_has_a_core, std::mem::take(room), Adding::add);
+            let turns =
+                OrderedReduction::new(adding, numbers.start, each_has_a_core, std::mem::take(room), Adding::add);
             let compute = |number: usize, interrupted: Interrupted<'_>| {
                 let turn = turns.claim(number);
                 let mut place = places.iter().find_map(|place| place.try_lock().ok()).expect("a place for each thread");
-                let Place { seat, found } = &mut *place;
-                let Found { grads, losses, outcome } = found;
+                let Worker { workspace, found } = &mut *place;
+                let ChunkResult { grads, losses, outcome } = found;
                 losses.clear();
                 let mut each = |_, loss| losses.push(loss);
                 let mut part = Pass { model, batch, interrupted, skips_losses, each: &mut each };
                 let samples = chunks.samples(number);
-                *outcome = seat.gradient(lanes, &mut part, &mut Sink::Apart(params, grads), samples, seed);
+                *outcome = workspace.gradient(lanes, &mut part, &mut Sink::Apart(params, grads), samples, seed);
                 turn.hand_over(found);
             };
             match &mut pass.interrupted {
@@ -229,12 +230,12 @@ impl<E: LaneFloat> Team<E> {
 
     /// What the threads keep between calls.
     pub(super) fn memory(&self) -> OracleMemory {
-        let adjoints = self.room.spares.iter().map(Found::bytes).sum();
+        let adjoints = self.room.spares.iter().map(ChunkResult::bytes).sum();
         self.places.iter().map(|place| place.lock().unwrap_or_else(|poisoned| poisoned.into_inner())).fold(
             OracleMemory { adjoints, ..OracleMemory::default() },
             |sum, place| {
                 let adjoints = place.found.bytes();
-                sum + place.seat.memory() + OracleMemory { adjoints, ..OracleMemory::default() }
+                sum + place.workspace.memory() + OracleMemory { adjoints, ..OracleMemory::default() }
             },
         )
     }
@@ -244,7 +245,7 @@ impl<E: LaneFloat> Team<E> {
         let n_places = self.n_threads.min(n_chunks).clamp(1, MAX_PLACES);
         self.places.truncate(n_places);
         while self.places.len() < n_places {
-            let place = Place { seat: Seat::default(), found: Found::NOTHING };
+            let place = Worker { workspace: Workspace::default(), found: ChunkResult::NOTHING };
             self.places.try_reserve(1).map_err(out_of_memory::<E>(1))?;
             self.places.push(Mutex::new(place));
         }
@@ -260,7 +261,7 @@ impl<E: LaneFloat> Team<E> {
         let more = n_spares - spares.len();
         spares.try_reserve(more).map_err(out_of_memory::<E>(n_spares))?;
         early.try_reserve(n_spares).map_err(out_of_memory::<E>(n_spares))?;
-        spares.extend((0..more).map(|_| Found::NOTHING));
+        spares.extend((0..more).map(|_| ChunkResult::NOTHING));
         spares.iter_mut().try_for_each(|spare| spare.prepare(n_parameters, chunk))
     }
 }

@@ -5,20 +5,20 @@
 //! Knows nothing of graphs.
 
 mod block;
-pub(crate) mod elsewhere;
 mod finite;
+mod first_write;
 mod gradients;
 mod init;
 mod names;
+pub(crate) mod overrides;
 mod selection;
-mod written;
 
 pub use finite::NonFiniteParameter;
+pub(crate) use first_write::Written;
 pub use gradients::Gradients;
 pub(crate) use gradients::{Values, apart};
 pub use init::Init;
 pub use selection::Selection;
-pub(crate) use written::Written;
 
 use std::marker::PhantomData;
 use std::ops::Range;

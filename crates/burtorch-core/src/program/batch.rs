@@ -13,7 +13,7 @@ use super::node::Program;
 use super::replay::Replay;
 use crate::error::Result;
 use crate::scalar::Scalar;
-use crate::sync::{self, Mutex, MutexGuard, Portions};
+use crate::sync::{self, GuidedChunks, Mutex, MutexGuard};
 
 /// Rows by number.
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +204,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         stop: &(dyn Fn() -> bool + Sync),
     ) -> bool {
         let threads = threads.clamp(1, rows.len().div_ceil(ROWS_AT_ONCE).max(1));
-        let portions = Portions::new(rows.len(), threads, ROWS_AT_LEAST, ROWS_AT_ONCE);
+        let portions = GuidedChunks::new(rows.len(), threads, ROWS_AT_LEAST, ROWS_AT_ONCE);
         if threads == 1 {
             self.take_portions(&portions, rows, source, sink, stop, &mut |_, found| left.append(found));
             return !portions.is_stopped();
@@ -231,7 +231,7 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
     /// which rows are left, and which.
     fn take_portions(
         &mut self,
-        portions: &Portions,
+        portions: &GuidedChunks,
         rows: Rows<'_>,
         source: &dyn Source<S::Elem>,
         sink: &dyn Sink<S::Elem>,

@@ -16,7 +16,7 @@ mod slots;
 mod steps;
 
 mod call_steps;
-mod many;
+mod nary;
 
 mod reuse;
 
@@ -31,7 +31,7 @@ mod replay;
 pub mod batch;
 pub mod derive;
 mod file;
-pub mod onto;
+pub mod inline;
 pub mod passes;
 pub mod sparsity;
 mod text;

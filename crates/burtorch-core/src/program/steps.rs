@@ -17,7 +17,7 @@
 
 use super::call_steps::{CallValue, PullCall, PushCall};
 use super::instr::{ADD, Body, Instr, Lists, SET, SKIP, Step, contribute};
-use super::many::{DualMany, PullMany, PushMany, Reduce};
+use super::nary::{DualMany, PullMany, PushMany, Reduce};
 use crate::ops::Dual;
 use crate::ops::{self, Arity, BinaryOp, Op, UnaryOp};
 use crate::scalar::Scalar;

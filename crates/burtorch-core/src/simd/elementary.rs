@@ -30,12 +30,12 @@ fn number_avx2<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn in_parts<V: Real>(x: &V) -> V {
-    if !size_of::<V>().is_multiple_of(size_of::<Part>()) {
+    if !size_of::<V>().is_multiple_of(size_of::<Quarter>()) {
         return *x;
     }
     let mut whole = MaybeUninit::<V>::uninit();
-    let (from, to) = (std::ptr::from_ref(x).cast::<Part>(), whole.as_mut_ptr().cast::<Part>());
-    for k in 0..size_of::<V>() / size_of::<Part>() {
+    let (from, to) = (std::ptr::from_ref(x).cast::<Quarter>(), whole.as_mut_ptr().cast::<Quarter>());
+    for k in 0..size_of::<V>() / size_of::<Quarter>() {
         // SAFETY: a vector is its numbers and nothing else, parts are aligned no more strictly, and part k lies inside both.
         unsafe { to.add(k).write(from.add(k).read_volatile()) };
     }
@@ -44,7 +44,7 @@ fn in_parts<V: Real>(x: &V) -> V {
 }
 
 #[cfg(target_arch = "x86_64")]
-type Part = super::Simd<f32, 4>;
+type Quarter = super::Simd<f32, 4>;
 
 /// A formula of a vector, in parts where it is wider than slices are processed: 64 lanes at once take four times the code,
 /// and no less time.

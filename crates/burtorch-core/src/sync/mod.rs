@@ -5,25 +5,25 @@
 
 mod baton;
 mod flag;
-mod held;
+mod guided_chunks;
+mod ordered_reduction;
 mod per_process;
 mod pool;
-mod portions;
 mod primitives;
 #[cfg(burtorch_tsan)]
 mod seen;
-mod turns;
+mod try_arc;
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 pub use baton::Baton;
 pub use flag::{Flag, Raised, Shared};
+pub use guided_chunks::GuidedChunks;
+pub use ordered_reduction::{OrderedReduction, Room, Turn};
 pub use pool::Pool;
-pub use portions::Portions;
-pub use turns::{Room, Turn, Turns};
 
-pub(crate) use held::Held;
 pub(crate) use primitives::{Mutex, MutexGuard};
+pub(crate) use try_arc::TryArc;
 
 use per_process::PerProcess;
 

@@ -51,7 +51,7 @@ struct Shared {
     looks: AtomicBool,
     /// Threads that do.
     n_looking: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     /// Told when the gate opens, or the pool goes.
     opened: Condvar,
     /// Told when the last one leaves a closed gate.
@@ -59,7 +59,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     /// Threads that wait for `opened`.
     n_asleep: usize,
     /// Whether the caller waits for `left`.
@@ -110,7 +110,7 @@ impl Pool {
             limit: AtomicUsize::new(0),
             looks: AtomicBool::new(false),
             n_looking: AtomicUsize::new(0),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(GateState::default()),
             opened: Condvar::new(),
             left: Condvar::new(),
         };
@@ -193,7 +193,7 @@ impl Drop for Closing<'_> {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
         // Nothing panics while it holds the lock, so what it guards is whole even if the lock says otherwise.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

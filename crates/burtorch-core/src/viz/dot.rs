@@ -1,6 +1,6 @@
 //! Pictures in the language of Graphviz.
 
-use super::picture::{Part, Picture, Role};
+use super::picture::{Picture, PictureBox, Role};
 
 impl Picture {
     /// The picture in DOT, drawn from left to right: a record of label, op, value, gradient and index per box.
@@ -19,7 +19,7 @@ impl Picture {
 }
 
 /// The fields of a box, each escaped.
-fn record(part: &Part) -> String {
+fn record(part: &PictureBox) -> String {
     let mut fields = Vec::new();
     if !part.label.is_empty() {
         fields.push(escaped(&part.label));

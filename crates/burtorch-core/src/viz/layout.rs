@@ -17,7 +17,7 @@ const ROUNDS: usize = 12;
 
 /// Left, top, width and height of a box.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Rect {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) width: f64,
@@ -28,7 +28,7 @@ pub(super) struct Place {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// By part.
-    pub(super) boxes: Vec<Place>,
+    pub(super) boxes: Vec<Rect>,
     /// By link: points from the operand's right side to the reader's left side.
     pub(super) lines: Vec<Vec<(f64, f64)>>,
     pub(super) width: f64,
@@ -175,7 +175,7 @@ fn fitted(wanted: &[f64], heights: &[f64]) -> Vec<f64> {
     each.zip(offsets).map(|(y, offset)| y + offset).collect()
 }
 
-/// Turns layers and heights into places, from 0 upwards.
+/// OrderedReduction layers and heights into places, from 0 upwards.
 fn placed(items: &[Item], columns: &[Vec<usize>], chains: &[Vec<usize>], n_boxes: usize) -> Layout {
     let top = items.iter().map(|item| item.y - item.height / 2.0).fold(f64::INFINITY, f64::min);
     let mut lefts = Vec::new();
@@ -190,9 +190,9 @@ fn placed(items: &[Item], columns: &[Vec<usize>], chains: &[Vec<usize>], n_boxes
     let place = |k: usize| {
         let item = &items[k];
         let x = lefts[item.layer] + (widths[item.layer] - item.width) / 2.0;
-        Place { x, y: item.y - item.height / 2.0 - top, width: item.width, height: item.height }
+        Rect { x, y: item.y - item.height / 2.0 - top, width: item.width, height: item.height }
     };
-    let boxes: Vec<Place> = (0..n_boxes).map(place).collect();
+    let boxes: Vec<Rect> = (0..n_boxes).map(place).collect();
     let line = |chain: &Vec<usize>| {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (at, &k) in chain.iter().enumerate() {

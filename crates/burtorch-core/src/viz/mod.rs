@@ -12,4 +12,4 @@ pub mod scripts;
 mod svg;
 mod timing;
 
-pub use picture::{Link, Options, Part, Picture, Role};
+pub use picture::{Link, Options, Picture, PictureBox, Role};

@@ -1,6 +1,6 @@
 //! Pictures as a page to click in: one HTML file without links to anything else.
 
-use super::picture::{Part, Picture};
+use super::picture::{Picture, PictureBox};
 use super::svg::escaped;
 
 impl Picture {
@@ -18,7 +18,7 @@ impl Picture {
     }
 
     fn json(&self, k: usize) -> String {
-        let part: &Part = &self.parts[k];
+        let part: &PictureBox = &self.parts[k];
         let neighbours = |wanted: &dyn Fn(usize, usize) -> Option<usize>| {
             let found: Vec<String> =
                 self.links.iter().filter_map(|link| wanted(link.from, link.to)).map(|k| k.to_string()).collect();

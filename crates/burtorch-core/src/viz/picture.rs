@@ -48,7 +48,7 @@ impl Role {
 
 /// A box.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct PictureBox {
     /// The first node, where there are nodes.
     pub node: Option<u32>,
     /// How many nodes or numbers it stands for.
@@ -89,7 +89,7 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
     /// Operands before what reads them.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PictureBox>,
     /// Each pair once.
     pub links: Vec<Link>,
     /// Nodes that the roots were computed from, shown or not.
@@ -198,7 +198,7 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             let label = format!("and {n} more nodes");
             let (value, grad) = (String::new(), String::new());
             let formula = "the picture is cut here: ask for more boxes, or for a root further down";
-            parts.push(Part {
+            parts.push(PictureBox {
                 node: None,
                 n,
                 label,
@@ -233,14 +233,14 @@ impl<S: Scalar> Drawing<'_, '_, S> {
         set.count() as usize
     }
 
-    fn part(&self, unit: Unit) -> Part {
+    fn part(&self, unit: Unit) -> PictureBox {
         match unit {
             Unit::Parameters { slot, start, len } => self.parameters(slot, start, len),
             Unit::Nodes { first, len } => self.nodes(first, len),
         }
     }
 
-    fn nodes(&self, first: u32, len: u32) -> Part {
+    fn nodes(&self, first: u32, len: u32) -> PictureBox {
         let tail = first + len - 1;
         let op = self.graph.columns.op(tail);
         let is_root = self.roots.iter().any(|root| (first..=tail).contains(&root.index()));
@@ -256,7 +256,7 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             (role == Role::Parameter).then(|| self.parameter_name(slot as usize, place as usize)).flatten()
         });
         let numbers = |get: &dyn Fn(u32) -> S| few(len as usize, |k| scalar(get(first + k as u32)));
-        Part {
+        PictureBox {
             node: Some(first),
             n: len as usize,
             label: label.unwrap_or_default(),
@@ -275,14 +275,14 @@ impl<S: Scalar> Drawing<'_, '_, S> {
         params.names().find(|(_, tensor)| tensor.slice().range().contains(&place)).map(|(name, _)| name.to_string())
     }
 
-    fn parameters(&self, slot: usize, start: usize, len: usize) -> Part {
+    fn parameters(&self, slot: usize, start: usize, len: usize) -> PictureBox {
         let store = self.graph.stores()[slot];
         let found = self.params.iter().find(|p| p.id() == store);
         let name = self.parameter_name(slot, start);
         let numbers = |column: Option<&[S::Elem]>| {
             column.and_then(|all| all.get(start..start + len)).map_or(String::new(), |all| few(len, |k| number(all[k])))
         };
-        Part {
+        PictureBox {
             node: None,
             n: len,
             label: name.unwrap_or_else(|| format!("parameters {start}..{}", start + len)),

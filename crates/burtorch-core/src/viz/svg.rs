@@ -1,8 +1,8 @@
 //! Pictures as SVG, complete in themselves: colours, arrows, and a tooltip for every box.
 
 use super::dot::colour;
-use super::layout::{Layout, Place, layout};
-use super::picture::{Part, Picture, Role};
+use super::layout::{Layout, Rect, layout};
+use super::picture::{Picture, PictureBox, Role};
 
 /// Height of a line of text, and the mean width of a character, at 12 pixels.
 const LINE: f64 = 16.0;
@@ -58,7 +58,7 @@ fn links(layout: &Layout) -> String {
 }
 
 /// What a box shows: its name and op, then numbers.
-fn lines_of(part: &Part) -> Vec<String> {
+fn lines_of(part: &PictureBox) -> Vec<String> {
     let op = match part.n {
         _ if part.role == Role::Rest => String::new(),
         1 => part.op.to_string(),
@@ -86,8 +86,8 @@ fn shorten(line: &mut String) {
     }
 }
 
-fn node(k: usize, part: &Part, lines: &[String], place: Place) -> String {
-    let Place { x, y, width, height } = place;
+fn node(k: usize, part: &PictureBox, lines: &[String], place: Rect) -> String {
+    let Rect { x, y, width, height } = place;
     let (role, fill) = (part.role.name(), colour(part.role));
     let stroke = if part.role == Role::Root { "#c60" } else { "#778" };
     let mut svg = format!(
@@ -104,7 +104,7 @@ fn node(k: usize, part: &Part, lines: &[String], place: Place) -> String {
 }
 
 /// All that is known of a box, a line each.
-fn tooltip(part: &Part) -> String {
+fn tooltip(part: &PictureBox) -> String {
     let mut lines = vec![format!("{} {}", part.label, part.op).trim().to_string()];
     lines.extend(part.node.map(|node| format!("node {node}")));
     if !part.value.is_empty() {

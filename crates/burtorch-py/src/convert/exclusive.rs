@@ -11,7 +11,7 @@ use burtorch_core::sync::{Flag, Raised, Shared};
 use pyo3::prelude::*;
 
 use crate::convert::errors::busy;
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 
 /// What a Python object holds and calls may change.
 pub struct Guarded<T> {
@@ -56,7 +56,7 @@ impl<T> Guarded<T> {
 }
 
 /// While a call has exclusive access its object is in use, so what is not visited then is not missed.
-impl<T: Held> Held for Guarded<T> {
+impl<T: HoldsObjects> HoldsObjects for Guarded<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         if let Some(_in_use) = self.in_use.share() {
             // SAFETY: shared access, as the flag says.

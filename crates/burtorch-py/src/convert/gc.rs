@@ -13,13 +13,13 @@ use pyo3::{PyTraverseError, PyVisit};
 pub type Visitor<'a> = dyn FnMut(&Py<PyAny>) + 'a;
 
 /// Something that holds references to Python objects, or none.
-pub trait Held {
+pub trait HoldsObjects {
     /// Calls `visit` with each.
     fn visit(&self, visit: &mut Visitor<'_>);
 }
 
 /// `__traverse__` of a class that holds this.
-pub fn traverse(held: &dyn Held, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+pub fn traverse(held: &dyn HoldsObjects, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
     let mut result = Ok(());
     held.visit(&mut |object| {
         if result.is_ok() {
@@ -29,43 +29,43 @@ pub fn traverse(held: &dyn Held, visit: PyVisit<'_>) -> Result<(), PyTraverseErr
     result
 }
 
-impl<T> Held for Py<T> {
+impl<T> HoldsObjects for Py<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         visit(self.as_any());
     }
 }
 
-impl<T: Held> Held for Option<T> {
+impl<T: HoldsObjects> HoldsObjects for Option<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.iter().for_each(|held| held.visit(visit));
     }
 }
 
-impl<T: Held + ?Sized> Held for Box<T> {
+impl<T: HoldsObjects + ?Sized> HoldsObjects for Box<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         (**self).visit(visit);
     }
 }
 
-impl<T: Held> Held for [T] {
+impl<T: HoldsObjects> HoldsObjects for [T] {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.iter().for_each(|held| held.visit(visit));
     }
 }
 
-impl<T: Held, const N: usize> Held for [T; N] {
+impl<T: HoldsObjects, const N: usize> HoldsObjects for [T; N] {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.as_slice().visit(visit);
     }
 }
 
-impl<T: Held> Held for Vec<T> {
+impl<T: HoldsObjects> HoldsObjects for Vec<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.as_slice().visit(visit);
     }
 }
 
-impl Held for PyUntypedBuffer {
+impl HoldsObjects for PyUntypedBuffer {
     fn visit(&self, visit: &mut Visitor<'_>) {
         // SAFETY: the collector runs on an attached thread; the token is used for a look at a pointer.
         let py = unsafe { Python::assume_attached() };

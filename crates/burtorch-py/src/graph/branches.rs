@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 
 use super::PyGraph;
 use crate::convert::errors::{IntoPython, derived};
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::critical_section::locked_graph;
 use burtorch_core::erased::{ErasedGraph, ScalarType};
@@ -37,7 +37,7 @@ pub struct Branching {
     pub entered: Option<(ThreadId, usize)>,
 }
 
-impl Held for Branching {
+impl HoldsObjects for Branching {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.open.visit(visit);
         self.joined.visit(visit);

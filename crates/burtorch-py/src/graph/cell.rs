@@ -14,7 +14,7 @@ use burtorch_core::{DType, Graph, Mark, NodeId, Result, Scalar, Unevaluated};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::Branching;
 use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
@@ -149,7 +149,7 @@ pub struct Cell {
     pub branching: Option<Box<Branching>>,
 }
 
-impl Held for Cell {
+impl HoldsObjects for Cell {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.parameters.visit(visit);
         self.objects.visit(visit);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 
 /// While there are fewer, dead ones are not looked for.
 const FEW: usize = 64;
@@ -21,7 +21,7 @@ pub struct Objects {
     n_alive: usize,
 }
 
-impl Held for Objects {
+impl HoldsObjects for Objects {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.of.values().for_each(|reference| reference.visit(visit));
     }

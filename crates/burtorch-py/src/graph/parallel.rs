@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use burtorch_core::sync::Portions;
+use burtorch_core::sync::GuidedChunks;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -20,7 +20,7 @@ struct Calls {
     branches: Vec<Py<PyGraph>>,
     items: Py<PyList>,
     results: Py<PyList>,
-    numbers: Portions,
+    numbers: GuidedChunks,
     errors: Mutex<BTreeMap<usize, PyErr>>,
 }
 
@@ -93,7 +93,7 @@ fn call_in_branches<'py>(
         branches,
         items: items.clone().unbind(),
         results: results.clone().unbind(),
-        numbers: Portions::new(n, threads, 1, 1),
+        numbers: GuidedChunks::new(n, threads, 1, 1),
         errors: Mutex::default(),
     };
     on_threads(py, threads, &|py| calls.take_items(py));

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use super::cell::Cell;
 use crate::convert::errors::to_python;
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::refusals::{error_here, not_in_a_trace};
 
 /// See the module.
@@ -46,7 +46,7 @@ impl Trace {
     }
 }
 
-impl Held for Trace {
+impl HoldsObjects for Trace {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.parameters.iter().for_each(|(parameter, _)| parameter.visit(visit));
         self.primitives.visit(visit);

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::arguments::activation_named;
-use crate::convert::gc::{Held, Visitor, traverse};
+use crate::convert::gc::{HoldsObjects, Visitor, traverse};
 use crate::node::blocks::{PySymbols, affine_of, gather};
 use crate::node::vector::PyVector;
 use crate::params::PyTensor;
@@ -40,7 +40,7 @@ impl PyDenseCall {
     }
 }
 
-impl Held for Parts {
+impl HoldsObjects for Parts {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.weight.visit(visit);
         self.bias.visit(visit);

@@ -246,7 +246,7 @@ fn softmax_cross_entropy<'py>(
     logits: &Bound<'py, PyVector>,
     target: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    use burtorch_core::Target;
+    use burtorch_core::CrossEntropyTarget;
     let py = logits.py();
     let owner = logits.get().owner(py).clone();
     let probabilities = target.cast::<PyVector>().ok();
@@ -271,8 +271,8 @@ fn softmax_cross_entropy<'py>(
         };
         let logits = one(logits, cell)?;
         let target = match probabilities {
-            Some(vector) => Target::Probabilities(one(vector, cell)?),
-            None => Target::Classes(&classes),
+            Some(vector) => CrossEntropyTarget::Probabilities(one(vector, cell)?),
+            None => CrossEntropyTarget::Classes(&classes),
         };
         cell.graph.blocks().and_then(|blocks| blocks.softmax_cross_entropy(logits, target)).or_raise(py)
     })?;

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::asked;
 use crate::optim::trained::{Kind, Trained};
 use crate::params::{AnyParameters, mismatch};
@@ -70,7 +70,7 @@ pub struct Moving<A, B> {
     pub rule: Guarded<AnyRule<A, B>>,
 }
 
-impl<A, B> Held for Moving<A, B> {
+impl<A, B> HoldsObjects for Moving<A, B> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.trained.visit(visit);
     }

@@ -31,7 +31,7 @@ impl Trainable {
         if let Ok(params) = object.cast::<PyParameters>() {
             return Ok(Trainable::Parameters(params.clone().unbind()));
         }
-        let mut found = Found::default();
+        let mut found = Gathered::default();
         // Depth first without recursion: lists may hold lists.
         let mut todo = vec![Todo::Item(object.clone())];
         while let Some(next) = todo.pop() {
@@ -76,7 +76,7 @@ type Items<'py> = Box<dyn Iterator<Item = PyResult<Bound<'py, PyAny>>> + 'py>;
 
 /// What has been found so far.
 #[derive(Default)]
-struct Found {
+struct Gathered {
     owner: Option<Py<PyParameters>>,
     /// All numbers of the owner.
     is_whole: bool,
@@ -84,7 +84,7 @@ struct Found {
     values: Vec<Py<PyAny>>,
 }
 
-impl Found {
+impl Gathered {
     /// Takes what names numbers itself; false for what holds other items.
     fn take(&mut self, item: &Bound<'_, PyAny>) -> PyResult<bool> {
         if let Ok(tensor) = item.cast::<PyTensor>() {

@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::convert::errors::IntoPython;
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::cell::Cell;
 use crate::node::numbers as of_node;
 use crate::node::value;
@@ -39,7 +39,7 @@ pub struct Trained {
     values: Vec<Py<PyAny>>,
 }
 
-impl Held for Trained {
+impl HoldsObjects for Trained {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.params.visit(visit);
         self.values.visit(visit);

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use super::{Engine, Loss, Want};
 use crate::convert::buffer::{CallerMemory, Dims, read_either, read_numbers, read_symbols};
 use crate::convert::errors::{IntoPython, to_python};
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::Poll;
 use crate::nn::AnyModel;
 use crate::params::{AnyParameters, PyParameters, mismatch};
@@ -22,15 +22,15 @@ use crate::params::{AnyParameters, PyParameters, mismatch};
 const RELEASE_ABOVE: usize = 1 << 18;
 
 /// A model, and what calls reuse.
-pub struct Built {
+pub struct BuiltinEngine {
     model: AnyModel,
     params: Py<PyParameters>,
     loss: Option<Loss>,
-    state: State,
+    state: Buffers,
     read: Option<Read>,
 }
 
-struct State {
+struct Buffers {
     run: AnyRun,
     x: Vec<u32>,
     y: Vec<u32>,
@@ -73,18 +73,18 @@ enum ReadLabel {
 }
 
 /// What one sample or a whole batch is asked for.
-enum Part<'a> {
+enum Request<'a> {
     All(Want<'a>),
     Sample(usize, Option<CallerMemory>),
 }
 
-impl Held for Built {
+impl HoldsObjects for BuiltinEngine {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.params.visit(visit);
     }
 }
 
-impl Built {
+impl BuiltinEngine {
     /// A model and its parameters.
     pub fn new(
         py: Python<'_>,
@@ -97,12 +97,12 @@ impl Built {
             DType::Float32 => AnyRun::F32(Run::new(total, lanes, threads).or_raise(py)?),
             _ => AnyRun::F64(Run::new(total, lanes, threads).or_raise(py)?),
         };
-        let state = State { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
-        Ok(Built { model, params, loss, state, read: None })
+        let state = Buffers { run, x: Vec::new(), y: Vec::new(), x_numbers: Vec::new(), y_numbers: Vec::new() };
+        Ok(BuiltinEngine { model, params, loss, state, read: None })
     }
 
-    fn part(&mut self, py: Python<'_>, part: Part<'_>) -> PyResult<f64> {
-        let Built { model, params, state, read, .. } = self;
+    fn part(&mut self, py: Python<'_>, part: Request<'_>) -> PyResult<f64> {
+        let BuiltinEngine { model, params, state, read, .. } = self;
         let read = read.ok_or(Error::EmptyReduction { op: "the loss" }).or_raise(py)?;
         let work = model.n_parameters().saturating_mul(read.n);
         let mut poll = Poll::new();
@@ -119,7 +119,7 @@ impl Built {
 
     /// Reads a batch into the state and checks its shape.
     fn read_batch(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
-        let Built { model, state, .. } = self;
+        let BuiltinEngine { model, state, .. } = self;
         let (n_in, n_out, x_dims) = match model {
             AnyModel::Tokens(model) => return read_tokens(model, state, x, y),
             AnyModel::Chars(model) => {
@@ -166,7 +166,7 @@ impl Built {
     }
 }
 
-impl Engine for Built {
+impl Engine for BuiltinEngine {
     fn begin(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.read = None;
         let read = self.read_batch(x, y)?;
@@ -175,15 +175,15 @@ impl Engine for Built {
     }
 
     fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
-        self.part(py, Part::All(want))
+        self.part(py, Request::All(want))
     }
 
     fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
-        self.part(py, Part::Sample(k, out))
+        self.part(py, Request::Sample(k, out))
     }
 
     fn memory(&self) -> OracleMemory {
-        let State { run, x, y, x_numbers, y_numbers } = &self.state;
+        let Buffers { run, x, y, x_numbers, y_numbers } = &self.state;
         let (mut memory, converted) = match run {
             AnyRun::F32(run) => (run.oracle.memory(), 4 * (run.x.capacity() + run.y.capacity())),
             AnyRun::F64(run) => (run.oracle.memory(), 8 * (run.x.capacity() + run.y.capacity())),
@@ -196,13 +196,13 @@ impl Engine for Built {
 
 fn compute_any(
     model: &AnyModel,
-    state: &mut State,
+    state: &mut Buffers,
     params: &mut AnyParameters,
     read: Read,
-    part: Part<'_>,
+    part: Request<'_>,
     stop: &mut (dyn FnMut() -> bool + Send),
 ) -> Result<f64, Error> {
-    let State { run, x, y, x_numbers, y_numbers } = state;
+    let Buffers { run, x, y, x_numbers, y_numbers } = state;
     let read = (read, &x[..], &y[..], &x_numbers[..], &y_numbers[..]);
     match (run, params) {
         (AnyRun::F32(run), AnyParameters::F32(params)) => compute_as(model, run, params, read, part, stop),
@@ -216,7 +216,7 @@ fn compute_as<E: LaneFloat>(
     run: &mut Run<E>,
     params: &mut Parameters<'_, E>,
     (read, tokens, classes, x_numbers, y_numbers): (Read, &[u32], &[u32], &[f64], &[f64]),
-    part: Part<'_>,
+    part: Request<'_>,
     stop: &mut (dyn FnMut() -> bool + Send),
 ) -> Result<f64, Error> {
     let Run { oracle, x, y } = run;
@@ -250,7 +250,7 @@ fn compute_as<E: LaneFloat>(
 }
 
 /// Reads windows of tokens and the symbols after each of them.
-fn read_tokens(model: &Gpt, state: &mut State, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
+fn read_tokens(model: &Gpt, state: &mut Buffers, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
     let (x_dims, y_dims) = (read_symbols(x, &mut state.x, "contexts")?, read_symbols(y, &mut state.y, "targets")?);
     let most = model.shape().context;
     match x_dims.matrix() {
@@ -275,13 +275,13 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
     model: &M,
     params: &mut Parameters<'_, E>,
     batch: Batch<'_, E>,
-    part: Part<'_>,
+    part: Request<'_>,
     stop: Interrupted<'_>,
 ) -> Result<f64, Error> {
     oracle.skip_losses(false);
     let want = match part {
-        Part::All(want) => want,
-        Part::Sample(k, mut out) => {
+        Request::All(want) => want,
+        Request::Sample(k, mut out) => {
             let sample = batch.sample(k).ok_or(Error::EmptyReduction { op: "the loss" })?;
             let elsewhere = Elsewhere { at: None, out: out.as_mut().map(|out| out.slice_mut()) };
             return oracle.gradient_elsewhere(model, params, sample, elsewhere, stop);

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use crate::convert::buffer::{CallerMemory, read_either};
 use crate::convert::errors::IntoPython;
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::with_gradients_of;
 use crate::graph::{PyGraph, enter, leave};
@@ -26,7 +26,7 @@ use crate::oracle::{Engine, Want, check_apart};
 use crate::params::{AnyParameters, PyParameters, mismatch};
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
-pub struct Function {
+pub struct CallableEngine {
     call: Py<PyAny>,
     params: Py<PyParameters>,
     lanes: Lanes,
@@ -37,7 +37,7 @@ pub struct Function {
     batch: Option<(Side, Side)>,
 }
 
-impl Held for Function {
+impl HoldsObjects for CallableEngine {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.call.visit(visit);
         self.params.visit(visit);
@@ -122,7 +122,7 @@ macro_rules! with_kernel_params {
     };
 }
 
-impl Function {
+impl CallableEngine {
     /// A callable over these parameters; refuses lanes that their dtype has not.
     pub fn new(call: &Bound<'_, PyAny>, params: Py<PyParameters>, lanes: Lanes, total: Total) -> PyResult<Self> {
         let py = call.py();
@@ -132,7 +132,7 @@ impl Function {
             _ => return Err(PyTypeError::new_err("oracles compute in float32 and float64")),
         }
         let graphs = [const { None }; 7];
-        Ok(Function { call: call.clone().unbind(), params, lanes, total, graphs, batch: None })
+        Ok(CallableEngine { call: call.clone().unbind(), params, lanes, total, graphs, batch: None })
     }
 
     fn in_params<R>(
@@ -274,7 +274,7 @@ impl Function {
     }
 }
 
-impl Engine for Function {
+impl Engine for CallableEngine {
     fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
         let (x, y) = self.batch.take().unwrap_or_default();
         let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);

@@ -16,11 +16,11 @@ use crate::convert::arguments::Count;
 use crate::convert::buffer::{CallerMemory, read_numbers};
 use crate::convert::errors::to_python;
 use crate::convert::exclusive::Guarded;
-use crate::convert::gc::{Held, collected};
+use crate::convert::gc::{HoldsObjects, collected};
 use crate::nn::model_of;
-use crate::oracle::callable::Function;
+use crate::oracle::callable::CallableEngine;
 use crate::params::{PyParameters, params_of, with_params};
-use builtin::Built;
+use builtin::BuiltinEngine;
 pub use builtin::check_apart;
 
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
@@ -77,7 +77,7 @@ pub struct PyOracle {
 collected!(PyOracle: engine, params);
 
 /// What computes: a model of burtorch, or a callable.
-pub trait Engine: Held + Send + Sync {
+pub trait Engine: HoldsObjects + Send + Sync {
     /// Reads a batch and checks its shape; returns the number of its samples.
     fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize>;
     /// Computes with the batch that was read.
@@ -142,13 +142,13 @@ impl PyOracle {
         let (engine, params): (Box<dyn Engine>, _) = match model_of(model) {
             Ok((built, params)) => {
                 params.get().need_kernels()?;
-                let built = Built::new(py, built, params.clone_ref(py), loss, (total, lanes, threads))?;
+                let built = BuiltinEngine::new(py, built, params.clone_ref(py), loss, (total, lanes, threads))?;
                 (Box::new(built), params)
             }
             Err(_) if model.is_callable() && !model.is_instance_of::<PyOracle>() => {
                 let params = params_of(params.unwrap_or(model))?;
                 check_callable(loss, threads)?;
-                let function = Function::new(model, params.clone_ref(py), lanes, total)?;
+                let function = CallableEngine::new(model, params.clone_ref(py), lanes, total)?;
                 (Box::new(function), params)
             }
             Err(error) => return Err(error),

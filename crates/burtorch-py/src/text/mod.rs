@@ -128,7 +128,7 @@ impl PyWordContexts {
         self.places(py, n, |contexts, x, y| contexts.train(start, x, y))
     }
 
-    /// Held-out places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_heldout`.
+    /// HoldsObjects-out places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_heldout`.
     fn heldout(
         &self,
         py: Python<'_>,

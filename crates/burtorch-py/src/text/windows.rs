@@ -109,7 +109,7 @@ impl PyTextWindows {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.train(start, x, y))
     }
 
-    /// Held-out windows `start` to `stop`. Raises ValueError outside `0..n_heldout`.
+    /// HoldsObjects-out windows `start` to `stop`. Raises ValueError outside `0..n_heldout`.
     fn heldout(
         &self,
         py: Python<'_>,

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::convert::buffer::{buffer_of, refuse_masked};
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 
 /// The type of the numbers in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub enum Kind {
     Unsigned(u8),
 }
 
-impl Held for Array {
+impl HoldsObjects for Array {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.buffer.visit(visit);
     }

@@ -19,7 +19,7 @@ use super::pytree::Tree;
 use super::state::Scalars;
 use crate::convert::entry::{attached, caught, raise_python, visited};
 use crate::convert::errors::derived;
-use crate::convert::gc::Held;
+use crate::convert::gc::HoldsObjects;
 
 /// What a bound call needs.
 struct Binding {

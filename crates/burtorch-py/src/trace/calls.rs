@@ -11,7 +11,7 @@ use pyo3::types::{PyCFunction, PyComplex, PyDict, PyFloat, PyTuple};
 use super::bound_call::PyBound;
 use super::object::Call;
 use super::program::PyProgram;
-use super::pytree::{Found, Tree};
+use super::pytree::{GivenArguments, Tree};
 use super::record::{Recorded, record};
 use super::state::{Path, Variant};
 use super::{attributes, audit, inline, primitive};
@@ -73,8 +73,8 @@ impl<'py> Arguments<'py> {
                 wrong.into_python(call.py(), &what)
             })?;
             match found {
-                Found::Numbers(tree) => items.push(tree),
-                Found::Values => has_values = true,
+                GivenArguments::Numbers(tree) => items.push(tree),
+                GivenArguments::Values => has_values = true,
             }
         }
         if has_values {
@@ -483,6 +483,6 @@ pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.forget()`
 pub fn forget<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    drop(call.with(super::state::State::take)?);
+    drop(call.with(super::state::FunctionState::take)?);
     Ok(call.py().None().into_bound(call.py()))
 }

@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use super::arrays::{Kind, filled};
 use super::calls::{Arguments, shaped, with_program};
 use super::object::Call;
-use super::pytree::{Found, Tree};
+use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
 use crate::convert::errors::{IntoPython, derived};
 
@@ -100,7 +100,7 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let arguments = Arguments::numbers_only(&call, &call.positional, "vjp")?;
     let mut seeds = Vec::new();
     let found = Tree::of(&weights, &mut seeds, 0).map_err(|wrong| wrong.into_python(py, "the weights of vjp()"))?;
-    let Found::Numbers(_) = found else {
+    let GivenArguments::Numbers(_) = found else {
         return Err(PyTypeError::new_err("the weights of vjp() are numbers"));
     };
     let found = with_program(&call, &arguments, |path| {

@@ -79,7 +79,7 @@ A call without conversions: it reads its arguments from x, writes the gradient t
 
 Args:
     x: a contiguous array of float64 in one dimension: the one array argument of the function, or one number for each
-        of its arguments. Held, and read at every call.
+        of its arguments. HoldsObjects, and read at every call.
     grad: likewise, to be written; None for values only.
 
 Returns:

@@ -5,7 +5,7 @@
 //! while Python code runs.
 #![allow(unsafe_code)]
 
-use burtorch_core::program::onto;
+use burtorch_core::program::inline;
 use burtorch_core::{DType, NodeId, Program};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -145,8 +145,8 @@ fn append(owner: &Bound<'_, PyGraph>, mixed: &Mixed, program: &Program) -> PyRes
     atomically(owner, |cell| {
         let inputs = all_nodes(py, cell, &mixed.operands)?;
         match &mut cell.graph {
-            AnyGraph::F32(g) => onto::append(program, g, &inputs).or_raise(py),
-            AnyGraph::F64(g) => onto::append(program, g, &inputs).or_raise(py),
+            AnyGraph::F32(g) => inline::append(program, g, &inputs).or_raise(py),
+            AnyGraph::F64(g) => inline::append(program, g, &inputs).or_raise(py),
             _ => Ok(Vec::new()), // `numbers` has asked
         }
     })

@@ -13,7 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::state::{Scalars, State};
+use super::state::{FunctionState, Scalars};
 use super::{audit, calls, derivatives, file, map};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::node::parameter::PyParameter;
@@ -24,7 +24,7 @@ pub struct FunctionObject {
     head: ffi::PyObject,
     pub(super) vectorcall: Option<ffi::vectorcallfunc>,
     /// Ours alone; null after the garbage collector has cleared the object.
-    pub(super) state: *mut State,
+    pub(super) state: *mut FunctionState,
     pub(super) weak_references: *mut ffi::PyObject,
 }
 
@@ -33,7 +33,7 @@ pub struct FunctionObject {
 /// # Safety
 /// `function` is a living Function; the interpreter lock is held; no other reference into its state is in use.
 #[inline(always)]
-pub unsafe fn state_of<'a>(function: *mut FunctionObject) -> Option<&'a mut State> {
+pub unsafe fn state_of<'a>(function: *mut FunctionObject) -> Option<&'a mut FunctionState> {
     // SAFETY: by the contract of this function.
     unsafe { (*function).state.as_mut() }
 }
@@ -206,7 +206,7 @@ impl<'py> Call<'py> {
     }
 
     /// Runs `f` on the state.
-    pub fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> PyResult<T> {
+    pub fn with<T>(&self, f: impl FnOnce(&mut FunctionState) -> T) -> PyResult<T> {
         // SAFETY: a living Function under the interpreter lock; `f` is ours and runs no Python code.
         let state = unsafe { state_of(self.object()) };
         state.map(f).ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))

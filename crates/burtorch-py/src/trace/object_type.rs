@@ -16,9 +16,9 @@ use super::audit::Audit;
 use super::calls;
 use super::invalidate::Watch;
 use super::object::{Call, FunctionObject, grad, method, state_of, value_and_grad, vectorcall};
-use super::state::{Options, State, Stats};
+use super::state::{FunctionState, Options, Stats};
 use crate::convert::entry::{caught, entered, raise_python, visited};
-use crate::convert::gc::Held;
+use crate::convert::gc::HoldsObjects;
 
 static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
 
@@ -78,7 +78,7 @@ unsafe extern "C" fn new(
             if let Some((name, _)) = call.named.first() {
                 return Err(PyTypeError::new_err(format!("Function() got an unexpected keyword argument {name:?}")));
             }
-            let state = State {
+            let state = FunctionState {
                 name: calls::name_of(&body),
                 body: body.unbind(),
                 options,

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arrays::{Array, Kind, filled};
 use crate::convert::errors::derived;
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::convert::refusals::error_here;
 use crate::graph::PyGraph;
@@ -33,7 +33,7 @@ pub enum Tree {
     Dict { keys: Vec<Py<PyAny>>, items: Vec<Tree> },
 }
 
-impl Held for Tree {
+impl HoldsObjects for Tree {
     fn visit(&self, visit: &mut Visitor<'_>) {
         match self {
             Tree::Number | Tree::Array { .. } => {}
@@ -47,7 +47,7 @@ impl Held for Tree {
 }
 
 /// What was found in arguments.
-pub enum Found {
+pub enum GivenArguments {
     /// Numbers only.
     Numbers(Tree),
     /// A Value or a Vector somewhere.
@@ -183,14 +183,14 @@ impl Tree {
     }
 
     /// Takes an argument apart; its numbers go to `numbers`.
-    pub fn of(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>, depth: usize) -> Result<Found, Wrong> {
+    pub fn of(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>, depth: usize) -> Result<GivenArguments, Wrong> {
         // SAFETY: a living object under the interpreter lock.
         if unsafe { is_value(object.as_ptr()) } || object.is_instance_of::<PyVector>() {
-            return Ok(Found::Values);
+            return Ok(GivenArguments::Values);
         }
         if let Some(x) = number_of(object)? {
             numbers.push(x);
-            return Ok(Found::Numbers(Tree::Number));
+            return Ok(GivenArguments::Numbers(Tree::Number));
         }
         let items: Vec<Bound<'_, PyAny>> = if depth > DEEPEST {
             return Err(Wrong::here(format!("arguments are nested more than {DEEPEST} deep")));
@@ -221,20 +221,20 @@ impl Tree {
                 Err(_) => format!("[{k}]"),
             };
             match Tree::of(item, numbers, depth + 1).map_err(|wrong| wrong.within(step))? {
-                Found::Numbers(tree) => parts.push(tree),
-                Found::Values => has_values = true,
+                GivenArguments::Numbers(tree) => parts.push(tree),
+                GivenArguments::Values => has_values = true,
             }
         }
         if has_values {
-            return Ok(Found::Values);
+            return Ok(GivenArguments::Values);
         }
-        Ok(Found::Numbers(match object.cast_exact::<PyDict>() {
+        Ok(GivenArguments::Numbers(match object.cast_exact::<PyDict>() {
             Ok(dict) => Tree::Dict { keys: dict.keys().iter().map(Bound::unbind).collect(), items: parts },
             Err(_) => Tree::Sequence { is_tuple: object.is_instance_of::<PyTuple>(), items: parts },
         }))
     }
 
-    fn of_array(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>) -> Result<Found, Wrong> {
+    fn of_array(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>) -> Result<GivenArguments, Wrong> {
         let has_dtype = has_dtype(object)?;
         let array = match Array::of(object) {
             Some(array) => array,
@@ -252,15 +252,15 @@ impl Tree {
         }
         array.read_into(numbers);
         let tree = Tree::Array { shape: array.shape().to_vec(), kind: array.kind.of_results(), is_numpy: has_dtype };
-        Ok(Found::Numbers(tree))
+        Ok(GivenArguments::Numbers(tree))
     }
 
     /// An array of objects holds Values, or is refused.
-    fn of_objects(object: &Bound<'_, PyAny>) -> Result<Found, Wrong> {
+    fn of_objects(object: &Bound<'_, PyAny>) -> Result<GivenArguments, Wrong> {
         for item in object.getattr("flat")?.try_iter()? {
             // SAFETY: a living object under the interpreter lock.
             if unsafe { is_value(item?.as_ptr()) } {
-                return Ok(Found::Values);
+                return Ok(GivenArguments::Values);
             }
         }
         Err(unknown(object))

@@ -15,7 +15,7 @@ use super::primitive::PyPrimitive;
 use super::pytree::Tree;
 use super::search::Unwatched;
 use crate::convert::errors::IntoPython;
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::node::parameter::PyParameter;
 
 /// How a function is to be recorded and kept.
@@ -176,7 +176,7 @@ pub struct Variant {
     pub paths: Vec<Path>,
 }
 
-impl Held for Path {
+impl HoldsObjects for Path {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.results.visit(visit);
         self.parameters.visit(visit);
@@ -184,7 +184,7 @@ impl Held for Path {
     }
 }
 
-impl Held for Variant {
+impl HoldsObjects for Variant {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.arguments.visit(visit);
         self.statics.visit(visit);
@@ -255,7 +255,7 @@ pub struct Stats {
 pub type Forgotten = (Vec<Variant>, Watch, Vec<Py<PyAny>>);
 
 /// Everything a recorded function remembers.
-pub struct State {
+pub struct FunctionState {
     /// The Python function.
     pub body: Py<PyAny>,
     /// Its name and where it is defined.
@@ -278,7 +278,7 @@ pub struct State {
     pub quick: usize,
 }
 
-impl State {
+impl FunctionState {
     /// Forgets all recordings if something they took for constant has changed.
     /// Returns what was forgotten, to be dropped when the state is no longer in use.
     pub fn look(&mut self, py: Python<'_>) -> Option<Forgotten> {

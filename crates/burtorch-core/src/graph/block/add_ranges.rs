@@ -9,7 +9,8 @@ use super::super::{Graph, Range, View};
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
 use super::tokens::{
-    Evaluated, Expected, Plan, TokenRecord, Tokens, equal, evaluated, is_whole, of_nodes, push_block_of, same_tokens,
+    BlockPlan, Evaluated, Expected, TokenRecord, Tokens, equal, evaluated, is_whole, of_nodes, push_block_of,
+    same_tokens,
 };
 use crate::error::{Error, Result};
 use crate::kernels::slices;
@@ -83,8 +84,16 @@ impl<S: Scalar> Graph<'_, S> {
     pub fn add_ranges(&mut self, x: Range, y: Range) -> Result<Range> {
         let runs = [View::from(x), View::from(y)].into_iter();
         let n_out = <AddRanges as BlockOp<S>>::shape(&[x.len(), y.len()], &[])?;
-        let plan =
-            Plan { n_out, n_tokens: 0, own: [0; 2], n_aside: 0, zeroed: false, runs, numbers: &[], scratch: n_out };
+        let plan = BlockPlan {
+            n_out,
+            n_tokens: 0,
+            own: [0; 2],
+            n_aside: 0,
+            zeroed: false,
+            runs,
+            numbers: &[],
+            scratch: n_out,
+        };
         push_block_of::<AddRanges, _, _>(self, &[], plan)
     }
 

@@ -9,7 +9,7 @@ use super::super::sweep::Sweep;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
 use super::tokens::{
-    Evaluated, Expected, Plan, Pulled, TokenRecord, Tokens, equal, evaluated, is_whole, of_nodes, push_tokens,
+    BlockPlan, Evaluated, Expected, Pulled, TokenRecord, Tokens, equal, evaluated, is_whole, of_nodes, push_tokens,
     same_tokens,
 };
 use crate::error::{Error, Result};
@@ -98,7 +98,7 @@ impl<S: BlockMath> Graph<'_, S> {
             let expected = format!("a divisor of the {} features", shape.width);
             return Err(Error::BadArgument { what: "the number of heads", expected, found: heads.to_string() });
         }
-        let plan = Plan {
+        let plan = BlockPlan {
             n_out,
             n_tokens: n,
             own: [heads as u32, shape.width as u32],

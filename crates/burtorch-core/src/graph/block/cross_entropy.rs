@@ -15,7 +15,7 @@ use crate::ops::Op;
 
 /// What a softmax cross-entropy compares with.
 #[derive(Clone, Copy, Debug)]
-pub enum Target<'a> {
+pub enum CrossEntropyTarget<'a> {
     /// One class for all lanes, or one per lane.
     Classes(&'a [u32]),
     /// Probabilities (or weights), one node per class; they receive no gradient.
@@ -113,11 +113,11 @@ impl<S: BlockMath> BlockOp<S> for CrossEntropy {
 impl<S: BlockMath> Graph<'_, S> {
     /// Appends the softmax cross-entropy of `logits`: `log(sum exp z) - z[class]`, or
     /// `sum_k t_k (log(sum exp z) - z_k)` for probabilities. Returns the loss; the probabilities are the nodes before it.
-    pub fn softmax_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<NodeId> {
+    pub fn softmax_cross_entropy(&mut self, logits: Range, target: CrossEntropyTarget<'_>) -> Result<NodeId> {
         self.check_range(logits)?;
         <CrossEntropy as BlockOp<S>>::shape(&[logits.len()], &[])?;
         match target {
-            Target::Classes(classes) => {
+            CrossEntropyTarget::Classes(classes) => {
                 if classes.len() != 1 && classes.len() != S::LANES {
                     return Err(Error::LengthMismatch {
                         op: "softmax_cross_entropy (lanes and classes)",
@@ -135,7 +135,7 @@ impl<S: BlockMath> Graph<'_, S> {
                     }
                 }
             }
-            Target::Probabilities(range) => {
+            CrossEntropyTarget::Probabilities(range) => {
                 self.check_range(range)?;
                 <CrossEntropy as BlockOp<S>>::shape(&[logits.len(), range.len()], &[])?;
             }
@@ -144,16 +144,16 @@ impl<S: BlockMath> Graph<'_, S> {
         Ok(NodeId(loss.start + loss.len - 1))
     }
 
-    fn push_cross_entropy(&mut self, logits: Range, target: Target<'_>) -> Result<Range> {
+    fn push_cross_entropy(&mut self, logits: Range, target: CrossEntropyTarget<'_>) -> Result<Range> {
         let n = self.room_for(logits.len() + 1)?;
         self.reserve_scratch(logits.len())?;
         let first = self.columns.len();
         let at = self.extra.len() as u32;
         let outputs = match target {
-            Target::Probabilities(range) => {
+            CrossEntropyTarget::Probabilities(range) => {
                 self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 0, range.start], Fill::ZEROED)?
             }
-            Target::Classes(classes) => {
+            CrossEntropyTarget::Classes(classes) => {
                 self.extra.reserve(4 + S::LANES)?;
                 let outputs = self.push_block(Op::CrossEntropy, n, &[first, n, logits.start, 1], Fill::ZEROED)?;
                 for lane in 0..S::LANES {

@@ -9,8 +9,8 @@ use super::super::sweep::Sweep;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
 use super::tokens::{
-    Evaluated, Expected, Plan, Pulled, Targets, TokenRecord, Tokens, equal, evaluated, float_parts, is_whole, numbers,
-    of_nodes, of_parameters, operand_and_aside, push_tokens,
+    BlockPlan, Evaluated, Expected, Pulled, Targets, TokenRecord, Tokens, equal, evaluated, float_parts, is_whole,
+    numbers, of_nodes, of_parameters, operand_and_aside, push_tokens,
 };
 use crate::error::{Error, Result};
 use crate::graph::View;
@@ -105,7 +105,7 @@ impl<S: BlockMath> Graph<'_, S> {
             let expected = "finite and at least 0".into();
             return Err(Error::BadArgument { what: "eps", expected, found: format!("{eps}") });
         }
-        let plan = Plan {
+        let plan = BlockPlan {
             n_out,
             n_tokens: x.n(),
             own: float_parts(eps),

@@ -27,7 +27,7 @@ mod token_affine;
 mod token_cross_entropy;
 mod token_embedding;
 
-pub use cross_entropy::Target;
+pub use cross_entropy::CrossEntropyTarget;
 pub use tokens::Tokens;
 
 pub(crate) use affine::AffineRecord;

@@ -10,7 +10,7 @@ use super::super::sweep::Sweep;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
 use super::tokens::{
-    Evaluated, Expected, Plan, Pulled, TokenRecord, equal, evaluated, float_parts, is_whole, numbers, of_nodes,
+    BlockPlan, Evaluated, Expected, Pulled, TokenRecord, equal, evaluated, float_parts, is_whole, numbers, of_nodes,
     of_parameters, operand_and_aside, push_block_of,
 };
 use crate::error::{Error, Result};
@@ -96,7 +96,7 @@ impl<S: BlockMath> BlockOp<S> for RmsNorm {
         let n_tokens = n as usize;
         let n_aside = Rows::count(n_tokens);
         let n_out = <Self as BlockOp<S>>::shape(&[gain.len(), x.len()], &[n_aside])?;
-        let plan = Plan {
+        let plan = BlockPlan {
             n_out,
             n_tokens,
             own: float_parts(eps),

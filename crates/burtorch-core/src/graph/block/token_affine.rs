@@ -10,8 +10,8 @@ use super::super::sweep::Sweep;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
 use super::tokens::{
-    Evaluated, Expected, Plan, Pulled, Targets, TokenRecord, Tokens, equal, evaluated, is_whole, numbers, of_nodes,
-    of_parameters, places, push_tokens, same_tokens,
+    BlockPlan, Evaluated, Expected, Pulled, Targets, TokenRecord, Tokens, equal, evaluated, is_whole, numbers,
+    of_nodes, of_parameters, places, push_tokens, same_tokens,
 };
 use crate::error::{Error, Result};
 use crate::graph::View;
@@ -177,7 +177,7 @@ impl<S: BlockMath> Graph<'_, S> {
         push_tokens::<TokenAffine, _, _>(
             self,
             params,
-            Plan { n_out: places_out, n_tokens: n, own, n_aside: 0, zeroed: false, runs, numbers: &[], scratch },
+            BlockPlan { n_out: places_out, n_tokens: n, own, n_aside: 0, zeroed: false, runs, numbers: &[], scratch },
         )
     }
 }

@@ -9,7 +9,7 @@ use super::super::{Graph, NodeId, View};
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
 use super::tokens::{
-    Evaluated, Expected, Plan, Pulled, TokenRecord, Tokens, below, equal, evaluated, is_whole, of_nodes,
+    BlockPlan, Evaluated, Expected, Pulled, TokenRecord, Tokens, below, equal, evaluated, is_whole, of_nodes,
     operand_and_aside, per_lane, push_block_of,
 };
 use crate::error::Result;
@@ -91,7 +91,7 @@ impl<S: BlockMath> Graph<'_, S> {
         let n_aside = logits.range().len();
         let runs = std::iter::once(View::from(logits.range()));
         let plan =
-            Plan { n_out: 1, n_tokens: n, own: [0; 2], n_aside, zeroed: true, runs, numbers: classes, scratch: 0 };
+            BlockPlan { n_out: 1, n_tokens: n, own: [0; 2], n_aside, zeroed: true, runs, numbers: classes, scratch: 0 };
         Ok(push_block_of::<TokenCrossEntropy, _, _>(self, &[], plan)?.first())
     }
 }

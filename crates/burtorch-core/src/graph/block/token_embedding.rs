@@ -9,7 +9,7 @@ use super::super::sweep::Sweep;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
 use super::tokens::{
-    Evaluated, Expected, Plan, Pulled, TokenRecord, Tokens, below, evaluated, is_whole, numbers, of_parameters,
+    BlockPlan, Evaluated, Expected, Pulled, TokenRecord, Tokens, below, evaluated, is_whole, numbers, of_parameters,
     per_lane, places, push_tokens,
 };
 use crate::error::{Error, Result};
@@ -128,7 +128,7 @@ impl<S: BlockMath> Graph<'_, S> {
             None => None,
         };
         let runs = std::iter::once(table).chain(positions).map(View::from);
-        let plan = Plan {
+        let plan = BlockPlan {
             n_out,
             n_tokens: n,
             own: [width as u32, 0],

@@ -10,7 +10,7 @@ use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
 /// What becomes of the nodes of one graph.
-pub(super) struct Plan {
+pub(super) struct SplicePlan {
     pub(super) new: Spliced,
     /// Blocks that read a run which parts: they read a copy.
     pub(super) copies: Vec<Copies>,
@@ -39,15 +39,15 @@ impl Copies {
     }
 }
 
-impl Plan {
+impl SplicePlan {
     /// Nodes from `first` on; proxies stand for nodes below `frozen`.
-    pub(super) fn of<S: Scalar>(graph: &Graph<'static, S>, first: u32, frozen: u32) -> Result<Plan> {
+    pub(super) fn of<S: Scalar>(graph: &Graph<'static, S>, first: u32, frozen: u32) -> Result<SplicePlan> {
         let ops = graph.columns.ops();
         let mut new = Spliced { first, len: ops.len() as u32, map: Vec::new() };
         let mut copies = Vec::new();
         if !graph.has_proxies {
             let end = first + new.len;
-            return Ok(Plan { new, copies, end });
+            return Ok(SplicePlan { new, copies, end });
         }
         new.map = list_for(ops.len(), WHAT)?;
         let mut end = first;
@@ -75,7 +75,7 @@ impl Plan {
             new.map.push(end);
             end += 1;
         }
-        Ok(Plan { new, copies, end })
+        Ok(SplicePlan { new, copies, end })
     }
 }
 

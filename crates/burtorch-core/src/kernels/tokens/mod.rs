@@ -30,7 +30,7 @@ pub const fn padded(n: usize) -> usize {
 }
 
 /// Gradients of parameters and what to do with what they hold.
-pub type Target<'a, E> = Option<(&'a mut [E], Mode)>;
+pub type GradientOut<'a, E> = Option<(&'a mut [E], Mode)>;
 
 /// What block ops over tokens compute, per scalar type.
 pub trait TokenMath: Scalar {
@@ -110,7 +110,7 @@ pub(super) fn pass_on<E: KernelFloat + Scalar>(g: &[E], to: &mut [E]) {
 }
 
 /// The gradients of an op whose gradients overwrite: emptied first.
-pub(super) fn emptied<'a, E: Default + Clone>(target: Target<'a, E>) -> Option<&'a mut [E]> {
+pub(super) fn emptied<'a, E: Default + Clone>(target: GradientOut<'a, E>) -> Option<&'a mut [E]> {
     target.map(|(to, mode)| {
         if mode == Mode::Set {
             to.fill(E::default());

@@ -1,6 +1,6 @@
 //! What the sweep hands to the blocks over tokens: operands, adjoints, and where gradients go. How heads of attention lie.
 
-use super::{TOKEN_LANES, Target};
+use super::{GradientOut, TOKEN_LANES};
 use crate::kernels::attention_probs_len;
 use crate::scalar::Scalar;
 
@@ -24,9 +24,9 @@ pub struct AffinePull<'a, S: Scalar> {
     /// Adjoints of the inputs, added to.
     pub dx: Option<&'a mut [S]>,
     /// Gradients of the weights.
-    pub dw: Target<'a, S::Elem>,
+    pub dw: GradientOut<'a, S::Elem>,
     /// Gradients of the biases.
-    pub db: Target<'a, S::Elem>,
+    pub db: GradientOut<'a, S::Elem>,
     /// Working memory, [`AffinePull::scratch_len`] numbers.
     pub scratch: &'a mut [S],
 }
@@ -52,9 +52,9 @@ pub struct LayerNormPull<'a, S: Scalar> {
     /// Adjoints of the inputs, added to.
     pub dx: Option<&'a mut [S]>,
     /// Gradients of the gains.
-    pub dgain: Target<'a, S::Elem>,
+    pub dgain: GradientOut<'a, S::Elem>,
     /// Gradients of the biases.
-    pub dbias: Target<'a, S::Elem>,
+    pub dbias: GradientOut<'a, S::Elem>,
     /// Working memory, [`LayerNormPull::scratch_len`] numbers.
     pub scratch: &'a mut [S],
 }

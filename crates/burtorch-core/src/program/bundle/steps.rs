@@ -169,7 +169,7 @@ body!(
     /// One node with many operands, whose values go to scratch.
     Lone |b, at, L| {
         let (xs, _) = lone(b, at);
-        *at.v.add(b.values as usize) = crate::program::many::value_of_operands(b.op, count(b), xs);
+        *at.v.add(b.values as usize) = crate::program::nary::value_of_operands(b.op, count(b), xs);
     }
 );
 
@@ -196,7 +196,7 @@ body!(
     L | {
         let g = at.adjoint(b, b.adjoints).lane(0);
         let (xs, out) = lone(b, at);
-        crate::program::many::pull_of_operands(b.op, count(b), g, xs, out);
+        crate::program::nary::pull_of_operands(b.op, count(b), g, xs, out);
         std::ptr::copy_nonoverlapping(out.as_ptr(), at.d.add(b.to as usize), out.len());
     }
 );
@@ -206,7 +206,7 @@ body!(
     at,
     L | {
         let (xs, out) = lone(b, at);
-        crate::program::many::pull_of_operands(b.op, count(b), S::lit(1.0), xs, out);
+        crate::program::nary::pull_of_operands(b.op, count(b), S::lit(1.0), xs, out);
         let mut total: Option<S> = None;
         for (j, &partial) in out.iter().enumerate() {
             // What moves is marked in the second half of the list.

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::claims::Claim;
 use super::masked::buffer_of;
 use super::read::{element_type, is_buffer, type_name};
-use crate::convert::gc::{Held, Visitor};
+use crate::convert::gc::{HoldsObjects, Visitor};
 
 /// Memory of the caller for numbers of `dtype`, which it keeps alive: writable, contiguous, aligned.
 pub struct CallerMemory {
@@ -21,7 +21,7 @@ pub struct CallerMemory {
     claim: Option<Claim>,
 }
 
-impl Held for CallerMemory {
+impl HoldsObjects for CallerMemory {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.buffer.visit(visit);
     }

@@ -51,7 +51,7 @@ const READ_ONLY: u64 = 1;
 
 /// A tensor with what it points to. The tensor comes first, so that a pointer to it is one to all.
 #[repr(C)]
-struct Held<T> {
+struct Capsule<T> {
     managed: T,
     array: Option<Py<FlatArray>>,
     shape: [i64; 1],
@@ -65,8 +65,8 @@ struct Held<T> {
 unsafe extern "C" fn free<T>(held: *mut T) {
     debug_assert!(!held.is_null());
     caught(|| {
-        // SAFETY: it was leaked by `capsule` as a `Held<T>`, of which the tensor is the beginning.
-        let mut held = unsafe { Box::from_raw(held.cast::<Held<T>>()) };
+        // SAFETY: it was leaked by `capsule` as a `Capsule<T>`, of which the tensor is the beginning.
+        let mut held = unsafe { Box::from_raw(held.cast::<Capsule<T>>()) };
         // Consumers may free without the interpreter lock; after the interpreter's end the array is leaked.
         Python::try_attach(|_| drop(held.array.take()));
         std::mem::forget(held.array.take());
@@ -111,18 +111,18 @@ pub fn capsule<'py>(array: &Bound<'py, FlatArray>, versioned: bool) -> PyResult<
     if versioned {
         let flags = if read_only { READ_ONLY } else { 0 };
         let managed = Versioned { version: [1, 0], context: null.cast(), deleter: Some(free), flags, tensor };
-        let held = Box::new(Held { managed, array: array_of(), shape: [n as i64], strides: [1] });
+        let held = Box::new(Capsule { managed, array: array_of(), shape: [n as i64], strides: [1] });
         leak(py, held, VERSIONED_NAME, |managed| &mut managed.tensor)
     } else {
         let managed = Managed { tensor, context: null.cast(), deleter: Some(free) };
-        let held = Box::new(Held { managed, array: array_of(), shape: [n as i64], strides: [1] });
+        let held = Box::new(Capsule { managed, array: array_of(), shape: [n as i64], strides: [1] });
         leak(py, held, NAME, |managed| &mut managed.tensor)
     }
 }
 
 fn leak<'py, T>(
     py: Python<'py>,
-    mut held: Box<Held<T>>,
+    mut held: Box<Capsule<T>>,
     name: &'static CStr,
     tensor: impl FnOnce(&mut T) -> &mut Tensor,
 ) -> PyResult<Bound<'py, PyAny>> {

@@ -16,7 +16,7 @@ use pyo3::types::{PyList, PyMemoryView, PySlice, PyTuple};
 
 use super::view::Exported;
 use super::{dlpack, read_numbers};
-use crate::convert::gc::{Held, Visitor, collected};
+use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::numbers;
 
 /// Flat numbers of one type: shared with what they belong to, or a copy.
@@ -55,7 +55,7 @@ enum Owner {
     Copy(Arc<[u128]>),
 }
 
-impl Held for Owner {
+impl HoldsObjects for Owner {
     fn visit(&self, visit: &mut Visitor<'_>) {
         match self {
             Owner::Object(object, _) => object.visit(visit),

@@ -98,7 +98,7 @@ pub unsafe extern "C" fn vectorcall(
     })
 }
 
-/// Turns a vectorcall into a call of `new`.
+/// OrderedReduction a vectorcall into a call of `new`.
 #[inline(never)]
 unsafe fn call_slowly(
     type_: *mut ffi::PyObject,

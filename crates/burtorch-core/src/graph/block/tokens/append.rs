@@ -10,7 +10,7 @@ use crate::params::Parameters;
 use crate::scalar::Scalar;
 
 /// What a block over tokens is to be: everything but where its outputs will stand.
-pub(crate) struct Plan<'p, I> {
+pub(crate) struct BlockPlan<'p, I> {
     pub(crate) n_out: usize,
     pub(crate) n_tokens: usize,
     pub(crate) own: [u32; 2],
@@ -27,7 +27,7 @@ pub(crate) struct Plan<'p, I> {
 pub(crate) fn push_tokens<B: BlockOp<S>, S: Scalar, I: Iterator<Item = View> + Clone>(
     graph: &mut Graph<'_, S>,
     params: &[&Parameters<'_, S::Elem>],
-    plan: Plan<'_, I>,
+    plan: BlockPlan<'_, I>,
 ) -> Result<Tokens> {
     let n = plan.n_tokens as u32;
     Ok(Tokens::of(push_block_of::<B, S, I>(graph, params, plan)?, n))
@@ -37,7 +37,7 @@ pub(crate) fn push_tokens<B: BlockOp<S>, S: Scalar, I: Iterator<Item = View> + C
 pub(crate) fn push_block_of<B: BlockOp<S>, S: Scalar, I: Iterator<Item = View> + Clone>(
     graph: &mut Graph<'_, S>,
     params: &[&Parameters<'_, S::Elem>],
-    plan: Plan<'_, I>,
+    plan: BlockPlan<'_, I>,
 ) -> Result<Range> {
     for view in plan.runs.clone() {
         graph.check_view(view, params)?;

@@ -9,7 +9,7 @@ mod check;
 mod pull;
 mod record;
 
-pub(super) use append::{Plan, below, equal, per_lane, places, push_block_of, push_tokens, same_tokens};
+pub(super) use append::{BlockPlan, below, equal, per_lane, places, push_block_of, push_tokens, same_tokens};
 pub(super) use check::{Expected, is_whole, of_nodes, of_parameters};
 pub(super) use pull::{Pulled, Targets};
 pub(super) use record::{TokenRecord, float_parts};

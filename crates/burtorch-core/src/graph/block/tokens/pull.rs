@@ -10,7 +10,7 @@ use super::TokenRecord;
 use crate::graph::operands::OperandRun;
 use crate::graph::sweep::Sweep;
 use crate::kernels::slices;
-use crate::kernels::tokens::Target;
+use crate::kernels::tokens::GradientOut;
 use crate::ops::Op;
 use crate::params::Values;
 use crate::scalar::{Float, Scalar};
@@ -18,8 +18,8 @@ use crate::scalar::{Float, Scalar};
 /// A tensor's values, and where gradients of it and of a second tensor may be written as a whole.
 pub(crate) struct Targets<'a, E: Float> {
     pub(crate) values: &'a [E],
-    pub(crate) first: Target<'a, E>,
-    pub(crate) second: Target<'a, E>,
+    pub(crate) first: GradientOut<'a, E>,
+    pub(crate) second: GradientOut<'a, E>,
 }
 
 /// What the sweep through a block works on.

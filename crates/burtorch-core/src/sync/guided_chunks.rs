@@ -12,21 +12,21 @@ const STOPPED: usize = usize::MAX;
 
 /// What is left of the numbers below `n`.
 #[derive(Debug)]
-pub struct Portions {
+pub struct GuidedChunks {
     /// The first number that nobody has taken, or `STOPPED`. Relaxed: only that each is taken once matters, what is done
     /// with a portion is published by whoever joins the threads.
     next: AtomicUsize,
     n: usize,
     n_threads: usize,
-    /// Portions are multiples of this, but the last.
+    /// GuidedChunks are multiples of this, but the last.
     least: usize,
     most: usize,
 }
 
-impl Portions {
+impl GuidedChunks {
     /// The numbers below `n`, for so many threads, in portions of at least `least` and at most `most`.
     pub fn new(n: usize, n_threads: usize, least: usize, most: usize) -> Self {
-        Portions { next: AtomicUsize::new(0), n, n_threads: n_threads.max(1), least: least.max(1), most }
+        GuidedChunks { next: AtomicUsize::new(0), n, n_threads: n_threads.max(1), least: least.max(1), most }
     }
 
     /// The next ones; `None` when all are taken.

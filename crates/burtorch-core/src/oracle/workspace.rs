@@ -15,7 +15,7 @@ use crate::params::{Parameters, Written};
 use crate::scalar::Scalar;
 
 #[derive(Debug)]
-pub(super) struct Seat<E: LaneFloat> {
+pub(super) struct Workspace<E: LaneFloat> {
     pub(super) single: Graph<'static, E>,
     pub(super) narrow: LaneGraph<E::NarrowLanes>,
     pub(super) middle: LaneGraph<E::MiddleLanes>,
@@ -25,9 +25,9 @@ pub(super) struct Seat<E: LaneFloat> {
     written: Written,
 }
 
-impl<E: LaneFloat> Default for Seat<E> {
+impl<E: LaneFloat> Default for Workspace<E> {
     fn default() -> Self {
-        Seat {
+        Workspace {
             single: Graph::new(),
             narrow: LaneGraph::default(),
             middle: LaneGraph::default(),
@@ -39,7 +39,7 @@ impl<E: LaneFloat> Default for Seat<E> {
     }
 }
 
-impl<E: LaneFloat> Seat<E> {
+impl<E: LaneFloat> Workspace<E> {
     /// The gradient of `seed` times the sum of the losses of `samples`, which overwrites what is in the sink.
     pub(super) fn gradient<M: LaneModel<E>>(
         &mut self,
@@ -55,7 +55,7 @@ impl<E: LaneFloat> Seat<E> {
         Ok(())
     }
 
-    /// As [`Seat::gradient`] and a step of gradient descent, with values that move during the sweep: for `n` samples that
+    /// As [`Workspace::gradient`] and a step of gradient descent, with values that move during the sweep: for `n` samples that
     /// fill at most one group of `width`, and a model each of whose parameters one node reads.
     pub(super) fn step<M: LaneModel<E>>(
         &mut self,
@@ -64,7 +64,7 @@ impl<E: LaneFloat> Seat<E> {
         (width, n): (usize, usize),
         rates: (E, E),
     ) -> Result<()> {
-        let Seat { single, narrow, middle, wide, block, padding, .. } = self;
+        let Workspace { single, narrow, middle, wide, block, padding, .. } = self;
         if width > E::WideLanes::LANES {
             block.step(pass, padding, params, 0..n, rates)
         } else if width == E::WideLanes::LANES {
@@ -88,7 +88,7 @@ impl<E: LaneFloat> Seat<E> {
         seed: E,
     ) -> Result<()> {
         let singly = <M as Model<E>>::fills_lanes_itself(pass.model);
-        let Seat { single, narrow, middle, wide, block, padding, written } = self;
+        let Workspace { single, narrow, middle, wide, block, padding, written } = self;
         let mut at = samples.start;
         while at < samples.end {
             let (width, n) = lanes.next::<E>(samples.end - at, singly);

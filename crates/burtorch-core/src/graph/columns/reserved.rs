@@ -13,7 +13,7 @@ use crate::graph::memory::{Column, Origin};
 use crate::memory::list_for;
 use crate::ops::Op;
 use crate::scalar::Scalar;
-use crate::sync::Held;
+use crate::sync::TryArc;
 
 /// Columns that a graph and its branches own together.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ struct Whole<S: Scalar> {
 
 /// A part of such columns.
 #[derive(Debug)]
-pub(super) struct Place<S: Scalar> {
-    whole: Held<Whole<S>>,
+pub(super) struct Region<S: Scalar> {
+    whole: TryArc<Whole<S>>,
     /// Where it begins: at 0 for the graph that lends.
     start: u32,
 }
@@ -38,7 +38,7 @@ impl<S: Scalar> Whole<S> {
     ///
     /// # Safety
     /// Nobody else has a part of these entries while the result is there.
-    unsafe fn part(whole: Held<Self>, start: u32, cap: u32, once_filled: u32) -> Columns<S> {
+    unsafe fn part(whole: TryArc<Self>, start: u32, cap: u32, once_filled: u32) -> Columns<S> {
         fn from<T: Copy>(column: &Column<T>, start: u32, cap: u32) -> Column<T> {
             debug_assert!(start as usize + cap as usize <= column.capacity());
             // SAFETY: the entries are within the column, and by the contract above nobody else's.
@@ -53,7 +53,7 @@ impl<S: Scalar> Whole<S> {
         );
         part.origin = Origin::Growing;
         part.once_filled = once_filled;
-        part.place = Some(Place { whole, start });
+        part.place = Some(Region { whole, start });
         part
     }
 }
@@ -82,7 +82,7 @@ impl<S: Scalar> Columns<S> {
     }
 
     /// Puts the memory where others can own a part of it; what is left to these columns ends with the last node.
-    fn share(&mut self) -> Result<Held<Whole<S>>> {
+    fn share(&mut self) -> Result<TryArc<Whole<S>>> {
         let take = Whole {
             ops: std::mem::replace(&mut self.ops, Column::empty()),
             operands: std::mem::replace(&mut self.operands, Column::empty()),
@@ -90,7 +90,7 @@ impl<S: Scalar> Columns<S> {
             adjoints: std::mem::replace(&mut self.adjoints, Column::empty()),
             cap: self.cap,
         };
-        match Held::new(take) {
+        match TryArc::new(take) {
             Ok(whole) => {
                 // SAFETY: nobody else knows the memory yet.
                 let mut own = unsafe { Whole::part(whole.share(), 0, self.len, self.once_filled.min(self.len)) };
@@ -146,7 +146,7 @@ impl<S: Scalar> Columns<S> {
                 true
             }
             Err(whole) => {
-                self.place = Some(Place { whole, start: 0 });
+                self.place = Some(Region { whole, start: 0 });
                 false
             }
         }

@@ -9,7 +9,7 @@ use super::primitives::{AtomicUsize, Ordering};
 
 /// One of the owners of a `T`.
 #[derive(Debug)]
-pub(crate) struct Held<T>(NonNull<Inner<T>>);
+pub(crate) struct TryArc<T>(NonNull<Inner<T>>);
 
 #[derive(Debug)]
 struct Inner<T> {
@@ -18,11 +18,11 @@ struct Inner<T> {
 }
 
 // SAFETY: as for `Arc`: an owner may be the last one, on its thread, and shares the content with the others.
-unsafe impl<T: Send + Sync> Send for Held<T> {}
+unsafe impl<T: Send + Sync> Send for TryArc<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Held<T> {}
+unsafe impl<T: Send + Sync> Sync for TryArc<T> {}
 
-impl<T> Held<T> {
+impl<T> TryArc<T> {
     /// The only owner of `content`, which comes back where there is no memory.
     pub(crate) fn new(content: T) -> Result<Self, T> {
         // A vector is what can be refused.
@@ -31,14 +31,14 @@ impl<T> Held<T> {
             return Err(content);
         }
         room.push(Inner { n_owners: AtomicUsize::new(1), content });
-        Ok(Held(NonNull::from(Box::leak(room.into_boxed_slice())).cast()))
+        Ok(TryArc(NonNull::from(Box::leak(room.into_boxed_slice())).cast()))
     }
 
     /// One more owner.
     pub(crate) fn share(&self) -> Self {
         // Relaxed: whoever shares is an owner, so the content stays.
         self.inner().n_owners.fetch_add(1, Ordering::Relaxed);
-        Held(self.0)
+        TryArc(self.0)
     }
 
     /// How many own it. What this owner alone has stays so, and what others did before they went is seen.
@@ -81,7 +81,7 @@ unsafe fn into_content<T>(inner: NonNull<Inner<T>>) -> T {
     }
 }
 
-impl<T> std::ops::Deref for Held<T> {
+impl<T> std::ops::Deref for TryArc<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -89,7 +89,7 @@ impl<T> std::ops::Deref for Held<T> {
     }
 }
 
-impl<T> Drop for Held<T> {
+impl<T> Drop for TryArc<T> {
     fn drop(&mut self) {
         // Release: for whoever is the last. Acquire: the last one sees what the others did.
         if self.inner().n_owners.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -10,8 +10,8 @@ use super::primitives::{
 
 /// What the results are added to, and who is next.
 #[derive(Debug)]
-pub struct Turns<T, R> {
-    state: Mutex<State<T, R>>,
+pub struct OrderedReduction<T, R> {
+    state: Mutex<Queue<T, R>>,
     /// Told when another task's turn has come, or there is room, or no more turns are given.
     came: Condvar,
     /// Whose turn it is, or `ENDED`, for those who look before they sleep. Relaxed, as the next one: the lock decides.
@@ -43,7 +43,7 @@ impl<R> Default for Room<R> {
 }
 
 #[derive(Debug)]
-struct State<T, R> {
+struct Queue<T, R> {
     /// What results are added to, while nobody adds.
     content: Option<T>,
     /// Whose turn it is.
@@ -53,7 +53,7 @@ struct State<T, R> {
     room: Room<R>,
 }
 
-impl<T, R> State<T, R> {
+impl<T, R> Queue<T, R> {
     /// The result whose turn it is, if it was left here.
     fn take_early(&mut self) -> Option<R> {
         let at = self.room.early.iter().position(|&(number, _)| number == self.next && !self.has_ended)?;
@@ -64,17 +64,17 @@ impl<T, R> State<T, R> {
 /// A task's claim to its turn. Dropped without [`Turn::hand_over`], it ends the turns of all that wait.
 #[derive(Debug)]
 pub struct Turn<'a, T, R> {
-    turns: &'a Turns<T, R>,
+    turns: &'a OrderedReduction<T, R>,
     number: usize,
     is_over: bool,
 }
 
-impl<T, R> Turns<T, R> {
-    /// Turns for tasks from number `first` on. Whether threads look for their turn before they sleep: if each has a core.
+impl<T, R> OrderedReduction<T, R> {
+    /// OrderedReduction for tasks from number `first` on. Whether threads look for their turn before they sleep: if each has a core.
     pub fn new(content: T, first: usize, looks: bool, room: Room<R>, add: fn(&mut T, usize, &mut R) -> bool) -> Self {
-        Turns {
+        OrderedReduction {
             has_room: AtomicBool::new(!room.spares.is_empty()),
-            state: Mutex::new(State { content: Some(content), next: first, has_ended: false, room }),
+            state: Mutex::new(Queue { content: Some(content), next: first, has_ended: false, room }),
             came: Condvar::new(),
             shown: AtomicUsize::new(first),
             looks: if looks { SPINS + YIELDS } else { 0 },
@@ -89,20 +89,20 @@ impl<T, R> Turns<T, R> {
 
     /// What is left when all tasks are done, if none panicked while it added.
     pub fn into_parts(self) -> (Option<T>, Room<R>) {
-        let State { content, mut room, .. } = self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Queue { content, mut room, .. } = self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         // Where turns have ended before.
         let Room { spares, early } = &mut room;
         spares.extend(early.drain(..).map(|(_, result)| result));
         (content, room)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T, R>> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T, R>> {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Tells everybody what has changed.
-    fn show(&self, state: MutexGuard<'_, State<T, R>>) {
+    fn show(&self, state: MutexGuard<'_, Queue<T, R>>) {
         let shown = if state.has_ended { ENDED } else { state.next };
         self.has_room.store(!state.room.spares.is_empty(), Ordering::Relaxed);
         self.shown.store(shown, Ordering::Relaxed);
