@@ -9,6 +9,7 @@ mod elementwise;
 mod layer_norm;
 mod optim;
 mod paired;
+mod product;
 mod reduce;
 mod rows;
 mod softmax;

@@ -5,7 +5,7 @@
 //! Knows nothing of levels or kernels.
 
 use crate::simd::slices::Element;
-use crate::simd::{Real, Simd, paired};
+use crate::simd::{Mask, Real, Simd, paired};
 
 /// A number type that kernels are compiled for: f32 or f64. Its [`Element::Vector`] is the fixed virtual width in which
 /// reductions are defined, 16 of f32 or 8 of f64.
@@ -13,6 +13,15 @@ pub trait KernelFloat: Element<Vector: Pack<Elem = Self>> + PartialOrd {
     /// A vector of `N` of these.
     #[doc(hidden)]
     type V<const N: usize>: Pack<Elem = Self>;
+    /// A vector of 16 bytes.
+    #[doc(hidden)]
+    type Bytes16: Pack<Elem = Self>;
+    /// A vector of 32 bytes.
+    #[doc(hidden)]
+    type Bytes32: Pack<Elem = Self>;
+    /// A vector of 64 bytes.
+    #[doc(hidden)]
+    type Bytes64: Pack<Elem = Self>;
 }
 
 /// A vector that kernels are written in.
@@ -32,6 +41,18 @@ pub trait Pack: Real {
     fn read_or(from: &[Self::Elem], fill: Self::Elem) -> Self;
     /// Writes the first `to.len()` lanes, at most `LANES`.
     fn write_some(self, to: &mut [Self::Elem]);
+    /// True in the first `count` lanes.
+    fn first(count: usize) -> Self::Mask;
+    /// The numbers from `from` on where `mask` holds, and 0 elsewhere.
+    ///
+    /// # Safety
+    /// The numbers where `mask` holds may be read.
+    unsafe fn read_masked(from: *const Self::Elem, mask: Self::Mask) -> Self;
+    /// Writes the lanes where `mask` holds.
+    ///
+    /// # Safety
+    /// The numbers where `mask` holds may be written.
+    unsafe fn write_masked(self, to: *mut Self::Elem, mask: Self::Mask);
     /// Lane `i` takes the value of lane `(i + BY) % LANES`.
     fn rotate<const BY: usize>(self) -> Self;
     /// The lanes of both in turn: `(a0, b0, a1, b1, ..)` as a first and a second half.
@@ -94,10 +115,9 @@ pub trait Pack: Real {
     }
 }
 
-/// Asks for the cache line with number `at` of `from`, which may lie behind its end, to be in the cache soon.
+/// Asks for the cache line at `place`, which may be any address, to be in the cache soon.
 #[inline(always)]
-pub(super) fn prefetch<E>(from: &[E], at: usize) {
-    let place = from.as_ptr().wrapping_add(at);
+pub(super) fn prefetch_at<E>(place: *const E) {
     // SAFETY: a hint may name any address; nothing is read.
     #[cfg(target_arch = "x86_64")]
     unsafe {
@@ -107,17 +127,16 @@ pub(super) fn prefetch<E>(from: &[E], at: usize) {
     let _ = place;
 }
 
+/// Asks for the cache line with number `at` of `from`, which may lie behind its end, to be in the cache soon.
+#[inline(always)]
+pub(super) fn prefetch<E>(from: &[E], at: usize) {
+    prefetch_at(from.as_ptr().wrapping_add(at));
+}
+
 /// As [`prefetch`], of what lies `distance` numbers before `from`.
 #[inline(always)]
 pub(super) fn prefetch_before<E>(from: &[E], distance: usize) {
-    let place = from.as_ptr().wrapping_sub(distance);
-    // SAFETY: a hint may name any address; nothing is read.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    prefetch_at(from.as_ptr().wrapping_sub(distance));
 }
 
 /// As [`prefetch`], to the second-level cache only.
@@ -140,9 +159,12 @@ pub(super) const fn line<E>() -> usize {
 }
 
 macro_rules! kernel_float {
-    ($t:ty) => {
+    ($t:ty, $int:ty) => {
         impl KernelFloat for $t {
             type V<const N: usize> = Simd<$t, N>;
+            type Bytes16 = Simd<$t, { 16 / size_of::<$t>() }>;
+            type Bytes32 = Simd<$t, { 32 / size_of::<$t>() }>;
+            type Bytes64 = Simd<$t, { 64 / size_of::<$t>() }>;
         }
 
         impl<const N: usize> Pack for Simd<$t, N> {
@@ -172,6 +194,23 @@ macro_rules! kernel_float {
                 } else {
                     to.copy_from_slice(&self.as_array()[..to.len()]);
                 }
+            }
+
+            #[inline(always)]
+            fn first(count: usize) -> Mask<$int, N> {
+                Mask::from_bitmask(!(u64::MAX << count))
+            }
+
+            #[inline(always)]
+            unsafe fn read_masked(from: *const $t, mask: Mask<$int, N>) -> Self {
+                // SAFETY: as the caller promises.
+                unsafe { Simd::load_select_ptr(from, mask, Simd::splat(0.0)) }
+            }
+
+            #[inline(always)]
+            unsafe fn write_masked(self, to: *mut $t, mask: Mask<$int, N>) {
+                // SAFETY: as the caller promises.
+                unsafe { self.store_select_ptr(to, mask) }
             }
 
             #[inline(always)]
@@ -215,5 +254,5 @@ macro_rules! kernel_float {
     };
 }
 
-kernel_float!(f32);
-kernel_float!(f64);
+kernel_float!(f32, i32);
+kernel_float!(f64, i64);

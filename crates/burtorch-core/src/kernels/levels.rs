@@ -3,7 +3,7 @@
 //! Promises that code compiled for a level runs only on a CPU that has it.
 //! Knows nothing of what kernels compute.
 
-use super::float::Pack;
+use super::float::{KernelFloat, Pack};
 
 /// What a kernel body may assume of the CPU it is compiled for.
 pub(crate) trait Target: Copy + 'static {
@@ -11,6 +11,8 @@ pub(crate) trait Target: Copy + 'static {
     const FUSED: bool;
     /// Bytes in all vector registers together: decides how large a tile of sums fits.
     const REGISTER_FILE: usize;
+    /// What one register holds.
+    type Register<E: KernelFloat>: Pack<Elem = E>;
 
     /// `a * b + c`, fused where the CPU can.
     #[inline(always)]
@@ -33,27 +35,28 @@ pub(crate) trait Target: Copy + 'static {
 }
 
 macro_rules! targets {
-    ($($(#[$doc:meta])* $name:ident { fused: $fused:literal, register_file: $bytes:expr })*) => {$(
+    ($($(#[$doc:meta])* $name:ident { fused: $fused:literal, registers: $count:literal of $register:ident = $bytes:literal })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         #[allow(dead_code, reason = "each architecture uses its own levels")]
         pub(crate) struct $name;
         impl Target for $name {
             const FUSED: bool = $fused;
-            const REGISTER_FILE: usize = $bytes;
+            const REGISTER_FILE: usize = $count * $bytes;
+            type Register<E: KernelFloat> = E::$register;
         }
     )*};
 }
 
 targets! {
     /// What every CPU of the architecture has.
-    Baseline { fused: false, register_file: 16 * 16 }
+    Baseline { fused: false, registers: 16 of Bytes16 = 16 }
     /// Advanced SIMD on aarch64.
-    Neon { fused: true, register_file: 32 * 16 }
+    Neon { fused: true, registers: 32 of Bytes16 = 16 }
     /// AVX2 with FMA.
-    Avx2 { fused: true, register_file: 16 * 32 }
+    Avx2 { fused: true, registers: 16 of Bytes32 = 32 }
     /// AVX-512 F, DQ, BW, VL.
-    Avx512 { fused: true, register_file: 32 * 64 }
+    Avx512 { fused: true, registers: 32 of Bytes64 = 64 }
 }
 
 /// Declares public kernels. `pub fn dot<E>(x: &[E]) -> E = dot_at;` makes `dot`, which checks the level in use and runs

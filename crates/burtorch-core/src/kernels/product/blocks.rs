@@ -1,0 +1,217 @@
+//! The loops over blocks of a product.
+//!
+//! Promises that blocks of terms are summed in order, each on top of the one before. Knows nothing of registers.
+
+use super::Finish;
+use super::pack::{block_of_a, row_of_b, strip_of_b};
+use super::plan::{Job, Origin, Plan, Side, aside_len};
+use super::tile::{Strip, strip};
+use crate::kernels::float::{KernelFloat, line};
+use crate::kernels::levels::Target;
+use crate::simd::Real;
+
+/// The body of [`super::product`].
+#[inline(always)]
+pub(super) fn all<E: KernelFloat, T: Target>(job: &Job<E>, workspace: &mut [E]) {
+    let job = job.oriented();
+    let plan = Plan::new::<E, T>(&job);
+    // The first number of a cache line.
+    let skipped = workspace.as_ptr().align_offset(64).min(workspace.len());
+    let workspace = &mut workspace[skipped..];
+    for q in 0..job.count as isize {
+        // SAFETY: steps lead from the first matrix to others that were checked.
+        unsafe {
+            let mut one = job;
+            one.a.at = one.a.at.wrapping_offset(q * job.a.next);
+            one.b.at = one.b.at.wrapping_offset(q * job.b.next);
+            one.c = one.c.wrapping_offset(q * job.c_next);
+            single::<E, T>(&one, &plan, workspace);
+        }
+    }
+}
+
+/// How many vectors wide the next strip is, where `left` columns are left; 0 if less than one.
+#[inline(always)]
+fn vectors<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
+    let whole = left / T::Register::<E>::LANES;
+    if rows == 1 && whole >= 8 {
+        8
+    } else if whole >= 4 && (rows <= 2 || T::fits::<T::Register<E>>(24)) {
+        4
+    } else if whole >= 2 {
+        2
+    } else {
+        whole
+    }
+}
+
+/// # Safety
+/// The elements of all operands may be read, or written.
+#[inline(always)]
+unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace: &mut [E]) {
+    let lanes = T::Register::<E>::LANES;
+    let (aside, workspace) = workspace.split_at_mut(if job.c_column == 1 { 0 } else { aside_len(job.m, job.n) });
+    let (for_b, for_a) = if plan.pack_b {
+        workspace.split_at_mut(plan.columns.min(job.n.next_multiple_of(lanes)) * plan.terms.min(job.k))
+    } else {
+        workspace.split_at_mut(0)
+    };
+    if plan.pack_a {
+        assert!(
+            for_a.len() >= plan.rows.min(job.m) * (plan.terms.min(job.k) + 2 * line::<E>()),
+            "a workspace is too short"
+        );
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        for j in (0..job.n).step_by(plan.columns) {
+            let columns = plan.columns.min(job.n - j);
+            // Of nothing there is one block, in which sums start and end.
+            for first in (0..job.k.max(1)).step_by(plan.terms) {
+                let terms = plan.terms.min(job.k - first);
+                if plan.pack_b {
+                    packed_b::<E, T>(job, plan, j, columns, first, terms, for_b.as_mut_ptr());
+                }
+                for i in (0..job.m).step_by(plan.rows) {
+                    let rows = plan.rows.min(job.m - i);
+                    let a = job.a.from(i, first);
+                    let a = if plan.pack_a { block_of_a::<E, T>(&a, rows, terms, for_a.as_mut_ptr()) } else { a };
+                    for p in (first..first + terms.max(1)).step_by(plan.depth) {
+                        let depth = plan.depth.min(first + terms - p);
+                        let packed = for_b.as_ptr().wrapping_add((p - first) * columns.next_multiple_of(lanes));
+                        let a = a.from(0, p - first);
+                        strips::<E, T>(job, plan, [i, j, p], [rows, columns, depth], &a, packed, aside);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A block of B, strip after strip for each depth.
+///
+/// # Safety
+/// As [`single`].
+#[inline(always)]
+unsafe fn packed_b<E: KernelFloat, T: Target>(
+    job: &Job<E>,
+    plan: &Plan,
+    j: usize,
+    columns: usize,
+    first: usize,
+    terms: usize,
+    mut to: *mut E,
+) {
+    let lanes = T::Register::<E>::LANES;
+    // SAFETY: as the caller promises.
+    unsafe {
+        for p in (first..first + terms).step_by(plan.depth) {
+            let depth = plan.depth.min(first + terms - p);
+            let b = job.b.from(j, p);
+            if b.outer == 1 {
+                // Row by row, as the caches foresee that.
+                for q in 0..depth {
+                    let mut c = 0;
+                    while c < columns {
+                        let width = width::<E, T>(columns - c, job.m);
+                        let padded = width.next_multiple_of(lanes);
+                        row_of_b::<E, T>(b.from(c, q).at, width, to.add(c * depth + q * padded));
+                        c += width;
+                    }
+                }
+            } else {
+                let mut c = 0;
+                while c < columns {
+                    let width = width::<E, T>(columns - c, job.m);
+                    strip_of_b::<E, T>(&b.from(c, 0), width, depth, to.add(c * depth));
+                    c += width;
+                }
+            }
+            to = to.add(columns.next_multiple_of(lanes) * depth);
+        }
+    }
+}
+
+/// How many columns the next strip has, where `left` are left.
+#[inline(always)]
+fn width<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
+    match vectors::<E, T>(left, rows) {
+        0 => left,
+        vectors => vectors * T::Register::<E>::LANES,
+    }
+}
+
+/// All strips of one block.
+///
+/// # Safety
+/// As [`single`].
+#[inline(always)]
+unsafe fn strips<E: KernelFloat, T: Target>(
+    job: &Job<E>,
+    plan: &Plan,
+    [i, j, p]: [usize; 3],
+    [rows, columns, depth]: [usize; 3],
+    a: &Side<E>,
+    mut packed: *const E,
+    aside: &mut [E],
+) {
+    let lanes = T::Register::<E>::LANES;
+    let element = |(at, row): (*mut E, isize), i: usize, j: usize| {
+        at.wrapping_offset(i as isize * row + j as isize * job.c_column)
+    };
+    let mut c = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while c < columns {
+            let vectors = vectors::<E, T>(columns - c, job.m);
+            let width = if vectors == 0 { columns - c } else { vectors * lanes };
+            let (b, b_term) = if plan.pack_b {
+                (packed, width.next_multiple_of(lanes) as isize)
+            } else {
+                (job.b.at.offset((j + c) as isize + p as isize * job.b.inner), job.b.inner)
+            };
+            let mut here = Strip {
+                a: a.at,
+                a_row: a.outer,
+                a_term: a.inner,
+                b,
+                b_term,
+                c: job.c.offset(i as isize * job.c_row + (j + c) as isize * job.c_column),
+                c_row: job.c_row,
+                rows,
+                columns: width,
+                depth,
+                origin: match job.origin {
+                    _ if p > 0 => Origin::Output,
+                    Origin::Rows(bias) => Origin::Rows(bias.add(i)),
+                    Origin::Columns(bias) => Origin::Columns(bias.add(j + c)),
+                    other => other,
+                },
+                finish: if p + depth == job.k { job.finish } else { Finish::AsIs },
+            };
+            let place = (here.c, here.c_row);
+            if job.c_column != 1 {
+                (here.c, here.c_row) = (aside.as_mut_ptr(), width as isize);
+                if let Origin::Output = here.origin {
+                    for at in 0..rows * width {
+                        aside[at] = *element(place, at / width, at % width);
+                    }
+                }
+            }
+            match vectors {
+                8 => strip::<E, T, 8, false>(&here),
+                4 => strip::<E, T, 4, false>(&here),
+                2 => strip::<E, T, 2, false>(&here),
+                1 => strip::<E, T, 1, false>(&here),
+                _ => strip::<E, T, 1, true>(&here),
+            }
+            if job.c_column != 1 {
+                for at in 0..rows * width {
+                    *element(place, at / width, at % width) = aside[at];
+                }
+            }
+            packed = packed.wrapping_add(width.next_multiple_of(lanes) * depth);
+            c += width;
+        }
+    }
+}

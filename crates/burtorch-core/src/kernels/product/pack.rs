@@ -1,0 +1,139 @@
+//! Copies of blocks of the operands, in the order in which tiles read them.
+//!
+//! Promises to move numbers, never to change them. Knows nothing of sums.
+
+use super::plan::Side;
+use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
+use crate::kernels::lanes::transposed;
+use crate::kernels::levels::Target;
+use crate::simd::Real;
+
+/// `columns` neighbours of one row of B, and zeros up to whole vectors.
+///
+/// # Safety
+/// The elements may be read, and `to` has room.
+#[inline(always)]
+pub(super) unsafe fn row_of_b<E: KernelFloat, T: Target>(from: *const E, columns: usize, to: *mut E) {
+    let lanes = T::Register::<E>::LANES;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut j = 0;
+        while columns - j >= lanes {
+            let numbers = T::Register::<E>::read(std::slice::from_raw_parts(from.add(j), lanes), 0);
+            numbers.write(std::slice::from_raw_parts_mut(to.add(j), lanes), 0);
+            j += lanes;
+        }
+        if j < columns {
+            let numbers = T::Register::<E>::read_masked(from.add(j), T::Register::<E>::first(columns - j));
+            numbers.write(std::slice::from_raw_parts_mut(to.add(j), lanes), 0);
+        }
+    }
+}
+
+/// `terms` terms of `columns` columns of B that are no neighbours, as [`row_of_b`] leaves them.
+///
+/// # Safety
+/// The elements may be read, and `to` has room.
+#[inline(always)]
+pub(super) unsafe fn strip_of_b<E: KernelFloat, T: Target>(from: &Side<E>, columns: usize, terms: usize, to: *mut E) {
+    let lanes = T::Register::<E>::LANES;
+    let width = columns.next_multiple_of(lanes);
+    // SAFETY: as the caller promises.
+    unsafe {
+        for j in (0..columns).step_by(lanes) {
+            let (part, to) = (from.from(j, 0), to.add(j));
+            if part.inner != 1 || columns - j < lanes {
+                gathered::<T::Register<E>>(&part, lanes.min(columns - j), 0, terms, to, width);
+            } else if lanes == 16 {
+                turned::<E, 16>(&part, terms, to, width);
+            } else if lanes == 8 {
+                turned::<E, 8>(&part, terms, to, width);
+            } else if lanes == 4 {
+                turned::<E, 4>(&part, terms, to, width);
+            } else {
+                turned::<E, 2>(&part, terms, to, width);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn turned<E: KernelFloat, const L: usize>(from: &Side<E>, terms: usize, to: *mut E, width: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut p = 0;
+        while terms - p >= L {
+            let columns: [E::V<L>; L] = std::array::from_fn(|j| {
+                E::V::read(std::slice::from_raw_parts(from.at.offset(j as isize * from.outer).add(p), L), 0)
+            });
+            for (q, row) in transposed::<E::V<L>, L>(columns).into_iter().enumerate() {
+                row.write(std::slice::from_raw_parts_mut(to.add((p + q) * width), L), 0);
+            }
+            p += L;
+        }
+        gathered::<E::V<L>>(from, L, p, terms, to, width);
+    }
+}
+
+#[inline(always)]
+unsafe fn gathered<V: Pack>(
+    from: &Side<V::Elem>,
+    count: usize,
+    first: usize,
+    terms: usize,
+    to: *mut V::Elem,
+    width: usize,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        for p in first..terms {
+            for j in 0..count {
+                *to.add(p * width + j) = *from.at.offset(j as isize * from.outer + p as isize * from.inner);
+            }
+            for j in count..V::LANES {
+                *to.add(p * width + j) = V::Elem::default();
+            }
+        }
+    }
+}
+
+/// `terms` terms of `rows` rows of A from `from` on; returns the copy with its steps.
+///
+/// # Safety
+/// The elements may be read, and `to` has room.
+#[inline(always)]
+pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
+    from: &Side<E>,
+    rows: usize,
+    terms: usize,
+    to: *mut E,
+) -> Side<E> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if from.outer == 1 {
+            for p in 0..terms {
+                let column = from.at.offset(p as isize * from.inner);
+                std::ptr::copy_nonoverlapping(column, to.add(p * rows), rows);
+            }
+            return Side { at: to, outer: 1, inner: rows as isize, next: 0 };
+        }
+        // A cache line more than the terms: rows a power of two apart would share a few sets of the cache.
+        let step = terms.next_multiple_of(line::<E>()) + line::<E>();
+        for i in 0..rows {
+            let row = from.at.offset(i as isize * from.outer);
+            if from.inner == 1 {
+                for p in (0..terms).step_by(line::<E>()) {
+                    // Rows to come, which are far apart.
+                    prefetch_at(row.wrapping_offset(4 * from.outer).wrapping_add(p));
+                    let count = line::<E>().min(terms - p);
+                    std::ptr::copy_nonoverlapping(row.add(p), to.add(i * step + p), count);
+                }
+            } else {
+                for p in 0..terms {
+                    *to.add(i * step + p) = *row.offset(p as isize * from.inner);
+                }
+            }
+        }
+        Side { at: to, outer: step as isize, inner: 1, next: 0 }
+    }
+}

@@ -1,0 +1,205 @@
+//! Register tiles: `R` rows of A times `K` vectors of columns of B.
+//!
+//! Promises one chain of multiply-adds for each element, in the order of terms. Knows nothing of blocks or packing: operands
+//! are pointers with steps.
+
+use super::Finish;
+use super::plan::Origin;
+use crate::kernels::float::{KernelFloat, Pack, prefetch_at};
+use crate::kernels::levels::Target;
+
+/// Terms from which a tile has time to ask for the C of the next one.
+const LONG: usize = 32;
+
+/// Columns of B, at most some vectors of them, all rows of a block of A, and where their sums go.
+#[derive(Clone, Copy)]
+pub(super) struct Strip<E> {
+    pub a: *const E,
+    pub a_row: isize,
+    pub a_term: isize,
+    pub b: *const E,
+    pub b_term: isize,
+    pub c: *mut E,
+    pub c_row: isize,
+    /// Rows.
+    pub rows: usize,
+    /// Columns, where they do not fill a vector.
+    pub columns: usize,
+    /// Terms of the sums.
+    pub depth: usize,
+    pub origin: Origin<E>,
+    pub finish: Finish,
+}
+
+/// All rows of a strip of `K` vectors of columns, or of one vector that is filled in `PART`.
+///
+/// # Safety
+/// The pointers and steps of `strip` lead to numbers that may be read or, in C, written; C is not read by others.
+#[inline(always)]
+pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART: bool>(strip: &Strip<E>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match K {
+            8 => {
+                rows::<E, T, 1, 8, PART>(0, strip);
+            }
+            4 => {
+                let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 6, 4, PART>(0, strip) } else { 0 };
+                let i = rows::<E, T, 2, 4, PART>(i, strip);
+                rows::<E, T, 1, 4, PART>(i, strip);
+            }
+            2 => {
+                let i = rows::<E, T, 6, 2, PART>(0, strip);
+                let i = rows::<E, T, 4, 2, PART>(i, strip);
+                let i = rows::<E, T, 2, 2, PART>(i, strip);
+                rows::<E, T, 1, 2, PART>(i, strip);
+            }
+            _ => {
+                let i =
+                    if strip.rows % 12 > 8 || strip.rows % 12 == 0 { rows::<E, T, 12, 1, PART>(0, strip) } else { 0 };
+                let i = rows::<E, T, 8, 1, PART>(i, strip);
+                let i = rows::<E, T, 4, 1, PART>(i, strip);
+                let i = rows::<E, T, 2, 1, PART>(i, strip);
+                rows::<E, T, 1, 1, PART>(i, strip);
+            }
+        }
+    }
+}
+
+/// Rows `R` at a time from `i` on; returns the first row left over.
+///
+/// # Safety
+/// As [`strip`].
+#[inline(always)]
+unsafe fn rows<E: KernelFloat, T: Target, const R: usize, const K: usize, const PART: bool>(
+    mut i: usize,
+    strip: &Strip<E>,
+) -> usize {
+    while strip.rows - i >= R {
+        // SAFETY: as the caller promises.
+        unsafe { tile::<T::Register<E>, T, R, K, PART>(i, strip) };
+        i += R;
+    }
+    i
+}
+
+/// # Safety
+/// As [`strip`], and `i + R <= strip.rows`.
+#[inline(always)]
+unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: bool>(i: usize, strip: &Strip<V::Elem>) {
+    debug_assert!(i + R <= strip.rows);
+    let mask = V::first(if PART { strip.columns } else { 0 });
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sums: [[V; K]; R] = start::<V, R, K, PART>(i, strip, mask);
+        let a: [*const V::Elem; R] = std::array::from_fn(|r| strip.a.offset((i + r) as isize * strip.a_row));
+        let mut b = strip.b;
+        let mut at = 0;
+        if strip.depth >= LONG {
+            for r in R..2 * R {
+                for k in 0..K {
+                    prefetch_at(strip.c.wrapping_offset((i + r) as isize * strip.c_row).wrapping_add(k * V::LANES));
+                }
+            }
+        }
+        for _ in 0..strip.depth {
+            let columns: [V; K] = std::array::from_fn(|k| read::<V, PART>(b.add(k * V::LANES), mask));
+            for r in 0..R {
+                let factor = V::splat(*a[r].offset(at));
+                for k in 0..K {
+                    sums[r][k] = T::mul_add(factor, columns[k], sums[r][k]);
+                }
+            }
+            at += strip.a_term;
+            b = b.offset(strip.b_term);
+        }
+        end::<V, R, K, PART>(i, strip, mask, sums);
+    }
+}
+
+#[inline(always)]
+unsafe fn read<V: Pack, const PART: bool>(from: *const V::Elem, mask: V::Mask) -> V {
+    // SAFETY: as the caller promises.
+    unsafe { if PART { V::read_masked(from, mask) } else { V::read(std::slice::from_raw_parts(from, V::LANES), 0) } }
+}
+
+/// Where sums start.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn start<V: Pack, const R: usize, const K: usize, const PART: bool>(
+    i: usize,
+    strip: &Strip<V::Elem>,
+    mask: V::Mask,
+) -> [[V; K]; R] {
+    let mut sums = [[V::splat(V::Elem::default()); K]; R];
+    // SAFETY: as the caller promises.
+    unsafe {
+        match strip.origin {
+            Origin::Number(number) => {
+                for r in 0..R {
+                    for k in 0..K {
+                        sums[r][k] = V::splat(number);
+                    }
+                }
+            }
+            Origin::Rows(bias) => {
+                for r in 0..R {
+                    for k in 0..K {
+                        sums[r][k] = V::splat(*bias.add(i + r));
+                    }
+                }
+            }
+            Origin::Columns(bias) => {
+                for r in 0..R {
+                    for k in 0..K {
+                        sums[r][k] = read::<V, PART>(bias.add(k * V::LANES), mask);
+                    }
+                }
+            }
+            Origin::Output => {
+                for r in 0..R {
+                    let row = strip.c.offset((i + r) as isize * strip.c_row);
+                    for k in 0..K {
+                        sums[r][k] = read::<V, PART>(row.add(k * V::LANES), mask);
+                    }
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// What becomes of sums.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn end<V: Pack, const R: usize, const K: usize, const PART: bool>(
+    i: usize,
+    strip: &Strip<V::Elem>,
+    mask: V::Mask,
+    mut sums: [[V; K]; R],
+) {
+    if strip.finish == Finish::Reached {
+        for r in 0..R {
+            for k in 0..K {
+                sums[r][k] = sums[r][k] + V::splat(V::Elem::default());
+            }
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        for r in 0..R {
+            let row = strip.c.offset((i + r) as isize * strip.c_row);
+            for k in 0..K {
+                if PART {
+                    sums[r][k].write_masked(row, mask);
+                } else {
+                    sums[r][k].write(std::slice::from_raw_parts_mut(row.add(k * V::LANES), V::LANES), 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The product of matrices against the plain chain of multiply-adds: the same bits, for any shapes, strides, stacks and
+//! starts, on every level.
+
+use crate::support::{Float, Numbers, level_stays};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_workspace_len};
+use burtorch_core::simd::{available_levels, force_level, level};
+
+/// Row step, column step, and step to the next matrix.
+type Steps = [isize; 3];
+
+/// One of the ways in which `count` matrices of `rows x columns` may lie in memory, and how many numbers they span.
+fn laid_out(numbers: &mut Numbers, rows: usize, columns: usize, count: usize) -> (Steps, usize) {
+    let (r, c) = (rows as isize, columns as isize);
+    let steps = match numbers.next_bits() % 6 {
+        0 | 1 => [c, 1, r * c],
+        2 | 3 => [1, r, r * c],
+        4 => [c + 3, 1, (c + 3) * r + 1],
+        _ => [2 * c * count as isize, 2 * count as isize, 1],
+    };
+    let far = |n: usize, step: isize| n.saturating_sub(1) * step as usize;
+    (steps, 1 + far(rows, steps[0]) + far(columns, steps[1]) + far(count, steps[2]))
+}
+
+struct Case<E> {
+    count: usize,
+    shape: [usize; 3],
+    a: (Vec<E>, Steps),
+    b: (Vec<E>, Steps),
+    c: (Vec<E>, Steps),
+    bias: Vec<E>,
+    start: u64,
+    finish: Finish,
+}
+
+impl<E: Float> Case<E> {
+    fn new(numbers: &mut Numbers, shape: [usize; 3], count: usize) -> Self {
+        let [m, n, k] = shape;
+        let mut of = |rows, columns| {
+            let (steps, len) = laid_out(numbers, rows, columns, count);
+            (numbers.take(len), steps)
+        };
+        let (a, b, c) = (of(m, k), of(k, n), of(m, n));
+        let finish = if numbers.next_bits().is_multiple_of(3) { Finish::Reached } else { Finish::AsIs };
+        Self { count, shape, a, b, c, bias: numbers.take(m.max(n)), start: numbers.next_bits() % 5, finish }
+    }
+
+    fn start(&self) -> Start<'_, E> {
+        match self.start {
+            0 => Start::Number(E::default()),
+            1 => Start::Number(-E::default()),
+            2 => Start::Output,
+            3 => Start::Rows(&self.bias[..self.shape[0]]),
+            _ => Start::Columns(&self.bias[..self.shape[1]]),
+        }
+    }
+
+    fn run(&self) -> Vec<E> {
+        let [m, n, k] = self.shape;
+        let mut c = self.c.0.clone();
+        // What is in the workspace must not matter.
+        let mut workspace = vec![E::of(f64::NAN); product_workspace_len::<E>(m, n, k)];
+        let a = Matrix::strided(&self.a.0, 0, m, k, self.a.1[0], self.a.1[1]).stacked(self.a.1[2]);
+        let b = Matrix::strided(&self.b.0, 0, k, n, self.b.1[0], self.b.1[1]).stacked(self.b.1[2]);
+        let to = MatrixMut::strided(&mut c, 0, m, n, self.c.1[0], self.c.1[1]).stacked(self.count, self.c.1[2]);
+        product(self.start(), a, b, to, self.finish, &mut workspace);
+        c
+    }
+
+    /// The definition.
+    fn chains(&self) -> Vec<E> {
+        let [m, n, k] = self.shape;
+        let at = |steps: Steps, q: usize, i: usize, j: usize| {
+            (q as isize * steps[2] + i as isize * steps[0] + j as isize * steps[1]) as usize
+        };
+        let mut c = self.c.0.clone();
+        for q in 0..self.count {
+            for i in 0..m {
+                for j in 0..n {
+                    let to = &mut c[at(self.c.1, q, i, j)];
+                    let mut sum = match self.start() {
+                        Start::Number(number) => number,
+                        Start::Output => *to,
+                        Start::Rows(bias) => bias[i],
+                        Start::Columns(bias) => bias[j],
+                    };
+                    for p in 0..k {
+                        let (x, y) = (self.a.0[at(self.a.1, q, i, p)], self.b.0[at(self.b.1, q, p, j)]);
+                        sum = if level().has_fma() { x.mul_add(y, sum) } else { x * y + sum };
+                    }
+                    *to = if self.finish == Finish::Reached { sum + E::default() } else { sum };
+                }
+            }
+        }
+        c
+    }
+
+    fn check(&self) {
+        let _turn = level_stays();
+        for &level in available_levels() {
+            assert!(force_level(Some(level)));
+            let same = |x: &E, y: &E| x.bits() == y.bits() || (x.bits() != y.bits() && x != x && y != y);
+            let (got, want) = (self.run(), self.chains());
+            let differs = got.iter().zip(&want).position(|(x, y)| !same(x, y));
+            let Self { shape, count, start, a, b, c, .. } = self;
+            assert_eq!(
+                differs,
+                None,
+                "{shape:?} x {count} of {} bytes at {}, start {start}, steps {:?} {:?} {:?}",
+                size_of::<E>(),
+                level.name(),
+                a.1,
+                b.1,
+                c.1
+            );
+        }
+        force_level(None);
+    }
+}
+
+fn random<E: Float>(seed: u64, rounds: usize, top: u64) {
+    let mut numbers = Numbers::new(seed);
+    for _ in 0..rounds {
+        let mut next = |top: u64| (numbers.next_bits() % top) as usize;
+        let (shape, count) = ([next(top), next(top), next(top)], next(4));
+        Case::<E>::new(&mut numbers, shape, count).check();
+    }
+}
+
+#[test]
+fn every_element_is_one_chain() {
+    random::<f32>(1, 300, 70);
+    random::<f64>(2, 300, 70);
+    random::<f32>(3, 300, 20);
+    random::<f64>(4, 300, 20);
+}
+
+/// Each dimension at the ends of its tiles and blocks, with the others small or odd.
+fn edges<E: Float>() {
+    let mut numbers = Numbers::new(5);
+    for long in [97, 127, 129, 193, 257, 300, 513, 1030] {
+        for shape in [[long, 9, 5], [9, long, 5], [5, 9, long], [1, long, 130], [long, 1, 130], [3, long, 131]] {
+            Case::<E>::new(&mut numbers, shape, 1).check();
+        }
+    }
+    for shape in [[100, 270, 140], [30, 1100, 70], [200, 130, 530], [2, 700, 600], [700, 2, 600]] {
+        for _ in 0..4 {
+            Case::<E>::new(&mut numbers, shape, 1).check();
+        }
+    }
+}
+
+#[test]
+fn blocks_do_not_show() {
+    edges::<f32>();
+    edges::<f64>();
+}
+
+fn special<E: Float>() {
+    let special = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0, 0.0, 1e-30, 1e-320, 1e30, -1e30];
+    let mut numbers = Numbers::new(6);
+    for _ in 0..200 {
+        let mut next = |top: u64| 1 + (numbers.next_bits() % top) as usize;
+        let shape = [next(40), next(40), next(40)];
+        let mut case = Case::<E>::new(&mut numbers, shape, 1);
+        for data in [&mut case.a.0, &mut case.b.0, &mut case.c.0] {
+            for _ in 0..2 {
+                let (at, which) = (numbers.next_bits() as usize % data.len(), numbers.next_bits() % 9);
+                data[at] = E::of(special[which as usize]);
+            }
+        }
+        case.check();
+    }
+}
+
+#[test]
+fn infinities_nans_and_zeros_go_where_they_belong() {
+    special::<f32>();
+    special::<f64>();
+}
+
+#[test]
+fn repeated_and_reversed_operands() {
+    let data: Vec<f64> = Numbers::new(7).take(600);
+    let mut workspace = vec![0.0; product_workspace_len::<f64>(20, 20, 20)];
+    let (mut got, mut want) = (vec![0.0; 400], vec![0.0; 400]);
+    // Every row of A is the same, and B runs backwards.
+    let a = Matrix::strided(&data, 3, 20, 20, 0, 1);
+    let b = Matrix::strided(&data, 599, 20, 20, -20, -1);
+    product(Start::Number(0.0), a, b, MatrixMut::by_rows(&mut got, 20, 20), Finish::AsIs, &mut workspace);
+    let a: Vec<f64> = (0..400).map(|k| data[3 + k % 20]).collect();
+    let b: Vec<f64> = (0..400).map(|k| data[599 - k]).collect();
+    let (a, b) = (Matrix::by_rows(&a, 20, 20), Matrix::by_rows(&b, 20, 20));
+    product(Start::Number(0.0), a, b, MatrixMut::by_rows(&mut want, 20, 20), Finish::AsIs, &mut workspace);
+    assert_eq!(got, want);
+}
+
+#[test]
+#[should_panic(expected = "a matrix must lie in its data")]
+fn a_matrix_beyond_its_data_is_refused() {
+    let (data, mut c) = ([0.0_f32; 11], [0.0; 9]);
+    let mut workspace = vec![0.0; product_workspace_len::<f32>(3, 3, 4)];
+    let (a, b) = (Matrix::by_rows(&data, 3, 4), Matrix::strided(&data, 0, 4, 3, 0, 0));
+    product(Start::Number(0.0), a, b, MatrixMut::by_rows(&mut c, 3, 3), Finish::AsIs, &mut workspace);
+}
