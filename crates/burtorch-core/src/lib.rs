@@ -15,6 +15,7 @@ pub mod memory;
 pub mod scalar;
 pub mod simd;
 
+pub mod array;
 pub mod graph;
 
 pub mod backward;

@@ -11,6 +11,7 @@ mod dual;
 mod map;
 mod max_shifted;
 mod reduce;
+mod rows;
 mod sums;
 
 pub use dual::Dual;
@@ -19,6 +20,7 @@ pub(crate) use map::{map_forward, map_pull};
 pub(crate) use max_shifted::{softmax_forward, softmax_pull};
 pub(crate) use reduce::products_of_others;
 pub use reduce::{Reduction, variance_of};
+pub use rows::{Function, row_partial, row_value};
 
 use crate::scalar::{RowMath, Scalar};
 use formulas::*;

@@ -1,0 +1,179 @@
+//! Instructions written out as others: calls as the instructions of what they call, partials as their formulas.
+//!
+//! Promises the same values to the last bit. A partial is written out where it is differentiated again by an operand, and
+//! only there. Knows nothing of the order in which derivatives are taken.
+
+use super::activity::active_values;
+use super::build::ArrayBuilder;
+use super::dims::{Axes, Dims};
+use super::expansion::{Expansion, MathOp, partial_of};
+use super::instr::{ArrayOp, ArrayProgram, Comparison, Reduce, Slice, ValueId, View};
+use super::row::Row;
+use crate::error::Result;
+use crate::ops::Op;
+
+/// Copies a program into a builder, each instruction by `copy`, which is given its mapped operands.
+pub(super) fn copied(
+    program: &ArrayProgram,
+    mut copy: impl FnMut(&mut ArrayBuilder, usize, &[ValueId]) -> Result<Vec<ValueId>>,
+) -> Result<ArrayProgram> {
+    let mut b = ArrayBuilder::new(program.dtype())?;
+    let mut new = vec![ValueId(0); program.n_values()];
+    for (at, instr) in program.instrs().iter().enumerate() {
+        let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+        let results = copy(&mut b, at, &operands)?;
+        for (v, now) in program.results(at).zip(results) {
+            new[v.at()] = now;
+        }
+    }
+    let outputs: Vec<_> = program.outputs().iter().map(|v| new[v.at()]).collect();
+    b.finish(&outputs)
+}
+
+/// The program without calls.
+pub(super) fn inlined(program: &ArrayProgram) -> Result<ArrayProgram> {
+    let mut program = program.cleaned()?;
+    while program.instrs().iter().any(|instr| matches!(instr.op, ArrayOp::Call(_))) {
+        program = copied(&program, |b, at, operands| match &program.instrs()[at].op {
+            ArrayOp::Call(callee) => call(b, &callee.0, operands),
+            op => b.push_all(op.clone(), operands),
+        })?;
+    }
+    Ok(program)
+}
+
+/// Appends the instructions of a program with these arguments.
+fn call(b: &mut ArrayBuilder, callee: &ArrayProgram, arguments: &[ValueId]) -> Result<Vec<ValueId>> {
+    let mut new = vec![ValueId(0); callee.n_values()];
+    let mut arguments = arguments.iter();
+    for (at, instr) in callee.instrs().iter().enumerate() {
+        if let (ArrayOp::Input(_), Some(&argument)) = (&instr.op, arguments.clone().next()) {
+            arguments.next();
+            new[instr.result.at()] = argument;
+            continue;
+        }
+        let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+        for (v, now) in callee.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
+            new[v.at()] = now;
+        }
+    }
+    Ok(callee.outputs().iter().map(|v| new[v.at()]).collect())
+}
+
+/// The program with those partials written out that move with `with` by more than their adjoint.
+pub(super) fn with_formulas(program: &ArrayProgram, with: &[ValueId]) -> Result<ArrayProgram> {
+    let active = active_values(program, with);
+    copied(program, |b, at, operands| {
+        let instr = &program.instrs()[at];
+        let is_bent = instr.operands.iter().skip(1).any(|v| active[v.at()]);
+        match instr.op {
+            ArrayOp::Pull(row, k) if is_bent => b.formula_of_pull(row, k.into(), operands).map(|v| vec![v]),
+            ArrayOp::ReducePull(Reduce::Prod, axes) if is_bent => b.products_of_others(axes, operands).map(|v| vec![v]),
+            _ => b.push_all(instr.op.clone(), operands),
+        }
+    })
+}
+
+impl ArrayBuilder {
+    /// The operations of a formula. `operands` are adjoint, first and second operand, value; those it does not read may be
+    /// anything.
+    fn formula(&mut self, formula: &Expansion, operands: [ValueId; 4]) -> Result<ValueId> {
+        let dims = self.dims(operands[1]);
+        let mut done: Vec<ValueId> = Vec::with_capacity(formula.steps.len());
+        for step in &formula.steps {
+            let [x, y, z] = step.args.map(|arg| done.get(arg).copied().unwrap_or(operands[1]));
+            let row = |op| ArrayOp::Row(Row::Op(op));
+            let (op, arity) = match step.op {
+                MathOp::Operand(k) => {
+                    done.push(operands[k]);
+                    continue;
+                }
+                MathOp::Literal(number) => {
+                    let number = self.literal(number)?;
+                    done.push(self.broadcast_to(number, dims)?);
+                    continue;
+                }
+                MathOp::Add => (row(Op::Add), 2),
+                MathOp::Sub => (row(Op::Sub), 2),
+                MathOp::Mul => (row(Op::Mul), 2),
+                MathOp::Div => (row(Op::Div), 2),
+                MathOp::Neg => (row(Op::Neg), 1),
+                MathOp::Less => (ArrayOp::Compare(Comparison::Less), 2),
+                MathOp::LessEqual => (ArrayOp::Compare(Comparison::LessEqual), 2),
+                MathOp::Equal => (ArrayOp::Compare(Comparison::Equal), 2),
+                MathOp::IsNan => (ArrayOp::Compare(Comparison::IsNan), 1),
+                MathOp::Select => (ArrayOp::Select, 3),
+                MathOp::Function(function) => (ArrayOp::Row(Row::from(function)), function.arity()),
+            };
+            done.push(self.push(op, &[x, y, z][..arity])?);
+        }
+        Ok(done[formula.result])
+    }
+
+    /// What `Pull` computes, as the operations of its row.
+    fn formula_of_pull(&mut self, row: Row, k: usize, operands: &[ValueId]) -> Result<ValueId> {
+        let (g, z) = (operands[0], operands[operands.len() - 1]);
+        let Some(formula) = partial_of(row, k) else {
+            return self.push(ArrayOp::Unreached(self.dims(g)), &[]);
+        };
+        let c = self.formula(&formula, [g, operands[1], operands[2], z])?;
+        let c = self.reached(c)?;
+        self.hidden_with(g, c)
+    }
+
+    /// `c` where `by` is reached; elsewhere unreached.
+    pub(super) fn hidden_with(&mut self, by: ValueId, c: ValueId) -> Result<ValueId> {
+        if !self.so_far().may_be_unreached(by) {
+            return Ok(c);
+        }
+        let unreached = self.push(ArrayOp::Unreached(self.dims(c)), &[])?;
+        let mask = self.push(ArrayOp::Compare(Comparison::IsUnreached), &[by])?;
+        self.push(ArrayOp::Select, &[mask, unreached, c])
+    }
+
+    /// The number with 0 added: never -0.0.
+    pub(super) fn reached(&mut self, c: ValueId) -> Result<ValueId> {
+        let zero = self.literal(0.0)?;
+        let zero = self.broadcast_to(zero, self.dims(c))?;
+        self.push(ArrayOp::Row(Row::Op(Op::AddConstant)), &[c, zero])
+    }
+
+    /// What the product over axes contributes: the adjoint times the product of the numbers before and of those after.
+    fn products_of_others(&mut self, axes: Axes, operands: &[ValueId]) -> Result<ValueId> {
+        let [g, x, _] = operands else { return self.push(ArrayOp::Copy, operands) };
+        let dims = self.dims(*x);
+        let order: Vec<_> = (0..dims.rank()).filter(|&a| !axes.has(a)).chain(axes.iter()).collect();
+        let moved = self.view(*x, View::Permute(order.clone().into()))?;
+        let n: usize = axes.iter().map(|axis| dims[axis]).product();
+        let last = dims.rank() - axes.len();
+        let rows = Dims::new(&[&self.dims(moved)[..last], &[n][..]].concat())?;
+        let rows_x = self.view(moved, View::Reshape(rows))?;
+        let (before, after) = (self.others(rows_x, last, false)?, self.others(rows_x, last, true)?);
+        let others = self.push(ArrayOp::Row(Row::Op(Op::Mul)), &[before, after])?;
+        let others = self.view(others, View::Reshape(self.dims(moved)))?;
+        let mut back = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(k, &axis)| back[axis] = k);
+        let others = self.view(others, View::Permute(back.into()))?;
+        let g = self.over(*g, dims, axes)?;
+        let product = self.push(ArrayOp::Row(Row::Op(Op::Mul)), &[g, others])?;
+        let product = self.reached(product)?;
+        self.hidden_with(g, product)
+    }
+
+    /// The products of the numbers before each along the last axis, or after it.
+    fn others(&mut self, x: ValueId, axis: usize, after: bool) -> Result<ValueId> {
+        let dims = self.dims(x);
+        if dims.size() == 0 {
+            return Ok(x);
+        }
+        let n = dims[axis];
+        let products = self.running_product(x, axis, after)?;
+        let mut slices: Vec<_> = dims.iter().map(|&extent| Slice::all(extent)).collect();
+        slices[axis] = Slice { start: usize::from(after), step: 1, count: n - 1 };
+        let products = self.slice(products, &slices)?;
+        let one = self.literal(1.0)?;
+        let one = self.broadcast_to(one, dims.with(axis, 1)?)?;
+        let parts = if after { [products, one] } else { [one, products] };
+        self.concatenate(&parts, axis as isize)
+    }
+}

@@ -1,0 +1,157 @@
+//! A row of the op table as a list of operations: what a formula over [`RowMath`] does, recorded.
+//!
+//! A formula has no argument that could lead to a builder (`lit` has none at all), so its operations go to a list of the
+//! thread that runs it. Promises: the operations in the order of the formula, each once, however often it is written; the
+//! list of the thread is empty before and after. A literal that is not a number is an operand times NaN, so that what is not
+//! a number has no derivative either. Knows nothing of programs.
+
+use std::cell::RefCell;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use super::row::Row;
+use crate::ops::{Function, row_partial, row_value};
+use crate::scalar::RowMath;
+use crate::simd::for_each_function;
+
+/// One operation of [`RowMath`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum MathOp {
+    /// An operand of the formula.
+    Operand(usize),
+    Literal(f64),
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Neg,
+    Less,
+    LessEqual,
+    Equal,
+    IsNan,
+    Select,
+    Function(Function),
+}
+
+/// An operation and the steps that it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MathStep {
+    pub(super) op: MathOp,
+    pub(super) args: [usize; 3],
+}
+
+/// Operations in order; the last one used is the result.
+#[derive(Clone, Debug)]
+pub(super) struct Expansion {
+    pub(super) steps: Vec<MathStep>,
+    pub(super) result: usize,
+}
+
+thread_local! {
+    static STEPS: RefCell<Vec<MathStep>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A number of which only the operation that computes it is known.
+#[derive(Clone, Copy, Debug)]
+struct Recorded(usize);
+
+fn push(op: MathOp, args: [usize; 3]) -> Recorded {
+    let is_same = |a: &MathStep| match (a.op, op) {
+        (MathOp::Literal(a), MathOp::Literal(b)) => a.to_bits() == b.to_bits(),
+        (a, b) => a == b,
+    };
+    STEPS.with_borrow_mut(|steps| {
+        let known = steps.iter().position(|a| a.args == args && is_same(a));
+        Recorded(known.unwrap_or_else(|| {
+            steps.push(MathStep { op, args });
+            steps.len() - 1
+        }))
+    })
+}
+
+macro_rules! operators {
+    ($($trait:ident $name:ident)*) => { $(
+        impl $trait for Recorded {
+            type Output = Self;
+            fn $name(self, other: Self) -> Self {
+                push(MathOp::$trait, [self.0, other.0, 0])
+            }
+        }
+    )* };
+}
+operators!(Add add Sub sub Mul mul Div div);
+
+impl Neg for Recorded {
+    type Output = Self;
+    fn neg(self) -> Self {
+        push(MathOp::Neg, [self.0, 0, 0])
+    }
+}
+
+macro_rules! recorded {
+    (
+        op { $($(#[$doc:meta])* $name:ident $row:ident { $($body:tt)* })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $row2:ident { $($body2:tt)* })* }
+        exact { $($(#[$edoc:meta])* $exact:ident $erow:ident { $from:ident })* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hrow:ident { $($hbody:tt)* })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hrow2:ident { $($hbody2:tt)* })* }
+        slice { $($slice:tt)* }
+    ) => {
+        recorded! { $($name $row)* $($exact $erow)* $($hname $hrow)* ; $($name2 $row2)* $($hname2 $hrow2)* }
+    };
+    ($($name:ident $row:ident)* ; $($name2:ident $row2:ident)*) => {
+        $( fn $name(self) -> Self { push(MathOp::Function(Function::$row), [self.0, 0, 0]) } )*
+        $( fn $name2(self, y: Self) -> Self { push(MathOp::Function(Function::$row2), [self.0, y.0, 0]) } )*
+    };
+}
+
+impl RowMath for Recorded {
+    type Mask = Recorded;
+
+    fn lit(x: f64) -> Self {
+        let literal = push(MathOp::Literal(x), [0; 3]);
+        // Step 1 is the first operand that is not an adjoint, or the only one.
+        if x.is_nan() { literal * Recorded(1) } else { literal }
+    }
+    fn less(self, other: Self) -> Self {
+        push(MathOp::Less, [self.0, other.0, 0])
+    }
+    fn less_equal(self, other: Self) -> Self {
+        push(MathOp::LessEqual, [self.0, other.0, 0])
+    }
+    fn equal(self, other: Self) -> Self {
+        push(MathOp::Equal, [self.0, other.0, 0])
+    }
+    fn nan_mask(self) -> Self {
+        push(MathOp::IsNan, [self.0, 0, 0])
+    }
+    fn select(mask: Self, yes: Self, no: Self) -> Self {
+        push(MathOp::Select, [mask.0, yes.0, no.0])
+    }
+
+    for_each_function!(recorded);
+}
+
+/// Runs a formula of four operands on recorded numbers: adjoint, first and second operand, value.
+fn record(formula: impl FnOnce([Recorded; 4]) -> Option<Recorded>) -> Option<Expansion> {
+    STEPS.with_borrow_mut(Vec::clear);
+    let operands = [0, 1, 2, 3].map(|k| push(MathOp::Operand(k), [0; 3]));
+    let result = formula(operands);
+    let steps = STEPS.with_borrow_mut(std::mem::take);
+    result.map(|result| Expansion { steps, result: result.0 })
+}
+
+/// The value of a row, with operands 1 and 2.
+pub(super) fn value_of(row: Row) -> Option<Expansion> {
+    record(|[_, x, y, _]| match row {
+        Row::Op(op) => row_value(op, x, y),
+        Row::Helper(function) => Some(function.value(x, y)),
+    })
+}
+
+/// What a row contributes to operand `k`, with the adjoint as operand 0, operands 1 and 2, and the value as operand 3.
+pub(super) fn partial_of(row: Row, k: usize) -> Option<Expansion> {
+    record(|[g, x, y, z]| match row {
+        Row::Op(op) => row_partial(op, k, g, x, y, z),
+        Row::Helper(function) => function.partial(k, g, x, y, z),
+    })
+}

@@ -1,0 +1,216 @@
+//! Reductions that look at the largest number first, written as the instructions that plans run.
+//!
+//! Promises the operations and the order of `ops::peak`, so the bits of the eager reductions. Knows nothing of plans.
+
+use super::build::ArrayBuilder;
+use super::dims::Axes;
+use super::expand::{copied, inlined};
+use super::instr::{ArrayOp, ArrayProgram, Comparison, Element, Reduce, ValueId, View};
+use super::row::Row;
+use crate::error::Result;
+use crate::ops::Op;
+use crate::scalar::DType;
+
+/// The program as plans take it: without calls and without composed reductions.
+pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
+    let program = inlined(program)?;
+    let program = copied(&program, |b, at, operands| {
+        let instr = &program.instrs()[at];
+        let lowered = match instr.op {
+            ArrayOp::Reduce(Reduce::LogSumExp, axes) => b.log_sum_exp(operands[0], axes),
+            ArrayOp::Reduce(Reduce::Norm2, axes) => b.norm2(operands[0], axes),
+            ArrayOp::ReducePull(Reduce::Sum, axes) => b.over(operands[0], b.dims(operands[1]), axes),
+            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, axes) => b.extreme_shares(operands, axes),
+            ArrayOp::ReducePull(Reduce::LogSumExp, axes) => b.softmax_shares(operands, axes),
+            ArrayOp::ReducePull(Reduce::Norm2, axes) => b.norm_shares(operands, axes),
+            _ => return b.push_all(instr.op.clone(), operands),
+        };
+        lowered.map(|v| vec![v])
+    })?;
+    copied(&program, |b, at, operands| {
+        let instr = &program.instrs()[at];
+        let moved = match instr.op {
+            ArrayOp::Reduce(kind, axes) if !side_by_side(axes) => b.reduced_last(kind, operands[0], axes),
+            ArrayOp::ReducePull(Reduce::Prod, axes) => b.products_pulled(operands, axes),
+            _ => return b.push_all(instr.op.clone(), operands),
+        };
+        moved.map(|v| vec![v])
+    })?
+    .cleaned()
+}
+
+impl ArrayBuilder {
+    fn number(&mut self, x: f64, like: ValueId) -> Result<ValueId> {
+        let number = self.literal(x)?;
+        self.broadcast_to(number, self.dims(like))
+    }
+
+    fn top_of(&mut self, x: ValueId, axes: Axes) -> Result<ValueId> {
+        self.push(ArrayOp::Reduce(Reduce::Max, axes), &[x])
+    }
+
+    fn is(&mut self, comparison: Comparison, x: ValueId, y: ValueId) -> Result<ValueId> {
+        self.push(ArrayOp::Compare(comparison), &[x, y])
+    }
+
+    fn choose(&mut self, mask: ValueId, yes: ValueId, no: ValueId) -> Result<ValueId> {
+        self.push(ArrayOp::Select, &[mask, yes, no])
+    }
+
+    /// How many numbers equal `y`.
+    fn count_equal(&mut self, is_equal: ValueId, axes: Axes) -> Result<ValueId> {
+        let ones = self.convert(is_equal, Element::Float)?;
+        self.sum_over(ones, axes)
+    }
+
+    fn log_sum_exp(&mut self, x: ValueId, axes: Axes) -> Result<ValueId> {
+        let top = self.top_of(x, axes)?;
+        let above = self.over(top, self.dims(x), axes)?;
+        let is_top = self.is(Comparison::Equal, x, above)?;
+        let gap = self.row(Op::Sub, &[x, above])?;
+        let share = self.row(Op::Exp, &[gap])?;
+        let zero = self.number(0.0, x)?;
+        let others = self.choose(is_top, zero, share)?;
+        let rest = self.sum_over(others, axes)?;
+        // The largest contributes exactly 1.
+        let count = self.count_equal(is_top, axes)?;
+        let one = self.number(1.0, count)?;
+        let more = self.row(Op::Sub, &[count, one])?;
+        let rest = self.row(Op::Add, &[rest, more])?;
+        let log = self.row(Op::Log1p, &[rest])?;
+        let is_nan = self.push(ArrayOp::Compare(Comparison::IsNan), &[top])?;
+        let log = self.choose(is_nan, top, log)?;
+        self.row(Op::Add, &[top, log])
+    }
+
+    fn softmax_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
+        let [g, x, _] = operands else { return self.push(ArrayOp::Copy, operands) };
+        let dims = self.dims(*x);
+        let top = self.top_of(*x, axes)?;
+        let above = self.over(top, dims, axes)?;
+        let gap = self.row(Op::Sub, &[*x, above])?;
+        let size = self.row(Op::Abs, &[above])?;
+        let (infinity, zero) = (self.number(f64::INFINITY, *x)?, self.number(0.0, *x)?);
+        let is_infinite = self.is(Comparison::Equal, size, infinity)?;
+        let tie = self.choose(is_infinite, zero, gap)?;
+        let is_top = self.is(Comparison::Equal, *x, above)?;
+        let below = self.choose(is_top, tie, gap)?;
+        let share = self.row(Op::Exp, &[below])?;
+        let total = self.sum_over(share, axes)?;
+        let total = self.over(total, dims, axes)?;
+        let weight = self.row(Op::Div, &[share, total])?;
+        let g = self.over(*g, dims, axes)?;
+        self.adjoint_product(g, weight)
+    }
+
+    fn extreme_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
+        let [g, x, y] = operands else { return self.push(ArrayOp::Copy, operands) };
+        let dims = self.dims(*x);
+        let extreme = self.over(*y, dims, axes)?;
+        let is_extreme = self.is(Comparison::Equal, *x, extreme)?;
+        let count = self.count_equal(is_extreme, axes)?;
+        let share = self.pull(Row::Op(Op::Div), 0, *g, &[count, count], count)?;
+        let share = self.over(share, dims, axes)?;
+        let unreached = self.push(ArrayOp::Unreached(dims), &[])?;
+        let won = self.choose(is_extreme, share, unreached)?;
+        let is_nan = self.push(ArrayOp::Compare(Comparison::IsNan), &[*y])?;
+        let is_nan = self.over(is_nan, dims, axes)?;
+        let c = self.choose(is_nan, extreme, won)?;
+        let g = self.over(*g, dims, axes)?;
+        self.hidden_with(g, c)
+    }
+
+    /// The largest magnitude, the power of two that keeps squares in range, and the operand multiplied by it.
+    fn scaled(&mut self, x: ValueId, axes: Axes) -> Result<[ValueId; 3]> {
+        let dims = self.dims(x);
+        let size = self.row(Op::Abs, &[x])?;
+        let top = self.top_of(size, axes)?;
+        let [large, small, down, up] = match self.so_far().dtype() {
+            DType::Float64 => [500, -450, -600, 600],
+            _ => [60, -45, -70, 100],
+        }
+        .map(|exponent| 2f64.powi(exponent));
+        let (large, small) = (self.number(large, top)?, self.number(small, top)?);
+        let (down, up, one) = (self.number(down, top)?, self.number(up, top)?, self.number(1.0, top)?);
+        let is_small = self.is(Comparison::Less, top, small)?;
+        let factor = self.choose(is_small, up, one)?;
+        let is_large = self.is(Comparison::Less, large, top)?;
+        let factor = self.choose(is_large, down, factor)?;
+        // Signs stand in place of infinities where there are any.
+        let (minus, plus, zero) = (self.number(-1.0, x)?, self.number(1.0, x)?, self.number(0.0, x)?);
+        let is_negative = self.is(Comparison::Less, x, zero)?;
+        let sign = self.choose(is_negative, minus, plus)?;
+        let infinity = self.number(f64::INFINITY, x)?;
+        let is_infinite = self.is(Comparison::Equal, size, infinity)?;
+        let part = self.choose(is_infinite, sign, zero)?;
+        let wide_factor = self.over(factor, dims, axes)?;
+        let scaled = self.row(Op::Mul, &[x, wide_factor])?;
+        let wide_top = self.over(top, dims, axes)?;
+        let is_top_infinite = self.is(Comparison::Equal, wide_top, infinity)?;
+        let scaled = self.choose(is_top_infinite, part, scaled)?;
+        Ok([top, factor, scaled])
+    }
+
+    fn length(&mut self, scaled: ValueId, axes: Axes) -> Result<ValueId> {
+        let squares = self.row(Op::Sqr, &[scaled])?;
+        let sum = self.sum_over(squares, axes)?;
+        self.row(Op::Sqrt, &[sum])
+    }
+
+    fn norm2(&mut self, x: ValueId, axes: Axes) -> Result<ValueId> {
+        let [top, factor, scaled] = self.scaled(x, axes)?;
+        let length = self.length(scaled, axes)?;
+        let length = self.row(Op::Div, &[length, factor])?;
+        let infinity = self.number(f64::INFINITY, top)?;
+        let is_infinite = self.is(Comparison::Equal, top, infinity)?;
+        self.choose(is_infinite, top, length)
+    }
+
+    fn norm_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
+        let [g, x, _] = operands else { return self.push(ArrayOp::Copy, operands) };
+        let dims = self.dims(*x);
+        let [top, _, scaled] = self.scaled(*x, axes)?;
+        let length = self.length(scaled, axes)?;
+        let length = self.over(length, dims, axes)?;
+        let share = self.row(Op::Div, &[scaled, length])?;
+        let g = self.over(*g, dims, axes)?;
+        let c = self.adjoint_product(g, share)?;
+        // All are 0 at the origin, whatever the adjoint is.
+        let (zero, top) = (self.number(0.0, *x)?, self.over(top, dims, axes)?);
+        let at_origin = self.is(Comparison::Equal, top, zero)?;
+        let c = self.choose(at_origin, zero, c)?;
+        self.hidden_with(g, c)
+    }
+}
+
+/// Whether axes have no other between them.
+fn side_by_side(axes: Axes) -> bool {
+    let mut between = axes.iter().zip(axes.iter().skip(1));
+    between.all(|(a, b)| a + 1 == b)
+}
+
+/// All axes of an array, those of a set last.
+fn set_last(rank: usize, axes: Axes) -> Box<[usize]> {
+    (0..rank).filter(|&axis| !axes.has(axis)).chain(axes.iter()).collect()
+}
+
+impl ArrayBuilder {
+    /// A reduction over axes that are moved to the end.
+    fn reduced_last(&mut self, kind: Reduce, x: ValueId, axes: Axes) -> Result<ValueId> {
+        let rank = self.dims(x).rank();
+        let x = self.view(x, View::Permute(set_last(rank, axes)))?;
+        self.push(ArrayOp::Reduce(kind, Axes::range(rank - axes.len(), rank)), &[x])
+    }
+
+    /// The contributions of a product over axes that are moved to the end, and back.
+    fn products_pulled(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
+        let [g, x, y] = operands else { return self.push(ArrayOp::Copy, operands) };
+        let rank = self.dims(*x).rank();
+        let order = set_last(rank, axes);
+        let mut back = vec![0; rank];
+        order.iter().enumerate().for_each(|(k, &axis)| back[axis] = k);
+        let x = self.view(*x, View::Permute(order))?;
+        let c = self.push(ArrayOp::ReducePull(Reduce::Prod, Axes::range(rank - axes.len(), rank)), &[*g, x, *y])?;
+        self.view(c, View::Permute(back.into()))
+    }
+}

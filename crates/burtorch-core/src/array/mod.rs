@@ -1,0 +1,67 @@
+//! Programs over arrays: what they are made of, their derivatives, and how they run.
+//!
+//! A program is a list of typed instructions, each of which gives values of a static shape: there is one instruction for one
+//! array operation, whatever its length. Elementwise instructions name rows of the op table and have operands of one shape;
+//! broadcasting, transposes and slices are views, which compute nothing. A derivative is a program: reverse mode walks the
+//! instructions backwards, forward mode forwards, and both give programs of the same instructions, so they nest. What a
+//! row contributes to an operand is one instruction, `Pull`, and only when that is differentiated again is its formula written
+//! out, by running it on a scalar that records. An element of an adjoint that no path has reached is -0.0 and every
+//! contribution to a reached one is never -0.0, so unreached elements stay so through every instruction, and infinities beside
+//! them reach nobody; elements that `where`, a slice, an index or a maximum does not choose are unreached. Tangents are kept
+//! in the same way: what does not move contributes nothing. An instruction may give several values and may hold another
+//! program (`Call`), which is how loops will come. Parameters are values by reference, read at every call. A [`Plan`] is a
+//! program made ready: instructions become blocks that fit the first-level cache, views become strides, and memory is
+//! assigned once by the lifetime of values, so that a call allocates nothing.
+//!
+//! Promises: the type of every value is checked when it is built; first derivatives have the order and the association of the
+//! eager sweep; sums have the order of `reduce_sum`; the same bits on every CPU level. Knows nothing of graphs.
+//!
+//! ```
+//! use burtorch_core::array::{ArrayBuilder, Argument, Element, Plan, Reduce, Variable};
+//! use burtorch_core::{DType, Op};
+//!
+//! let mut b = ArrayBuilder::new(DType::Float64)?;
+//! let x = b.input(&[3], Element::Float)?;
+//! let y = b.row(Op::Sin, &[x])?;
+//! let f = b.reduce(Reduce::Sum, y, None, false)?;
+//! let program = b.finish(&[f])?;
+//!
+//! let gradient = program.gradient(&[Variable::Input(0)])?;
+//! let mut plan = Plan::<f64>::new(&gradient)?;
+//! plan.run(&[Argument::Float(&[0.0, 1.0, 2.0])], &[])?;
+//! assert_eq!(plan.floats(0)?, [1.0, 1f64.cos(), 2f64.cos()]);
+//! # Ok::<(), burtorch_core::Error>(())
+//! ```
+
+mod dims;
+mod row;
+
+mod instr;
+
+mod infer;
+mod text;
+
+mod build;
+mod numpy;
+
+mod expansion;
+
+mod activity;
+mod cleanup;
+mod expand;
+mod forward;
+mod linear;
+mod reverse;
+
+mod lower;
+mod plan;
+
+pub use build::ArrayBuilder;
+pub use dims::{Axes, Dims, Strides};
+pub use instr::{
+    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Type, ValueId,
+    View,
+};
+pub use plan::{Argument, ArrayFloat, Plan};
+pub use reverse::Variable;
+pub use row::Row;

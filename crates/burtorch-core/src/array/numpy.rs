@@ -1,0 +1,245 @@
+//! Array functions with NumPy's names and rules, as methods of the builder.
+//!
+//! Promises: a function that is refused leaves the builder as it was. What is composed of other functions has their order of
+//! operations: `mean` is a sum over a count, as `reduce_mean` is. Knows nothing of derivatives.
+
+use super::build::ArrayBuilder;
+use super::dims::{Axes, Dims, bad};
+use super::instr::{ArrayOp, Comparison, Cumulate, Dot, Element, Reduce, Slice, ValueId, View};
+use super::row::Row;
+use crate::error::Result;
+use crate::ops::Op;
+
+impl ArrayBuilder {
+    /// An elementwise op of the table, with broadcasting. Integers stay integers where the op is exact on them.
+    pub fn row(&mut self, op: Op, operands: &[ValueId]) -> Result<ValueId> {
+        let Some(row) = Row::new(op) else {
+            return Err(crate::Error::Unsupported { op: op.name(), rule: "elementwise form" });
+        };
+        self.whole(|b| {
+            let mut operands = b.together(operands)?;
+            if !row.of_integers() {
+                for v in &mut operands {
+                    *v = b.convert(*v, Element::Float)?;
+                }
+            }
+            b.push(ArrayOp::Row(row), &operands)
+        })
+    }
+
+    /// An elementwise op of a value and a number.
+    pub fn row_with(&mut self, op: Op, x: ValueId, number: f64) -> Result<ValueId> {
+        self.whole(|b| {
+            let number = b.literal(number)?;
+            b.row(op, &[x, number])
+        })
+    }
+
+    /// `yes` where the mask holds, else `no`; what is not chosen receives no adjoint.
+    pub fn where_(&mut self, mask: ValueId, yes: ValueId, no: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            let mask = b.convert(mask, Element::Mask)?;
+            let choices = b.together(&[yes, no])?;
+            let dims = b.dims(mask).broadcast(&b.dims(choices[0]))?;
+            let mut operands = vec![b.broadcast_to(mask, dims)?];
+            for v in choices {
+                operands.push(b.broadcast_to(v, dims)?);
+            }
+            b.push(ArrayOp::Select, &operands)
+        })
+    }
+
+    /// A reduction over axes (all for `None`).
+    pub fn reduce(&mut self, kind: Reduce, x: ValueId, axes: Option<&[isize]>, keepdims: bool) -> Result<ValueId> {
+        self.whole(|b| {
+            b.check(x)?;
+            let wanted =
+                if kind.of_integers() && b.type_of(x).element == Element::Int { Element::Int } else { Element::Float };
+            let x = b.convert(x, wanted)?;
+            let axes = Axes::of(&b.dims(x), axes)?;
+            let kept = b.dims(x).reduced(axes, true);
+            let y = b.push(ArrayOp::Reduce(kind, axes), &[x])?;
+            if keepdims { b.view(y, View::Reshape(kept)) } else { Ok(y) }
+        })
+    }
+
+    /// The mean over axes.
+    pub fn mean(&mut self, x: ValueId, axes: Option<&[isize]>, keepdims: bool) -> Result<ValueId> {
+        self.whole(|b| {
+            b.check(x)?;
+            let x = b.convert(x, Element::Float)?;
+            let count: usize = Axes::of(&b.dims(x), axes)?.iter().map(|axis| b.dims(x)[axis]).product();
+            let sum = b.reduce(Reduce::Sum, x, axes, keepdims)?;
+            b.row_with(Op::DivByConstant, sum, count as f64)
+        })
+    }
+
+    /// The variance over axes, of `count - ddof` degrees of freedom, in two passes.
+    pub fn var(&mut self, x: ValueId, axes: Option<&[isize]>, ddof: f64, keepdims: bool) -> Result<ValueId> {
+        self.whole(|b| {
+            let mean = b.mean(x, axes, true)?;
+            let distance = b.row(Op::Sub, &[x, mean])?;
+            let square = b.row(Op::Sqr, &[distance])?;
+            let count: usize = Axes::of(&b.dims(x), axes)?.iter().map(|axis| b.dims(x)[axis]).product();
+            let sum = b.reduce(Reduce::Sum, square, axes, keepdims)?;
+            b.row_with(Op::DivByConstant, sum, count as f64 - ddof)
+        })
+    }
+
+    /// Exponentials over their sum along an axis, shifted by the largest.
+    pub fn softmax(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            let total = b.reduce(Reduce::LogSumExp, x, Some(&[axis]), true)?;
+            let below = b.row(Op::Sub, &[x, total])?;
+            b.row(Op::Exp, &[below])
+        })
+    }
+
+    /// The matrix product, as NumPy's `@`: vectors, matrices and batches of them.
+    pub fn matmul(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            let operands = [x, y].map(|v| b.check(v).and_then(|()| b.convert(v, Element::Float)));
+            let [x, y] = operands;
+            let (x, y) = (x?, y?);
+            let (dx, dy) = (b.dims(x), b.dims(y));
+            if dx.rank() == 0 || dy.rank() == 0 {
+                return Err(bad("operands of a matrix product", "arrays with axes".into(), format!("{dx} and {dy}")));
+            }
+            // A vector is a row on the left and a column on the right; its axis goes again.
+            let x = if dx.rank() == 1 { b.view(x, View::Reshape(Dims::new(&[1, dx[0]])?))? } else { x };
+            let y = if dy.rank() == 1 { b.view(y, View::Reshape(Dims::new(&[dy[0], 1])?))? } else { y };
+            let split =
+                |dims: Dims| Ok((Dims::new(&dims[..dims.rank() - 2])?, [dims[dims.rank() - 2], dims[dims.rank() - 1]]));
+            let ((batch_x, last_x), (batch_y, last_y)) = (split(b.dims(x))?, split(b.dims(y))?);
+            let batch = batch_x.broadcast(&batch_y)?;
+            let x = b.broadcast_to(x, Dims::new(&[&batch, &last_x[..]].concat())?)?;
+            let y = b.broadcast_to(y, Dims::new(&[&batch, &last_y[..]].concat())?)?;
+            let z = b.push(ArrayOp::Dot(Dot::default()), &[x, y])?;
+            let mut extents = batch.to_vec();
+            extents.extend((dx.rank() > 1).then_some(last_x[0]));
+            extents.extend((dy.rank() > 1).then_some(last_y[1]));
+            b.view(z, View::Reshape(Dims::new(&extents)?))
+        })
+    }
+
+    /// The same numbers with another shape.
+    pub fn reshape(&mut self, x: ValueId, extents: &[usize]) -> Result<ValueId> {
+        self.view(x, View::Reshape(Dims::new(extents)?))
+    }
+
+    /// The axes in another order.
+    pub fn transpose(&mut self, x: ValueId, axes: &[usize]) -> Result<ValueId> {
+        self.view(x, View::Permute(axes.into()))
+    }
+
+    /// One slice for each of the first axes, the others whole.
+    pub fn slice(&mut self, x: ValueId, slices: &[Slice]) -> Result<ValueId> {
+        self.check(x)?;
+        let dims = self.dims(x);
+        let rest = dims.iter().skip(slices.len()).map(|&extent| Slice::all(extent));
+        self.view(x, View::Slice(slices.iter().copied().chain(rest).collect()))
+    }
+
+    /// The elements of a leading axis of `x` that one index names; the axis goes.
+    pub fn index(&mut self, x: ValueId, at: usize) -> Result<ValueId> {
+        self.whole(|b| {
+            let part = b.slice(x, &[Slice { start: at, step: 1, count: 1 }])?;
+            let rest = b.dims(part)[1..].to_vec();
+            b.reshape(part, &rest)
+        })
+    }
+
+    /// The arrays one after the other along an axis.
+    pub fn concatenate(&mut self, arrays: &[ValueId], axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            let Some(&first) = arrays.first() else {
+                return Err(bad("arrays to concatenate", "at least one".into(), "none".into()));
+            };
+            arrays.iter().try_for_each(|&v| b.check(v))?;
+            let axis = b.dims(first).axis(axis)?;
+            let all_int = arrays.iter().all(|&v| b.type_of(v).element == Element::Int);
+            let element = if all_int { Element::Int } else { Element::Float };
+            let arrays = arrays.iter().map(|&v| b.convert(v, element)).collect::<Result<Vec<_>>>()?;
+            if arrays.len() == 1 { Ok(arrays[0]) } else { b.push(ArrayOp::Concat(axis), &arrays) }
+        })
+    }
+
+    /// The arrays, of equal shape, along a new axis.
+    pub fn stack(&mut self, arrays: &[ValueId], axis: usize) -> Result<ValueId> {
+        self.whole(|b| {
+            let mut with_axis = Vec::with_capacity(arrays.len());
+            for &v in arrays {
+                b.check(v)?;
+                let mut extents = b.dims(v).to_vec();
+                if axis > extents.len() {
+                    return Err(bad("axis", format!("at most {}", extents.len()), axis.to_string()));
+                }
+                extents.insert(axis, 1);
+                with_axis.push(b.reshape(v, &extents)?);
+            }
+            b.concatenate(&with_axis, axis as isize)
+        })
+    }
+
+    /// The elements along an axis that integers name.
+    pub fn take(&mut self, x: ValueId, indices: ValueId, axis: isize) -> Result<ValueId> {
+        self.check(x)?;
+        let axis = self.dims(x).axis(axis)?;
+        self.push(ArrayOp::Take { axis, batch: 0 }, &[x, indices])
+    }
+
+    /// The index of the first largest element along an axis, or of the smallest.
+    pub fn arg_extreme(&mut self, x: ValueId, axis: isize, largest: bool) -> Result<ValueId> {
+        self.check(x)?;
+        let axis = self.dims(x).axis(axis)?;
+        self.push(ArrayOp::ArgExtreme { axis, largest }, &[x])
+    }
+
+    /// Running sums along an axis.
+    pub fn cumsum(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
+        self.check(x)?;
+        let axis = self.dims(x).axis(axis)?;
+        self.push(ArrayOp::Cumulate { kind: Cumulate::Sum, axis, reverse: false }, &[x])
+    }
+
+    /// Running products along an axis.
+    pub fn cumprod(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            b.check(x)?;
+            let axis = b.dims(x).axis(axis)?;
+            b.running_product(x, axis, false)
+        })
+    }
+
+    /// Running products as a recurrence: `h[i] = x[i] h[i - 1]`, which begins with `x[0]` itself.
+    pub(super) fn running_product(&mut self, x: ValueId, axis: usize, reverse: bool) -> Result<ValueId> {
+        let dims = self.dims(x);
+        if dims.size() == 0 {
+            return Ok(x);
+        }
+        let n = dims[axis];
+        let (head, tail) = if reverse { ((n - 1, 1), (0, n - 1)) } else { ((0, 1), (1, n - 1)) };
+        let at = |(start, count)| {
+            let mut slices: Vec<_> = dims.iter().map(|&extent| Slice::all(extent)).collect();
+            slices[axis] = Slice { start, step: 1, count };
+            slices
+        };
+        let zero = self.literal(0.0)?;
+        let (head_x, tail_x) = (self.slice(x, &at(head))?, self.slice(x, &at(tail))?);
+        let (head_0, tail_0) =
+            (self.broadcast_to(zero, self.dims(head_x))?, self.broadcast_to(zero, self.dims(tail_x))?);
+        let (mut factors, mut terms) = ([head_0, tail_x], [head_x, tail_0]);
+        if reverse {
+            factors.reverse();
+            terms.reverse();
+        }
+        let factors = self.concatenate(&factors, axis as isize)?;
+        let terms = self.concatenate(&terms, axis as isize)?;
+        self.push(ArrayOp::Cumulate { kind: Cumulate::Recurrence, axis, reverse }, &[factors, terms])
+    }
+
+    /// Whether each element is less than that of the other.
+    pub fn less(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
+        self.compare(Comparison::Less, &[x, y])
+    }
+}

@@ -1,0 +1,337 @@
+//! Instructions that are a step of their own: layout, indexing, running results and products.
+//!
+//! Promises the order that the instruction's documentation names; indices are checked before anything is added. Knows nothing
+//! of chains.
+
+use super::super::dims::Dims;
+use super::super::instr::{ArrayOp, Cumulate, Data, Element, Reduce, Slice, Type, View};
+use super::chain::BLOCK;
+use super::dot::Product;
+use super::integers;
+use super::math::ArrayFloat;
+use super::memory::{Bank, room};
+use super::place::{Along, Place, Source, Walk};
+use crate::error::{Error, Result};
+use crate::ops::products_of_others;
+use crate::simd::Real;
+
+/// An operand: where its numbers come from and how they lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operand {
+    pub(super) place: Place,
+    pub(super) walk: Walk,
+    pub(super) element: Element,
+}
+
+impl Operand {
+    pub(super) fn size(&self) -> usize {
+        self.place.dims.size()
+    }
+}
+
+/// A step of one instruction.
+#[derive(Debug)]
+pub(super) struct Alone<E> {
+    op: ArrayOp,
+    of: Vec<Operand>,
+    ty: Type,
+    /// The result's buffer, which holds the first operand already if that is changed in place.
+    to: usize,
+    is_in_place: bool,
+    product: Option<Product<E>>,
+    floats: Vec<E>,
+    ints: [Vec<i64>; 2],
+}
+
+impl<E: ArrayFloat> Alone<E> {
+    pub(super) fn new(op: ArrayOp, of: Vec<Operand>, ty: Type, to: usize, is_in_place: bool) -> Result<Self> {
+        let product = match op {
+            ArrayOp::Dot(dot) => Some(Product::new(dot, &of[0].place, &of[1].place)?),
+            _ => None,
+        };
+        let largest = of.iter().map(Operand::size).max().unwrap_or(0);
+        let of_ints = ty.element == Element::Int || of.iter().all(|x| x.element == Element::Int);
+        let wants_ints = of_ints && !matches!(op, ArrayOp::Take { .. } | ArrayOp::ArgExtreme { .. });
+        let ints = if wants_ints { [room(largest, 0)?, room(largest, 0)?] } else { Default::default() };
+        let block = BLOCK.max(if wants_ints { largest } else { 0 });
+        Ok(Alone { op, of, ty, to, is_in_place, product, floats: room(block, E::default())?, ints })
+    }
+
+    /// Runs it.
+    pub(super) fn run<'a>(
+        &mut self,
+        floats: &mut Bank<E>,
+        ints: &mut Bank<i64>,
+        given: &impl Fn(Source) -> &'a [E],
+        given_ints: &impl Fn(Source) -> &'a [i64],
+    ) -> Result<()> {
+        if self.ty.element == Element::Int {
+            let mut to = std::mem::take(&mut ints.buffers[self.to]);
+            let done = self.run_ints(floats, ints, given, given_ints, &mut to[..self.ty.dims.size()]);
+            ints.buffers[self.to] = to;
+            return done;
+        }
+        let mut to = std::mem::take(&mut floats.buffers[self.to]);
+        let done = self.run_floats(floats, ints, given, given_ints, &mut to[..self.ty.dims.size()]);
+        floats.buffers[self.to] = to;
+        done
+    }
+
+    fn run_floats<'a>(
+        &mut self,
+        bank: &Bank<E>,
+        ints: &Bank<i64>,
+        given: &impl Fn(Source) -> &'a [E],
+        given_ints: &impl Fn(Source) -> &'a [i64],
+        to: &mut [E],
+    ) -> Result<()> {
+        let of = &self.of;
+        let source = |k: usize| bank.read(of[k].place.source, given);
+        let whole = |k: usize| &source(k)[of[k].place.offset..][..of[k].size()];
+        let whole_ints = |k: usize| &ints.read(of[k].place.source, given_ints)[of[k].place.offset..][..of[k].size()];
+        let gather_ints = |k: usize, to: &mut [i64]| {
+            of[k].walk.gather(ints.read(of[k].place.source, given_ints), 0, &mut to[..of[k].size()]);
+        };
+        match &self.op {
+            ArrayOp::Copy => of[0].walk.gather(source(0), 0, to),
+            ArrayOp::Concat(axis) => concat(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
+            ArrayOp::AccumulateAt(slices) => {
+                if !self.is_in_place {
+                    of[0].walk.gather(source(0), 0, to);
+                }
+                let at = part(&self.ty.dims, slices);
+                for start in (0..of[1].size()).step_by(BLOCK) {
+                    let c = &mut self.floats[..BLOCK.min(of[1].size() - start)];
+                    of[1].walk.gather(source(1), start, c);
+                    at.with_each(to, start, c, accumulate);
+                }
+            }
+            ArrayOp::Take { axis, batch } => take(of, *axis, *batch, whole(0), whole_ints(1), to)?,
+            ArrayOp::ScatterAdd { axis, batch } => {
+                let (indices, c) = (whole_ints(1), whole(2));
+                let n = self.ty.dims[*axis];
+                indices.iter().try_for_each(|&i| index(i, n).map(drop))?;
+                if !self.is_in_place {
+                    to.copy_from_slice(whole(0));
+                }
+                scatter_add(&self.ty.dims, &of[1].place.dims, *axis, *batch, indices, c, to)?;
+            }
+            ArrayOp::Cumulate { kind, axis, reverse } => {
+                let along = Along::new(&self.ty.dims, *axis, axis + 1);
+                match kind {
+                    Cumulate::Sum => running(along, *reverse, whole(0), to, |_, before, x| before + x),
+                    Cumulate::Recurrence => {
+                        let a = whole(0);
+                        running(along, *reverse, whole(1), to, |at, before, b| a[at] * before + b);
+                    }
+                }
+            }
+            ArrayOp::ReducePull(Reduce::Prod, axes) => {
+                let dims = of[1].place.dims;
+                let n: usize = axes.iter().map(|axis| dims[axis]).product();
+                let rows = whole(1).chunks_exact(n.max(1)).zip(to.chunks_exact_mut(n.max(1)));
+                for (&g, (x, to)) in whole(0).iter().zip(rows) {
+                    if g.is_unreached() {
+                        to.fill(g);
+                    } else {
+                        products_of_others(g, x, to);
+                        to.iter_mut().for_each(|c| *c = *c + <E as Real>::of(0.0));
+                    }
+                }
+            }
+            ArrayOp::Dot(_) => {
+                if let Some(product) = &mut self.product {
+                    product.run(source(0), source(1), to);
+                }
+            }
+            ArrayOp::Convert(element) => {
+                gather_ints(0, &mut self.ints[0]);
+                let is_mask = *element == Element::Mask;
+                for (to, &x) in to.iter_mut().zip(&self.ints[0]) {
+                    *to = <E as Real>::of(if is_mask { f64::from(u8::from(x != 0)) } else { x as f64 });
+                }
+            }
+            ArrayOp::Compare(comparison) => {
+                for k in 0..of.len() {
+                    gather_ints(k, &mut self.ints[k]);
+                }
+                for (k, to) in to.iter_mut().enumerate() {
+                    let holds = integers::compare(*comparison, self.ints[0][k], self.ints[1][k]);
+                    *to = <E as Real>::of(f64::from(u8::from(holds)));
+                }
+            }
+            op => return Err(no_step(op)),
+        }
+        Ok(())
+    }
+
+    fn run_ints<'a>(
+        &mut self,
+        bank: &Bank<E>,
+        ints: &Bank<i64>,
+        given: &impl Fn(Source) -> &'a [E],
+        given_ints: &impl Fn(Source) -> &'a [i64],
+        to: &mut [i64],
+    ) -> Result<()> {
+        let of = &self.of;
+        let floats = |k: usize| bank.read(of[k].place.source, given);
+        let source = |k: usize| ints.read(of[k].place.source, given_ints);
+        let whole = |k: usize| &source(k)[of[k].place.offset..][..of[k].size()];
+        let gather = |k: usize, to: &mut [i64]| of[k].walk.gather(source(k), 0, &mut to[..of[k].size()]);
+        match &self.op {
+            ArrayOp::Copy => of[0].walk.gather(source(0), 0, to),
+            ArrayOp::Concat(axis) => concat(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
+            ArrayOp::Take { axis, batch } => take(of, *axis, *batch, whole(0), whole(1), to)?,
+            ArrayOp::ArgExtreme { axis, largest } => {
+                let along = Along::new(&of[0].place.dims, *axis, axis + 1);
+                if of[0].element == Element::Int {
+                    integers::arg_extreme(along, *largest, whole(0), to);
+                } else {
+                    integers::arg_extreme(along, *largest, &floats(0)[of[0].place.offset..][..of[0].size()], to);
+                }
+            }
+            ArrayOp::Convert(_) => {
+                let room = &mut self.floats[..of[0].size()];
+                of[0].walk.gather(floats(0), 0, room);
+                to.iter_mut().zip(room).for_each(|(to, x)| *to = x.to_f64() as i64);
+            }
+            ArrayOp::Reduce(kind, axes) => {
+                let dims = of[0].place.dims;
+                let from = axes.iter().next().unwrap_or(dims.rank());
+                integers::reduce(*kind, Along::new(&dims, from, from + axes.len()), whole(0), to);
+            }
+            ArrayOp::Row(row) => {
+                (0..of.len()).for_each(|k| gather(k, &mut self.ints[k]));
+                integers::row(*row, &self.ints, to);
+            }
+            ArrayOp::Select => {
+                let mask = &mut self.floats[..of[0].size()];
+                of[0].walk.gather(floats(0), 0, mask);
+                gather(1, &mut self.ints[0]);
+                gather(2, &mut self.ints[1]);
+                for (k, to) in to.iter_mut().enumerate() {
+                    *to = self.ints[usize::from(mask[k] == <E as Real>::of(0.0))][k];
+                }
+            }
+            op => return Err(no_step(op)),
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn no_step(op: &ArrayOp) -> Error {
+    let found = format!("{op:?}");
+    Error::BadArgument { what: "instruction", expected: "one that plans run".into(), found }
+}
+
+/// `sum += c`, where that is reached.
+fn accumulate<E: ArrayFloat>(sum: &mut E, c: E) {
+    if !c.is_unreached() {
+        *sum = *sum + (c + <E as Real>::of(0.0));
+    }
+}
+
+/// The way through a part of an array in C order.
+fn part(dims: &Dims, slices: &[Slice]) -> Walk {
+    let whole = Place::whole(Source::Buffer(0), 0, *dims);
+    let counts: Vec<_> = slices.iter().map(|slice| slice.count).collect();
+    let counts = Dims::new(&counts).unwrap_or(*dims);
+    Walk::new(&whole.viewed(&View::Slice(slices.into()), counts).unwrap_or(whole))
+}
+
+fn concat<T>(of: &[Operand], axis: usize, to: &mut [T], gather: impl Fn(usize, usize, &mut [T])) {
+    let widths = || of.iter().map(|x| x.place.dims[axis..].iter().product::<usize>());
+    let outer = of[0].place.dims[..axis].iter().product::<usize>();
+    let mut rest = to;
+    for o in 0..outer {
+        for (k, width) in widths().enumerate() {
+            let (part, after) = std::mem::take(&mut rest).split_at_mut(width);
+            gather(k, o * width, part);
+            rest = after;
+        }
+    }
+}
+
+/// The position that an index names, counted from the end if negative.
+fn index(i: i64, n: usize) -> Result<usize> {
+    let at = if i < 0 { i + n as i64 } else { i };
+    if (0..n as i64).contains(&at) {
+        return Ok(at as usize);
+    }
+    let expected = format!("inside of an axis of {n}");
+    Err(Error::BadArgument { what: "index", expected, found: i.to_string() })
+}
+
+/// How a table and its indices lie: batches, extents of the table in each, indices in each.
+fn layout(table: &Dims, indices: &Dims, axis: usize, batch: usize) -> (usize, Along, usize) {
+    let batches: usize = table[..batch].iter().product();
+    let mut along = Along::new(table, axis, axis + 1);
+    along.outer = table[batch..axis].iter().product();
+    (batches, along, indices[batch..].iter().product())
+}
+
+fn take<T: Copy>(of: &[Operand], axis: usize, batch: usize, table: &[T], indices: &[i64], to: &mut [T]) -> Result<()> {
+    let (batches, Along { outer, n, inner }, m) = layout(&of[0].place.dims, &of[1].place.dims, axis, batch);
+    let mut rest = to;
+    for b in 0..batches {
+        for o in 0..outer {
+            let table = &table[(b * outer + o) * n * inner..][..n * inner];
+            for &i in &indices[b * m..(b + 1) * m] {
+                let (part, after) = std::mem::take(&mut rest).split_at_mut(inner);
+                part.copy_from_slice(&table[index(i, n)? * inner..][..inner]);
+                rest = after;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn scatter_add<E: ArrayFloat>(
+    table: &Dims,
+    indices_dims: &Dims,
+    axis: usize,
+    batch: usize,
+    indices: &[i64],
+    c: &[E],
+    to: &mut [E],
+) -> Result<()> {
+    let (batches, Along { outer, n, inner }, m) = layout(table, indices_dims, axis, batch);
+    let mut rest = c;
+    for b in 0..batches {
+        for o in 0..outer {
+            let table = &mut to[(b * outer + o) * n * inner..][..n * inner];
+            for &i in &indices[b * m..(b + 1) * m] {
+                let (part, after) = rest.split_at(inner);
+                let sums = &mut table[index(i, n)? * inner..][..inner];
+                sums.iter_mut().zip(part).for_each(|(sum, &c)| accumulate(sum, c));
+                rest = after;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `to[i] = next(position, to[i - 1], x[i])` along an axis, from `to[0] = next(position, 0, x[0])`; sums begin with x itself.
+fn running<E: ArrayFloat>(along: Along, reverse: bool, x: &[E], to: &mut [E], next: impl Fn(usize, E, E) -> E) {
+    let Along { n, inner, .. } = along;
+    for first in along.rows() {
+        let mut before = None;
+        for k in 0..n {
+            let at = first + if reverse { n - 1 - k } else { k } * inner;
+            to[at] = match before {
+                Some(before) => next(at, before, x[at]),
+                None => x[at],
+            };
+            before = Some(to[at]);
+        }
+    }
+}
+
+/// Numbers of a constant as those of a program's float type, if they are none already.
+pub(super) fn own_numbers<E: ArrayFloat>(data: &Data) -> Option<Vec<E>> {
+    match data {
+        Data::Mask(mask) => Some(mask.iter().map(|&holds| <E as Real>::of(f64::from(u8::from(holds)))).collect()),
+        _ => None,
+    }
+}

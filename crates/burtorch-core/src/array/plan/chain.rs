@@ -1,0 +1,143 @@
+//! A chain of elementwise instructions and reductions over one shape, run block by block.
+//!
+//! In words: for each instruction, for each number, compute. Departures:
+//! 1. Numbers are taken in blocks that stay in the first-level cache, and all instructions are run on a block before the
+//!    next: a value that only the chain reads is never written to memory.
+//! 2. An instruction is written out as the operations of its row's formula, so one set of kernels serves values and
+//!    derivatives of any order.
+//! 3. Operands whose numbers lie side by side are read in place; a number that is the same throughout fills its block
+//!    once a run; all others are gathered into a block.
+//!
+//! Promises the bits of each operation on one number. Knows nothing of the steps around it.
+
+use super::math::{ArrayFloat, BlockOp, arity, compute};
+use super::memory::Bank;
+use super::place::{Source, Walk};
+use super::reducer::Reducer;
+use crate::error::{Error, Result};
+use crate::interrupt;
+
+/// Numbers in a block: 4 KB of f64.
+pub(super) const BLOCK: usize = 512;
+
+/// Numbers that an operation reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Arg {
+    Block(usize),
+    Stream(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Compute { op: BlockOp, to: usize, of: [Arg; 3] },
+    Gather { stream: usize, to: usize },
+    Store { of: Arg, buffer: usize },
+    Reduce { of: Arg, reducer: usize, buffer: usize },
+}
+
+/// An operand from memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) source: Source,
+    pub(super) walk: Walk,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Chain<E> {
+    /// Numbers of the shape, and of a block.
+    pub(super) size: usize,
+    pub(super) block: usize,
+    pub(super) streams: Vec<Stream>,
+    /// Blocks that hold one number throughout: the stream and the block.
+    pub(super) repeated: Vec<(usize, usize)>,
+    pub(super) work: Vec<Work>,
+    pub(super) reducers: Vec<Reducer<E>>,
+    /// How many blocks it needs.
+    pub(super) blocks: usize,
+}
+
+impl<E: ArrayFloat> Chain<E> {
+    /// Runs it. `given` finds arguments and parameters, `bank` everything else.
+    pub(super) fn run<'a>(
+        &mut self,
+        bank: &mut Bank<E>,
+        blocks: &mut [Vec<E>],
+        given: &impl Fn(Source) -> &'a [E],
+    ) -> Result<()> {
+        let first = self.size.min(self.block);
+        for &(stream, to) in &self.repeated {
+            let Stream { source, walk } = self.streams[stream];
+            // Of no numbers there is none to repeat.
+            let number = bank.read(source, given).get(walk.offset()).copied().unwrap_or_default();
+            blocks[to][..first].fill(number);
+        }
+        for work in &self.work {
+            if let Work::Reduce { reducer, buffer, .. } = *work {
+                self.reducers[reducer].begin(&mut bank.buffers[buffer]);
+            }
+        }
+        let mut start = 0;
+        while start < self.size {
+            let n = self.block.min(self.size - start);
+            for work in &self.work {
+                match *work {
+                    Work::Compute { op, to, of } => {
+                        let mut room = std::mem::take(&mut blocks[to]);
+                        let read = |arg| numbers(arg, &self.streams, blocks, bank, given, start..start + n);
+                        let none: &[E] = &[];
+                        let operands = match arity(op) {
+                            1 => [read(of[0]), none, none],
+                            2 => [read(of[0]), read(of[1]), none],
+                            _ => of.map(read),
+                        };
+                        compute(op, operands, &mut room[..n]);
+                        blocks[to] = room;
+                    }
+                    Work::Gather { stream, to } => {
+                        let Stream { source, walk } = &self.streams[stream];
+                        walk.gather(bank.read(*source, given), start, &mut blocks[to][..n]);
+                    }
+                    Work::Store { of, buffer } => {
+                        let mut room = std::mem::take(&mut bank.buffers[buffer]);
+                        let from = numbers(of, &self.streams, blocks, bank, given, start..start + n);
+                        room[start..start + n].copy_from_slice(from);
+                        bank.buffers[buffer] = room;
+                    }
+                    Work::Reduce { of, reducer, buffer } => {
+                        let mut room = std::mem::take(&mut bank.buffers[buffer]);
+                        let from = numbers(of, &self.streams, blocks, bank, given, start..start + n);
+                        self.reducers[reducer].take(from, &mut room);
+                        bank.buffers[buffer] = room;
+                    }
+                }
+            }
+            start += n;
+            if start.is_multiple_of(64 * self.block) && interrupt::is_over() {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of a block, or of a stream whose numbers lie side by side.
+fn numbers<'a, 'b, E: ArrayFloat>(
+    arg: Arg,
+    streams: &[Stream],
+    blocks: &'b [Vec<E>],
+    bank: &'b Bank<E>,
+    given: &impl Fn(Source) -> &'a [E],
+    at: std::ops::Range<usize>,
+) -> &'b [E]
+where
+    'a: 'b,
+{
+    match arg {
+        Arg::Block(k) => &blocks[k][..at.len()],
+        Arg::Stream(k) => {
+            let Stream { source, walk } = &streams[k];
+            &bank.read(*source, given)[walk.offset() + at.start..walk.offset() + at.end]
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The order of work: which instructions run together in one chain of blocks, and which alone.
+//!
+//! In words: an elementwise instruction joins the chain that computes one of its operands, or the last chain over the same
+//! shape, unless an operand is ready only later; reductions over neighbouring axes end a chain. Everything else is a step of
+//! its own. Promises that a step reads only what steps before it wrote, or its own blocks. Knows nothing of memory but how
+//! long it is needed.
+
+use std::collections::HashMap;
+
+use super::super::dims::{Dims, bad};
+use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Shared, Type, ValueId, View};
+use super::place::{Place, Source};
+use crate::error::Result;
+
+/// Numbers that a plan keeps beside its buffers.
+#[derive(Clone, Debug)]
+pub(super) enum Kept {
+    Float(f64),
+    Int(i64),
+    Data(Shared<Data>),
+}
+
+/// Memory that some value needs for some time, in steps.
+#[derive(Clone, Debug)]
+pub(super) struct Need {
+    pub(super) len: usize,
+    pub(super) is_int: bool,
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// Whether anything but the chain that computes it reads it.
+    pub(super) is_read: bool,
+    /// The need whose memory this takes over, changed in place.
+    pub(super) takes_over: Option<usize>,
+}
+
+/// A step.
+#[derive(Clone, Debug)]
+pub(super) enum Draft {
+    /// Instructions over blocks of one shape, reductions among them.
+    Chain { dims: Dims, instrs: Vec<usize> },
+    /// One instruction, and where its operands lie.
+    Alone { at: usize, of: Vec<Place> },
+    /// The mask of an argument, as numbers.
+    Mask { input: usize, to: usize },
+    /// Numbers in C order.
+    Copy { from: Place, element: Element, to: usize },
+}
+
+/// Where an instruction finds an operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Read {
+    /// In a block of the same chain.
+    Block(ValueId),
+    Place,
+}
+
+pub(super) struct Drafts<'p> {
+    pub(super) program: &'p ArrayProgram,
+    pub(super) steps: Vec<Draft>,
+    pub(super) places: Vec<Option<Place>>,
+    pub(super) needs: Vec<Need>,
+    pub(super) consts: Vec<Kept>,
+    /// The step after which a value can be read from its place.
+    ready: Vec<usize>,
+    /// The chain that computes it.
+    member: Vec<Option<usize>>,
+    /// The last chain over a shape.
+    chains: HashMap<Dims, usize>,
+    literals: HashMap<u64, usize>,
+    /// Values that were copied to lie in C order.
+    copies: HashMap<ValueId, Place>,
+    pub(super) outputs: Vec<usize>,
+}
+
+/// Whether blocks of floats are computed by it.
+pub(super) fn is_elementwise(program: &ArrayProgram, at: usize) -> bool {
+    let instr = &program.instrs()[at];
+    let of_ints = instr.operands.iter().any(|&v| program.type_of(v).element == Element::Int);
+    let to_int = program.type_of(instr.result).element == Element::Int;
+    !of_ints
+        && !to_int
+        && matches!(
+            instr.op,
+            ArrayOp::Row(_)
+                | ArrayOp::Pull(..)
+                | ArrayOp::Compare(_)
+                | ArrayOp::Select
+                | ArrayOp::Convert(_)
+                | ArrayOp::Accumulate
+        )
+}
+
+impl<'p> Drafts<'p> {
+    pub(super) fn new(program: &'p ArrayProgram) -> Result<Self> {
+        let n = program.n_values();
+        let needs = (0..n).map(|v| need_of(program.type_of(ValueId(v as u32)))).collect();
+        let mut drafts = Drafts {
+            program,
+            steps: Vec::new(),
+            places: vec![None; n],
+            needs,
+            consts: Vec::new(),
+            ready: vec![0; n],
+            member: vec![None; n],
+            chains: HashMap::new(),
+            literals: HashMap::new(),
+            copies: HashMap::new(),
+            outputs: Vec::new(),
+        };
+        let mut inputs = 0;
+        let mut params = 0;
+        for at in 0..program.instrs().len() {
+            drafts.place(at, &mut inputs, &mut params)?;
+        }
+        drafts.finish();
+        Ok(drafts)
+    }
+
+    fn place(&mut self, at: usize, inputs: &mut usize, params: &mut usize) -> Result<()> {
+        let program = self.program;
+        let instr = &program.instrs()[at];
+        let v = instr.result;
+        let ty = program.type_of(v);
+        let mut free = |place| self.places[v.at()] = Some(place);
+        match &instr.op {
+            ArrayOp::Input(ty) => {
+                let k = *inputs;
+                *inputs += 1;
+                if ty.element == Element::Mask {
+                    self.steps.push(Draft::Mask { input: k, to: v.at() });
+                    self.written(v);
+                } else {
+                    free(Place::whole(Source::Input(k), 0, ty.dims));
+                }
+            }
+            ArrayOp::Param { start, dims, .. } => {
+                free(Place::whole(Source::Param(*params), *start, *dims));
+                *params += 1;
+            }
+            ArrayOp::Literal(bits) => {
+                let k = self.literal(f64::from_bits(*bits));
+                self.places[v.at()] = Some(Place::repeated(Source::Const(k), ty.dims));
+            }
+            ArrayOp::Unreached(_) => {
+                let k = self.literal(-0.0);
+                self.places[v.at()] = Some(Place::repeated(Source::Const(k), ty.dims));
+            }
+            ArrayOp::Integer(x) => {
+                self.consts.push(Kept::Int(*x));
+                self.places[v.at()] = Some(Place::repeated(Source::Const(self.consts.len() - 1), ty.dims));
+            }
+            ArrayOp::Const(dims, data) => {
+                self.consts.push(Kept::Data(data.clone()));
+                self.places[v.at()] = Some(Place::whole(Source::Const(self.consts.len() - 1), 0, *dims));
+            }
+            ArrayOp::View(view) => self.view(v, instr.operands[0], view, ty.dims),
+            ArrayOp::Call(_) => return Err(bad("instruction", "one without a program".into(), "a call".into())),
+            _ if is_elementwise(program, at) => self.join(at, ty.dims, true),
+            ArrayOp::Reduce(..) if ty.element == Element::Float => {
+                self.join(at, program.type_of(instr.operands[0]).dims, false);
+            }
+            _ => self.alone(at),
+        }
+        Ok(())
+    }
+
+    /// The kept number `x`.
+    pub(super) fn literal(&mut self, x: f64) -> usize {
+        let consts = &mut self.consts;
+        *self.literals.entry(x.to_bits()).or_insert_with(|| {
+            consts.push(Kept::Float(x));
+            consts.len() - 1
+        })
+    }
+
+    /// The value lies in memory of its own from the last step on.
+    fn written(&mut self, v: ValueId) {
+        let step = self.steps.len() - 1;
+        self.places[v.at()] = Some(Place::whole(Source::Buffer(v.at()), 0, self.program.type_of(v).dims));
+        self.ready[v.at()] = step + 1;
+        (self.needs[v.at()].first, self.needs[v.at()].last) = (step, step);
+    }
+
+    /// Notes that a step reads a place.
+    fn read(&mut self, place: Place, step: usize) {
+        if let Source::Buffer(b) = place.source {
+            self.needs[b].is_read = true;
+            self.needs[b].last = self.needs[b].last.max(step);
+        }
+    }
+
+    pub(super) fn place_of(&self, v: ValueId) -> Place {
+        self.places[v.at()].expect("operands come before the instructions that take them")
+    }
+
+    fn view(&mut self, v: ValueId, of: ValueId, view: &View, dims: Dims) {
+        let place = self.place_of(of);
+        if let Some(place) = place.viewed(view, dims) {
+            self.places[v.at()] = Some(place);
+            self.ready[v.at()] = self.ready[of.at()];
+            return;
+        }
+        self.copy(place, self.program.type_of(v).element, v.at());
+        self.written(v);
+    }
+
+    fn copy(&mut self, from: Place, element: Element, to: usize) {
+        self.steps.push(Draft::Copy { from, element, to });
+        self.read(from, self.steps.len() - 1);
+    }
+
+    /// Adds an instruction to a chain over `dims`.
+    fn join(&mut self, at: usize, dims: Dims, is_elementwise: bool) {
+        let program = self.program;
+        let instr = &program.instrs()[at];
+        let mut lowest = 0;
+        for v in &instr.operands {
+            let inside = self.member[v.at()].filter(|_| program.type_of(*v).dims == dims);
+            lowest = lowest.max(inside.unwrap_or(self.ready[v.at()]));
+        }
+        let joins = |step: usize| matches!(&self.steps.get(step), Some(Draft::Chain { dims: d, .. }) if *d == dims);
+        let last = self.chains.get(&dims).copied().filter(|&step| step >= lowest);
+        let step = if joins(lowest) { lowest } else { last.unwrap_or(self.steps.len()) };
+        if step == self.steps.len() {
+            self.steps.push(Draft::Chain { dims, instrs: Vec::new() });
+            self.chains.insert(dims, step);
+        }
+        if let Draft::Chain { instrs, .. } = &mut self.steps[step] {
+            instrs.push(at);
+        }
+        for &v in &instr.operands {
+            if self.read_of(v, step) == Read::Place {
+                self.read(self.place_of(v), step);
+            }
+        }
+        let v = instr.result;
+        self.places[v.at()] = Some(Place::whole(Source::Buffer(v.at()), 0, program.type_of(v).dims));
+        self.ready[v.at()] = step + 1;
+        self.member[v.at()] = is_elementwise.then_some(step);
+        (self.needs[v.at()].first, self.needs[v.at()].last) = (step, step);
+        self.needs[v.at()].is_read |= !is_elementwise;
+    }
+
+    /// How an instruction of a chain finds an operand.
+    pub(super) fn read_of(&self, v: ValueId, step: usize) -> Read {
+        if self.member[v.at()] == Some(step) { Read::Block(v) } else { Read::Place }
+    }
+
+    /// Gives an instruction a step of its own, with its operands in C order where it wants that.
+    fn alone(&mut self, at: usize) {
+        let program = self.program;
+        let instr = &program.instrs()[at];
+        let walks = matches!(
+            instr.op,
+            ArrayOp::Dot(_) | ArrayOp::Copy | ArrayOp::Concat(_) | ArrayOp::AccumulateAt(_) | ArrayOp::Convert(_)
+        ) || matches!(instr.op, ArrayOp::Row(_) | ArrayOp::Compare(_) | ArrayOp::Select);
+        let mut of = Vec::with_capacity(instr.operands.len());
+        for &v in &instr.operands {
+            let place = self.place_of(v);
+            of.push(if walks || place.is_contiguous() { place } else { self.contiguous(v, place) });
+        }
+        let step = self.steps.len();
+        of.iter().for_each(|&place| self.read(place, step));
+        self.steps.push(Draft::Alone { at, of });
+        self.written(instr.result);
+        self.needs[instr.result.at()].is_read = true;
+    }
+
+    /// A copy of a value in C order, which later instructions take too.
+    fn contiguous(&mut self, v: ValueId, place: Place) -> Place {
+        if let Some(&copy) = self.copies.get(&v) {
+            return copy;
+        }
+        let ty = self.program.type_of(v);
+        self.needs.push(need_of(ty));
+        let to = self.needs.len() - 1;
+        self.copy(place, ty.element, to);
+        let step = self.steps.len() - 1;
+        (self.needs[to].first, self.needs[to].last) = (step, step);
+        let copy = Place::whole(Source::Buffer(to), 0, ty.dims);
+        self.copies.insert(v, copy);
+        copy
+    }
+
+    /// Puts outputs into memory of their own, and finds what can be changed in place.
+    fn finish(&mut self) {
+        for &v in self.program.outputs() {
+            let (place, ty) = (self.place_of(v), self.program.type_of(v));
+            let whole = match place.source {
+                Source::Buffer(b) if place.is_contiguous() && place.offset == 0 => {
+                    (self.needs[b].len == ty.dims.size()).then_some(b)
+                }
+                _ => None,
+            };
+            let b = whole.unwrap_or_else(|| {
+                self.needs.push(need_of(ty));
+                let to = self.needs.len() - 1;
+                self.copy(place, ty.element, to);
+                self.needs[to].first = self.steps.len() - 1;
+                to
+            });
+            self.needs[b].is_read = true;
+            self.needs[b].last = usize::MAX;
+            self.outputs.push(b);
+        }
+        for (step, draft) in self.steps.iter().enumerate() {
+            let Draft::Alone { at, of } = draft else { continue };
+            let instr = &self.program.instrs()[*at];
+            if !matches!(instr.op, ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. }) {
+                continue;
+            }
+            let (place, c) = (of[0], of[of.len() - 1]);
+            if let Source::Buffer(b) = place.source
+                && self.needs[b].last == step
+                && self.needs[b].first < step
+                && place.is_contiguous()
+                && place.offset == 0
+                && self.needs[b].len == place.dims.size()
+                && c.source != place.source
+            {
+                self.needs[instr.result.at()].takes_over = Some(b);
+            }
+        }
+    }
+}
+
+fn need_of(ty: Type) -> Need {
+    let (len, is_int) = (ty.dims.size(), ty.element == Element::Int);
+    Need { len, is_int, first: 0, last: 0, is_read: false, takes_over: None }
+}

@@ -1,0 +1,129 @@
+//! The memory of a plan: buffers shared by values whose times do not meet, and the numbers that it keeps.
+//!
+//! Promises: memory is asked for when a plan is made, never later, and a refusal is an error. Knows nothing of steps but
+//! their order.
+
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::super::instr::{Data, Shared};
+use super::draft::{Kept, Need};
+use super::place::Source;
+use crate::error::{Error, Result};
+
+/// A vector of `len` numbers, or an error if there is no memory.
+pub(super) fn room<T: Clone>(len: usize, of: T) -> Result<Vec<T>> {
+    let mut numbers = Vec::new();
+    let refused = |_| Error::OutOfMemory { bytes: len.saturating_mul(size_of::<T>()), what: "an array program" };
+    numbers.try_reserve_exact(len).map_err(refused)?;
+    numbers.resize(len, of);
+    Ok(numbers)
+}
+
+/// Numbers that a plan keeps.
+#[derive(Clone, Debug)]
+pub(super) enum Numbers<T> {
+    Own(Vec<T>),
+    Shared(Shared<Data>),
+}
+
+impl<T: 'static> Numbers<T> {
+    fn get(&self) -> &[T] {
+        let shared: &dyn Any = match self {
+            Numbers::Own(numbers) => return numbers,
+            Numbers::Shared(data) => match &*data.0 {
+                Data::F64(x) => x,
+                Data::F32(x) => x,
+                Data::Int(x) => x,
+                Data::Mask(x) => x,
+            },
+        };
+        shared.downcast_ref::<Vec<T>>().map_or(&[], |x| x)
+    }
+}
+
+/// Constants and buffers of one element type.
+#[derive(Clone, Debug)]
+pub(super) struct Bank<T> {
+    consts: Vec<Numbers<T>>,
+    pub(super) buffers: Vec<Vec<T>>,
+}
+
+impl<T: 'static> Bank<T> {
+    /// What a source holds; `given` finds arguments and parameters.
+    pub(super) fn read<'s, 'a: 's>(&'s self, source: Source, given: &impl Fn(Source) -> &'a [T]) -> &'s [T] {
+        match source {
+            Source::Const(k) => self.consts[k].get(),
+            Source::Buffer(k) => &self.buffers[k],
+            other => given(other),
+        }
+    }
+}
+
+/// Constants of a type: those of others are empty, so that numbers stay.
+pub(super) fn bank<T: Clone + 'static>(
+    kept: &[Kept],
+    sizes: &[usize],
+    zero: T,
+    own: impl Fn(&Kept) -> Option<Vec<T>>,
+) -> Result<Bank<T>> {
+    let consts = kept
+        .iter()
+        .map(|kept| match (kept, own(kept)) {
+            (_, Some(numbers)) => Numbers::Own(numbers),
+            (Kept::Data(data), None) => Numbers::Shared(data.clone()),
+            (_, None) => Numbers::Own(Vec::new()),
+        })
+        .collect();
+    let buffers = sizes.iter().map(|&len| room(len, zero.clone())).collect::<Result<_>>()?;
+    Ok(Bank { consts, buffers })
+}
+
+/// Buffers for needs: for each need that is read its buffer, and the sizes of the buffers of floats and of integers.
+///
+/// In words: needs in the order of their first step; buffers whose last step has passed are free; the smallest free one that
+/// is large enough is taken, else the largest one grows.
+pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
+    let mut order: Vec<_> = (0..needs.len()).filter(|&k| needs[k].is_read).collect();
+    order.sort_by_key(|&k| needs[k].first);
+    let mut is_taken_over = vec![false; needs.len()];
+    needs.iter().filter(|need| need.is_read).filter_map(|need| need.takes_over).for_each(|k| is_taken_over[k] = true);
+    let mut buffers = vec![usize::MAX; needs.len()];
+    let mut sizes = [Vec::new(), Vec::new()];
+    let mut free: [Vec<usize>; 2] = Default::default();
+    // Those in use, as a heap with the one that ends first on top.
+    let mut used: BinaryHeap<Reverse<(usize, usize, usize, usize)>> = BinaryHeap::new();
+    for k in order {
+        let need = &needs[k];
+        let kind = usize::from(need.is_int);
+        while let Some(&Reverse((last, kind, buffer, owner))) = used.peek() {
+            if last >= need.first {
+                break;
+            }
+            used.pop();
+            if !is_taken_over[owner] {
+                free[kind].push(buffer);
+            }
+        }
+        if let Some(before) = need.takes_over {
+            buffers[k] = buffers[before];
+            used.push(Reverse((need.last, kind, buffers[k], k)));
+            continue;
+        }
+        let (sizes, free) = (&mut sizes[kind], &mut free[kind]);
+        let fits = (0..free.len()).filter(|&i| sizes[free[i]] >= need.len).min_by_key(|&i| sizes[free[i]]);
+        let largest = (0..free.len()).max_by_key(|&i| sizes[free[i]]);
+        let buffer = match fits.or(largest) {
+            Some(i) => free.swap_remove(i),
+            None => {
+                sizes.push(0);
+                sizes.len() - 1
+            }
+        };
+        sizes[buffer] = sizes[buffer].max(need.len);
+        buffers[k] = buffer;
+        used.push(Reverse((need.last, kind, buffer, k)));
+    }
+    (buffers, sizes)
+}

@@ -1,0 +1,248 @@
+//! A program made ready to run at fixed shapes.
+//!
+//! Promises: after it is made a plan allocates nothing; a run that is refused gives no results; results stay until the next
+//! run. Knows nothing of derivatives.
+
+mod math;
+mod memory;
+mod place;
+
+mod draft;
+mod reducer;
+
+mod chain;
+mod compile;
+
+mod alone;
+mod dot;
+mod integers;
+
+use super::dims::{Dims, bad};
+use super::instr::{ArrayOp, ArrayProgram, Element, Type};
+use super::lower::lowered;
+use crate::error::Result;
+use crate::simd::Real;
+use alone::{Alone, Operand, own_numbers};
+use chain::{BLOCK, Chain};
+use draft::{Draft, Drafts, Kept};
+pub use math::ArrayFloat;
+use memory::{Bank, assigned, bank, room};
+use place::{Source, Walk};
+
+/// An argument of a run: numbers in C order.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a, E> {
+    /// Floats.
+    Float(&'a [E]),
+    /// Integers.
+    Int(&'a [i64]),
+    /// A mask.
+    Mask(&'a [bool]),
+}
+
+#[derive(Debug)]
+enum Step<E> {
+    Chain(Chain<E>),
+    Alone(Box<Alone<E>>),
+    Mask { input: usize, to: usize },
+}
+
+/// Numbers that are read from parameters: of which, and up to where.
+#[derive(Clone, Copy, Debug)]
+struct Parameter {
+    set: usize,
+    end: usize,
+}
+
+/// An [`ArrayProgram`] made ready: memory assigned, views resolved, elementwise instructions fused.
+///
+/// Making it costs time proportional to the number of instructions, and the memory of the values that live at one time.
+#[derive(Debug)]
+pub struct Plan<E> {
+    inputs: Vec<Type>,
+    parameters: Vec<Parameter>,
+    steps: Vec<Step<E>>,
+    floats: Bank<E>,
+    ints: Bank<i64>,
+    blocks: Vec<Vec<E>>,
+    outputs: Vec<(usize, Type)>,
+    has_run: bool,
+}
+
+impl<E: ArrayFloat> Plan<E> {
+    /// Makes a program ready.
+    pub fn new(program: &ArrayProgram) -> Result<Self> {
+        if program.dtype() != E::DTYPE {
+            return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
+        }
+        let program = lowered(program)?;
+        let mut drafts = Drafts::new(&program)?;
+        let (buffers, [floats, ints]) = assigned(&drafts.needs);
+        let steps = steps(&mut drafts, &buffers)?;
+        let n_blocks = steps.iter().map(|step| if let Step::Chain(chain) = step { chain.blocks } else { 0 }).max();
+        let blocks = (0..n_blocks.unwrap_or(0)).map(|_| room(BLOCK, E::default())).collect::<Result<_>>()?;
+        let of_floats = |kept: &Kept| match kept {
+            Kept::Float(x) => Some(vec![<E as Real>::of(*x)]),
+            Kept::Data(data) => own_numbers(&data.0),
+            Kept::Int(_) => None,
+        };
+        let of_ints = |kept: &Kept| match kept {
+            Kept::Int(x) => Some(vec![*x]),
+            _ => None,
+        };
+        let parameters = program.params().iter().map(|&v| parameter(&program, v)).collect();
+        let outputs =
+            drafts.outputs.iter().zip(program.output_types()).map(|(&need, ty)| (buffers[need], ty)).collect();
+        Ok(Plan {
+            inputs: program.input_types(),
+            parameters,
+            floats: bank(&drafts.consts, &floats, E::default(), of_floats)?,
+            ints: bank(&drafts.consts, &ints, 0, of_ints)?,
+            steps,
+            blocks,
+            outputs,
+            has_run: false,
+        })
+    }
+
+    /// Runs the program on these arguments and these parameters. Costs no heap call.
+    ///
+    /// Arguments of another number, element or length, parameters that are too short and indices outside of their axis are
+    /// refused; then there are no results.
+    pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
+        self.check(arguments, parameters)?;
+        self.has_run = false;
+        let Plan { parameters: from, steps, floats, ints, blocks, .. } = self;
+        let given = |source| match source {
+            Source::Input(k) => match arguments[k] {
+                Argument::Float(x) => x,
+                _ => &[],
+            },
+            Source::Param(k) => parameters[from[k].set],
+            _ => &[],
+        };
+        let given_ints = |source| match source {
+            Source::Input(k) => match arguments[k] {
+                Argument::Int(x) => x,
+                _ => &[],
+            },
+            _ => &[],
+        };
+        for step in steps {
+            match step {
+                Step::Chain(chain) => chain.run(floats, blocks, &given)?,
+                Step::Alone(alone) => alone.run(floats, ints, &given, &given_ints)?,
+                Step::Mask { input, to } => {
+                    if let Argument::Mask(mask) = arguments[*input] {
+                        for (to, &holds) in floats.buffers[*to].iter_mut().zip(mask) {
+                            *to = <E as Real>::of(f64::from(u8::from(holds)));
+                        }
+                    }
+                }
+            }
+        }
+        self.has_run = true;
+        Ok(())
+    }
+
+    fn check(&self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
+        if arguments.len() != self.inputs.len() {
+            return Err(bad("arguments", self.inputs.len().to_string(), arguments.len().to_string()));
+        }
+        for (argument, ty) in arguments.iter().zip(&self.inputs) {
+            let (element, len) = match argument {
+                Argument::Float(x) => (Element::Float, x.len()),
+                Argument::Int(x) => (Element::Int, x.len()),
+                Argument::Mask(x) => (Element::Mask, x.len()),
+            };
+            if element != ty.element || len != ty.dims.size() {
+                let expected = format!("{} of {:?}", ty.dims.size(), ty.element);
+                return Err(bad("numbers of an argument", expected, format!("{len} of {element:?}")));
+            }
+        }
+        for Parameter { set, end } in &self.parameters {
+            let have = parameters.get(*set).map_or(0, |x| x.len());
+            if have < *end {
+                return Err(bad("numbers of parameters", format!("at least {end}"), have.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The types of the results.
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = Type> {
+        self.outputs.iter().map(|(_, ty)| *ty)
+    }
+
+    fn output(&self, k: usize, elements: &[Element]) -> Result<(usize, Dims)> {
+        match self.outputs.get(k) {
+            Some((buffer, ty)) if elements.contains(&ty.element) && self.has_run => Ok((*buffer, ty.dims)),
+            _ if !self.has_run => Err(bad("results", "those of a run that ended well".into(), "none yet".into())),
+            Some((_, ty)) => Err(bad("element of a result", format!("{elements:?}"), format!("{:?}", ty.element))),
+            None => Err(bad("result", format!("less than {}", self.outputs.len()), k.to_string())),
+        }
+    }
+
+    /// The numbers of result `k`, in C order; a mask is 1 and 0.
+    pub fn floats(&self, k: usize) -> Result<&[E]> {
+        let (buffer, dims) = self.output(k, &[Element::Float, Element::Mask])?;
+        Ok(&self.floats.buffers[buffer][..dims.size()])
+    }
+
+    /// The integers of result `k`, in C order.
+    pub fn ints(&self, k: usize) -> Result<&[i64]> {
+        let (buffer, dims) = self.output(k, &[Element::Int])?;
+        Ok(&self.ints.buffers[buffer][..dims.size()])
+    }
+
+    /// Bytes of its buffers: the memory of the values that live at one time.
+    pub fn bytes(&self) -> usize {
+        let floats: usize = self.floats.buffers.iter().chain(&self.blocks).map(Vec::len).sum();
+        floats * size_of::<E>() + self.ints.buffers.iter().map(Vec::len).sum::<usize>() * 8
+    }
+
+    /// How many steps a run has.
+    pub fn n_steps(&self) -> usize {
+        self.steps.len()
+    }
+}
+
+fn parameter(program: &ArrayProgram, v: super::instr::ValueId) -> Parameter {
+    let found = program.instrs().iter().find(|instr| instr.result == v).map(|instr| &instr.op);
+    match found {
+        Some(ArrayOp::Param { set, start, dims }) => Parameter { set: *set as usize, end: start + dims.size() },
+        _ => Parameter { set: 0, end: 0 },
+    }
+}
+
+/// The steps of drafts whose results something reads.
+fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Vec<Step<E>>> {
+    let program = drafts.program;
+    let mut steps = Vec::with_capacity(drafts.steps.len());
+    for (at, draft) in drafts.steps.clone().into_iter().enumerate() {
+        let placed = |mut place: place::Place, element| {
+            if let Source::Buffer(need) = place.source {
+                place.source = Source::Buffer(buffers[need]);
+            }
+            Operand { place, walk: Walk::new(&place), element }
+        };
+        steps.push(match draft {
+            Draft::Mask { to, .. } | Draft::Copy { to, .. } if !drafts.needs[to].is_read => continue,
+            Draft::Mask { input, to } => Step::Mask { input, to: buffers[to] },
+            Draft::Copy { from, element, to } => {
+                let ty = Type { dims: from.dims, element };
+                let alone = Alone::new(ArrayOp::Copy, vec![placed(from, element)], ty, buffers[to], false)?;
+                Step::Alone(Box::new(alone))
+            }
+            Draft::Chain { dims, instrs } => Step::Chain(Chain::new(drafts, buffers, at, dims.size(), &instrs)?),
+            Draft::Alone { at, of } => {
+                let instr = &program.instrs()[at];
+                let of = of.iter().zip(&instr.operands).map(|(&p, &v)| placed(p, program.type_of(v).element)).collect();
+                let (v, ty) = (instr.result, program.type_of(instr.result));
+                let is_in_place = drafts.needs[v.at()].takes_over.is_some();
+                Step::Alone(Box::new(Alone::new(instr.op.clone(), of, ty, buffers[v.at()], is_in_place)?))
+            }
+        });
+    }
+    Ok(steps)
+}

@@ -1,0 +1,284 @@
+//! Where the numbers of a value lie: views as strides.
+//!
+//! Promises that a place never reaches outside of its source, as long as the source has the numbers of the value it was made
+//! for. Knows nothing of what is computed.
+
+use super::super::dims::{Dims, Strides};
+use super::super::instr::View;
+
+/// What numbers are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    Input(usize),
+    /// Numbers of parameters, from the start.
+    Param(usize),
+    Const(usize),
+    Buffer(usize),
+}
+
+/// Numbers of a source in a certain order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) source: Source,
+    pub(super) offset: usize,
+    pub(super) dims: Dims,
+    pub(super) strides: Strides,
+}
+
+impl Place {
+    /// Numbers side by side from `offset`.
+    pub(super) fn whole(source: Source, offset: usize, dims: Dims) -> Self {
+        Place { source, offset, dims, strides: dims.strides() }
+    }
+
+    /// One number, repeated.
+    pub(super) fn repeated(source: Source, dims: Dims) -> Self {
+        Place { source, offset: 0, dims, strides: Strides::default() }
+    }
+
+    /// Whether the numbers lie side by side in C order.
+    pub(super) fn is_contiguous(&self) -> bool {
+        let walk = Walk::new(self);
+        walk.rank == 1 && (walk.strides[0] == 1 || walk.extents[0] < 2)
+    }
+
+    /// The place of a view; `None` for a reshape that strides cannot express.
+    pub(super) fn viewed(&self, view: &View, dims: Dims) -> Option<Place> {
+        let mut to = Place { dims, strides: Strides::default(), ..*self };
+        match view {
+            View::Permute(axes) => {
+                for (k, &axis) in axes.iter().enumerate() {
+                    to.strides[k] = self.strides[axis];
+                }
+            }
+            View::Broadcast(_) => {
+                let new = dims.rank() - self.dims.rank();
+                for axis in new..dims.rank() {
+                    if self.dims[axis - new] == dims[axis] {
+                        to.strides[axis] = self.strides[axis - new];
+                    }
+                }
+            }
+            View::Slice(slices) => {
+                for (axis, slice) in slices.iter().enumerate() {
+                    to.strides[axis] = self.strides[axis] * slice.step;
+                    if dims.size() > 0 {
+                        to.offset = to.offset.wrapping_add_signed(self.strides[axis] * slice.start as isize);
+                    }
+                }
+            }
+            View::Reshape(_) => to.strides = self.reshaped(dims)?,
+        }
+        Some(to)
+    }
+
+    /// The strides of another shape: axes are matched in groups of equal size, within which numbers must be equally far apart.
+    fn reshaped(&self, dims: Dims) -> Option<Strides> {
+        let mut strides = dims.strides();
+        if dims.size() == 0 {
+            return Some(strides);
+        }
+        let (mut a, mut b) = (0, 0);
+        while a < self.dims.rank() && b < dims.rank() {
+            let (first_a, first_b) = (a, b);
+            let (mut size_a, mut size_b) = (self.dims[a], dims[b]);
+            (a, b) = (a + 1, b + 1);
+            while size_a != size_b {
+                if size_a < size_b {
+                    size_a *= self.dims[a];
+                    a += 1;
+                } else {
+                    size_b *= dims[b];
+                    b += 1;
+                }
+            }
+            // Axes of extent 1 have strides that nothing uses.
+            let used = |axis: &usize| self.dims[*axis] > 1;
+            let old: Vec<_> = (first_a..a).filter(used).collect();
+            for pair in old.windows(2) {
+                if self.strides[pair[0]] != self.strides[pair[1]] * self.dims[pair[1]] as isize {
+                    return None;
+                }
+            }
+            let mut step = old.last().map_or(0, |&axis| self.strides[axis]);
+            for axis in (first_b..b).rev() {
+                strides[axis] = step;
+                step *= dims[axis] as isize;
+            }
+        }
+        Some(strides)
+    }
+}
+
+/// A way through the numbers of a place in C order, with as few axes as possible.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    offset: usize,
+    rank: usize,
+    extents: [usize; Dims::MOST],
+    strides: Strides,
+}
+
+impl Walk {
+    pub(super) fn new(place: &Place) -> Self {
+        let mut walk = Walk { offset: place.offset, rank: 0, extents: [1; Dims::MOST], strides: Strides::default() };
+        for axis in 0..place.dims.rank() {
+            let (extent, stride) = (place.dims[axis], place.strides[axis]);
+            if extent == 1 {
+                continue;
+            }
+            let last = walk.rank.wrapping_sub(1);
+            if walk.rank > 0 && walk.strides[last] == stride * extent as isize {
+                walk.extents[last] *= extent;
+                walk.strides[last] = stride;
+            } else {
+                walk.extents[walk.rank] = extent;
+                walk.strides[walk.rank] = stride;
+                walk.rank += 1;
+            }
+        }
+        walk.rank = walk.rank.max(1);
+        walk
+    }
+
+    /// Whether it is the same number throughout.
+    pub(super) fn is_constant(&self) -> bool {
+        self.rank == 1 && (self.strides[0] == 0 || self.extents[0] == 1)
+    }
+
+    /// The first position.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Where numbers `start..start + n` begin if they lie side by side.
+    pub(super) fn contiguous_run(&self, start: usize, n: usize) -> Option<usize> {
+        let mut found = None;
+        let mut end = None;
+        self.runs(start, n, |at, stride, count| {
+            let follows = end.is_none_or(|end| end == at) && (stride == 1 || count == 1);
+            found = if follows { found.or(Some(at)) } else { Some(usize::MAX) };
+            end = Some(if follows { at + count } else { usize::MAX });
+        });
+        found.filter(|&at| at != usize::MAX)
+    }
+
+    /// Calls `run(position, stride, count)` for the runs that numbers `start..start + n` lie in.
+    #[inline]
+    pub(super) fn runs(&self, start: usize, n: usize, mut run: impl FnMut(usize, isize, usize)) {
+        let last = self.rank - 1;
+        let mut index = [0; Dims::MOST];
+        let mut rest = start;
+        let mut at = self.offset;
+        for axis in (0..self.rank).rev() {
+            index[axis] = rest % self.extents[axis].max(1);
+            rest /= self.extents[axis].max(1);
+            at = at.wrapping_add_signed(self.strides[axis] * index[axis] as isize);
+        }
+        let mut left = n;
+        while left > 0 {
+            let count = (self.extents[last] - index[last]).min(left);
+            run(at, self.strides[last], count);
+            left -= count;
+            index[last] += count;
+            at = at.wrapping_add_signed(self.strides[last] * count as isize);
+            let mut axis = last;
+            while axis > 0 && index[axis] == self.extents[axis] {
+                index[axis] = 0;
+                at = at.wrapping_add_signed(self.strides[axis - 1] - self.strides[axis] * self.extents[axis] as isize);
+                axis -= 1;
+                index[axis] += 1;
+            }
+        }
+    }
+
+    /// Numbers from `start` on.
+    pub(super) fn gather<T: Copy>(&self, from: &[T], start: usize, to: &mut [T]) {
+        let mut rest = to;
+        let n = rest.len();
+        self.runs(start, n, |at, stride, count| {
+            let (run, after) = std::mem::take(&mut rest).split_at_mut(count);
+            rest = after;
+            match stride {
+                1 => run.copy_from_slice(&from[at..at + count]),
+                0 => run.fill(from[at]),
+                _ => {
+                    for (k, to) in run.iter_mut().enumerate() {
+                        *to = from[at.wrapping_add_signed(stride * k as isize)];
+                    }
+                }
+            }
+        });
+    }
+
+    /// Calls `change` with each of the numbers from `start` on and its counterpart.
+    pub(super) fn with_each<T: Copy>(&self, to: &mut [T], start: usize, with: &[T], change: impl Fn(&mut T, T)) {
+        let mut rest = with;
+        self.runs(start, with.len(), |at, stride, count| {
+            let (run, after) = rest.split_at(count);
+            rest = after;
+            for (k, &x) in run.iter().enumerate() {
+                change(&mut to[at.wrapping_add_signed(stride * k as isize)], x);
+            }
+        });
+    }
+}
+
+/// Extents before, along and after an axis.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Along {
+    pub(super) outer: usize,
+    pub(super) n: usize,
+    pub(super) inner: usize,
+}
+
+impl Along {
+    pub(super) fn new(dims: &Dims, from: usize, to: usize) -> Self {
+        let product = |extents: &[usize]| extents.iter().product();
+        Along { outer: product(&dims[..from]), n: product(&dims[from..to]), inner: product(&dims[to..]) }
+    }
+
+    /// For each row along the axis the position of its first number.
+    pub(super) fn rows(self) -> impl Iterator<Item = usize> {
+        (0..self.outer).flat_map(move |o| (0..self.inner).map(move |i| o * self.n * self.inner + i))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::instr::Slice;
+    use super::*;
+
+    fn dims(extents: &[usize]) -> Dims {
+        Dims::new(extents).unwrap()
+    }
+
+    fn numbers(place: &Place) -> Vec<i64> {
+        let from: Vec<i64> = (0..24).collect();
+        let mut to = vec![-1; place.dims.size()];
+        let walk = Walk::new(place);
+        for start in (0..to.len()).step_by(5) {
+            let end = (start + 5).min(to.len());
+            walk.gather(&from, start, &mut to[start..end]);
+        }
+        to
+    }
+
+    #[test]
+    fn views_give_the_numbers_that_numpy_gives() {
+        let x = Place::whole(Source::Input(0), 0, dims(&[2, 3, 4]));
+        let t = x.viewed(&View::Permute([2, 0, 1].into()), dims(&[4, 2, 3])).unwrap();
+        assert_eq!(numbers(&t)[..8], [0, 4, 8, 12, 16, 20, 1, 5]);
+        let slices = [Slice { start: 1, step: -1, count: 2 }, Slice::all(3), Slice { start: 3, step: -2, count: 2 }];
+        let s = x.viewed(&View::Slice(slices.into()), dims(&[2, 3, 2])).unwrap();
+        assert_eq!(numbers(&s), [15, 13, 19, 17, 23, 21, 3, 1, 7, 5, 11, 9]);
+        let row = Place::whole(Source::Input(0), 4, dims(&[3, 1]));
+        let wide = row.viewed(&View::Broadcast(dims(&[2, 3, 2])), dims(&[2, 3, 2])).unwrap();
+        assert_eq!(numbers(&wide), [4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6]);
+        let flat = x.viewed(&View::Reshape(dims(&[6, 4])), dims(&[6, 4])).unwrap();
+        assert!(flat.is_contiguous() && !t.is_contiguous());
+        assert!(t.viewed(&View::Reshape(dims(&[24])), dims(&[24])).is_none());
+        let split = t.viewed(&View::Reshape(dims(&[2, 2, 6])), dims(&[2, 2, 6])).unwrap();
+        assert_eq!(numbers(&split), numbers(&t));
+    }
+}

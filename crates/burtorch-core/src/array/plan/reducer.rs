@@ -1,0 +1,172 @@
+//! Reductions over one stretch of axes, fed with blocks in C order.
+//!
+//! Promises the order of the eager reductions: sums of sixteen or more from eight running sums, others and products from
+//! the first to the last. Knows nothing of where blocks come from.
+//!
+//! In words: numbers of a row go to running results by their place. Departures: a row of `n` vectors (`inner` numbers side by
+//! side that are not reduced) has that many results side by side, so vectors of the CPU run along them; where `inner` is 1,
+//! eight running results are one vector.
+
+use super::super::instr::Reduce;
+use super::math::ArrayFloat;
+use crate::kernels;
+use crate::ops::{BinaryOp, Max, Min};
+use crate::simd::Real;
+
+/// A reduction and how far it is.
+#[derive(Debug)]
+pub(super) struct Reducer<E> {
+    kind: Reduce,
+    n: usize,
+    inner: usize,
+    /// Running results, `phases * inner` of them.
+    state: Vec<E>,
+    phases: usize,
+    /// The next number's place in the row.
+    at: usize,
+    /// The next row.
+    row: usize,
+}
+
+impl<E: ArrayFloat> Reducer<E> {
+    /// Of rows of `n` times `inner` numbers.
+    pub(super) fn new(kind: Reduce, n: usize, inner: usize) -> Self {
+        let phases = if n >= 16 && kind != Reduce::Prod { 8 } else { 1 };
+        Reducer { kind, n, inner, state: Vec::new(), phases, at: 0, row: 0 }
+    }
+
+    /// Numbers of a row.
+    pub(super) fn row_len(&self) -> usize {
+        self.n * self.inner
+    }
+
+    /// Numbers that it keeps.
+    pub(super) fn state_len(&self) -> usize {
+        self.phases * self.inner
+    }
+
+    /// Gives it its memory.
+    pub(super) fn give(&mut self, state: Vec<E>) {
+        self.state = state;
+    }
+
+    fn start(&self) -> E {
+        let of = <E as Real>::of;
+        match self.kind {
+            Reduce::Prod => of(1.0),
+            Reduce::Max => of(f64::NEG_INFINITY),
+            Reduce::Min => of(f64::INFINITY),
+            // Added to anything it leaves that as it is.
+            _ => of(-0.0),
+        }
+    }
+
+    /// Goes back to the first row. A reduction of nothing has its results at once.
+    pub(super) fn begin(&mut self, to: &mut [E]) {
+        let start = self.start();
+        self.state.fill(start);
+        (self.at, self.row) = (0, 0);
+        if self.n == 0 {
+            to.fill(if self.kind == Reduce::Sum { <E as Real>::of(0.0) } else { start });
+        }
+    }
+
+    /// Takes the next numbers; results of rows that end are written.
+    pub(super) fn take(&mut self, mut x: &[E], to: &mut [E]) {
+        let len = self.row_len();
+        while !x.is_empty() {
+            if self.at == 0 && self.inner == 1 && x.len() >= len {
+                let rows = x.len() / len;
+                for (row, to) in x.chunks_exact(len).zip(&mut to[self.row..self.row + rows]) {
+                    *to = self.whole_row(row);
+                }
+                self.row += rows;
+                x = &x[rows * len..];
+                continue;
+            }
+            let (part, rest) = x.split_at(x.len().min(len - self.at));
+            self.add(part);
+            self.at += part.len();
+            if self.at == len {
+                self.end_row(to);
+            }
+            x = rest;
+        }
+    }
+
+    fn one(&self, total: E, x: E) -> E {
+        match self.kind {
+            Reduce::Prod => total * x,
+            Reduce::Max => Max::forward(total, x),
+            Reduce::Min => Min::forward(total, x),
+            _ => total + x,
+        }
+    }
+
+    fn whole_row(&mut self, row: &[E]) -> E {
+        if self.phases == 1 {
+            return row[1..].iter().fold(row[0], |total, &x| self.one(total, x));
+        }
+        let start = self.start();
+        self.state.fill(start);
+        self.eight(row);
+        self.of_eight()
+    }
+
+    fn eight(&mut self, x: &[E]) {
+        match self.kind {
+            Reduce::Max => kernels::larger_of_eight(x, &mut self.state),
+            Reduce::Min => kernels::smaller_of_eight(x, &mut self.state),
+            _ => kernels::add_to_eight(x, &mut self.state),
+        }
+    }
+
+    fn of_eight(&self) -> E {
+        let s = |k: usize| self.state[k];
+        let two = |a, b| self.one(a, b);
+        two(two(two(s(0), s(4)), two(s(2), s(6))), two(two(s(1), s(5)), two(s(3), s(7))))
+    }
+
+    /// Adds numbers of one row.
+    fn add(&mut self, mut x: &[E]) {
+        let period = self.state.len();
+        let mut place = self.at % period;
+        if period == 8 && self.inner == 1 && place == 0 {
+            return self.eight(x);
+        }
+        if period == 1 {
+            self.state[0] = x.iter().fold(self.state[0], |total, &x| self.one(total, x));
+            return;
+        }
+        while !x.is_empty() {
+            let (part, rest) = x.split_at(x.len().min(period - place));
+            merge(self.kind, part, &mut self.state[place..place + part.len()]);
+            place = 0;
+            x = rest;
+        }
+    }
+
+    fn end_row(&mut self, to: &mut [E]) {
+        let inner = self.inner;
+        if self.phases == 8 {
+            for (from, into) in [(4, 0), (6, 2), (2, 0), (5, 1), (7, 3), (3, 1), (1, 0)] {
+                let (low, high) = self.state.split_at_mut(from * inner);
+                merge(self.kind, &high[..inner], &mut low[into * inner..(into + 1) * inner]);
+            }
+        }
+        to[self.row * inner..(self.row + 1) * inner].copy_from_slice(&self.state[..inner]);
+        let start = self.start();
+        self.state.fill(start);
+        self.row += 1;
+        self.at = 0;
+    }
+}
+
+fn merge<E: ArrayFloat>(kind: Reduce, x: &[E], total: &mut [E]) {
+    match kind {
+        Reduce::Prod => kernels::multiply_to(x, total),
+        Reduce::Max => kernels::larger_to(x, total),
+        Reduce::Min => kernels::smaller_to(x, total),
+        _ => kernels::add_to(x, total),
+    }
+}

@@ -1,0 +1,24 @@
+//! A program as text, one instruction a line.
+
+use std::fmt;
+
+use super::instr::{ArrayOp, ArrayProgram, Type};
+
+impl fmt::Display for ArrayProgram {
+    /// One instruction a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for instr in &self.instrs {
+            let Type { dims, element } = self.type_of(instr.result);
+            let operands: Vec<_> = instr.operands.iter().map(|v| format!("%{}", v.0)).collect();
+            let op = match &instr.op {
+                ArrayOp::Const(..) => "Const".into(),
+                ArrayOp::Literal(bits) => format!("Literal({})", f64::from_bits(*bits)),
+                ArrayOp::Call(_) => "Call".into(),
+                op => format!("{op:?}"),
+            };
+            writeln!(f, "%{}: {element:?}{dims} = {op} {}", instr.result.0, operands.join(" "))?;
+        }
+        let outputs: Vec<_> = self.outputs.iter().map(|v| format!("%{}", v.0)).collect();
+        writeln!(f, "return {}", outputs.join(" "))
+    }
+}

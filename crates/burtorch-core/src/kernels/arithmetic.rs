@@ -1,0 +1,207 @@
+//! Arithmetic, comparisons and choice over slices: the steps that elementwise chains of arrays are made of.
+//!
+//! Promises one IEEE operation per number, so the same bits on every level; a mask is 1 and 0 in the type of the numbers.
+//! Knows nothing of ops or shapes: a slice is a slice.
+
+use super::float::{KernelFloat, Pack};
+use super::levels::{Target, leveled};
+use crate::simd::Real;
+
+leveled! {
+    /// `z = x + y`.
+    pub fn add_slices<E>(x: &[E], y: &[E], z: &mut [E]) = add_at;
+    /// `z = x - y`.
+    pub fn subtract_slices<E>(x: &[E], y: &[E], z: &mut [E]) = subtract_at;
+    /// `z = x y`.
+    pub fn multiply_slices<E>(x: &[E], y: &[E], z: &mut [E]) = multiply_at;
+    /// `z = x / y`.
+    pub fn divide_slices<E>(x: &[E], y: &[E], z: &mut [E]) = divide_at;
+    /// `z = -x`.
+    pub fn negate_slice<E>(x: &[E], z: &mut [E]) = negate_at;
+    /// `z = |x|`.
+    pub fn magnitudes<E>(x: &[E], z: &mut [E]) = magnitudes_at;
+    /// `z = sqrt(x)`.
+    pub fn square_roots<E>(x: &[E], z: &mut [E]) = square_roots_at;
+    /// `z = x < y`.
+    pub fn less_slices<E>(x: &[E], y: &[E], z: &mut [E]) = less_at;
+    /// `z = x <= y`.
+    pub fn less_equal_slices<E>(x: &[E], y: &[E], z: &mut [E]) = less_equal_at;
+    /// `z = (x == y)`.
+    pub fn equal_slices<E>(x: &[E], y: &[E], z: &mut [E]) = equal_at;
+    /// Whether x is a NaN.
+    pub fn nan_masks<E>(x: &[E], z: &mut [E]) = nan_masks_at;
+    /// Whether x is -0.0, the adjoint of what no path reached.
+    pub fn unreached_masks<E>(x: &[E], z: &mut [E]) = unreached_masks_at;
+    /// `z = yes` where the mask is not 0, else `no`.
+    pub fn select_slices<E>(mask: &[E], yes: &[E], no: &[E], z: &mut [E]) = select_at;
+    /// The contribution `c` of an adjoint `g`: unreached where that is, elsewhere never -0.0.
+    pub fn contributions<E>(g: &[E], c: &[E], z: &mut [E]) = contributions_at;
+    /// `total += x`.
+    pub fn add_to<E>(x: &[E], total: &mut [E]) = add_to_at;
+    /// `total *= x`.
+    pub fn multiply_to<E>(x: &[E], total: &mut [E]) = multiply_to_at;
+    /// The larger of both, NaN if one is a NaN; the sum of two zeros.
+    pub fn larger_to<E>(x: &[E], total: &mut [E]) = larger_to_at;
+    /// The smaller of both, NaN if one is a NaN; of two zeros the negative one if there is one.
+    pub fn smaller_to<E>(x: &[E], total: &mut [E]) = smaller_to_at;
+    /// Adds number i of `x` to running sum i % 8 of eight.
+    pub fn add_to_eight<E>(x: &[E], sums: &mut [E]) = add_to_eight_at;
+    /// As [`larger_to`], number i to the largest i % 8.
+    pub fn larger_of_eight<E>(x: &[E], tops: &mut [E]) = larger_of_eight_at;
+    /// As [`smaller_to`], number i to the smallest i % 8.
+    pub fn smaller_of_eight<E>(x: &[E], tops: &mut [E]) = smaller_of_eight_at;
+}
+
+#[inline(always)]
+fn mask<V: Pack>(truth: V::Mask) -> V {
+    V::select(truth, V::of(1.0), V::of(0.0))
+}
+
+/// Equal numbers, zeros of any sign among them, or one is a NaN.
+#[inline(always)]
+fn tie<V: Pack>(x: V, y: V) -> V {
+    V::select(x.is_eq(V::of(0.0)), x + y, V::select(x.is_nan(), x, y))
+}
+
+#[inline(always)]
+fn larger<V: Pack>(x: V, y: V) -> V {
+    V::select(y.is_lt(x), x, V::select(x.is_lt(y), y, tie(x, y)))
+}
+
+#[inline(always)]
+fn smaller<V: Pack>(x: V, y: V) -> V {
+    V::select(x.is_lt(y), x, V::select(y.is_lt(x), y, -tie(-x, -y)))
+}
+
+#[inline(always)]
+fn unreached<V: Pack>(x: V) -> V::Mask {
+    x.is_eq(V::of(0.0)) & V::of(1.0).copysign(x).is_lt(V::of(0.0))
+}
+
+/// `name(x, y) => z` makes the body of a kernel that writes `z`, an expression over vectors named like the input slices. The
+/// last vector is padded, so every number takes one path.
+macro_rules! elementwise {
+    ($($name:ident($($arg:ident),*) => $z:expr;)*) => {$(
+        #[inline(always)]
+        fn $name<E: KernelFloat, T: Target>($($arg: &[E],)* z: &mut [E]) {
+            $(assert_eq!($arg.len(), z.len(), "kernel operands differ in length");)*
+            let width = E::Vector::LANES;
+            let whole = z.len() / width * width;
+            let mut at = 0;
+            while at < whole {
+                // SAFETY: `at + width <= whole`, at most the length of every slice.
+                unsafe {
+                    $(let $arg = E::Vector::read($arg, at);)*
+                    $z.write(z, at);
+                }
+                at += width;
+            }
+            if at < z.len() {
+                $(let $arg = E::Vector::read_or(&$arg[at..], E::default());)*
+                $z.write_some(&mut z[at..]);
+            }
+        }
+    )*};
+}
+
+elementwise! {
+    add_at(x, y) => (x + y);
+    subtract_at(x, y) => (x - y);
+    multiply_at(x, y) => (x * y);
+    divide_at(x, y) => (x / y);
+    negate_at(x) => (-x);
+    magnitudes_at(x) => x.abs();
+    square_roots_at(x) => x.sqrt();
+    less_at(x, y) => mask::<E::Vector>(x.is_lt(y));
+    less_equal_at(x, y) => mask::<E::Vector>(x.is_le(y));
+    equal_at(x, y) => mask::<E::Vector>(x.is_eq(y));
+    nan_masks_at(x) => mask::<E::Vector>(x.is_nan());
+    unreached_masks_at(x) => mask::<E::Vector>(unreached(x));
+    select_at(mask, yes, no) => E::Vector::select(mask.is_eq(E::Vector::of(0.0)), no, yes);
+    contributions_at(g, c) => E::Vector::select(unreached(g), g, c + E::Vector::of(0.0));
+}
+
+/// The same for kernels that change what is there.
+macro_rules! in_place {
+    ($($name:ident |$x:ident, $total:ident| $z:expr;)*) => {$(
+        #[inline(always)]
+        fn $name<E: KernelFloat, T: Target>(x: &[E], total: &mut [E]) {
+            assert_eq!(x.len(), total.len(), "kernel operands differ in length");
+            let width = E::Vector::LANES;
+            let whole = total.len() / width * width;
+            let mut at = 0;
+            while at < whole {
+                // SAFETY: `at + width <= whole`, at most the length of both slices.
+                unsafe {
+                    let ($x, $total) = (E::Vector::read(x, at), E::Vector::read(total, at));
+                    $z.write(total, at);
+                }
+                at += width;
+            }
+            if at < total.len() {
+                let ($x, before) = (E::Vector::read_or(&x[at..], E::default()), &mut total[at..]);
+                let $total = E::Vector::read_or(before, E::default());
+                $z.write_some(before);
+            }
+        }
+    )*};
+}
+
+in_place! {
+    add_to_at |x, total| (total + x);
+    multiply_to_at |x, total| (total * x);
+    larger_to_at |x, total| larger(total, x);
+    smaller_to_at |x, total| smaller(total, x);
+}
+
+/// Eight running results in one vector of eight; what is left over meets single numbers.
+macro_rules! of_eight {
+    ($($name:ident |$x:ident, $total:ident| $z:expr;)*) => {$(
+        #[inline(always)]
+        fn $name<E: KernelFloat, T: Target>(x: &[E], totals: &mut [E]) {
+            assert_eq!(totals.len(), 8, "eight running results are expected");
+            let whole = x.len() / 8 * 8;
+            // SAFETY: `totals` has eight numbers, and `at + 8 <= whole`, at most the length of `x`.
+            unsafe {
+                let mut $total = E::V::<8>::read(totals, 0);
+                let mut at = 0;
+                while at < whole {
+                    let $x = E::V::<8>::read(x, at);
+                    $total = $z;
+                    at += 8;
+                }
+                $total.write(totals, 0);
+            }
+            for (&x, total) in x[whole..].iter().zip(totals) {
+                let ($x, $total) = (E::V::<1>::splat(x), E::V::<1>::splat(*total));
+                *total = $z.lane(0);
+            }
+        }
+    )*};
+}
+
+of_eight! {
+    add_to_eight_at |x, total| total + x;
+    larger_of_eight_at |x, total| larger(total, x);
+    smaller_of_eight_at |x, total| smaller(total, x);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_zeros_and_tails() {
+        let x: Vec<f32> = (0..37).map(|k| [-0.0, 0.0, f32::NAN, 1.0, -2.0][k % 5]).collect();
+        let mut z = vec![7.0; 37];
+        unreached_masks(&x, &mut z);
+        assert!(z.iter().enumerate().all(|(k, &z)| z == f32::from(u8::from(k % 5 == 0))));
+        contributions(&x, &[-0.0f32; 37].map(|c| c), &mut z);
+        assert!(z.iter().zip(&x).all(|(z, x)| z.to_bits() == if x.to_bits() == 1 << 31 { 1 << 31 } else { 0 }));
+        let mut tops = [f64::NEG_INFINITY; 8];
+        larger_of_eight(&[-0.0; 19], &mut tops);
+        assert!(tops.iter().all(|t| t.to_bits() == 1 << 63));
+        larger_of_eight(&[1.0, 0.0, f64::NAN], &mut tops);
+        assert!(tops[0] == 1.0 && tops[1].to_bits() == 0 && tops[2].is_nan());
+    }
+}
