@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Value, Vector, concat, parameter
+from burtorch._core import Tensor, Value, Vector, concat, parameter
 from burtorch._core import max as _max
 from burtorch._core import min as _min
 
@@ -17,15 +17,14 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     Args:
         cond: a bool, number or Value; or a sequence, array or Vector of them, for one choice per element.
         a: a Value or a number, which stands for every element; or a Vector, sequence or array.
-        b: likewise. At least one of the two is a Value, or holds Values.
+        b: likewise.
 
     Returns:
         A Value where none of the three has a length, else a Vector of that length, as NumPy broadcasts. Nothing is
-        copied; a number becomes a constant.
+        copied; a number becomes a constant. Of plain numbers and arrays: a number or an array.
 
     Raises:
         ValueError: two of ``cond``, ``a`` and ``b`` have different lengths.
-        TypeError: what is chosen from are numbers only.
 
     Linear in the length.
 
@@ -37,6 +36,8 @@ def where(cond: Any, a: Any, b: Any) -> Any:
         >>> y.data, x.grad
         (9.0, 6.0)
     """
+    if not _has_graph(a) and not _has_graph(b):
+        return _of_numbers(cond, a, b)
     if _is_scalar(cond):
         lengths = [len(x) for x in (a, b) if not _is_scalar(x)]
         if not lengths:
@@ -51,7 +52,7 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     """min(max(x, low), high); dx = 1 between the bounds, 1/2 at a bound, else 0.
 
     Args:
-        x: a Value or a Vector.
+        x: a Value or a Vector; or a number or an array, which gives one.
         low: a number or a Value, or None for no bound.
         high: likewise, not below ``low``. At least one is given.
 
@@ -60,7 +61,7 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
         not.
 
     Raises:
-        TypeError: ``x`` is neither a Value nor a Vector, or there is no bound.
+        TypeError: ``x`` is none of these, or there is no bound.
         ValueError: ``low`` is above ``high``, or a bound is NaN.
 
     Two ops per element, one per bound.
@@ -73,8 +74,6 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
         >>> y.data, x.grad
         (1.0, 0.0)
     """
-    if not isinstance(x, (Value, Vector)):
-        raise TypeError(f"clamp() expects a Value or a Vector, found {type(x).__name__}")
     bounds = [bound for bound in (low, high) if bound is not None]
     if not bounds:
         raise TypeError("clamp() needs a bound: clamp(x, low, high), clamp(x, low=0.0) or clamp(x, high=1.0)")
@@ -85,6 +84,31 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     if low is not None:
         x = _max(x, low)
     return x if high is None else _min(x, high)
+
+
+def _has_graph(x: Any) -> bool:
+    """Whether this is on a graph, or a sequence with something that is."""
+    if isinstance(x, (list, tuple)):
+        return any(map(_has_graph, x))
+    return isinstance(x, (Value, Vector, Tensor, parameter)) or getattr(x, "dtype", None) == object
+
+
+def _of_numbers(cond: Any, a: Any, b: Any) -> Any:
+    if _is_scalar(cond):
+        cond = bool(cond)
+        if _is_scalar(a) and _is_scalar(b):
+            from numbers import Real
+
+            if isinstance(a, Real) and isinstance(b, Real):
+                return a if cond else b
+    elif not hasattr(cond, "dtype"):
+        cond = [bool(c) for c in cond]
+    import numpy
+
+    chosen = numpy.where(cond, a, b)
+    if chosen.dtype.kind not in "biuf" or any(isinstance(x, numpy.ma.MaskedArray) for x in (a, b)):
+        raise TypeError("where() expects Values, Vectors, real numbers or arrays of them to choose from")
+    return chosen
 
 
 def _is_scalar(x: Any) -> bool:
@@ -104,9 +128,7 @@ def _elements(x: Any, n: int) -> list[Any]:
 def _join(chosen: list[Any], candidates: tuple[Any, ...]) -> Vector:
     """A Vector of what was chosen, on the graph of the first candidate that has one."""
     # Outside of traced functions a parameter is a number.
-    kinds = (Value, Vector), parameter
-    anchor = next((x for kind in kinds for x in candidates if isinstance(x, kind)), None)
-    if anchor is None:
-        raise TypeError("where() expects a Value or a Vector to choose from")
+    kinds = (Value, Vector), (parameter, Tensor)
+    anchor = next(x for kind in kinds for x in candidates if isinstance(x, kind))
     # The empty part tells the graph where only numbers are chosen.
     return concat([*chosen, concat(anchor)[:0]])

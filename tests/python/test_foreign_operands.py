@@ -158,7 +158,7 @@ def test_where_broadcasts():
             np.testing.assert_array_equal(np.asarray(result.data), expected.astype(float))
     with pytest.raises(ValueError, match="equal length"):
         bt.where(True, vector, [1.0, 2.0])
-    for a, b in ((1.0, 2.0), ([1.0], 2.0), ("a", "b"), (None, value)):
+    for a, b in (("a", "b"), (None, value), ("a", 1.0), (None, 2.0), ([1.0], "a"), (MASKED, 1.0)):
         with pytest.raises(TypeError):
             bt.where(True, a, b)
 

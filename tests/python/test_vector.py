@@ -154,8 +154,8 @@ def test_unary_ops_and_functions(graph):
             bt.mul_by_constant(x, wrong)
     assert list(bt.add(Value(1.0, graph=graph), x).data) == [1.25, 1.5, 3.0]
     assert list(Value(1.0, graph=graph).add(x).data) == [1.25, 1.5, 3.0]
-    for wrong in (1.0, "x", None, [1.0]):
-        with pytest.raises(TypeError, match="expects a Value or a Vector"):
+    for wrong in ("x", None, ["x"]):
+        with pytest.raises(TypeError, match="expects a Value, a Vector or real numbers"):
             bt.exp(wrong)
 
 
@@ -174,7 +174,7 @@ def test_reductions(graph):
         assert op(x, None).data == pytest.approx(expected)
     n = len(graph)
     for op in (bt.max, bt.mean, bt.reduce_sum, bt.variance, bt.reduce_mean_and_mean_squares):
-        for wrong in (1.0, Value(1.0), "abc", ["a"], [x, "a"], None, [x, None], [1.0, 2.0]):
+        for wrong in (1.0, Value(1.0), "abc", ["a"], [x, "a"], None, [x, None]):
             with pytest.raises(TypeError):
                 op(wrong)
         for empty in ([], x[:0], (), iter(())):
@@ -199,8 +199,6 @@ def test_inner_products_read_iterators_once_and_agree(graph):
         bt.inner_product(x[:0], [])
     with pytest.raises(ValueError, match="bias"):
         bt.inner_product_with_bias(x, x, [1.0, 2.0])
-    with pytest.raises(TypeError):
-        bt.inner_product([1.0], [2.0])
     with pytest.raises(bt.GraphMismatchError):
         bt.inner_product(x, [Value(1.0)] * 4)
 
@@ -225,8 +223,6 @@ def test_concat(graph):
     assert list(bt.exp(y * 0).data) == [1.0] * 7
     with pytest.raises(TypeError):
         bt.concat()
-    with pytest.raises(TypeError):
-        bt.concat(1.0, [2.0])
     with pytest.raises(bt.GraphMismatchError):
         bt.concat(x, Value(1.0))
 

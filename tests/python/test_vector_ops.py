@@ -201,7 +201,7 @@ def test_empty_and_wrong_operands():
             getattr(x[:0], name)()
         with pytest.raises(ValueError, match="at least one"):
             op([])
-        for wrong in (1.0, "abc", None, [None], [1.0, 2.0], Value(1.0)):
+        for wrong in (1.0, "abc", None, [None], Value(1.0)):
             with pytest.raises(TypeError):
                 op(wrong)
         with pytest.raises(bt.GraphMismatchError):
@@ -226,7 +226,7 @@ def test_stack_joins_values_as_views():
     assert list(bt.stack(a, 2.5, b).data) == [6.0, 2.5, 4.0]
     (x * x).sum().backward()
     assert (a.grad, b.grad) == (12.0, 8.0)
-    for wrong in (lambda: bt.stack(), lambda: bt.stack(1.0), lambda: bt.stack("a", a), lambda: bt.stack([])):
+    for wrong in (lambda: bt.stack(), lambda: bt.stack("a", a), lambda: bt.stack([])):
         with pytest.raises(TypeError):
             wrong()
     with pytest.raises(TypeError, match="concat"):

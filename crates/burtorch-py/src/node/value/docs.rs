@@ -61,7 +61,8 @@ fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
             "    evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read.\n"
         });
     }
-    text.push_str("\nRaises:\n    TypeError: an operand is no Value, Vector or real number.\n");
+    text.push_str("\nOf plain numbers alone the result is a number, of arrays an array.\n");
+    text.push_str("\nRaises:\n    TypeError: an operand is no Value, Vector, real number or array.\n");
     match info.arity {
         Arity::Reduction => text.push_str("    ValueError: there are no operands.\n"),
         Arity::Binary => text.push_str("    ValueError: lengths differ.\n"),

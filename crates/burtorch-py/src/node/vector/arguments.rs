@@ -38,7 +38,7 @@ pub fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
 }
 
 /// Nested sequences deeper than this are refused.
-const DEEPEST: usize = 32;
+pub const DEEPEST: usize = 32;
 
 /// One operand, or a run of them.
 pub enum Operand {

@@ -7,11 +7,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars};
+use super::plain::or_plain;
 use super::{PyVector, finish, functions, numpy};
 use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::numbers::number_of;
 use crate::graph::interruptible;
+use crate::node::value::is_value;
 use crate::params::PyTensor;
 
 /// An operator between two operands.
@@ -141,7 +143,12 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
     attached(|py| {
         // SAFETY: by the contract of this function.
         let x = unsafe { Bound::from_borrowed_ptr(py, x) };
-        finish(if is_many(&x) { unary(op, &x) } else { Err(not_a_vector(op, &x)) })
+        finish(or_plain(py, &[x], false, |x| match x {
+            [x] if is_many(x) => unary(op, x),
+            // SAFETY: a living object under the interpreter lock: here a number, on a graph of its own.
+            [x] if unsafe { is_value(x.as_ptr()) } => x.call_method0(op.name()),
+            _ => Err(not_a_vector(op, &x[0])),
+        }))
     })
 }
 
@@ -153,7 +160,7 @@ pub fn is_many(x: &Bound<'_, PyAny>) -> bool {
 /// The error for something else.
 pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
     let found = x.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
-    PyTypeError::new_err(format!("{}() expects a Value or a Vector, found {found}", op.name()))
+    PyTypeError::new_err(format!("{}() expects a Value, a Vector or real numbers, found {found}", op.name()))
 }
 
 /// The function of a binary op where one of two arguments is neither a Value nor a number, or with another number of
@@ -163,7 +170,9 @@ pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    unsafe { with_arguments(arguments, |arguments| binary_of(op, arguments)) }
+    unsafe {
+        with_arguments(arguments, |py, arguments| or_plain(py, arguments, true, |arguments| binary_of(op, arguments)))
+    }
 }
 
 /// What `f` makes of the arguments of a call.
@@ -172,12 +181,12 @@ pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut 
 /// `arguments` are living objects; the interpreter lock is held.
 unsafe fn with_arguments(
     arguments: &[*mut ffi::PyObject],
-    f: impl for<'py> FnOnce(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
+    f: impl for<'py> FnOnce(Python<'py>, &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
     attached(|py| {
         // SAFETY: by the contract of this function.
         let arguments = arguments.iter().map(|&x| unsafe { Bound::from_borrowed_ptr(py, x) });
-        finish(f(&arguments.collect::<Vec<_>>()))
+        finish(f(py, &arguments.collect::<Vec<_>>()))
     })
 }
 
@@ -212,7 +221,12 @@ fn binary_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py
 /// `arguments` are living objects; the interpreter lock is held.
 pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    unsafe { with_arguments(arguments, |arguments| constant_of(op, arguments)) }
+    unsafe {
+        with_arguments(arguments, |py, arguments| match arguments {
+            [x, c] => or_plain(py, std::slice::from_ref(x), false, |x| constant_of(op, &[x[0].clone(), c.clone()])),
+            _ => constant_of(op, arguments),
+        })
+    }
 }
 
 fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
@@ -226,6 +240,8 @@ fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'
             Ok(None) => Err(PyTypeError::new_err(format!("the constant of {}() must be a real number", op.name()))),
             Err(error) => Err(error),
         },
+        // SAFETY: living objects under the interpreter lock.
+        [x, c] if unsafe { is_value(x.as_ptr()) } => x.call_method1(op.name(), (c,)),
         _ => Err(PyTypeError::new_err(format!("{}() takes a Value or a Vector, and a number", op.name()))),
     }
 }
@@ -236,7 +252,7 @@ fn constant_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'
 /// `a` and `b` are living objects; the interpreter lock is held.
 pub unsafe fn binary_with_arrays(symbol: Symbol, a: *mut ffi::PyObject, b: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
-    unsafe { with_arguments(&[a, b], |arguments| with_arrays(symbol, &arguments[0], &arguments[1])) }
+    unsafe { with_arguments(&[a, b], |_, arguments| with_arrays(symbol, &arguments[0], &arguments[1])) }
 }
 
 fn with_arrays<'py>(symbol: Symbol, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

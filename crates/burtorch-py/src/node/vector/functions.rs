@@ -6,11 +6,12 @@ use burtorch_core::{NodeId, Op, Operands, Unevaluated, View};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 
 use super::arguments::{
     Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars, read_by,
 };
+use super::plain::or_plain;
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
@@ -194,7 +195,7 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
     attached(|py| {
         // SAFETY: as above.
         let x = unsafe { Bound::from_borrowed_ptr(py, x) };
-        finish(read_many(op, &x).and_then(|operands| reduce_operands(op, &operands, py, evaluate)))
+        finish(or_plain(py, &[x], false, |x| reduce_operands(op, &read_many(op, &x[0])?, py, evaluate)))
     })
 }
 
@@ -202,7 +203,7 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
 ///
 /// Args:
 ///     x: a Vector, or a sequence of Values, Vectors and real numbers.
-///     w: likewise, as many scalars. At least one operand is a Value or a Vector.
+///     w: likewise, as many scalars.
 ///     evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read. Where an
 ///         operand is a Tensor the value is computed at once.
 ///
@@ -226,7 +227,7 @@ fn inner_product_function<'py>(
     w: &Bound<'py, PyAny>,
     evaluate: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    inner_product(x, w, None, evaluate)
+    or_plain(x.py(), &[x.clone(), w.clone()], false, |x| inner_product(&x[0], &x[1], None, evaluate))
 }
 
 /// sum of x_i w_i, plus a bias; dx_i = w_i, dw_i = x_i, dbias = 1.
@@ -248,7 +249,8 @@ fn inner_product_with_bias<'py>(
     bias: &Bound<'py, PyAny>,
     evaluate: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    inner_product(x, w, Some(bias), evaluate)
+    let all = [x.clone(), w.clone(), bias.clone()];
+    or_plain(x.py(), &all, false, |x| inner_product(&x[0], &x[1], Some(&x[2]), evaluate))
 }
 
 /// The mean of x_i and the mean of x_i^2, as two Values.
@@ -268,7 +270,12 @@ fn inner_product_with_bias<'py>(
 ///     (2.5, 7.5)
 #[pyfunction]
 #[pyo3(signature = (x, /))]
-fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    or_plain(py, &[x.clone()], false, |x| Ok(mean_and_mean_squares(&x[0])?.into_pyobject(py)?.into_any()))
+}
+
+fn mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = x.py();
     if let Ok(vector) = x.cast::<PyVector>() {
         let owner = vector.get().owner(py);
@@ -288,14 +295,14 @@ fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'
 /// Join Vectors, Values and numbers, one after another, without copying: concat(x, y) or concat([x, y]).
 ///
 /// Args:
-///     parts: Vectors, Values, real numbers (which become constants) or sequences of them. At least one is a Value or
-///         a Vector.
+///     parts: Vectors, Values, real numbers (which become constants) or sequences of them. Of numbers
+///         alone: an array.
 ///
 /// Returns:
 ///     A Vector that stands for the nodes of its parts. Linear in the number of parts.
 ///
 /// Raises:
-///     TypeError: a part is something else, or none is a Value or a Vector.
+///     TypeError: a part is something else.
 ///     GraphMismatchError: parts belong to different graphs.
 ///
 /// Example:
@@ -309,17 +316,25 @@ fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'
 #[pyo3(signature = (*parts))]
 fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = parts.py();
-    let single = if parts.len() == 1 { Some(parts.get_item(0)?) } else { None };
-    let operands = Operand::read_all(single.as_ref().unwrap_or(parts.as_any()))?;
-    let owner = common_owner(py, &operands)?;
-    let ranges = atomically(&owner, |cell| all_runs(py, cell, &operands))?;
+    or_plain(py, &parts.iter().collect::<Vec<_>>(), false, |x| join(py, &operands_of(x)?))
+}
+
+/// The operands of a function that takes them one by one or as one sequence.
+fn operands_of(parts: &[Bound<'_, PyAny>]) -> PyResult<Vec<Operand>> {
+    let parts = parts.iter().map(Operand::read_all).collect::<PyResult<Vec<_>>>()?;
+    Ok(parts.into_iter().flatten().collect())
+}
+
+fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny>> {
+    let owner = common_owner(py, operands)?;
+    let ranges = atomically(&owner, |cell| all_runs(py, cell, operands))?;
     Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
 }
 
 /// Join Values and numbers, one after another, to a Vector, without copying: stack(a, b) or stack([a, b]).
 ///
 /// Args:
-///     values: Values and real numbers (which become constants), or one sequence of them. At least one is a Value.
+///     values: Values and real numbers (which become constants), or one sequence of them. Of numbers alone: an array.
 ///
 /// Returns:
 ///     A Vector that stands for these nodes. Linear in their number.
@@ -340,14 +355,20 @@ fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
 #[pyo3(signature = (*values))]
 fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = values.py();
-    let single = if values.len() == 1 { Some(values.get_item(0)?) } else { None };
-    let operands = Operand::read_all(single.as_ref().unwrap_or(values.as_any()))?;
-    if operands.iter().any(|operand| matches!(operand, Operand::Vector(_) | Operand::Tensor(_))) {
-        return Err(PyTypeError::new_err("stack() joins Values and numbers; join Vectors with concat()"));
-    }
-    let owner = common_owner(py, &operands)?;
-    let ranges = atomically(&owner, |cell| all_runs(py, cell, &operands))?;
-    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+    let first = values.iter().next();
+    let sequence =
+        first.filter(|x| values.len() == 1 && (x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>()));
+    let values = match sequence {
+        Some(sequence) => sequence.try_iter()?.collect::<PyResult<Vec<_>>>()?,
+        None => values.iter().collect(),
+    };
+    or_plain(py, &values, false, |x| {
+        let operands = operands_of(x)?;
+        if operands.iter().any(|operand| matches!(operand, Operand::Vector(_) | Operand::Tensor(_))) {
+            return Err(PyTypeError::new_err("stack() joins Values and numbers; join Vectors with concat()"));
+        }
+        join(py, &operands)
+    })
 }
 
 /// exp(x_i) / sum of exp(x), shifted by the largest so that nothing overflows; dx_i = y_i (g_i - sum of g_j y_j).
@@ -374,7 +395,7 @@ fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
 #[pyfunction(name = "softmax")]
 #[pyo3(signature = (x, /))]
 fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    softmax(Op::Softmax, x)
+    or_plain(x.py(), &[x.clone()], false, |x| softmax(Op::Softmax, &x[0]))
 }
 
 /// log(softmax(x)), exact also where probabilities are near 0 or 1; dx_i = g_i - exp(y_i) sum of g_j.
@@ -389,7 +410,7 @@ fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 fn log_softmax<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    softmax(Op::LogSoftmax, x)
+    or_plain(x.py(), &[x.clone()], false, |x| softmax(Op::LogSoftmax, &x[0]))
 }
 
 /// Adds the functions to the module.

@@ -10,6 +10,7 @@ mod functions;
 mod methods;
 mod numpy;
 mod operators;
+mod plain;
 mod quick;
 mod sequence;
 pub mod tokens;

@@ -28,6 +28,16 @@ pub fn is_array(x: &Bound<'_, PyAny>) -> bool {
     n_dims(x) > 0
 }
 
+/// Whether an array holds real numbers.
+pub fn holds_numbers(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(matches!(kind(x)?.as_str(), "f" | "i" | "u" | "b"))
+}
+
+/// Whether an array is of float32.
+pub fn is_float32(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(kind(x)? == "f" && x.getattr("dtype")?.getattr("itemsize")?.extract::<usize>()? == 4)
+}
+
 /// The letter of an array's or NumPy scalar's kind of numbers.
 fn kind(x: &Bound<'_, PyAny>) -> PyResult<String> {
     x.getattr("dtype")?.getattr("kind")?.extract()
