@@ -90,7 +90,7 @@ def _has_graph(x: Any) -> bool:
     """Whether this is on a graph, or a sequence with something that is."""
     if isinstance(x, (list, tuple)):
         return any(map(_has_graph, x))
-    return isinstance(x, (Value, Vector, Tensor, parameter)) or getattr(x, "dtype", None) == object
+    return isinstance(x, (Value, Vector, Tensor, parameter)) or getattr(getattr(x, "dtype", None), "kind", "") == "O"
 
 
 def _of_numbers(cond: Any, a: Any, b: Any) -> Any:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 WRAPPERS = ("slot", "caught", "entered", "visited")
-"""Of ``convert/entry.rs`` and ``node/critical_section.rs``: each turns a panic into a Python error, or into what a destructor may do about it."""
+"""Of ``convert/entry.rs`` and ``node/critical_section.rs``: each turns a panic into a Python error."""
 
 TOKENS = {
     "convert/entry.rs": "the wrappers themselves",
