@@ -54,7 +54,7 @@ fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of 
 	$(BIN)/pytest tests/python --hypothesis-profile=long
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
-RINGS := branches pool eager handles compaction edges oracle scratch nonfinite memory parameters in_buffers program nn files
+RINGS := branches pool eager handles compaction edges reference scratch nonfinite memory parameters in_buffers program nn files
 # Functions that end in a tail call have a stack frame of fixed size, and so must the sanitizer's variables in them.
 ASAN = -Zsanitizer=address -Cllvm-args=-asan-stack-dynamic-alloca=0
 safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the models of what is atomic with bound 3

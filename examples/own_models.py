@@ -31,7 +31,7 @@ def tied(params: bt.Parameters, symbols: int = 8, width: int = 6) -> Callable[[A
     w1, b1 = params.tensor((16, 2 * width)), params.tensor(16, init=0.0)
     w2, b2 = params.tensor((width, 16)), params.tensor(width, init=0.0)
 
-    def loss(context: bt.Symbols, target: bt.Symbols) -> bt.Value:
+    def loss(context: bt.TokenIds, target: bt.TokenIds) -> bt.Value:
         hidden = bt.tanh(bt.affine(w1, bt.gather(table, context), b1))
         hidden = bt.tanh(bt.affine(w2, hidden, b2))
         return bt.softmax_cross_entropy(table @ hidden, target)

@@ -1,4 +1,4 @@
-"""SciPy's solvers on recorded functions: minimise, with Hessian products, find a root, fit data.
+"""SciPy's solvers on traced functions: minimise, with Hessian products, find a root, fit data.
 
 Each part takes gradients from burtorch and says what it found and how often it asked. Run it with
 ``python examples/scipy_solvers.py``; it needs NumPy and SciPy.

@@ -6,7 +6,7 @@ Promises that a call has the numbers of the model's ``logits`` and a gradient.
 from __future__ import annotations
 
 from burtorch import _core
-from burtorch._core import Symbols
+from burtorch._core import TokenIds
 from burtorch._layers import Linear, Tokens
 from burtorch._module import Module
 
@@ -43,7 +43,7 @@ class MLP(_core.MLP, Module):
 class GPT(_core.GPT, Module):
     __doc__ = _core.GPT.__doc__
 
-    def __call__(self, tokens: Sequence[int] | Symbols) -> Tokens:
+    def __call__(self, tokens: Sequence[int] | TokenIds) -> Tokens:
         """The logits of the symbol after each token, on the current graph.
 
         Raises IndexError for a token outside the vocabulary, ValueError for more tokens than the context, or none.

@@ -1,4 +1,4 @@
-"""Recorded functions: ``@bt.function`` and ``bt.trace``."""
+"""Traced functions: ``@bt.function`` and ``bt.trace``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a Python function of numbers one that is recorded once and replayed in Rust.
+    """Make a Python function of numbers one that is traced once and replayed in Rust.
 
     Args:
         body: the function; see :class:`burtorch.Function` for what it may take and do.
@@ -47,7 +47,7 @@ def trace(body: Callable[..., Any], *examples: Any, **options: Any) -> Function:
         options: as in :func:`function`.
 
     Returns:
-        A Function that has been recorded.
+        A Function that has been traced.
 
     Example:
         >>> import burtorch as bt

@@ -9,8 +9,8 @@ from __future__ import annotations
 from burtorch import _core
 from burtorch._core import (
     Parameters,
-    Symbols,
     Tensor,
+    TokenIds,
     Value,
     Vector,
     add_ranges,
@@ -85,7 +85,7 @@ class Tokens:
         numbers, width = self.vector.data, self.width
         return [[float(numbers[(t // 8 * width + f) * 8 + t % 8]) for f in range(width)] for t in range(self.n)]
 
-    def cross_entropy(self, classes: Sequence[int] | Symbols) -> Value:
+    def cross_entropy(self, classes: Sequence[int] | TokenIds) -> Value:
         """The mean over tokens of ``log(sum exp z) - z[class]``.
 
         Raises ValueError for another number of classes, IndexError for one that is out of range.
@@ -119,7 +119,7 @@ class Embedding(_core.RowsCall, Module):
         if positions is not None:
             self.positions = params.tensor((positions, width), name=_part(name, "positions"), init=("normal", 0.0, 0.5))
 
-    def __call__(self, tokens: Sequence[int] | Symbols) -> Tokens:
+    def __call__(self, tokens: Sequence[int] | TokenIds) -> Tokens:
         """The rows of ``tokens`` on the current graph, as activations.
 
         Raises IndexError for an unknown symbol, ValueError for more tokens than positions, or none.

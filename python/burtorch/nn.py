@@ -48,7 +48,7 @@ def __dir__() -> list[str]:
 def load_model(path: str | PathLike[str]) -> tuple[CharMLP | GPT | MLP | Linear, str | None]:
     """A new model, with Parameters of its own, from a file that its ``save`` wrote; and the vocabulary kept with it.
 
-    A :class:`Module` is code of yours, which no file holds: build it and call its ``load``.
+    A :class:`Module` is your code, which no file holds: build it and call its ``load``.
 
     Raises:
         FormatError: a file of something else, or a damaged one; no model is built then.

@@ -191,11 +191,11 @@ fn ulps(high: f64, low: f64, got: f64) -> f64 {
     (((got - high) - low) * 2f64.powi(52)).abs() / 2f64.powi(exponent)
 }
 
-/// Every f64 function keeps its bound at the arguments of math_oracle.txt, computed with 300 bits by mpmath.
+/// Every f64 function keeps its bound at the arguments of math_reference.txt, computed with 300 bits by mpmath.
 #[test]
 fn f64_results_are_within_their_bounds() {
     let mut seen = 0;
-    for line in include_str!("math_oracle.txt").lines() {
+    for line in include_str!("math_reference.txt").lines() {
         let (name, numbers) = line.split_once(' ').unwrap();
         let numbers: Vec<f64> =
             numbers.split(' ').map(|s| f64::from_bits(u64::from_str_radix(s, 16).unwrap())).collect();

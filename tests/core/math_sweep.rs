@@ -203,7 +203,7 @@ impl Library {
                 let by = self.big(y);
                 self.two("mpfr_pow", &bx, &by)
             }
-            _ => panic!("no oracle for {name}"),
+            _ => panic!("no reference for {name}"),
         }
     }
 

@@ -76,7 +76,7 @@ fn a_thread_that_wakes_up_late_never_sees_an_old_job() {
     check(|| {
         let pool = pool::Pool::new();
         for round in 1..3 {
-            // Made anew for each job: whoever calls an old task touches what is gone.
+            // Made for each job: whoever calls an old task touches what is gone.
             let cells = Cells::new(2);
             pool.run(2, 2, &|k| cells.add(k, round));
             assert_eq!((cells.read(0), cells.read(1)), (round, round));

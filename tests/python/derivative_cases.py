@@ -1,6 +1,6 @@
 """Functions whose derivatives are known from mpmath: every op alone, and random programs of many.
 
-``tests/make_derivatives_oracle.py`` computes them with 100 digits, the tests with burtorch. Bodies take
+``tests/make_derivatives_reference.py`` computes them with 100 digits, the tests with burtorch. Bodies take
 the ops as their first argument. Inputs are doubles, exactly.
 """
 

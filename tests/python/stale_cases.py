@@ -1,4 +1,4 @@
-"""Cases of recorded functions that read something which then changes, as rows of source code.
+"""Cases of traced functions that read something which then changes, as rows of source code.
 
 A row is a name, statements that set things up, the body's expression of ``x`` (or statements, where it ends with a
 ``return``), and statements that change something. Each row is run with all of it at the top of a module, and with all
@@ -129,9 +129,9 @@ operator.attrgetter | import operator, types; o = types.SimpleNamespace(k=2.0); 
 operator.methodcaller | import operator\nclass C:\n    k = 2.0\n    def m(self):\n        return self.k\no = C(); g = operator.methodcaller('m') | x * g(o) | o.k = 3.0
 function by globals() | k = 2.0 | x * globals().get('k', k) | k = 3.0
 eval | k = [2.0] | x * eval('k[0]', {'k': k}) | k[0] = 3.0
-recorded function inside | k = 2.0; g = bt.function(lambda x: x * k) | g(x) + 1.0 | k = 3.0
-recorded function of numbers | k = 2.0; g = bt.function(lambda x: x * k) | x * g(1.0) | k = 3.0
-recorded function of numbers, seen before | k = 2.0; g = bt.function(lambda x: x * k); g(1.0); g(1.0) | x * g(1.0) | k = 3.0
+traced function inside | k = 2.0; g = bt.function(lambda x: x * k) | g(x) + 1.0 | k = 3.0
+traced function of numbers | k = 2.0; g = bt.function(lambda x: x * k) | x * g(1.0) | k = 3.0
+traced function of numbers, seen before | k = 2.0; g = bt.function(lambda x: x * k); g(1.0); g(1.0) | x * g(1.0) | k = 3.0
 exec in a namespace | ns = {'k': 2.0}; exec('def f(x): return x * k', ns); f = ns['f'] | f(x) | ns['k'] = 3.0
 types.FunctionType | import types; k = [2.0]; ns = {'k': k}; f = types.FunctionType((lambda x: x * k[0]).__code__.replace(co_freevars=()) if False else compile('x * k[0]', 'f', 'eval'), ns); ns['x'] = 1.0 | x * f() | k[0] = 3.0
 singleton function method | import types\nclass C:\n    k = 2.0\no = C(); o.f = types.MethodType(lambda self, x: self.k * x, o) | o.f(x) | o.k = 3.0
@@ -373,7 +373,7 @@ polynomial | k = np.poly1d([1.0, 2.0]) | x * k(1.0) | k[0] = 7.0
 poly | k = np.polynomial.Polynomial([1.0, 2.0]) | x * k(1.0) | k.coef[0] = 7.0
 """
 
-# These cannot be right at the next call, or are not by design: they are said when they are recorded.
+# These cannot be right at the next call, or are not by design: they are said when they are traced.
 OUTSIDE = r"""
 time | import time | x * time.time() | pass
 perf_counter | import time | x * time.perf_counter() | pass

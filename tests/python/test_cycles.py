@@ -168,8 +168,8 @@ HOLD = {
 EMPTY = {
     "Config": lambda: bt.config,
     "RowsCall": lambda: _core.RowsCall(),
-    "SymbolArray": lambda: bt.text.WordContexts(["ab", "ba"], context=2, holdout=0.0).train(0, 1)[0],
-    "Symbols": lambda: symbols(),
+    "TokenIdArray": lambda: bt.text.WordContexts(["ab", "ba"], context=2, holdout=0.0).train(0, 1)[0],
+    "TokenIds": lambda: symbols(),
     "TextWindows": lambda: bt.text.TextWindows("to be or not to be", context=4, holdout=0.0),
     "WordContexts": lambda: bt.text.WordContexts(["ab", "ba"], context=2, holdout=0.0),
     "parameter": lambda: bt.parameter(1.0),

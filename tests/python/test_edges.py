@@ -154,7 +154,7 @@ def test_mistake_backward_that_is_quadratic_or_recursive_in_the_length_of_a_chai
 
 
 @pytest.mark.parametrize("operator", ["+=", "-=", "*=", "/="])
-def test_in_place_operators_bind_the_name_anew(operator):
+def test_in_place_operators_bind_the_name_to_a_new_node(operator):
     a, b = bt.Value(3.0), bt.Value(4.0)
     names = {"a": a, "b": b}
     exec(f"a {operator} b; a {operator} 2.0", names)

@@ -1,4 +1,4 @@
-"""Recorded functions: calls, shapes of arguments, constants that change, guards, errors with their line."""
+"""Traced functions: calls, shapes of arguments, constants that change, guards, errors with their line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_calls_give_the_bits_of_the_eager_graph(body, numbers):
         assert f(*x) == value
         assert f.value_and_grad(*x) == (value, grads)
         assert f.grad(*x) == grads
-    assert f.stats()["recorded"] == 1
+    assert f.stats()["traced"] == 1
 
 
 def test_argnums_selects_gradients():
@@ -117,7 +117,7 @@ def test_static_arguments_and_shapes_are_recorded_apart():
         return result
 
     assert (power(3.0), power(3.0, n=3), power(3.0, n=4), power(3.0)) == (9.0, 27.0, 81.0, 9.0)
-    assert power.stats()["recorded"] == 3
+    assert power.stats()["traced"] == 3
     assert power.grad(3.0, n=3) == 27.0
     # 1 and True are equal, and still not the same argument.
     kind = bt.function(lambda x, n=0: x * 2.0 if isinstance(n, bool) else x)
@@ -143,7 +143,7 @@ def scaled(x):
     return x * SCALE
 
 
-def test_changed_closure_cells_and_globals_record_anew():
+def test_changed_closure_cells_and_globals_trace_again():
     global SCALE
     k = 3.0
 
@@ -158,10 +158,10 @@ def test_changed_closure_cells_and_globals_record_anew():
     try:
         assert f(5.0) == 200.0
         assert f.grad(5.0) == 40.0
-        assert f.stats()["recorded"] == 3
+        assert f.stats()["traced"] == 3
         k = 2.0 * 2.0
         assert f(5.0) == 200.0
-        assert f.stats()["recorded"] == 3
+        assert f.stats()["traced"] == 3
         bound = f.bind(array.array("d", [5.0]))
         # One array for one argument: a vector of one number.
         with pytest.raises(TypeError):
@@ -170,7 +170,7 @@ def test_changed_closure_cells_and_globals_record_anew():
         SCALE = 2.0
 
 
-def test_changed_contents_record_anew():
+def test_changed_contents_trace_again():
     weights = np.array([1.0, 2.0])
     settings = {"rate": 3.0}
     f = bt.function(lambda x: weights[0] * x[0] + weights[1] * x[1] * settings["rate"] + TABLE[0])
@@ -201,7 +201,7 @@ def test_a_parameter_changes_without_recording():
     shift.value = 0
     assert bound() == 110.0
     assert f.map(np.array([[3.0, 4.0], [1.0, 1.0]])).tolist() == [110.0, 0.0]
-    assert f.stats()["recorded"] == 1
+    assert f.stats()["traced"] == 1
     assert rate + 1.0 == 11.0
     with pytest.raises(TypeError):
         bt.parameter("x")
@@ -290,7 +290,7 @@ def test_escaped_values_are_refused_with_the_line():
 
     f(2.0)
     line = inspect.currentframe().f_lineno + 2
-    with pytest.raises(bt.TraceError, match=rf"kept from the recording of .*f .*:{line}\)"):
+    with pytest.raises(bt.TraceError, match=rf"kept from the trace of .*f .*:{line}\)"):
         kept[0] * 2.0
     with pytest.raises(bt.TraceError, match="kept"):
         float(kept[0].data)
@@ -380,7 +380,7 @@ def test_programs_can_be_read():
     assert f.program.dot().startswith("digraph program {")
     assert repr(f) == f"<Function small ({__file__}:{small.__code__.co_firstlineno})>"
     assert inspect.signature(f) == inspect.signature(small)
-    with pytest.raises(bt.TraceError, match="nothing has been recorded"):
+    with pytest.raises(bt.TraceError, match="nothing has been traced"):
         _ = bt.function(small).program
 
 
@@ -422,7 +422,7 @@ def test_functions_are_saved_and_pickled_as_their_recordings(tmp_path):
             bt.load_function(path)
     with pytest.raises(FileNotFoundError):
         bt.load_function(tmp_path / "none")
-    with pytest.raises(bt.TraceError, match="nothing has been recorded"):
+    with pytest.raises(bt.TraceError, match="nothing has been traced"):
         bt.function(tiny).save(path)
 
 
@@ -470,7 +470,7 @@ def test_errors_in_the_body_leave_nothing_behind():
     assert bt.current_graph() is before
     assert f(2.0) == 4.0
     assert f(3.0) == 9.0
-    assert f.stats()["recorded"] == 1
+    assert f.stats()["traced"] == 1
 
 
 CALLS = {

@@ -1,4 +1,4 @@
-"""Attributes that a recorded function reads: each call looks at them again."""
+"""Attributes that a traced function reads: each call looks at them again."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ class Config:
     table: list = dataclasses.field(default_factory=list)
 
 
-def recorded(f):
-    return f.stats()["recorded"]
+def traced(f):
+    return f.stats()["traced"]
 
 
 def test_an_attribute_of_a_closed_over_object():
     cfg = Config(2.0)
     f = bt.function(lambda x: cfg.rate * x)
-    assert (f(3.0), f(4.0), recorded(f)) == (6.0, 8.0, 1)
+    assert (f(3.0), f(4.0), traced(f)) == (6.0, 8.0, 1)
     cfg.rate = 5.0
-    assert (f(3.0), f.grad(3.0), recorded(f)) == (15.0, 5.0, 2)
+    assert (f(3.0), f.grad(3.0), traced(f)) == (15.0, 5.0, 2)
     cfg.rate = 10.0 / 2.0
-    assert (f(3.0), recorded(f)) == (15.0, 2)
+    assert (f(3.0), traced(f)) == (15.0, 2)
     # What the body does not name does not matter.
     cfg.other = 7.0
-    assert (f(3.0), recorded(f)) == (15.0, 2)
+    assert (f(3.0), traced(f)) == (15.0, 2)
 
 
 def test_objects_in_objects_and_numbers_in_lists_of_theirs():
@@ -68,7 +68,7 @@ def test_objects_in_objects_and_numbers_in_lists_of_theirs():
     assert f(1.0) == 7.0
     cfg.table[1] = 0.0
     assert f(1.0) == 5.0
-    assert recorded(f) == 4
+    assert traced(f) == 4
 
 
 def test_objects_in_lists_and_dicts():
@@ -85,7 +85,7 @@ def test_objects_in_lists_and_dicts():
     assert f(1.0) == 40.0
     named["last"].k = 1.0
     assert f(1.0) == 8.0
-    assert recorded(f) == 3
+    assert traced(f) == 3
 
 
 def test_self_of_a_method_and_what_its_methods_and_properties_read():
@@ -98,7 +98,7 @@ def test_self_of_a_method_and_what_its_methods_and_properties_read():
     assert g(1.0) == 12.0
     scale.k = 5.0
     assert g(1.0) == 15.0
-    assert recorded(g) == 2
+    assert traced(g) == 2
 
 
 def test_attributes_of_classes_and_what_hides_them():
@@ -156,7 +156,7 @@ def test_no_property_runs_while_attributes_are_looked_up():
     counted = Counted()
     f = bt.function(lambda x: counted.k * x)
     assert [f(x) for x in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
-    assert (runs, recorded(f)) == (["run"], 1)
+    assert (runs, traced(f)) == (["run"], 1)
 
 
 def test_a_body_that_changes_what_it_reads_is_recorded_at_every_call():
@@ -168,4 +168,4 @@ def test_a_body_that_changes_what_it_reads_is_recorded_at_every_call():
 
     f = bt.function(body)
     assert [f(1.0) for _ in range(3)] == [2.0, 4.0, 8.0]
-    assert recorded(f) == f.stats()["invalidated"] + 1 == 3
+    assert traced(f) == f.stats()["invalidated"] + 1 == 3

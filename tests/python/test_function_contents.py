@@ -20,9 +20,9 @@ def changes(f, change, before, after):
     """Calls with floats and on rows see a change, and only that one."""
     rows = np.array([[1.0]])
     assert (f(1.0), f.map(rows)[0]) == (before, before)
-    recorded = f.stats()["recorded"]
+    traced = f.stats()["traced"]
     assert f(1.0) == before
-    assert f.stats()["recorded"] == recorded
+    assert f.stats()["traced"] == traced
     change()
     assert (f(1.0), f.map(rows)[0]) == (after, after)
 
@@ -88,10 +88,10 @@ def test_the_same_numbers_again_record_nothing():
     numbers[0] = float("1.5")
     numbers[:] = [float("1.5"), float("2.5")]
     assert f(1.0) == 4.0
-    assert f.stats()["recorded"] == 1
+    assert f.stats()["traced"] == 1
     numbers[0] = 1
     assert f(1.0) == 3.5
-    assert f.stats()["recorded"] == 2
+    assert f.stats()["traced"] == 2
 
 
 def test_a_log_that_the_body_fills_is_no_change_and_a_counter_is():
@@ -99,7 +99,7 @@ def test_a_log_that_the_body_fills_is_no_change_and_a_counter_is():
     f = bt.function(lambda x: log.append("called") or x * 2.0)
     g = bt.function(lambda x: counted.append(1.0) or x * len(counted))
     assert [f(1.0), f(2.0), f(3.0)] == [2.0, 4.0, 6.0]
-    assert f.stats()["recorded"] == len(log) == 1
+    assert f.stats()["traced"] == len(log) == 1
     log.append("changed")
     assert f(4.0) == 8.0
     assert len(log) == 3

@@ -1,4 +1,4 @@
-"""Hessians, directions, Jacobians and their sparse forms; SciPy's solvers on recorded functions."""
+"""Hessians, directions, Jacobians and their sparse forms; SciPy's solvers on traced functions."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_scipy_minimises_rosenbrock(n):
         # From this start the chain of 100 has a second minimum near -1 in the first coordinate.
         assert np.abs(f.grad(found.x)).max() < 1e-4
         assert found.fun < 1e-8 or n > 2
-    assert f.stats()["recorded"] == 1
+    assert f.stats()["traced"] == 1
 
 
 def test_scipy_solves_and_fits():

@@ -1,4 +1,4 @@
-"""Misuse of recorded functions: each mistake is a typed error that says what is wrong, where, and what to do."""
+"""Misuse of traced functions: each mistake is a typed error that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_numpy_functions_of_traced_values_name_the_op_and_the_line():
     text = caught(f, np.ones(2))
     assert "bt.exp" in text
     assert text.endswith(f":{line('# np.exp of a Value')})")
-    assert "float(" not in text  # refused in a recorded function
+    assert "float(" not in text  # refused in a traced function
     assert "bt.log" in caught(bt.function(lambda x: np.log(x).sum()), np.ones(2))
     assert "bt.atan2" in caught(bt.function(lambda x: np.arctan2(x[0], x[1])), np.ones(2))
 
@@ -88,7 +88,7 @@ def test_arguments_that_are_no_numbers_are_named_with_their_place(argument, plac
         assert found in text
         assert "expected" in text
         assert f"{line('# definition of nested')})" in text
-    assert f.stats()["recorded"] == 1
+    assert f.stats()["traced"] == 1
     assert f({"a": [1.0, 2.0], "b": 3.0}) == 3.0
 
 

@@ -70,7 +70,7 @@ def test_equal_to_eager_bit_for_bit(body):
         assert (value, dx, dy) == eager(body, x, y), (x, y)
     stats = f.stats()
     assert stats["paths"] <= 32
-    assert stats["recorded"] == stats["paths"] + stats["dropped"]
+    assert stats["traced"] == stats["paths"] + stats["dropped"]
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -90,7 +90,7 @@ def test_paths_are_bounded_and_the_oldest_go_first():
         f(float(x), 4.0)
     stats = f.stats()
     assert stats["paths"] == 3
-    assert stats["dropped"] == stats["recorded"] - 3 > 0
+    assert stats["dropped"] == stats["traced"] - 3 > 0
 
 
 def test_nan_answers_no_comparison():
@@ -120,5 +120,5 @@ def test_a_body_that_flips_coins_is_refused():
     f = bt.function(lambda x: x if (x > 0.0) == next(flips) else -x)
     with pytest.warns(bt.StaleRiskWarning, match="list_iterator, which each run of the body advances"):
         f(1.0)
-    # It is replayed: what the body does besides computing happens while it is recorded.
+    # It is replayed: what the body does besides computing happens while it is traced.
     assert f(2.0) == 2.0

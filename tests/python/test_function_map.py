@@ -1,4 +1,4 @@
-"""Recorded functions over rows: types, strides, shapes, threads, results in given arrays."""
+"""Traced functions over rows: types, strides, shapes, threads, results in given arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded functions called with Values: the program goes onto their graph, with the gradients of the body."""
+"""Traced functions called with Values: the program goes onto their graph, with the gradients of the body."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_values_and_gradients_are_those_of_the_body(body, arguments):
             (b * 1.5).backward()
         assert [np.ravel(x.grad).tolist() for x in mine] == [np.ravel(x.grad).tolist() for x in plain]
     assert type(f(*mine)) is type(body(*plain))
-    # Vectors are other arguments than lists, and are recorded once more.
+    # Vectors are other arguments than lists, and are traced once more.
     assert len(ran) - before <= 1
 
 

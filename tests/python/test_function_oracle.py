@@ -17,7 +17,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 def oracle():
     """By name: the inputs, then value, gradient and Hessian."""
     table = {}
-    for line in (DATA / "derivatives_oracle.txt").read_text().splitlines():
+    for line in (DATA / "derivatives_reference.txt").read_text().splitlines():
         if line.startswith("#"):
             continue
         inputs, results = line.split(" | ")
@@ -32,7 +32,7 @@ def oracle():
 
 
 def test_every_op_of_the_table_is_among_the_cases():
-    lines = (DATA / "ops_oracle.txt").read_text().splitlines()
+    lines = (DATA / "ops_reference.txt").read_text().splitlines()
     names = {line.split()[1] for line in lines if not line.startswith("#")}
     assert len(names) > 40
     assert names <= set(CASES["OPS"])

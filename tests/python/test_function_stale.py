@@ -355,7 +355,7 @@ def test_audits_take_little_of_the_time(limit):
     f = bt.function(long)
     for _ in range(100):
         silenced(f, 1.0)
-    # A recording takes more than 5 ms, so a hundred short calls leave no time for one.
+    # A tracing takes more than 5 ms, so a hundred short calls leave no time for one.
     assert len(runs) <= 2
 
 

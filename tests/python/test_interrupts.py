@@ -193,7 +193,7 @@ class Load:
 
 
 class Parameters:
-    """Parameters of 40 MB in the checked form, to memory and back."""
+    """Parameters of 40 MB in the checkpoint format, to memory and back."""
 
     def __init__(self):
         self.params = bt.Parameters(seed=0)

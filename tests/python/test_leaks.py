@@ -280,7 +280,7 @@ KINDS = {
     "to_dot": lambda: mark_graph.to_dot(m),
     "memory": lambda: graph.memory(),
     "no_grad": lambda: bt.no_grad().__enter__() or bt.no_grad().__exit__(None, None, None),
-    # recorded functions
+    # traced functions
     "f(1.0, 2.0)": lambda: f(1.0, 2.0),
     "f(1, 2)": lambda: f(1, 2),
     "f.value_and_grad": lambda: f.value_and_grad(1.0, 2.0),

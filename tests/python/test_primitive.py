@@ -1,4 +1,4 @@
-"""Functions with a derivative of their own: eager, recorded, over rows, along directions; what fails and how."""
+"""Functions with a derivative of their own: eager, traced, over rows, along directions; what fails and how."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_recorded_calls_have_the_bits_of_eager_ones(wave):
         z.backward()
         assert f.value_and_grad(x, y) == (z.data, (a.grad, b.grad))
         assert f(x, y) == z.data
-    assert f.stats()["recorded"] == 1
+    assert f.stats()["traced"] == 1
     assert "wave x0 x1" in str(f.program)
     x, grad = np.array(POINTS[0]), np.zeros(2)
     assert (f.bind(x, grad)(), *grad) == (f(*POINTS[0]), *f.grad(*POINTS[0]))

@@ -1,4 +1,4 @@
-"""No recorded function is wrong in silence: cases of what a body may read, by class, see ``stale_cases``."""
+"""No traced function is wrong in silence: cases of what a body may read, by class, see ``stale_cases``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import burtorch as bt
 stale_cases = types.SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("stale_cases.py"))))
 
 X = 1.5
-# At least so many of a class are right at the next call; all others are said when recorded, or by an audit.
+# At least so many of a class are right at the next call; all others are said when traced, or by an audit.
 RIGHT = {
     "names": 1.0,
     "containers": 0.97,
@@ -62,7 +62,7 @@ def number(result) -> float:
 
 
 def by_hand(setup: str, body: str, change: str, *, nested: bool) -> float:
-    """What the body gives without recording, at the third of three calls, before which the change is made."""
+    """What the body gives without tracing, at the third of three calls, before which the change is made."""
     function, changed = stale_cases.make(setup, body, change, nested=nested)
     for _ in range(2):
         function(bt.Value(X))

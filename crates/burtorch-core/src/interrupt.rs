@@ -69,7 +69,7 @@ pub fn is_over() -> bool {
     }
 }
 
-/// An error if the work is to end, without asking anew: before what has been done is kept.
+/// An error if the work is to end, without asking again: before what has been done is kept.
 pub fn check() -> Result<()> {
     match QUESTION.get() {
         Question::IsOver => Err(Error::Interrupted),

@@ -129,7 +129,7 @@ impl<E: Float> Sgd<E> {
         }
     }
 
-    /// The checked form of the state.
+    /// The checkpoint format of the state.
     pub fn to_bytes(&self) -> Result<Vec<u8>>
     where
         E: Stored,
@@ -188,7 +188,7 @@ pub(crate) fn check_rate(what: &'static str, rate: f64) -> Result<()> {
     Err(Error::BadArgument { what, expected: "finite and at least 0".into(), found: format!("{rate}") })
 }
 
-/// The numbers `0..n` in a seeded random order, anew for each pass.
+/// The numbers `0..n` in a seeded random order, another one for each pass.
 ///
 /// ```
 /// use burtorch_core::optim::Shuffle;

@@ -182,7 +182,7 @@ impl WordContexts {
         Ok(())
     }
 
-    /// Where the batches are, and a fingerprint of the data, in the checked form.
+    /// Where the batches are, and a fingerprint of the data, in the checkpoint format.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         data_to_bytes(&self.rng, self.fingerprint())
     }

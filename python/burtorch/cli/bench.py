@@ -30,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "bench",
         help="time burtorch on this machine",
         description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
-        "floats, a gradient written by hand, and micrograd where it is installed. function: recorded functions called "
+        "floats, a gradient written by hand, and micrograd where it is installed. function: traced functions called "
         "and mapped, in ns, beside the rivals asked for. mlp: one SGD step of the character model; gpt: a gradient of "
         "the paper's GPT; both in ms, likewise. memory: peak memory of whole processes, in MB. startup: their time, "
         "in ms. threads: building and gradients on one thread and on two, in ms. io: saving and loading 7 of 32 "

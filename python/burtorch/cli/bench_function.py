@@ -1,4 +1,4 @@
-"""``burtorch bench function``: recorded functions called with floats, on buffers and on rows, beside rivals.
+"""``burtorch bench function``: traced functions called with floats, on buffers and on rows, beside rivals.
 
 The functions are those of ``bench eager``: tiny (Figure 1 of the BurTorch paper) and small (micrograd's README). Every
 contender's answer is checked before anything is timed; contenders take turns in short slices. Then a random graph of

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
     import burtorch
-    from burtorch._core import SymbolArray
+    from burtorch._core import TokenIdArray
     from burtorch.cli.kinds import AnyData
     from burtorch.optim import SGD, AdamW
 
-    Contexts = Callable[[int, int], tuple[SymbolArray, SymbolArray]]
+    Contexts = Callable[[int, int], tuple[TokenIdArray, TokenIdArray]]
 
 EVALUATED_AT_ONCE = 4096  # contexts; bounds the memory of an evaluation
 

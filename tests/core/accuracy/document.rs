@@ -12,7 +12,7 @@ use super::reductions;
 use super::sweep::{all_points, at, worst};
 
 const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ops.md");
-const QUADRUPLE: &str = include_str!("../../data/f128_oracle.txt");
+const QUADRUPLE: &str = include_str!("../../data/f128_reference.txt");
 const N_RANDOM: usize = 20_000;
 
 const HEAD: &str = "\
@@ -61,7 +61,7 @@ One record that stands for a range of nodes.
 const DERIVED: &str = "
 ## Derived
 
-`a += b`, `a -= b`, `a *= b` and `a /= b` bind the name anew: the node that `a` named before keeps its value and its gradient.
+`a += b`, `a -= b`, `a *= b` and `a /= b` bind the name to a new node: the one that `a` named before keeps its value and its gradient.
 `clamp(x, low, high)` is `min(max(x, low), high)`: 1/2 of the gradient passes at a bound. `x**2` is `sqr`, `x**3` is `pow3`, other
 constant exponents are `pow_constant`; `x / c` is `mul_by_constant` where 1/c is exact.
 ";

@@ -5,7 +5,7 @@ use burtorch_core::{Float, Graph, Op, Scalar};
 
 use super::ulp::error_of;
 
-const TABLE: &str = include_str!("../../data/ops_oracle.txt");
+const TABLE: &str = include_str!("../../data/ops_reference.txt");
 
 /// An expected number.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, Unevaluated, View};
 
 #[test]
-fn in_place_operators_bind_the_handle_anew() {
+fn in_place_operators_bind_the_handle_to_a_new_node() {
     let mut graph = Graph::<f64>::new();
     let t = graph.eager();
     let (x, y) = (t.leaf(6.0), t.leaf(3.0));

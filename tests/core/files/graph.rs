@@ -1,4 +1,4 @@
-//! Graphs in the checked form: what was saved comes back and goes on alike; other structures, forged structures and bad
+//! Graphs in the checkpoint format: what was saved comes back and goes on alike; other structures, forged structures and bad
 //! numbers are refused, and what is accepted can be swept.
 
 use burtorch_core::io::{Contents, Loaded, Nodes, Stored};

@@ -1,4 +1,4 @@
-//! Parameters, optimisers and data in the checked form: training goes on bit for bit.
+//! Parameters, optimisers and data in the checkpoint format: training goes on bit for bit.
 
 use burtorch_core::io::{Contents, OptimiserState};
 use burtorch_core::text::WordContexts;

@@ -1,4 +1,4 @@
-//! Graphs of blocks over tokens in the checked form: what was saved comes back and goes on alike, and a record that
+//! Graphs of blocks over tokens in the checkpoint format: what was saved comes back and goes on alike, and a record that
 //! building would have refused is refused, whatever its checksum says.
 
 use burtorch_core::io::{Contents, Header, Kind, Loaded, Stored, Writer};

@@ -554,17 +554,17 @@ erased_graph! {
         Graph::load_raw_mapped(self, path, nodes, contents)
     }
 
-    /// The checked form.
+    /// The checkpoint format.
     fn to_bytes(&self, contents: Contents) -> Result<Vec<u8>> {
         Graph::to_bytes(self, contents)
     }
 
-    /// The checked form of a range.
+    /// The checkpoint format of a range.
     fn range_to_bytes(&self, range: Range, contents: Contents) -> Result<Vec<u8>> {
         Graph::range_to_bytes(self, range, contents)
     }
 
-    /// Overwrites numbers from the checked form.
+    /// Overwrites numbers from the checkpoint format.
     fn load_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         Graph::load_bytes(self, bytes)
     }

@@ -75,7 +75,7 @@ pub fn bytes_for(of: ScalarType, nodes: u32) -> Result<usize> {
     with_scalar!(of, S => bytes_needed::<S>(nodes))
 }
 
-/// A graph from the checked form, in `room`. Where it read parameters, `params` are those it shall read, in the order in
+/// A graph from the checkpoint format, in `room`. Where it read parameters, `params` are those it shall read, in the order in
 /// which the first one read them.
 pub fn load_graph(bytes: &[u8], room: Room, params: &[&AnyParameters]) -> Result<Box<dyn ErasedGraph>> {
     let of = scalar_type_of(bytes)?;

@@ -149,9 +149,9 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Learns the sizes of branches that were joined; `lent` if they had places of the sizes known until now.
-    pub(super) fn learn(&mut self, sizes: Vec<u32>, lent: bool) {
-        self.are_likely = self.of_last == sizes || self.of_last.is_empty() && !lent;
+    /// Learns the sizes of branches that were joined; `reserved` if they had places of the sizes known until now.
+    pub(super) fn learn(&mut self, sizes: Vec<u32>, reserved: bool) {
+        self.are_likely = self.of_last == sizes || self.of_last.is_empty() && !reserved;
         self.of_last = sizes;
     }
 
@@ -188,7 +188,7 @@ impl<S: Scalar> Graph<'_, S> {
     {
         // Without places branches are only slower.
         let places = self.sizes.expected(branches.len());
-        let places = places.and_then(|sizes| self.columns.lend(sizes).unwrap_or_default());
+        let places = places.and_then(|sizes| self.columns.reserve_regions(sizes).unwrap_or_default());
         let mut places = places.into_iter().flatten();
         let is_off = !self.records_gradients();
         for branch in branches {

@@ -121,7 +121,7 @@ impl<S: Scalar> Graph<'_, S> {
         let at = slice.start + index as u32;
         self.columns.reserve(1)?;
         let value = S::splat(params.values()[at as usize]);
-        if !self.columns.is_recording() {
+        if !self.columns.is_tracing() {
             return self.constant(value);
         }
         let op = if params.is_trainable(at as usize) { Op::Param } else { Op::FrozenParam };

@@ -106,7 +106,7 @@ impl<S: Scalar> Columns<S> {
 
     /// Whether new nodes take part in sweeps.
     #[inline(always)]
-    pub(crate) fn is_recording(&self) -> bool {
+    pub(crate) fn is_tracing(&self) -> bool {
         self.recording
     }
 

@@ -1,4 +1,4 @@
-//! Joining without copying: graphs whose nodes stand where they are to be already, in places that this graph lent them.
+//! Joining without copying: graphs whose nodes stand where they are to be already, in places that this graph reserved them.
 //!
 //! Promises: only operands and operand lists change, and what no sweep is to find; several graphs at a time. Nothing here fails
 //! once the first node has been given other operands.

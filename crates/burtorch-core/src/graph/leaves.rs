@@ -156,7 +156,7 @@ impl<S: Scalar> Graph<'_, S> {
     #[cold]
     #[inline(never)]
     fn leaf_slow(&mut self, value: S) -> Result<NodeId> {
-        if !self.columns.is_recording() {
+        if !self.columns.is_tracing() {
             return self.constant(value);
         }
         self.columns.reserve(1)?;
@@ -181,7 +181,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// Contiguous leaves (constants under `no_grad`), one per value.
     pub fn vector(&mut self, values: &[S]) -> Result<Range> {
         let n = self.room_for(values.len())?;
-        if self.columns.is_recording() {
+        if self.columns.is_tracing() {
             self.leaves.reserve(values.len())?;
         }
         let start = self.columns.len();

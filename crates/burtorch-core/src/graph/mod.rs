@@ -133,7 +133,7 @@ impl Range {
 
 /// A graph of scalar operations on numbers of type `S`, each evaluated when it is appended.
 ///
-/// `'m` is the lifetime of memory that the caller lends ([`Graph::in_buffers`]); other graphs are `Graph<'static, S>`.
+/// `'m` is the lifetime of the caller's memory ([`Graph::in_buffers`]); other graphs are `Graph<'static, S>`.
 /// A graph is `Send` and `Sync`: building and sweeping take `&mut self`, so the borrow checker keeps them apart.
 ///
 /// ```
@@ -438,7 +438,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
 
     /// Whether new nodes take part in sweeps; `false` after [`Graph::set_no_grad`].
     pub fn records_gradients(&self) -> bool {
-        self.columns.is_recording()
+        self.columns.is_tracing()
     }
 
     /// While `on`, what is built are constants: no gradient, no gradient memory, no work in a sweep. Returns the
@@ -507,7 +507,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if result.is_err() {
             self.columns.truncate(nodes);
         }
-        if result.is_err() || !self.columns.is_recording() {
+        if result.is_err() || !self.columns.is_tracing() {
             self.extra.truncate(extra);
             self.n_stores = stores;
         }

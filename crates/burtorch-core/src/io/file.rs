@@ -174,7 +174,7 @@ pub fn write_over(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file of the checked form, to be opened by [`Reader::open`](super::Reader::open). Memory is taken only for a
+/// Reads a file of the checkpoint format, to be opened by [`Reader::open`](super::Reader::open). Memory is taken only for a
 /// file that is as long as its header says.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let failed = |error: io::Error| refused("read", path, &error);

@@ -190,7 +190,7 @@ impl Header {
             _ => {
                 return Err(malformed(
                     0,
-                    "this is no file of burtorch's checked form: its first bytes are others".into(),
+                    "this is no file of burtorch's checkpoint format: its first bytes are others".into(),
                 ));
             }
         };

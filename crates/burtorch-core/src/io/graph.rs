@@ -1,4 +1,4 @@
-//! Graphs in the checked form: structure, values and, if wanted, gradients; or the numbers of a range of nodes alone.
+//! Graphs in the checkpoint format: structure, values and, if wanted, gradients; or the numbers of a range of nodes alone.
 //!
 //! Sections of a graph: `OPNM` names of the ops that occur, a line each; `OPS` the place of each node's op among them;
 //! `OPND` two operands a node; `LIST` operand lists and block records; `STOR` how many numbers are read of each of the
@@ -35,7 +35,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         Header { kind, dtype, contents, lanes, first, count: count as u64 }
     }
 
-    /// The checked form in memory, with the labels. `contents` says which numbers besides the structure; values are always
+    /// The checkpoint format in memory, with the labels. `contents` says which numbers besides the structure; values are always
     /// there.
     pub fn to_bytes(&self, contents: Contents) -> Result<Vec<u8>> {
         let contents = if contents.has_gradients() { Contents::Both } else { Contents::Values };
@@ -68,7 +68,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         writer.finish()
     }
 
-    /// The numbers of a range of nodes in the checked form, without structure.
+    /// The numbers of a range of nodes in the checkpoint format, without structure.
     pub fn range_to_bytes(&self, range: Range, contents: Contents) -> Result<Vec<u8>> {
         let header = Self::header(Kind::RANGE, contents, u64::from(range.start), range.len());
         let mut writer = Writer::new(header)?;
@@ -83,7 +83,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         writer.finish()
     }
 
-    /// Loads numbers from a checked file: of a graph of equal structure, or of a range that this graph has.
+    /// Loads numbers from a checkpoint file: of a graph of equal structure, or of a range that this graph has.
     pub fn load_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let reader = Reader::open_any(bytes)?;
         match reader.header().kind {
@@ -180,7 +180,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         extents
     }
 
-    /// Saves the checked form of the whole graph.
+    /// Saves the checkpoint format of the whole graph.
     pub fn save(&self, path: &Path, contents: Contents) -> Result<()> {
         save(path, &self.to_bytes(contents)?, Durability::Durable)
     }
@@ -192,7 +192,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
 }
 
 impl<S: Scalar<Elem: Stored>> Loaded<'static, S> {
-    /// A new graph from the checked form. Where the graph read parameters, `params` are those it shall read, in the order
+    /// A new graph from the checkpoint format. Where the graph read parameters, `params` are those it shall read, in the order
     /// in which the first one read them.
     pub fn from_bytes(bytes: &[u8], params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
         Self::into_empty(Graph::new(), bytes, params)

@@ -1,4 +1,4 @@
-//! Parameters in the checked form.
+//! Parameters in the checkpoint format.
 //!
 //! Sections: `VALS` values; `GRAD` gradients, if wanted; `FROZ` frozen ranges, start and end; `TDIM` six numbers a named
 //! tensor (first place, how many dimensions, four dimensions), by name; `TLEN`, `TTXT` their names; `RNGS` the state that
@@ -25,7 +25,7 @@ use crate::scalar::Float;
 type Description = [u32; 6];
 
 impl<E: Float + Stored> Parameters<'_, E> {
-    /// The checked form in memory: everything, the gradients if `contents` has them.
+    /// The checkpoint format in memory: everything, the gradients if `contents` has them.
     pub fn to_bytes(&self, contents: Contents) -> Result<Vec<u8>> {
         let contents = if contents.has_gradients() { Contents::Both } else { Contents::Values };
         let header = Header { dtype: Some(E::DTYPE), contents, lanes: 1, ..Header::new(Kind::PARAMETERS) };
@@ -45,7 +45,7 @@ impl<E: Float + Stored> Parameters<'_, E> {
         writer.finish()
     }
 
-    /// Overwrites values, and gradients where the file has them, from the checked form of parameters with as many numbers
+    /// Overwrites values, and gradients where the file has them, from the checkpoint format of parameters with as many numbers
     /// and the same named tensors.
     pub fn load_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let file = File::<E>::read(bytes)?;
@@ -79,7 +79,7 @@ impl<E: Float + Stored> Parameters<'_, E> {
         }
     }
 
-    /// Saves the checked form.
+    /// Saves the checkpoint format.
     pub fn save(&self, path: &Path, contents: Contents) -> Result<()> {
         save(path, &self.to_bytes(contents)?, Durability::Durable)
     }
@@ -91,7 +91,7 @@ impl<E: Float + Stored> Parameters<'_, E> {
 }
 
 impl<E: Float + Stored> Parameters<'static, E> {
-    /// New parameters from the checked form.
+    /// New parameters from the checkpoint format.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let file = File::<E>::read(bytes)?;
         let n = file.values.len();

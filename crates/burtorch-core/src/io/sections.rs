@@ -1,4 +1,4 @@
-//! The payload of a checked file: tagged sections of numbers or text, one after another in a fixed order.
+//! The payload of a checkpoint file: tagged sections of numbers or text, one after another in a fixed order.
 //!
 //! A section is a tag of four letters, the type of its numbers (one byte, then three zero bytes), how many (eight bytes),
 //! and the numbers, filled up with zeros to a multiple of eight. Promises: no length is believed before it has been

@@ -1,4 +1,4 @@
-//! The state of random numbers, optimisers and training data in the checked form, so that training goes on bit for bit.
+//! The state of random numbers, optimisers and training data in the checkpoint format, so that training goes on bit for bit.
 //!
 //! Promises: what is loaded belongs to the same kind of optimiser, the same number of parameters, the same data.
 
@@ -58,7 +58,7 @@ pub struct OptimiserState<E> {
 }
 
 impl<E: Float + Stored> OptimiserState<E> {
-    /// The checked form.
+    /// The checkpoint format.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let header = Header { dtype: Some(E::DTYPE), lanes: 1, ..Header::new(Kind::OPTIMISER) };
         let n = self.columns.first().map_or(0, Vec::len);
@@ -150,7 +150,7 @@ impl Fingerprint {
     }
 }
 
-/// Named pieces as one checked file, so that a checkpoint is of one moment.
+/// Named pieces as one checkpoint file, so that a checkpoint is of one moment.
 pub fn bundle(pieces: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
     let mut writer = Writer::new(Header { count: pieces.len() as u64, ..Header::new(Kind::BUNDLE) })?;
     for (name, bytes) in pieces {

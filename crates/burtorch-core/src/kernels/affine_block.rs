@@ -28,7 +28,7 @@ pub(super) fn forward<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: 
     let mut start = 0;
     while start < n_in {
         let end = n_in.min(start + DEPTH);
-        let job = Job { w, n_in, n_out, from: start, to: end, anew: false };
+        let job = Job { w, n_in, n_out, from: start, to: end, overwrites: false };
         // SAFETY: the lengths were checked above, and lanes divide into tiles.
         unsafe {
             let mut lane = 0;
@@ -49,7 +49,7 @@ struct Job<'a, E> {
     from: usize,
     to: usize,
     /// Whether sums start at 0 and not at what is there.
-    anew: bool,
+    overwrites: bool,
 }
 
 /// Lanes `K` vectors at a time from `lane` on; returns the first lane left over.
@@ -135,7 +135,7 @@ pub(super) fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: b
     let mut start = 0;
     while start < n_out {
         let end = n_out.min(start + DEPTH);
-        let job = Job { w, n_in, n_out, from: start, to: end, anew: SET && start == 0 };
+        let job = Job { w, n_in, n_out, from: start, to: end, overwrites: SET && start == 0 };
         // SAFETY: the lengths were checked above, and lanes divide into tiles.
         unsafe {
             let mut lane = 0;
@@ -185,7 +185,7 @@ unsafe fn input_tiles<E: KernelFloat, T: Target, const L: usize, const K: usize,
     dy: &[E],
     dx: &mut [E],
 ) -> usize {
-    let Job { w, n_in, n_out, from, to, anew } = *job;
+    let Job { w, n_in, n_out, from, to, overwrites } = *job;
     let at = |row: usize, k: usize| row * L + lane + k * E::Vector::LANES;
     let zero = E::Vector::splat(E::default());
     debug_assert!(w.len() == n_out * n_in && dy.len() == n_out * L && dx.len() == n_in * L);
@@ -193,7 +193,7 @@ unsafe fn input_tiles<E: KernelFloat, T: Target, const L: usize, const K: usize,
         // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
         unsafe {
             let mut sums: [[E::Vector; K]; R] = std::array::from_fn(|r| {
-                std::array::from_fn(|k| if anew { zero } else { E::Vector::read(dx, at(i + r, k)) })
+                std::array::from_fn(|k| if overwrites { zero } else { E::Vector::read(dx, at(i + r, k)) })
             });
             for o in from..to {
                 let dys: [E::Vector; K] = std::array::from_fn(|k| E::Vector::read(dy, at(o, k)));

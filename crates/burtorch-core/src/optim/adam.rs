@@ -132,7 +132,7 @@ impl<E: Float> Adam<E> {
         }
     }
 
-    /// The checked form of the state.
+    /// The checkpoint format of the state.
     pub fn to_bytes(&self) -> Result<Vec<u8>>
     where
         E: Stored,

@@ -22,7 +22,7 @@ impl<'p, E: Float> Sink<'_, 'p, E> {
     /// For a sweep that overwrites what `written` does not know.
     pub(super) fn gradients<'b>(&'b mut self, written: &'b mut Written) -> Gradients<'b, E> {
         match self {
-            Sink::Own(params) => params.gradients_anew(written),
+            Sink::Own(params) => params.overwritten_gradients(written),
             Sink::Apart(params, grads) => params.gradients_apart(grads, written),
         }
     }

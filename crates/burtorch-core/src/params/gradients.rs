@@ -80,11 +80,11 @@ impl<E: Float> Parameters<'_, E> {
     }
 
     /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as `written` has it.
-    pub(crate) fn gradients_anew<'a>(&'a mut self, written: &'a mut Written) -> Gradients<'a, E> {
+    pub(crate) fn overwritten_gradients<'a>(&'a mut self, written: &'a mut Written) -> Gradients<'a, E> {
         Gradients { written: Some(written), ..self.gradients() }
     }
 
-    /// As [`Parameters::gradients_anew`], with the gradient of all parameters in `grads`, which is as long.
+    /// As [`Parameters::overwritten_gradients`], with the gradient of all parameters in `grads`, which is as long.
     pub(crate) fn gradients_apart<'a>(&'a self, grads: &'a mut [E], written: &'a mut Written) -> Gradients<'a, E> {
         let values = Values::Kept(self.values());
         Gradients { store: self.id(), values, grads, frozen: self.frozen(), written: Some(written) }
@@ -108,7 +108,7 @@ impl<E: Float> Parameters<'_, E> {
         let mut written = Written::new();
         let (_, grads, frozen) = self.split_for_sweep();
         written.start(frozen, grads);
-        let result = f(self.gradients_anew(&mut written));
+        let result = f(self.overwritten_gradients(&mut written));
         written.finish(self.grads_mut());
         result
     }

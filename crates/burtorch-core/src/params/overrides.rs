@@ -36,11 +36,11 @@ pub(crate) struct Sum<'a, E> {
 }
 
 impl<E: Float> Sum<'_, E> {
-    /// Adds the gradient of a part of the batch, which is as long; `anew`: overwrites what is there.
-    pub(crate) fn add(&mut self, part: &[E], anew: bool) {
+    /// Adds the gradient of a part of the batch, which is as long; `overwrites`: replaces what is there.
+    pub(crate) fn add(&mut self, part: &[E], overwrites: bool) {
         for_each_gap(self.frozen, self.grads.len(), |range| {
             let (grads, part) = (&mut self.grads[range.clone()], &part[range]);
-            if anew {
+            if overwrites {
                 grads.copy_from_slice(part);
             } else {
                 grads.iter_mut().zip(part).for_each(|(g, &x)| *g = *g + x);

@@ -1,4 +1,4 @@
-//! Programs as sections of a checked file.
+//! Programs as sections of a checkpoint file.
 //!
 //! Sections: `PROG` inputs, differentiated inputs; `OPNM` names of the ops that occur, a line each; `OPS ` the place of
 //! each node's op among them; `OPND` two operands a node; `LIST` listed operands; `CNST` constants; `OUTS` outputs; `GRDS`

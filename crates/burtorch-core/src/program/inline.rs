@@ -1,4 +1,4 @@
-//! A program appended to a graph: what the recorded function would have appended, without running it.
+//! A program appended to a graph: what the traced function would have appended, without running it.
 //!
 //! Promises: values and gradients have the bits of what was recorded; on an error the graph is as it was. Guards are
 //! not asked: the caller has chosen the program for these inputs.

@@ -99,7 +99,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
     fn instr(&mut self, step: Option<Step<S>>, k: usize, modes: u8) -> Result<Instr<S>> {
         let node = self.program.nodes()[k];
         let step = step.ok_or_else(|| Error::BadArgument {
-            what: "an op of a recorded function",
+            what: "an op of a traced function",
             expected: match node.op {
                 Op::Linearised => "one with second derivatives; a primitive has first ones only".into(),
                 _ => "one that can be replayed".into(),

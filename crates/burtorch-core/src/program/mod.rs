@@ -1,4 +1,4 @@
-//! Programs: recorded functions of numbers, to be run again at other inputs without running what recorded them.
+//! Programs: traced functions of numbers, to be run again at other inputs without running what recorded them.
 //!
 //! A [`Program`] is what a trace leaves: inputs, constants, ops in the order they were built, outputs, and the guards
 //! under which it is valid. [`Replay`] runs it forwards, backwards and along a direction; [`batch`] runs it over rows in

@@ -111,7 +111,7 @@ pub struct Guard {
     pub answer: bool,
 }
 
-/// A recorded function. See the module.
+/// A traced function. See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) dtype: DType,
@@ -166,7 +166,7 @@ impl Program {
     fn check(&self) -> Result<()> {
         let wrong = |what: &'static str, found: String| Error::BadArgument {
             what,
-            expected: "as a recorded function has it".into(),
+            expected: "as a traced function has it".into(),
             found,
         };
         let n_slots = self.n_inputs as usize + self.constants.len() + self.nodes.len();

@@ -172,7 +172,7 @@ fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> 
             let len = lists.len() - at;
             let n = if op.info().arity == Arity::InnerProduct { len / 2 } else { len };
             if op == Op::Linearised {
-                // A replay computes value and partials anew.
+                // A replay computes value and partials again.
                 lists.truncate(at + n);
                 let called = reader.calls.get(&node).cloned().ok_or_else(|| refused(op))?;
                 reader.parts.calls.push((reader.parts.nodes.len() as u32, called));
@@ -215,7 +215,7 @@ fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, re
 /// What cannot be part of a program.
 fn refused(op: Op) -> Error {
     Error::BadArgument {
-        what: "an op of a recorded function",
+        what: "an op of a traced function",
         expected: "free of Parameters; pass their numbers as an argument".into(),
         found: op.name().into(),
     }

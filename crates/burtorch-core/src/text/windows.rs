@@ -124,7 +124,7 @@ impl TextWindows {
         Err(Error::LengthMismatch { op: "a batch (room for windows and for labels)", left: x.len(), right: y.len() })
     }
 
-    /// Where the batches are, and a fingerprint of the data, in the checked form.
+    /// Where the batches are, and a fingerprint of the data, in the checkpoint format.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         data_to_bytes(&self.rng, self.fingerprint())
     }

@@ -9,7 +9,7 @@ use pyo3::types::PyString;
 
 use crate::convert::errors::IntoPython;
 
-/// A whole number that an argument gives. What is no integer is a TypeError before the call begins, which names the argument; a
+/// A whole number that an argument gives. Anything but an integer is a TypeError before the call begins, which names the argument; a
 /// number out of range is kept, to be refused by name.
 pub struct Count(Result<usize, String>);
 

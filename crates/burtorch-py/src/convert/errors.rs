@@ -25,8 +25,8 @@ const DERIVED: &[(&str, Builtin, &str)] = &[
 
 /// Warnings, all of them of the kind `RuntimeWarning`.
 const WARNINGS: &[(&str, &str)] = &[
-    ("StaleRiskWarning", "A recorded function reads what a replay cannot watch."),
-    ("StaleFunctionWarning", "An audit found that a recorded function was no longer right, and recorded it again."),
+    ("StaleRiskWarning", "A traced function reads what a replay cannot watch."),
+    ("StaleFunctionWarning", "An audit found that a traced function was no longer right, and recorded it again."),
 ];
 
 #[derive(Clone, Copy)]

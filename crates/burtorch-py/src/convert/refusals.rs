@@ -1,6 +1,6 @@
-//! `TraceError`: what has no meaning while a function is recorded, and whether one is.
+//! `TraceError`: what has no meaning while a function is traced, and whether one is.
 //!
-//! Promises: while no function is recorded in any thread, asking costs one load.
+//! Promises: while no function is traced in any thread, asking costs one load.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,51 +9,51 @@ use pyo3::prelude::*;
 
 use crate::convert::errors::derived;
 
-/// How many functions are recorded in all threads: while there is none, nothing asks further.
-static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
+/// How many functions are traced in all threads: while there is none, nothing asks further.
+static N_TRACING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// How many of them this thread records, one inside the other.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether a function is recorded in this thread.
+/// Whether a function is traced in this thread.
 #[inline(always)]
-pub fn is_recording() -> bool {
-    RECORDINGS.load(Ordering::Relaxed) != 0 && DEPTH.get() > 0
+pub fn is_tracing() -> bool {
+    N_TRACING.load(Ordering::Relaxed) != 0 && DEPTH.get() > 0
 }
 
-/// Begins a recording of this thread.
-pub fn begin_recording() {
-    RECORDINGS.fetch_add(1, Ordering::Relaxed);
+/// Begins a trace of this thread.
+pub fn begin_tracing() {
+    N_TRACING.fetch_add(1, Ordering::Relaxed);
     DEPTH.set(DEPTH.get() + 1);
 }
 
 /// Ends it.
-pub fn end_recording() {
-    RECORDINGS.fetch_sub(1, Ordering::Relaxed);
+pub fn end_tracing() {
+    N_TRACING.fetch_sub(1, Ordering::Relaxed);
     DEPTH.set(DEPTH.get() - 1);
 }
 
-/// Runs `f` as outside of the recordings of this thread.
-pub fn outside_recordings<T>(f: impl FnOnce() -> T) -> T {
+/// Runs `f` as outside of the traces of this thread.
+pub fn outside_tracing<T>(f: impl FnOnce() -> T) -> T {
     let depth = DEPTH.replace(0);
     let result = f();
     DEPTH.set(depth);
     result
 }
 
-/// Refuses to give a recorded body a number of burtorch's own that no replay would read again.
+/// Refuses to give a traced body a number of burtorch's own that no replay would read again.
 #[inline(always)]
 pub fn refuse_reading(what: &str) -> PyResult<()> {
-    if is_recording() { Err(read_while_recording(what)) } else { Ok(()) }
+    if is_tracing() { Err(read_while_recording(what)) } else { Ok(()) }
 }
 
 #[cold]
 #[inline(never)]
 fn read_while_recording(what: &str) -> PyErr {
     let message = format!(
-        "{what} would be fixed at its present number in the recording; pass it as an argument, or make it a bt.parameter"
+        "{what} would be fixed at its present number in the trace; pass it as an argument, or make it a bt.parameter"
     );
     Python::attach(|py| error_here(py, &message))
 }
@@ -85,14 +85,14 @@ pub fn reading_refused() -> PyErr {
     })
 }
 
-/// What makes no sense while a function is recorded.
+/// What makes no sense while a function is traced.
 pub fn not_in_a_trace(py: Python<'_>, what: &str) -> PyErr {
-    error_here(py, &format!("{what} is not possible while a function is recorded: a replay would not repeat it"))
+    error_here(py, &format!("{what} is not possible while a function is traced: a replay would not repeat it"))
 }
 
-/// `no_grad` in a recorded function.
+/// `no_grad` in a traced function.
 pub fn no_grad_refused() -> PyErr {
     Python::attach(|py| {
-        error_here(py, "no_grad() inside a recorded function would make constants of what varies; use v.detach()")
+        error_here(py, "no_grad() inside a traced function would make constants of what varies; use v.detach()")
     })
 }

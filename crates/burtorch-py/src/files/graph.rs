@@ -1,4 +1,4 @@
-//! Graphs as files: the raw form, the checked form, pickles, and a way back from a loaded node to its Value.
+//! Graphs as files: the raw form, the checkpoint format, pickles, and a way back from a loaded node to its Value.
 #![allow(unsafe_code)]
 
 use burtorch_core::erased::{Room, load_graph as load_graph_of, scalar_type_of};
@@ -119,8 +119,8 @@ pub fn load_raw(
     graph.get().with(py, read)?.or_raise(py)
 }
 
-/// The checked form of a graph, or of a range where there is one.
-pub fn checked_bytes(
+/// The checkpoint format of a graph, or of a range where there is one.
+pub fn checkpoint_bytes(
     graph: &Bound<'_, PyGraph>,
     (first, last): (Option<u32>, Option<u32>),
     what: &str,
@@ -243,7 +243,7 @@ fn _unpickle_graph(
 /// `Graph.__reduce__`.
 pub fn pickled<'py>(graph: &Bound<'py, PyGraph>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
     let py = graph.py();
-    let bytes = checked_bytes(graph, (None, None), "both")?;
+    let bytes = checkpoint_bytes(graph, (None, None), "both")?;
     let (parameters, capacity, reclaim) = graph.get().with(py, |cell| {
         let capacity = cell.graph.is_fixed().then(|| cell.graph.capacity());
         Ok((parameters_read(py, cell)?, capacity, cell.generations.by_itself()))

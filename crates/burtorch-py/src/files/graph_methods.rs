@@ -1,4 +1,4 @@
-//! A graph as bytes and files, for Python: pickles, the raw form, the checked form. What they hold is `files::graph`'s business.
+//! A graph as bytes and files, for Python: pickles, the raw form, the checkpoint format. What they hold is `files::graph`'s business.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -86,7 +86,7 @@ impl PyGraph {
         files::load_raw(slf, source, (first, last), what, mmap)
     }
 
-    /// Save the graph in the checked form: structure, values, labels, and gradients if asked.
+    /// Save the graph in the checkpoint format: structure, values, labels, and gradients if asked.
     ///
     /// Args:
     ///     path: the file. It holds the old content or the new at any moment, also after a kill; its permissions stay.
@@ -109,7 +109,7 @@ impl PyGraph {
         durable: bool,
     ) -> PyResult<()> {
         slf.get().settle(slf.py())?;
-        let bytes = files::checked_bytes(slf, (first, last), what)?;
+        let bytes = files::checkpoint_bytes(slf, (first, last), what)?;
         crate::files::save(slf.py(), path, &bytes, durable)
     }
 
@@ -122,7 +122,7 @@ impl PyGraph {
         what: &str,
     ) -> PyResult<Bound<'py, PyBytes>> {
         slf.get().settle(slf.py())?;
-        Ok(PyBytes::new(slf.py(), &files::checked_bytes(slf, (first, last), what)?))
+        Ok(PyBytes::new(slf.py(), &files::checkpoint_bytes(slf, (first, last), what)?))
     }
 
     /// Overwrite numbers from what save wrote: of a graph of equal structure, or of a range that this graph has.

@@ -42,7 +42,7 @@ impl Source {
         path_of(object, "bytes").map(Source::Path)
     }
 
-    /// The bytes of a checked file.
+    /// The bytes of a checkpoint file.
     pub fn checked(self, py: Python<'_>) -> PyResult<Vec<u8>> {
         match self {
             Source::Bytes(bytes) => Ok(bytes),

@@ -17,8 +17,8 @@ pub fn contents_named(what: &str) -> PyResult<Contents> {
         .ok_or_else(|| PyValueError::new_err(format!("what must be \"values\", \"grads\" or \"both\", found {what:?}")))
 }
 
-/// The checked form of parameters.
-pub fn checked_bytes(py: Python<'_>, params: &PyParameters, what: &str) -> PyResult<Vec<u8>> {
+/// The checkpoint format of parameters.
+pub fn checkpoint_bytes(py: Python<'_>, params: &PyParameters, what: &str) -> PyResult<Vec<u8>> {
     let contents = contents_named(what)?;
     if contents == Contents::Gradients {
         return Err(PyValueError::new_err("Parameters are saved with \"values\" or \"both\", not \"grads\" alone"));
@@ -75,7 +75,7 @@ fn _unpickle_parameters(py: Python<'_>, data: &[u8]) -> PyResult<PyParameters> {
 
 /// `Parameters.__reduce__`.
 pub fn pickled<'py>(py: Python<'py>, params: &PyParameters) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-    let bytes = checked_bytes(py, params, "both")?;
+    let bytes = checkpoint_bytes(py, params, "both")?;
     let make = py.import("burtorch._core")?.getattr("_unpickle_parameters")?;
     Ok((make, (PyBytes::new(py, &bytes),)))
 }

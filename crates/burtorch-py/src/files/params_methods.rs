@@ -8,7 +8,7 @@ use crate::params::PyParameters;
 
 #[pymethods]
 impl PyParameters {
-    /// Save in the checked form: values, names, shapes, what is frozen, the seed's state, and gradients if asked.
+    /// Save in the checkpoint format: values, names, shapes, what is frozen, the seed's state, and gradients if asked.
     ///
     /// Args:
     ///     path: the file. It holds the old content or the new at any moment, also after a kill; its permissions stay.
@@ -18,13 +18,13 @@ impl PyParameters {
     /// Raises OSError where the system refuses: the old file is still there then.
     #[pyo3(signature = (path, what="values", *, durable=true))]
     fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>, what: &str, durable: bool) -> PyResult<()> {
-        super::save(py, path, &files::checked_bytes(py, self, what)?, durable)
+        super::save(py, path, &files::checkpoint_bytes(py, self, what)?, durable)
     }
 
     /// The bytes that save would write.
     #[pyo3(signature = (what="values"))]
     fn to_bytes<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &files::checked_bytes(py, self, what)?))
+        Ok(PyBytes::new(py, &files::checkpoint_bytes(py, self, what)?))
     }
 
     /// Overwrite values, and gradients where there are any, from what save wrote of Parameters with as many numbers and the

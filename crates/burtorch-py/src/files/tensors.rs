@@ -60,7 +60,7 @@ fn _save_bytes(py: Python<'_>, path: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>,
     }
 }
 
-/// Named pieces of bytes as one checked file: a training checkpoint.
+/// Named pieces of bytes as one checkpoint file: a training checkpoint.
 #[pyfunction]
 fn _bundle<'py>(py: Python<'py>, pieces: Vec<(String, Vec<u8>)>) -> PyResult<Bound<'py, PyBytes>> {
     let bytes = asked(|| burtorch_core::io::bundle(&pieces)).or_raise(py)?;

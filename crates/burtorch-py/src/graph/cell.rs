@@ -1,6 +1,6 @@
 //! What a Python `Graph` holds: a core graph of some dtype, its live handles, marks and names, and whether it is in use.
 //!
-//! Promises: the graph's quick path is open exactly while it is not in use, or in use for a recording, and has nothing to
+//! Promises: the graph's quick path is open exactly while it is not in use, or in use for a trace, and has nothing to
 //! reclaim, so that an operator asks one question. Guarded by the interpreter lock; while a call has released the lock the cell is busy and refuses
 //! others. Reclaim itself is `reclaim`.
 
@@ -134,12 +134,12 @@ pub struct Cell {
     limit: u32,
     /// What is old.
     pub generations: Generations,
-    /// Whether the graph is in use, which closes its quick path unless a function is recorded on it.
+    /// Whether the graph is in use, which closes its quick path unless a function is traced on it.
     busy: bool,
     /// Whether the graph is out of the cell, at work without the interpreter lock: what stands in its place is not to be
     /// touched.
     pub is_away: bool,
-    /// What a recording knows besides the nodes.
+    /// What a trace knows besides the nodes.
     pub trace: Option<Box<crate::graph::trace::Trace>>,
     /// Nodes that were appended without a value since all were evaluated last.
     pub n_unevaluated: usize,
@@ -225,7 +225,7 @@ impl Cell {
     }
 
     /// Whether a call has released the interpreter lock while it works on the graph; also while branches are open or a
-    /// function is recorded on it (`trace` says so), and ever after.
+    /// function is traced on it (`trace` says so), and ever after.
     #[inline(always)]
     pub fn is_busy(&self) -> bool {
         self.busy
@@ -244,8 +244,8 @@ impl Cell {
         )))
     }
 
-    /// Says whether the graph is in use. The graph itself must be in its place. While a function is recorded on it operators
-    /// are what it is in use for, so that its quick path stays open; say so again when the recording is over.
+    /// Says whether the graph is in use. The graph itself must be in its place. While a function is traced on it operators
+    /// are what it is in use for, so that its quick path stays open; say so again when the trace is over.
     pub fn set_busy(&mut self, busy: bool) {
         self.busy = busy;
         self.open_quick_path();
@@ -268,7 +268,7 @@ impl Cell {
         self.graph.pause_quick(until);
     }
 
-    /// Whether a function is being recorded on this graph.
+    /// Whether a function is being traced on this graph.
     #[cold]
     pub fn is_traced(&self) -> bool {
         self.trace.as_ref().is_some_and(|trace| trace.is_active)

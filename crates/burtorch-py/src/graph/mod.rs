@@ -58,7 +58,7 @@ pub use sweep::{Sweep, sweep};
 ///         node carries as many: "float32x4", "float32x8", "float32x16", "float64x2", "float64x4", "float64x8".
 ///     capacity: nodes to make room for at once. Required for a fixed graph.
 ///     fixed: never grow; raise GraphFullError instead. Memory never moves.
-///     buffer: memory of yours to work in (NumPy, shared or mapped memory, a bytearray ...): writable, contiguous. Kept
+///     buffer: caller memory to work in (NumPy, shared or mapped memory, a bytearray ...): writable, contiguous. Kept
 ///         alive; nobody else may write it meanwhile. Such a graph is fixed; bytes_needed() tells how much it takes.
 ///     reclaim: remove unreachable nodes by itself. With False, indices are strictly sequential.
 ///
@@ -128,14 +128,14 @@ impl PyGraph {
         self.look(py, |cell| Ok(cell.graph.scalar_type()))
     }
 
-    /// `TraceError` where a function is being recorded on this graph: there `what` has no meaning, or none that a
+    /// `TraceError` where a function is being traced on this graph: there `what` has no meaning, or none that a
     /// replay would know of.
     pub fn not_traced(&self, py: Python<'_>, what: &str) -> PyResult<()> {
         let is_traced = self.end_of_trace(|cell| cell.is_busy() && cell.is_traced());
         if is_traced { Err(crate::convert::refusals::not_in_a_trace(py, what)) } else { Ok(()) }
     }
 
-    /// Runs `f` on the cell and the recording, if a function is being recorded on this graph.
+    /// Runs `f` on the cell and the trace, if a function is being traced on this graph.
     pub fn if_traced<T>(
         &self,
         f: impl FnOnce(&mut Cell, &mut crate::graph::trace::Trace) -> PyResult<T>,
@@ -150,7 +150,7 @@ impl PyGraph {
         })
     }
 
-    /// The cell of a graph that nobody else can reach any more, or of a recording that is over.
+    /// The cell of a graph that nobody else can reach any more, or of a trace that is over.
     pub fn end_of_trace<T>(&self, f: impl FnOnce(&mut Cell) -> T) -> T {
         // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
         locked_self(self, || f(unsafe { &mut *self.cell.get() }))

@@ -37,7 +37,7 @@ struct Taken<'a> {
     of: &'a PyGraph,
     graph: AnyGraph,
     no_grad_before: bool,
-    /// Whether a function is being recorded on the graph: that goes on afterwards.
+    /// Whether a function is being traced on the graph: that goes on afterwards.
     is_traced: bool,
 }
 

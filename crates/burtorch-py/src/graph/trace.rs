@@ -1,4 +1,4 @@
-//! What a graph remembers while a function is recorded on it: guards, detached copies, parameters, calls of primitives.
+//! What a graph remembers while a function is traced on it: guards, detached copies, parameters, calls of primitives.
 //!
 //! Promises: everything here is off the path of ordinary graphs: they are not busy, and busy is asked first. Objects of
 //! layers above are held as they are.
@@ -15,7 +15,7 @@ use crate::convert::refusals::{error_here, not_in_a_trace};
 
 /// See the module.
 pub struct Trace {
-    /// Whether the recording is still going on.
+    /// Whether the trace is still going on.
     pub is_active: bool,
     /// The function's name and where it is defined.
     pub function: String,
@@ -53,19 +53,18 @@ impl HoldsObjects for Trace {
     }
 }
 
-/// Why a graph on which a function is or was recorded refuses.
+/// Why a graph on which a function is or was traced refuses.
 pub fn refusal(py: Python<'_>, trace: &Trace) -> PyErr {
     if trace.is_active {
         return not_in_a_trace(py, "this");
     }
     let name = &trace.function;
-    let message = format!(
-        "this Value was kept from the recording of {name}, which is over; return what is needed from the function"
-    );
+    let message =
+        format!("this Value was kept from the trace of {name}, which is over; return what is needed from the function");
     error_here(py, &message)
 }
 
-/// The error for a graph that is full, or any other, while recording.
+/// The error for a graph that is full, or any other, while tracing.
 pub fn too_large(cell: &Cell, error: Error) -> PyErr {
     Python::attach(|py| match (&error, &cell.trace) {
         (Error::IndexExhausted { limit }, Some(trace)) => error_here(

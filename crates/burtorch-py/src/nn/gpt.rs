@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::convert::arguments::sizes;
-use crate::convert::buffer::read_symbols;
+use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::params::{PyParameters, PyTensor, with_kernels};
@@ -27,7 +27,7 @@ use crate::params::{PyParameters, PyTensor, with_kernels};
 ///     name: where given, its tensors are called `name.tokens`, `name.positions`, `name.blocks.0.norm1.weight`, ...
 ///
 /// Raises:
-///     ValueError: a shape that makes no sense, a name that is taken, memory of yours that is full; nothing is appended.
+///     ValueError: a shape that makes no sense, a name that is taken, full caller memory; nothing is appended.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -77,7 +77,7 @@ impl PyGpt {
     /// forward.
     fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f64>>> {
         let mut symbols = Vec::new();
-        let dims = read_symbols(tokens, &mut symbols, "tokens")?;
+        let dims = read_token_ids(tokens, &mut symbols, "tokens")?;
         if dims.row().is_none() {
             let most = self.model.shape().context;
             return Err(PyValueError::new_err(format!("tokens must have shape (1..{most},), found {}", dims.text())));

@@ -1,6 +1,6 @@
 //! The calls of layers of Python that a model makes for each sample, without Python's part where nothing is to be decided.
 //!
-//! Promises what `nn.Linear` and `nn.Embedding` say of a call: on a Vector it is `affine`, on Symbols `gather`, on anything
+//! Promises what `nn.Linear` and `nn.Embedding` say of a call: on a Vector it is `affine`, on TokenIds `gather`, on anything
 //! else the Python class decides. Knows nothing of how a layer came by its tensors.
 
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::arguments::activation_named;
 use crate::convert::gc::{HoldsObjects, Visitor, traverse};
-use crate::node::blocks::{PySymbols, affine_of, gather};
+use crate::node::blocks::{PyTokenIds, affine_of, gather};
 use crate::node::vector::PyVector;
 use crate::params::PyTensor;
 
@@ -95,7 +95,7 @@ impl PyDenseCall {
     }
 }
 
-/// Base of `nn.Embedding`: rows of Symbols go straight to `gather`, those of anything else to `_rows`, which a subclass defines.
+/// Base of `nn.Embedding`: rows of TokenIds go straight to `gather`, those of anything else to `_rows`, which a subclass defines.
 #[pyclass(frozen, subclass, name = "RowsCall", module = "burtorch._core")]
 pub struct PyRowsCall;
 
@@ -108,13 +108,13 @@ impl PyRowsCall {
         PyRowsCall
     }
 
-    /// The rows of `tokens` as operands that Linear takes together: themselves, without a copy, or, for Symbols of an
+    /// The rows of `tokens` as operands that Linear takes together: themselves, without a copy, or, for TokenIds of an
     /// Oracle, which name other rows in each lane, a Vector.
     ///
     /// Raises IndexError for an unknown symbol.
     fn rows<'py>(slf: &Bound<'py, Self>, tokens: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        if tokens.is_exact_instance_of::<PySymbols>() {
+        if tokens.is_exact_instance_of::<PyTokenIds>() {
             return gather(slf.getattr(intern!(py, "weight"))?.cast::<PyTensor>()?, tokens);
         }
         slf.call_method1(intern!(py, "_rows"), (tokens,))

@@ -11,13 +11,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::convert::arguments::{Count, activation_named, sizes};
-use crate::convert::buffer::{read_numbers, read_symbols};
+use crate::convert::buffer::{read_numbers, read_token_ids};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph, interruptible};
 use crate::nn::gpt::PyGpt;
-use crate::node::blocks::symbols_for;
+use crate::node::blocks::token_ids_for;
 use crate::node::vector::tokens::symbols;
 use crate::node::vector::{PyVector, appended};
 use crate::params::{PyParameters, PyTensor, with_kernels};
@@ -104,7 +104,7 @@ fn part(name: &Option<String>, part: &str) -> Option<String> {
 ///         `name.output.weight` and `name.output.bias`.
 ///
 /// Raises:
-///     ValueError: a shape with a zero, a name that is taken, memory of yours that is full; nothing is appended.
+///     ValueError: a shape with a zero, a name that is taken, full caller memory; nothing is appended.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -147,7 +147,7 @@ impl PyCharMlp {
     /// forward.
     fn logits(&self, py: Python<'_>, tokens: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
         let mut symbols = Vec::new();
-        let dims = read_symbols(tokens, &mut symbols, "tokens")?;
+        let dims = read_token_ids(tokens, &mut symbols, "tokens")?;
         if dims.row().is_none() {
             return Err(PyValueError::new_err(format!(
                 "tokens must have shape ({},), found {}",
@@ -476,7 +476,7 @@ impl PyCharMlp {
             return Err(PyValueError::new_err(format!("a context holds {context} tokens, found {found}")));
         }
         let owner = current_graph(tokens.py())?.into_bound(tokens.py()).cast_into::<PyGraph>()?;
-        let ids = symbols_for(&owner, tokens, "tokens")?;
+        let ids = token_ids_for(&owner, tokens, "tokens")?;
         append(&AnyModel::Chars(self.model), &self.params, &owner, &ids)
     }
 }

@@ -9,7 +9,7 @@ use burtorch_core::{Error, Graph, NodeId};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::convert::buffer::{holds_integers, read_numbers, read_symbols};
+use crate::convert::buffer::{holds_integers, read_numbers, read_token_ids};
 use crate::convert::errors::IntoPython;
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::{attach, with_values};
@@ -67,10 +67,10 @@ fn sample_loss<'py>(
     let mut sample = Sample::default();
     match &model {
         AnyModel::Dense(_) => read_numbers(x, &mut sample.numbers, "x").map(drop)?,
-        _ => read_symbols(x, &mut sample.tokens, "x").map(drop)?,
+        _ => read_token_ids(x, &mut sample.tokens, "x").map(drop)?,
     }
     match holds_integers(y)? {
-        true => read_symbols(y, &mut sample.classes, "y").map(drop)?,
+        true => read_token_ids(y, &mut sample.classes, "y").map(drop)?,
         false => read_numbers(y, &mut sample.targets, "y").map(drop)?,
     }
     let graph = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;

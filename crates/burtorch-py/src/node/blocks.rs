@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::convert::arguments::activation_named;
-use crate::convert::buffer::read_symbols;
+use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::IntoPython;
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::parameters::{attach, with_values};
@@ -17,30 +17,30 @@ use crate::graph::{PyGraph, current_graph};
 use crate::node::vector::{Operand, PyVector, all_views, appended, atomically, common_owner, read_by, wrap};
 use crate::params::{PyParameters, PyTensor};
 
-/// The whole numbers of one sample: symbols, or a class.
+/// The whole numbers of one sample: token ids, or a class.
 ///
 /// An Oracle hands them to a model where the batch holds integers. On a graph of lanes each lane has its own sample and so
-/// its own numbers, and a model uses them as it would those of one. `symbols[k]` is number k, `symbols[j:k]` several.
+/// its own numbers, and a model uses them as it would those of one. `ids[k]` is number k, `ids[j:k]` several.
 ///
 /// Example:
 ///     >>> import burtorch as bt
 ///     >>> params = bt.Parameters(dtype="float64")
 ///     >>> table = params.tensor((3, 2), init=1.0)
-///     >>> def model(symbols, label):
-///     ...     return bt.gather(table, symbols[0:2]).sum()
+///     >>> def model(ids, label):
+///     ...     return bt.gather(table, ids[0:2]).sum()
 ///     >>> bt.Oracle(model, params=params).loss([[0, 1, 2]], [0])
 ///     4.0
-#[pyclass(frozen, name = "Symbols", module = "burtorch", sequence)]
-pub struct PySymbols {
+#[pyclass(frozen, name = "TokenIds", module = "burtorch", sequence)]
+pub struct PyTokenIds {
     /// All numbers of lane 0, then of lane 1, ...
     numbers: Vec<u32>,
     lanes: usize,
 }
 
-impl PySymbols {
+impl PyTokenIds {
     /// As many numbers for each lane; all of lane 0, then of lane 1, ...
     pub fn new(numbers: Vec<u32>, lanes: usize) -> Self {
-        PySymbols { numbers, lanes }
+        PyTokenIds { numbers, lanes }
     }
 
     fn n(&self) -> usize {
@@ -55,53 +55,53 @@ impl PySymbols {
     fn part(&self, range: std::ops::Range<usize>) -> Self {
         let n = self.n();
         let lane = |lane: usize| &self.numbers[lane * n + range.start..lane * n + range.end];
-        PySymbols { numbers: (0..self.lanes).flat_map(lane).copied().collect(), lanes: self.lanes }
+        PyTokenIds { numbers: (0..self.lanes).flat_map(lane).copied().collect(), lanes: self.lanes }
     }
 }
 
 #[pymethods]
-impl PySymbols {
+impl PyTokenIds {
     fn __len__(&self) -> usize {
         self.n()
     }
 
-    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> PyResult<PySymbols> {
+    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> PyResult<PyTokenIds> {
         let n = self.n() as isize;
         if let Ok(slice) = index.cast::<pyo3::types::PySlice>() {
             let at = slice.indices(n)?;
             if at.step != 1 || at.start >= at.stop {
-                return Err(PyValueError::new_err("a slice of symbols has step 1 and is not empty"));
+                return Err(PyValueError::new_err("a slice of TokenIds has step 1 and is not empty"));
             }
             return Ok(self.part(at.start as usize..at.stop as usize));
         }
         let k: isize = index.extract()?;
         let at = if k < 0 { k + n } else { k };
         if !(0..n).contains(&at) {
-            return Err(PyIndexError::new_err(format!("symbol {k} of {n}")));
+            return Err(PyIndexError::new_err(format!("token id {k} of {n}")));
         }
         Ok(self.part(at as usize..at as usize + 1))
     }
 
     fn __repr__(&self) -> String {
         let of = |lane: usize| format!("{:?}", &self.numbers[lane * self.n()..(lane + 1) * self.n()]);
-        format!("<Symbols {}>", (0..self.lanes).map(of).collect::<Vec<_>>().join(" "))
+        format!("<TokenIds {}>", (0..self.lanes).map(of).collect::<Vec<_>>().join(" "))
     }
 }
 
-/// Whole numbers for each lane of a graph: Symbols as they are, anything else the same for all lanes.
-pub fn symbols_for<'a>(
+/// Whole numbers for each lane of a graph: TokenIds as they are, anything else the same for all lanes.
+pub fn token_ids_for<'a>(
     owner: &Bound<'_, PyGraph>,
     given: &'a Bound<'_, PyAny>,
     what: &str,
 ) -> PyResult<std::borrow::Cow<'a, [u32]>> {
-    if let Ok(symbols) = given.cast::<PySymbols>() {
-        return Ok(symbols.get().numbers.as_slice().into());
+    if let Ok(ids) = given.cast::<PyTokenIds>() {
+        return Ok(ids.get().numbers.as_slice().into());
     }
     let mut numbers = Vec::new();
     match given.extract::<u32>() {
         Ok(number) => numbers.push(number),
         Err(_) => {
-            read_symbols(given, &mut numbers, what)?;
+            read_token_ids(given, &mut numbers, what)?;
         }
     }
     let lanes = owner.get().scalar_type(owner.py())?.lanes;
@@ -112,7 +112,7 @@ pub fn symbols_for<'a>(
 ///
 /// Args:
 ///     table: a tensor of shape (rows, width).
-///     rows: Symbols, an int, or a sequence of ints; on a graph of lanes Symbols give each lane its own rows.
+///     rows: TokenIds, an int, or a sequence of ints; on a graph of lanes TokenIds give each lane its own rows.
 ///
 /// Returns a Vector of `len(rows) * width` scalars, one block on the current graph. Costs a copy; the way back touches the
 /// rows that were named.
@@ -132,7 +132,7 @@ pub fn symbols_for<'a>(
 pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = rows.py();
     let owner = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
-    let indices = symbols_for(&owner, rows, "rows")?;
+    let indices = token_ids_for(&owner, rows, "rows")?;
     let tensor: Tensor = table.get().tensor();
     let range = appended(
         &owner,
@@ -225,7 +225,7 @@ pub fn affine_of<'py>(
 ///
 /// Args:
 ///     logits: a Vector of contiguous scalars, as block ops give them.
-///     target: Symbols of one number, an int, or a Vector of as many probabilities, which receive no gradient.
+///     target: TokenIds of one number, an int, or a Vector of as many probabilities, which receive no gradient.
 ///
 /// Returns a Value. Never overflows.
 ///
@@ -257,7 +257,7 @@ fn softmax_cross_entropy<'py>(
     }
     let classes = match probabilities {
         Some(_) => std::borrow::Cow::default(),
-        None => symbols_for(&owner, target, "target")?,
+        None => token_ids_for(&owner, target, "target")?,
     };
     let node = atomically(&owner, |cell| {
         cell.need_kernels("softmax_cross_entropy")?;
@@ -281,7 +281,7 @@ fn softmax_cross_entropy<'py>(
 
 /// Adds the class and the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PySymbols>()?;
+    m.add_class::<PyTokenIds>()?;
     m.add_function(wrap_pyfunction!(gather, m)?)?;
     m.add_function(wrap_pyfunction!(affine, m)?)?;
     m.add_function(wrap_pyfunction!(softmax_cross_entropy, m)?)

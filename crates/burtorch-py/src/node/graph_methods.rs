@@ -41,7 +41,7 @@ impl PyGraph {
     /// A number that receives no gradient, as a Value.
     fn constant<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if slf.get().with_as_is(slf.py(), |cell| Ok(cell.is_busy()))? {
-            // To a recorded function every leaf that is no argument is a constant.
+            // To a traced function every leaf that is no argument is a constant.
             return Self::value(slf, data);
         }
         let before = slf.get().set_no_grad(slf.py(), true)?;

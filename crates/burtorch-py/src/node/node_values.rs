@@ -47,7 +47,7 @@ pub fn copied(py: Python<'_>, cell: &Cell, ranges: &[Range], of_grads: bool) -> 
 /// The data of all nodes of a graph, by index.
 ///
 /// Made by Graph.values. `values[i]` is a number; `values[i:j]` is a FlatArray, shared with graphs whose memory never moves
-/// (fixed, or in a buffer of yours) and a copy otherwise. Assigning writes the data of nodes. The buffer protocol and
+/// (fixed, or in a caller's buffer) and a copy otherwise. Assigning writes the data of nodes. The buffer protocol and
 /// DLPack take all nodes there are at that moment.
 ///
 /// Example:

@@ -1,6 +1,6 @@
-//! `bt.parameter(x)`: a number that recorded functions read anew at every call.
+//! `bt.parameter(x)`: a number that traced functions read at every call.
 //!
-//! Promises: changing `.value` costs no recording; no gradient flows to it. Outside of recordings it is its number.
+//! Promises: changing `.value` costs no trace; no gradient flows to it. Outside of traces it is its number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 
 use super::vector::wrap;
 use crate::convert::numbers::number_of;
-use crate::convert::refusals::{is_recording, refuse_reading};
+use crate::convert::refusals::{is_tracing, refuse_reading};
 use crate::graph::{self, PyGraph};
 
-/// A number that may change without recording functions anew.
+/// A number that may change without tracing functions again.
 ///
-/// A function that closes over a plain number takes it for constant and is recorded again when it changes; a parameter
-/// is read at every call. It receives no gradient: make it an argument for that. Outside of recorded functions it counts
+/// A function that closes over a plain number takes it for constant and is traced again when it changes; a parameter
+/// is read at every call. It receives no gradient: make it an argument for that. Outside of traced functions it counts
 /// as its number.
 ///
 /// Args:
@@ -35,7 +35,7 @@ use crate::graph::{self, PyGraph};
 ///     >>> f(3.0)
 ///     18.0
 ///     >>> rate.value = 10.0
-///     >>> f(3.0), f.stats()["recorded"]
+///     >>> f(3.0), f.stats()["traced"]
 ///     (90.0, 1)
 #[pyclass(frozen, name = "parameter", module = "burtorch", weakref)]
 pub struct PyParameter {
@@ -59,7 +59,7 @@ fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
     number_of(x)?.ok_or_else(|| PyTypeError::new_err("a parameter holds a real number"))
 }
 
-/// What a parameter stands for: a Value while a function is recorded in this thread, else its number.
+/// What a parameter stands for: a Value while a function is traced in this thread, else its number.
 pub fn value_of<'py>(slf: &Bound<'py, PyParameter>) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     let owner: Bound<'py, PyGraph> = graph::current_graph(py)?.into_bound(py).cast_into()?;
@@ -93,7 +93,7 @@ impl PyParameter {
         Ok(PyParameter { bits: AtomicU64::new(number(x)?.to_bits()) })
     }
 
-    /// The number; assigning changes what recorded functions compute from now on.
+    /// The number; assigning changes what traced functions compute from now on.
     #[getter(value)]
     fn get_value(&self) -> PyResult<f64> {
         refuse_reading(".value of a parameter")?;
@@ -107,7 +107,7 @@ impl PyParameter {
     }
 
     fn __repr__(&self) -> String {
-        if is_recording() { "parameter(traced)".into() } else { format!("parameter({:?})", self.number()) }
+        if is_tracing() { "parameter(traced)".into() } else { format!("parameter({:?})", self.number()) }
     }
 
     fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {

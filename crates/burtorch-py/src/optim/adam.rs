@@ -114,7 +114,7 @@ impl PyAdam {
         self.moving.trained.zero_grad(py)
     }
 
-    /// All that decides the next steps besides Parameters and gradients: rates, moments and steps, in the checked form.
+    /// All that decides the next steps besides Parameters and gradients: rates, moments and steps, in the checkpoint format.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.moving.save_state(py)
     }

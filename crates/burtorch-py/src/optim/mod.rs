@@ -95,7 +95,7 @@ impl PySgd {
         self.0.trained.zero_grad(py)
     }
 
-    /// All that decides the next steps besides Parameters and gradients: rates and velocity, in the checked form.
+    /// All that decides the next steps besides Parameters and gradients: rates and velocity, in the checkpoint format.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.0.save_state(py)
     }

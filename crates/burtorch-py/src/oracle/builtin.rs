@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{Engine, Loss, Want};
-use crate::convert::buffer::{CallerMemory, Dims, read_either, read_numbers, read_symbols};
+use crate::convert::buffer::{CallerMemory, Dims, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::Poll;
@@ -124,7 +124,7 @@ impl BuiltinEngine {
             AnyModel::Tokens(model) => return read_tokens(model, state, x, y),
             AnyModel::Chars(model) => {
                 let shape = model.shape();
-                (shape.context, shape.vocab, read_symbols(x, &mut state.x, "contexts")?)
+                (shape.context, shape.vocab, read_token_ids(x, &mut state.x, "contexts")?)
             }
             AnyModel::Dense(model) => (model.n_in(), model.n_out(), read_numbers(x, &mut state.x_numbers, "contexts")?),
         };
@@ -251,7 +251,7 @@ fn compute_as<E: LaneFloat>(
 
 /// Reads windows of tokens and the symbols after each of them.
 fn read_tokens(model: &Gpt, state: &mut Buffers, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Read> {
-    let (x_dims, y_dims) = (read_symbols(x, &mut state.x, "contexts")?, read_symbols(y, &mut state.y, "targets")?);
+    let (x_dims, y_dims) = (read_token_ids(x, &mut state.x, "contexts")?, read_token_ids(y, &mut state.y, "targets")?);
     let most = model.shape().context;
     match x_dims.matrix() {
         Some((0, _)) => Err(PyValueError::new_err("contexts are empty; give at least one sample")),

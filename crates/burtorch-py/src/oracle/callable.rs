@@ -19,7 +19,7 @@ use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::with_gradients_of;
 use crate::graph::{PyGraph, enter, leave};
-use crate::node::blocks::PySymbols;
+use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
 use crate::oracle::{Engine, Want, check_apart};
@@ -90,7 +90,7 @@ impl Side {
         if self.whole {
             let mut numbers = Vec::with_capacity(lanes * width);
             (0..lanes).for_each(|lane| numbers.extend_from_slice(&self.symbols[at(lane)]));
-            return Ok(Bound::new(py, PySymbols::new(numbers, lanes))?.into_any());
+            return Ok(Bound::new(py, PyTokenIds::new(numbers, lanes))?.into_any());
         }
         let range = graph.get().with(py, |cell| {
             let numbers: Vec<f64> = (0..lanes).flat_map(|lane| &self.numbers[at(lane)]).copied().collect();

@@ -28,7 +28,7 @@ pub use builtin::check_apart;
 /// Args:
 ///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss, a Value. It
 ///         is called once for each group of samples, and Values and Vectors then hold one number in each lane. `x` and `y` are
-///         Symbols where the batch holds integers, a Value where samples are single numbers, else a Vector.
+///         TokenIds where the batch holds integers, a Value where samples are single numbers, else a Vector.
 ///     params: the Parameters that such a callable reads, unless it has them as `.params`.
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
 ///     lanes: how many samples are computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8

@@ -56,7 +56,7 @@ pub(crate) use with_kernels;
 ///         oracles and optimisers the first two.
 ///     seed: decides all random initial values.
 ///     capacity: numbers to reserve address space for (256 Mi by default); pages are used only when touched.
-///     values, grads: memory of yours (NumPy, shared or mapped memory, array.array ...) to use instead of our own:
+///     values, grads: caller memory (NumPy, shared or mapped memory, array.array ...) to use instead of our own:
 ///         writable, contiguous, of `dtype`, apart from each other. Kept alive. Tensors are laid out in it one after
 ///         another, and initialise it.
 ///
@@ -274,7 +274,7 @@ impl PyParameters {
     ///     trainable: False gives a frozen tensor, without gradient.
     ///
     /// Raises:
-    ///     ValueError: a shape or initialiser that makes no sense, a name that is taken, or memory of yours that is full.
+    ///     ValueError: a shape or initialiser that makes no sense, a name that is taken, or full caller memory.
     ///     MemoryError: more numbers than the capacity while arrays hold the memory in place.
     ///
     /// Example:
@@ -453,7 +453,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         py.get_type::<PyParameters>(),
         py.get_type::<PyTensor>(),
         py.get_type::<FlatArray>(),
-        py.get_type::<crate::convert::buffer::SymbolArray>(),
+        py.get_type::<crate::convert::buffer::TokenIdArray>(),
     ];
     classes.iter().try_for_each(|class| m.add(class.name()?, class))
 }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::arguments::sizes;
-use crate::convert::buffer::SymbolArray;
+use crate::convert::buffer::TokenIdArray;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::exclusive::Guarded;
 use crate::convert::signals::Poll;
@@ -53,7 +53,7 @@ pub struct PyWordContexts {
 }
 
 /// A batch: contexts of shape (n, context) and symbols of shape (n,).
-type Places = (SymbolArray, SymbolArray);
+type Places = (TokenIdArray, TokenIdArray);
 
 #[pymethods]
 impl PyWordContexts {
@@ -92,7 +92,7 @@ impl PyWordContexts {
         &self.vocabulary
     }
 
-    /// Symbols before each place.
+    /// TokenIds before each place.
     #[getter]
     fn context(&self) -> usize {
         self.context
@@ -139,7 +139,7 @@ impl PyWordContexts {
         self.places(py, n, |contexts, x, y| contexts.held_out(start, x, y))
     }
 
-    /// Where the batches are, in the checked form, with a fingerprint of the data.
+    /// Where the batches are, in the checkpoint format, with a fingerprint of the data.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.contexts.with(py, |contexts| contexts.to_bytes())?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
@@ -171,7 +171,7 @@ impl PyWordContexts {
         let n_symbols = n.saturating_mul(self.context);
         let (mut x, mut y) = (zeros(n_symbols)?, zeros(n)?);
         self.contexts.with(py, |contexts| read(contexts, &mut x, &mut y))?.or_raise(py)?;
-        Ok((SymbolArray::rows(x, self.context), SymbolArray::row(y)))
+        Ok((TokenIdArray::rows(x, self.context), TokenIdArray::row(y)))
     }
 }
 

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::arguments::sizes;
-use crate::convert::buffer::SymbolArray;
+use crate::convert::buffer::TokenIdArray;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::exclusive::Guarded;
 use crate::convert::signals::Poll;
@@ -70,7 +70,7 @@ impl PyTextWindows {
         &self.vocabulary
     }
 
-    /// Symbols of a window.
+    /// TokenIds of a window.
     #[getter]
     fn context(&self) -> usize {
         self.context
@@ -95,7 +95,7 @@ impl PyTextWindows {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = sizes::size)] size: usize,
-    ) -> PyResult<(SymbolArray, SymbolArray)> {
+    ) -> PyResult<(TokenIdArray, TokenIdArray)> {
         self.read(py, size, |windows, x, y| windows.batch(x, y))
     }
 
@@ -105,7 +105,7 @@ impl PyTextWindows {
         py: Python<'_>,
         #[pyo3(from_py_with = sizes::start)] start: usize,
         #[pyo3(from_py_with = sizes::stop)] stop: usize,
-    ) -> PyResult<(SymbolArray, SymbolArray)> {
+    ) -> PyResult<(TokenIdArray, TokenIdArray)> {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.train(start, x, y))
     }
 
@@ -115,11 +115,11 @@ impl PyTextWindows {
         py: Python<'_>,
         #[pyo3(from_py_with = sizes::start)] start: usize,
         #[pyo3(from_py_with = sizes::stop)] stop: usize,
-    ) -> PyResult<(SymbolArray, SymbolArray)> {
+    ) -> PyResult<(TokenIdArray, TokenIdArray)> {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.held_out(start, x, y))
     }
 
-    /// Where the batches are, in the checked form, with a fingerprint of the data.
+    /// Where the batches are, in the checkpoint format, with a fingerprint of the data.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.windows.with(py, |windows| windows.to_bytes())?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
@@ -143,14 +143,14 @@ impl PyTextWindows {
         py: Python<'_>,
         n: usize,
         read: impl FnOnce(&mut TextWindows, &mut [u32], &mut [u32]) -> burtorch_core::Result<()>,
-    ) -> PyResult<(SymbolArray, SymbolArray)> {
+    ) -> PyResult<(TokenIdArray, TokenIdArray)> {
         if n == 0 {
             return Err(PyValueError::new_err("a batch holds at least one window"));
         }
         let len = n.saturating_mul(self.context);
         let (mut x, mut y) = (zeros(len)?, zeros(len)?);
         self.windows.with(py, |windows| read(windows, &mut x, &mut y))?.or_raise(py)?;
-        Ok((SymbolArray::rows(x, self.context), SymbolArray::rows(y, self.context)))
+        Ok((TokenIdArray::rows(x, self.context), TokenIdArray::rows(y, self.context)))
     }
 }
 

@@ -340,7 +340,7 @@ fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
     goes_on
 }
 
-/// The type, the shape and the bytes of an array of anything; `None` for what is no array.
+/// The type, the shape and the bytes of an array of anything; `None` for anything else.
 pub fn raw_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     let is_array = pieces(object, |piece| {

@@ -1,10 +1,10 @@
-//! Audits: where a body reads what cannot be watched, it is recorded again beside its recordings, and compared.
+//! Audits: where a body reads what cannot be watched, it is traced again beside its traces, and compared.
 //!
 //! In words: the first audit is at the second call, and the next ones whenever the number of calls has doubled, unless
 //! that would take more than 5 ms and a hundredth of the time spent in calls; then it is when the number has doubled again.
 //!
 //! Promises: a body that was seen to read files, draw random numbers, write, or change what it reads is never run again by
-//! an audit. A difference replaces all recordings and is told.
+//! an audit. A difference replaces all traces and is told.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use super::calls::{Arguments, add, record_beside};
 use super::object::Call;
-use super::record::Recorded;
+use super::record::Traced;
 use super::search::Unwatched;
 use super::state::{Options, Path};
 use crate::convert::errors::{derived, warning};
@@ -34,11 +34,11 @@ pub struct Audit {
     is_planned: bool,
     /// Why it is never done, though something is not watched.
     is_refused: bool,
-    /// The number of the call of the last audit; the recording was the first.
+    /// The number of the call of the last audit; the trace was the first.
     calls: u64,
     /// The number of the last call at which an audit agreed.
     agreed: u64,
-    /// How long recording takes.
+    /// How long tracing takes.
     takes: Duration,
     /// How long audits have taken.
     spent: Duration,
@@ -47,10 +47,10 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// After a recording that took so long.
-    pub fn plan(&mut self, options: &Options, recorded: &Recorded, took: Duration) {
-        let reads = !recorded.unwatched.is_empty();
-        self.is_refused |= reads && !recorded.may_run_again;
+    /// After a trace that took so long.
+    pub fn plan(&mut self, options: &Options, traced: &Traced, took: Duration) {
+        let reads = !traced.unwatched.is_empty();
+        self.is_refused |= reads && !traced.may_run_again;
         self.is_planned = reads && options.audit && !self.is_refused;
         self.takes = took;
         (self.calls, self.agreed) = (1, 1);
@@ -70,7 +70,7 @@ impl Audit {
     }
 }
 
-/// Says what a recording read that is not watched, unless that has been said.
+/// Says what a trace read that is not watched, unless that has been said.
 pub fn say_unwatched(call: &Call<'_>, unwatched: &[Unwatched]) -> PyResult<()> {
     let (name, news) = call.with(|state| {
         let news: Vec<_> = unwatched.iter().filter(|found| !state.unwatched.contains(found)).cloned().collect();
@@ -79,7 +79,7 @@ pub fn say_unwatched(call: &Call<'_>, unwatched: &[Unwatched]) -> PyResult<()> {
     })?;
     for found in news {
         let message = format!(
-            "{name} {}: a replay repeats what it found when it was recorded; pass it as an argument, make it a bt.parameter, or \
+            "{name} {}: a replay repeats what it found when it was traced; pass it as an argument, make it a bt.parameter, or \
              call forget() when it has changed",
             found.text
         );
@@ -121,12 +121,12 @@ pub fn at_call(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
 /// Records beside and compares with the path that the state has first; whether they agree.
 fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     let started = Instant::now();
-    let recorded = record_beside(call, arguments)?;
+    let traced = record_beside(call, arguments)?;
     let took = started.elapsed();
     let difference = call.with(|state| {
         state.audit.spent += took;
         let path = state.variants.first().and_then(|variant| variant.paths.first())?;
-        let found = difference(path, &recorded.path);
+        let found = difference(path, &traced.path);
         if found.is_none() {
             state.audit.agreed = state.audit.calls;
         }
@@ -137,9 +137,9 @@ fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
         state.stats.invalidated += 1;
         state.take()
     })?);
-    add(call, arguments, recorded, took)?;
+    add(call, arguments, traced, took)?;
     let message = format!(
-        "{name} was recorded with what has changed: {what}; results since call {} may have been wrong, and it has been recorded \
+        "{name} was traced with what has changed: {what}; results since call {} may have been wrong, and it has been traced \
          again. Pass what changes as an argument, or make it a bt.parameter",
         since + 1
     );
@@ -147,7 +147,7 @@ fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// What is different in two recordings of one function; `None` if they agree in every bit.
+/// What is different in two traces of one function; `None` if they agree in every bit.
 fn difference(before: &Path, now: &Path) -> Option<String> {
     let parameters = |path: &Path| path.parameters.iter().map(|p| p.as_ptr() as usize).collect::<Vec<_>>();
     if parameters(before) != parameters(now) {
@@ -176,14 +176,14 @@ fn of_programs(before: &Program, now: &Program) -> Option<String> {
     (!is_same).then(|| "its operations are others".into())
 }
 
-/// What can be recorded again: for each path the arguments it was recorded at.
+/// What can be traced again: for each path the arguments it was traced at.
 pub fn recorded_at<'py>(call: &Call<'py>, only_first: bool) -> PyResult<Vec<Arguments<'py>>> {
     let py = call.py();
     call.with(|state| {
         let variants = state.variants.iter().take(if only_first { 1 } else { usize::MAX });
         let paths = variants.flat_map(|v| v.paths.iter().rev().map(move |path| (v, path)));
-        let recorded = paths.filter(|(variant, path)| path.numbers.len() == variant.arguments.len());
-        recorded
+        let traced = paths.filter(|(variant, path)| path.numbers.len() == variant.arguments.len());
+        traced
             .map(|(variant, path)| Arguments {
                 tree: variant.arguments.copy(py),
                 numbers: path.numbers.clone(),
@@ -228,7 +228,7 @@ pub fn audit<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Settings for all of burtorch: `bt.config`.
 ///
 /// Attributes:
-///     audit: whether recorded functions that read what cannot be watched are recorded again from time to time, and
+///     audit: whether traced functions that read what cannot be watched are traced again from time to time, and
 ///         compared.
 ///
 /// Example:

@@ -1,4 +1,4 @@
-//! Calls of a recorded function in full: any arguments, any path, recording where there is none.
+//! Calls of a traced function in full: any arguments, any path, tracing where there is none.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::bound_call::PyBound;
 use super::object::Call;
 use super::program::PyProgram;
 use super::pytree::{GivenArguments, Tree};
-use super::record::{Recorded, record};
+use super::record::{Traced, record};
 use super::state::{Path, Variant};
 use super::{attributes, audit, inline, primitive};
 use crate::convert::errors::derived;
@@ -87,7 +87,7 @@ impl<'py> Arguments<'py> {
             for (name, value) in &call.named {
                 value.hash().map_err(|_| {
                     PyTypeError::new_err(format!(
-                        "the static argument {name} must be hashable, as every value of it is recorded apart"
+                        "the static argument {name} must be hashable, as every value of it is traced apart"
                     ))
                 })?;
                 dict.set_item(name, value)?;
@@ -192,8 +192,8 @@ pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Records the function at these arguments beside what it has recorded.
-pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Recorded> {
+/// Records the function at these arguments beside what it has traced.
+pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Traced> {
     let py = call.py();
     let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
     let (mut statics, known) = call.with(|state| {
@@ -214,8 +214,8 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
     }
     let (name, options) = call.with(|s| (s.name.clone(), s.options))?;
     let started = std::time::Instant::now();
-    let recorded = record_beside(call, arguments)?;
-    audit::say_unwatched(call, &recorded.unwatched)?;
+    let traced = record_beside(call, arguments)?;
+    audit::say_unwatched(call, &traced.unwatched)?;
     if is_new {
         let n_made = call.with(|state| {
             state.stats.variants += 1;
@@ -223,20 +223,20 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
         })?;
         if n_made == options.max_variants as u64 + 1 {
             let message = format!(
-                "{name} has been recorded for more than {} shapes or static arguments; the oldest are dropped. \
+                "{name} has been traced for more than {} shapes or static arguments; the oldest are dropped. \
                  Pass what varies as a number, or raise max_variants=",
                 options.max_variants
             );
             warn(py, message)?;
         }
     }
-    add(call, arguments, recorded, started.elapsed())
+    add(call, arguments, traced, started.elapsed())
 }
 
-/// Adds what was recorded to what is remembered.
-pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, recorded: Recorded, took: Duration) -> PyResult<()> {
+/// Adds what was traced to what is remembered.
+pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced, took: Duration) -> PyResult<()> {
     let py = call.py();
-    // Recording ran Python code, so the state may have changed: look for the variant again.
+    // Tracing ran Python code, so the state may have changed: look for the variant again.
     let is_there = find_variant(call, arguments)?;
     let empty = Variant {
         id: next_id(),
@@ -254,14 +254,14 @@ pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, recorded: Recorded, took:
                 state.stats.dropped += 1;
             }
         }
-        state.stats.recorded += 1;
+        state.stats.traced += 1;
         let mut stats = state.stats;
         let options = state.options;
-        state.audit.plan(&options, &recorded, took);
-        state.variants[0].add(recorded.path, &options, &mut stats);
+        state.audit.plan(&options, &traced, took);
+        state.variants[0].add(traced.path, &options, &mut stats);
         state.stats = stats;
-        let before = std::mem::replace(&mut state.watch, recorded.watch);
-        let executed = std::mem::replace(&mut state.executed, recorded.executed);
+        let before = std::mem::replace(&mut state.watch, traced.watch);
+        let executed = std::mem::replace(&mut state.executed, traced.executed);
         state.watch.audit_in = state.audit.next();
         state.note_quick();
         (dropped, before, executed)
@@ -301,7 +301,7 @@ fn with_right_path<T>(
         })
     };
     let is_right = is_there && select()?;
-    // An audit that finds a difference puts what it recorded in the place of all that was there.
+    // An audit that finds a difference puts what it traced in the place of all that was there.
     if is_right && audit::is_due(call)? && !audit::at_call(call, arguments)? && !select()? {
         return Err(derived(py, "TraceError", "the function answers differently each time it runs".into()));
     }
@@ -341,9 +341,9 @@ fn apart<T>(call: &Call<'_>, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult
 pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let Some(arguments) = Arguments::read(&call, &call.positional)? else {
-        // While another function is recorded the body, if there is one, runs, so that all it reads is seen.
+        // While another function is traced the body, if there is one, runs, so that all it reads is seen.
         let has_body = call.with(|state| !state.body.bind(py).is_instance_of::<PyCFunction>())?;
-        if !(has_body && crate::convert::refusals::is_recording())
+        if !(has_body && crate::convert::refusals::is_tracing())
             && let Some(results) = inline::call(&call)?
         {
             return Ok(results);
@@ -451,7 +451,7 @@ pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     })?;
     let table = PyDict::new(call.py());
     for (name, n) in [
-        ("recorded", stats.recorded),
+        ("traced", stats.traced),
         ("variants", n_variants as u64),
         ("paths", n_paths as u64),
         ("dropped", stats.dropped),
@@ -475,7 +475,7 @@ pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     match found {
         Some((program, primitives)) => Ok(Bound::new(call.py(), PyProgram::new(program, primitives))?.into_any()),
         None => {
-            let message = "nothing has been recorded yet; call the function, or f.record(...)";
+            let message = "nothing has been traced yet; call the function, or f.record(...)";
             Err(derived(call.py(), "TraceError", message.into()))
         }
     }

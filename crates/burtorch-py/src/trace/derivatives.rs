@@ -1,4 +1,4 @@
-//! Derivatives of a recorded function beyond one gradient.
+//! Derivatives of a traced function beyond one gradient.
 
 use burtorch_core::Program;
 use burtorch_core::program::derive::{

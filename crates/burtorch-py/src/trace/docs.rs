@@ -7,19 +7,19 @@ pub const FUNCTION: &CStr =
     c"Function(body, *, dtype=\"float64\", optimize=\"exact\", max_paths=64, max_variants=16, max_nodes=10000000, audit=True)
 --
 
-A recorded function: the body runs once, on Values, and is replayed in Rust from then on. Made by bt.function.
+A traced function: the body runs once, on Values, and is replayed in Rust from then on. Made by bt.function.
 
 Args:
     body: a Python function of numbers, arrays, and lists, tuples and dicts of them. What it does besides computing
-        (printing, counting) happens while it is recorded and not again. Keyword arguments are static: each value is
-        recorded apart.
+        (printing, counting) happens while it is traced and not again. Keyword arguments are static: each value is
+        traced apart.
     dtype: \"float64\" or \"float32\", of everything computed.
     optimize: \"exact\" keeps every bit of values and gradients; \"fast\" computes equal operations once and sums in
         another order, within 2 (n-1) u sum |terms| for a sum of n terms.
     max_paths: ways through the body that are kept, by what its comparisons answered.
     max_variants: shapes of arguments and static arguments that are kept.
-    max_nodes: operations that a recording may take.
-    audit: whether the body is recorded again from time to time, and compared, where it reads what cannot be watched.
+    max_nodes: operations that a trace may take.
+    audit: whether the body is traced again from time to time, and compared, where it reads what cannot be watched.
 
 Raises:
     TraceError: the body takes a traced Value for a plain number, keeps it, or is too large, with the line; or an
@@ -107,7 +107,7 @@ Record the function at these arguments if that has not been done; returns the fu
 Example:
     >>> import burtorch as bt
     >>> f = bt.function(lambda x: x * x).record(1.0)
-    >>> f.stats()[\"recorded\"]
+    >>> f.stats()[\"traced\"]
     1
 ";
 
@@ -115,13 +115,13 @@ Example:
 pub const STATS: &CStr = c"stats($self, /)
 --
 
-Counts, as a dict: recordings made, variants and paths kept, paths and variants dropped, replays that a guard stopped,
-times that a changed constant made all recordings void, bytes in use.
+Counts, as a dict: traces made, variants and paths kept, paths and variants dropped, replays that a guard stopped,
+times that a changed constant made all traces void, bytes in use.
 
 Example:
     >>> import burtorch as bt
     >>> f = bt.function(lambda x: x if x > 0 else -x)
-    >>> f(2.0), f(-3.0), f.stats()[\"recorded\"], f.stats()[\"paths\"]
+    >>> f(2.0), f(-3.0), f.stats()[\"traced\"], f.stats()[\"paths\"]
     (2.0, 3.0, 2, 2)
 ";
 
@@ -129,7 +129,7 @@ Example:
 pub const FORGET: &CStr = c"forget($self, /)
 --
 
-Drop all recordings; the next call records anew. For a body that depends on what is not watched, such as attributes that a class makes up.
+Drop all traces; the next call records anew. For a body that depends on what is not watched, such as attributes that a class makes up.
 
 Example:
     >>> import burtorch as bt
@@ -143,12 +143,12 @@ Example:
 pub const AUDIT: &CStr = c"audit($self, /)
 --
 
-Record the body again at the arguments of each recording, and compare, constants and structure.
+Record the body again at the arguments of each trace, and compare, constants and structure.
 
-Where something is different all recordings are replaced, and a StaleFunctionWarning says what has changed.
+Where something is different all traces are replaced, and a StaleFunctionWarning says what has changed.
 
 Returns:
-    True if every recording was right.
+    True if every trace was right.
 
 Raises:
     TraceError: the body was seen to read files, draw random numbers, write, or change what it reads.
@@ -316,20 +316,20 @@ Example:
 pub const REDUCE: &CStr = c"__reduce__($self, /)
 --
 
-Functions are pickled as their recordings: what is unpickled has no body.
+Functions are pickled as their traces: what is unpickled has no body.
 ";
 
 /// See the name.
 pub const SAVE: &CStr = c"save($self, path, /)
 --
 
-Write the recordings for the shape of arguments used last to a file, whole or not at all; bt.load_function() reads it.
+Write the traces for the shape of arguments used last to a file, whole or not at all; bt.load_function() reads it.
 
 Args:
     path: the file, made or replaced.
 
 Raises:
-    TraceError: nothing has been recorded.
+    TraceError: nothing has been traced.
     OSError: the file cannot be written.
 
 The file holds programs and shapes, no code, and a checksum.

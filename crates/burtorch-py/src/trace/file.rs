@@ -1,4 +1,4 @@
-//! Recorded functions in files: `f.save`, `load_function`, pickling.
+//! Traced functions in files: `f.save`, `load_function`, pickling.
 //!
 //! Promises: a file holds shapes and programs and no code; a damaged one is refused with a reason. A function from a file
 //! has no body: where no saved path is right it says so.
@@ -58,7 +58,7 @@ impl Shapes<'_> {
         self.numbers.next().copied()
     }
 
-    /// `None` for what is no shape.
+    /// `None` for anything but a shape.
     fn tree(&mut self, py: Python<'_>, depth: usize) -> Option<Tree> {
         if depth > DEEPEST {
             return None;
@@ -113,7 +113,7 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
         Some((numbers, keys, paths))
     })?;
     let Some((numbers, keys, paths)) = parts else {
-        return Err(derived(py, "TraceError", "nothing has been recorded yet; call the function first".into()));
+        return Err(derived(py, "TraceError", "nothing has been traced yet; call the function first".into()));
     };
     if keys.iter().any(|key| key.contains('\n')) {
         return Err(PyTypeError::new_err("keys of arguments that hold line ends cannot be saved"));
@@ -200,7 +200,7 @@ pub fn variant_from(py: Python<'_>, bytes: &[u8]) -> PyResult<(String, Variant)>
 fn no_body<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let name = name.to_string();
     let message = format!(
-        "{name} was loaded from a file, which has no recording for this: arguments of another shape, static \
+        "{name} was loaded from a file, which has no trace for this: arguments of another shape, static \
          arguments, Values, or comparisons that answer otherwise; record it there and save it again"
     );
     let body = move |_: &Bound<'_, pyo3::types::PyTuple>, _: Option<&Bound<'_, pyo3::types::PyDict>>| -> PyResult<()> {
@@ -224,13 +224,13 @@ pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) ->
     Ok(function)
 }
 
-/// A recorded function from a file that Function.save() wrote.
+/// A traced function from a file that Function.save() wrote.
 ///
 /// Args:
 ///     path: the file.
 ///
 /// Returns:
-///     A Function with the paths that had been recorded for the shape of arguments used last; it has no body, so it
+///     A Function with the paths that had been traced for the shape of arguments used last; it has no body, so it
 ///     records nothing more.
 ///
 /// Raises:
@@ -252,7 +252,7 @@ fn load_function(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     function_from_bytes(py, &PyBytes::new(py, &bytes))
 }
 
-/// `f.__reduce__()`: pickled as its recordings.
+/// `f.__reduce__()`: pickled as its traces.
 pub fn reduce<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let bytes = PyBytes::new(py, &to_bytes(&call)?);

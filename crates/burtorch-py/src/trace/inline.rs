@@ -1,4 +1,4 @@
-//! A recorded function called with Values: its program is appended to their graph, without running the body.
+//! A traced function called with Values: its program is appended to their graph, without running the body.
 //!
 //! Promises: Values, gradients and results are those of the body. Where the body might return something else than this
 //! can make, or where comparisons have to be remembered, the body runs. Holds no reference into a state or a graph
@@ -130,7 +130,7 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         is_simple.then(|| (path.program.clone(), path.results.copy(py)))
     });
     let found = match found {
-        // What cannot be recorded can be called with Values all the same.
+        // What cannot be traced can be called with Values all the same.
         Err(error) if error.get_type(py).name()? == "TraceError" => None,
         found => found?,
     };

@@ -1,4 +1,4 @@
-//! What a recording took for constant, looked at again before every replay.
+//! What a trace took for constant, looked at again before every replay.
 //!
 //! In words: whatever lies at a fixed address (closure cells, slots, the code and defaults of functions, the versions of
 //! dictionaries) is one word that is compared; what is behind a word that differs is looked at in full. What has no
@@ -69,7 +69,7 @@ enum Probe {
     Dict(usize),
 }
 
-/// All constants of a recording.
+/// All constants of a trace.
 #[derive(Default)]
 pub struct Watch {
     words: Vec<Word>,
@@ -251,7 +251,7 @@ pub fn context_value<'py>(variable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyA
 }
 
 impl Watch {
-    /// Whether everything is as it was when the function was recorded, and no audit is due.
+    /// Whether everything is as it was when the function was traced, and no audit is due.
     #[inline(always)]
     pub fn is_as_it_was(&mut self, py: Python<'_>) -> bool {
         // Most functions name globals only: a few words answer for all of them.
@@ -475,7 +475,7 @@ impl Watch {
         value
     }
 
-    /// After a recording: what the body itself has put into lists it only fills, a log say, is no change. Numbers are, as
+    /// After a trace: what the body itself has put into lists it only fills, a log say, is no change. Numbers are, as
     /// are items that are gone. Returns what was put there.
     pub fn settle<'py>(&mut self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
         let mut filled = Vec::new();

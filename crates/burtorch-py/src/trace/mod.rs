@@ -1,4 +1,4 @@
-//! Recorded functions: `@bt.function`, what it records, and how it replays.
+//! Traced functions: `@bt.function`, what it records, and how it replays.
 //!
 //! `object` is the raw type whose calls cost little, `state` what it remembers, `tree` the shape of arguments, `record` a
 //! trace, `watch` what a trace took for constant, `search` and `observe` how that is found, `unwatched` what cannot be watched,

@@ -204,7 +204,7 @@ pub fn is_function(object: &Bound<'_, PyAny>) -> bool {
     unsafe { !TYPE.is_null() && ffi::PyObject_TypeCheck(object.as_ptr(), TYPE) != 0 }
 }
 
-/// The functions that ran while a Function was recorded.
+/// The functions that ran while a Function was traced.
 pub fn executed(function: &Bound<'_, PyAny>) -> Vec<Py<PyAny>> {
     // SAFETY: callers pass a living Function under the interpreter lock.
     let state = unsafe { state_of(function.as_ptr().cast()) };

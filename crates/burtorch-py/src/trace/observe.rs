@@ -1,4 +1,4 @@
-//! What really runs while a body is recorded: a profile hook tells every Python function and every C function.
+//! What really runs while a body is traced: a profile hook tells every Python function and every C function.
 //!
 //! Promises: a profiler that was there is called as before, and is there again afterwards. A function is looked through
 //! before it runs for the first time, so what it changes itself counts as a change. Frames of libraries whose results
@@ -18,12 +18,12 @@ use super::attributes::{is_of_a_library, is_standard, top};
 use super::search::Search;
 use super::unwatched::{self, Kind};
 use crate::convert::entry::entered;
-use crate::convert::refusals::{begin_recording, end_recording, outside_recordings};
+use crate::convert::refusals::{begin_tracing, end_tracing, outside_tracing};
 
 /// Whether the function that a frame runs can be told, and not its code only.
 pub const SEES_FUNCTIONS: bool = cfg!(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"));
 
-/// One recording that is under way.
+/// One tracing that is under way.
 pub struct Observer {
     search: *mut Search,
     /// Code objects that were met, and frames of libraries.
@@ -44,7 +44,7 @@ struct Before {
 }
 
 thread_local! {
-    /// The recordings of this thread, the innermost last.
+    /// The traces of this thread, the innermost last.
     static OBSERVERS: RefCell<Vec<*mut Observer>> = const { RefCell::new(Vec::new()) };
     /// Whether the hook is in place.
     static IS_INSTALLED: Cell<bool> = const { Cell::new(false) };
@@ -78,7 +78,7 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
     let mut observer =
         Observer { search, codes: HashSet::new(), called: HashSet::new(), kept: Vec::new(), writes: false };
     OBSERVERS.with_borrow_mut(|all| all.push(&raw mut observer));
-    begin_recording();
+    begin_tracing();
     let is_first = !IS_INSTALLED.replace(true);
     let before = if is_first { install(py) } else { Ok(None) };
     if before.is_err() {
@@ -93,7 +93,7 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
         }
         IS_INSTALLED.set(false);
     }
-    end_recording();
+    end_tracing();
     OBSERVERS.with_borrow_mut(|all| all.pop());
     (result, observer.writes)
 }
@@ -101,7 +101,7 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
 /// Runs `f` unobserved: what replays call back is no constant.
 pub fn unobserved<T>(f: impl FnOnce() -> T) -> T {
     let observers = OBSERVERS.take();
-    let result = outside_recordings(f);
+    let result = outside_tracing(f);
     OBSERVERS.set(observers);
     result
 }

@@ -1,7 +1,7 @@
-//! `@bt.primitive`: a Python function with a derivative of its own, eager and in recorded functions.
+//! `@bt.primitive`: a Python function with a derivative of its own, eager and in traced functions.
 //!
 //! Promises: no reference into a graph or a function's state is held while the user's code runs. Where that code raises
-//! during a replay, the replay is given up and the function recorded again, so that the error is raised where it belongs;
+//! during a replay, the replay is given up and the function traced again, so that the error is raised where it belongs;
 //! what cannot be retried that way is kept in [`raised`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ pub fn raised() -> Option<PyErr> {
     RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// As [`raised`], of what is no ordinary exception: Ctrl-C must not be lost because a recording follows.
+/// As [`raised`], of an exception that is not ordinary: Ctrl-C must not be lost because a trace follows.
 pub fn interrupted(py: Python<'_>) -> Option<PyErr> {
     raised().filter(|error| !error.is_instance_of::<PyException>(py))
 }
@@ -47,7 +47,7 @@ fn keep(error: PyErr) -> Failed {
 /// A Python function of real numbers that is differentiated by a rule of its own.
 ///
 /// Called with numbers it is the function. Called with Values or Vectors it appends one node to their graph: the function
-/// is called with floats (and a list of floats for a Vector or a sequence), then its derivative. In a recorded function
+/// is called with floats (and a list of floats for a Vector or a sequence), then its derivative. In a traced function
 /// every replay, and every row of map(), calls back into Python: a microsecond or more each.
 ///
 /// Args:

@@ -1,4 +1,4 @@
-//! `Program` for Python: what a function recorded, to be read.
+//! `Program` for Python: what a function traced, to be read.
 
 use burtorch_core::Program;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use super::primitive::PyPrimitive;
 use crate::convert::gc::collected;
 
-/// What a function recorded: a list of operations. str() is a listing.
+/// What a function traced: a list of operations. str() is a listing.
 ///
 /// Read from Function.program; it never changes.
 ///

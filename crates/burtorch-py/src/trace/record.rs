@@ -23,8 +23,8 @@ use crate::graph::{self, PyGraph};
 use crate::node::no_grad::OutsideNoGrad;
 use crate::node::parameter::PyParameter;
 
-/// What a recording leaves.
-pub struct Recorded {
+/// What a trace leaves.
+pub struct Traced {
     /// The program.
     pub path: Path,
     /// What it took for constant.
@@ -37,7 +37,7 @@ pub struct Recorded {
     pub may_run_again: bool,
 }
 
-/// Records `body` while everything that it reads is looked for. `known` ran in earlier recordings of it.
+/// Records `body` while everything that it reads is looked for. `known` ran in earlier traces of it.
 pub fn record(
     body: &Bound<'_, PyAny>,
     name: &str,
@@ -45,7 +45,7 @@ pub fn record(
     arguments: (&Tree, &[f64]),
     statics: &[Bound<'_, PyDict>],
     known: &[Py<PyAny>],
-) -> PyResult<Recorded> {
+) -> PyResult<Traced> {
     let py = body.py();
     let values: Vec<_> = statics.iter().flat_map(|statics| statics.values().iter().collect::<Vec<_>>()).collect();
     let mut search = Search::of(body, known, &values)?;
@@ -53,10 +53,10 @@ pub fn record(
     let is_unchanged = search.watch.is_unchanged(py);
     let (watch, unwatched, executed) = search.finish(py)?;
     let may_run_again = is_unchanged && !writes && unwatched.iter().all(|found| found.kind.may_run_again());
-    Ok(Recorded { path, watch, unwatched, executed, may_run_again })
+    Ok(Traced { path, watch, unwatched, executed, may_run_again })
 }
 
-/// Runs `body` at `numbers`, in the shape of `arguments`, and returns what was recorded, and whether it wrote something.
+/// Runs `body` at `numbers`, in the shape of `arguments`, and returns what was traced, and whether it wrote something.
 fn record_path(
     body: &Bound<'_, PyAny>,
     name: &str,
@@ -102,7 +102,7 @@ fn record_path(
     });
     let results = results?;
     left?;
-    let Some(trace) = trace else { return Err(derived(py, "TraceError", "the recording was lost".into())) };
+    let Some(trace) = trace else { return Err(derived(py, "TraceError", "the trace was lost".into())) };
     if outputs.is_empty() {
         return Err(derived(py, "TraceError", format!("{name} returned no numbers; return a Value or several")));
     }
@@ -135,7 +135,7 @@ fn program_of(
 ) -> PyResult<Program> {
     let n_differentiated = inputs.len();
     inputs.extend(trace.parameters.iter().map(|(_, node)| *node));
-    let recording = Recording {
+    let tracing = Recording {
         inputs,
         n_differentiated,
         outputs,
@@ -144,8 +144,8 @@ fn program_of(
         calls: trace.calls,
     };
     let program = owner.get().end_of_trace(|cell| match &cell.graph {
-        AnyGraph::F32(graph) => recording.program(graph),
-        AnyGraph::F64(graph) => recording.program(graph),
+        AnyGraph::F32(graph) => tracing.program(graph),
+        AnyGraph::F64(graph) => tracing.program(graph),
         _ => Err(Error::Interrupted), // `record` makes no others
     });
     program.map_err(|error| match &error {
@@ -154,12 +154,12 @@ fn program_of(
     })
 }
 
-/// A recording that is too large fails in the core, and a NumPy function that met a Value does not know of recordings;
+/// A tracing that is too large fails in the core, and a NumPy function that met a Value does not know of traces;
 /// elsewhere errors are the body's own.
 fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     let text = error.value(py).to_string();
     if error.get_type(py).is(py.get_type::<PyTypeError>()) && text.starts_with("numpy.") {
-        // A number alone is what a recording cannot use.
+        // A number alone is what a trace cannot use.
         let text = text.replace(crate::node::vector::NUMBER_ALONE, "");
         let new = derived(py, "TraceError", format!("{text} ({})", line_of(py, &error)));
         new.set_cause(py, Some(error));

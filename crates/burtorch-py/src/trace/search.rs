@@ -1,4 +1,4 @@
-//! The search for what a body takes for constant: from the body, and from every function that runs while it is recorded,
+//! The search for what a body takes for constant: from the body, and from every function that runs while it is traced,
 //! through globals, cells, defaults, attributes, items and classes.
 //!
 //! In words: a function that runs gives names and objects. Names are looked up in the dictionaries of all objects met, also names
@@ -59,7 +59,7 @@ pub struct Search {
     is_dynamic: bool,
     /// How many dictionaries are watched whole since that is known.
     n_whole: usize,
-    /// Functions and code that ran and were not met otherwise: the next recording starts from them too.
+    /// Functions and code that ran and were not met otherwise: the next tracing starts from them too.
     pub executed: Vec<Py<PyAny>>,
 }
 
@@ -103,7 +103,7 @@ impl Search {
         Ok(search)
     }
 
-    /// A function, or a code object and its globals as a tuple, that runs while the body is recorded.
+    /// A function, or a code object and its globals as a tuple, that runs while the body is traced.
     pub fn executed(&mut self, what: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = what.py();
         if let Ok(pair) = what.cast_exact::<PyTuple>() {
@@ -135,7 +135,7 @@ impl Search {
         }
     }
 
-    /// After the recording: what the body has put into lists that it fills is watched from now on.
+    /// After the trace: what the body has put into lists that it fills is watched from now on.
     pub fn finish(mut self, py: Python<'_>) -> PyResult<(Watch, Vec<Unwatched>, Vec<Py<PyAny>>)> {
         for item in self.watch.settle(py) {
             self.reach(&item);
@@ -440,7 +440,7 @@ impl Search {
         }
     }
 
-    /// A recorded function may run as a replay: what it was recorded from counts.
+    /// A traced function may run as a replay: what it was traced from counts.
     fn add_recorded(&mut self, function: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = function.getattr("__wrapped__")?;
         match body.cast::<PyFunction>() {

@@ -1,6 +1,6 @@
-//! What a recorded function remembers: one variant per shape of arguments, one path per sequence of guards' answers.
+//! What a traced function remembers: one variant per shape of arguments, one path per sequence of guards' answers.
 //!
-//! Promises: a replay is used only if nothing it took for constant has changed and every guard answers as recorded. The
+//! Promises: a replay is used only if nothing it took for constant has changed and every guard answers as traced. The
 //! number of variants and of paths is bounded; what was used longest ago goes first.
 
 use burtorch_core::program::derive::{Against, Along, HessianAlong, HessianColumns, Jacobian};
@@ -18,7 +18,7 @@ use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::node::parameter::PyParameter;
 
-/// How a function is to be recorded and kept.
+/// How a function is to be traced and kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The element type.
@@ -29,7 +29,7 @@ pub struct Options {
     pub max_paths: usize,
     /// Variants kept.
     pub max_variants: usize,
-    /// Nodes that a recording may append.
+    /// Nodes that a trace may append.
     pub max_nodes: u32,
     /// Whether what cannot be watched is audited.
     pub audit: bool,
@@ -56,7 +56,7 @@ pub(crate) use with_scalars;
 
 /// One way through the function.
 pub struct Path {
-    /// What was recorded, after the passes.
+    /// What was traced, after the passes.
     pub program: Program,
     /// Ready to run.
     pub replay: Scalars,
@@ -64,7 +64,7 @@ pub struct Path {
     answers: Vec<bool>,
     /// The shape of the results.
     pub results: Tree,
-    /// The numbers that it was recorded at; none for a path from a file.
+    /// The numbers that it was traced at; none for a path from a file.
     pub numbers: Vec<f64>,
     /// The parameters among the inputs, after the arguments.
     pub parameters: Vec<Py<PyParameter>>,
@@ -132,7 +132,7 @@ impl Path {
         })
     }
 
-    /// The same path, recorded at these numbers.
+    /// The same path, traced at these numbers.
     pub fn at(mut self, numbers: &[f64]) -> Self {
         self.numbers = numbers.to_vec();
         self
@@ -226,7 +226,7 @@ impl Variant {
         false
     }
 
-    /// Adds a path that was just recorded.
+    /// Adds a path that was just traced.
     pub fn add(&mut self, path: Path, options: &Options, stats: &mut Stats) {
         self.paths.insert(0, path);
         while self.paths.len() > options.max_paths {
@@ -239,8 +239,8 @@ impl Variant {
 /// Counts, as `f.stats()` tells them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// Recordings made.
-    pub recorded: u64,
+    /// Traces made.
+    pub traced: u64,
     /// Times that everything was forgotten because a constant had changed.
     pub invalidated: u64,
     /// Replays that a guard stopped.
@@ -251,26 +251,26 @@ pub struct Stats {
     pub variants: u64,
 }
 
-/// Recordings that are no longer right, to be dropped when the state is no longer in use.
+/// Traces that are no longer right, to be dropped when the state is no longer in use.
 pub type Forgotten = (Vec<Variant>, Watch, Vec<Py<PyAny>>);
 
-/// Everything a recorded function remembers.
+/// Everything a traced function remembers.
 pub struct FunctionState {
     /// The Python function.
     pub body: Py<PyAny>,
     /// Its name and where it is defined.
     pub name: String,
-    /// How it is recorded.
+    /// How it is traced.
     pub options: Options,
     /// The one used last comes first.
     pub variants: Vec<Variant>,
-    /// What recordings took for constant.
+    /// What traces took for constant.
     pub watch: Watch,
     /// What cannot be watched, as it has been said.
     pub unwatched: Vec<Unwatched>,
-    /// Functions that ran while the body was recorded.
+    /// Functions that ran while the body was traced.
     pub executed: Vec<Py<PyAny>>,
-    /// When the body is to be run beside its recordings.
+    /// When the body is to be run beside its traces.
     pub audit: Audit,
     /// See there.
     pub stats: Stats,
@@ -279,7 +279,7 @@ pub struct FunctionState {
 }
 
 impl FunctionState {
-    /// Forgets all recordings if something they took for constant has changed.
+    /// Forgets all traces if something they took for constant has changed.
     /// Returns what was forgotten, to be dropped when the state is no longer in use.
     pub fn look(&mut self, py: Python<'_>) -> Option<Forgotten> {
         if self.watch.is_unchanged(py) {
@@ -289,7 +289,7 @@ impl FunctionState {
         Some(self.take())
     }
 
-    /// Takes out all recordings and what was watched for them.
+    /// Takes out all traces and what was watched for them.
     pub fn take(&mut self) -> Forgotten {
         self.quick = usize::MAX;
         let executed = std::mem::take(&mut self.executed);

@@ -39,7 +39,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Under `no_grad`, turns the outputs into constants.
     pub(super) fn finish_block(&mut self, outputs: Range) -> Range {
-        if !self.columns.is_recording() {
+        if !self.columns.is_tracing() {
             for node in outputs.start..outputs.start + outputs.len {
                 self.columns.set_node(node, Op::Constant, 0, 0);
             }

@@ -1,6 +1,6 @@
-//! Places: a graph's columns lend what lies behind its nodes to its branches, which then need not be copied to be joined.
+//! Reserved regions: a graph's columns reserve what lies behind its nodes for its branches, which then need not be copied to be joined.
 //!
-//! Promises: a place is one branch's alone until it is dropped; the graph that lends appends nothing there before that, but
+//! Promises: a place is one branch's alone until it is dropped; the graph that reserves it appends nothing there before that, but
 //! moves where it has to grow; a branch that outgrows its place moves to memory of its own; the memory is freed when
 //! neither the graph nor any branch is in it. All of this without the borrow checker, as a branch may outlive its graph.
 #![allow(unsafe_code)]
@@ -29,7 +29,7 @@ struct Whole<S: Scalar> {
 #[derive(Debug)]
 pub(super) struct Region<S: Scalar> {
     whole: TryArc<Whole<S>>,
-    /// Where it begins: at 0 for the graph that lends.
+    /// Where it begins: at 0 for the graph that reserves it.
     start: u32,
 }
 
@@ -60,8 +60,8 @@ impl<S: Scalar> Whole<S> {
 
 impl<S: Scalar> Columns<S> {
     /// Columns for branches, with room for so many nodes each, in this memory, one behind the other after the last node. Until
-    /// they have been dropped, or taken in, this has no room. `None` where the memory is not its own to lend.
-    pub(in crate::graph) fn lend(&mut self, sizes: &[u32]) -> Result<Option<Vec<Self>>> {
+    /// they have been dropped, or taken in, this has no room. `None` where the memory is not its own to give.
+    pub(in crate::graph) fn reserve_regions(&mut self, sizes: &[u32]) -> Result<Option<Vec<Self>>> {
         self.take_back();
         if self.origin != Origin::Growing || self.place.is_some() {
             return Ok(None);
@@ -118,7 +118,7 @@ impl<S: Scalar> Columns<S> {
         self.set_recording(other.recording);
     }
 
-    /// Whether these are all the places that were lent, in their order, each full.
+    /// Whether these are all the places that were reserved, in their order, each full.
     pub(in crate::graph) fn are_back<'a>(&self, places: impl Iterator<Item = &'a Self>) -> bool {
         let (mut n_nodes, mut n_places) = (0, 0);
         for columns in places {
@@ -137,7 +137,7 @@ impl<S: Scalar> Columns<S> {
         own.start == 0 && other.whole.is(&own.whole) && other.start == self.len + n && columns.len == columns.cap
     }
 
-    /// Makes what was lent room of this graph's again, if nobody is in it any more. Whether it did.
+    /// Makes what was reserved room of this graph's again, if nobody is in it any more. Whether it did.
     pub(in crate::graph) fn take_back(&mut self) -> bool {
         let Some(place) = self.place.take_if(|place| place.start == 0) else { return false };
         match place.whole.take() {
@@ -170,7 +170,7 @@ impl<S: Scalar> Columns<S> {
         Ok(())
     }
 
-    /// Makes the nodes of all the places that were lent nodes of this graph; their columns are empty then. `false`, and no
+    /// Makes the nodes of all the places that were reserved nodes of this graph; their columns are empty then. `false`, and no
     /// node more, if these are not [all of them](Columns::are_back).
     pub(in crate::graph) fn take_in<'a>(&mut self, places: impl Iterator<Item = &'a mut Self>) -> bool {
         let mut n = 0;

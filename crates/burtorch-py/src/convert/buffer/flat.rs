@@ -22,7 +22,7 @@ use crate::convert::numbers;
 /// Flat numbers of one type: shared with what they belong to, or a copy.
 ///
 /// Shared are the values and gradients of Parameters and of their tensors, and those of graphs whose memory never moves
-/// (fixed ones, and ones in a buffer of yours); `is_copy` tells. Supports `len`, indexing by int and by slices of step 1,
+/// (fixed ones, and ones in a caller's buffer); `is_copy` tells. Supports `len`, indexing by int and by slices of step 1,
 /// iteration, comparison, the buffer protocol (format "f", "d" or "e") and DLPack, so `memoryview(a)`,
 /// `numpy.asarray(a)` and `torch.from_dlpack(a)` copy nothing; bfloat16 has DLPack only, float128 neither: use `list(a)`.
 /// Holding an array keeps what it belongs to alive. Nothing is refused because an array is held; a graph that is rewound

@@ -11,8 +11,8 @@ mod dlpack;
 mod flat;
 mod masked;
 mod read;
-mod symbols;
-mod symbols_quick;
+mod token_ids;
+mod token_ids_quick;
 mod view;
 
 pub use bytes::{copied_bytes, overwrite, writable};
@@ -20,5 +20,5 @@ pub use caller::CallerMemory;
 pub use claims::Shared;
 pub use flat::FlatArray;
 pub use masked::{buffer_of, is_masked, refuse_masked};
-pub use read::{Dims, holds_integers, read_either, read_numbers, read_symbols};
-pub use symbols::SymbolArray;
+pub use read::{Dims, holds_integers, read_either, read_numbers, read_token_ids};
+pub use token_ids::TokenIdArray;

@@ -9,9 +9,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyString};
 
-use super::SymbolArray;
+use super::TokenIdArray;
 use super::masked::buffer_of;
-use super::symbols_quick::quick_symbols;
+use super::token_ids_quick::quick_symbols;
 
 /// Up to two dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +142,8 @@ pub fn is_buffer(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Reads whole numbers of one or two dimensions into `out`, replacing what it held.
-pub fn read_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str) -> PyResult<Dims> {
-    match plain_symbols(object, out) {
+pub fn read_token_ids(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str) -> PyResult<Dims> {
+    match plain_token_ids(object, out) {
         Some(dims) => Ok(dims),
         None => {
             out.clear();
@@ -152,8 +152,8 @@ pub fn read_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str) -
     }
 }
 
-fn plain_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
-    if let Ok(array) = object.cast::<SymbolArray>() {
+fn plain_token_ids(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
+    if let Ok(array) = object.cast::<TokenIdArray>() {
         out.clear();
         out.extend_from_slice(&array.get().symbols);
         return Some(array.get().dims());
@@ -168,11 +168,11 @@ pub fn read_either(
     numbers: &mut Vec<f64>,
     what: &str,
 ) -> PyResult<(bool, Dims)> {
-    if let Some(dims) = plain_symbols(object, symbols) {
+    if let Some(dims) = plain_token_ids(object, symbols) {
         return Ok((true, dims));
     }
     if holds_integers(object)? {
-        return Ok((true, read_symbols(object, symbols, what)?));
+        return Ok((true, read_token_ids(object, symbols, what)?));
     }
     Ok((false, read_numbers(object, numbers, what)?))
 }

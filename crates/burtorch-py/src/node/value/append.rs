@@ -97,11 +97,11 @@ unsafe fn append_slow<const N: usize>(
         if cell.is_busy() && no_grad {
             return raise_python(crate::convert::refusals::no_grad_refused());
         }
-        // Busy and still here: a function is being recorded.
-        let is_recording = cell.is_busy();
+        // Busy and still here: a function is being traced.
+        let is_tracing = cell.is_busy();
         let built = cell.collect_if_due().and_then(|()| match &mut cell.graph {
             AnyGraph::F32(g) if !no_grad => append_quick(g, operands, build),
-            AnyGraph::F64(g) if is_recording => append_quick(g, operands, build),
+            AnyGraph::F64(g) if is_tracing => append_quick(g, operands, build),
             _ => Ok(None),
         });
         let built = match built {

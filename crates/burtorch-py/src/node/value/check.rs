@@ -12,7 +12,7 @@ use crate::convert::entry::{attached, raise, raise_python};
 use crate::graph::cell::{Cell, settle};
 use crate::graph::handle::Handle;
 
-/// Sets `BusyError`, or `TraceError` for a graph on which a function was recorded, and returns null.
+/// Sets `BusyError`, or `TraceError` for a graph on which a function was traced, and returns null.
 #[cold]
 #[inline(never)]
 pub fn raise_busy(cell: &Cell) -> *mut ffi::PyObject {

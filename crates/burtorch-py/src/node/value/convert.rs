@@ -90,7 +90,7 @@ unsafe fn with_number<'py>(
     }
 }
 
-/// Whether a function is being recorded on the value's graph.
+/// Whether a function is being traced on the value's graph.
 ///
 /// # Safety
 /// `value` is a living Value; the interpreter lock is held.
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn repr(value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let run = || {
         // SAFETY: a living Value under the interpreter lock.
         attached(|py| unsafe {
-            // Without the number, which would be that of the recording for ever.
-            if is_traced(value) || crate::convert::refusals::is_recording() {
+            // Without the number, which would be that of the trace for ever.
+            if is_traced(value) || crate::convert::refusals::is_tracing() {
                 return "Value(traced)".into_pyobject(py).map_or(ptr::null_mut(), |text| text.into_ptr());
             }
             let Some(data) = Bound::from_owned_ptr_or_opt(py, get_data(value, ptr::null_mut())) else {

@@ -32,7 +32,7 @@ pub fn with_int(x: &Bound<'_, PyAny>, comparison: Comparison) -> PyResult<Option
     Ok(comparison.about_floor(is_exact).map(|comparison| (comparison, floor)))
 }
 
-/// The recording of a Value's graph, if there is one, with the Value's node.
+/// The tracing of a Value's graph, if there is one, with the Value's node.
 unsafe fn traced<'a>(value: *mut ValueObject) -> (&'a mut Cell, NodeId) {
     // SAFETY: callers hold the interpreter lock and a living, checked Value.
     unsafe { (cell_of((*value).owner), NodeId::from_index((*value).handle.start)) }

@@ -9,23 +9,23 @@ use pyo3::prelude::*;
 
 use super::arguments::{Operand, atomically, common_owner};
 use super::{PyVector, wrap};
-use crate::convert::buffer::read_symbols;
+use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::IntoPython;
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
-use crate::node::blocks::PySymbols;
+use crate::node::blocks::PyTokenIds;
 use crate::params::PyTensor;
 
 /// The token ids of one sample.
 pub fn symbols(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
-    if let Ok(symbols) = object.cast::<PySymbols>() {
+    if let Ok(symbols) = object.cast::<PyTokenIds>() {
         let single = symbols.get().single().map(<[u32]>::to_vec);
         return single.ok_or_else(|| {
             PyValueError::new_err("blocks over tokens take one sample at a time, as lanes are tokens: Oracle(lanes=1)")
         });
     }
     let mut symbols = Vec::new();
-    let dims = read_symbols(object, &mut symbols, what)?;
+    let dims = read_token_ids(object, &mut symbols, what)?;
     match dims.row() {
         Some(_) => Ok(symbols),
         None => Err(PyValueError::new_err(format!("{what} must have one dimension, found shape {}", dims.text()))),

@@ -1,4 +1,4 @@
-//! The oracle: values and gradients by definition, one node at a time, in f128. No tape order, no shortcuts.
+//! The reference engine: values and gradients by definition, one node at a time, in f128. No tape order, no shortcuts.
 //!
 //! A value is computed from its operands' values. A gradient is the sum over the users of a node of their gradients times
 //! partials, computed from what those gradients were found to be: where every node's is right, all of them are, by
@@ -109,7 +109,7 @@ fn value(kind: Kind, x: &[f128]) -> (f128, f128) {
         Op::Min if x[0].is_nan() || x[0] < x[1] => x[0],
         Op::Min => x[1],
         Op::ReduceMul => product(x.iter()),
-        _ => unreachable!("{op:?} is not in the oracle"),
+        _ => unreachable!("{op:?} is not in the reference engine"),
     };
     (y, 0.0)
 }
@@ -245,7 +245,7 @@ fn partials(kind: Kind, x: &[f128], y: f128) -> Vec<f128> {
         }
         Op::InnerProduct => x[half..].iter().chain(&x[..half]).copied().collect(),
         Op::InnerProductWithBias => x[half..2 * half].iter().chain(&x[..half]).copied().chain([1.0]).collect(),
-        _ => unreachable!("{op:?} is not in the oracle"),
+        _ => unreachable!("{op:?} is not in the reference engine"),
     }
 }
 

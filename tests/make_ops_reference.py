@@ -1,6 +1,6 @@
-"""Writes tests/data/ops_oracle.txt, the expected values and partials that the Rust and Python tests read.
+"""Writes tests/data/ops_reference.txt, the expected values and partials that the Rust and Python tests read.
 
-    python tests/make_ops_oracle.py            # needs mpmath; the table is committed, tests need only the table
+    python tests/make_ops_reference.py            # needs mpmath; the table is committed, tests need only the table
 
 One record a line, words separated by spaces:
 
@@ -21,16 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ops_oracle.binary import BINARY
-from ops_oracle.points import binary_points, lists, unary_points
-from ops_oracle.quantity import F32, F64, Format, record
-from ops_oracle.reductions import REDUCTIONS
-from ops_oracle.unary import UNARY
+from ops_reference.binary import BINARY
+from ops_reference.points import binary_points, lists, unary_points
+from ops_reference.quantity import F32, F64, Format, record
+from ops_reference.reductions import REDUCTIONS
+from ops_reference.unary import UNARY
 
-TABLE = Path(__file__).resolve().parent / "data" / "ops_oracle.txt"
-HEADER = (
-    "# type op n inputs, then value and partials as two doubles each; see make_ops_oracle.py, which writes this file\n"
-)
+TABLE = Path(__file__).resolve().parent / "data" / "ops_reference.txt"
+HEADER = "# type op n inputs, then value and partials as two doubles each; written by make_ops_reference.py\n"
 
 
 def records(form: Format) -> Iterator[str]:

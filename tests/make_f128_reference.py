@@ -1,6 +1,6 @@
-"""Writes tests/data/f128_oracle.txt: values and partials of every elementwise op at random float128 numbers.
+"""Writes tests/data/f128_reference.txt: values and partials of every elementwise op at random float128 numbers.
 
-    python tests/make_f128_oracle.py            # needs mpmath; the table is committed, tests need only the table
+    python tests/make_f128_reference.py            # needs mpmath; the table is committed, tests need only the table
 
 One record a line: op, then each operand as the 128 bits of a float128 in hexadecimal, a bar, and for the value and each
 partial the bits of the nearest float128 and what is left of the exact result, in units of its last place.
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mpmath import mp, mpf
-from ops_oracle.unary import UNARY
+from ops_reference.unary import UNARY
 
 mp.prec = 400
-TABLE = Path(__file__).resolve().parent / "data" / "f128_oracle.txt"
+TABLE = Path(__file__).resolve().parent / "data" / "f128_reference.txt"
 POINTS = 24
 # The derivative of gelu is made of pieces: several points in each.
 MORE_POINTS = {"gelu": 400}

@@ -1,4 +1,4 @@
-//! `SymbolArray`: symbols handed out as a read-only array.
+//! `TokenIdArray`: symbols handed out as a read-only array.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,29 +11,29 @@ use pyo3::types::{PyList, PyMemoryView, PyTuple};
 use super::read::Dims;
 use super::view::Exported;
 
-/// Symbols, as `WordContexts` hands them out: a read-only array of uint32 of shape (n,) or (n, context).
+/// TokenIds, as `WordContexts` hands them out: a read-only array of uint32 of shape (n,) or (n, context).
 ///
 /// Supports `len`, indexing by the first dimension, iteration, `tolist()` and the buffer protocol (format "I"), so that
 /// `numpy.asarray(a)` copies nothing.
-#[pyclass(frozen, name = "SymbolArray", module = "burtorch")]
-pub struct SymbolArray {
+#[pyclass(frozen, name = "TokenIdArray", module = "burtorch")]
+pub struct TokenIdArray {
     pub(super) symbols: Box<[u32]>,
     shape: [isize; 2],
     strides: [isize; 2],
     n_dims: usize,
 }
 
-impl SymbolArray {
+impl TokenIdArray {
     /// A row of symbols.
     pub fn row(symbols: Vec<u32>) -> Self {
         let shape = [symbols.len() as isize, 1];
-        SymbolArray { symbols: symbols.into(), shape, strides: [4, 4], n_dims: 1 }
+        TokenIdArray { symbols: symbols.into(), shape, strides: [4, 4], n_dims: 1 }
     }
 
     /// Rows of `width` symbols.
     pub fn rows(symbols: Vec<u32>, width: usize) -> Self {
         let shape = [(symbols.len() / width.max(1)) as isize, width as isize];
-        SymbolArray { symbols: symbols.into(), shape, strides: [4 * width as isize, 4], n_dims: 2 }
+        TokenIdArray { symbols: symbols.into(), shape, strides: [4 * width as isize, 4], n_dims: 2 }
     }
 
     /// Its dimensions.
@@ -46,7 +46,7 @@ impl SymbolArray {
 }
 
 #[pymethods]
-impl SymbolArray {
+impl TokenIdArray {
     fn __len__(&self) -> usize {
         self.shape[0] as usize
     }
@@ -76,8 +76,8 @@ impl SymbolArray {
 
     fn __repr__(&self) -> String {
         match self.n_dims {
-            1 => format!("SymbolArray(shape=({},))", self.shape[0]),
-            _ => format!("SymbolArray(shape=({}, {}))", self.shape[0], self.shape[1]),
+            1 => format!("TokenIdArray(shape=({},))", self.shape[0]),
+            _ => format!("TokenIdArray(shape=({}, {}))", self.shape[0], self.shape[1]),
         }
     }
 

@@ -2,9 +2,9 @@
 //! infinities, NaN and "not reached"; and lanes against numbers, bit for bit.
 #![feature(f128, float_erf)]
 
-#[path = "oracle/allowed.rs"]
+#[path = "reference/allowed.rs"]
 mod allowed;
-#[path = "oracle/naive.rs"]
+#[path = "reference/naive.rs"]
 mod naive;
 
 use burtorch_core::simd::{F32x8, F32x16, F64x4, F64x8};
@@ -72,7 +72,7 @@ const TAME_BINARY: &[Op] = &[Op::Pow, Op::PowConstant, Op::Atan2];
 const TAME_REDUCTIONS: &[Op] = &[Op::ReduceMax, Op::ReduceMin, Op::LogSumExp, Op::Norm2];
 const SPECIAL: &[f64] = &[0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-300, 1e300];
 
-/// Parameters come first in the oracle, then the nodes of the graph in order.
+/// Parameters come first in the reference engine, then the nodes of the graph in order.
 const N_PARAMS: usize = 12;
 
 struct Both {
@@ -85,7 +85,7 @@ struct Both {
     special: f64,
 }
 
-/// Operands as the graph takes them, with the oracle's numbers.
+/// Operands as the graph takes them, with the reference engine's numbers.
 enum Given {
     Run(Range),
     Views(Vec<View>),
@@ -344,7 +344,7 @@ fn check_graph(seed: u64, n: usize) -> usize {
 /// 2,000 graphs, the same on every run; as many others as `PROPTEST_CASES` says where it is set. A failure shrinks to the fewest
 /// nodes that show it.
 #[test]
-fn two_thousand_random_graphs_agree_with_the_oracle() {
+fn two_thousand_random_graphs_agree_with_the_reference_engine() {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
     let cases = asked.unwrap_or(2000);
     let n_telling = std::cell::Cell::new(0);

@@ -1,9 +1,9 @@
-"""Writes tests/core/math_oracle.txt: arguments and exact values of the elementary functions, from
+"""Writes tests/core/math_reference.txt: arguments and exact values of the elementary functions, from
 mpmath at 300 bits.
 
 Each line: function, x, y (0 where there is none), the value's nearest f64, and the value minus that; floats as hex
 bits.
-Run: python3 tests/core/math_oracle.py > tests/core/math_oracle.txt (mpmath 1.3, about a minute).
+Run: python3 tests/core/math_reference.py > tests/core/math_reference.txt (mpmath 1.3, about a minute).
 """
 
 import random

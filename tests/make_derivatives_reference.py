@@ -1,6 +1,6 @@
-"""Writes tests/data/derivatives_oracle.txt: gradients and Hessians of the functions in python/derivative_cases.py.
+"""Writes tests/data/derivatives_reference.txt: gradients and Hessians of the functions in python/derivative_cases.py.
 
-    python tests/make_derivatives_oracle.py            # needs mpmath; the table is committed, tests need only the table
+    python tests/make_derivatives_reference.py  # needs mpmath; tests need only the table
 
 One record a line: the name (two words), the inputs as doubles in hexadecimal, a bar, then value, gradient and the upper
 triangle of the Hessian by rows, all computed with 100 digits by central differences of step 1e-25, whose error is
@@ -15,9 +15,9 @@ from pathlib import Path
 from mpmath import mp, mpf
 
 TESTS = Path(__file__).resolve().parent
-TABLE = TESTS / "data" / "derivatives_oracle.txt"
+TABLE = TESTS / "data" / "derivatives_reference.txt"
 SELU_SCALE, SELU_ALPHA = "1.0507009873554804934193349852946", "1.6732632423543772848170429916717"
-HEADER = "# name, inputs | value, gradient, upper triangle of the Hessian; see make_derivatives_oracle.py\n"
+HEADER = "# name, inputs | value, gradient, upper triangle of the Hessian; see make_derivatives_reference.py\n"
 
 
 class Ops:
