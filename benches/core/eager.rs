@@ -1,4 +1,4 @@
-//! Building and differentiating the paper's tiny graph and micrograd's small one, every time anew, in FP64.
+//! Building and differentiating the paper's tiny graph and micrograd's small one, again and again, in FP64.
 //!
 //! Answers are checked before anything is timed.
 

@@ -1,4 +1,4 @@
-//! Recorded functions in the core: a large random graph at a point, and the paper's two small graphs over rows.
+//! Traced functions in the core: a large random graph at a point, and the paper's two small graphs over rows.
 //!
 //! Answers are checked against the eager graph, bit for bit, before anything is timed. The random graph has 10,000
 //! operations as that of `burtorch bench function`: softplus, sums and products of four (each times a constant) and

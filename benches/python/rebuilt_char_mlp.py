@@ -31,7 +31,7 @@ class Chars:
         self.hidden = bt.nn.Linear(params, 16 * 64, hidden, activation="tanh")
         self.output = bt.nn.Linear(params, hidden, 27)
 
-    def __call__(self, symbols: bt.Symbols, label: Any) -> bt.Value:
+    def __call__(self, symbols: bt.TokenIds, label: Any) -> bt.Value:
         return bt.softmax_cross_entropy(self.output(self.hidden(self.table.rows(symbols))), label)
 
 

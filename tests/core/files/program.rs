@@ -1,4 +1,4 @@
-//! Recorded functions in the checkpoint format: a program comes back equal, and every cut, flipped bit and forged number is
+//! Traced functions in the checkpoint format: a program comes back equal, and every cut, flipped bit and forged number is
 //! refused or makes a program that is valid.
 
 use burtorch_core::io::{Header, Kind, Reader, Writer};

@@ -129,7 +129,7 @@ Example:
 pub const FORGET: &CStr = c"forget($self, /)
 --
 
-Drop all traces; the next call records anew. For a body that depends on what is not watched, such as attributes that a class makes up.
+Drop all traces; the next call traces again. For a body that depends on what is not watched, such as attributes that a class makes up.
 
 Example:
     >>> import burtorch as bt
