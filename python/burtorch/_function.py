@@ -54,4 +54,4 @@ def trace(body: Callable[..., Any], *examples: Any, **options: Any) -> Function:
         >>> len(bt.trace(lambda x: x.exp() + 1.0, 0.0).program)
         2
     """
-    return Function(body, **options).record(*examples)
+    return Function(body, **options).trace(*examples)

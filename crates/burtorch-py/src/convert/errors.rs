@@ -19,14 +19,14 @@ const DERIVED: &[(&str, Builtin, &str)] = &[
     ("GraphMismatchError", Builtin::Value, "Values, marks or tensors of different graphs or Parameters were mixed."),
     ("GraphFullError", Builtin::Memory, "A fixed graph has no room left, or node ids are exhausted."),
     ("BusyError", Builtin::Runtime, "The graph or the parameters are in use by another call."),
-    ("FormatError", Builtin::Value, "A file is not what it should be; nothing was loaded."),
+    ("FormatError", Builtin::Value, "A file is damaged, or of another format or structure; nothing was loaded."),
     ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
 ];
 
 /// Warnings, all of them of the kind `RuntimeWarning`.
 const WARNINGS: &[(&str, &str)] = &[
     ("StaleRiskWarning", "A traced function reads what a replay cannot watch."),
-    ("StaleFunctionWarning", "An audit found that a traced function was no longer right, and recorded it again."),
+    ("StaleFunctionWarning", "An audit found that a trace no longer held, and made it again."),
 ];
 
 #[derive(Clone, Copy)]

@@ -93,6 +93,6 @@ pub fn not_in_a_trace(py: Python<'_>, what: &str) -> PyErr {
 /// `no_grad` in a traced function.
 pub fn no_grad_refused() -> PyErr {
     Python::attach(|py| {
-        error_here(py, "no_grad() inside a traced function would make constants of what varies; use v.detach()")
+        error_here(py, "no_grad() inside a traced function would turn inputs into constants; use v.detach()")
     })
 }

@@ -89,7 +89,7 @@ impl Cell {
             }
             Some(end) => format!("this branch was {end}; build on its graph"),
             None if branching.open.is_empty() => {
-                "nobody is in this branch; build in `with branch:`, or join its graph first".to_string()
+                "no thread has entered this branch; build in `with branch:`, or join its graph first".to_string()
             }
             None => {
                 let n = branching.open.len();

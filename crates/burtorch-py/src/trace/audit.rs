@@ -139,8 +139,8 @@ fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     })?);
     add(call, arguments, traced, took)?;
     let message = format!(
-        "{name} was traced with what has changed: {what}; results since call {} may have been wrong, and it has been traced \
-         again. Pass what changes as an argument, or make it a bt.parameter",
+        "{name} was traced with values that have changed: {what}; results since call {} may have been wrong, and it has been traced \
+         again. Pass them as arguments, or make each a bt.parameter",
         since + 1
     );
     warning(call.py(), "StaleFunctionWarning", message)?;

@@ -224,7 +224,7 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
         if n_made == options.max_variants as u64 + 1 {
             let message = format!(
                 "{name} has been traced for more than {} shapes or static arguments; the oldest are dropped. \
-                 Pass what varies as a number, or raise max_variants=",
+                 Pass changing values as numbers, or raise max_variants=",
                 options.max_variants
             );
             warn(py, message)?;
@@ -432,9 +432,9 @@ pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     PyBound::new(call)
 }
 
-/// `f.record(x, ...)`
+/// `f.trace(x, ...)`
 pub fn record_now<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = Arguments::numbers_only(&call, &call.positional, "record")?;
+    let arguments = Arguments::numbers_only(&call, &call.positional, "trace")?;
     with_path(&call, &arguments, |_| ())?;
     Ok(call.function.clone())
 }
@@ -475,7 +475,7 @@ pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     match found {
         Some((program, primitives)) => Ok(Bound::new(call.py(), PyProgram::new(program, primitives))?.into_any()),
         None => {
-            let message = "nothing has been traced yet; call the function, or f.record(...)";
+            let message = "nothing has been traced yet; call the function, or f.trace(...)";
             Err(derived(call.py(), "TraceError", message.into()))
         }
     }

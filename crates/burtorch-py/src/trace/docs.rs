@@ -99,14 +99,14 @@ Example:
 ";
 
 /// See the name.
-pub const RECORD: &CStr = c"record($self, /, *args, **static)
+pub const TRACE: &CStr = c"trace($self, /, *args, **static)
 --
 
-Record the function at these arguments if that has not been done; returns the function.
+Trace the function at these arguments if that has not been done; returns the function.
 
 Example:
     >>> import burtorch as bt
-    >>> f = bt.function(lambda x: x * x).record(1.0)
+    >>> f = bt.function(lambda x: x * x).trace(1.0)
     >>> f.stats()[\"traced\"]
     1
 ";
@@ -133,7 +133,7 @@ Drop all traces; the next call traces again. For a body that depends on what is 
 
 Example:
     >>> import burtorch as bt
-    >>> f = bt.function(lambda x: x * x).record(1.0)
+    >>> f = bt.function(lambda x: x * x).trace(1.0)
     >>> f.forget()
     >>> f.stats()[\"paths\"]
     0
@@ -155,7 +155,7 @@ Raises:
 
 Example:
     >>> import burtorch as bt
-    >>> f = bt.function(lambda x: x * x).record(1.0)
+    >>> f = bt.function(lambda x: x * x).trace(1.0)
     >>> f.audit()
     True
 ";

@@ -201,7 +201,7 @@ fn no_body<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let name = name.to_string();
     let message = format!(
         "{name} was loaded from a file, which has no trace for this: arguments of another shape, static \
-         arguments, Values, or comparisons that answer otherwise; record it there and save it again"
+         arguments, Values, or comparisons that answer otherwise; call it there and save it again"
     );
     let body = move |_: &Bound<'_, pyo3::types::PyTuple>, _: Option<&Bound<'_, pyo3::types::PyDict>>| -> PyResult<()> {
         Python::attach(|py| Err(derived(py, "TraceError", message.clone())))

@@ -230,7 +230,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         c"value_and_grad" value_and_grad, docs::VALUE_AND_GRAD;
         c"grad" grad, docs::GRAD;
         c"bind" method::<3>, docs::BIND;
-        c"record" method::<4>, docs::RECORD;
+        c"trace" method::<4>, docs::TRACE;
         c"stats" method::<5>, docs::STATS;
         c"forget" method::<7>, docs::FORGET;
         c"vjp" method::<8>, docs::VJP;

@@ -14,7 +14,9 @@ pub fn is_masked(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object under the interpreter lock has a living type.
     let class = unsafe { &*ffi::Py_TYPE(object.as_ptr()) };
     // Objects of a class written in Python have a `__dict__`; array.array, a heap type too, has none.
-    let may_be = class.tp_flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 && class.tp_dictoffset != 0;
+    // SAFETY: as above.
+    let is_heap_type = unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(object.as_ptr()), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
+    let may_be = is_heap_type && class.tp_dictoffset != 0;
     may_be && is_instance(object).unwrap_or(false)
 }
 

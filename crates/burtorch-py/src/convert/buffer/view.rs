@@ -33,7 +33,7 @@ impl Exported<'_> {
             return Err(PyBufferError::new_err("no view to fill"));
         }
         if self.read_only && flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err("these symbols are read-only; copy them to change them"));
+            return Err(PyBufferError::new_err("these token ids are read-only; copy them to change them"));
         }
         let wants = |flag| flags & flag == flag;
         let n: isize = self.shape.iter().product();

@@ -39,7 +39,10 @@ fn tokens_in(py: Python<'_>, cell: &crate::graph::cell::Cell, x: &PyVector, n: u
         return Err(PyValueError::new_err("activations of tokens are one contiguous Vector, found a concatenation"));
     };
     Tokens::new(range, n).ok_or_else(|| {
-        PyValueError::new_err(format!("a Vector of {} is no activations of {n} tokens in groups of 8", range.len()))
+        PyValueError::new_err(format!(
+            "a Vector of {} does not hold activations of {n} tokens in groups of 8",
+            range.len()
+        ))
     })
 }
 
