@@ -186,14 +186,14 @@ def test_values_of_a_branch_are_not_built_on_but_in_it():
         lambda: a.backward(),
         lambda: setattr(a, "data", 1.0),
     ]
-    refused = r"two open branches|nobody is in this branch"
+    refused = r"two open branches|no thread has entered this branch"
     with second:
         for operation in operations:
             with pytest.raises((bt.GraphMismatchError, bt.BusyError), match=refused):
                 operation()
         b = x * 3
     for operation in operations:
-        with pytest.raises(bt.BusyError, match=r"nobody is in this branch"):
+        with pytest.raises(bt.BusyError, match=r"no thread has entered this branch"):
             operation()
     with first:
         assert (len(first), a.data, list(v.data)) == (built, 3.0, [1.0, 2.0])
