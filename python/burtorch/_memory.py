@@ -51,10 +51,10 @@ class MemoryUse:
 
 
 def memory(model: Any, optimizer: Any = None, batch: tuple[Any, Any] | None = None) -> MemoryUse:
-    """What a training step keeps in memory.
+    """The memory of a training step.
 
     Args:
-        model: an Oracle, or what an Oracle takes.
+        model: an Oracle, or a model that an Oracle takes.
         optimizer: an optimiser, or None for none.
         batch: ``(contexts, targets)``: a gradient of them is computed first, into memory of its own, so that values and
             gradients stay as they are. Without it an Oracle is counted as it is.
@@ -62,7 +62,7 @@ def memory(model: Any, optimizer: Any = None, batch: tuple[Any, Any] | None = No
     Costs a gradient of the batch, and the memory of one while that is computed. Counts what is reserved, in use or not;
     frozen numbers count once and trainable ones twice, among the gradient as well.
 
-    Raises what the oracle raises for such a batch; TypeError for another model.
+    Raises the errors of the oracle for such a batch; TypeError for another model.
 
     Example:
         >>> import burtorch as bt

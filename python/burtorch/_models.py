@@ -1,7 +1,7 @@
 """Models as safetensors files that need nothing else: metadata say how to build the model and what its symbols are.
 
 One mechanism for all models: an :class:`Architecture` says which numbers make a model, in their order, how to read
-them off one and how to build it. Layers that are composed in Python are classes of somebody's: their files hold the
+them off one and how to build it. Layers that are composed in Python are classes of a user: their files hold the
 tensors, and are loaded into a module that has the same. ``load_model`` builds nothing before the metadata have been
 checked against the length of the file. Knows nothing of the format, which is the core's.
 """
@@ -118,7 +118,7 @@ MODULE = "module"
 
 
 def _architecture_of(model: object) -> Architecture | None:
-    """That of the class or of one it extends; None for a module of somebody's."""
+    """That of the class or of one it extends; None for a user's module."""
     return next((ARCHITECTURES[c] for c in type(model).__mro__ if c in ARCHITECTURES), None)
 
 
@@ -141,7 +141,7 @@ def describe(model: object) -> dict[str, Any]:
 def check_same(model: object, found: object, where: str) -> None:
     """Refuses what describes another model than this one, naming the first difference.
 
-    What an earlier version did not write is not compared, nor a class of somebody's with a built-in model: their
+    What an earlier version did not write is not compared, nor a user's class with a built-in model: their
     Tensors tell.
     """
     difference = _difference(describe(model), found)

@@ -23,7 +23,7 @@ def parallel(
 ) -> list[Result]:
     """Call ``fn`` with each item in a pool of threads, each in a branch of the graph, and join these in item order.
 
-    What comes out has the same bits for any number of threads, and is what ``[fn(item) for item in items]`` gives.
+    The result has the same bits for any number of threads, and is that of ``[fn(item) for item in items]``.
     Models and block ops release the interpreter's lock while they build, so they scale with cores; scalar operators
     hold it, so they do not.
 
@@ -35,13 +35,13 @@ def parallel(
         threads: how many calls at a time; by default as many as there are cores.
 
     Returns:
-        What the calls returned, in the order of the items. Values and Vectors belong to the graph.
+        The results of the calls, in the order of the items. Values and Vectors belong to the graph.
 
     Raises:
         TypeError: ``graph`` is no graph.
         ValueError: ``threads`` is below 1.
         BusyError: the graph has open branches already.
-        Exception: what a call raised first, by item order; nothing is appended then.
+        Exception: that of the first failed call, by item order; nothing is appended then.
 
     Cost: that of the calls, and linear in the nodes appended.
 

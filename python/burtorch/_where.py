@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def where(cond: Any, a: Any, b: Any) -> Any:
-    """Take ``a`` where ``cond`` holds, else ``b``; only what is taken receives a gradient.
+    """Take ``a`` where ``cond`` holds, else ``b``; only the chosen one receives a gradient.
 
     Args:
         cond: a bool, number or Value; or a sequence, array or Vector of them, for one choice per element.
@@ -126,7 +126,7 @@ def _elements(x: Any, n: int) -> list[Any]:
 
 
 def _join(chosen: list[Any], candidates: tuple[Any, ...]) -> Vector:
-    """A Vector of what was chosen, on the graph of the first candidate that has one."""
+    """A Vector of the chosen Values, on the graph of the first candidate that has one."""
     # Outside of traced functions a parameter is a number.
     kinds = (Value, Vector), (parameter, Tensor)
     anchor = next(x for kind in kinds for x in candidates if isinstance(x, kind))

@@ -36,7 +36,7 @@ _Input = Union[Value, float]
 
 
 class Module:
-    """What has parameters: micrograd's base class.
+    """The base class of objects with parameters, as in micrograd.
 
     Example:
         >>> from burtorch.micrograd import Module

@@ -23,7 +23,7 @@ def __dir__() -> list[str]:
 
 
 def show(root: Value | Iterable[Value], path: str | os.PathLike[str] | None = None, *, browser: bool = True) -> str:
-    """Writes a page with the graph of ``root`` and opens it in the browser; a click on a node shows what it holds.
+    """Writes a page with the graph of ``root`` and opens it in the browser; a click on a node shows its content.
 
     Value, gradient, the op's formula, and the time of one evaluation, measured now. The page is one file without links.
 
@@ -230,7 +230,7 @@ class Live:
                 self.error = self.error or "the drawing process has ended"
 
     def close(self) -> str:
-        """Draws what is left, ends the other process, and returns the path of the picture."""
+        """Draws the remaining points, ends the other process, and returns the path of the picture."""
         import warnings
 
         if self._process.returncode is None:

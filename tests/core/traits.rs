@@ -23,9 +23,9 @@ use burtorch_core::sync::{Baton, Flag, GuidedChunks, OrderedReduction, Pool, Rai
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
 use burtorch_core::viz::{Link, Options, Picture, PictureBox, Role};
 use burtorch_core::{
-    Adjoints, Batch, Capacity, CrossEntropyTarget, DType, Dual, Eager, Elsewhere, Error, Gradients, Graph, Init, Lanes,
-    Mark, NodeId, Op, Operands, Oracle, Parameters, Program, Quick, Range, Shape, Slice, SweepOptions, Tensor, Total,
-    Value, View, bf16, f16, kernels,
+    Adjoints, Batch, Capacity, CrossEntropyTarget, DType, Dual, Eager, Error, Gradients, Graph, Init, Lanes, Mark,
+    NodeId, Op, Operands, Oracle, Overrides, Parameters, Program, Quick, Range, Shape, Slice, SweepOptions, Tensor,
+    Total, Value, View, bf16, f16, kernels,
 };
 
 macro_rules! are_send_and_sync {
@@ -139,7 +139,7 @@ are_send_and_sync!(
     Sgd<f32>,
     Shuffle,
     Batch<'static, f32>,
-    Elsewhere<'static, f32>,
+    Overrides<'static, f32>,
     Lanes,
     Oracle<f32>,
     OracleMemory,

@@ -13,7 +13,7 @@ nn = bt.nn
 
 
 class Deep(nn.Module):
-    """A class of somebody's, with layers in lists and dicts."""
+    """A user's class, with layers in lists and dicts."""
 
     def __init__(self, params, heads=2, eps=1e-5, activation="relu"):
         self.blocks = [nn.Block(params, 8, heads, eps=eps)]

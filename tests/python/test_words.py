@@ -24,6 +24,7 @@ BANNED = {
     r"\b[Ww]hat (is|are) no\b": "the noun",
     r"\basks? nobody\b": "the verb, without a person",
     r"\bis put by\b": "the active voice",
+    r"\bsomebody's\b": "whose it is",
 }
 """By pattern, what to say instead."""
 

@@ -47,7 +47,7 @@ pub use graph::{
 };
 pub use ops::{Dual, Op};
 pub use optim::Sgd;
-pub use oracle::{Batch, Elsewhere, LaneFloat, LaneModel, Lanes, Oracle, Total};
+pub use oracle::{Batch, LaneFloat, LaneModel, Lanes, Oracle, Overrides, Total};
 pub use params::{Gradients, Init, Parameters, Shape, Slice, Tensor};
 pub use program::Program;
 pub use scalar::{DType, Float, RowMath, Scalar, bf16, f16};

@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _open_closed_streams() -> bool:
     """Opens standard streams that are closed, so that no file takes their places; returns whether stdout was one.
 
-    What is written to them is lost.
+    Text written to them is lost.
     """
     was_closed = sys.stdout is None
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):

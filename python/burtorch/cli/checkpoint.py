@@ -39,7 +39,7 @@ def save(folder: str, training: Training, course: Course, kept: dict[str, Any]) 
 
 
 class Checkpoint:
-    """What a checkpoint holds. ``InputError`` where there is none, or one that is damaged."""
+    """The content of a checkpoint. ``InputError`` where there is none, or one that is damaged."""
 
     def __init__(self, folder: str) -> None:
         import json

@@ -1,4 +1,4 @@
-"""What the command line says on stderr: the one exception that becomes a line and exit code 2, and notes."""
+"""Messages of the command line on stderr: the one exception that becomes a line and exit code 2, and notes."""
 
 import os
 import sys
@@ -6,11 +6,11 @@ from typing import TextIO
 
 
 class InputError(Exception):
-    """What the user gave cannot be used. The message says what was found and what was expected."""
+    """The input cannot be used. The message says what was found and what was expected."""
 
 
 def reason(error: OSError) -> str:
-    """What the operating system says, without Python's ``[Errno 2]`` in front."""
+    """The message of the operating system, without Python's ``[Errno 2]`` in front."""
     return error.strerror or str(error)
 
 

@@ -1,4 +1,4 @@
-"""``burtorch graph FILE.py:function``: a picture of what a function of Values computes."""
+"""``burtorch graph FILE.py:function``: a picture of a function of Values."""
 
 from __future__ import annotations
 

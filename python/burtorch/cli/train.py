@@ -104,7 +104,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _defaults(option: str) -> str:
-    """What an option is where it is not given."""
+    """The default of an option."""
     if option in DEFAULTS:
         return f"default {DEFAULTS[option]}"
     found = {name: kind.options[option] for name, kind in KINDS.items() if option in kind.options}
@@ -191,7 +191,7 @@ def _embeddings(model: AnyModel) -> list[Tensor]:
 
 
 class Training:
-    """The data, the model and the optimiser that the options ask for, and the summary of what came of them."""
+    """The data, the model and the optimiser that the options ask for, and the summary of the results."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args

@@ -1,4 +1,4 @@
-"""The training loop, and what it measures: the loss and the time of every step.
+"""The training loop and its measurements: the loss and the time of every step.
 
 A step is the gradient and the update; drawing the batch is not timed. The loop ends early, without an exception, when
 the user interrupts it, which lets the step in hand end, or the loss stops being finite. It knows nothing of files or of

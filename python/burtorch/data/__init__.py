@@ -1,6 +1,6 @@
 """Word lists: the one that comes with the package, and the reader for text files, one word a line.
 
-The reader promises that what it returns is clean: non-empty words of printable symbols, none longer than
+The reader returns clean data: non-empty words of printable symbols, none longer than
 ``MAX_WORD_LENGTH``. Anything else in a file is a ``ValueError`` that names the line. It knows nothing of models.
 """
 

@@ -1,7 +1,7 @@
 //! Batches in lanes: every width and batch size against single samples; bits; other points and other memory.
 
 use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Input, Label, Mlp};
-use burtorch_core::{Batch, Elsewhere, Error, Init, LaneFloat, LaneModel, Lanes, Oracle, Parameters, Total};
+use burtorch_core::{Batch, Error, Init, LaneFloat, LaneModel, Lanes, Oracle, Overrides, Parameters, Total};
 
 use crate::support::{Float, Numbers, on_every_level};
 
@@ -130,14 +130,14 @@ fn a_gradient_elsewhere_leaves_the_parameters_alone() {
     let here = oracle.gradient(&model, &mut params, batch, None).unwrap();
     let (values, grads) = (params.values().to_vec(), params.grads().to_vec());
     let mut out = vec![f64::NAN; params.len()];
-    let elsewhere = Elsewhere { at: Some(&point), out: Some(&mut out) };
+    let elsewhere = Overrides { at: Some(&point), out: Some(&mut out) };
     let there = oracle.gradient_elsewhere(&model, &mut params, batch, elsewhere, None).unwrap();
     assert_eq!((params.values(), params.grads()), (&values[..], &grads[..]));
     params.values_mut().copy_from_slice(&point);
     assert_eq!(oracle.gradient(&model, &mut params, batch, None).unwrap(), there);
     assert_eq!(params.grads(), out);
     assert_ne!(here, there);
-    let short = Elsewhere { at: Some(&point[1..]), out: None };
+    let short = Overrides { at: Some(&point[1..]), out: None };
     let refused = oracle.gradient_elsewhere(&model, &mut params, batch, short, None);
     assert!(matches!(refused, Err(Error::LengthMismatch { .. })));
     assert_eq!(params.grads(), out);

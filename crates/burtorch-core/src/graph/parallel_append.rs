@@ -123,7 +123,7 @@ impl<S: Scalar> Columns<S> {
             }
         });
         let all_filled = pieces.iter().all(|piece| matches!(piece.lock().as_deref(), Ok(None)));
-        assert!(all_filled, "every piece is somebody's task");
+        assert!(all_filled, "every piece is the task of a thread");
         drop(pieces);
         // SAFETY: the pieces were the next `n` places of every column, and each was filled.
         unsafe { self.adopt(n) }

@@ -72,16 +72,16 @@ pub struct Oracle<E: LaneFloat> {
 
 /// Another point than the values of the parameters, and another place for the gradient than theirs.
 #[derive(Debug)]
-pub struct Elsewhere<'a, E> {
+pub struct Overrides<'a, E> {
     /// As many numbers as there are parameters.
     pub at: Option<&'a [E]>,
     /// As many numbers as there are parameters.
     pub out: Option<&'a mut [E]>,
 }
 
-impl<E> Default for Elsewhere<'_, E> {
+impl<E> Default for Overrides<'_, E> {
     fn default() -> Self {
-        Elsewhere { at: None, out: None }
+        Overrides { at: None, out: None }
     }
 }
 
@@ -190,7 +190,7 @@ impl<E: LaneFloat> Oracle<E> {
         model: &M,
         params: &mut Parameters<'_, E>,
         batch: Batch<'_, E>,
-        elsewhere: Elsewhere<'_, E>,
+        elsewhere: Overrides<'_, E>,
         interrupted: Interrupted<'_>,
     ) -> Result<f64> {
         check(model, params, batch)?;

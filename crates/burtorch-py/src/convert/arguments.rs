@@ -28,7 +28,7 @@ impl<'py> FromPyObject<'_, 'py> for Count {
 }
 
 impl Count {
-    /// The number, or a ValueError that says what the argument `name` may be.
+    /// The number, or a ValueError with the range of the argument `name`.
     pub fn within(&self, name: &str, range: RangeInclusive<usize>) -> PyResult<usize> {
         match &self.0 {
             Ok(n) if range.contains(n) => Ok(*n),
@@ -63,7 +63,7 @@ macro_rules! readers {
     )* };
 }
 
-/// Readers of arguments that have defaults, which a [`Count`] cannot have: what is too small is a ValueError that names them.
+/// Readers of arguments that have defaults, which a [`Count`] cannot have: a number that is too small is a ValueError with the argument's name.
 pub mod sizes {
     use super::{Bound, Count, PyAny, PyAnyMethods, PyResult};
 
@@ -84,7 +84,7 @@ impl DtypeName {
         DtypeName(name.to_string())
     }
 
-    /// What was given.
+    /// The given number.
     pub fn name(&self) -> &str {
         &self.0
     }

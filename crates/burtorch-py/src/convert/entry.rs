@@ -104,7 +104,7 @@ pub fn caught<R: Failed>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Runs `f`, which uses Python objects beyond the raw ones: a panic becomes a Python error, and what is dropped is given back.
+/// Runs `f`, which uses Python objects beyond the raw ones: a panic becomes a Python error, and dropped objects are given back.
 /// To be called with the interpreter lock held. Costs some ten nanoseconds where PyO3 has not been entered yet.
 #[inline]
 pub fn entered<R: Failed>(f: impl FnOnce(Python<'_>) -> R) -> R {
@@ -125,13 +125,13 @@ pub fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
     }
 }
 
-/// Runs a `tp_traverse`, which makes no Python error: what was not visited counts as held from elsewhere.
+/// Runs a `tp_traverse`, which makes no Python error: references that were not visited count as held from elsewhere.
 #[inline(always)]
 pub fn visited(f: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(0)
 }
 
-/// Sets the error for a panic, or tells it where nobody asks for errors.
+/// Sets the error for a panic, or writes it where the caller does not look for errors.
 #[cold]
 #[inline(never)]
 fn report(panic: Box<dyn Any + Send>, is_seen: bool) {

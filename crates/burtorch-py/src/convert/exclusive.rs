@@ -15,7 +15,7 @@ use crate::convert::gc::{HoldsObjects, Visitor};
 
 /// What a Python object holds and calls may change.
 pub struct Guarded<T> {
-    /// Up while somebody has access, also without an interpreter lock.
+    /// Up while a call has access, also without an interpreter lock.
     in_use: Flag,
     content: UnsafeCell<T>,
     /// The noun for messages.
@@ -55,7 +55,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// While a call has exclusive access its object is in use, so what is not visited then is not missed.
+/// While a call has exclusive access its object is in use, so references that are not visited then are not missed.
 impl<T: HoldsObjects> HoldsObjects for Guarded<T> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         if let Some(_in_use) = self.in_use.share() {

@@ -201,7 +201,7 @@ pub fn read_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<Option<AnyNu
     Ok(number_of(object)?.map(AnyNumber::One))
 }
 
-/// The same, or a TypeError that says what was expected.
+/// The same, or a TypeError with the expected type.
 pub fn expect_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<AnyNumber> {
     match read_one(object, elem)? {
         Some(number) => Ok(number),
@@ -209,7 +209,7 @@ pub fn expect_one(object: &Bound<'_, PyAny>, elem: DType) -> PyResult<AnyNumber>
     }
 }
 
-/// The error for what is not a number, where one was expected.
+/// The error for another object where a number was expected.
 pub fn not_a_number(object: &Bound<'_, PyAny>, type_name: &str) -> PyErr {
     match object.get_type().name() {
         Ok(found) => PyTypeError::new_err(format!("expected a number for a {type_name} node, found {found}")),

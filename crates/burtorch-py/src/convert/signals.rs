@@ -35,7 +35,7 @@ impl Poll {
         self.raised.is_some()
     }
 
-    /// What the handler raised, if it did.
+    /// The exception of the handler, if any.
     pub fn raised(self) -> Option<PyErr> {
         self.raised
     }
@@ -44,7 +44,7 @@ impl Poll {
 thread_local! {
     /// Of the work in hand on this thread, once it has asked.
     static NOW: Cell<Option<Poll>> = const { Cell::new(None) };
-    /// What ended the last work that ended early, until somebody raises it.
+    /// The exception that ended the last work early, until it is raised.
     static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
@@ -66,7 +66,7 @@ pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_cor
     done
 }
 
-/// The exception for work that ended early: what the handler raised.
+/// The exception for work that ended early: that of the handler.
 pub fn interrupted(message: String) -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }

@@ -67,7 +67,7 @@ fn in_turn<T>(baton: &Arc<Baton>, call: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(call)
 }
 
-/// Lets the interpreter know this thread for good, if it does not yet: making what it knows a thread by, and freeing that
+/// Lets the interpreter know this thread for good, if it does not yet: making the state of a thread, and freeing it
 /// again, takes some ten microseconds.
 fn keep_thread_state() {
     // SAFETY: any thread may ask; one without a state gets one, which is left attached nowhere, as by a thread that waits.
@@ -79,7 +79,7 @@ fn keep_thread_state() {
     }
 }
 
-/// Puts back, without the interpreter lock, what was a thread's turn before; a call inside a call has a turn of its own.
+/// Puts back, without the interpreter lock, a thread's earlier turn; a call inside a call has a turn of its own.
 struct Back(Option<Turn>);
 
 impl Drop for Back {

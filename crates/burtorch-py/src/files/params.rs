@@ -47,7 +47,7 @@ fn make(py: Python<'_>, bytes: &[u8]) -> PyResult<PyParameters> {
 
 /// New Parameters from a file that Parameters.save wrote, or from bytes of Parameters.to_bytes.
 ///
-/// Values, names, shapes and what is frozen are those that were saved, gradients if they were; tensors that are appended
+/// Values, names, shapes and frozen numbers are those that were saved, gradients if they were; tensors that are appended
 /// later get the same random values as they would have.
 ///
 /// Raises:

@@ -8,7 +8,7 @@ use crate::params::PyParameters;
 
 #[pymethods]
 impl PyParameters {
-    /// Save in the checkpoint format: values, names, shapes, what is frozen, the seed's state, and gradients if asked.
+    /// Save in the checkpoint format: values, names, shapes, frozen numbers, the seed's state, and gradients if asked.
     ///
     /// Args:
     ///     path: the file. It holds the old content or the new at any moment, also after a kill; its permissions stay.
@@ -28,7 +28,7 @@ impl PyParameters {
     }
 
     /// Overwrite values, and gradients where there are any, from what save wrote of Parameters with as many numbers and the
-    /// same named tensors. What is frozen stays so. bt.load_parameters makes new ones instead.
+    /// same named tensors. Frozen numbers stay frozen. bt.load_parameters makes new ones instead.
     ///
     /// Args:
     ///     source: a path, or bytes.

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 pub struct Branching {
     /// The branches that are open, by number: this graph is frozen while there are any.
     pub open: Vec<Py<PyGraph>>,
-    /// Branches that were joined last, by number: their memory is for the next ones, and the objects as well that nobody has.
+    /// Branches that were joined last, by number: their memory is for the next ones, and so are unused objects.
     pub joined: Vec<Py<PyGraph>>,
     /// Of an open branch: the graph it reads, its number there.
     pub trunk: Option<(Py<PyGraph>, usize)>,
@@ -46,14 +46,14 @@ impl HoldsObjects for Branching {
 }
 
 impl Branching {
-    /// Whether this is an open branch that nobody is in: as one that has branches, it is marked busy.
+    /// Whether this is an open branch that no thread has entered: as one that has branches, it is marked busy.
     fn is_shut(&self) -> bool {
         self.trunk.is_some() && self.entered.is_none()
     }
 }
 
 impl Cell {
-    /// Whether branches are open, or this is a branch that nobody is in: nodes may be read and nothing else.
+    /// Whether branches are open, or this is a branch that no thread has entered: nodes may be read and nothing else.
     pub fn is_frozen(&self) -> bool {
         !self.is_away && self.branching.as_ref().is_some_and(|b| !b.open.is_empty() || b.is_shut())
     }
@@ -204,14 +204,14 @@ pub fn kept_for_branches(py: Python<'_>, cell: &Cell) -> usize {
     joined.map(reserved).sum()
 }
 
-/// A new branch in the memory of a joined one, which somebody still has.
+/// A new branch in the memory of a joined one whose object is still in use.
 fn take_over<'py>(joined: &Bound<'py, PyGraph>, kind: ScalarType) -> PyResult<Bound<'py, PyGraph>> {
     // SAFETY: under the interpreter lock, for this statement; a joined branch is busy, so no call is at work on it.
     let own = std::mem::replace(&mut unsafe { cell_of(joined) }.graph, AnyGraph::growing(kind));
     Bound::new(joined.py(), PyGraph::around(own, false))
 }
 
-/// Whether nobody but the caller can reach a joined branch, so that it may be a new one.
+/// Whether only the caller can reach a joined branch, so that it may be a new one.
 #[cfg(not(Py_GIL_DISABLED))]
 fn is_forgotten(joined: &Bound<'_, PyGraph>) -> bool {
     use pyo3::ffi::{Py_REFCNT, PyObject};
@@ -225,7 +225,7 @@ fn is_forgotten(joined: &Bound<'_, PyGraph>) -> bool {
     }
 }
 
-/// Without an interpreter lock nobody can say.
+/// Without an interpreter lock this is not known.
 #[cfg(Py_GIL_DISABLED)]
 fn is_forgotten(_joined: &Bound<'_, PyGraph>) -> bool {
     false
@@ -272,7 +272,7 @@ fn enter_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     }
 }
 
-/// Ends a `with` block; after an exception what the branch has built is gone.
+/// Ends a `with` block; after an exception the nodes of the branch are gone.
 pub fn leave(graph: &Bound<'_, PyGraph>, failed: bool) {
     // SAFETY: a living graph.
     unsafe { locked_graph(graph.as_ptr(), || leave_locked(graph, failed)) }

@@ -132,7 +132,7 @@ pub struct Cell {
     pub objects: Objects,
     /// Reclaim when there are more nodes than this.
     limit: u32,
-    /// What is old.
+    /// The generations of nodes and handles.
     pub generations: Generations,
     /// Whether the graph is in use, which closes its quick path unless a function is traced on it.
     busy: bool,
@@ -145,7 +145,7 @@ pub struct Cell {
     pub n_unevaluated: usize,
     /// The parameters that nodes read.
     pub parameters: Vec<pyo3::Py<crate::params::PyParameters>>,
-    /// What the graph has to do with branches, if anything.
+    /// Its branches, or the graph that it is a branch of, if any.
     pub branching: Option<Box<Branching>>,
 }
 

@@ -59,7 +59,7 @@ mod held {
         f()
     }
 
-    /// Runs `f` while nobody else is at the graph.
+    /// Runs `f` while no other thread uses the graph.
     ///
     /// # Safety
     /// A living `Graph`, or null.
@@ -74,7 +74,7 @@ mod held {
     /// Where the content of a `Graph` begins in its object.
     static OFFSET: OnceLock<usize> = OnceLock::new();
 
-    /// Runs `f` while nobody else is at the graph.
+    /// Runs `f` while no other thread uses the graph.
     pub fn locked_self<R>(graph: &PyGraph, f: impl FnOnce() -> R) -> R {
         // SAFETY: methods run on attached threads.
         let py = unsafe { Python::assume_attached() };

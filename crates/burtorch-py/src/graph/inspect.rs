@@ -47,7 +47,7 @@ impl PyGraph {
         self.with(py, |cell| cell.collect().or_raise(py))
     }
 
-    /// What the graph uses, as a dict.
+    /// The memory that the graph uses, as a dict.
     ///
     /// Bytes in use by column: `opcodes`, `operands`, `values`, `adjoints`, `operand_lists`, `leaves`, `temporaries`; and
     /// `reserved`, all that it has taken from the system. `bound` is the exact limit of `reserved`: the same number for a fixed

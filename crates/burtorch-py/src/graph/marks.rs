@@ -128,7 +128,7 @@ impl PyGraph {
         })
     }
 
-    /// Remove all nodes. Memory is kept for what is built next.
+    /// Remove all nodes. Memory is kept for the next nodes.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.not_traced(py, "clear()")?;
         self.with(py, |cell| {

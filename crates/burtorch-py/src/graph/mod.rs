@@ -59,7 +59,7 @@ pub use sweep::{Sweep, sweep};
 ///     capacity: nodes to make room for at once. Required for a fixed graph.
 ///     fixed: never grow; raise GraphFullError instead. Memory never moves.
 ///     buffer: caller memory to work in (NumPy, shared or mapped memory, a bytearray ...): writable, contiguous. Kept
-///         alive; nobody else may write it meanwhile. Such a graph is fixed; bytes_needed() tells how much it takes.
+///         alive; no other code may write it meanwhile. Such a graph is fixed; bytes_needed() tells how much it takes.
 ///     reclaim: remove unreachable nodes by itself. With False, indices are strictly sequential.
 ///
 /// Raises:
@@ -107,7 +107,7 @@ impl PyGraph {
         }
     }
 
-    /// Runs `f` on the cell, unless the graph is busy; what it builds are constants where this thread wants no gradients.
+    /// Runs `f` on the cell, unless the graph is busy; its nodes are constants where this thread wants no gradients.
     pub fn with<T>(&self, py: Python<'_>, f: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
         if !wants_no_grad() {
             return self.with_as_is(py, f);
@@ -150,13 +150,13 @@ impl PyGraph {
         })
     }
 
-    /// The cell of a graph that nobody else can reach any more, or of a trace that is over.
+    /// The cell of an unreachable graph, or of a trace that is over.
     pub fn end_of_trace<T>(&self, f: impl FnOnce(&mut Cell) -> T) -> T {
         // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
         locked_self(self, || f(unsafe { &mut *self.cell.get() }))
     }
 
-    /// Evaluates the nodes that have no value yet, before somebody reads others than by their Values.
+    /// Evaluates the nodes that have no value yet, before nodes are read without their Values.
     pub fn settle(&self, py: Python<'_>) -> PyResult<()> {
         locked_self(self, || {
             // SAFETY: under the interpreter lock; evaluating runs no Python code, and the reference ends here.
@@ -205,7 +205,7 @@ impl PyGraph {
         traverse(unsafe { &*self.cell.get() }, visit)
     }
 
-    /// Lets go what the graph came to hold after it was made. Nobody can reach it any more, and from now on it refuses.
+    /// Lets go the objects that the graph came to hold after it was made. It is unreachable, and refuses from now on.
     fn __clear__(&self) {
         let held = self.end_of_trace(|cell| {
             cell.set_busy(true);
@@ -269,9 +269,9 @@ impl PyGraph {
 
     /// Freeze this graph and make n branches of it, each a Graph for one thread to build on.
     ///
-    /// `with branch:` makes a branch the current graph of a thread: what is built there, also from Values of this graph,
-    /// goes to the branch. A branch reads everything that was there before it, and no other open branch. An exception in
-    /// the block removes what the branch has built. Meanwhile this graph only reads: BusyError otherwise. join() ends it.
+    /// `with branch:` makes a branch the current graph of a thread: new nodes, also those of Values of this graph,
+    /// go to the branch. A branch reads everything that was there before it, and no other open branch. An exception in
+    /// the block removes the nodes of the branch. Meanwhile this graph only reads: BusyError otherwise. join() ends it.
     ///
     /// Plain operators hold the interpreter's lock, so threads take turns; block ops and models release it.
     ///

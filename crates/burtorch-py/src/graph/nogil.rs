@@ -22,7 +22,7 @@ pub fn unlocked<T: Send>(py: Python<'_>, n_scalars: usize, work: impl FnOnce() -
     if n_scalars < LONG { work() } else { crate::convert::threads::detached(py, work) }
 }
 
-/// As `unlocked`, of work that asks now and then whether to end early; where it does, what it has appended is to be removed.
+/// As `unlocked`, of work that asks now and then whether to end early; where it does, its nodes are to be removed.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     n_scalars: usize,

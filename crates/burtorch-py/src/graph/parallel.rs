@@ -54,11 +54,11 @@ impl Calls {
 /// Once a call has failed no other begins. Items are taken in order, so all before the first that failed have been called.
 ///
 /// Returns:
-///     What the calls returned, by item.
+///     The results of the calls, by item.
 ///
 /// Raises:
 ///     ValueError: ``threads`` is below 1, or there are not as many branches as items.
-///     Exception: a KeyboardInterrupt if there was one, else what the first call by item order raised.
+///     Exception: a KeyboardInterrupt if there was one, else the exception of the first call by item order.
 ///
 /// While another call has the threads, or where the system refuses any, the caller makes all calls.
 ///

@@ -174,7 +174,7 @@ fn compact(
     Ok((n_left, survived))
 }
 
-/// Gives what is known of nodes above the line to their new numbers.
+/// Moves the entries of nodes above the line to their new numbers.
 fn renamed<T>(names: &mut BTreeMap<u32, T>, line: Mark, new: &Renumbering<'_>) {
     let young = names.split_off(&(line.len() as u32));
     names.extend(young.into_iter().filter_map(|(node, name)| Some((new.kept(node)?, name))));

@@ -35,7 +35,7 @@ struct Sample {
 /// Args:
 ///     model: a CharMLP, an MLP or a Linear.
 ///     x: the sample: integers for a CharMLP, numbers otherwise; a sequence or a buffer.
-///     y: what is to be answered: an integer in a sequence for a class (softmax cross-entropy), numbers to come near to
+///     y: the target: an integer in a sequence for a class (softmax cross-entropy), numbers to come near to
 ///         (mean of squared differences).
 ///
 /// Raises:

@@ -9,7 +9,7 @@ use pyo3::ffi;
 
 use crate::convert::entry::{Failed, caught};
 
-/// Runs a slot of `Value`: `caught`, while nobody else is at the graphs of these objects.
+/// Runs a slot of `Value`: `caught`, while no other thread uses the graphs of these objects.
 ///
 /// # Safety
 /// The interpreter passed `objects`, or an object that is being deallocated; its lock is held.
@@ -91,7 +91,7 @@ mod held {
         }
     }
 
-    /// Runs `f` while nobody else is at the graphs of the first two Values among the objects, or where there is none at the
+    /// Runs `f` while no other thread uses the graphs of the first two Values among the objects, or where there is none at the
     /// current graph.
     ///
     /// # Safety

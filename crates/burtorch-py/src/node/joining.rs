@@ -95,7 +95,7 @@ fn thaw(cell: &mut Cell) {
     cell.set_busy_if_frozen();
 }
 
-/// Marks a branch as over; what is still in it is gone.
+/// Marks a branch as over; nodes that are still in it are gone.
 fn end(cell: &mut Cell, how: &'static str) {
     let Branching { trunk, ended, vectors, imports, .. } = branching(cell);
     (*trunk, *ended, *imports) = (None, Some(how), Imports::default());

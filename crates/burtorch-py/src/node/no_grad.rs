@@ -36,7 +36,7 @@ fn open_if(is_last: bool) {
 
 /// `with no_grad():` builds constants only, in this thread: on every graph, or on the one given.
 ///
-/// What is built receives no gradient and costs no gradient memory or work. Blocks may be nested. Costs nothing per
+/// New nodes receive no gradient and cost no gradient memory or work. Blocks may be nested. Costs nothing per
 /// operation.
 ///
 /// Args:

@@ -32,7 +32,7 @@ pub fn read(object: &Bound<'_, PyAny>, into: ScalarType) -> PyResult<Option<AnyN
     Err(PyValueError::new_err(format!("a {name} node takes one number, or {n}, one per lane; found {found}")))
 }
 
-/// The same, or a TypeError that says what was expected.
+/// The same, or a TypeError with the expected type.
 pub fn expect(object: &Bound<'_, PyAny>, into: ScalarType) -> PyResult<AnyNumber> {
     match read(object, into)? {
         Some(number) => Ok(number),

@@ -83,7 +83,7 @@ impl PyAdam {
         Ok(self.rates(py)?.betas)
     }
 
-    /// What is added to the root of the second moment.
+    /// The number that is added to the root of the second moment.
     #[getter]
     fn eps(&self, py: Python<'_>) -> PyResult<f64> {
         crate::convert::refusals::refuse_reading("eps of an optimiser")?;

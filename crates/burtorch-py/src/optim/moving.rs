@@ -20,7 +20,7 @@ pub trait Rule<E: Float> {
     fn step(&mut self, params: &mut Parameters<'_, E>, numbers: &Selection) -> Result<()>;
     /// All that decides the next steps.
     fn to_bytes(&self) -> Result<Vec<u8>>;
-    /// Becomes what was saved.
+    /// Takes over a saved state.
     fn load_bytes(&mut self, params: &Parameters<'_, E>, numbers: &Selection, bytes: &[u8]) -> Result<()>;
 }
 
@@ -62,9 +62,9 @@ macro_rules! with_rule {
 }
 pub(super) use with_rule;
 
-/// A rule and what it moves.
+/// A rule and the numbers that it moves.
 pub struct Moving<A, B> {
-    /// What is moved.
+    /// The numbers that it moves.
     pub trained: Trained,
     /// By which rule.
     pub rule: Guarded<AnyRule<A, B>>,
@@ -77,7 +77,7 @@ impl<A, B> HoldsObjects for Moving<A, B> {
 }
 
 impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
-    /// Reads what is to be moved, and makes the rule for its dtype.
+    /// Reads the numbers to move, and makes the rule for its dtype.
     pub fn new(
         of: &Bound<'_, PyAny>,
         narrow: impl FnOnce() -> Result<A>,
@@ -104,13 +104,13 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
         self.trained.scatter(py, Kind::Data)
     }
 
-    /// All that decides the next steps besides what is moved and its gradients.
+    /// All that decides the next steps besides the numbers and their gradients.
     pub fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.rule.with(py, |rule| asked(|| with_rule!(rule, rule => rule.to_bytes())))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Becomes what was saved, or changes nothing.
+    /// Takes over a saved state, or changes nothing.
     pub fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         let numbers = &self.trained.numbers;
         self.on_parameters(py, |both| {

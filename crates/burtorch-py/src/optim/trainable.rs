@@ -74,7 +74,7 @@ enum Todo<'py> {
 
 type Items<'py> = Box<dyn Iterator<Item = PyResult<Bound<'py, PyAny>>> + 'py>;
 
-/// What has been found so far.
+/// The numbers found so far.
 #[derive(Default)]
 struct Gathered {
     owner: Option<Py<PyParameters>>,

@@ -32,7 +32,7 @@ pub enum Kind {
 
 /// What an optimiser moves.
 pub struct Trained {
-    /// The parameters, or what the numbers of the Values are kept in during a step.
+    /// The parameters; for Values, those that hold their numbers during a step.
     pub params: Py<PyParameters>,
     /// Which of them.
     pub numbers: Selection,

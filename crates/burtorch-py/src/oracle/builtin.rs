@@ -6,11 +6,11 @@
 use burtorch_core::kernels::sum_squares;
 use burtorch_core::nn::{Gpt, Input, Label};
 use burtorch_core::oracle::{Interrupted, OracleMemory};
-use burtorch_core::{Batch, DType, Elsewhere, Error, LaneFloat, LaneModel, Lanes, Oracle, Parameters, Total};
+use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Lanes, Oracle, Overrides, Parameters, Total};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::{Engine, Loss, Want};
+use super::engine::{Engine, Loss, Want, check_apart};
 use crate::convert::buffer::{CallerMemory, Dims, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -57,7 +57,7 @@ impl<E: LaneFloat> Run<E> {
     }
 }
 
-/// What has been read of a batch.
+/// The batch that was read.
 #[derive(Clone, Copy)]
 struct Read {
     n: usize,
@@ -283,7 +283,7 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
         Request::All(want) => want,
         Request::Sample(k, mut out) => {
             let sample = batch.sample(k).ok_or(Error::EmptyReduction { op: "the loss" })?;
-            let elsewhere = Elsewhere { at: None, out: out.as_mut().map(|out| out.slice_mut()) };
+            let elsewhere = Overrides { at: None, out: out.as_mut().map(|out| out.slice_mut()) };
             return oracle.gradient_elsewhere(model, params, sample, elsewhere, stop);
         }
     };
@@ -293,7 +293,7 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
         Want::Gradient(at, mut out, _) => {
             check_apart(params, at.as_ref(), out.as_ref())?;
             let elsewhere =
-                Elsewhere { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
+                Overrides { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
             oracle.gradient_elsewhere(model, params, batch, elsewhere, stop)
         }
         Want::Norms(norms) => {
@@ -312,23 +312,4 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
             Ok(0.0)
         }
     }
-}
-
-/// Refuses memory that is used for two things at once.
-pub fn check_apart<E: burtorch_core::Float>(
-    params: &Parameters<'_, E>,
-    at: Option<&CallerMemory>,
-    out: Option<&CallerMemory>,
-) -> Result<(), Error> {
-    let shares =
-        |memory: &CallerMemory| memory.overlaps_numbers(params.values()) || memory.overlaps_numbers(params.grads());
-    let taken = out.is_some_and(|out| shares(out) || at.is_some_and(|at| at.overlaps(out)));
-    if taken || at.is_some_and(|at| at.overlaps_numbers(params.grads())) {
-        return Err(Error::BadArgument {
-            what: "memory for an oracle",
-            expected: "memory apart from the gradients and, for out, from the values and the point".into(),
-            found: "memory that overlaps".into(),
-        });
-    }
-    Ok(())
 }

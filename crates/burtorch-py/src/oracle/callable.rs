@@ -13,6 +13,7 @@ use burtorch_core::{DType, Error, LaneFloat, Lanes, Parameters, SweepOptions, To
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use super::engine::{Engine, Want, check_apart};
 use crate::convert::buffer::{CallerMemory, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -22,7 +23,6 @@ use crate::graph::{PyGraph, enter, leave};
 use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
-use crate::oracle::{Engine, Want, check_apart};
 use crate::params::{AnyParameters, PyParameters, mismatch};
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
@@ -107,7 +107,7 @@ impl Side {
 enum Pass {
     /// Nothing.
     Losses,
-    /// Overwrite the gradients, or what is in this memory, with those of so much times the sum of the losses.
+    /// Overwrite the gradients, or this memory, with those of so much times the sum of the losses.
     Gradient(f64, Option<CallerMemory>),
 }
 
@@ -143,7 +143,7 @@ impl CallableEngine {
         self.params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
     }
 
-    /// Writes a point to the values; returns what they were.
+    /// Writes a point to the values; returns the earlier ones.
     fn exchange(&self, py: Python<'_>, point: CallerMemory) -> PyResult<Vec<f64>> {
         self.in_params(py, |params| params.exchange(&point))
     }
@@ -347,11 +347,11 @@ impl Engine for CallableEngine {
 trait KernelParameters {
     /// Refuses a point or memory of another length, or that is used for something else.
     fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
-    /// Writes a point to the values; returns what they were.
+    /// Writes a point to the values; returns the earlier ones.
     fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>>;
     /// Writes back what [`KernelParameters::exchange`] returned.
     fn put_back(&mut self, before: &[f64]);
-    /// Sets the gradients to 0, or what is in `out`.
+    /// Sets the gradients to 0, or those in `out`.
     fn zero(&mut self, out: Option<&mut CallerMemory>);
     /// One step of gradient descent.
     fn descend(&mut self, lr: f64) -> burtorch_core::Result<()>;

@@ -1,10 +1,11 @@
 //! `Oracle` for Python: batches in, losses and gradients out.
 //!
-//! Promises: a batch is read and checked before anything is written; one call at a time. What computes is a model of
-//! burtorch (`built`) or a callable (`function` of the binding).
+//! Promises: a batch is read and checked before anything is written; one call at a time. The engine is a built-in model
+//! (`builtin`) or a callable (`callable`).
 
 mod builtin;
-pub mod callable;
+mod callable;
+mod engine;
 
 use burtorch_core::oracle::OracleMemory;
 use burtorch_core::{DType, Error, Lanes, Total};
@@ -16,12 +17,12 @@ use crate::convert::arguments::Count;
 use crate::convert::buffer::{CallerMemory, read_numbers};
 use crate::convert::errors::to_python;
 use crate::convert::exclusive::Guarded;
-use crate::convert::gc::{HoldsObjects, collected};
+use crate::convert::gc::collected;
 use crate::nn::model_of;
-use crate::oracle::callable::CallableEngine;
 use crate::params::{PyParameters, params_of, with_params};
 use builtin::BuiltinEngine;
-pub use builtin::check_apart;
+use callable::CallableEngine;
+use engine::{Engine, Loss, Want};
 
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
@@ -71,45 +72,10 @@ pub struct PyOracle {
     total: Total,
     lanes: Lanes,
     threads: usize,
-    /// What the model is called in messages.
+    /// The name of the model in messages.
     of: String,
 }
 collected!(PyOracle: engine, params);
-
-/// What computes: a model of burtorch, or a callable.
-pub trait Engine: HoldsObjects + Send + Sync {
-    /// Reads a batch and checks its shape; returns the number of its samples.
-    fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize>;
-    /// Computes with the batch that was read.
-    fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64>;
-    /// Loss and gradient of sample `k` of the batch that was read.
-    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64>;
-    /// What it keeps between calls.
-    fn memory(&self) -> OracleMemory;
-}
-
-/// The loss of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// Softmax of the outputs, against a class or probabilities.
-    CrossEntropy,
-    /// The mean of squared differences.
-    Mse,
-}
-
-/// What a call computes for a batch.
-pub enum Want<'a> {
-    /// Loss and gradient, at a point and into memory where given, and whether the loss may be left out.
-    Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
-    /// The loss.
-    Loss,
-    /// The loss of each sample.
-    Losses(&'a mut Vec<f64>),
-    /// A step of gradient descent at this rate.
-    Step(f64),
-    /// The norm of the gradient of each sample.
-    Norms(&'a mut Vec<f64>),
-}
 
 #[pymethods]
 impl PyOracle {
@@ -306,7 +272,7 @@ impl PyOracle {
     ///
     /// Where the samples of a batch are computed together, as one alone is, the values change during the sweep and no
     /// gradient is stored: half the memory traffic of `oracle(...)` and `SGD.step()`, and the same numbers within
-    /// rounding. What is in `params.grads` afterwards is not specified. Raises ValueError for a rate that is negative or not finite.
+    /// rounding. The content of `params.grads` afterwards is not specified. Raises ValueError for a rate that is negative or not finite.
     fn step(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>, lr: f64) -> PyResult<f64> {
         self.run(py, contexts, targets, Want::Step(lr))
     }
@@ -389,7 +355,7 @@ fn loss_named(name: &str) -> PyResult<Loss> {
     }
 }
 
-/// What the model is called: a model of burtorch as it shows itself, a callable by its name or type.
+/// The name of the model: a model of burtorch as it shows itself, a callable by its name or type.
 fn name_of(model: &Bound<'_, PyAny>) -> PyResult<String> {
     if model_of(model).is_ok() {
         return Ok(model.repr()?.to_string());

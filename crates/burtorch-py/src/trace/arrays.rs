@@ -163,7 +163,7 @@ impl Array {
         Array::copy_of(object)
     }
 
-    /// A copy by NumPy of what it takes for an array.
+    /// NumPy's copy of the object as an array.
     pub fn copy_of(object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let copy = object.py().import("numpy")?.call_method1("array", (object, "float64"))?;
         Array::of(&copy).ok_or_else(|| PyTypeError::new_err("expected an array of real numbers"))

@@ -128,7 +128,7 @@ pub fn own<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
     dict.ok()?.cast_into::<PyDict>().ok()
 }
 
-/// The dictionary of a class itself, not of what it inherits.
+/// The dictionary of a class itself, without its bases.
 pub fn of_class<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyDict>> {
     // SAFETY: a living type; its dictionary, borrowed, is alive while the type is.
     let dict = unsafe {

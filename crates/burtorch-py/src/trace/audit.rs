@@ -147,7 +147,7 @@ fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// What is different in two traces of one function; `None` if they agree in every bit.
+/// The difference of two traces of one function; `None` if they agree in every bit.
 fn difference(before: &Path, now: &Path) -> Option<String> {
     let parameters = |path: &Path| path.parameters.iter().map(|p| p.as_ptr() as usize).collect::<Vec<_>>();
     if parameters(before) != parameters(now) {
@@ -193,7 +193,7 @@ pub fn recorded_at<'py>(call: &Call<'py>, only_first: bool) -> PyResult<Vec<Argu
     })
 }
 
-/// Records again what has changed, and audits what is not watched, of the variants asked for; whether all was right.
+/// Traces changed variants again and audits those with unwatched sources, of the variants asked for; whether all held.
 pub fn refresh(call: &Call<'_>, all: &[Arguments<'_>]) -> PyResult<bool> {
     let py = call.py();
     let forgotten = call.with(|state| state.look(py))?;

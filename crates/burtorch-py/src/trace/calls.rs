@@ -192,7 +192,7 @@ pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Records the function at these arguments beside what it has traced.
+/// Traces the function at these arguments, beside its other traces.
 pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Traced> {
     let py = call.py();
     let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
@@ -233,7 +233,7 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
     add(call, arguments, traced, started.elapsed())
 }
 
-/// Adds what was traced to what is remembered.
+/// Adds a trace to the state.
 pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced, took: Duration) -> PyResult<()> {
     let py = call.py();
     // Tracing ran Python code, so the state may have changed: look for the variant again.

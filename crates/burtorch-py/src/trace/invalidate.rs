@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString};
 use super::arrays::has_raw_bytes;
 use super::attributes;
 
-/// A place in memory and what was there.
+/// A place in memory and its content at the trace.
 struct Word {
     at: *const usize,
     before: usize,
@@ -44,14 +44,14 @@ pub enum Scope {
     All,
 }
 
-/// A dictionary and what it held.
+/// A dictionary and its content at the trace.
 struct Dict {
     dict: Py<PyDict>,
     scope: Scope,
     entries: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
 }
 
-/// What has to be looked at at every call.
+/// The places to compare at every call.
 enum Probe {
     /// The items of a list.
     List(Py<PyList>, Vec<Py<PyAny>>),

@@ -46,7 +46,7 @@ impl HoldsObjects for Tree {
     }
 }
 
-/// What was found in arguments.
+/// The numbers of arguments, or that there are Values.
 pub enum GivenArguments {
     /// Numbers only.
     Numbers(Tree),
@@ -60,7 +60,7 @@ pub enum Wrong {
     Structure {
         /// As Python would write it behind the argument: `['a'][1]`.
         place: String,
-        /// What was expected and what was found.
+        /// The expected structure and the found one.
         message: String,
     },
     /// Asking failed.

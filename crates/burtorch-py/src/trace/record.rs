@@ -27,9 +27,9 @@ use crate::node::parameter::PyParameter;
 pub struct Traced {
     /// The program.
     pub path: Path,
-    /// What it took for constant.
+    /// Its constants.
     pub watch: Watch,
-    /// What it read that is not watched.
+    /// Its unwatched sources.
     pub unwatched: Vec<Unwatched>,
     /// What ran besides the body itself.
     pub executed: Vec<Py<PyAny>>,
@@ -124,7 +124,7 @@ fn as_is<T: PyTypeCheck>(py: Python<'_>, object: &Py<PyAny>) -> PyResult<Py<T>> 
     Ok(object.bind(py).cast::<T>()?.clone().unbind())
 }
 
-/// The program of what the graph holds.
+/// The program of the graph's nodes.
 fn program_of(
     py: Python<'_>,
     owner: &Bound<'_, PyGraph>,

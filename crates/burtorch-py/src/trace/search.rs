@@ -36,9 +36,9 @@ pub struct Unwatched {
 
 /// See the module.
 pub struct Search {
-    /// What has been found.
+    /// The places found.
     pub watch: Watch,
-    /// What is not watched.
+    /// Unwatched sources.
     pub unwatched: Vec<Unwatched>,
     /// Objects and cells that were met, by address; they are kept so that no other takes their place.
     seen: HashSet<usize>,

@@ -56,7 +56,7 @@ pub(crate) use with_scalars;
 
 /// One way through the function.
 pub struct Path {
-    /// What was traced, after the passes.
+    /// The program, after the passes.
     pub program: Program,
     /// Ready to run.
     pub replay: Scalars,

@@ -11,7 +11,7 @@ impl PyGraph {
     /// in colours of their own.
     ///
     /// Args:
-    ///     root: a Value, or several; what they depend on is drawn. By default what no node reads.
+    ///     root: a Value, or several; their dependencies are drawn. By default the nodes that no other node reads.
     ///     max_nodes: boxes drawn at most; the others are one box with their count. Blocks and long runs are one box each.
     ///
     /// Example:

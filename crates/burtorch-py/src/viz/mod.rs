@@ -43,7 +43,7 @@ fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string())
 }
 
-/// What is drawn for `root`, with times where they are asked for.
+/// The picture for `root`, with times where they are asked for.
 pub fn picture(
     graph: &Bound<'_, PyGraph>,
     root: Option<&Bound<'_, PyAny>>,

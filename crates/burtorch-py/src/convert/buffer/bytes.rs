@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use super::read::is_buffer;
 
-/// The bytes of a contiguous buffer; `None` for what has no buffer.
+/// The bytes of a contiguous buffer; `None` for an object without a buffer.
 pub fn copied_bytes(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Option<Vec<u8>>> {
     if !is_buffer(object) {
         return Ok(None);
@@ -32,7 +32,7 @@ pub fn copied_bytes(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Option<Ve
     Ok(Some(bytes))
 }
 
-/// A writable, contiguous buffer of the caller; `None` for what has no buffer.
+/// A writable, contiguous buffer of the caller; `None` for an object without a buffer.
 pub fn writable(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Option<PyUntypedBuffer>> {
     if !is_buffer(object) {
         return Ok(None);

@@ -15,7 +15,7 @@ use crate::convert::errors::derived;
 /// Where some numbers lie.
 type Span = Range<usize>;
 
-/// What is in use.
+/// The memory in use.
 struct InUse {
     /// Memory of callers, by the number of its claim.
     claimed: Vec<(u64, Span)>,
@@ -79,7 +79,7 @@ impl Drop for Claim {
 /// Which memory of an object arrays share.
 #[derive(Default)]
 pub struct Shared {
-    /// How many arrays there are; what is noted counts while there are some.
+    /// The number of arrays; the notes count while it is not 0.
     pub n_arrays: Arc<AtomicUsize>,
     noted: Mutex<(u64, [Span; N_KINDS])>,
 }
@@ -103,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// As `note`, where numbers never move, so that nobody counts arrays: extends what is known.
+    /// As `note`, where numbers never move, so that arrays are not counted: extends the note.
     pub fn extend(&self, kind: usize, span: Span) {
         self.n_arrays.store(1, Ordering::Release);
         let known = self.noted.lock().unwrap_or_else(PoisonError::into_inner).1.get(kind).cloned().unwrap_or_default();

@@ -49,7 +49,7 @@ struct Versioned {
 
 const READ_ONLY: u64 = 1;
 
-/// A tensor with what it points to. The tensor comes first, so that a pointer to it is one to all.
+/// A tensor with its memory. The tensor comes first, so that a pointer to it is one to all.
 #[repr(C)]
 struct Capsule<T> {
     managed: T,
@@ -73,7 +73,7 @@ unsafe extern "C" fn free<T>(held: *mut T) {
     })
 }
 
-/// Frees the tensor of a capsule that nobody took.
+/// Frees the tensor of an unused capsule.
 unsafe extern "C" fn drop_capsule<T>(capsule: *mut ffi::PyObject) {
     // SAFETY: the interpreter passes a capsule of ours; one that was taken has another name.
     caught(|| unsafe {

@@ -19,13 +19,13 @@ use super::{dlpack, read_numbers};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::numbers;
 
-/// Flat numbers of one type: shared with what they belong to, or a copy.
+/// Flat numbers of one type: shared with their owner, or a copy.
 ///
 /// Shared are the values and gradients of Parameters and of their tensors, and those of graphs whose memory never moves
 /// (fixed ones, and ones in a caller's buffer); `is_copy` tells. Supports `len`, indexing by int and by slices of step 1,
 /// iteration, comparison, the buffer protocol (format "f", "d" or "e") and DLPack, so `memoryview(a)`,
 /// `numpy.asarray(a)` and `torch.from_dlpack(a)` copy nothing; bfloat16 has DLPack only, float128 neither: use `list(a)`.
-/// Holding an array keeps what it belongs to alive. Nothing is refused because an array is held; a graph that is rewound
+/// Holding an array keeps its owner alive. Nothing is refused because an array is held; a graph that is rewound
 /// puts its next nodes where the array looks.
 ///
 /// Example:
@@ -139,7 +139,7 @@ impl FlatArray {
         start..start + (self.len * self.item_size) as usize
     }
 
-    /// First number, how many, their type, and whether nobody may write.
+    /// First number, how many, their type, and whether they are read-only.
     pub fn parts(&self) -> (NonNull<u8>, usize, DType, bool) {
         (self.start, self.len as usize, self.dtype, self.read_only)
     }
@@ -271,7 +271,7 @@ impl FlatArray {
         unsafe { self.read(py, at) }
     }
 
-    /// Whether the numbers are a copy, and not shared with what they were read from.
+    /// Whether the numbers are a copy, and not shared with their source.
     #[getter]
     fn is_copy(&self) -> bool {
         matches!(self.owner, Owner::Copy(_))

@@ -141,7 +141,7 @@ pub fn is_buffer(object: &Bound<'_, PyAny>) -> bool {
     unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
 }
 
-/// Reads whole numbers of one or two dimensions into `out`, replacing what it held.
+/// Reads whole numbers of one or two dimensions into `out`, replacing its content.
 pub fn read_token_ids(object: &Bound<'_, PyAny>, out: &mut Vec<u32>, what: &str) -> PyResult<Dims> {
     match plain_token_ids(object, out) {
         Some(dims) => Ok(dims),
@@ -177,7 +177,7 @@ pub fn read_either(
     Ok((false, read_numbers(object, numbers, what)?))
 }
 
-/// Reads real numbers of one or two dimensions into `out`, replacing what it held.
+/// Reads real numbers of one or two dimensions into `out`, replacing its content.
 pub fn read_numbers(object: &Bound<'_, PyAny>, out: &mut Vec<f64>, what: &str) -> PyResult<Dims> {
     out.clear();
     read_into(object, out, what, 0)

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::masked::is_masked;
 use super::read::Dims;
 
-/// Reads plain symbols into `out`, replacing what it held; `None`, with nothing raised, for the whole way.
+/// Reads plain token ids into `out`, replacing its content; `None`, with nothing raised, for the whole way.
 pub fn quick_symbols(object: &Bound<'_, PyAny>, out: &mut Vec<u32>) -> Option<Dims> {
     out.clear();
     // SAFETY: a living object under the interpreter lock.
@@ -68,7 +68,7 @@ unsafe fn from_view(view: &ffi::Py_buffer, out: &mut Vec<u32>) -> Option<Dims> {
     }
 }
 
-/// An integer of a buffer: as a symbol, and what is not 0 where it is none.
+/// An integer of a buffer: as a token id, and a number other than 0 where it is none.
 trait Entry: Copy {
     fn split(self) -> (u32, u32);
 }

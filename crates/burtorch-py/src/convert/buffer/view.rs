@@ -19,7 +19,7 @@ pub struct Exported<'a> {
     pub shape: &'a [isize],
     /// Bytes between items along each dimension.
     pub strides: &'a [isize],
-    /// Whether nobody may write.
+    /// Whether it is read-only.
     pub read_only: bool,
 }
 

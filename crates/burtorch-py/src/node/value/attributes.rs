@@ -96,7 +96,7 @@ pub unsafe fn read<T>(
     unsafe { peek(value, f) }
 }
 
-/// As `read`, also while a function is traced: for what is remembered, or does not leave this module.
+/// As `read`, also while a function is traced: for numbers that are remembered, or do not leave this module.
 #[inline(always)]
 pub unsafe fn peek<T>(
     value: *mut ffi::PyObject,

@@ -33,7 +33,7 @@ pub unsafe fn checked_mut<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, 
     Some((cell, node))
 }
 
-/// As `checked_mut`, for the root of a sweep, whose value nobody needs.
+/// As `checked_mut`, for the root of a sweep, whose value is not needed.
 ///
 /// # Safety
 /// As for `checked`.
@@ -61,7 +61,7 @@ pub unsafe fn checked<'a>(value: *mut ValueObject) -> Option<(&'a mut Cell, Node
     unsafe { checked_as(value, true) }
 }
 
-/// The same for what needs the gradient only: a node without a value stays so.
+/// The same for uses of the gradient only: a node without a value stays so.
 ///
 /// # Safety
 /// As for `checked`.

@@ -190,7 +190,7 @@ unsafe fn with_arguments(
     })
 }
 
-/// A Value, a `bt.parameter` or a number: what has no length.
+/// A Value, a `bt.parameter` or a number: an operand without a length.
 fn scalar(x: &Bound<'_, PyAny>) -> PyResult<Option<Operand>> {
     Ok(Operand::read_one(x)?.filter(|operand| matches!(operand, Operand::Value(_) | Operand::Numbers(_))))
 }

@@ -157,7 +157,7 @@ fn compared<'py>(
     function.call1(PyTuple::new(py, inputs.iter().map(|x| data_of(&x)).collect::<PyResult<Vec<_>>>()?)?)
 }
 
-/// What is compared: the data of Values and Vectors, anything else as it is.
+/// The operands of a comparison: the data of Values and Vectors, anything else as it is.
 fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: a living object under the interpreter lock.
     if unsafe { value::is_value(x.as_ptr()) } {

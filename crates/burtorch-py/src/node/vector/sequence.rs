@@ -90,7 +90,7 @@ impl PyVector {
         self.write(py, data, false)
     }
 
-    /// Their gradients, likewise. What is shared of nodes that are not leaves is read-only, and -0.0 where the last sweep
+    /// Their gradients, likewise. Shared gradients of nodes that are not leaves are read-only, and -0.0 where the last sweep
     /// did not reach. Assigning writes them.
     #[getter]
     fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

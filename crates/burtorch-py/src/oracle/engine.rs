@@ -1,0 +1,62 @@
+//! What an oracle asks of the code that computes, and the checks that both kinds share.
+
+use burtorch_core::oracle::OracleMemory;
+use burtorch_core::{Error, Float, Parameters};
+use pyo3::prelude::*;
+
+use crate::convert::buffer::CallerMemory;
+use crate::convert::gc::HoldsObjects;
+
+/// The engine of an oracle: a built-in model, or a callable.
+pub trait Engine: HoldsObjects + Send + Sync {
+    /// Reads a batch and checks its shape; returns the number of its samples.
+    fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize>;
+    /// Computes with the batch that was read.
+    fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64>;
+    /// Loss and gradient of sample `k` of the batch that was read.
+    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64>;
+    /// Its state between calls.
+    fn memory(&self) -> OracleMemory;
+}
+
+/// The loss of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Softmax of the outputs, against a class or probabilities.
+    CrossEntropy,
+    /// The mean of squared differences.
+    Mse,
+}
+
+/// What a call computes for a batch.
+pub enum Want<'a> {
+    /// Loss and gradient, at a point and into memory where given, and whether the loss may be left out.
+    Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
+    /// The loss.
+    Loss,
+    /// The loss of each sample.
+    Losses(&'a mut Vec<f64>),
+    /// A step of gradient descent at this rate.
+    Step(f64),
+    /// The norm of the gradient of each sample.
+    Norms(&'a mut Vec<f64>),
+}
+
+/// Refuses memory that is used for two things at once.
+pub fn check_apart<E: Float>(
+    params: &Parameters<'_, E>,
+    at: Option<&CallerMemory>,
+    out: Option<&CallerMemory>,
+) -> Result<(), Error> {
+    let shares =
+        |memory: &CallerMemory| memory.overlaps_numbers(params.values()) || memory.overlaps_numbers(params.grads());
+    let taken = out.is_some_and(|out| shares(out) || at.is_some_and(|at| at.overlaps(out)));
+    if taken || at.is_some_and(|at| at.overlaps_numbers(params.grads())) {
+        return Err(Error::BadArgument {
+            what: "memory for an oracle",
+            expected: "memory apart from the gradients and, for out, from the values and the point".into(),
+            found: "memory that overlaps".into(),
+        });
+    }
+    Ok(())
+}
