@@ -1,4 +1,4 @@
-//! The extension module `burtorch._core`: conversion between Python and the core, nothing else.
+//! The extension module `burtorch._core`: the core for Python. Its folders are layers; each names only those before it.
 #![feature(f128)]
 
 mod convert;
