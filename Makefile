@@ -13,7 +13,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint demo bench bench-peers docs fuzz safety clean .lint-tools
+.PHONY: help setup build test lint demo bench bench-peers docs fuzz refusing safety clean .lint-tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,15 @@ docs: ## Build the Rust documentation, warnings denied
 fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of make test
 	PROPTEST_CASES=25600 cargo test --locked --release -p burtorch-core
 	$(BIN)/pytest tests/python --hypothesis-profile=long
+
+REFUSING := target/refusing
+refusing: $(VENV)/.tools ## Refuse every allocation of every public call, in a build that is made for that
+	"$(PYTHON)" -m venv $(REFUSING)
+	ls -d $(CURDIR)/$(VENV)/lib/python*/site-packages > $$(ls -d $(REFUSING)/lib/python*/site-packages)/tools.pth
+	rm -rf $(REFUSING)/dist
+	$(BIN)/maturin build --locked --features refuse-allocations --interpreter $(BIN)/python --out $(REFUSING)/dist
+	$(REFUSING)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(REFUSING)/dist/*.whl
+	$(REFUSING)/bin/python -m pytest tests/python/test_refused_allocations.py
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
 RINGS := branches pool eager handles compaction edges reference scratch nonfinite memory parameters in_buffers program nn files

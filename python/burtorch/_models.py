@@ -209,7 +209,9 @@ def load_model(path: Path) -> tuple[Model, str | None]:
     params._set_limit(len(content) // (4 if about["dtype"] == "float32" else 8))
     try:
         model = architecture.build(params, **parts)
-    except MemoryError:
+    except MemoryError as error:
+        if "out of memory" in str(error):
+            raise
         raise _refused(path, "it is too short for the parameters of its model") from None
     except ValueError as error:
         raise _refused(path, f"its metadata are of no model: {error}") from None

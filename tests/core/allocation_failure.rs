@@ -3,7 +3,13 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use burtorch_core::memory::{REFUSED, keep_reserve, unwind_refusals};
+use burtorch_core::program::derive::{HessianColumns, Jacobian, hessian};
+use burtorch_core::program::sparsity::hessian_pattern;
+use burtorch_core::program::{Build, Recording, Replay, Seeds};
+use burtorch_core::text::Vocabulary;
 use burtorch_core::{
     CrossEntropyTarget, Error, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Tensor, View,
 };
@@ -275,4 +281,66 @@ fn every_refused_allocation_of_branches_with_places_leaves_the_graph_whole() {
     }
     println!("{n_refused} allocations, each refused once");
     assert!(n_refused > 15, "{n_refused}");
+}
+
+/// Records, plans, replays and differentiates a function of eight numbers, and draws its graph.
+fn record(graph: &mut Graph<'static, f64>) -> Result<(Vec<f64>, String), Error> {
+    graph.clear()?;
+    let x = graph.vector(&[0.25; 8])?;
+    let mut run = x;
+    for _ in 0..3 {
+        run = graph.map(Op::Tanh, run)?;
+    }
+    let ends: Vec<NodeId> = run.nodes().chain(x.nodes()).collect();
+    let root = graph.reduce(Op::ReduceMul, Operands::List(&ends), &[])?;
+    let inputs: Vec<NodeId> = x.nodes().collect();
+    let recording = Recording { n_differentiated: 8, inputs, outputs: vec![root], ..Recording::default() };
+    let program = recording.program(graph)?;
+    let mut replay = Replay::<f64, 1>::new(&program, Build::Reverse(Seeds::One(0)))?;
+    replay.inputs_mut().fill(0.5);
+    replay.values();
+    replay.reverse_one();
+    let mut found = vec![replay.gradient(0, 0)];
+    let mut entries = vec![0.0; 64];
+    hessian(&program, &mut HessianColumns::new(&program)?, &[0.5; 8], &mut entries);
+    found.append(&mut entries);
+    let mut slopes = [0.0; 8];
+    Jacobian::new(&program)?.run(&[0.5; 8], &mut slopes);
+    found.extend(slopes);
+    found.push(hessian_pattern(&program).n_rows() as f64);
+    found.push(Vocabulary::of_words(["anna", "otto"])?.len() as f64);
+    Ok((found, program.to_string()))
+}
+
+/// What a list of the standard library is refused unwinds, and leaves a graph that works on.
+#[test]
+fn every_refused_allocation_of_a_program_is_an_error_or_unwinds() {
+    unwind_refusals();
+    let whole = record(&mut Graph::new()).unwrap();
+    let mut graph = Graph::new();
+    let (mut n_unwound, mut n_errors) = (0, 0);
+    for refused in 0.. {
+        UNTIL.set(refused);
+        let result = catch_unwind(AssertUnwindSafe(|| record(&mut graph)));
+        let is_refused = UNTIL.replace(u64::MAX) == u64::MAX;
+        match result {
+            Ok(Ok(found)) => assert_eq!(found, whole),
+            Ok(Err(error)) => {
+                assert!(matches!(error, Error::OutOfMemory { .. }), "allocation {refused}: {error}");
+                n_errors += 1;
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+                assert!(text.starts_with(REFUSED), "allocation {refused}: {text}");
+                keep_reserve();
+                n_unwound += 1;
+            }
+        }
+        if !is_refused {
+            break;
+        }
+    }
+    assert_eq!(record(&mut graph).unwrap(), whole);
+    println!("{n_unwound} allocations unwound, {n_errors} were errors");
+    assert!(n_unwound > 30 && n_errors > 10, "{n_unwound} {n_errors}");
 }

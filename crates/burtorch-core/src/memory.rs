@@ -30,7 +30,7 @@ pub fn filled<T: Clone>(entry: T, n: usize, what: &'static str) -> Result<Vec<T>
 }
 
 /// A copy of the entries.
-pub fn copied<T: Copy>(entries: &[T], what: &'static str) -> Result<Vec<T>> {
+pub fn copied<T: Clone>(entries: &[T], what: &'static str) -> Result<Vec<T>> {
     let mut list = list_for(entries.len(), what)?;
     list.extend_from_slice(entries);
     Ok(list)

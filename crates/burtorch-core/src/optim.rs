@@ -171,12 +171,15 @@ impl<E: Float> Sgd<E> {
     }
 }
 
+/// Makes room for `n` numbers in all.
+fn make_room<E: Float>(column: &mut Vec<E>, n: usize) -> Result<()> {
+    let more = n.saturating_sub(column.len());
+    column.try_reserve_exact(more).map_err(|_| crate::memory::refused::<E>(more, "the state of an optimiser"))
+}
+
 /// Appends zeros until there are `n`.
 fn grow<E: Float>(column: &mut Vec<E>, n: usize) -> Result<()> {
-    let more = n.saturating_sub(column.len());
-    column
-        .try_reserve_exact(more)
-        .map_err(|_| Error::OutOfMemory { bytes: more * size_of::<E>(), what: "the state of an optimiser" })?;
+    make_room(column, n)?;
     column.resize(n, E::lit(0.0));
     Ok(())
 }

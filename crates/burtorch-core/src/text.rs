@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::io::{Fingerprint, data_from_bytes, data_to_bytes};
 use crate::kernels::BlockMath;
+use crate::memory::reserve_in;
 use crate::nn::CharMlp;
 use crate::params::Parameters;
 use crate::scalar::Float;
@@ -35,14 +36,22 @@ pub struct Vocabulary {
     symbols: Vec<char>,
 }
 
+/// The characters of texts, ascending, each once.
+fn characters<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Vec<char>> {
+    let mut all = Vec::new();
+    for c in texts.into_iter().flat_map(str::chars) {
+        if let Err(place) = all.binary_search(&c) {
+            reserve_in(&mut all, 1, "the symbols of a vocabulary")?;
+            all.insert(place, c);
+        }
+    }
+    Ok(all)
+}
+
 impl Vocabulary {
     /// The vocabulary of `words`, which hold at least one character in all.
     pub fn of_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self> {
-        let mut seen = std::collections::BTreeSet::new();
-        for word in words {
-            seen.extend(word.chars());
-        }
-        Self::of_symbols(seen.into_iter().collect())
+        Self::of_symbols(characters(words)?)
     }
 
     /// The vocabulary of these characters, ascending, each once: what [`Vocabulary::symbols`] gave.

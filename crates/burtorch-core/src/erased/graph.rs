@@ -223,6 +223,11 @@ erased_graph! {
         Graph::rewind(self, mark)
     }
 
+    /// The same, where nobody has a handle of what goes, and without an error.
+    fn take_back(&mut self, mark: Mark) {
+        Graph::take_back(self, mark)
+    }
+
     /// Removes all nodes.
     fn clear(&mut self) -> Result<()> {
         Graph::clear(self)

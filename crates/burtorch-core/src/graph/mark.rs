@@ -145,6 +145,18 @@ impl<S: Scalar> Graph<'_, S> {
         }
         self.rewinds.push(self.epoch + 1, mark.len)?;
         self.epoch += 1;
+        self.cut(mark);
+        Ok(())
+    }
+
+    /// As [`Graph::rewind`], where nobody has a handle of what goes: it needs no memory, so it cannot fail.
+    pub fn take_back(&mut self, mark: Mark) {
+        if self.check_mark(mark).is_ok() && mark.len < self.columns.len() && self.rewind(mark).is_err() {
+            self.cut(mark);
+        }
+    }
+
+    fn cut(&mut self, mark: Mark) {
         self.columns.truncate(mark.len);
         self.extra.truncate(mark.extra as usize);
         self.leaves.truncate(mark.leaves);
@@ -153,7 +165,6 @@ impl<S: Scalar> Graph<'_, S> {
             // What is left of the dirty span: often nothing.
             self.dirty = if mark.len <= self.dirty.0 { (0, 0) } else { (self.dirty.0, mark.len) };
         }
-        Ok(())
     }
 
     /// Removes every node. Memory is kept for what is built next.

@@ -28,6 +28,9 @@ pub enum Durability {
 pub(super) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Error {
     const EIO: i32 = 5;
     const EINVAL: i32 = 22;
+    if error.kind() == io::ErrorKind::OutOfMemory {
+        return Error::OutOfMemory { bytes: 0, what: "a file" };
+    }
     let code = error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::InvalidInput => EINVAL,
         _ => EIO,

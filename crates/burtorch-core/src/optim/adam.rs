@@ -171,9 +171,10 @@ impl<E: Float> Adam<E> {
             self.n_steps = 0;
             self.store = params.id();
         }
-        for moments in [&mut self.first, &mut self.second] {
-            super::grow(moments, numbers.len_of(params.len()))?;
-        }
-        Ok(())
+        // Both have the memory before one grows.
+        let n = numbers.len_of(params.len());
+        super::make_room(&mut self.first, n)?;
+        super::grow(&mut self.second, n)?;
+        super::grow(&mut self.first, n)
     }
 }

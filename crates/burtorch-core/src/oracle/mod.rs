@@ -17,6 +17,8 @@ pub use batch::Batch;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
 pub use memory::OracleMemory;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
 use crate::kernels::sgd_update;
@@ -210,16 +212,21 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<()> {
         check(model, params, batch)?;
         let lanes = std::mem::replace(&mut self.lanes, Lanes::Of(1));
-        let result = (0..batch.len()).filter_map(|k| Some((k, batch.sample(k)?))).try_for_each(|(k, sample)| {
+        let samples = (0..batch.len()).filter_map(|k| Some((k, batch.sample(k)?)));
+        let each = |(k, sample)| {
             let again: Interrupted<'_> = match &mut interrupted {
                 Some(interrupted) => Some(&mut **interrupted),
                 None => None,
             };
             let loss = self.gradient(model, params, sample, again)?;
             visit(k, loss, params)
-        });
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| samples.into_iter().try_for_each(each)));
         self.lanes = lanes;
-        result
+        result.unwrap_or_else(|panic| {
+            params.zero_grad();
+            resume_unwind(panic)
+        })
     }
 
     fn gradient_of<M: LaneModel<E>>(
@@ -234,15 +241,15 @@ impl<E: LaneFloat> Oracle<E> {
         let seed = self.seed(batch.len());
         let chunks = Chunks::of::<E, M>(model, batch.len());
         let mut pass = Pass { model, batch, interrupted, skips_losses: self.skips_losses, each };
-        let swept = if chunks.is_one() {
-            self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed)
-        } else {
-            self.team.gradient(self.lanes, &mut pass, params, chunks, seed)
-        };
-        if swept.is_err() {
+        // Also where memory was refused and that unwinds.
+        let swept = catch_unwind(AssertUnwindSafe(|| match chunks.is_one() {
+            true => self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed),
+            false => self.team.gradient(self.lanes, &mut pass, params, chunks, seed),
+        }));
+        if !matches!(swept, Ok(Ok(()))) {
             params.zero_grad();
         }
-        swept
+        swept.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.

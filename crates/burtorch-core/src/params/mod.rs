@@ -27,6 +27,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
+use crate::memory::copied;
 use crate::scalar::Float;
 use crate::sync::unique_id;
 use block::Block;
@@ -309,17 +310,14 @@ impl<'m, E: Float> Parameters<'m, E> {
         (self.values.slice_mut(self.n), self.grads.slice(self.n))
     }
 
-    /// Runs `build`; when it fails, forgets the tensors it appended and the random numbers it drew.
+    /// Runs `build`; when it fails, or memory is refused to it, forgets the tensors it appended and the random numbers it drew.
     pub fn all_or_nothing<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (n, rng, frozen) = (self.n, self.rng.clone(), self.frozen.clone());
-        let result = build(self);
-        if result.is_err() {
-            self.n = n;
-            self.rng = rng;
-            self.frozen = frozen;
-            self.names.keep_below(n);
-        }
-        result
+        let (n, rng) = (self.n, self.rng.clone());
+        let frozen = copied(&self.frozen, "the list of frozen parameters")?;
+        let mut undo = Undo { params: self, n, rng, frozen, is_done: false };
+        let built = build(undo.params)?;
+        undo.is_done = true;
+        Ok(built)
     }
 
     /// Appends a tensor. A name, where given, is unique; without the feature `labels` names are passed over.
@@ -565,6 +563,26 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Bytes of values and of gradients that are in use.
     pub fn bytes(&self) -> (usize, usize) {
         (self.n * size_of::<E>(), self.n_trainable() * size_of::<E>())
+    }
+}
+
+/// What `all_or_nothing` puts back.
+struct Undo<'a, 'm, E: Float> {
+    params: &'a mut Parameters<'m, E>,
+    n: usize,
+    rng: ChaCha8Rng,
+    frozen: Vec<Range<u32>>,
+    is_done: bool,
+}
+
+impl<E: Float> Drop for Undo<'_, '_, E> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.params.n = self.n;
+            std::mem::swap(&mut self.params.rng, &mut self.rng);
+            std::mem::swap(&mut self.params.frozen, &mut self.frozen);
+            self.params.names.keep_below(self.n);
+        }
     }
 }
 

@@ -159,8 +159,9 @@ impl Pool {
                     break;
                 }
                 n += 1;
+                // At once: starting the next may unwind.
+                self.n_workers.store(n, Ordering::Relaxed);
             }
-            self.n_workers.store(n, Ordering::Relaxed);
             self.n_cores.store(n_cores(), Ordering::Relaxed);
         }
         n

@@ -43,10 +43,7 @@ impl TextWindows {
             let expected = "at least 0 and below 1".into();
             return Err(Error::BadArgument { what: "the share held out", expected, found: format!("{holdout}") });
         }
-        // One by one, as a set that is collected gathers all characters first, four bytes each.
-        let mut seen = std::collections::BTreeSet::new();
-        seen.extend(text.chars());
-        let symbols: Vec<char> = seen.into_iter().collect();
+        let symbols = super::characters([text])?;
         if symbols.len() > usize::from(u16::MAX) {
             let expected = "at most 65535 different characters".into();
             return Err(Error::BadArgument { what: "a text", expected, found: symbols.len().to_string() });

@@ -3,7 +3,7 @@
 //! A box is a node, a whole block, a run of many leaves that are read together, or numbers of a `Parameters`. Boxes are
 //! taken from the roots downwards until there are as many as may be shown; the others are one box with their count.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use crate::graph::{Graph, NodeId, OperandRun};
 use crate::ops::{Arity, Op};
@@ -136,8 +136,8 @@ struct Drawing<'g, 'm, S: Scalar> {
     options: &'g Options,
 }
 
-/// Units that are shown, each with what it reads; and those that are not.
-type Units = BTreeMap<Unit, Vec<Unit>>;
+/// Units that are shown, ascending, each with what it reads.
+type Units = Vec<(Unit, Vec<Unit>)>;
 
 impl<S: Scalar> Drawing<'_, '_, S> {
     /// The unit that a node belongs to, unless it was read as part of a longer run.
@@ -167,11 +167,12 @@ impl<S: Scalar> Drawing<'_, '_, S> {
     }
 
     /// Walks from the roots down, the highest node first, so that what is near the roots is shown.
-    fn units(&self) -> (Units, BTreeSet<Unit>) {
+    fn units(&self) -> (Units, Vec<Unit>) {
         let mut shown = Units::new();
-        let mut waiting: BTreeSet<Unit> = self.roots.iter().map(|root| self.unit_of(root.index())).collect();
+        let mut seen: HashSet<Unit> = self.roots.iter().map(|root| self.unit_of(root.index())).collect();
+        let mut waiting: BinaryHeap<Unit> = seen.iter().copied().collect();
         while shown.len() < self.options.max_parts.max(1)
-            && let Some(unit) = waiting.pop_last()
+            && let Some(unit) = waiting.pop()
         {
             let mut read = Vec::new();
             if let Unit::Nodes { first, len } = unit {
@@ -182,18 +183,19 @@ impl<S: Scalar> Drawing<'_, '_, S> {
                     self.graph.for_each_operand(tail, |run| self.units_of(run, &mut read));
                 }
             }
-            waiting.extend(read.iter().filter(|unit| !shown.contains_key(unit)));
-            shown.insert(unit, read);
+            waiting.extend(read.iter().filter(|unit| seen.insert(**unit)));
+            shown.push((unit, read));
         }
-        (shown, waiting)
+        shown.sort_unstable_by_key(|(unit, _)| *unit);
+        (shown, waiting.into_vec())
     }
 
-    fn picture(&self, units: Units, left_out: BTreeSet<Unit>) -> Picture {
+    fn picture(&self, units: Units, left_out: Vec<Unit>) -> Picture {
         let mut parts = Vec::new();
         let n_reached = self.n_reached();
         if !left_out.is_empty() {
             let shown: usize =
-                units.keys().map(|unit| if let Unit::Nodes { len, .. } = unit { *len as usize } else { 0 }).sum();
+                units.iter().map(|(unit, _)| if let Unit::Nodes { len, .. } = unit { *len as usize } else { 0 }).sum();
             let n = n_reached.saturating_sub(shown).max(1);
             let label = format!("and {n} more nodes");
             let (value, grad) = (String::new(), String::new());
@@ -211,22 +213,25 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             });
         }
         let mut places: HashMap<Unit, usize> = left_out.iter().map(|&unit| (unit, 0)).collect();
-        for &unit in units.keys() {
+        for &(unit, _) in &units {
             places.insert(unit, parts.len());
             parts.push(self.part(unit));
         }
-        let mut links = BTreeSet::new();
+        let mut links = Vec::new();
         for (unit, read) in &units {
             let to = places[unit];
             links.extend(read.iter().filter_map(|unit| places.get(unit)).map(|&from| Link { from, to }));
         }
-        Picture { parts, links: links.into_iter().filter(|link| link.from != link.to).collect(), n_reached }
+        links.retain(|link| link.from != link.to);
+        links.sort_unstable();
+        links.dedup();
+        Picture { parts, links, n_reached }
     }
 
     fn n_reached(&self) -> usize {
         let mut set = crate::graph::NodeSet::default();
         if set.reset(self.graph.len()).is_err() {
-            return 0;
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<NodeId>());
         }
         self.roots.iter().for_each(|root| set.insert(root.index()));
         self.graph.mark_reachable(&mut set);

@@ -3,6 +3,7 @@
 //! Promises: while no function is traced in any thread, asking costs one load.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
@@ -38,9 +39,9 @@ pub fn end_tracing() {
 /// Runs `f` as outside of the traces of this thread.
 pub fn outside_tracing<T>(f: impl FnOnce() -> T) -> T {
     let depth = DEPTH.replace(0);
-    let result = f();
+    let result = catch_unwind(AssertUnwindSafe(f));
     DEPTH.set(depth);
-    result
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Refuses to give a traced body a number of burtorch's own that no replay would read again.

@@ -1,6 +1,7 @@
 //! Ctrl-C during long calls.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use burtorch_core::interrupt;
@@ -59,11 +60,11 @@ pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_cor
         is_over
     }
     let before = NOW.take();
-    let done = interrupt::asking(ask, work);
+    let done = catch_unwind(AssertUnwindSafe(|| interrupt::asking(ask, work)));
     if let Some(raised) = NOW.replace(before).and_then(Poll::raised) {
         RAISED.set(Some(raised));
     }
-    done
+    done.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// The exception for work that ended early: that of the handler.

@@ -159,13 +159,19 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
     graph.get().with(py, |cell| {
         // SAFETY: nobody else knows the branches yet.
         let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
+        // All memory first.
+        let open = branches.iter().map(|b| b.clone().unbind()).collect();
+        branching(cell);
+        for own in &mut cells {
+            branching(own);
+        }
         renew(&mut cell.graph, &mut cells);
         for (number, own) in cells.into_iter().enumerate() {
             own.reset();
             branching(own).trunk = Some((graph.clone().unbind(), number));
             own.set_busy_if_frozen();
         }
-        branching(cell).open = branches.iter().map(|b| b.clone().unbind()).collect();
+        branching(cell).open = open;
         cell.set_busy(true);
         Ok(())
     })?;
@@ -284,7 +290,10 @@ fn leave_locked(graph: &Bound<'_, PyGraph>, failed: bool) {
     if !cell.is_branch() {
         return;
     }
-    if failed && !cell.is_busy() && cell.graph.clear().is_ok() {
+    if failed && !cell.is_busy() {
+        if cell.graph.clear().is_err() {
+            cell.forget_all();
+        }
         cell.after_rewind();
     }
     let entered = &mut branching(cell).entered;

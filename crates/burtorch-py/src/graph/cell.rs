@@ -5,7 +5,7 @@
 //! others. Reclaim itself is `reclaim`.
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use burtorch_core::erased::{ErasedGraph, Room, ScalarType, make_graph};
@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::Branching;
+use crate::graph::by_node::ByNode;
 use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
 use crate::graph::reclaim::Generations;
@@ -126,7 +127,7 @@ pub struct Cell {
     pub marks: HashMap<u64, Mark>,
     next_mark: u64,
     /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
-    pub serials: BTreeMap<u32, u64>,
+    pub serials: ByNode<u64>,
     next_serial: u64,
     /// Which object stands for a node.
     pub objects: Objects,
@@ -173,7 +174,7 @@ impl Cell {
             handles: LiveHandles::default(),
             marks: HashMap::new(),
             next_mark: 0,
-            serials: BTreeMap::new(),
+            serials: ByNode::default(),
             next_serial: 0,
             objects: Objects::default(),
             limit,
@@ -213,7 +214,7 @@ impl Cell {
         handles.forget_seen();
         objects.clear();
         marks.clear();
-        serials.clear();
+        *serials = ByNode::default();
         parameters.clear();
         (*next_mark, *next_serial, *n_unevaluated, *busy, *is_away, *trace) = (0, 0, 0, false, false, None);
         *generations = Generations::new(false);
@@ -284,6 +285,13 @@ impl Cell {
         self.n_unevaluated = 0;
     }
 
+    /// Removes all nodes, and says so to all handles: where there is no memory to note that nodes went.
+    pub fn forget_all(&mut self) {
+        self.handles.for_each(Handle::kill);
+        let start = self.graph.start();
+        self.graph.take_back(start);
+    }
+
     /// Remembers a mark until it is forgotten.
     pub fn add_mark(&mut self, mark: Mark) -> u64 {
         self.next_mark += 1;
@@ -293,10 +301,12 @@ impl Cell {
 
     /// A number that is the same for all handles of a node and stays while the node lives.
     pub fn serial(&mut self, node: u32) -> u64 {
-        *self.serials.entry(node).or_insert_with(|| {
-            self.next_serial += 1;
-            self.next_serial
-        })
+        if let Some(serial) = self.serials.get(node) {
+            return *serial;
+        }
+        self.serials.insert(node, self.next_serial + 1);
+        self.next_serial += 1;
+        self.next_serial
     }
 }
 

@@ -21,13 +21,8 @@ collected!(PyMark: graph);
 impl Drop for PyMark {
     fn drop(&mut self) {
         let number = self.number;
-        Python::try_attach(|py| {
-            // A busy graph keeps the entry of a dead mark, which costs a few bytes until the graph goes.
-            let _ = self.graph.get().with(py, |cell| {
-                cell.marks.remove(&number);
-                Ok(())
-            });
-        });
+        // Whatever the graph is doing: its marks are not with it. Without an error, which would need memory.
+        Python::try_attach(|_| self.graph.get().end_of_trace(|cell| cell.marks.remove(&number)));
     }
 }
 

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod branches;
+mod by_node;
 pub mod cell;
 pub mod critical_section;
 mod current;
@@ -23,7 +24,9 @@ pub mod trace;
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use burtorch_core::Mark;
 use burtorch_core::erased::{Room, ScalarType, bytes_for};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
@@ -117,9 +120,8 @@ impl PyGraph {
                 return Err(crate::convert::refusals::no_grad_refused());
             }
             let before = cell.graph.set_no_grad(true);
-            let result = f(cell);
-            cell.graph.set_no_grad(before);
-            result
+            let only = ConstantsOnly { cell, before };
+            f(only.cell)
         })
     }
 
@@ -143,10 +145,12 @@ impl PyGraph {
         locked_self(self, || {
             // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
             let cell = unsafe { &mut *self.cell.get() };
-            let Some(mut trace) = cell.trace.take_if(|trace| trace.is_active) else { return Ok(None) };
-            let result = f(cell, &mut trace);
-            cell.trace = Some(trace);
-            result.map(Some)
+            let trace = cell.trace.take_if(|trace| trace.is_active);
+            let mut out = TraceOut { cell, trace };
+            match &mut out.trace {
+                Some(trace) => f(out.cell, trace).map(Some),
+                None => Ok(None),
+            }
         })
     }
 
@@ -154,6 +158,15 @@ impl PyGraph {
     pub fn end_of_trace<T>(&self, f: impl FnOnce(&mut Cell) -> T) -> T {
         // SAFETY: under the interpreter lock; `f` is ours and calls no Python code.
         locked_self(self, || f(unsafe { &mut *self.cell.get() }))
+    }
+
+    /// Removes what was appended after a mark, and of which nobody has a handle.
+    pub fn take_back(&self, mark: Mark) {
+        locked_self(self, || {
+            // SAFETY: under the interpreter lock, for this statement.
+            let cell = unsafe { &mut *self.cell.get() };
+            cell.graph.take_back(mark);
+        });
     }
 
     /// Evaluates the nodes that have no value yet, before nodes are read without their Values.
@@ -194,6 +207,32 @@ impl PyGraph {
             }
             f(cell)
         })
+    }
+}
+
+/// A cell that builds constants only until this is dropped, also where memory was refused.
+struct ConstantsOnly<'a> {
+    cell: &'a mut Cell,
+    before: bool,
+}
+
+impl Drop for ConstantsOnly<'_> {
+    fn drop(&mut self) {
+        self.cell.graph.set_no_grad(self.before);
+    }
+}
+
+/// A recording that is out of its cell, and goes back when this is dropped.
+struct TraceOut<'a> {
+    cell: &'a mut Cell,
+    trace: Option<Box<trace::Trace>>,
+}
+
+impl Drop for TraceOut<'_> {
+    fn drop(&mut self) {
+        if let Some(trace) = self.trace.take() {
+            self.cell.trace = Some(trace);
+        }
     }
 }
 
@@ -346,7 +385,13 @@ impl PyGraph {
 /// Begins a `with graph:` block of this thread.
 pub fn enter_block(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     branches::enter(graph)?;
-    enter(graph).inspect_err(|_| branches::leave(graph, false))
+    match catch_unwind(AssertUnwindSafe(|| enter(graph))) {
+        Ok(Ok(())) => Ok(()),
+        failed => {
+            branches::leave(graph, false);
+            failed.unwrap_or_else(|panic| resume_unwind(panic))
+        }
+    }
 }
 
 /// Ends it; after an exception what a branch has built is gone.

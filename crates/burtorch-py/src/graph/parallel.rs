@@ -2,7 +2,6 @@
 //!
 //! Promises: what is raised first is raised once all calls have returned.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use burtorch_core::sync::GuidedChunks;
@@ -21,7 +20,8 @@ struct Calls {
     items: Py<PyList>,
     results: Py<PyList>,
     numbers: GuidedChunks,
-    errors: Mutex<BTreeMap<usize, PyErr>>,
+    /// By the number of the call.
+    errors: Mutex<Vec<(usize, PyErr)>>,
 }
 
 impl Calls {
@@ -30,7 +30,7 @@ impl Calls {
         while let Some(k) = self.numbers.take().map(|portion| portion.start) {
             if let Err(error) = self.call(py, k) {
                 self.numbers.stop();
-                self.errors.lock().unwrap_or_else(PoisonError::into_inner).insert(k, error);
+                self.errors.lock().unwrap_or_else(PoisonError::into_inner).push((k, error));
                 return;
             }
         }
@@ -98,9 +98,9 @@ fn call_in_branches<'py>(
     };
     on_threads(py, threads, &|py| calls.take_items(py));
     let mut errors = calls.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let interrupt = errors.iter().find(|(_, error)| error.is_instance_of::<PyKeyboardInterrupt>(py));
-    match interrupt.map(|(&k, _)| k).or_else(|| errors.keys().next().copied()) {
-        Some(k) => Err(errors.remove(&k).unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))),
+    errors.sort_by_key(|(k, error)| (!error.is_instance_of::<PyKeyboardInterrupt>(py), *k));
+    match errors.into_iter().next() {
+        Some((_, error)) => Err(error),
         None => Ok(results),
     }
 }

@@ -5,12 +5,13 @@
 //! survives one.) An operand is older than its node, so nothing young is missed; an old node that has died stays until all
 //! are looked at, which is when the old have doubled. Called at the entry of an operation, before it reads operands.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use burtorch_core::erased::ErasedGraph;
-use burtorch_core::graph::{Renumbering, UNEVALUATED};
+use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::{Mark, NodeId, Result};
 
+use crate::graph::by_node::ByNode;
 use crate::graph::cell::Cell;
 use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
@@ -111,9 +112,7 @@ impl Cell {
     /// Forgets identities of nodes that a rewind removed. Costs nothing for those that stay.
     pub fn after_rewind(&mut self) {
         let len = self.graph.len() as u32;
-        while self.serials.last_key_value().is_some_and(|(&node, _)| node >= len) {
-            self.serials.pop_last();
-        }
+        self.serials.truncate(len);
         self.objects.cut(len);
         let Generations { old, survived, .. } = &mut self.generations;
         for line in [old, survived] {
@@ -132,7 +131,7 @@ fn compact(
     survived: Mark,
     handles: &LiveHandles,
     marks: &mut HashMap<u64, Mark>,
-    serials: &mut BTreeMap<u32, u64>,
+    serials: &mut ByNode<u64>,
     objects: &mut Objects,
 ) -> Result<(usize, Mark)> {
     let each = |f: &mut dyn FnMut(&mut Handle)| match line.is_empty() {
@@ -148,6 +147,7 @@ fn compact(
     let (numbers, mut places): (Vec<u64>, Vec<Mark>) =
         marks.iter().filter(|(_, mark)| mark.len() > line.len()).map(|(&number, &mark)| (number, mark)).unzip();
     places.push(survived);
+    let mut young = Some((serials.young(line.len() as u32)?, objects.by_node().young(line.len() as u32)?));
     let n_left = graph.compact_above(
         line,
         &|is_live| {
@@ -165,17 +165,16 @@ fn compact(
                     handle.epoch = new.epoch() | handle.epoch & UNEVALUATED;
                 }
             });
-            renamed(serials, line, new);
-            renamed(objects.by_node(), line, new);
+            if let Some((serials_young, objects_young)) = young.take() {
+                serials.rename(serials_young, |node| new.kept(node));
+                objects.by_node().rename(objects_young, |node| new.kept(node));
+            }
         },
     )?;
     let survived = places.pop().unwrap_or(line);
-    marks.extend(numbers.into_iter().zip(places));
+    // They are all there, so this needs no memory.
+    for (number, place) in numbers.iter().zip(places) {
+        marks.insert(*number, place);
+    }
     Ok((n_left, survived))
-}
-
-/// Moves the entries of nodes above the line to their new numbers.
-fn renamed<T>(names: &mut BTreeMap<u32, T>, line: Mark, new: &Renumbering<'_>) {
-    let young = names.split_off(&(line.len() as u32));
-    names.extend(young.into_iter().filter_map(|(node, name)| Some((new.kept(node)?, name))));
 }

@@ -462,7 +462,7 @@ fn append(
             .or_raise(py)
         },
     )?;
-    PyVector::of_runs(owner, &[range])
+    range.made(|range| PyVector::of_runs(owner, &[range]))
 }
 
 #[pymethods]

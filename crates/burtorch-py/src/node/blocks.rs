@@ -145,7 +145,7 @@ pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> Py
             with_values(py, parameters, |given| graph.blocks()?.gather(given, tensor, &indices))?.or_raise(py)
         },
     )?;
-    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+    range.made(|range| Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any()))
 }
 
 /// `f(W x + b)` for a matrix of parameters and a Vector: a dense layer as one block, and one more for f.
@@ -205,7 +205,7 @@ pub fn affine_of<'py>(
             let view = View::Nodes(vector.get().only_range(py, cell)?);
             build(&mut cell.graph, &cell.parameters, &[view])
         })?;
-        return Ok(PyVector::of_runs(owner, &[range])?.into_bound(py).into_any());
+        return range.made(|range| Ok(PyVector::of_runs(owner, &[range])?.into_bound(py).into_any()));
     }
     let xs = Operand::read_all(x)?;
     let owner = common_owner(py, &xs)?;
@@ -218,7 +218,7 @@ pub fn affine_of<'py>(
         },
         |graph, parameters, views| build(graph, parameters, &views),
     )?;
-    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+    range.made(|range| Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any()))
 }
 
 /// The cross-entropy of the softmax of `logits`, in nats: `log(sum(exp(z))) - z[target]`.
@@ -276,7 +276,7 @@ fn softmax_cross_entropy<'py>(
         };
         cell.graph.blocks().and_then(|blocks| blocks.softmax_cross_entropy(logits, target)).or_raise(py)
     })?;
-    wrap(&owner, node)
+    node.made(|node| wrap(&owner, node))
 }
 
 /// Adds the class and the functions to the module.

@@ -47,5 +47,5 @@ pub fn outputs<'py>(
                 .or_raise(py)
         },
     )?;
-    Ok(Some(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any()))
+    range.made(|range| Ok(Some(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any())))
 }

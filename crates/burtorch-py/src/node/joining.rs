@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::Spliced;
+use burtorch_core::memory::list_for;
 use burtorch_core::{Imports, NodeId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -61,12 +62,19 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
     // SAFETY: as above.
     let mut cells: Vec<&mut Cell> = branches.iter().map(|branch| unsafe { cell_of(branch) }).collect();
     crate::graph::parameters::attach(py, cell, cells.iter().flat_map(|part| &part.parameters))?;
+    // All memory first: after the splice nothing may fail.
+    let moving =
+        cells.iter_mut().map(|part| Moving::of(part)).collect::<burtorch_core::Result<Vec<_>>>().or_raise(py)?;
+    if cell.is_branch() {
+        branching(cell).vectors.reserve(moving.iter().map(|moving| moving.vectors.len()).sum());
+    }
+    let mut ended = list_for(branches.len(), "branches to join").or_raise(py)?;
     let joined = splice(&mut cell.graph, &mut cells, n_threads).or_raise(py)?;
     thaw(cell);
     let epoch = cell.graph.epoch();
-    for ((part, spliced), branch) in cells.iter_mut().zip(joined.parts()).zip(&branches) {
+    for (((part, spliced), branch), moving) in cells.iter_mut().zip(joined.parts()).zip(&branches).zip(moving) {
         let go = || {
-            rehome(graph, cell, part, spliced, epoch);
+            rehome(graph, cell, part, spliced, epoch, moving);
             // The graph has them too.
             part.parameters.clear();
             end(part, "joined");
@@ -74,9 +82,9 @@ fn join_locked(graph: &Bound<'_, PyGraph>, n_threads: usize) -> PyResult<()> {
         // SAFETY: a living graph.
         unsafe { locked_graph(branch.as_ptr(), go) }
     }
-    let joined = branches.into_iter().map(Bound::unbind).collect();
+    ended.extend(branches.into_iter().map(Bound::unbind));
     // Objects that go may run Python code, so they go when the cell is not in use any more.
-    drop(std::mem::replace(&mut branching(cell).joined, joined));
+    drop(std::mem::replace(&mut branching(cell).joined, ended));
     Ok(())
 }
 
@@ -105,25 +113,54 @@ fn end(cell: &mut Cell, how: &'static str) {
     cell.set_busy(true);
 }
 
-/// Makes the Values and Vectors of a joined branch those of its graph.
-fn rehome(graph: &Bound<'_, PyGraph>, cell: &mut Cell, part: &mut Cell, spliced: &Spliced, epoch: u64) {
+/// The Values and Vectors of a branch that is about to be joined.
+struct Moving {
+    /// All of them.
+    handles: Vec<*mut Handle>,
+    /// Those of Vectors, as addresses.
+    of_vectors: HashSet<usize>,
+    /// Addresses of the Vectors.
+    vectors: Vec<usize>,
+}
+
+impl Moving {
+    fn of(part: &mut Cell) -> burtorch_core::Result<Self> {
+        part.handles.forget_seen();
+        let mut handles = list_for(part.handles.len(), "Values of a branch")?;
+        part.handles.for_each(|handle| handles.push(&raw mut *handle));
+        let vectors: Vec<usize> = branching(part).vectors.iter().copied().collect();
+        let mut of_vectors = HashSet::new();
+        for &address in &vectors {
+            // SAFETY: a Vector takes its address out when it goes.
+            let vector = unsafe { &*(address as *const PyVector) };
+            of_vectors.extend(vector.handles().map(|handle| handle as usize));
+        }
+        Ok(Moving { handles, of_vectors, vectors })
+    }
+}
+
+/// Makes the Values and Vectors of a joined branch those of its graph. Needs no memory.
+fn rehome(
+    graph: &Bound<'_, PyGraph>,
+    cell: &mut Cell,
+    part: &mut Cell,
+    spliced: &Spliced,
+    epoch: u64,
+    Moving { handles, of_vectors, vectors }: Moving,
+) {
     let py = graph.py();
-    let mut of_vectors = HashSet::new();
-    let vectors = std::mem::take(&mut branching(part).vectors);
+    branching(part).vectors.clear();
     if cell.is_branch() {
         // A branch of a branch: the graph has to find its new Vectors when it is joined itself.
-        branching(cell).vectors.extend(&vectors);
+        for &address in &vectors {
+            branching(cell).vectors.insert(address);
+        }
     }
     for address in vectors {
         // SAFETY: a Vector takes its address out when it goes.
-        let vector = unsafe { &*(address as *const PyVector) };
-        vector.handles().for_each(|handle| _ = of_vectors.insert(handle as usize));
-        vector.set_owner(graph.clone().unbind());
+        unsafe { &*(address as *const PyVector) }.set_owner(graph.clone().unbind());
     }
-    part.handles.forget_seen();
-    let mut moved: Vec<*mut Handle> = Vec::with_capacity(part.handles.len());
-    part.handles.for_each(|handle| moved.push(handle));
-    for handle in moved {
+    for handle in handles {
         // SAFETY: a handle is valid while in the list; it is taken out of one list and put into the other.
         unsafe {
             handle::unlink(handle);
@@ -157,16 +194,17 @@ fn discard_locked(graph: &Bound<'_, PyGraph>) -> PyResult<()> {
     let branches = ready_to_end(graph)?;
     // SAFETY: under the interpreter lock, as in `join`.
     thaw(unsafe { cell_of(graph) });
-    branches.iter().try_for_each(|branch| {
+    for branch in &branches {
         let go = || {
             // SAFETY: as above.
             let cell = unsafe { cell_of(branch) };
-            cell.graph.clear().map(|()| cell.graph.give_back()).or_raise(graph.py())?;
-            cell.handles.for_each(Handle::kill);
+            // Also where there is no memory to note that nodes went: nobody has a handle of them any more.
+            cell.forget_all();
+            cell.graph.give_back();
             end(cell, "dropped");
-            Ok(())
         };
         // SAFETY: a living graph.
         unsafe { locked_graph(branch.as_ptr(), go) }
-    })
+    }
+    Ok(())
 }

@@ -92,7 +92,7 @@ pub fn with_decimal<'py>(
             }
             .or_raise(py)
         })?;
-        return wrap(&owner, node).map(Some);
+        return node.made(|node| wrap(&owner, node).map(Some));
     }
     Ok(None)
 }

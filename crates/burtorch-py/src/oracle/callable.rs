@@ -5,6 +5,7 @@
 //! group, whatever the batch; when the callable fails the gradient is 0 and its exception is raised.
 
 use std::ops;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
 use burtorch_core::kernels::{sgd_update, sum_squares};
@@ -223,12 +224,14 @@ impl CallableEngine {
             Ok(())
         })?;
         enter(&graph)?;
-        let called = x
-            .group(&graph, first, n, lanes)
-            .and_then(|x| Ok((x, y.group(&graph, first, n, lanes)?)))
-            .and_then(|(x, y)| self.call.bind(py).call1((x, y)));
+        let call = || {
+            let (x, y) = (x.group(&graph, first, n, lanes)?, y.group(&graph, first, n, lanes)?);
+            self.call.bind(py).call1((x, y))
+        };
+        let called = catch_unwind(AssertUnwindSafe(call));
         leave(&graph)?;
-        let loss = node_of(py, &graph, &called?)?;
+        let called = called.unwrap_or_else(|panic| resume_unwind(panic))?;
+        let loss = node_of(py, &graph, &called)?;
         let is_first = losses.is_empty();
         graph.get().with(py, |cell| {
             let parameters = &cell.parameters;
@@ -301,11 +304,12 @@ impl Engine for CallableEngine {
             Want::Gradient(at, out, _) => {
                 self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
                 let before = at.map(|at| self.exchange(py, at)).transpose()?;
-                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out));
+                let pass = || self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out));
+                let losses = catch_unwind(AssertUnwindSafe(pass));
                 if let Some(before) = before {
                     self.put_back(py, before)?;
                 }
-                Ok(self.reduce(&losses?))
+                Ok(self.reduce(&losses.unwrap_or_else(|panic| resume_unwind(panic))?))
             }
             Want::Step(lr) => {
                 if !(lr.is_finite() && lr >= 0.0) {

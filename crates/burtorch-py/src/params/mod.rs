@@ -84,6 +84,15 @@ pub struct PyParameters {
 }
 collected!(PyParameters: _memory);
 
+/// Parameters whose memory does not move until this is dropped.
+struct Held<'a>(&'a mut AnyParameters);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        with_params!(self.0, p => p.release());
+    }
+}
+
 impl PyParameters {
     /// Python Parameters around core ones.
     pub fn around(params: AnyParameters) -> Self {
@@ -132,14 +141,12 @@ impl PyParameters {
         let held = self.shared.n_arrays.load(Ordering::Acquire) > 0;
         self.content
             .with(py, |params| {
-                if held {
-                    with_params!(params, p => p.export());
+                if !held {
+                    return f(params);
                 }
-                let result = f(params);
-                if held {
-                    with_params!(params, p => p.release());
-                }
-                result
+                with_params!(params, p => p.export());
+                let held = Held(params);
+                f(held.0)
             })?
             .or_raise(py)
     }
@@ -298,9 +305,9 @@ impl PyParameters {
         };
         let dims = dims.iter().map(|n| n.positive("each number of shape")).collect::<PyResult<Vec<_>>>()?;
         let init = init.map_or(Ok(Init::Glorot), init_of)?;
-        let params = slf.get();
+        let (params, own_name) = (slf.get(), name.map(str::to_string));
         let tensor = params.append(slf.py(), |p| with_params!(p, p => p.tensor(&dims, name, init, trainable)))?;
-        Ok(PyTensor::new(slf.clone().unbind(), tensor, name.map(str::to_string)))
+        Ok(PyTensor::new(slf.clone().unbind(), tensor, own_name))
     }
 
     /// The tensor called `name`. Raises KeyError if there is none.

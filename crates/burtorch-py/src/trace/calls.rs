@@ -1,6 +1,7 @@
 //! Calls of a traced function in full: any arguments, any path, tracing where there is none.
 #![allow(unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -242,11 +243,16 @@ pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced, took: Dur
         id: next_id(),
         arguments: arguments.tree.copy(py),
         statics: arguments.statics.clone().map(Bound::unbind),
-        paths: Vec::new(),
+        paths: Vec::with_capacity(1),
     };
     // What is dropped may run Python code, so that waits until the state is no longer in use.
     let dropped = call.with(|state| {
-        let mut dropped = Vec::new();
+        // All memory first: a path without its watch would go stale.
+        let mut dropped = Vec::with_capacity(1);
+        state.variants.reserve(1);
+        if let Some(variant) = state.variants.first_mut() {
+            variant.paths.reserve(1);
+        }
         if !is_there {
             state.variants.insert(0, empty);
             while state.variants.len() > state.options.max_variants {
@@ -331,10 +337,11 @@ fn apart<T>(call: &Call<'_>, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult
         return call.with(|state| f(&mut state.variants));
     }
     let mut variants = call.with(|state| std::mem::take(&mut state.variants))?;
-    let result = f(&mut variants);
+    // They go back also where memory was refused.
+    let result = catch_unwind(AssertUnwindSafe(|| f(&mut variants)));
     let made = call.with(|state| std::mem::replace(&mut state.variants, variants))?;
     drop(made);
-    Ok(result)
+    Ok(result.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 /// `f(x, ...)` in full.

@@ -19,7 +19,7 @@ use crate::convert::numbers::number_of;
 use crate::graph::cell::AnyGraph;
 use crate::graph::{PyGraph, wants_no_grad};
 use crate::node::value::is_value;
-use crate::node::vector::{Operand, PyVector, all_nodes, atomically, common_owner, wrap};
+use crate::node::vector::{New, Operand, PyVector, all_nodes, atomically, common_owner, wrap};
 
 /// Arguments with Values among them.
 #[derive(Default)]
@@ -136,11 +136,17 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
     };
     let Some((program, results)) = found else { return Ok(None) };
     let outputs = append(&owner, &mixed, &program)?;
-    let mut outputs = outputs.into_iter().map(|node| wrap(&owner, node));
-    build(py, &results, &mut outputs).map(Some)
+    outputs.made(|outputs| {
+        let mut outputs = outputs.into_iter().map(|node| wrap(&owner, node));
+        build(py, &results, &mut outputs).map(Some)
+    })
 }
 
-fn append(owner: &Bound<'_, PyGraph>, mixed: &Mixed, program: &Program) -> PyResult<Vec<NodeId>> {
+fn append<'a, 'py>(
+    owner: &'a Bound<'py, PyGraph>,
+    mixed: &Mixed,
+    program: &Program,
+) -> PyResult<New<'a, 'py, Vec<NodeId>>> {
     let py = owner.py();
     atomically(owner, |cell| {
         let inputs = all_nodes(py, cell, &mixed.operands)?;

@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
 use pyo3::ffi;
@@ -80,30 +81,34 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
     OBSERVERS.with_borrow_mut(|all| all.push(&raw mut observer));
     begin_tracing();
     let is_first = !IS_INSTALLED.replace(true);
-    let before = if is_first { install(py) } else { Ok(None) };
-    if before.is_err() {
-        let text = "runs under a profiler that lets no other see it, so nothing that it calls is watched";
-        // SAFETY: the caller's, which nothing else uses meanwhile.
-        unsafe { (*observer.search).note(Kind::Hidden, text.into()) };
-    }
-    let result = f();
+    let mut before = Err(());
+    // What was there before comes back also where memory was refused.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        before = if is_first { install(py) } else { Ok(None) };
+        if before.is_err() {
+            let text = "runs under a profiler that lets no other see it, so nothing that it calls is watched";
+            // SAFETY: the caller's, which nothing else uses meanwhile.
+            unsafe { (*observer.search).note(Kind::Hidden, text.into()) };
+        }
+        f()
+    }));
+    end_tracing();
+    OBSERVERS.with_borrow_mut(|all| all.pop());
     if is_first {
+        IS_INSTALLED.set(false);
         if let Ok(before) = before {
             restore(py, before);
         }
-        IS_INSTALLED.set(false);
     }
-    end_tracing();
-    OBSERVERS.with_borrow_mut(|all| all.pop());
-    (result, observer.writes)
+    (result.unwrap_or_else(|panic| resume_unwind(panic)), observer.writes)
 }
 
 /// Runs `f` unobserved: what replays call back is no constant.
 pub fn unobserved<T>(f: impl FnOnce() -> T) -> T {
     let observers = OBSERVERS.take();
-    let result = outside_tracing(f);
+    let result = catch_unwind(AssertUnwindSafe(|| outside_tracing(f)));
     OBSERVERS.set(observers);
-    result
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Puts the hook before the profiler that is there; that one, kept alive. An error where it could not be called.

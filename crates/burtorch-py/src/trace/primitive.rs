@@ -236,7 +236,7 @@ fn append<'py>(
             _ => Err(PyTypeError::new_err("primitives need a graph of float64 or float32")),
         }
     })?;
-    wrap(&owner, node)
+    node.made(|node| wrap(&owner, node))
 }
 
 /// The numbers of an operand.

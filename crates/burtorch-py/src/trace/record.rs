@@ -3,6 +3,8 @@
 //! Promises: whatever happens in the body, the graph that was current before is current after; Values that the body kept
 //! are refused from then on. Holds no reference into the function's state while Python code runs.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use burtorch_core::program::{Recording, passes};
 use burtorch_core::{DType, Error, Graph, NodeId, Program};
 use pyo3::PyTypeCheck;
@@ -75,13 +77,15 @@ fn record_path(
         cell.trace = Some(Box::new(Trace::new(name.to_string())));
         cell.set_busy(true);
     });
+    // What stands for the recording when it is over, made while nothing has begun.
+    let over = Box::new(Trace { is_active: false, ..Trace::new(name.to_string()) });
+    let mut inputs = Vec::with_capacity(numbers.len());
     graph::enter(&owner)?;
     // What the caller wants of its own graphs is not the body's.
     let outside = OutsideNoGrad::enter();
-    let mut inputs = Vec::with_capacity(numbers.len());
     let mut outputs = Vec::new();
     let mut writes = false;
-    let mut run = || -> PyResult<Tree> {
+    let run = || -> PyResult<Tree> {
         let values = arguments.leaves(&owner, &mut &numbers[..], &mut inputs)?;
         let values = values.cast_into::<PyTuple>()?;
         let (result, wrote) = observed(py, search, || body.call(values, statics));
@@ -89,18 +93,18 @@ fn record_path(
         let result = result?;
         Tree::of_result(&owner, &result, &mut outputs, arguments.has_numpy(), 0)
     };
-    let results = run();
+    // What follows is done also where memory was refused.
+    let results = catch_unwind(AssertUnwindSafe(run));
     drop(outside);
     let left = graph::leave_all_above(&owner);
-    let results = results.map_err(|error| in_words(py, name, error));
     let trace = owner.get().end_of_trace(|cell| {
-        let over = Trace { is_active: false, ..Trace::new(name.to_string()) };
-        let trace = cell.trace.replace(Box::new(over));
+        let trace = cell.trace.replace(over);
         // The quick path closes.
         cell.set_busy(true);
         trace
     });
-    let results = results?;
+    let results = results.unwrap_or_else(|panic| resume_unwind(panic));
+    let results = results.map_err(|error| in_words(py, name, error))?;
     left?;
     let Some(trace) = trace else { return Err(derived(py, "TraceError", "the trace was lost".into())) };
     if outputs.is_empty() {

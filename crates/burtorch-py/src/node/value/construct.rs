@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
 use burtorch_core::NodeId;
@@ -217,13 +218,16 @@ unsafe fn make(
     };
     // SAFETY: a type of ours, a living graph, the interpreter lock; a label is put on a fresh Value.
     unsafe {
+        let before = cell_of(owner).graph.mark();
         let object = new_leaf_slow(type_, owner, &x);
         if let Some(label) = label.filter(|_| !object.is_null()) {
             let node = NodeId::from_index((*object.cast::<ValueObject>()).handle.start);
-            let labelled = cell_of(owner).graph.set_label(node, &label).or_raise(py);
-            if let Err(error) = labelled {
+            let set = || cell_of(owner).graph.set_label(node, &label).or_raise(py);
+            let labelled = catch_unwind(AssertUnwindSafe(set));
+            if !matches!(labelled, Ok(Ok(()))) {
                 ffi::Py_DECREF(object);
-                return Err(error);
+                cell_of(owner).graph.take_back(before);
+                labelled.unwrap_or_else(|panic| resume_unwind(panic))?;
             }
         }
         Ok(object)

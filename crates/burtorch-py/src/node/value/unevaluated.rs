@@ -91,7 +91,7 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
     let read = |x: &Bound<'py, PyAny>| Operand::read_all(x);
     let operands = operands.iter().map(read).collect::<PyResult<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
     let owner = crate::node::vector::common_owner(py, &operands)?;
-    let (node, epoch) = atomically(&owner, |cell| {
+    let new = atomically(&owner, |cell| {
         let nodes = all_nodes(py, cell, &operands)?;
         if nodes.len() != n {
             let message = format!("{}(evaluate=False) takes Values and numbers, no Vectors", info.name);
@@ -103,5 +103,5 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
         Ok((node.index(), cell.graph.epoch() | pending))
     })?;
     // SAFETY: a living graph under the interpreter lock; nothing else refers into its cell.
-    Ok(unsafe { new_object(owner.as_ptr(), cell_of(owner.as_ptr()), node, epoch) })
+    Ok(new.made(|(node, epoch)| Ok(unsafe { new_object(owner.as_ptr(), cell_of(owner.as_ptr()), node, epoch) }))?)
 }

@@ -1,7 +1,7 @@
 //! Reading arguments: numbers from anything that holds numbers, and operands from Values, Vectors and numbers.
 #![allow(unsafe_code)]
 
-use burtorch_core::{NodeId, Range, View};
+use burtorch_core::{Mark, NodeId, Range, View};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -216,28 +216,29 @@ pub fn common_owner<'py, 'a>(
     crate::node::branch_reads::common(py, &all)
 }
 
-/// Runs `build` on the graph; on an error the graph is as it was.
-pub fn atomically<T>(owner: &Bound<'_, PyGraph>, build: impl FnOnce(&mut Cell) -> PyResult<T>) -> PyResult<T> {
+/// Appends with `build`, which may fail half way; what it appended then goes.
+pub fn atomically<'a, 'py, T>(
+    owner: &'a Bound<'py, PyGraph>,
+    build: impl FnOnce(&mut Cell) -> PyResult<T>,
+) -> PyResult<New<'a, 'py, T>> {
     let py = owner.py();
-    owner.get().with(py, |cell| {
+    let mut undo = Undo { owner, before: None };
+    let what = owner.get().with(py, |cell| {
         super::reclaim_if_due(py, cell)?;
-        let mark = cell.graph.mark();
-        let result = build(cell);
-        if result.is_err() {
-            cell.graph.rewind(mark).or_raise(py)?;
-        }
-        result
-    })
+        undo.before = Some(cell.graph.mark());
+        build(cell)
+    })?;
+    Ok(New { undo, what })
 }
 
 /// As `atomically`, for work on `n` scalars in two parts: `prepare` reads operands, `build` appends what they are for
 /// and may release the interpreter lock, by `unlocked`, if they are many.
-pub fn appended<P, T>(
-    owner: &Bound<'_, PyGraph>,
+pub fn appended<'a, 'py, P, T>(
+    owner: &'a Bound<'py, PyGraph>,
     n: usize,
     prepare: impl FnOnce(&mut Cell) -> PyResult<P>,
     build: impl FnOnce(&mut AnyGraph, &[Py<PyParameters>], P) -> PyResult<T>,
-) -> PyResult<T> {
+) -> PyResult<New<'a, 'py, T>> {
     let py = owner.py();
     if n < LONG {
         return atomically(owner, |cell| {
@@ -245,18 +246,40 @@ pub fn appended<P, T>(
             build(&mut cell.graph, &cell.parameters, prepared)
         });
     }
-    let mut mark = None;
-    let prepared = atomically(owner, |cell| {
-        mark = Some(cell.graph.mark());
-        prepare(cell)
-    })?;
-    owner.get().released(py, |graph, parameters| {
-        let result = build(graph, parameters, prepared);
-        if let (Err(_), Some(mark)) = (&result, mark) {
-            graph.rewind(mark).or_raise(py)?;
+    let New { undo, what: prepared } = atomically(owner, prepare)?;
+    let what = owner.get().released(py, |graph, parameters| build(graph, parameters, prepared))?;
+    Ok(New { undo, what })
+}
+
+/// What was appended, until an object of Python's stands for it.
+#[must_use = "what was appended goes with this"]
+pub struct New<'a, 'py, T> {
+    undo: Undo<'a, 'py>,
+    what: T,
+}
+
+impl<T> New<'_, '_, T> {
+    /// Makes the objects. Where that fails, what was appended goes.
+    pub fn made<R>(self, make: impl FnOnce(T) -> PyResult<R>) -> PyResult<R> {
+        let New { mut undo, what } = self;
+        let made = make(what)?;
+        undo.before = None;
+        Ok(made)
+    }
+}
+
+/// Takes back, when it is dropped, what was appended after the mark: after an error, and where memory was refused.
+struct Undo<'a, 'py> {
+    owner: &'a Bound<'py, PyGraph>,
+    before: Option<Mark>,
+}
+
+impl Drop for Undo<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            self.owner.get().take_back(before);
         }
-        result
-    })
+    }
 }
 
 /// How many scalars these operands are.

@@ -113,7 +113,7 @@ fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResul
         |graph, _, (xs, ys)| interruptible(py, n, || graph.pairwise(op, &xs, &ys, n)).or_raise(py),
     )?;
     // Of no elements there are none.
-    Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any())
+    range.made(|range| Ok(PyVector::of_runs(&owner, range.as_slice())?.into_bound(py).into_any()))
 }
 
 /// A unary op over a Vector or a Tensor, as one block per run.
@@ -132,7 +132,7 @@ pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
             interruptible(py, n, mapped).or_raise(py)
         },
     )?;
-    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+    ranges.made(|ranges| Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any()))
 }
 
 /// The op function for anything that is not a Value.

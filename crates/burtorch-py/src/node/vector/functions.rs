@@ -43,7 +43,7 @@ fn reduce_operands<'py>(op: Op, operands: &[Operand], py: Python<'py>, evaluate:
             .or_raise(py)
         },
     )?;
-    if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
+    node.made(|node| if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) })
 }
 
 /// The number of a node that has no value yet: only its Value, which knows that, may use it.
@@ -66,7 +66,7 @@ pub fn softmax<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
             with_values(py, parameters, |given| interruptible(py, n, || graph.softmax(op, views, given)))?.or_raise(py)
         },
     )?;
-    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+    range.made(|range| Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any()))
 }
 
 /// The operands of a reduction: at least one scalar, in a Vector or a sequence.
@@ -132,7 +132,7 @@ pub fn inner_product<'py>(
             .or_raise(py)
         },
     )?;
-    if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) }
+    node.made(|node| if evaluate { wrap(&owner, node) } else { wrap_pending(&owner, node) })
 }
 
 /// `x @ y`: an inner product, or one per row of a matrix of parameters on the left.
@@ -172,7 +172,7 @@ pub fn matrix_product<'py>(w: &Bound<'py, PyTensor>, x: &Bound<'py, PyAny>) -> P
             .or_raise(py)
         },
     )?;
-    Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any())
+    range.made(|range| Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any()))
 }
 
 /// The function of an op of two on one sequence, where its row names a reduction for that: mean, max, min.
@@ -284,12 +284,19 @@ fn mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyA
             let [range] = ranges[..] else { return Ok(None) };
             cell.graph.reduce_mean_and_mean_squares(range).map(Some).or_raise(py)
         })?;
-        if let Some((mean, squares)) = nodes {
-            return Ok((wrap(owner, mean)?, wrap(owner, squares)?));
+        let wrapped = nodes.made(|nodes| match nodes {
+            Some((mean, squares)) => Ok(Some((wrap(owner, mean)?, wrap(owner, squares)?))),
+            None => Ok(None),
+        })?;
+        if let Some(wrapped) = wrapped {
+            return Ok(wrapped);
         }
     }
     let operands = read_many(Op::AVERAGE, x)?;
-    Ok((reduce_operands(Op::AVERAGE, &operands, py, true)?, reduce_operands(Op::MEAN_SQUARE, &operands, py, true)?))
+    let reduced = |op| reduce_operands(op, &operands, py, true);
+    // Both or neither.
+    let owner = common_owner(py, &operands)?;
+    atomically(&owner, |_| Ok(()))?.made(|()| Ok((reduced(Op::AVERAGE)?, reduced(Op::MEAN_SQUARE)?)))
 }
 
 /// Join Vectors, Values and numbers, one after another, without copying: concat(x, y) or concat([x, y]).
@@ -328,7 +335,7 @@ fn operands_of(parts: &[Bound<'_, PyAny>]) -> PyResult<Vec<Operand>> {
 fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny>> {
     let owner = common_owner(py, operands)?;
     let ranges = atomically(&owner, |cell| all_runs(py, cell, operands))?;
-    Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any())
+    ranges.made(|ranges| Ok(PyVector::of_runs(&owner, &ranges)?.into_bound(py).into_any()))
 }
 
 /// Join Values and numbers, one after another, to a Vector, without copying: stack(a, b) or stack([a, b]).

@@ -36,7 +36,9 @@ use crate::node::numbers as of_node;
 use crate::node::value;
 use crate::params::PyTensor;
 
-pub use arguments::{Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, numbers, read_by};
+pub use arguments::{
+    New, Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, numbers, read_by,
+};
 pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::{NUMBER_ALONE, array_ufunc};
@@ -143,11 +145,8 @@ impl PyVector {
         if data.is_empty() {
             return Err(PyValueError::new_err("a Vector holds at least one number"));
         }
-        let range = owner.get().with(owner.py(), |cell| {
-            reclaim_if_due(owner.py(), cell)?;
-            cell.graph.leaves(data).or_raise(owner.py())
-        })?;
-        Self::of_runs(owner, &[range])
+        let range = atomically(owner, |cell| cell.graph.leaves(data).or_raise(owner.py()))?;
+        range.made(|range| Self::of_runs(owner, &[range]))
     }
 
     /// New leaves of a graph whose numbers are more than floats.
@@ -155,11 +154,8 @@ impl PyVector {
         if data.is_empty() {
             return Err(PyValueError::new_err("a Vector holds at least one number"));
         }
-        let range = owner.get().with(owner.py(), |cell| {
-            reclaim_if_due(owner.py(), cell)?;
-            cell.graph.leaves_of(data).or_raise(owner.py())
-        })?;
-        Self::of_runs(owner, &[range])
+        let range = atomically(owner, |cell| cell.graph.leaves_of(data).or_raise(owner.py()))?;
+        range.made(|range| Self::of_runs(owner, &[range]))
     }
 
     /// The graph.
@@ -362,11 +358,11 @@ fn wrong_count(expected: usize, found: usize) -> PyErr {
 pub fn parameter_value<'py>(tensor: &Bound<'py, PyTensor>, slice: Slice) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     let owner: Bound<'py, PyGraph> = crate::graph::current_graph(py)?.into_bound(py).cast_into()?;
-    let nodes = arguments::atomically(&owner, |cell| parameter_nodes(py, cell, tensor.get().owner(), slice))?;
-    match nodes.first() {
+    let nodes = atomically(&owner, |cell| parameter_nodes(py, cell, tensor.get().owner(), slice))?;
+    nodes.made(|nodes| match nodes.first() {
         Some(&node) => wrap(&owner, node),
         None => Err(PyIndexError::new_err("no such number")),
-    }
+    })
 }
 
 /// The views that a vector stands for.

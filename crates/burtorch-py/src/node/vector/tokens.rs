@@ -80,7 +80,7 @@ fn token_embedding(
         with_values(py, parameters, |given| graph.blocks()?.token_embedding(given, rows, places, width, &ids))?
             .or_raise(py)
     })?;
-    PyVector::of_runs(&owner, &[range.range()])
+    range.made(|range| PyVector::of_runs(&owner, &[range.range()]))
 }
 
 /// `W x + b` for each of `n` tokens, the features of several Vectors taken together; cut off at 0 with `relu`.
@@ -104,7 +104,7 @@ fn token_affine<'py>(
         let graph = &mut cell.graph;
         with_values(py, parameters, |given| graph.blocks()?.token_affine(given, &x, w, b, relu))?.or_raise(py)
     })?;
-    PyVector::of_runs(&owner, &[y.range()])
+    y.made(|y| PyVector::of_runs(&owner, &[y.range()]))
 }
 
 /// Layer normalisation of `n` tokens.
@@ -128,7 +128,7 @@ fn token_layer_norm<'py>(
         let graph = &mut cell.graph;
         with_values(py, parameters, |given| graph.blocks()?.layer_norm(given, x, gain, bias, eps))?.or_raise(py)
     })?;
-    PyVector::of_runs(&owner, &[y.range()])
+    y.made(|y| PyVector::of_runs(&owner, &[y.range()]))
 }
 
 /// gain x / sqrt(mean of x^2 + eps): root mean square normalisation.
@@ -174,7 +174,7 @@ fn rms_norm<'py>(
         with_values(py, parameters, |given| graph.blocks()?.append_block(Op::RmsNorm, given, &operands, &own))?
             .or_raise(py)
     })?;
-    PyVector::of_runs(&owner, &[range])
+    range.made(|range| PyVector::of_runs(&owner, &[range]))
 }
 
 /// Causal attention of `n` tokens.
@@ -195,7 +195,7 @@ fn token_attention<'py>(
         let (q, k, v) = (part(q)?, part(k)?, part(v)?);
         cell.graph.blocks().and_then(|blocks| blocks.causal_attention(q, k, v, heads)).or_raise(py)
     })?;
-    PyVector::of_runs(&owner, &[y.range()])
+    y.made(|y| PyVector::of_runs(&owner, &[y.range()]))
 }
 
 /// The mean over `n` tokens of their softmax cross-entropy, as a Value.
@@ -214,7 +214,7 @@ fn token_cross_entropy<'py>(
         let x = tokens_in(py, cell, x.get(), n)?;
         cell.graph.blocks().and_then(|blocks| blocks.token_cross_entropy(x, &classes)).or_raise(py)
     })?;
-    wrap(&owner, loss)
+    loss.made(|loss| wrap(&owner, loss))
 }
 
 /// `x + y`, element by element, as one block.
@@ -227,7 +227,7 @@ fn add_ranges<'py>(x: &Bound<'py, PyVector>, y: &Bound<'py, PyVector>) -> PyResu
         let (x, y) = (one_run(py, cell, x.get())?, one_run(py, cell, y.get())?);
         cell.graph.blocks().and_then(|blocks| blocks.add_ranges(x, y)).or_raise(py)
     })?;
-    PyVector::of_runs(&owner, &[z])
+    z.made(|z| PyVector::of_runs(&owner, &[z]))
 }
 
 /// Adds the functions to the module.
