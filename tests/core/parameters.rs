@@ -235,18 +235,40 @@ fn tensors_of_other_parameters_are_refused_and_nothing_is_left_behind() {
     assert!(graph.inner_product(Operands::Views(&rows), Operands::Views(&bad), None, &[&own]).is_err());
     assert_eq!((graph.len(), graph.stores().len(), graph.memory().operand_lists), (2, 0, 0));
     graph.backward(x.first()).unwrap();
-    let ninth: Vec<_> = (0..9)
+    let many: Vec<_> = (0..20)
         .map(|k| {
             let mut p = Parameters::<f64>::new(k);
-            let t = p.tensor(&[1], None, Init::Constant(1.0), true).unwrap();
+            let t = p.tensor(&[1], None, Init::Constant(k as f64), true).unwrap();
             (p, t)
         })
         .collect();
-    for (k, (p, t)) in ninth.iter().enumerate() {
-        let read = graph.parameter(p, t.slice(), 0);
-        assert_eq!(read.err(), (k == 8).then_some(Error::TooManyParameters { max: 8 }));
+    let nodes: Vec<_> = many.iter().map(|(p, t)| graph.parameter(p, t.slice(), 0).unwrap()).collect();
+    let given: Vec<_> = many.iter().map(|(p, _)| p).collect();
+    let views: Vec<_> = many.iter().map(|(_, t)| View::from(t.slice())).collect();
+    let of_nodes = graph.reduce(Op::ReduceMul, Operands::List(&nodes[1..]), &[]).unwrap();
+    let of_views = graph.reduce(Op::ReduceMul, Operands::Views(&views[1..]), &given).unwrap();
+    let root = graph.binary_op(Op::Add, of_nodes, of_views).unwrap();
+    let product: f64 = (1..20).map(f64::from).product();
+    assert_eq!((graph.value(root), graph.stores().len()), (Ok(2.0 * product), 20));
+    graph.recompute(root, &given).unwrap();
+    assert_eq!(graph.value(root), Ok(2.0 * product));
+    let mut many = many;
+    let mut gradients: Vec<_> = many.iter_mut().map(|(p, _)| p.gradients()).collect();
+    graph.backward_with(root, 1.0, &mut gradients).unwrap();
+    for (k, (p, _)) in many.iter().enumerate().skip(1) {
+        assert_eq!(p.grads(), &[2.0 * (product / k as f64)], "parameters number {k}");
     }
-    assert_eq!(graph.len(), 10);
+    // Half of them are dead.
+    let kept = nodes[10];
+    let mut place = None;
+    graph
+        .compact(|live| live(burtorch_core::Range::new(kept, 10)), &mut [], |new| place = Some(new.index(kept.index())))
+        .unwrap();
+    let given: Vec<_> = many[10..].iter().map(|(p, _)| p).collect();
+    assert_eq!(graph.stores(), given.iter().map(|p| p.id()).collect::<Vec<_>>());
+    let kept = burtorch_core::NodeId::from_index(place.unwrap());
+    let root = graph.reduce(Op::ReduceSum, Operands::Run(burtorch_core::Range::new(kept, 10)), &[]).unwrap();
+    assert_eq!(graph.value(root), Ok((10..20).map(f64::from).sum()));
 }
 
 #[test]

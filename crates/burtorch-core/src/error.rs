@@ -137,12 +137,6 @@ pub enum Error {
     /// The sweep needs Parameters that were not given.
     #[error("the graph reads parameters that were not given to this call; pass the Parameters its tensors came from")]
     MissingParameters,
-    /// More sets of parameters in one graph than it keeps track of.
-    #[error("a graph reads from at most {max} Parameters at once; put the tensors into fewer Parameters")]
-    TooManyParameters {
-        /// The largest number.
-        max: usize,
-    },
     /// A name that is already taken.
     #[error("the name {name:?} is already taken by another tensor of these Parameters; choose another")]
     DuplicateName {

@@ -11,7 +11,7 @@ mod step;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::graph::{Deferred, Graph, MAX_STORES, NodeId, Sweep};
+use crate::graph::{Deferred, Graph, NodeId, PerSlot, Sweep};
 use crate::kernels::BlockMath;
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
@@ -70,14 +70,14 @@ impl<S: Scalar> Graph<'_, S> {
         let places = self.place_stores(params)?;
         if options.skip_zero_adjoints || interrupted.is_some() {
             self.reset_adjoints();
-            return self.sweep_carefully(root.0, seed, params, places, options, interrupted);
+            return self.sweep_carefully(root.0, seed, params, &places, options, interrupted);
         }
         let fresh = self.ready_adjoints(root.0);
         let (recorded, adjoints) = self.columns.split_for_sweep();
         let (came, low) = sweep_scalars(recorded, adjoints, self.leaves.grads_mut(), root.0, seed);
         self.dirty = (low, root.0 + 1);
         if let Descent::Met(node) = came {
-            self.sweep_through_blocks(node, params, places, fresh);
+            self.sweep_through_blocks(node, params, &places, fresh);
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl<S: Scalar> Graph<'_, S> {
         &mut self,
         met: u32,
         params: &mut [Gradients<'_, S::Elem>],
-        places: [u8; MAX_STORES],
+        places: &[u32],
         fresh: Range<u32>,
     ) {
         let (low, end) = self.dirty;
@@ -121,7 +121,7 @@ impl<S: Scalar> Graph<'_, S> {
         root: u32,
         seed: S,
         params: &mut [Gradients<'_, S::Elem>],
-        places: [u8; MAX_STORES],
+        places: &[u32],
         options: SweepOptions,
         interrupted: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<()> {
@@ -171,11 +171,11 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// For each slot of the graph, where its parameters are in `params`.
     #[inline(always)]
-    fn place_stores(&self, params: &[Gradients<'_, S::Elem>]) -> Result<[u8; MAX_STORES]> {
-        let mut places = [0; MAX_STORES];
+    fn place_stores(&self, params: &[Gradients<'_, S::Elem>]) -> Result<PerSlot<u32>> {
+        let mut places = PerSlot::of(0, self.stores().len())?;
         for (slot, &store) in self.stores().iter().enumerate() {
             let place = params.iter().position(|p| p.store == store).ok_or(Error::MissingParameters)?;
-            places[slot] = u8::try_from(place).map_err(|_| Error::TooManyParameters { max: 1 << 8 })?;
+            places[slot] = place as u32;
         }
         Ok(places)
     }
@@ -239,7 +239,7 @@ impl<S: Scalar> Graph<'_, S> {
             scratch: temporaries,
             leaf_grads: &mut [],
             params,
-            places,
+            places: &places,
             skip_zero_adjoints: false,
             deferred: None,
             fresh: 0..0,
@@ -278,7 +278,7 @@ impl<S: BlockMath> Graph<'_, S> {
             scratch: self.scratch.as_mut_slice(),
             leaf_grads: &mut [],
             params,
-            places,
+            places: &places,
             skip_zero_adjoints: false,
             deferred: Some(deferred),
             fresh,

@@ -49,7 +49,7 @@ impl<S: Scalar> Graph<'_, S> {
             scratch: self.scratch.as_mut_slice(),
             leaf_grads: &mut [],
             params,
-            places,
+            places: &places,
             skip_zero_adjoints: false,
             deferred: None,
             fresh: 0..0,

@@ -223,7 +223,8 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns = Columns::new(Origin::Growing, u32::MAX);
         self.extra.truncate(0);
         self.leaves.truncate(0);
-        (self.n_stores, self.dirty) = (0, (0, 0));
+        self.stores.clear();
+        self.dirty = (0, 0);
     }
 
     /// Keeps the memory of graphs that were joined for the branches to come, and drops what was kept before: as much as

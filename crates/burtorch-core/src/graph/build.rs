@@ -299,12 +299,12 @@ impl<S: Scalar> Graph<'_, S> {
         if waits {
             return self.push_scalar(op.op(), encoded.0, encoded.1, S::lit(0.0));
         }
-        let stores = self.store_values(params);
+        let stores = self.store_values(params)?;
         let value = if let Some(run) = encoded.contiguous() {
             op.forward(&self.columns.values()[run.indices()])
         } else {
             let xs = &mut self.scratch.as_mut_slice()[..n];
-            encoded.gather(self.extra.as_slice(), self.columns.values(), &stores, xs);
+            encoded.gather(self.extra.as_slice(), self.columns.values(), |slot| stores[slot], xs);
             op.forward(xs)
         };
         self.push_scalar(op.op(), encoded.0, encoded.1, value)
@@ -360,7 +360,7 @@ impl<S: Scalar> Graph<'_, S> {
         let value = if waits {
             S::lit(0.0)
         } else {
-            let stores = self.store_values(params);
+            let stores = self.store_values(params)?;
             let scratch = self.scratch.as_mut_slice();
             let (xs, ws) = inner_values(inner, n, self.extra.as_slice(), self.columns.values(), &stores, scratch);
             match bias {
@@ -442,7 +442,7 @@ pub(crate) fn inner_values<'a, S: Scalar>(
             &nodes[run.indices()]
         } else {
             let room = &mut room[..n];
-            encoded.gather(extra, nodes, stores, room);
+            encoded.gather(extra, nodes, |slot| stores[slot], room);
             room
         }
     };

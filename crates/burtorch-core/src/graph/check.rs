@@ -2,8 +2,9 @@
 //!
 //! Promises: a list is claimed once, in the order of nodes, without gaps. Knows no ops; what is wrong completes "node k ...".
 
-use super::MAX_STORES;
 use super::operands::Encoded;
+use super::slots::PerSlot;
+use crate::error::Result;
 use crate::kernels::slices::slice_kernels;
 use crate::ops::Op;
 use crate::scalar::Scalar;
@@ -32,26 +33,26 @@ pub(crate) struct Check<'a> {
     /// Constants met one after another up to here, or up to the parts that follow them.
     pub(super) n_constants: u32,
     pub(super) n_leaves: u32,
-    extents: [u64; MAX_STORES],
+    extents: PerSlot<u64>,
     temporaries: usize,
 }
 
 /// What a structure needs besides its nodes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Needs {
     /// For each slot, how many parameters are read.
-    pub(crate) extents: [u64; MAX_STORES],
+    pub(crate) extents: PerSlot<u64>,
     /// How many leaves there are.
     pub(super) n_leaves: u32,
     pub(super) temporaries: usize,
 }
 
 impl<'a> Check<'a> {
-    pub(crate) fn new<S: Scalar>(names: &'a [Op], extra: &'a mut [u32], n_stores: usize) -> Self {
-        let extents = [0; MAX_STORES];
+    pub(crate) fn new<S: Scalar>(names: &'a [Op], extra: &'a mut [u32], n_stores: usize) -> Result<Self> {
+        let extents = PerSlot::of(0, n_stores)?;
         let (n_parts, n_constants, n_leaves) = (0, 0, 0);
         let (lanes, has_kernels) = (S::LANES, slice_kernels::<S>().is_some());
-        Check {
+        Ok(Check {
             names,
             extra,
             lanes,
@@ -63,7 +64,7 @@ impl<'a> Check<'a> {
             n_leaves,
             extents,
             temporaries: 0,
-        }
+        })
     }
 
     /// Checks that `len` nodes from `start` lie below `limit`, at least one.
@@ -99,8 +100,8 @@ impl<'a> Check<'a> {
             self.record(operands.0, operands.stored_len())?;
         }
         let mut fault = None;
-        let (extra, mut extents) = (&*self.extra, self.extents);
-        operands.for_each_run(extra, |run| {
+        let mut extents = std::mem::replace(&mut self.extents, PerSlot::few(0));
+        operands.for_each_run(self.extra, |run| {
             n += u64::from(run.len);
             let found = match run.parameters() {
                 None => self.run(run.start, run.len, limit),

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 
 use super::liveness::NodeSet;
 use super::renumber::{self, Lists, Numbers, Slots};
-use super::{Graph, MAX_STORES, Mark, NodeId, Range};
+use super::{Graph, Mark, NodeId, PerSlot, Range};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::scalar::Scalar;
@@ -65,6 +65,7 @@ impl<S: Scalar> Graph<'_, S> {
         rename: impl FnOnce(&Renumbering<'_>),
     ) -> Result<usize> {
         self.check_mark(base)?;
+        let (mut slots, is_read) = (PerSlot::of(0, self.stores.len())?, PerSlot::of(false, self.stores.len())?);
         let mut kept = std::mem::take(&mut self.reached);
         let prepared = kept.reset_above(base.len, self.columns.len() as usize);
         if let Err(error) = prepared.and_then(|()| self.rewinds.make_room(base.len)) {
@@ -84,7 +85,7 @@ impl<S: Scalar> Graph<'_, S> {
                 mark.epoch = self.epoch + u64::from(mark.len < base.len);
             }
         }
-        let slots = self.compact_slots(&kept, base, marks);
+        self.compact_slots(&kept, base, marks, &mut slots, is_read);
         #[cfg(feature = "labels")]
         self.drop_stale_labels();
         self.slide(&kept, base, &slots, marks);
@@ -99,15 +100,22 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(n_kept as usize)
     }
 
-    /// Forgets parameters that no kept node reads, but for those that `base` knows. Returns the new number of each slot;
-    /// the order stays.
-    fn compact_slots(&mut self, kept: &NodeSet, base: Mark, marks: &mut [Mark]) -> Slots {
-        let n = self.n_stores as usize;
-        let mut new = std::array::from_fn(|slot| slot as u32);
-        if n == base.stores as usize {
-            return new;
+    /// Forgets parameters that no kept node reads, but for those that `base` knows. Writes the new number of each slot to
+    /// `new`; the order stays. `is_read` says no of every slot.
+    fn compact_slots(
+        &mut self,
+        kept: &NodeSet,
+        base: Mark,
+        marks: &mut [Mark],
+        new: &mut Slots,
+        mut is_read: PerSlot<bool>,
+    ) {
+        let (n, n_below) = (self.stores.len(), base.stores as usize);
+        new.iter_mut().zip(0..).for_each(|(new, slot)| *new = slot);
+        if n == n_below {
+            return;
         }
-        let mut is_read: [bool; MAX_STORES] = std::array::from_fn(|slot| slot < base.stores as usize);
+        is_read[..n_below].fill(true);
         kept.for_each(|node| {
             // A block's operands are told by its last output.
             if self.columns.op(node) != Op::Part {
@@ -125,10 +133,9 @@ impl<S: Scalar> Graph<'_, S> {
             n_read += usize::from(is_read[slot]);
         }
         for mark in marks.iter_mut().filter(|m| m.graph == self.id && m.epoch == self.epoch) {
-            mark.stores = is_read[..mark.stores as usize].iter().map(|&r| u8::from(r)).sum();
+            mark.stores = is_read[..mark.stores as usize].iter().map(|&r| u32::from(r)).sum();
         }
-        self.n_stores = n_read as u8;
-        new
+        self.stores.truncate(n_read);
     }
 
     /// Moves what is kept down, in order, and renumbers operands, side arrays, marks and the dirty span.
@@ -194,7 +201,7 @@ impl Numbers for Slid<'_> {
         Some(self.kept.rank(start))
     }
 
-    fn slots(&self) -> &Slots {
+    fn slots(&self) -> &[u32] {
         self.slots
     }
 }

@@ -117,7 +117,7 @@ impl Numbers for Move {
         Some(self.by + start)
     }
 
-    fn slots(&self) -> &Slots {
+    fn slots(&self) -> &[u32] {
         &self.slots
     }
 }

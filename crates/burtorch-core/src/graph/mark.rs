@@ -19,7 +19,7 @@ pub struct Mark {
     pub(super) len: u32,
     pub(super) extra: u32,
     pub(super) leaves: u32,
-    pub(super) stores: u8,
+    pub(super) stores: u32,
 }
 
 impl Mark {
@@ -112,7 +112,7 @@ impl<S: Scalar> Graph<'_, S> {
             len: self.columns.len(),
             extra: self.extra.len() as u32,
             leaves: self.leaves.len(),
-            stores: self.n_stores,
+            stores: self.stores.len() as u32,
         }
     }
 
@@ -160,7 +160,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns.truncate(mark.len);
         self.extra.truncate(mark.extra as usize);
         self.leaves.truncate(mark.leaves);
-        self.n_stores = mark.stores;
+        self.stores.truncate(mark.stores as usize);
         if mark.len < self.dirty.1 {
             // What is left of the dirty span: often nothing.
             self.dirty = if mark.len <= self.dirty.0 { (0, 0) } else { (self.dirty.0, mark.len) };

@@ -24,6 +24,7 @@ mod parallel_append;
 mod quick;
 mod recompute;
 mod renumber;
+mod slots;
 mod splice;
 mod sweep;
 mod unevaluated;
@@ -47,6 +48,7 @@ pub(crate) use check::Check;
 pub(crate) use deferred::Deferred;
 pub(crate) use liveness::NodeSet;
 pub(crate) use operands::{Encoded, InnerOperands};
+pub(crate) use slots::PerSlot;
 pub(crate) use sweep::Sweep;
 pub(crate) use validate::Parts;
 
@@ -59,9 +61,6 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync::unique_id;
-
-/// How many sets of parameters one graph can read from.
-pub const MAX_STORES: usize = 8;
 
 /// The number of a node in its graph, in building order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,8 +162,7 @@ pub struct Graph<'m, S: Scalar> {
     /// Rewinds that a handle may still have to know about.
     rewinds: RewindLog,
     /// Identities of the parameters that nodes read, by slot.
-    stores: [u64; MAX_STORES],
-    n_stores: u8,
+    stores: Vec<u64>,
     /// Adjoints outside this span are all "not reached".
     pub(crate) dirty: (u32, u32),
     /// Kept between compactions, so that they allocate nothing.
@@ -233,8 +231,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
             leaves,
             scratch,
             rewinds,
-            stores: [0; MAX_STORES],
-            n_stores: 0,
+            stores: Vec::new(),
             dirty: (0, 0),
             reached: liveness::NodeSet::default(),
             skips_losses: false,
@@ -486,37 +483,33 @@ impl<'m, S: Scalar> Graph<'m, S> {
 
     /// The slot by which nodes refer to parameters with identity `store`, new if need be.
     pub(crate) fn slot_of(&mut self, store: u64) -> Result<u32> {
-        let n = self.n_stores as usize;
-        if let Some(slot) = self.stores[..n].iter().position(|&s| s == store) {
+        if let Some(slot) = self.stores.iter().position(|&s| s == store) {
             return Ok(slot as u32);
         }
-        if n == MAX_STORES {
-            return Err(Error::TooManyParameters { max: MAX_STORES });
-        }
-        self.stores[n] = store;
-        self.n_stores += 1;
-        Ok(n as u32)
+        crate::memory::reserve_in(&mut self.stores, 1, "parameters of a graph")?;
+        self.stores.push(store);
+        Ok(self.stores.len() as u32 - 1)
     }
 
     /// Runs `build`; when it fails, forgets what it appended. Under `no_grad`, when only values are wanted, forgets
     /// operand lists and slots of parameters in any case.
     #[inline(always)]
     pub(crate) fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.n_stores);
+        let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.stores.len());
         let result = build(self);
         if result.is_err() {
             self.columns.truncate(nodes);
         }
         if result.is_err() || !self.columns.is_tracing() {
             self.extra.truncate(extra);
-            self.n_stores = stores;
+            self.stores.truncate(stores);
         }
         result
     }
 
     /// Identities of the parameters that nodes may read, by slot.
     pub fn stores(&self) -> &[u64] {
-        &self.stores[..self.n_stores as usize]
+        &self.stores
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Promises: naming a contiguous run costs nothing; a list of views stands for their concatenation and copies nothing.
 
-use super::{Graph, NodeId, Range};
+use super::{Graph, NodeId, PerSlot, Range};
 use crate::error::{Error, Result};
 use crate::ops::{Arity, Op};
 use crate::params::{Parameters, Slice};
@@ -174,16 +174,22 @@ impl Encoded {
         }
     }
 
-    /// Copies the operands' values into `out`, whose length is their count.
+    /// Copies the operands' values into `out`, whose length is their count; `store` gives the parameters of a slot.
     #[inline(always)]
-    pub(crate) fn gather<S: Scalar>(self, extra: &[u32], nodes: &[S], stores: &[&[S::Elem]], out: &mut [S]) {
+    pub(crate) fn gather<'s, S: Scalar>(
+        self,
+        extra: &[u32],
+        nodes: &[S],
+        store: impl Fn(usize) -> &'s [S::Elem],
+        out: &mut [S],
+    ) {
         let mut at = 0;
         self.for_each_run(extra, |run| {
             let out = &mut out[at..at + run.len as usize];
             if run.source == 0 {
                 out.copy_from_slice(&nodes[run.range()]);
             } else {
-                let numbers = &stores[run.source as usize - 1][run.range()];
+                let numbers = &store(run.source as usize - 1)[run.range()];
                 for (o, &x) in out.iter_mut().zip(numbers) {
                     *o = S::splat(x);
                 }
@@ -215,19 +221,19 @@ impl InnerOperands {
 }
 
 /// The values of the parameters that a graph reads, by slot.
-pub(crate) type StoreValues<'a, E> = [&'a [E]; super::MAX_STORES];
+pub(crate) type StoreValues<'a, E> = PerSlot<&'a [E]>;
 
 impl<S: Scalar> Graph<'_, S> {
     /// Finds the parameters of each slot among `given`; a slot whose parameters are not given is empty, and reading
     /// it was refused when the node was built or is refused by the sweep.
-    pub(crate) fn store_values<'p>(&self, given: &[&'p Parameters<'_, S::Elem>]) -> StoreValues<'p, S::Elem> {
-        let mut values: StoreValues<'p, S::Elem> = [&[]; super::MAX_STORES];
+    pub(crate) fn store_values<'p>(&self, given: &[&'p Parameters<'_, S::Elem>]) -> Result<StoreValues<'p, S::Elem>> {
+        let mut values: StoreValues<'p, S::Elem> = PerSlot::of(&[][..], self.stores().len())?;
         for (slot, &store) in self.stores().iter().enumerate() {
             if let Some(found) = given.iter().find(|p| p.id() == store) {
                 values[slot] = found.values();
             }
         }
-        values
+        Ok(values)
     }
 
     /// Checks views and appends them to the operand lists; nothing is appended on an error.

@@ -15,7 +15,7 @@ impl<S: Scalar> Graph<'_, S> {
     pub fn recompute(&mut self, root: NodeId, params: &[&Parameters<'_, S::Elem>]) -> Result<()> {
         self.check_exists(root)?;
         let end = self.block_tail(root.0).unwrap_or(root.0) + 1;
-        let stores = self.store_values(params);
+        let stores = self.store_values(params)?;
         for (slot, &store) in self.stores().iter().enumerate() {
             if stores[slot].is_empty() && !params.iter().any(|p| p.id() == store) {
                 return Err(Error::MissingParameters);
@@ -34,7 +34,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Computes one node again and again, to measure it. All parameters that the graph reads are given.
     pub(crate) fn evaluate_often(&mut self, node: u32, times: u32, params: &[&Parameters<'_, S::Elem>]) {
-        let stores = self.store_values(params);
+        let Ok(stores) = self.store_values(params) else { return };
         (0..times).for_each(|_| self.evaluate(node, &stores));
     }
 
@@ -67,7 +67,7 @@ impl<S: Scalar> Graph<'_, S> {
         }
         let n = operands.count(self.extra.as_slice());
         let xs = &mut self.scratch.as_mut_slice()[..n];
-        operands.gather(self.extra.as_slice(), self.columns.values(), stores, xs);
+        operands.gather(self.extra.as_slice(), self.columns.values(), |slot| stores[slot], xs);
         op.forward(xs)
     }
 

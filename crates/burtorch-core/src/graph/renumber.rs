@@ -5,12 +5,12 @@
 
 use super::block::{Field, Layout};
 use super::operands::{Encoded, InnerOperands};
-use super::{Graph, MAX_STORES};
+use super::{Graph, PerSlot};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
 /// New numbers of slots.
-pub(super) type Slots = [u32; MAX_STORES];
+pub(super) type Slots = PerSlot<u32>;
 
 /// No record names more lists of operands than this.
 const MAX_LISTS: usize = 8;
@@ -32,7 +32,7 @@ pub(super) trait Numbers {
     }
 
     /// The new number of each slot of parameters.
-    fn slots(&self) -> &Slots;
+    fn slots(&self) -> &[u32];
 }
 
 /// Operand lists that are read in one place and written in another; the two may be one array, written behind what is

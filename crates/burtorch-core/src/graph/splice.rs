@@ -15,7 +15,7 @@ use super::in_place::{Move, WHAT, lock};
 use super::memory::Stack;
 use super::parallel_append::{Places, Start};
 use super::renumber::{self, Lists, Slots};
-use super::{Graph, MAX_STORES, NodeId, Range};
+use super::{Graph, NodeId, PerSlot, Range};
 use crate::error::{Error, Result};
 use crate::memory::list_for;
 use crate::ops::{Arity, Op};
@@ -107,13 +107,13 @@ impl<S: Scalar> Graph<'_, S> {
     /// were built in places of this one are empty afterwards.
     pub fn splice(&mut self, graphs: &mut [&mut Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let (nodes, lists, leaves) = (self.columns.len(), self.extra.len(), self.leaves.len());
-        let stores = self.n_stores;
+        let stores = self.stores.len();
         let joined = self.try_splice(graphs, n_threads);
         if joined.is_err() {
             self.columns.truncate(nodes);
             self.extra.truncate(lists);
             self.leaves.truncate(leaves);
-            self.n_stores = stores;
+            self.stores.truncate(stores);
             #[cfg(feature = "labels")]
             self.drop_labels_from(nodes);
         }
@@ -167,7 +167,7 @@ impl<S: Scalar> Graph<'_, S> {
         let mut parts = list_for(graphs.len(), WHAT)?;
         for graph in graphs {
             let graph: &'a Graph<'static, S> = graph;
-            let mut slots = [0; MAX_STORES];
+            let mut slots = PerSlot::of(0, graph.stores().len())?;
             for (slot, &store) in slots.iter_mut().zip(graph.stores()) {
                 *slot = self.slot_of(store)?;
             }

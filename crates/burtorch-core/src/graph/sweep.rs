@@ -4,7 +4,6 @@
 //! receive nothing. Does not know in which order nodes are taken (`backward`), nor any op.
 #![allow(unsafe_code)]
 
-use super::MAX_STORES;
 use super::columns::Recorded;
 use super::deferred::Deferred;
 use super::operands::{Encoded, OperandRun};
@@ -27,7 +26,7 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     pub(crate) leaf_grads: &'a mut [S],
     pub(crate) params: &'a mut [Gradients<'g, S::Elem>],
     /// For each slot of the graph, its place in `params`.
-    pub(crate) places: [u8; MAX_STORES],
+    pub(crate) places: &'a [u32],
     pub(crate) skip_zero_adjoints: bool,
     /// Where weight gradients wait for those of other groups of samples, if they do.
     pub(crate) deferred: Option<&'a mut Deferred<S>>,
@@ -107,11 +106,8 @@ impl<S: Scalar> Sweep<'_, '_, S> {
 
     /// Copies operand values into `out`.
     pub(crate) fn gather<'o>(&self, operands: Encoded, out: &'o mut [S]) -> &'o [S] {
-        let mut stores: [&[S::Elem]; MAX_STORES] = [&[]; MAX_STORES];
-        for (store, &place) in stores.iter_mut().zip(&self.places) {
-            *store = self.params.get(place as usize).map_or(&[], |p| p.values());
-        }
-        operands.gather(self.extra, self.recorded.values, &stores, out);
+        let store = |slot: usize| self.params[self.places[slot] as usize].values();
+        operands.gather(self.extra, self.recorded.values, store, out);
         out
     }
 

@@ -4,7 +4,7 @@
 //! node is no `NodeId`, so nothing can read it before it is evaluated. Its entry among the values is 0 until then.
 
 use super::operands::Encoded;
-use super::{Graph, MAX_STORES, NodeId, Operands};
+use super::{Graph, NodeId, Operands, PerSlot};
 use crate::error::{Error, Result};
 use crate::ops::{Arity, BinaryOp, Op, Reduction, UnaryOp, forward_binary, forward_unary};
 use crate::params::Parameters;
@@ -141,8 +141,8 @@ impl<S: Scalar> Graph<'_, S> {
             Arity::Binary => forward_binary(op, self.columns.value(a), self.columns.value(b)),
             // What reads parameters was evaluated when it was appended.
             Arity::Reduction | Arity::InnerProduct if self.reads_parameters(node.0) => None,
-            Arity::Reduction => Reduction::new(op).map(|r| self.reduced(r, Encoded(a, b), &[&[]; MAX_STORES])),
-            Arity::InnerProduct => Some(self.inner(op, a, &[&[]; MAX_STORES])),
+            Arity::Reduction => Reduction::new(op).map(|r| self.reduced(r, Encoded(a, b), &PerSlot::few(&[]))),
+            Arity::InnerProduct => Some(self.inner(op, a, &PerSlot::few(&[]))),
             _ => None,
         };
         if let Some(value) = value {

@@ -16,7 +16,7 @@ use super::numbers::Stored;
 use super::raw::{Nodes, get_scalars};
 use super::sections::{Reader, Section, Writer};
 use crate::error::{Error, Result};
-use crate::graph::{Check, Graph, MAX_STORES, Parts, Range};
+use crate::graph::{Check, Graph, Parts, PerSlot, Range};
 use crate::interrupt;
 use crate::ops::{OP_INFO, Op};
 use crate::params::Parameters;
@@ -51,7 +51,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         let operand = |k: usize| operands(k / 2)[k % 2];
         writer.section_of(*b"OPND", (0..2 * self.len()).map(operand))?;
         writer.section(*b"LIST", &structure.extra)?;
-        writer.section(*b"STOR", &self.extents()[..self.stores().len()])?;
+        writer.section(*b"STOR", &self.extents()?[..self.stores().len()])?;
         scalars(&mut writer, *b"VALS", self.values())?;
         if contents.has_gradients() {
             scalars(&mut writer, *b"LGRD", self.leaves.grads())?;
@@ -166,8 +166,8 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 
     /// For each slot, how many numbers of the parameters the graph reads.
-    fn extents(&self) -> [u64; MAX_STORES] {
-        let mut extents = [0; MAX_STORES];
+    fn extents(&self) -> Result<PerSlot<u64>> {
+        let mut extents = PerSlot::of(0, self.stores().len())?;
         for node in interrupt::pieces(self.len()).flatten().map(|node| node as u32) {
             if self.columns.op(node) != Op::Part {
                 self.for_each_operand(crate::NodeId(node), |run| {
@@ -177,7 +177,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
                 });
             }
         }
-        extents
+        Ok(extents)
     }
 
     /// Saves the checkpoint format of the whole graph.
@@ -215,7 +215,7 @@ impl<'m, S: Scalar<Elem: Stored>> Loaded<'m, S> {
         let stores = file.stores(params)?;
         let (ops, mut extra) = (file.ops_of_nodes()?, file.lists.to_vec()?);
         let operands = |k: usize| [file.operands.get(2 * k).unwrap_or(0), file.operands.get(2 * k + 1).unwrap_or(0)];
-        let mut check = Check::new::<S>(&file.names, &mut extra, stores.len());
+        let mut check = Check::new::<S>(&file.names, &mut extra, stores.len())?;
         for (k, &op) in ops.iter().enumerate() {
             interrupt::ask_at(k)?;
             check
@@ -328,7 +328,7 @@ impl<'a, S: Scalar<Elem: Stored>> GraphFile<'a, S> {
     fn stores(&self, params: &[&Parameters<'_, S::Elem>]) -> Result<Vec<u64>> {
         let stores: Vec<u64> = params.iter().map(|p| p.id()).collect();
         let distinct = stores.iter().enumerate().all(|(k, id)| !stores[..k].contains(id));
-        if stores.len() == self.extents.len() && distinct && stores.len() <= MAX_STORES {
+        if stores.len() == self.extents.len() && distinct {
             return Ok(stores);
         }
         Err(Error::BadArgument {

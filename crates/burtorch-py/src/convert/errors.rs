@@ -136,7 +136,6 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         | Error::BufferTooSmall { .. }
         | Error::BadArgument { .. }
         | Error::MissingParameters
-        | Error::TooManyParameters { .. }
         | Error::NoSuchSymbol { .. }
         | Error::DuplicateName { .. } => PyValueError::new_err(message),
         _ => BurtorchError::new_err(message),

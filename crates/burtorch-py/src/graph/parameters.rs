@@ -78,14 +78,11 @@ where
     let mut still_read = identities.iter().map(|id| read.contains(id));
     cell.parameters.retain(|old| still_read.next().unwrap_or(true) || new.clone().any(|new| new.is(old)));
     for new in new {
-        if is_there(cell, new) {
-            continue;
+        if !is_there(cell, new) {
+            cell.parameters.push(new.clone_ref(py));
         }
-        if cell.parameters.len() >= burtorch_core::graph::MAX_STORES {
-            return Err(Error::TooManyParameters { max: burtorch_core::graph::MAX_STORES }).or_raise(py);
-        }
-        cell.parameters.push(new.clone_ref(py));
     }
+    cell.collect_soon_if_many_parameters();
     Ok(())
 }
 

@@ -20,6 +20,8 @@ use crate::graph::objects::Objects;
 const NURSERY: u32 = 1024;
 /// While fewer nodes are old, the old are not looked at.
 const FEW_OLD: u32 = 1024;
+/// While nodes read fewer Parameters, those that only dead nodes read stay.
+const FEW_PARAMETERS: usize = 8;
 
 /// What a graph knows about its generations.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub struct Generations {
     survived: Option<Mark>,
     /// Look at all nodes when more than this are old.
     full_above: u32,
+    /// Look at all nodes when they read more Parameters than this.
+    parameters_above: usize,
     /// Whether reclaim happens by itself.
     by_itself: bool,
     /// Nodes reclaimed so far.
@@ -39,7 +43,14 @@ pub struct Generations {
 impl Generations {
     /// Those of a new graph.
     pub fn new(by_itself: bool) -> Self {
-        Generations { old: None, survived: None, full_above: FEW_OLD, by_itself, n_reclaimed: 0 }
+        Generations {
+            old: None,
+            survived: None,
+            full_above: FEW_OLD,
+            parameters_above: FEW_PARAMETERS,
+            by_itself,
+            n_reclaimed: 0,
+        }
     }
 
     /// The number of nodes above which a new graph reclaims.
@@ -72,6 +83,21 @@ impl Cell {
             self.reclaim()?;
         }
         Ok(())
+    }
+
+    /// Has the next operation look at all nodes when the Parameters that they read have doubled in number: dead models are
+    /// large, and few nodes may have read them.
+    pub fn collect_soon_if_many_parameters(&mut self) {
+        let (n, above) = (self.parameters.len(), &mut self.generations.parameters_above);
+        if !self.generations.by_itself {
+            return;
+        }
+        let is_due = n > *above;
+        *above = if is_due { 2 * n } else { (*above).min(FEW_PARAMETERS.max(2 * n)) };
+        if is_due {
+            self.generations.old = None;
+            self.set_limit(0);
+        }
     }
 
     /// Removes young nodes that no handle reaches, or dead nodes of any age where there is no line between them, or many

@@ -210,7 +210,7 @@ impl<S: BlockMath> Graph<'_, S> {
             bias_start,
         };
         let outputs = self.push_block(Op::Affine, n_out32, &record.write(), Fill::WRITTEN)?;
-        let stores = self.store_values(params);
+        let stores = self.store_values(params)?;
         self.evaluate_affine(record, &stores);
         Ok(self.finish_block(outputs))
     }
@@ -222,7 +222,7 @@ impl<S: BlockMath> Graph<'_, S> {
         let x = match record.x.contiguous() {
             Some(run) => &nodes[run.indices()],
             None => {
-                record.x.gather(self.extra.as_slice(), nodes, stores, gathered);
+                record.x.gather(self.extra.as_slice(), nodes, |slot| stores[slot], gathered);
                 gathered
             }
         };

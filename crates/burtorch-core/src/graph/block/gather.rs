@@ -156,7 +156,7 @@ impl<S: BlockMath> Graph<'_, S> {
         let fill = Fill { marked: !self.marks_later(), ..Fill::WRITTEN };
         let outputs = self.push_block(Op::Gather, n_out, &record, fill)?;
         self.extra.extend_reserved(indices);
-        let stores = self.store_values(&[params]);
+        let stores = self.store_values(&[params])?;
         self.evaluate_gather(GatherRecord::read(self.extra.as_slice(), at), &stores);
         Ok(self.finish_block(outputs))
     }

@@ -108,7 +108,7 @@ impl<S: Scalar> Graph<'_, S> {
             let x = graph.encode(x, params)?;
             let header = BlockHeader { first: graph.columns.len(), n_out: n };
             let outputs = graph.push_block(op, n, &[header.first, n, x.0, x.1], Fill::ZEROED)?;
-            let stores = graph.store_values(params);
+            let stores = graph.store_values(params)?;
             graph.evaluate_softmax(op, SoftmaxRecord { header, x }, &stores);
             interrupt::check()?;
             Ok(graph.finish_block(outputs))
@@ -122,7 +122,7 @@ impl<S: Scalar> Graph<'_, S> {
         let x = match record.x.contiguous() {
             Some(run) => &nodes[run.indices()],
             None => {
-                record.x.gather(self.extra.as_slice(), nodes, stores, gathered);
+                record.x.gather(self.extra.as_slice(), nodes, |slot| stores[slot], gathered);
                 gathered
             }
         };

@@ -134,7 +134,7 @@ impl Numbers for Moved<'_> {
         copy.map_or_else(|| self.node(start), |(_, at)| at + 1)
     }
 
-    fn slots(&self) -> &Slots {
+    fn slots(&self) -> &[u32] {
         self.slots
     }
 }

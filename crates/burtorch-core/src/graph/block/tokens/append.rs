@@ -64,7 +64,7 @@ pub(crate) fn push_block_of<B: BlockOp<S>, S: Scalar, I: Iterator<Item = View> +
         list(graph, plan.numbers.iter().copied());
         let start = graph.columns.push_many_reserved(Op::Part, n_out, false, true);
         graph.columns.set_node(start + n_out - 1, B::OP, at, 0);
-        let stores = graph.store_values(params);
+        let stores = graph.store_values(params)?;
         B::evaluate(graph, at, &stores);
         Ok(graph.finish_block(Range { start, len: n_out }))
     })

@@ -1,0 +1,54 @@
+//! One entry for each slot of parameters: in place for as few as most graphs read, so that a sweep takes no memory for them.
+//!
+//! Promises: as many entries as there are slots, or more.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::error::Result;
+use crate::memory::reserve_in;
+
+/// Entries that are in place.
+const FEW: usize = 8;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct PerSlot<T> {
+    few: [T; FEW],
+    /// All of them, where there are more.
+    more: Vec<T>,
+}
+
+impl<T: Copy> PerSlot<T> {
+    /// The same entry for each of `n` slots.
+    #[inline]
+    pub(crate) fn of(entry: T, n: usize) -> Result<Self> {
+        let mut all = PerSlot::few(entry);
+        if n > FEW {
+            reserve_in(&mut all.more, n, "parameters of a graph")?;
+            all.more.resize(n, entry);
+        }
+        Ok(all)
+    }
+
+    /// The same entry for each of a few slots.
+    #[inline(always)]
+    pub(crate) const fn few(entry: T) -> Self {
+        PerSlot { few: [entry; FEW], more: Vec::new() }
+    }
+}
+
+impl<T> Deref for PerSlot<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        if self.more.is_empty() { &self.few } else { &self.more }
+    }
+}
+
+impl<T> DerefMut for PerSlot<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        if self.more.is_empty() { &mut self.few } else { &mut self.more }
+    }
+}
