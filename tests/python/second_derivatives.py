@@ -11,6 +11,7 @@ import decimal
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from itertools import product
 
 CONTEXT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
@@ -124,6 +125,89 @@ def gelu_bend(x: Decimal) -> Entry:
     return exact(density * (2 - x * x), density * (2 + x * x) * (1 + x * x))
 
 
+LN2, LN10 = CONTEXT.ln(Decimal(2)), CONTEXT.ln(Decimal(10))
+
+
+def below_one(x: Decimal) -> Decimal:
+    """1 - x^2 with all digits."""
+    return (1 - x) * (1 + x)
+
+
+def root_cubed(x: Decimal) -> Decimal:
+    return x * x.sqrt()
+
+
+def within_one(inside: Callable[[Decimal], Entry], sign_at_one: int) -> Callable[[float], list[Entry]]:
+    """A reference for an op on [-1, 1], odd in its second derivative, which is infinite at both ends."""
+
+    def reference(x: float) -> list[Entry]:
+        if abs(x) < 1:
+            return [inside(d(x))]
+        return [math.copysign(INF, x * sign_at_one) if abs(x) == 1 else NAN]
+
+    return reference
+
+
+def cosh_sinh(x: Decimal) -> tuple[Decimal, Decimal]:
+    """Both halves of an exponential, the second with all digits near 0."""
+    cosh = (x.exp() + (-x).exp()) / 2
+    return cosh, x + x**3 / 6 + x**5 / 120 if abs(x) < Decimal("1e-10") else (x.exp() - (-x).exp()) / 2
+
+
+def bernoulli(n: int) -> list[Fraction]:
+    """The numbers of even index up to 2n."""
+    numbers = [Fraction(1)]
+    for m in range(1, 2 * n + 1):
+        numbers.append(-sum(math.comb(m + 1, k) * numbers[k] for k in range(m)) / (m + 1))
+    return numbers[::2]
+
+
+BERNOULLI = bernoulli(30)
+
+
+def polygamma(n: int, x: Decimal) -> Entry:
+    """The n-th derivative of digamma, n = 1 or 2: steps up to where Stirling's series holds."""
+    total = size = Decimal(0)
+    while x < 40:
+        term = (-1) ** (n + 1) * math.factorial(n) / x ** (n + 1)
+        total, size, x = total + term, size + abs(term), x + 1
+    # Derivatives of log x - 1/(2x) - sum of B_2k / (2k x^2k).
+    tail = 1 / x + 1 / (2 * x * x) if n == 1 else -1 / x**2 - 1 / x**3
+    for k, b in enumerate(BERNOULLI[1:], start=1):
+        factor = Decimal(b.numerator) / Decimal(b.denominator)
+        tail += factor / x ** (2 * k + 1) if n == 1 else -factor * (2 * k + 1) / x ** (2 * k + 2)
+    return exact(total + tail, size + abs(tail))
+
+
+def with_poles(n: int, at_zero: Entry, at_minus_zero: Entry, at_pole: Entry) -> Callable[[float], list[Entry]]:
+    """`polygamma`, with poles at 0, -1, -2 ..."""
+
+    def reference(x: float) -> list[Entry]:
+        if math.isnan(x):
+            return [NAN]
+        if math.isinf(x):
+            return [0.0 if x > 0 else ANY]
+        if x == 0:
+            return [at_zero if math.copysign(1, x) > 0 else at_minus_zero]
+        return [at_pole if x < 0 and x == math.floor(x) else polygamma(n, d(x))]
+
+    return reference
+
+
+def cube_root_bend(x: Decimal) -> Entry:
+    size = (abs(x).ln() * -5 / 3).exp() * 2 / 9
+    return exact(-size if x > 0 else size)
+
+
+def silu_bend(x: Decimal) -> Entry:
+    e, rest = fall(abs(x))
+    slope, tilt = e / (1 + e) ** 2, abs(x) * rest / (1 + e)
+    return exact(slope * (2 - tilt), slope * (2 + tilt))
+
+
+SELU_DEPTH = Decimal("1.0507009873554804934193349852946") * Decimal("1.6732632423543772848170429916717")
+
+
 # What decimal arithmetic needs no limit for is computed; the rest is stated.
 UNARY = {
     "relu": straight,
@@ -147,6 +231,32 @@ UNARY = {
     "tan": trigonometric(lambda cos, sin: 2 * sin / cos**3),
     "erf": domain(lambda x: exact(-4 * x * (-x * x).exp() / PI.sqrt()), 0.0, 0.0),
     "gelu": domain(gelu_bend, None, 0.0),
+    "asin": within_one(lambda x: exact(x / root_cubed(below_one(x))), 1),
+    "acos": within_one(lambda x: exact(-x / root_cubed(below_one(x))), -1),
+    "atan": domain(lambda x: exact(-2 * x / (1 + x * x) ** 2), None, 0.0),
+    "sinh": domain(lambda x: exact(cosh_sinh(x)[1]), None, INF, at_minus_inf=-INF),
+    "cosh": domain(lambda x: exact(cosh_sinh(x)[0]), None, INF),
+    "asinh": domain(lambda x: exact(-x / root_cubed(1 + x * x)), None, 0.0),
+    "acosh": domain(lambda x: exact(-x / root_cubed(-below_one(x))), NAN, 0.0, lowest=1.0, at_lowest=-INF),
+    "atanh": within_one(lambda x: exact(2 * x / below_one(x) ** 2), 1),
+    "log2": domain(lambda x: exact(-1 / (x * x * LN2)), -INF, 0.0, lowest=0.0),
+    "log10": domain(lambda x: exact(-1 / (x * x * LN10)), -INF, 0.0, lowest=0.0),
+    "exp2": domain(lambda x: exact((x * LN2).exp() * LN2 * LN2), None, INF, at_minus_inf=0.0),
+    "exp10": domain(lambda x: exact((x * LN10).exp() * LN10 * LN10), None, INF, at_minus_inf=0.0),
+    "cbrt": domain(cube_root_bend, -INF, 0.0, at_minus_zero=INF),
+    "erfc": domain(lambda x: exact(4 * x * (-x * x).exp() / PI.sqrt()), 0.0, 0.0),
+    "ndtr": domain(lambda x: exact(-x * bell(x)), 0.0, 0.0),
+    "lgamma": with_poles(1, INF, INF, ANY),
+    "digamma": with_poles(2, -INF, INF, ANY),
+    "silu": domain(silu_bend, None, 0.0),
+    # The slope bends at 0: between both sides is 0.
+    "softsign": domain(lambda x: exact((-2 if x > 0 else 2) / (1 + abs(x)) ** 3), 0.0, 0.0),
+    # The slope jumps at 0; the second derivative is that of the side whose slope counts.
+    "selu": domain(lambda x: 0.0 if x > 0 else exact(SELU_DEPTH * x.exp()), 0.0, 0.0),
+    "sign": straight,
+    "round": straight,
+    "floor": straight,
+    "ceil": straight,
 }
 
 
@@ -217,6 +327,54 @@ def _power_at_the_end(x: float, y: float, curved: Decimal, is_whole: bool) -> li
     return [xx, ANY if is_negative else xy, ANY if is_negative else yy]
 
 
+LARGE = Decimal("1e300")
+
+
+def hypot(x: float, y: float) -> list[Entry]:
+    """0 at the origin, as the first derivatives are."""
+    if math.isnan(x) or math.isnan(y) or (math.isinf(x) and math.isinf(y)):
+        return [ANY] * 3
+    if x == y == 0 or math.isinf(x) or math.isinf(y):
+        return [0.0] * 3
+    x, y = d(x), d(y)
+    square = x * x + y * y
+    cube, whole = root_cubed(square), 1 / square.sqrt()
+    # Where the inverse of the length is out of range, by that.
+    sizes = [whole if whole > LARGE else None] * 3
+    return [exact(v / cube, size) for v, size in zip((y * y, -x * y, x * x), sizes)]
+
+
+def logaddexp(x: float, y: float) -> list[Entry]:
+    if math.isnan(x) or math.isnan(y) or (math.isinf(x) and x == y):
+        return [ANY] * 3
+    if math.isinf(x) or math.isinf(y):
+        return [0.0] * 3
+    e = (-abs(d(x) - d(y))).exp()
+    bend = e / (1 + e) ** 2
+    return [exact(bend), exact(-bend), exact(bend)]
+
+
+def xlogy(x: float, y: float) -> list[Entry]:
+    """x log(y), which is 0 along x = 0."""
+    if math.isnan(x) or math.isnan(y):
+        return [ANY] * 3
+    if x == 0 and y <= 0:
+        return [0.0, ANY, ANY]
+    if y < 0:
+        return [ANY, NAN, NAN]
+    if y == 0:
+        return [0.0, math.copysign(INF, y), math.copysign(INF, -x)]
+    if math.isinf(y):
+        return [0.0, *([ANY] * 2 if math.isinf(x) else [0.0] * 2)]
+    return [0.0, exact(1 / d(y)), math.copysign(INF, -x) if math.isinf(x) else exact(-d(x) / d(y) ** 2)]
+
+
+def pieces(x: float, y: float) -> list[Entry]:
+    """Flat pieces, or straight ones; open where there is no quotient."""
+    is_open = math.isnan(x) or math.isnan(y) or math.isinf(x) or y == 0
+    return [ANY] * 3 if is_open else [0.0] * 3
+
+
 BINARY = {
     "add": flat,
     "sub": flat,
@@ -230,6 +388,29 @@ BINARY = {
     "div": div,
     "atan2": atan2,
     "pow": power,
+    "hypot": hypot,
+    "logaddexp": logaddexp,
+    "xlogy": xlogy,
+    "floor_divide": pieces,
+    "remainder": pieces,
+}
+
+
+def elu(x: float, c: float) -> Entry:
+    """Where the slope jumps, at 0, it has no curvature."""
+    if math.isnan(x) or math.isnan(c) or (math.isinf(c) and x <= 0) or x == -INF:
+        return ANY
+    return 0.0 if x >= 0 else exact(d(c) * d(x).exp())
+
+
+# By a constant: the second derivative by the other operand.
+CONSTANT = {
+    "add_constant": lambda x, c: flat(x, c)[0],
+    "mul_by_constant": lambda x, c: flat(x, c)[0],
+    "div_by_constant": lambda x, c: div(x, c)[0],
+    "pow_constant": lambda x, c: power(x, c)[0],
+    "leaky_relu": lambda x, c: flat(x, c)[0],
+    "elu": elu,
 }
 
 # Lists of ordinary and extreme numbers, and ties of two and of three.
@@ -300,4 +481,21 @@ REDUCTIONS = {
     "reduce_mul": reduce_mul,
     "logsumexp": logsumexp,
     "norm2": norm2,
+    "reduce_mean_and_mean_squares": everywhere(lambda i, j, n: Decimal(2 if i == j else 0) / n),
 }
+
+
+def inner(n: int, has_bias: bool) -> Matrix:
+    """Of n products, of x_i and w_i side by side, and a bias behind them."""
+    of = lambda i, j: Decimal(1 if abs(i - j) == n and max(i, j) < 2 * n else 0)  # noqa: E731
+    return matrix(2 * n + has_bias, lambda i, j: exact(of(i, j)))
+
+
+# What recorded functions do not hold has no second derivative: leaves, and blocks, most of which read Parameters.
+NOT_RECORDED = {
+    *("leaf", "constant", "parameter", "frozen_parameter", "part", "imported"),
+    *("affine", "gather", "softmax_cross_entropy", "token_embedding", "token_affine", "layer_norm", "rms_norm"),
+    *("causal_attention", "token_cross_entropy", "add_ranges", "softmax", "log_softmax"),
+}
+# A map is the op that it maps.
+ELSEWHERE = {"map"}

@@ -117,9 +117,23 @@ def test_ops_with_a_constant(name, side):
     report(found, n)
 
 
+@pytest.mark.parametrize("name", reference.CONSTANT)
+def test_ops_by_a_constant(name):
+    op, found, n = getattr(bt, name), [], 0
+    for c in reference.SPECIAL[::3]:
+        f = bt.function(lambda x, c=c: op(x, c))
+        for x in reference.SPECIAL:
+            found += mismatches(f, (x,), [[reference.CONSTANT[name](x, c)]])
+            n += 1
+    report(found, n)
+
+
 @pytest.mark.parametrize("name", reference.REDUCTIONS)
 def test_reductions(name):
-    functions = {n: bt.function(lambda *xs: getattr(bt, name)(xs)) for n in range(1, 6)}
+    op = getattr(bt, name)
+    # The second output of the op that has two; the first is the mean.
+    body = (lambda *xs: op(xs)[1]) if name == "reduce_mean_and_mean_squares" else (lambda *xs: op(xs))
+    functions = {n: bt.function(body) for n in range(1, 6)}
     found = []
     for k, xs in enumerate(reference.LISTS):
         f = functions[len(xs)]
@@ -127,6 +141,55 @@ def test_reductions(name):
         if k % 31 == 0:
             found += products_differ(f, xs)
     report(found, len(reference.LISTS))
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_inner_products(has_bias):
+    def body(*xs):
+        n = len(xs) // 2
+        return (
+            bt.inner_product_with_bias(xs[:n], xs[n : 2 * n], xs[-1]) if has_bias else bt.inner_product(xs[:n], xs[n:])
+        )
+
+    functions = {n: bt.function(lambda *xs: body(*xs)) for n in range(1, 6)}
+    found = []
+    for xs in reference.LISTS[::7]:
+        n = len(xs)
+        point = [*xs, *reversed(xs), *([1.5] if has_bias else [])]
+        found += mismatches(functions[n], point, reference.inner(n, has_bias))
+    report(found, len(reference.LISTS[::7]))
+
+
+@pytest.mark.parametrize("name", reference.UNARY)
+def test_a_map_is_the_op_that_it_maps(name):
+    op = getattr(bt, name)
+    alone, mapped = bt.function(lambda x: op(x)), bt.function(lambda x: op(bt.concat(x, 1.0))[0])
+    for x in reference.SPECIAL[::4]:
+        np.testing.assert_array_equal(mapped.hessian(x), alone.hessian(x))
+
+
+@pytest.mark.parametrize("name", [*reference.UNARY, *reference.BINARY, *reference.CONSTANT])
+def test_ops_in_the_middle(name):
+    """The second derivative of the square of an op, from the own ones of the op, also at ties and at 0."""
+    op, n = getattr(bt, name), 2 if name in reference.BINARY else 1
+    alone = bt.function(lambda *xs: op(*xs, *([0.5] if name in reference.CONSTANT else [])))
+    inside = bt.function(lambda *xs: op(*xs, *([0.5] if name in reference.CONSTANT else [])) ** 2)
+    for point in itertools.product([0.0, 0.25, 1.0, 2.5, -0.75, -1.0], repeat=n):
+        value, slopes = alone.value_and_grad(*point)
+        slopes, bends = np.atleast_1d(slopes), alone.hessian(*point)
+        with np.errstate(invalid="ignore"):
+            expected = 2 * (value * bends + np.outer(slopes, slopes))
+        found = inside.hessian(*point)
+        is_known = np.isfinite(expected) & np.isfinite(slopes).all() & np.isfinite(value)
+        np.testing.assert_allclose(found[is_known], expected[is_known], rtol=1e-13, atol=1e-13, err_msg=f"{point}")
+
+
+def test_every_op_of_the_table_has_a_case():
+    tested = {*reference.UNARY, *reference.BINARY, *reference.CONSTANT, *reference.REDUCTIONS}
+    tested |= {"inner_product", "inner_product_with_bias", *reference.ELSEWHERE}
+    names = {op["name"] for op in bt.system.ops()}
+    assert tested | reference.NOT_RECORDED == names
+    assert not tested & reference.NOT_RECORDED
 
 
 def test_ties_between_operands_that_move_together():

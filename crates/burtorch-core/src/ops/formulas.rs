@@ -147,6 +147,13 @@ pub(super) fn nearest<S: RowMath>(x: S) -> S {
     S::select(x.less(S::lit(0.0)), -near, S::select(x.equal(S::lit(0.0)), x, near))
 }
 
+/// 1 - x^2: as a product where the difference would lose digits, and as a difference where its derivative, -2x, would.
+#[inline(always)]
+pub(super) fn below_one<S: RowMath>(x: S) -> S {
+    let one = S::lit(1.0);
+    S::select(x.abs().less(S::lit(0.5)), one - x * x, (one - x) * (one + x))
+}
+
 /// sqrt(x^2 - 1) for x not below 1, without overflow.
 #[inline(always)]
 pub(super) fn acosh_run<S: RowMath>(x: S) -> S {
@@ -159,8 +166,9 @@ pub(super) fn acosh_run<S: RowMath>(x: S) -> S {
 #[inline(always)]
 pub(super) fn cbrt_slope<S: RowMath>(x: S, y: S) -> S {
     let infinity = S::lit(f64::INFINITY);
-    let slope = y / x / S::lit(3.0);
-    S::select(x.equal(S::lit(0.0)), infinity, S::select(x.abs().equal(infinity), S::lit(0.0), slope))
+    let (slope, steep) = (y / x / S::lit(3.0), S::lit(1.0) / x);
+    let at_zero = S::select(steep.less(S::lit(0.0)), -steep, steep);
+    S::select(x.equal(S::lit(0.0)), at_zero, S::select(x.abs().equal(infinity), S::lit(0.0), slope))
 }
 
 /// The derivative of x sigmoid(x).
@@ -191,7 +199,8 @@ pub(super) fn scaled_exp<S: RowMath>(c: S, x: S) -> S {
     S::select(c.abs().equal(infinity), outlasts, scaled)
 }
 
-/// x/z for z = hypot(x, y): 0 at the origin, equal shares where both are infinite.
+/// x/z for z = hypot(x, y): 0 at the origin, equal shares where both are infinite. The larger share is what the smaller one
+/// leaves of 1, as derivatives of x/z cancel there.
 #[inline(always)]
 pub(super) fn hypot_share<S: RowMath>(x: S, y: S, z: S) -> S {
     let (zero, one, infinity) = (S::lit(0.0), S::lit(1.0), S::lit(f64::INFINITY));
@@ -199,20 +208,26 @@ pub(super) fn hypot_share<S: RowMath>(x: S, y: S, z: S) -> S {
     let factor =
         S::select(z.equal(infinity), S::lit(0.25), S::select(z.less(S::lit(1e-30)), S::lit(2f64.powi(64)), one));
     let length = S::select(factor.equal(one), z, (factor * x).hypot(factor * y));
-    let share = factor * x / length;
+    let (share, other) = (factor * x / length, factor * y / length);
+    let rest = sign_of(x) * (one - other * other / (one + share.abs()));
+    // Of a length without a finite inverse nothing but the share itself has a derivative in range.
+    let rest = S::select(z.less(S::lit(1e-300)), share, rest);
+    let share = S::select(y.abs().less(x.abs()), rest, share);
     let alone = S::select(y.abs().equal(infinity), root_half(), one);
     let at_infinity = sign_of(x) * S::select(y.nan_mask(), y, alone);
     let share = S::select(x.abs().equal(infinity), at_infinity, share);
     S::select(z.equal(zero), zero, share)
 }
 
-/// x - y in two parts; the second is 0 where the first is not finite.
+/// x - y in two parts; the second is 0 where the first is not finite. Infinities of one sign are no distance apart.
 #[inline(always)]
 fn difference<S: RowMath>(x: S, y: S) -> (S, S) {
     let high = x - y;
     let back = high - x;
     let low = (x - (high - back)) - (y + back);
-    (high, S::select(high.abs().less(S::lit(f64::INFINITY)), low, S::lit(0.0)))
+    let (zero, infinity) = (S::lit(0.0), S::lit(f64::INFINITY));
+    let apart = S::select(high.nan_mask(), S::select(x.equal(y), zero, high), high);
+    (apart, S::select(high.abs().less(infinity), low, zero))
 }
 
 /// log(e^x + e^y): the larger, and the logarithm of 1 plus an exponential of the difference.
@@ -221,8 +236,6 @@ pub(super) fn log_add_exp<S: RowMath>(x: S, y: S) -> S {
     let is_first = y.less(x);
     let (top, other) = (S::select(is_first, x, y), S::select(is_first, y, x));
     let (distance, rest) = difference(other, top);
-    // Infinities of one sign are no distance apart.
-    let distance = S::select(x.equal(y), S::lit(0.0), distance);
     let more = distance.exp();
     top + (more + more * rest).log1p()
 }
@@ -231,7 +244,6 @@ pub(super) fn log_add_exp<S: RowMath>(x: S, y: S) -> S {
 #[inline(always)]
 pub(super) fn logistic_of_difference<S: RowMath>(x: S, y: S) -> S {
     let (distance, rest) = difference(x, y);
-    let distance = S::select(x.equal(y), S::lit(0.0), distance);
     distance.sigmoid() + rest * distance.sigmoid_grad()
 }
 
@@ -240,5 +252,6 @@ pub(super) fn logistic_of_difference<S: RowMath>(x: S, y: S) -> S {
 pub(super) fn xlogy_slope<S: RowMath>(x: S, y: S) -> S {
     let zero = S::lit(0.0);
     let slope = S::select(y.less(zero), S::lit(f64::NAN), x / y);
-    S::select(x.equal(zero), S::select(y.nan_mask(), y, zero), slope)
+    let at_zero = S::select(zero.less(y), slope, S::select(y.nan_mask(), y, zero));
+    S::select(x.equal(zero), at_zero, slope)
 }

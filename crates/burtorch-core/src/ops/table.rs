@@ -151,12 +151,12 @@ macro_rules! for_each_op {
                 }
                 #[doc = "the angle whose sine is x; dx = 1/sqrt(1 - x^2)"]
                 Asin asin "" {
-                    y = |x| x.asin(); dx = |g, x, y| g / ((S::lit(1.0) - x) * (S::lit(1.0) + x)).sqrt();
+                    y = |x| x.asin(); dx = |g, x, y| g / below_one(x).sqrt();
                     reads inputs; on -0.99, 0.99; ulp 2.0, 2.0;
                 }
                 #[doc = "the angle whose cosine is x; dx = -1/sqrt(1 - x^2)"]
                 Acos acos "" {
-                    y = |x| x.acos(); dx = |g, x, y| -g / ((S::lit(1.0) - x) * (S::lit(1.0) + x)).sqrt();
+                    y = |x| x.acos(); dx = |g, x, y| -g / below_one(x).sqrt();
                     reads inputs; on -0.99, 0.99; ulp 2.0, 2.0;
                 }
                 #[doc = "the angle whose tangent is x; dx = 1/(1 + x^2)"]
@@ -188,7 +188,7 @@ macro_rules! for_each_op {
                 Atanh atanh "" {
                     y = |x| x.atanh();
                     dx = |g, x, y| S::select(S::lit(1.0).less(x.abs()), S::lit(f64::NAN),
-                        g / ((S::lit(1.0) - x) * (S::lit(1.0) + x)));
+                        g / below_one(x));
                     reads inputs; on -0.99, 0.99; ulp 2.0, 2.0;
                 }
                 #[doc = "log(x)/log(2); dx = 1/(x log(2))"]

@@ -77,7 +77,7 @@ macro_rules! gamma_functions {
             if x.is_nan() || x == <$t>::NEG_INFINITY || n > 24 {
                 return <$t>::NAN;
             }
-            if x <= 0.0 && x == x.floor() {
+            if x < 0.0 && x == x.floor() {
                 // All poles of odd order are positive on both sides.
                 return if n % 2 == 1 { <$t>::INFINITY } else { <$t>::NAN };
             }
