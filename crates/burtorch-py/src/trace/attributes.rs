@@ -13,9 +13,11 @@ use pyo3::types::{
     PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType,
 };
 
-/// Whether a module is of a library whose functions and classes are not followed.
+/// Whether a module is of a library whose functions and classes are not followed. What pandas has of options is: there its
+/// functions keep numbers that are no arguments.
 pub fn is_of_a_library(module: &str) -> bool {
     matches!(top(module), "burtorch" | "numpy" | "scipy" | "pandas" | "builtins")
+        && !module.starts_with("pandas._config")
 }
 
 /// The package that a module belongs to.
