@@ -175,8 +175,8 @@ fn push(seen: &mut Vec<(usize, usize)>, number: usize, result: &mut usize) -> bo
 }
 
 /// Room for so many results that are early.
-fn room(n: usize) -> ordered_reduction::Room<usize> {
-    ordered_reduction::Room { spares: vec![7; n], early: Vec::with_capacity(n) }
+fn room(n: usize) -> ordered_reduction::EarlyResults<usize> {
+    ordered_reduction::EarlyResults { spares: vec![7; n], early: Vec::with_capacity(n) }
 }
 
 #[test]

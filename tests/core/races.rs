@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
 use burtorch_core::program::Recording;
 use burtorch_core::program::batch::{Batch as RowBatch, Rows, Sink, Source};
-use burtorch_core::sync::{OrderedReduction, Room, run};
+use burtorch_core::sync::{EarlyResults, OrderedReduction, run};
 use burtorch_core::{Batch, Branch, Graph, LaneModel, NodeId, Op, Oracle, Parameters, Range, Total};
 
 /// Runs `work` with each number below `n` in threads of their own, and returns when all are done. What they share is leaked:
@@ -66,7 +66,7 @@ fn jobs_of_the_pool() {
 fn turns() {
     for _ in 0..100 {
         for n_spares in [0, 2] {
-            let room = Room { spares: vec![0; n_spares], early: Vec::with_capacity(n_spares) };
+            let room = EarlyResults { spares: vec![0; n_spares], early: Vec::with_capacity(n_spares) };
             let turns = OrderedReduction::new(Vec::new(), 0, true, room, |order, k, &mut result| {
                 order.push((k, result));
                 true

@@ -19,7 +19,7 @@ use burtorch_core::program::primitive::{Called, Failed};
 use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
-use burtorch_core::sync::{Baton, Flag, GuidedChunks, OrderedReduction, Pool, Raised, Room, Shared, Turn};
+use burtorch_core::sync::{Baton, EarlyResults, Flag, GuidedChunks, OrderedReduction, Pool, Raised, Shared, Turn};
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
 use burtorch_core::viz::{Link, Options, Picture, PictureBox, Role};
 use burtorch_core::{
@@ -87,7 +87,7 @@ are_send_and_sync!(
     Shared<'static>,
     OrderedReduction<Vec<f64>, f32>,
     Turn<'static, Vec<f64>, f32>,
-    Room<f32>,
+    EarlyResults<f32>,
     Graph<'static, f16>,
     Graph<'static, bf16>,
     Graph<'static, F32x64>,

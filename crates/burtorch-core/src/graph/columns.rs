@@ -12,7 +12,7 @@ use super::memory::{Column, Origin};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
-use reserved::Region;
+use reserved::ReservedRegion;
 
 /// Bytes of one node in the four columns.
 pub(crate) const fn bytes_per_node<S>() -> usize {
@@ -43,7 +43,7 @@ pub(crate) struct Columns<S: Scalar> {
     /// Never more nodes than this: ids are 32 bits wide (tests use less).
     limit: u32,
     /// What others own a part of, if the memory is such.
-    place: Option<Region<S>>,
+    place: Option<ReservedRegion<S>>,
 }
 
 impl<S: Scalar> Columns<S> {

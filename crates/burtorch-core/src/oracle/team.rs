@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::nn::Model;
 use crate::params::Parameters;
 use crate::params::overrides::Sum;
-use crate::sync::{self, OrderedReduction, Room};
+use crate::sync::{self, EarlyResults, OrderedReduction};
 
 /// Samples of a chunk, for a model that goes one sample at a time; for others a block of lanes.
 const SINGLE_CHUNK: usize = 16;
@@ -83,7 +83,7 @@ pub(super) struct Team<E: LaneFloat> {
     /// One for each thread. The locks are never waited for: there are as many places as threads.
     places: Vec<Mutex<Worker<E>>>,
     /// For chunks that are ready before their turn.
-    room: Room<ChunkResult<E>>,
+    room: EarlyResults<ChunkResult<E>>,
     /// How many chunks a job takes: as long as [`JOB`], and at least one for each thread.
     chunks_of_job: usize,
     /// The losses of a job's samples.
@@ -149,7 +149,7 @@ impl<E: LaneFloat> Adding<'_, E> {
 
 impl<E: LaneFloat> Default for Team<E> {
     fn default() -> Self {
-        Team { n_threads: 1, places: Vec::new(), room: Room::default(), chunks_of_job: 1, losses: Vec::new() }
+        Team { n_threads: 1, places: Vec::new(), room: EarlyResults::default(), chunks_of_job: 1, losses: Vec::new() }
     }
 }
 
@@ -256,7 +256,7 @@ impl<E: LaneFloat> Team<E> {
         }
         // Who has its last chunk does not wait.
         let n_spares = if n_chunks > n_places { n_places / 2 } else { 0 };
-        let Room { spares, early } = &mut self.room;
+        let EarlyResults { spares, early } = &mut self.room;
         spares.truncate(n_spares);
         let more = n_spares - spares.len();
         spares.try_reserve(more).map_err(out_of_memory::<E>(n_spares))?;

@@ -34,17 +34,17 @@ pub struct Recording {
 struct Reader {
     parts: Parts,
     /// For each node of the graph, what it became.
-    places: Vec<Origin>,
+    places: Vec<SlotKind>,
     constants: HashMap<u64, u32>,
     /// The last two constants that were looked up, by their bits: many are one of these.
-    recent: [(u64, Origin); 2],
+    recent: [(u64, SlotKind); 2],
     /// The primitives of nodes.
     calls: HashMap<u32, Called>,
 }
 
 /// What a node of the graph became. Slots of constants and nodes are known once all constants are.
 #[derive(Clone, Copy, Debug)]
-enum Origin {
+enum SlotKind {
     Input(u32),
     Constant(u32),
     Node(u32),
@@ -52,10 +52,10 @@ enum Origin {
 }
 
 impl Reader {
-    fn constant(&mut self, x: f64) -> Origin {
+    fn constant(&mut self, x: f64) -> SlotKind {
         let bits = x.to_bits();
         for (recent, place) in self.recent {
-            if recent == bits && !matches!(place, Origin::Unknown) {
+            if recent == bits && !matches!(place, SlotKind::Unknown) {
                 return place;
             }
         }
@@ -64,13 +64,13 @@ impl Reader {
         if at == next {
             self.parts.constants.push(x);
         }
-        self.recent = [(bits, Origin::Constant(at)), self.recent[0]];
-        Origin::Constant(at)
+        self.recent = [(bits, SlotKind::Constant(at)), self.recent[0]];
+        SlotKind::Constant(at)
     }
 
-    fn push(&mut self, op: Op, a: u32, b: u32) -> Origin {
+    fn push(&mut self, op: Op, a: u32, b: u32) -> SlotKind {
         self.parts.nodes.push(Node { op, a, b });
-        Origin::Node(self.parts.nodes.len() as u32 - 1)
+        SlotKind::Node(self.parts.nodes.len() as u32 - 1)
     }
 
     /// Lists nodes of the graph; returns where the list begins.
@@ -92,20 +92,20 @@ impl Recording {
                 n_differentiated: self.n_differentiated as u32,
                 ..Parts::default()
             },
-            places: vec![Origin::Unknown; graph.len()],
+            places: vec![SlotKind::Unknown; graph.len()],
             constants: HashMap::new(),
-            recent: [(0, Origin::Unknown); 2],
+            recent: [(0, SlotKind::Unknown); 2],
             calls: self.calls.iter().map(|(node, called)| (node.0, called.clone())).collect(),
         };
         for (k, input) in self.inputs.iter().enumerate() {
             graph.check_exists(*input)?;
-            reader.places[input.0 as usize] = Origin::Input(k as u32);
+            reader.places[input.0 as usize] = SlotKind::Input(k as u32);
         }
         let detached: HashMap<u32, u32> = self.detached.iter().map(|(copy, of)| (copy.0, of.0)).collect();
         // Until all constants are known, operands are nodes of the graph.
         let mut computed = vec![0; graph.len() + 1];
         for node in 0..graph.len() as u32 {
-            if let Origin::Unknown = reader.places[node as usize] {
+            if let SlotKind::Unknown = reader.places[node as usize] {
                 let place = match detached.get(&node) {
                     Some(&of) => reader.push(Op::Constant, of, 0),
                     None => read_node(graph, node, &mut reader)?,
@@ -122,10 +122,10 @@ impl Recording {
         let Reader { mut parts, places, .. } = reader;
         let (n_inputs, n_constants) = (parts.n_inputs, parts.constants.len() as u32);
         let slot = |node: u32| match places[node as usize] {
-            Origin::Input(k) => k,
-            Origin::Constant(k) => n_inputs + k,
-            Origin::Node(k) => n_inputs + n_constants + k,
-            Origin::Unknown => u32::MAX,
+            SlotKind::Input(k) => k,
+            SlotKind::Constant(k) => n_inputs + k,
+            SlotKind::Node(k) => n_inputs + n_constants + k,
+            SlotKind::Unknown => u32::MAX,
         };
         for node in &mut parts.nodes {
             match node.op.info().arity {
@@ -146,14 +146,14 @@ impl Recording {
 }
 
 /// What a node of the graph becomes.
-fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> Result<Origin> {
+fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> Result<SlotKind> {
     let op = graph.columns.op(node);
     let [a, b] = graph.columns.operands(node);
     Ok(match op.info().arity {
         Arity::Nullary => match op {
             Op::Leaf | Op::Constant => reader.constant(graph.columns.value(node).to_f64()),
             // Its block, whose last output comes next, says what it is.
-            Op::Part => Origin::Unknown,
+            Op::Part => SlotKind::Unknown,
             _ => return Err(refused(op)),
         },
         Arity::Unary => reader.push(op, a, 0),
@@ -184,12 +184,12 @@ fn read_node<S: Float>(graph: &Graph<'_, S>, node: u32, reader: &mut Reader) -> 
 }
 
 /// Blocks become one node for each output.
-fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, reader: &mut Reader) -> Result<Origin> {
+fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, reader: &mut Reader) -> Result<SlotKind> {
     let extra = graph.extra.as_slice();
     match op {
         Op::Map => {
             let record = MapRecord::read(extra, record);
-            let mut last = Origin::Unknown;
+            let mut last = SlotKind::Unknown;
             for (output, x) in (record.header.first..=node).zip(record.x.nodes()) {
                 last = reader.push(record.op, x.0, 0);
                 reader.places[output as usize] = last;

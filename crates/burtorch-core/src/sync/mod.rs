@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 pub use baton::Baton;
 pub use flag::{Flag, Raised, Shared};
 pub use guided_chunks::GuidedChunks;
-pub use ordered_reduction::{OrderedReduction, Room, Turn};
+pub use ordered_reduction::{EarlyResults, OrderedReduction, Turn};
 pub use pool::Pool;
 
 pub(crate) use primitives::{Mutex, MutexGuard};

@@ -11,7 +11,7 @@ use super::primitives::{
 /// What the results are added to, and who is next.
 #[derive(Debug)]
 pub struct OrderedReduction<T, R> {
-    state: Mutex<Queue<T, R>>,
+    state: Mutex<Results<T, R>>,
     /// Told when another task's turn has come, or there is room, or no more turns are given.
     came: Condvar,
     /// Whose turn it is, or `ENDED`, for those who look before they sleep. Relaxed, as the next one: the lock decides.
@@ -29,31 +29,31 @@ const ENDED: usize = usize::MAX;
 
 /// Room for results that are early.
 #[derive(Debug)]
-pub struct Room<R> {
+pub struct EarlyResults<R> {
     /// Exchanged for a result that is early.
     pub spares: Vec<R>,
     /// Such results and their numbers; has room for as many as there are spares.
     pub early: Vec<(usize, R)>,
 }
 
-impl<R> Default for Room<R> {
+impl<R> Default for EarlyResults<R> {
     fn default() -> Self {
-        Room { spares: Vec::new(), early: Vec::new() }
+        EarlyResults { spares: Vec::new(), early: Vec::new() }
     }
 }
 
 #[derive(Debug)]
-struct Queue<T, R> {
+struct Results<T, R> {
     /// What results are added to, while nobody adds.
     content: Option<T>,
     /// Whose turn it is.
     next: usize,
     /// Whether no more turns are given.
     has_ended: bool,
-    room: Room<R>,
+    room: EarlyResults<R>,
 }
 
-impl<T, R> Queue<T, R> {
+impl<T, R> Results<T, R> {
     /// The result whose turn it is, if it was left here.
     fn take_early(&mut self) -> Option<R> {
         let at = self.room.early.iter().position(|&(number, _)| number == self.next && !self.has_ended)?;
@@ -71,10 +71,16 @@ pub struct Turn<'a, T, R> {
 
 impl<T, R> OrderedReduction<T, R> {
     /// OrderedReduction for tasks from number `first` on. Whether threads look for their turn before they sleep: if each has a core.
-    pub fn new(content: T, first: usize, looks: bool, room: Room<R>, add: fn(&mut T, usize, &mut R) -> bool) -> Self {
+    pub fn new(
+        content: T,
+        first: usize,
+        looks: bool,
+        room: EarlyResults<R>,
+        add: fn(&mut T, usize, &mut R) -> bool,
+    ) -> Self {
         OrderedReduction {
             has_room: AtomicBool::new(!room.spares.is_empty()),
-            state: Mutex::new(Queue { content: Some(content), next: first, has_ended: false, room }),
+            state: Mutex::new(Results { content: Some(content), next: first, has_ended: false, room }),
             came: Condvar::new(),
             shown: AtomicUsize::new(first),
             looks: if looks { SPINS + YIELDS } else { 0 },
@@ -88,21 +94,22 @@ impl<T, R> OrderedReduction<T, R> {
     }
 
     /// What is left when all tasks are done, if none panicked while it added.
-    pub fn into_parts(self) -> (Option<T>, Room<R>) {
-        let Queue { content, mut room, .. } = self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    pub fn into_parts(self) -> (Option<T>, EarlyResults<R>) {
+        let Results { content, mut room, .. } =
+            self.state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         // Where turns have ended before.
-        let Room { spares, early } = &mut room;
+        let EarlyResults { spares, early } = &mut room;
         spares.extend(early.drain(..).map(|(_, result)| result));
         (content, room)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue<T, R>> {
+    fn lock(&self) -> MutexGuard<'_, Results<T, R>> {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Tells everybody what has changed.
-    fn show(&self, state: MutexGuard<'_, Queue<T, R>>) {
+    fn show(&self, state: MutexGuard<'_, Results<T, R>>) {
         let shown = if state.has_ended { ENDED } else { state.next };
         self.has_room.store(!state.room.spares.is_empty(), Ordering::Relaxed);
         self.shown.store(shown, Ordering::Relaxed);

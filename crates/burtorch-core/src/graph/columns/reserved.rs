@@ -27,7 +27,7 @@ struct Whole<S: Scalar> {
 
 /// A part of such columns.
 #[derive(Debug)]
-pub(super) struct Region<S: Scalar> {
+pub(super) struct ReservedRegion<S: Scalar> {
     whole: TryArc<Whole<S>>,
     /// Where it begins: at 0 for the graph that reserves it.
     start: u32,
@@ -53,7 +53,7 @@ impl<S: Scalar> Whole<S> {
         );
         part.origin = Origin::Growing;
         part.once_filled = once_filled;
-        part.place = Some(Region { whole, start });
+        part.place = Some(ReservedRegion { whole, start });
         part
     }
 }
@@ -146,7 +146,7 @@ impl<S: Scalar> Columns<S> {
                 true
             }
             Err(whole) => {
-                self.place = Some(Region { whole, start: 0 });
+                self.place = Some(ReservedRegion { whole, start: 0 });
                 false
             }
         }

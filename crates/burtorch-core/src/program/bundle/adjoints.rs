@@ -4,7 +4,7 @@
 
 use super::memory::InLanes;
 use super::order::Group;
-use super::plan::{Plan, stride};
+use super::plan::{BundlePlan, stride};
 use super::units::{Shape, exponentials, operand_count};
 use super::{is_seed, lanes, steps};
 use crate::program::build::{Build, Seeds};
@@ -24,7 +24,7 @@ pub(super) struct Adjoints {
 
 impl Adjoints {
     /// Gives slots: gradients, -0.0, seeds, then what groups hand back, the last group first.
-    pub(super) fn new<S: InLanes>(plan: &Plan<'_, S>, build: Build) -> Self {
+    pub(super) fn new<S: InLanes>(plan: &BundlePlan<'_, S>, build: Build) -> Self {
         let mut of = vec![Vec::new(); plan.program.n_slots()];
         let nothing = plan.program.n_differentiated + lanes::<S>() as u32;
         let mut next = nothing + 1;
@@ -48,7 +48,7 @@ impl Adjoints {
     }
 
     /// Takes the nodes in the order of the eager sweep and lists what they contribute.
-    pub(super) fn hand_back<S: InLanes>(&mut self, plan: &Plan<'_, S>) {
+    pub(super) fn hand_back<S: InLanes>(&mut self, plan: &BundlePlan<'_, S>) {
         let first = plan.program.first_node();
         for node in (0..plan.program.nodes().len() as u32).rev() {
             let k = plan.units.of[node as usize];
@@ -82,7 +82,7 @@ impl Adjoints {
 }
 
 /// How many numbers each lane of this group hands back.
-fn n_handed_back<S>(plan: &Plan<'_, S>, group: &Group) -> u32 {
+fn n_handed_back<S>(plan: &BundlePlan<'_, S>, group: &Group) -> u32 {
     match group.key.shape {
         _ if steps::hands_through(group.key.op) => 1,
         Shape::Copy => 0,

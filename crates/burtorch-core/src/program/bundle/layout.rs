@@ -11,7 +11,7 @@
 use super::adjoints::Adjoints;
 use super::memory::{Bundle, InLanes, NO_HEAD, Run};
 use super::order::{Group, for_each_operand};
-use super::plan::{Bundles, Plan, in_use, stride};
+use super::plan::{BundlePlan, Bundles, in_use, stride};
 use super::steps::{self, Codes};
 use super::units::{Shape, Unit, Units, exponentials};
 use super::{lanes, lanes_of};
@@ -43,7 +43,7 @@ pub(super) fn plan<S: InLanes>(
     };
     let value = vec![0; program.nodes().len()];
     let lane = vec![(0, 0); units.all.len()];
-    let mut plan = Plan { program, moves, units, groups, level, build, value, lane, bundles };
+    let mut plan = BundlePlan { program, moves, units, groups, level, build, value, lane, bundles };
     plan.forward()?;
     match build {
         Build::Values => {}
@@ -58,7 +58,7 @@ pub(super) fn plan<S: InLanes>(
     Some(bundles)
 }
 
-impl<S: InLanes> Plan<'_, S> {
+impl<S: InLanes> BundlePlan<'_, S> {
     fn codes(&self, group: &Group) -> Codes<S> {
         match group.key.shape {
             Shape::Lone => steps::lone_codes(group.key.op, self.level),

@@ -28,7 +28,7 @@ pub(in crate::program) struct Bundles<S> {
 }
 
 /// What the parts of a plan share.
-pub(super) struct Plan<'p, S> {
+pub(super) struct BundlePlan<'p, S> {
     pub(super) program: &'p Program,
     pub(super) moves: &'p [bool],
     pub(super) units: &'p Units,
