@@ -491,7 +491,7 @@ def inner(n: int, has_bias: bool) -> Matrix:
     return matrix(2 * n + has_bias, lambda i, j: exact(of(i, j)))
 
 
-# What recorded functions do not hold has no second derivative: leaves, and blocks, most of which read Parameters.
+# Parts that traced functions do not hold have no second derivative: leaves, and blocks, most of which read Parameters.
 NOT_RECORDED = {
     *("leaf", "constant", "parameter", "frozen_parameter", "part", "imported"),
     *("affine", "gather", "softmax_cross_entropy", "token_embedding", "token_affine", "layer_norm", "rms_norm"),
