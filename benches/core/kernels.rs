@@ -6,12 +6,13 @@
 #![allow(missing_docs, reason = "criterion_group declares a public function")]
 
 use burtorch_core::kernels::{
-    Adam, KernelFloat, Mode, adam_update, affine_forward, affine_forward_lanes, affine_input_grad,
-    affine_input_grad_lanes, affine_sgd_update, affine_weight_grad, affine_weight_grad_lanes, attention_probs_len,
-    causal_attention_backward, causal_attention_forward, gather_rows_lanes, layer_norm_forward_lanes,
-    layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes, relu_backward, scatter_add_rows_lanes, sgd_update,
-    softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward, softmax_cross_entropy_forward_lanes,
-    tanh_backward, tanh_forward, weight_grad_scratch_len,
+    Adam, Finish, KernelFloat, Matrix, MatrixMut, Mode, Start, adam_update, affine_forward, affine_forward_lanes,
+    affine_input_grad, affine_input_grad_lanes, affine_sgd_update, affine_weight_grad, affine_weight_grad_lanes,
+    attention_probs_len, causal_attention_backward, causal_attention_forward, gather_rows_lanes,
+    layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes, product,
+    product_workspace_len, relu_backward, scatter_add_rows_lanes, sgd_update, softmax_cross_entropy_backward_lanes,
+    softmax_cross_entropy_forward, softmax_cross_entropy_forward_lanes, tanh_backward, tanh_forward,
+    weight_grad_scratch_len,
 };
 use burtorch_core::simd::level;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -78,6 +79,30 @@ fn one_sample(c: &mut Criterion, n_in: usize, n_out: usize) {
     measure(c, &group, "fused step", flops, || {
         affine_sgd_update(1e-9, black_box(&dy), black_box(&x), &mut w, None);
     });
+}
+
+/// `C = A B`, and with B transposed.
+fn one_product<E: KernelFloat>(c: &mut Criterion, m: usize, n: usize, k: usize) {
+    let group = format!("product {m} x {k} by {k} x {n}, {} bytes", size_of::<E>());
+    let (a, b, mut to) = (numbers::<E>(m * k), numbers::<E>(k * n), numbers::<E>(m * n));
+    let mut workspace = numbers::<E>(product_workspace_len::<E>(m, n, k));
+    for (name, turned) in [("A B", false), ("A B'", true)] {
+        measure(c, &group, name, 2 * m * n * k, || {
+            let b = if turned { Matrix::by_rows(&b, n, k).transposed() } else { Matrix::by_rows(&b, k, n) };
+            let (a, to) = (Matrix::by_rows(black_box(&a), m, k), MatrixMut::by_rows(&mut to, m, n));
+            product(Start::Number(E::default()), a, b, to, Finish::AsIs, &mut workspace);
+        });
+        assert!(to.iter().all(|&x| x * E::default() == E::default()));
+    }
+}
+
+fn products(c: &mut Criterion) {
+    for n in [4, 8, 16, 32, 64, 128, 256, 512, 1024] {
+        for [m, n, k] in [[n, n, n], [1, n, n], [n, 4, n], [n, n, 16]] {
+            one_product::<f32>(c, m, n, k);
+            one_product::<f64>(c, m, n, k);
+        }
+    }
 }
 
 fn dense(c: &mut Criterion) {
@@ -187,6 +212,6 @@ criterion_group! {
         .sample_size(30)
         .warm_up_time(std::time::Duration::from_millis(200))
         .measurement_time(std::time::Duration::from_millis(600));
-    targets = dense, transformer, softmax, ranges
+    targets = products, dense, transformer, softmax, ranges
 }
 criterion_main!(kernels);

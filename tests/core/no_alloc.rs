@@ -6,6 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_workspace_len};
 use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
 use burtorch_core::text::WordContexts;
 use burtorch_core::{Batch, Oracle, Parameters, Sgd};
@@ -120,4 +121,19 @@ fn a_step_of_the_gpt_makes_no_heap_call_after_warm_up() {
     let calls = calls() - before;
     assert!(losses.iter().all(|loss| loss.is_finite()));
     assert_eq!(calls, 0);
+}
+
+#[test]
+fn a_product_makes_no_heap_call() {
+    for [m, n, k] in [[3, 4, 5], [1, 300, 300], [200, 150, 170]] {
+        let (a, b, mut c) = (vec![0.5_f32; m * k], vec![0.25; k * n], vec![0.0; m * n]);
+        let mut workspace = vec![0.0; product_workspace_len::<f32>(m, n, k)];
+        let before = calls();
+        for _ in 0..10 {
+            let (a, b) = (Matrix::by_rows(&a, m, k), Matrix::by_rows(&b, n, k).transposed());
+            product(Start::Output, a, b, MatrixMut::by_rows(&mut c, m, n), Finish::AsIs, &mut workspace);
+        }
+        assert_eq!(calls(), before);
+        assert_eq!(c[0], 10.0 * 0.125 * k as f32);
+    }
 }

@@ -2,7 +2,7 @@
 //! starts, on every level.
 
 use crate::support::{Float, Numbers, level_stays};
-use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_workspace_len};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
 use burtorch_core::simd::{available_levels, force_level, level};
 
 /// Row step, column step, and step to the next matrix.
@@ -54,15 +54,15 @@ impl<E: Float> Case<E> {
         }
     }
 
-    fn run(&self) -> Vec<E> {
+    fn run(&self, n_threads: usize) -> Vec<E> {
         let [m, n, k] = self.shape;
         let mut c = self.c.0.clone();
         // What is in the workspace must not matter.
-        let mut workspace = vec![E::of(f64::NAN); product_workspace_len::<E>(m, n, k)];
+        let mut workspace = vec![E::of(f64::NAN); n_threads * product_workspace_len::<E>(m, n, k)];
         let a = Matrix::strided(&self.a.0, 0, m, k, self.a.1[0], self.a.1[1]).stacked(self.a.1[2]);
         let b = Matrix::strided(&self.b.0, 0, k, n, self.b.1[0], self.b.1[1]).stacked(self.b.1[2]);
         let to = MatrixMut::strided(&mut c, 0, m, n, self.c.1[0], self.c.1[1]).stacked(self.count, self.c.1[2]);
-        product(self.start(), a, b, to, self.finish, &mut workspace);
+        product_on_threads(n_threads, self.start(), a, b, to, self.finish, &mut workspace);
         c
     }
 
@@ -99,7 +99,7 @@ impl<E: Float> Case<E> {
         for &level in available_levels() {
             assert!(force_level(Some(level)));
             let same = |x: &E, y: &E| x.bits() == y.bits() || (x.bits() != y.bits() && x != x && y != y);
-            let (got, want) = (self.run(), self.chains());
+            let (got, want) = (self.run(1), self.chains());
             let differs = got.iter().zip(&want).position(|(x, y)| !same(x, y));
             let Self { shape, count, start, a, b, c, .. } = self;
             assert_eq!(
@@ -153,6 +153,28 @@ fn edges<E: Float>() {
 fn blocks_do_not_show() {
     edges::<f32>();
     edges::<f64>();
+}
+
+/// Pieces of stacks, of rows and of columns.
+fn threads<E: Float>() {
+    let mut numbers = Numbers::new(8);
+    for shape in [[150, 100, 80], [70, 210, 90], [1, 3000, 300], [3000, 1, 300]] {
+        for count in [1, 3] {
+            let case = Case::<E>::new(&mut numbers, shape, count);
+            let _turn = level_stays();
+            let bits = |c: Vec<E>| c.into_iter().map(E::bits).collect::<Vec<_>>();
+            let alone = bits(case.run(1));
+            for n_threads in [2, 3, 8] {
+                assert_eq!(alone, bits(case.run(n_threads)), "{shape:?} x {count} on {n_threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_show() {
+    threads::<f32>();
+    threads::<f64>();
 }
 
 fn special<E: Float>() {

@@ -58,6 +58,14 @@ pub trait Pack: Real {
     /// The lanes of both in turn: `(a0, b0, a1, b1, ..)` as a first and a second half.
     fn interleaved(self, other: Self) -> (Self, Self);
 
+    /// The lanes of both in turn within each 16 bytes: those from the first halves of them, and those from the second halves.
+    fn interleaved_pieces(self, other: Self) -> [Self; 2];
+    /// 16 bytes from each place, one after the other.
+    ///
+    /// # Safety
+    /// They may be read at `at(piece)` for each of the pieces of a vector.
+    unsafe fn read_pieces(at: impl Fn(usize) -> *const Self::Elem) -> Self;
+
     /// Elements `at` and `at + 1` of `from` in turn.
     ///
     /// # Safety
@@ -221,6 +229,23 @@ macro_rules! kernel_float {
             #[inline(always)]
             fn interleaved(self, other: Self) -> (Self, Self) {
                 self.interleave(other)
+            }
+
+            #[inline(always)]
+            fn interleaved_pieces(self, other: Self) -> [Self; 2] {
+                paired::interleaved_pieces(self, other)
+            }
+
+            #[inline(always)]
+            unsafe fn read_pieces(at: impl Fn(usize) -> *const $t) -> Self {
+                const PIECE: usize = 16 / size_of::<$t>();
+                let mut numbers = [0.0; N];
+                for k in 0..N / PIECE {
+                    // SAFETY: as the caller promises; an array is aligned as its element.
+                    let piece = unsafe { *at(k).cast::<[$t; PIECE]>() };
+                    numbers[k * PIECE..(k + 1) * PIECE].copy_from_slice(&piece);
+                }
+                Simd::from_array(numbers)
             }
 
             #[inline(always)]

@@ -54,3 +54,35 @@ pub(crate) fn twice<T: SimdElement, const N: usize>(x: Simd<T, N>) -> Simd<T, N>
 pub(crate) fn repeated<T: SimdElement, const N: usize>(pair: [T; 2]) -> Simd<T, N> {
     Repeated::swizzle(Simd::from_array(pair))
 }
+
+/// Numbers in 16 bytes, a quarter of the widest register.
+const fn piece<T>() -> usize {
+    16 / size_of::<T>()
+}
+
+/// Which lanes of two vectors stand in turn in each 16 bytes, from the first (0) or the second (1) half of them.
+const fn in_pieces<const N: usize>(piece: usize, half: usize) -> [usize; N] {
+    let (mut places, mut k) = ([0; N], 0);
+    while k < N && piece <= N {
+        let (start, lane) = (k / piece * piece, k % piece);
+        places[k] = start + half * (piece / 2) + lane / 2 + lane % 2 * N;
+        k += 1;
+    }
+    places
+}
+
+struct InPieces<const PIECE: usize, const HALF: usize>;
+
+impl<const PIECE: usize, const HALF: usize, const N: usize> Swizzle<N> for InPieces<PIECE, HALF> {
+    const INDEX: [usize; N] = in_pieces(PIECE, HALF);
+}
+
+/// The lanes of both in turn within each 16 bytes: those from the first halves of them, and those from the second halves.
+#[inline(always)]
+pub(crate) fn interleaved_pieces<T: SimdElement, const N: usize>(x: Simd<T, N>, y: Simd<T, N>) -> [Simd<T, N>; 2] {
+    if piece::<T>() == 4 {
+        [InPieces::<4, 0>::concat_swizzle(x, y), InPieces::<4, 1>::concat_swizzle(x, y)]
+    } else {
+        [InPieces::<2, 0>::concat_swizzle(x, y), InPieces::<2, 1>::concat_swizzle(x, y)]
+    }
+}

@@ -52,82 +52,71 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
     let lanes = T::Register::<E>::LANES;
     let (aside, workspace) = workspace.split_at_mut(if job.c_column == 1 { 0 } else { aside_len(job.m, job.n) });
     let (for_b, for_a) = if plan.pack_b {
-        workspace.split_at_mut(plan.columns.min(job.n.next_multiple_of(lanes)) * plan.terms.min(job.k))
+        workspace.split_at_mut(plan.columns.min(job.n.next_multiple_of(lanes)) * plan.depth.min(job.k))
     } else {
         workspace.split_at_mut(0)
     };
-    if plan.pack_a {
-        assert!(
-            for_a.len() >= plan.rows.min(job.m) * (plan.terms.min(job.k) + 2 * line::<E>()),
-            "a workspace is too short"
-        );
-    }
+    debug_assert!(!plan.pack_a || for_a.len() >= plan.rows.min(job.m) * (plan.depth.min(job.k) + 2 * line::<E>()));
     // SAFETY: as the caller promises.
     unsafe {
         for j in (0..job.n).step_by(plan.columns) {
             let columns = plan.columns.min(job.n - j);
-            // Of nothing there is one block, in which sums start and end.
-            for first in (0..job.k.max(1)).step_by(plan.terms) {
-                let terms = plan.terms.min(job.k - first);
+            // Of no terms there is one block, in which sums start and end.
+            for p in (0..job.k.max(1)).step_by(plan.depth) {
+                let depth = plan.depth.min(job.k - p);
                 if plan.pack_b {
-                    packed_b::<E, T>(job, plan, j, columns, first, terms, for_b.as_mut_ptr());
+                    block_of_b::<E, T>(job, j, columns, p, depth, for_b.as_mut_ptr());
                 }
                 for i in (0..job.m).step_by(plan.rows) {
                     let rows = plan.rows.min(job.m - i);
-                    let a = job.a.from(i, first);
-                    let a = if plan.pack_a { block_of_a::<E, T>(&a, rows, terms, for_a.as_mut_ptr()) } else { a };
-                    for p in (first..first + terms.max(1)).step_by(plan.depth) {
-                        let depth = plan.depth.min(first + terms - p);
-                        let packed = for_b.as_ptr().wrapping_add((p - first) * columns.next_multiple_of(lanes));
-                        let a = a.from(0, p - first);
-                        strips::<E, T>(job, plan, [i, j, p], [rows, columns, depth], &a, packed, aside);
-                    }
+                    let a = job.a.from(i, p);
+                    let a = if plan.pack_a { block_of_a::<E>(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
+                    strips::<E, T>(job, plan, [i, j, p], [rows, columns, depth], &a, for_b.as_ptr(), aside);
                 }
             }
         }
     }
 }
 
-/// A block of B, strip after strip for each depth.
+/// Rows of B that are packed together.
+const GROUP: usize = 8;
+
+/// A packed block of B, strip after strip.
 ///
 /// # Safety
 /// As [`single`].
 #[inline(always)]
-unsafe fn packed_b<E: KernelFloat, T: Target>(
+unsafe fn block_of_b<E: KernelFloat, T: Target>(
     job: &Job<E>,
-    plan: &Plan,
     j: usize,
     columns: usize,
-    first: usize,
-    terms: usize,
-    mut to: *mut E,
+    p: usize,
+    depth: usize,
+    to: *mut E,
 ) {
     let lanes = T::Register::<E>::LANES;
+    let b = job.b.from(j, p);
+    // Some rows at a time: streams of reads that the caches foresee, and stretches to write, as the same rows of two strips may
+    // lie a power of two apart.
+    let group = if b.outer == 1 { GROUP } else { depth.max(1) };
     // SAFETY: as the caller promises.
     unsafe {
-        for p in (first..first + terms).step_by(plan.depth) {
-            let depth = plan.depth.min(first + terms - p);
-            let b = job.b.from(j, p);
-            if b.outer == 1 {
-                // Row by row, as the caches foresee that.
-                for q in 0..depth {
-                    let mut c = 0;
-                    while c < columns {
-                        let width = width::<E, T>(columns - c, job.m);
-                        let padded = width.next_multiple_of(lanes);
-                        row_of_b::<E, T>(b.from(c, q).at, width, to.add(c * depth + q * padded));
-                        c += width;
+        for q in (0..depth).step_by(group) {
+            let rows = group.min(depth - q);
+            let mut c = 0;
+            while c < columns {
+                let width = width::<E, T>(columns - c, job.m);
+                let padded = width.next_multiple_of(lanes);
+                let to = to.add(c * depth + q * padded);
+                if b.outer == 1 {
+                    for r in 0..rows {
+                        row_of_b::<E, T>(b.from(c, q + r).at, width, to.add(r * padded));
                     }
+                } else {
+                    strip_of_b::<E, T>(&b.from(c, q), width, rows, to);
                 }
-            } else {
-                let mut c = 0;
-                while c < columns {
-                    let width = width::<E, T>(columns - c, job.m);
-                    strip_of_b::<E, T>(&b.from(c, 0), width, depth, to.add(c * depth));
-                    c += width;
-                }
+                c += width;
             }
-            to = to.add(columns.next_multiple_of(lanes) * depth);
         }
     }
 }
@@ -163,8 +152,7 @@ unsafe fn strips<E: KernelFloat, T: Target>(
     // SAFETY: as the caller promises.
     unsafe {
         while c < columns {
-            let vectors = vectors::<E, T>(columns - c, job.m);
-            let width = if vectors == 0 { columns - c } else { vectors * lanes };
+            let width = width::<E, T>(columns - c, job.m);
             let (b, b_term) = if plan.pack_b {
                 (packed, width.next_multiple_of(lanes) as isize)
             } else {
@@ -198,7 +186,7 @@ unsafe fn strips<E: KernelFloat, T: Target>(
                     }
                 }
             }
-            match vectors {
+            match width / lanes {
                 8 => strip::<E, T, 8, false>(&here),
                 4 => strip::<E, T, 4, false>(&here),
                 2 => strip::<E, T, 2, false>(&here),

@@ -23,6 +23,7 @@ mod tile;
 
 use super::float::KernelFloat;
 use super::levels::leveled;
+use crate::sync;
 use blocks::all;
 use plan::Job;
 
@@ -178,9 +179,23 @@ pub enum Finish {
 
 /// `C = A B`, or `C` of each stack. See the module. Costs `2 m n k` operations.
 ///
-/// Panics if shapes differ, if a matrix reaches beyond its data, or if `workspace` is shorter than
-/// [`product_workspace_len`] says; what is in it does not matter.
+/// Panics if shapes differ, if a matrix reaches beyond its data, if elements of C share places, or if `workspace` is shorter
+/// than [`product_workspace_len`] says; what is in it does not matter.
 pub fn product<E: KernelFloat>(
+    start: Start<'_, E>,
+    a: Matrix<'_, E>,
+    b: Matrix<'_, E>,
+    c: MatrixMut<'_, E>,
+    finish: Finish,
+    workspace: &mut [E],
+) {
+    product_on_threads(1, start, a, b, c, finish, workspace);
+}
+
+/// The same on up to `n_threads` threads ([`crate::sync::run`]), each of which computes some of the matrices, rows or columns
+/// of C: the same bits. `workspace` holds [`product_workspace_len`] numbers for each thread.
+pub fn product_on_threads<E: KernelFloat>(
+    n_threads: usize,
     start: Start<'_, E>,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
@@ -206,8 +221,28 @@ pub fn product<E: KernelFloat>(
     }
     c.shape.check_apart(c.count);
     let job = Job::new(&a, &b, c, start, finish);
-    product_of(&job, workspace);
+    let (len, pieces) = (product_workspace_len::<E>(m, n, k), job.pieces(n_threads));
+    assert!(workspace.len() >= pieces * len, "a product needs a workspace for each thread");
+    if pieces == 1 {
+        return product_of(&job, workspace);
+    }
+    let shared = Shared { job, workspace: workspace.as_mut_ptr() };
+    sync::run(pieces, pieces, &|index| {
+        let shared = &shared;
+        // SAFETY: there are so many numbers, and each call has its own of them.
+        let workspace = unsafe { std::slice::from_raw_parts_mut(shared.workspace.add(index * len), len) };
+        product_of(&shared.job.piece(index, pieces), workspace);
+    });
 }
+
+/// What the threads of one product share.
+struct Shared<E> {
+    job: Job<E>,
+    workspace: *mut E,
+}
+
+// SAFETY: threads write different pieces of C, whose elements share no places, and parts of the workspace of their own.
+unsafe impl<E: Sync> Sync for Shared<E> {}
 
 leveled! {
     /// A product whose shapes were checked.

@@ -4,7 +4,6 @@
 
 use super::plan::Side;
 use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
-use crate::kernels::lanes::transposed;
 use crate::kernels::levels::Target;
 use crate::simd::Real;
 
@@ -44,34 +43,41 @@ pub(super) unsafe fn strip_of_b<E: KernelFloat, T: Target>(from: &Side<E>, colum
             let (part, to) = (from.from(j, 0), to.add(j));
             if part.inner != 1 || columns - j < lanes {
                 gathered::<T::Register<E>>(&part, lanes.min(columns - j), 0, terms, to, width);
-            } else if lanes == 16 {
-                turned::<E, 16>(&part, terms, to, width);
-            } else if lanes == 8 {
-                turned::<E, 8>(&part, terms, to, width);
-            } else if lanes == 4 {
-                turned::<E, 4>(&part, terms, to, width);
+            } else if size_of::<E>() == 4 {
+                turned::<T::Register<E>, 4>(&part, terms, to, width);
             } else {
-                turned::<E, 2>(&part, terms, to, width);
+                turned::<T::Register<E>, 2>(&part, terms, to, width);
             }
         }
     }
 }
 
+/// A vector of columns, term by term, where the terms of a column are neighbours.
+///
+/// Simply: `to[p][j] = from[j][p]`. Departure: squares of 16 bytes by 16 bytes, as many as make a vector, are turned at once;
+/// reading them side by side costs less than moving numbers across a register.
+///
+/// # Safety
+/// As [`strip_of_b`].
 #[inline(always)]
-unsafe fn turned<E: KernelFloat, const L: usize>(from: &Side<E>, terms: usize, to: *mut E, width: usize) {
+unsafe fn turned<V: Pack, const PIECE: usize>(from: &Side<V::Elem>, terms: usize, to: *mut V::Elem, width: usize) {
+    debug_assert!(PIECE * size_of::<V::Elem>() == 16);
     // SAFETY: as the caller promises.
     unsafe {
-        let mut p = 0;
-        while terms - p >= L {
-            let columns: [E::V<L>; L] = std::array::from_fn(|j| {
-                E::V::read(std::slice::from_raw_parts(from.at.offset(j as isize * from.outer).add(p), L), 0)
-            });
-            for (q, row) in transposed::<E::V<L>, L>(columns).into_iter().enumerate() {
-                row.write(std::slice::from_raw_parts_mut(to.add((p + q) * width), L), 0);
+        for p in (0..terms / PIECE * PIECE).step_by(PIECE) {
+            let mut rows: [V; PIECE] =
+                std::array::from_fn(|r| V::read_pieces(|piece| from.from(piece * PIECE + r, 0).at.add(p)));
+            for _ in 0..PIECE.ilog2() {
+                let before = rows;
+                for r in 0..PIECE / 2 {
+                    [rows[2 * r], rows[2 * r + 1]] = before[r].interleaved_pieces(before[r + PIECE / 2]);
+                }
             }
-            p += L;
+            for (q, row) in rows.into_iter().enumerate() {
+                row.write(std::slice::from_raw_parts_mut(to.add((p + q) * width), V::LANES), 0);
+            }
         }
-        gathered::<E::V<L>>(from, L, p, terms, to, width);
+        gathered::<V>(from, V::LANES, terms / PIECE * PIECE, terms, to, width);
     }
 }
 
@@ -102,12 +108,7 @@ unsafe fn gathered<V: Pack>(
 /// # Safety
 /// The elements may be read, and `to` has room.
 #[inline(always)]
-pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
-    from: &Side<E>,
-    rows: usize,
-    terms: usize,
-    to: *mut E,
-) -> Side<E> {
+pub(super) unsafe fn block_of_a<E: KernelFloat>(from: &Side<E>, rows: usize, terms: usize, to: *mut E) -> Side<E> {
     // SAFETY: as the caller promises.
     unsafe {
         if from.outer == 1 {

@@ -28,6 +28,11 @@ impl<E: Copy> Side<E> {
     }
 }
 
+/// Multiply-adds from which a thread of its own is worth waking.
+const PIECE: u128 = 1 << 18;
+/// Rows or columns of which pieces are multiples.
+const CUT: usize = 16;
+
 /// Where chains start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin<E> {
@@ -112,11 +117,52 @@ impl<E: KernelFloat> Job<E> {
         }
     }
 
+    /// How many pieces are worth a thread each, up to `most`.
+    pub(super) fn pieces(&self, most: usize) -> usize {
+        let work = self.count as u128 * self.m as u128 * self.n as u128 * self.k as u128;
+        let parts = if self.count > 1 { self.count } else { self.m.max(self.n).div_ceil(CUT) };
+        parts.min(most).min((work / PIECE) as usize).max(1)
+    }
+
+    /// One of `of` pieces of C: some of its matrices, of its rows or of its columns.
+    pub(super) fn piece(&self, index: usize, of: usize) -> Self {
+        let share = |n: usize, unit: usize| {
+            let units = n.div_ceil(unit);
+            let (from, to) = (index * units / of * unit, ((index + 1) * units / of * unit).min(n));
+            (from, to - from)
+        };
+        let mut piece = *self;
+        if self.count > 1 {
+            let from;
+            (from, piece.count) = share(self.count, 1);
+            piece.a.at = self.a.at.wrapping_offset(from as isize * self.a.next);
+            piece.b.at = self.b.at.wrapping_offset(from as isize * self.b.next);
+            piece.c = self.c.wrapping_offset(from as isize * self.c_next);
+        } else if self.m >= self.n {
+            let from;
+            (from, piece.m) = share(self.m, CUT);
+            piece.a = self.a.from(from, 0);
+            piece.c = self.c.wrapping_offset(from as isize * self.c_row);
+            if let Origin::Rows(bias) = self.origin {
+                piece.origin = Origin::Rows(bias.wrapping_add(from));
+            }
+        } else {
+            let from;
+            (from, piece.n) = share(self.n, CUT);
+            piece.b = self.b.from(from, 0);
+            piece.c = self.c.wrapping_offset(from as isize * self.c_column);
+            if let Origin::Columns(bias) = self.origin {
+                piece.origin = Origin::Columns(bias.wrapping_add(from));
+            }
+        }
+        piece
+    }
+
     /// The same product with its vectors along rows of C that are contiguous, if it has any.
     #[inline(always)]
     pub(super) fn oriented(self) -> Self {
-        let (rows, columns) = (self.m == 1 || self.c_row == 1, self.n == 1 || self.c_column == 1);
-        let turn = if rows && columns { self.n == 1 && self.m > 1 } else { rows };
+        let vector = self.m == 1 || self.n == 1;
+        let turn = if vector { self.n < self.m } else { self.c_column != 1 && self.c_row == 1 };
         if turn { self.transposed() } else { self }
     }
 }
@@ -130,44 +176,43 @@ pub(super) struct Plan {
     pub rows: usize,
     /// Columns of B in a block.
     pub columns: usize,
-    /// Terms of the sums that a packed block of B holds.
-    pub terms: usize,
-    /// Terms that a tile sums before the next tile.
+    /// Terms of the sums in a block, which a tile sums before the next tile.
     pub depth: usize,
 }
 
-/// Terms that a packed block holds: with [`COLUMNS`], a block of B takes half a second-level cache of 2 MB.
-const TERMS: usize = 512;
-/// Rows of A in a block.
+/// Bytes of a block of B, which stays in the second-level cache.
+const BLOCK: usize = 1 << 20;
+/// Rows of A in a block, at most.
 const ROWS: usize = 96;
-/// Terms that a tile sums: a strip of B (256 bytes wide, 32 KB) stays in the first-level cache.
-const DEPTH: usize = 128;
-/// Bytes of the columns in a block.
-const COLUMNS: usize = 2048;
+/// Terms in a block, at most. A strip of B (32 KB or less) stays in the first-level cache.
+const DEPTH: usize = 256;
+/// Bytes of an operand up to which its elements are read where they lie.
+const SMALL: usize = 48 << 10;
+/// Bytes of B from which it comes from memory row by row, for a few rows of A.
+const LARGE: usize = 256 << 10;
 
 impl Plan {
     #[inline(always)]
     pub(super) fn new<E: KernelFloat, T: Target>(job: &Job<E>) -> Self {
         let lanes = T::Register::<E>::LANES;
-        let (m, n, k) = (job.m, job.n, job.k);
         let size = size_of::<E>();
-        let direct = job.b.outer == 1 || n == 1;
-        let pack_b = !direct || (m >= 24 && n * k * size > 16 << 10);
-        let pack_a = n > 4 * lanes && m * k * size > 16 << 10;
-        if !pack_b && m <= 4 && n * k * size > 256 << 10 {
-            return Self { pack_a: false, pack_b, rows: m, columns: n, terms: k.max(1), depth: 8 };
+        let (m, n, k) = (job.m, job.n, job.k);
+        // Strips are 4 vectors wide where registers are many, otherwise 2.
+        let wide = T::fits::<T::Register<E>>(24);
+        let neighbours = job.b.outer == 1 || n == 1;
+        let pack_a = n > 4 * lanes && m * k * size > SMALL;
+        let (rows, depth) = if wide { (ROWS / 2, DEPTH / 2) } else { (ROWS, DEPTH) };
+        if !neighbours && m <= 8 {
+            // Strips that are used a few times and not kept.
+            return Self { pack_a: false, pack_b: true, rows: m, columns: 4 * lanes, depth };
         }
-        if !pack_b {
-            return Self { pack_a, pack_b, rows: ROWS, columns: n, terms: TERMS, depth: 2 * DEPTH };
+        if !neighbours || (m >= 24 && n * k * size > SMALL) {
+            return Self { pack_a, pack_b: true, rows, columns: BLOCK / depth / size, depth };
         }
-        if m <= 8 {
-            let columns = 4 * lanes;
-            return Self { pack_a: false, pack_b, rows: m, columns, terms: DEPTH, depth: DEPTH };
+        if m <= 4 && n * k * size > LARGE {
+            return Self { pack_a: false, pack_b: false, rows: m, columns: n, depth: 8 };
         }
-        let columns = COLUMNS / size;
-        let terms = TERMS;
-        let depth = if T::fits::<T::Register<E>>(24) { DEPTH } else { 2 * DEPTH };
-        Self { pack_a, pack_b, rows: ROWS, columns, terms, depth }
+        Self { pack_a, pack_b: false, rows: ROWS, columns: n, depth: DEPTH }
     }
 }
 
@@ -180,9 +225,9 @@ pub const fn workspace_len<E>(m: usize, n: usize, k: usize) -> usize {
 
 /// Packed blocks of A and B, and [`aside_len`].
 const fn blocks_len(m: usize, n: usize, k: usize, size: usize) -> usize {
-    let terms = at_most(k, TERMS);
-    let a = at_most(m, ROWS) * (terms + 2 * 64 / size);
-    let b = at_most(n.next_multiple_of(64 / size), COLUMNS / size) * terms;
+    let line = 64 / size;
+    let a = at_most(m, ROWS) * (at_most(k, DEPTH) + 2 * line);
+    let b = at_most(n.next_multiple_of(line) * at_most(k, DEPTH), BLOCK / size);
     a + b + aside_len(m, n)
 }
 

@@ -45,6 +45,7 @@ pub(super) unsafe fn strip<E: KernelFloat, T: Target, const K: usize, const PART
             }
             4 => {
                 let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 6, 4, PART>(0, strip) } else { 0 };
+                let i = if T::fits::<T::Register<E>>(24) { rows::<E, T, 4, 4, PART>(i, strip) } else { i };
                 let i = rows::<E, T, 2, 4, PART>(i, strip);
                 rows::<E, T, 1, 4, PART>(i, strip);
             }
