@@ -5,6 +5,8 @@ mod reference;
 
 #[path = "arrays/derivatives.rs"]
 mod derivatives;
+#[path = "arrays/eager.rs"]
+mod eager;
 #[path = "arrays/random.rs"]
 mod random;
 #[path = "arrays/values.rs"]

@@ -216,12 +216,37 @@ fn number_of(gradient: &ArrayProgram) -> ArrayProgram {
     b.finish(&[total]).unwrap()
 }
 
+/// Three rows at once, of the first argument along its first axis and of the second along its last.
+fn batch(program: &ArrayProgram, arguments: &[Array], dice: &mut Dice, what: &str) {
+    let last = arguments[1].dims.rank();
+    let batched = program.batched(&[Some(0), Some(last), None], 3).unwrap();
+    let many = |x: &Array, dice: &mut Dice| -> Vec<Array> {
+        (0..3).map(|_| Array::new(x.dims, x.data.iter().map(|_| dice.number()).collect())).collect()
+    };
+    let (first, second) = (many(&arguments[0], dice), many(&arguments[1], dice));
+    let all_first: Vec<f64> = first.iter().flat_map(|x| x.data.clone()).collect();
+    let all_second: Vec<f64> = (0..second[0].data.len()).flat_map(|k| second.iter().map(move |x| x.data[k])).collect();
+    let types = batched.input_types();
+    let given = [Array::new(types[0].dims, all_first), Array::new(types[1].dims, all_second), arguments[2].clone()];
+    let found = check(&batched, &given, what);
+    for row in 0..3 {
+        let expected = planned(program, &[first[row].clone(), second[row].clone(), arguments[2].clone()]);
+        for (found, expected) in found.iter().zip(&expected) {
+            let n = expected.data.len();
+            let found = [Array::new(expected.dims, found.data[row * n..(row + 1) * n].to_vec())];
+            assert!(agree(program, &found, &[expected.clone()]), "{what}: row {row}\n{program}\n{batched}");
+        }
+    }
+}
+
 fn rounds(rounds: u64, from: u64) {
     for round in from..from + rounds {
         let mut dice = Dice(round.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
         let (first, arguments) = program(&mut dice);
         check(&first, &arguments, &format!("values, round {round}"));
         let gradient = both_ways(&first, &arguments, &mut dice, &format!("first order, round {round}"));
+        batch(&first, &arguments, &mut dice, &format!("batch, round {round}"));
+        batch(&gradient, &arguments, &mut dice, &format!("batch of a gradient, round {round}"));
         let second = number_of(&gradient);
         let gradient = both_ways(&second, &arguments, &mut dice, &format!("second order, round {round}"));
         if round % 4 == 0 && gradient.instrs().len() < 500 {

@@ -46,6 +46,8 @@ mod numpy;
 
 mod expansion;
 
+mod batch;
+
 mod activity;
 mod cleanup;
 mod expand;

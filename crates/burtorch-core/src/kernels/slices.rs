@@ -67,7 +67,7 @@ pub fn slice_kernels<S: Scalar>() -> Option<&'static SliceKernels<S>> {
 }
 
 /// Below this, one multiplication after the other is faster than a kernel.
-const SHORT: usize = 16;
+pub(crate) const SHORT: usize = 16;
 
 /// `sum x_i y_i` over slices of equal length, at least one, in one fixed order; half numbers are rounded once.
 #[inline]

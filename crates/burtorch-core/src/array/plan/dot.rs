@@ -4,124 +4,277 @@
 //! product of two matrices is one chain of fused multiply-adds over k for each result, in order. Terms with an unreached
 //! adjoint are left out. Knows nothing of plans.
 
+use super::super::dims::Dims;
 use super::super::instr::Dot;
 use super::math::ArrayFloat;
 use super::memory::room;
-use super::place::{Place, Walk};
+use super::place::Place;
 use crate::error::Result;
-use crate::kernels::{self, slices};
+use crate::kernels::{self, Finish, Matrix, MatrixMut, Start, product, product_workspace_len, slices};
 use crate::simd::Real;
+
+/// A matrix among many: where its numbers lie.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    place: Place,
+    /// Steps from row to row and from column to column.
+    steps: [isize; 2],
+}
+
+impl Side {
+    fn new(place: &Place, is_transposed: bool) -> Self {
+        let rank = place.dims.rank();
+        let mut steps = [place.strides[rank - 2], place.strides[rank - 1]];
+        if is_transposed {
+            steps.reverse();
+        }
+        Side { place: *place, steps }
+    }
+
+    /// The first number of matrix `at`.
+    fn start(&self, batch: &Dims, at: usize) -> usize {
+        let mut rest = at;
+        let mut start = self.place.offset;
+        for axis in (0..batch.rank()).rev() {
+            start = start.wrapping_add_signed(self.place.strides[axis] * (rest % batch[axis]) as isize);
+            rest /= batch[axis];
+        }
+        start
+    }
+
+    /// The step from matrix to matrix, if there is one.
+    fn next(&self, batch: &Dims) -> Option<isize> {
+        let steps = (0..batch.rank()).filter(|&axis| batch[axis] > 1);
+        let steps: Vec<_> = steps.map(|axis| (self.place.strides[axis], batch[axis] as isize)).collect();
+        let is_even = steps.windows(2).all(|pair| pair[0].0 == pair[1].0 * pair[1].1);
+        is_even.then(|| steps.last().map_or(0, |(step, _)| *step))
+    }
+}
 
 /// A product that is ready to run.
 #[derive(Debug)]
 pub(super) struct Product<E> {
-    /// Rows of the first operand, and columns of the second, as rows.
-    x: Walk,
-    y: Walk,
+    x: Side,
+    y: Side,
     extents: [usize; 3],
-    batch: usize,
+    batch: Dims,
     adjoint: [bool; 2],
-    by_rows: bool,
-    packed: [Vec<E>; 2],
+    /// Steps between matrices, where they are even.
+    next: Option<[isize; 2]>,
+    workspace: Vec<E>,
 }
+
+/// Columns whose running sums stay in the first-level cache.
+const COLUMNS: usize = 64;
 
 impl<E: ArrayFloat> Product<E> {
     /// Of operands in these places.
     pub(super) fn new(dot: Dot, x: &Place, y: &Place) -> Result<Self> {
-        let (batch, [m, k, n]) = dot.extents(&x.dims, &y.dims)?;
-        // With a vector, results are inner products: columns of the second operand are read as rows.
-        let by_rows = m != 1 && n != 1;
-        let walk = |place: &Place, flipped: bool| {
-            let mut place = *place;
-            if flipped {
-                let rank = place.dims.rank();
-                let (rows, columns) = (place.dims[rank - 2], place.dims[rank - 1]);
-                place.dims = place.dims.with(rank - 2, columns)?.with(rank - 1, rows)?;
-                place.strides.swap(rank - 2, rank - 1);
-            }
-            Ok(Walk::new(&place))
-        };
-        let (x, y) = (walk(x, dot.transposed[0])?, walk(y, dot.transposed[1] == by_rows)?);
-        let packed = [room(m * k, E::default())?, room(k * n, E::default())?];
-        Ok(Product { x, y, extents: [m, k, n], batch: batch.size(), adjoint: dot.adjoint, by_rows, packed })
+        let (batch, extents) = dot.extents(&x.dims, &y.dims)?;
+        let [m, k, n] = extents;
+        let (x, y) = (Side::new(x, dot.transposed[0]), Side::new(y, dot.transposed[1]));
+        let next = x.next(&batch).zip(y.next(&batch)).map(|(x, y)| [x, y]);
+        let of_vectors = k * 2 + 4 * COLUMNS * <E::Vector as Real>::LANES;
+        let of_terms = if dot.adjoint == [false; 2] { 0 } else { (k + 1) * m.max(n) };
+        let len = if m == 1 || n == 1 { of_vectors } else { product_workspace_len::<E>(m, n, k) }.max(of_terms);
+        Ok(Product { x, y, extents, batch, adjoint: dot.adjoint, next, workspace: room(len, E::default())? })
     }
 
     /// Computes it.
     pub(super) fn run(&mut self, x: &[E], y: &[E], to: &mut [E]) {
         let [m, k, n] = self.extents;
-        for at in 0..self.batch {
-            let [packed_x, packed_y] = &mut self.packed;
-            let x = side_by_side(&self.x, x, at * m * k, m * k, packed_x);
-            let y = side_by_side(&self.y, y, at * k * n, k * n, packed_y);
-            let to = &mut to[at * m * n..(at + 1) * m * n];
-            let is_partial = |of: &[E], is_adjoint: bool| is_adjoint && of.iter().any(|x| x.is_unreached());
-            if k == 0 && self.adjoint != [false; 2] {
-                to.fill(E::UNREACHED);
-                continue;
-            }
-            if is_partial(x, self.adjoint[0]) || is_partial(y, self.adjoint[1]) {
-                reached_terms(self.extents, x, y, self.adjoint, self.by_rows, to);
-            } else if self.by_rows {
-                of_matrices(self.extents, x, y, to);
-            } else if k == 0 {
-                to.fill(<E as Real>::of(0.0));
-            } else {
-                for (r, x) in x.chunks_exact(k).enumerate() {
-                    for (c, y) in y.chunks_exact(k).enumerate() {
-                        to[r * n + c] = slices::dot(x, y);
-                    }
+        if m * n == 0 {
+            return;
+        }
+        let is_adjoint = self.adjoint != [false; 2];
+        let finish = if is_adjoint { Finish::Reached } else { Finish::AsIs };
+        let count = self.batch.size();
+        let is_whole = self.next.is_some() && m != 1 && n != 1 && !is_adjoint;
+        let step = if is_whole { count } else { 1 };
+        for at in (0..count).step_by(step.max(1)) {
+            let (from_x, from_y) = (self.x.start(&self.batch, at), self.y.start(&self.batch, at));
+            let to = &mut to[at * m * n..(at + step) * m * n];
+            if is_adjoint && (k == 0 || self.has_unreached([x, y], [from_x, from_y])) {
+                match self.adjoint {
+                    [true, true] => self.reached_terms([x, y], [from_x, from_y], to),
+                    _ => self.reached_rows([x, y], [from_x, from_y], to),
                 }
+            } else if m == 1 || n == 1 {
+                self.of_vector([x, y], [from_x, from_y], to);
+                if is_adjoint {
+                    to.iter_mut().for_each(|c| *c = *c + <E as Real>::of(0.0));
+                }
+            } else {
+                let [next_x, next_y] = self.next.unwrap_or_default();
+                let a = Matrix::strided(x, from_x, m, k, self.x.steps[0], self.x.steps[1]).stacked(next_x);
+                let b = Matrix::strided(y, from_y, k, n, self.y.steps[0], self.y.steps[1]).stacked(next_y);
+                let c = MatrixMut::by_rows(to, m, n).stacked(step, (m * n) as isize);
+                product(Start::Number(<E as Real>::of(0.0)), a, b, c, finish, &mut self.workspace);
             }
-            if self.adjoint != [false; 2] && !(is_partial(x, self.adjoint[0]) || is_partial(y, self.adjoint[1])) {
-                to.iter_mut().for_each(|c| *c = *c + <E as Real>::of(0.0));
+        }
+    }
+
+    fn at(side: &Side, start: usize, i: usize, j: usize) -> usize {
+        start.wrapping_add_signed(i as isize * side.steps[0] + j as isize * side.steps[1])
+    }
+
+    fn has_unreached(&self, of: [&[E]; 2], from: [usize; 2]) -> bool {
+        let [m, k, n] = self.extents;
+        let some = |side: &Side, k: usize, rows: usize, columns: usize| {
+            (0..rows).any(|i| (0..columns).any(|j| of[k][Self::at(side, from[k], i, j)].is_unreached()))
+        };
+        self.adjoint[0] && some(&self.x, 0, m, k) || self.adjoint[1] && some(&self.y, 1, k, n)
+    }
+
+    /// The product without terms whose adjoint is unreached, of which there may be many: only the others are visited. A result
+    /// without terms is unreached.
+    fn reached_rows(&mut self, [x, y]: [&[E]; 2], [from_x, from_y]: [usize; 2], to: &mut [E]) {
+        let [m, k, n] = self.extents;
+        // Each result row (or column) is a sum of rows of the operand that is no adjoint (or of its columns).
+        let by_rows = self.adjoint[0];
+        let (rows, len) = if by_rows { (m, n) } else { (n, m) };
+        let (others, sum) = self.workspace.split_at_mut(k * len);
+        for (at, other) in others.iter_mut().enumerate() {
+            let (p, l) = (at / len, at % len);
+            *other = if by_rows { y[Self::at(&self.y, from_y, p, l)] } else { x[Self::at(&self.x, from_x, l, p)] };
+        }
+        let sum = &mut sum[..len];
+        for r in 0..rows {
+            let mut is_reached = false;
+            for p in 0..k {
+                let g = if by_rows { x[Self::at(&self.x, from_x, r, p)] } else { y[Self::at(&self.y, from_y, p, r)] };
+                if g.is_unreached() {
+                    continue;
+                }
+                if !is_reached {
+                    sum.fill(<E as Real>::of(0.0));
+                    is_reached = true;
+                }
+                kernels::axpy(g, &others[p * len..(p + 1) * len], sum);
+            }
+            for (l, &sum) in sum.iter().enumerate() {
+                let sum = if is_reached { sum + <E as Real>::of(0.0) } else { E::UNREACHED };
+                to[if by_rows { r * n + l } else { l * n + r }] = sum;
             }
         }
     }
-}
 
-/// Numbers `start..start + n`, copied only if they do not lie side by side.
-fn side_by_side<'a, E: ArrayFloat>(walk: &Walk, from: &'a [E], start: usize, n: usize, packed: &'a mut [E]) -> &'a [E] {
-    match walk.contiguous_run(start, n) {
-        Some(at) => &from[at..at + n],
-        None => {
-            walk.gather(from, start, packed);
-            packed
-        }
-    }
-}
-
-/// The product of `m x k` and `k x n`.
-fn of_matrices<E: ArrayFloat>([_, k, n]: [usize; 3], x: &[E], y: &[E], to: &mut [E]) {
-    to.fill(<E as Real>::of(0.0));
-    if k == 0 || n == 0 {
-        return;
-    }
-    for (x, to) in x.chunks_exact(k).zip(to.chunks_exact_mut(n)) {
-        for (&x, y) in x.iter().zip(y.chunks_exact(n)) {
-            kernels::axpy(x, y, to);
-        }
-    }
-}
-
-/// The same of terms without an unreached adjoint; a result without terms is unreached.
-fn reached_terms<E: ArrayFloat>(
-    [m, k, n]: [usize; 3],
-    x: &[E],
-    y: &[E],
-    adjoint: [bool; 2],
-    by_rows: bool,
-    to: &mut [E],
-) {
-    for r in 0..m {
-        for c in 0..n {
+    /// The sums of terms without an unreached adjoint on either side.
+    fn reached_terms(&self, [x, y]: [&[E]; 2], from: [usize; 2], to: &mut [E]) {
+        let [_, k, n] = self.extents;
+        for (at, to) in to.iter_mut().enumerate() {
             let mut total = E::UNREACHED;
             for i in 0..k {
-                let (x, y) = (x[r * k + i], y[if by_rows { i * n + c } else { c * k + i }]);
-                if !(adjoint[0] && x.is_unreached() || adjoint[1] && y.is_unreached()) {
+                let (x, y) = (x[Self::at(&self.x, from[0], at / n, i)], y[Self::at(&self.y, from[1], i, at % n)]);
+                if !(self.adjoint[0] && x.is_unreached() || self.adjoint[1] && y.is_unreached()) {
                     total = total + (x * y + <E as Real>::of(0.0));
                 }
             }
-            to[r * n + c] = total;
+            *to = total;
+        }
+    }
+
+    /// Inner products of a vector with the rows of the other operand, or with its columns: whichever lie side by side.
+    fn of_vector(&mut self, [x, y]: [&[E]; 2], [from_x, from_y]: [usize; 2], to: &mut [E]) {
+        let [m, k, n] = self.extents;
+        if k == 0 {
+            return to.fill(<E as Real>::of(0.0));
+        }
+        // The vector, and for the others: the numbers, where they start, the step from one to the next, the step inside.
+        let (vector, others) = if m == 1 {
+            ((x, from_x, self.x.steps[1]), (y, from_y, self.y.steps[1], self.y.steps[0]))
+        } else {
+            ((y, from_y, self.y.steps[0]), (x, from_x, self.x.steps[0], self.x.steps[1]))
+        };
+        let (packed, rest) = self.workspace.split_at_mut(k);
+        let v = strided(vector.0, vector.1, vector.2, packed);
+        let (numbers, start, next, inside) = others;
+        if next == 1 && inside != 1 && m * n > 1 {
+            for (block, to) in to.chunks_mut(COLUMNS).enumerate() {
+                of_columns(
+                    v,
+                    &|i| &numbers[(start + block * COLUMNS).wrapping_add_signed(i as isize * inside)..],
+                    rest,
+                    to,
+                );
+            }
+            return;
+        }
+        let (packed, _) = rest.split_at_mut(k);
+        for (r, to) in to.iter_mut().enumerate() {
+            let row = strided(numbers, start.wrapping_add_signed(r as isize * next), inside, packed);
+            // The order of the operands shows in no bit.
+            *to = slices::dot(row, v);
+        }
+    }
+}
+
+/// As many numbers as there is room, copied unless they lie side by side.
+fn strided<'a, E: ArrayFloat>(from: &'a [E], start: usize, step: isize, room: &'a mut [E]) -> &'a [E] {
+    let n = room.len();
+    if step == 1 {
+        return &from[start..start + n];
+    }
+    for (k, to) in room.iter_mut().enumerate() {
+        *to = from[start.wrapping_add_signed(k as isize * step)];
+    }
+    room
+}
+
+/// Inner products of `v` with columns of a matrix, of which `row(i)` is row i: those of `slices::dot`, with its running sums
+/// kept for many columns side by side.
+fn of_columns<'a, E: ArrayFloat>(v: &[E], row: &impl Fn(usize) -> &'a [E], room: &mut [E], to: &mut [E]) {
+    let n = to.len();
+    if v.len() < slices::SHORT {
+        for (c, to) in to.iter_mut().enumerate() {
+            *to = (1..v.len()).fold(row(0)[c] * v[0], |total, i| total + row(i)[c] * v[i]);
+        }
+        return;
+    }
+    let lanes = <E::Vector as Real>::LANES;
+    let sums = &mut room[..4 * lanes * n];
+    sums.fill(<E as Real>::of(-0.0));
+    for (i, &v) in v.iter().enumerate() {
+        let place = i % (4 * lanes) * n;
+        kernels::axpy(v, &row(i)[..n], &mut sums[place..place + n]);
+    }
+    // Accumulators (a + b) + (c + d), then halves of the lanes until one is left.
+    let mut merge = |into: usize, from: usize, len: usize| {
+        let (low, high) = sums.split_at_mut(from * n);
+        kernels::add_to(&high[..len * n], &mut low[into * n..(into + len) * n]);
+    };
+    merge(0, lanes, lanes);
+    merge(2 * lanes, 3 * lanes, lanes);
+    merge(0, 2 * lanes, lanes);
+    let mut half = lanes / 2;
+    while half > 0 {
+        merge(0, half, half);
+        half /= 2;
+    }
+    to.copy_from_slice(&sums[..n]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_with_columns_have_the_bits_of_inner_products() {
+        for k in [1, 3, 16, 31, 100] {
+            for n in [1, 5, 130] {
+                let number = |i: usize| ((i * 7919 % 1009) as f64 - 500.0) / 37.0;
+                let matrix: Vec<f64> = (0..k * n).map(number).collect();
+                let v: Vec<f64> = (0..k).map(|i| number(i + 17)).collect();
+                let dims = |extents: &[usize]| Dims::new(extents).unwrap();
+                let place = |extents| Place::whole(super::super::place::Source::Input(0), 0, dims(extents));
+                let (x, y) = (place(&[1, k]), place(&[k, n]));
+                let mut to = vec![0.0; n];
+                Product::new(Dot::default(), &x, &y).unwrap().run(&v, &matrix, &mut to);
+                for (c, &to) in to.iter().enumerate() {
+                    let column: Vec<_> = (0..k).map(|i| matrix[i * n + c]).collect();
+                    assert_eq!(to.to_bits(), slices::dot(&column, &v).to_bits(), "k {k}, n {n}, column {c}");
+                }
+            }
         }
     }
 }

@@ -151,18 +151,6 @@ impl Walk {
         self.offset
     }
 
-    /// Where numbers `start..start + n` begin if they lie side by side.
-    pub(super) fn contiguous_run(&self, start: usize, n: usize) -> Option<usize> {
-        let mut found = None;
-        let mut end = None;
-        self.runs(start, n, |at, stride, count| {
-            let follows = end.is_none_or(|end| end == at) && (stride == 1 || count == 1);
-            found = if follows { found.or(Some(at)) } else { Some(usize::MAX) };
-            end = Some(if follows { at + count } else { usize::MAX });
-        });
-        found.filter(|&at| at != usize::MAX)
-    }
-
     /// Calls `run(position, stride, count)` for the runs that numbers `start..start + n` lie in.
     #[inline]
     pub(super) fn runs(&self, start: usize, n: usize, mut run: impl FnMut(usize, isize, usize)) {

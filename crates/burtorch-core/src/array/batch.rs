@@ -1,0 +1,147 @@
+//! A program over many rows at once: `vmap`.
+//!
+//! Walks the instructions and gives each value that depends on a row a new first axis. Promises: row k of a result is the
+//! result for row k, to the last bit but where a vector times a shared matrix becomes a product of matrices, which has an
+//! order of its own; what does not depend on a row is computed once. Knows nothing of derivatives: those of a batch, and the
+//! batch of a derivative, are compositions.
+
+use super::build::ArrayBuilder;
+use super::dims::{Dims, bad};
+use super::expand::inlined;
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, Slice, Type, ValueId, View};
+use crate::error::Result;
+
+impl ArrayProgram {
+    /// The program for `rows` rows at once. `in_axes` says for each argument which axis of the new argument runs along the
+    /// rows, or that it is shared. Every result has the rows as its first axis.
+    ///
+    /// ```
+    /// use burtorch_core::array::{Argument, ArrayBuilder, Element, Plan};
+    /// use burtorch_core::{DType, Op};
+    /// let mut b = ArrayBuilder::new(DType::Float64)?;
+    /// let (x, w) = (b.input(&[2], Element::Float)?, b.input(&[2], Element::Float)?);
+    /// let y = b.matmul(x, w)?;
+    /// let program = b.finish(&[y])?;
+    /// let mut plan = Plan::<f64>::new(&program.batched(&[Some(0), None], 3)?)?;
+    /// plan.run(&[Argument::Float(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), Argument::Float(&[1.0, 10.0])], &[])?;
+    /// assert_eq!(plan.floats(0)?, [21.0, 43.0, 65.0]);
+    /// # Ok::<(), burtorch_core::Error>(())
+    /// ```
+    pub fn batched(&self, in_axes: &[Option<usize>], rows: usize) -> Result<ArrayProgram> {
+        if in_axes.len() != self.inputs().len() {
+            return Err(bad("axes of arguments", self.inputs().len().to_string(), in_axes.len().to_string()));
+        }
+        let program = inlined(self)?;
+        let mut batch = Batch { b: ArrayBuilder::new(program.dtype())?, rows };
+        // Each value in the new program, and whether it has rows.
+        let mut new = vec![(ValueId(0), false); program.n_values()];
+        let mut axes = in_axes.iter();
+        for instr in program.instrs() {
+            let of: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+            new[instr.result.at()] = match (&instr.op, axes.as_slice()) {
+                (ArrayOp::Input(ty), [Some(axis), ..]) => {
+                    axes.next();
+                    (batch.input(*ty, *axis)?, true)
+                }
+                (ArrayOp::Input(_), _) => {
+                    axes.next();
+                    (batch.b.push(instr.op.clone(), &[])?, false)
+                }
+                _ if of.iter().any(|(_, has_rows)| *has_rows) => (batch.instr(&program, instr, &of)?, true),
+                _ => {
+                    let of: Vec<_> = of.iter().map(|(v, _)| *v).collect();
+                    (batch.b.push(instr.op.clone(), &of)?, false)
+                }
+            };
+        }
+        let outputs = program.outputs().iter().map(|v| batch.with_rows(new[v.at()])).collect::<Result<Vec<_>>>()?;
+        batch.b.finish(&outputs)?.cleaned()
+    }
+}
+
+struct Batch {
+    b: ArrayBuilder,
+    rows: usize,
+}
+
+impl Batch {
+    fn led(&self, dims: &[usize]) -> Result<Dims> {
+        Dims::new(&[&[self.rows], dims].concat())
+    }
+
+    fn input(&mut self, ty: Type, axis: usize) -> Result<ValueId> {
+        if axis > ty.dims.rank() {
+            return Err(bad("axis of rows", format!("at most {}", ty.dims.rank()), axis.to_string()));
+        }
+        let mut extents = ty.dims.to_vec();
+        extents.insert(axis, self.rows);
+        let x = self.b.push(ArrayOp::Input(Type { dims: Dims::new(&extents)?, ..ty }), &[])?;
+        self.to_front(x, axis)
+    }
+
+    fn to_front(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
+        let rank = self.b.dims(x).rank();
+        let axes: Vec<_> = [axis].into_iter().chain((0..rank).filter(|&k| k != axis)).collect();
+        self.b.view(x, View::Permute(axes.into()))
+    }
+
+    /// The value with rows, repeated if it has none.
+    fn with_rows(&mut self, (v, has_rows): (ValueId, bool)) -> Result<ValueId> {
+        if has_rows { Ok(v) } else { self.b.broadcast_to(v, self.led(&self.b.dims(v))?) }
+    }
+
+    fn instr(&mut self, program: &ArrayProgram, instr: &ArrayInstr, of: &[(ValueId, bool)]) -> Result<ValueId> {
+        let dims = |k: usize| program.type_of(instr.operands[k]).dims;
+        let shifted = |slices: &[Slice], rows| [Slice::all(rows)].iter().chain(slices).copied().collect();
+        let op = match &instr.op {
+            ArrayOp::Reduce(kind, axes) => ArrayOp::Reduce(*kind, axes.shifted()),
+            ArrayOp::ReducePull(kind, axes) => ArrayOp::ReducePull(*kind, axes.shifted()),
+            &ArrayOp::ArgExtreme { axis, largest } => ArrayOp::ArgExtreme { axis: axis + 1, largest },
+            &ArrayOp::Cumulate { kind, axis, reverse } => ArrayOp::Cumulate { kind, axis: axis + 1, reverse },
+            ArrayOp::Concat(axis) => ArrayOp::Concat(axis + 1),
+            ArrayOp::AccumulateAt(slices) => ArrayOp::AccumulateAt(shifted(slices, self.rows)),
+            &ArrayOp::ScatterAdd { axis, batch } => ArrayOp::ScatterAdd { axis: axis + 1, batch: batch + 1 },
+            &ArrayOp::Take { axis, batch: 0 } if !of[1].1 => {
+                return self.b.push(ArrayOp::Take { axis: axis + 1, batch: 0 }, &[of[0].0, of[1].0]);
+            }
+            &ArrayOp::Take { axis, batch: 0 } if !of[0].1 => {
+                let taken = self.b.push(ArrayOp::Take { axis, batch: 0 }, &[of[0].0, of[1].0])?;
+                return self.to_front(taken, axis);
+            }
+            &ArrayOp::Take { axis, batch } => ArrayOp::Take { axis: axis + 1, batch: batch + 1 },
+            ArrayOp::Dot(dot) => return self.dot(*dot, of, dims(0)),
+            ArrayOp::View(view) => return self.view(view, of[0].0, dims(0)),
+            op => op.clone(),
+        };
+        let of = of.iter().map(|&v| self.with_rows(v)).collect::<Result<Vec<_>>>()?;
+        self.b.push(op, &of)
+    }
+
+    fn view(&mut self, view: &View, x: ValueId, dims: Dims) -> Result<ValueId> {
+        let view = match view {
+            View::Reshape(to) => View::Reshape(self.led(to)?),
+            View::Permute(axes) => View::Permute([0].into_iter().chain(axes.iter().map(|axis| axis + 1)).collect()),
+            View::Slice(slices) => View::Slice([Slice::all(self.rows)].iter().chain(slices).copied().collect()),
+            View::Broadcast(to) => {
+                let aligned = [vec![1; to.rank() - dims.rank()], dims.to_vec()].concat();
+                let x = self.b.view(x, View::Reshape(self.led(&aligned)?))?;
+                return self.b.broadcast_to(x, self.led(to)?);
+            }
+        };
+        self.b.view(x, view)
+    }
+
+    /// A shared matrix on the right meets all rows in one product.
+    fn dot(&mut self, dot: Dot, of: &[(ValueId, bool)], dims: Dims) -> Result<ValueId> {
+        let Dot { transposed, adjoint } = dot;
+        if !of[1].1 && dims.rank() == 2 && !transposed[0] {
+            let (m, k) = (dims[0], dims[1]);
+            let rows = self.b.view(of[0].0, View::Reshape(Dims::new(&[self.rows * m, k])?))?;
+            let product = self.b.push(ArrayOp::Dot(Dot { transposed, adjoint }), &[rows, of[1].0])?;
+            let n = self.b.dims(product)[1];
+            return self.b.view(product, View::Reshape(self.led(&[m, n])?));
+        }
+        let operands = [self.with_rows(of[0])?, self.with_rows(of[1])?];
+        self.b.push(ArrayOp::Dot(dot), &operands)
+    }
+}
