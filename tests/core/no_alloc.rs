@@ -137,3 +137,38 @@ fn a_product_makes_no_heap_call() {
         assert_eq!(c[0], 10.0 * 0.125 * k as f32);
     }
 }
+
+#[test]
+fn a_plan_makes_no_heap_call_after_its_first_run() {
+    use burtorch_core::array::{Argument, ArrayBuilder, Element, Plan, Reduce, Slice, Variable};
+    use burtorch_core::{DType, Op};
+
+    let mut b = ArrayBuilder::new(DType::Float64).unwrap();
+    let x = b.input(&[30, 40], Element::Float).unwrap();
+    let indices = b.input(&[5], Element::Int).unwrap();
+    let t = b.transpose(x, &[1, 0]).unwrap();
+    let product = b.matmul(x, t).unwrap();
+    let column = b.matmul(product, product).unwrap();
+    let soft = b.softmax(column, 0).unwrap();
+    let taken = b.take(x, indices, 1).unwrap();
+    let part = b.slice(x, &[Slice { start: 3, step: 2, count: 9 }]).unwrap();
+    let (sums, products) = (b.cumsum(part, 0).unwrap(), b.reduce(Reduce::Prod, taken, Some(&[0]), false).unwrap());
+    let top = b.reduce(Reduce::Max, x, Some(&[0]), true).unwrap();
+    let mut total = b.literal(0.0).unwrap();
+    for v in [soft, sums, products, top] {
+        let v = b.row(Op::Tanh, &[v]).unwrap();
+        let v = b.reduce(Reduce::Sum, v, None, false).unwrap();
+        total = b.row(Op::Add, &[total, v]).unwrap();
+    }
+    let gradient = b.finish(&[total]).unwrap().value_and_gradient(&[Variable::Input(0)]).unwrap();
+    let mut plan = Plan::<f64>::new(&gradient).unwrap();
+    let numbers: Vec<f64> = (0..1200).map(|k| f64::from(k % 17) / 20.0).collect();
+    let arguments = [Argument::Float(&numbers), Argument::Int(&[0, 3, -1, 7, 3])];
+    plan.run(&arguments, &[]).unwrap();
+    let before = calls();
+    for _ in 0..20 {
+        plan.run(&arguments, &[]).unwrap();
+    }
+    assert_eq!(calls() - before, 0);
+    assert!(plan.floats(1).unwrap().iter().all(|g| g.is_finite()));
+}

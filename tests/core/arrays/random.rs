@@ -258,7 +258,7 @@ fn rounds(rounds: u64, from: u64) {
 
 #[test]
 fn random_programs_have_the_values_and_derivatives_of_the_reference() {
-    rounds(1500, 0);
+    rounds(600, 0);
 }
 
 /// `BURTORCH_ROUNDS=100000 cargo test --test arrays -- --ignored`.

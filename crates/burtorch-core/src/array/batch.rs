@@ -76,10 +76,10 @@ impl Batch {
         let mut extents = ty.dims.to_vec();
         extents.insert(axis, self.rows);
         let x = self.b.push(ArrayOp::Input(Type { dims: Dims::new(&extents)?, ..ty }), &[])?;
-        self.to_front(x, axis)
+        self.rows_first(x, axis)
     }
 
-    fn to_front(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
+    fn rows_first(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
         let rank = self.b.dims(x).rank();
         let axes: Vec<_> = [axis].into_iter().chain((0..rank).filter(|&k| k != axis)).collect();
         self.b.view(x, View::Permute(axes.into()))
@@ -106,7 +106,7 @@ impl Batch {
             }
             &ArrayOp::Take { axis, batch: 0 } if !of[0].1 => {
                 let taken = self.b.push(ArrayOp::Take { axis, batch: 0 }, &[of[0].0, of[1].0])?;
-                return self.to_front(taken, axis);
+                return self.rows_first(taken, axis);
             }
             &ArrayOp::Take { axis, batch } => ArrayOp::Take { axis: axis + 1, batch: batch + 1 },
             ArrayOp::Dot(dot) => return self.dot(*dot, of, dims(0)),

@@ -39,6 +39,7 @@ pub(super) struct Alone<E> {
     to: usize,
     is_in_place: bool,
     product: Option<Product<E>>,
+    at: Option<Walk>,
     floats: Vec<E>,
     ints: [Vec<i64>; 2],
 }
@@ -49,12 +50,22 @@ impl<E: ArrayFloat> Alone<E> {
             ArrayOp::Dot(dot) => Some(Product::new(dot, &of[0].place, &of[1].place)?),
             _ => None,
         };
+        // The part of the first operand that is added to.
+        let at = match &op {
+            ArrayOp::AccumulateAt(slices) => Some(part(&ty.dims, slices)?),
+            _ => None,
+        };
         let largest = of.iter().map(Operand::size).max().unwrap_or(0);
-        let of_ints = ty.element == Element::Int || of.iter().all(|x| x.element == Element::Int);
-        let wants_ints = of_ints && !matches!(op, ArrayOp::Take { .. } | ArrayOp::ArgExtreme { .. });
-        let ints = if wants_ints { [room(largest, 0)?, room(largest, 0)?] } else { Default::default() };
-        let block = BLOCK.max(if wants_ints { largest } else { 0 });
-        Ok(Alone { op, of, ty, to, is_in_place, product, floats: room(block, E::default())?, ints })
+        let is_int = |x: &Operand| x.element == Element::Int;
+        let (floats, ints) = match op {
+            ArrayOp::AccumulateAt(_) => (of[1].size().min(BLOCK), 0),
+            ArrayOp::Convert(_) | ArrayOp::Row(_) | ArrayOp::Compare(_) | ArrayOp::Select => {
+                (if of.iter().all(is_int) { 0 } else { largest }, if of.iter().any(is_int) { largest } else { 0 })
+            }
+            _ => (0, 0),
+        };
+        let (floats, ints) = (room(floats, E::default())?, [room(ints, 0)?, room(ints, 0)?]);
+        Ok(Alone { op, of, ty, to, is_in_place, product, at, floats, ints })
     }
 
     /// Runs it.
@@ -95,15 +106,16 @@ impl<E: ArrayFloat> Alone<E> {
         match &self.op {
             ArrayOp::Copy => of[0].walk.gather(source(0), 0, to),
             ArrayOp::Concat(axis) => concat(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
-            ArrayOp::AccumulateAt(slices) => {
+            ArrayOp::AccumulateAt(_) => {
                 if !self.is_in_place {
                     of[0].walk.gather(source(0), 0, to);
                 }
-                let at = part(&self.ty.dims, slices);
                 for start in (0..of[1].size()).step_by(BLOCK) {
                     let c = &mut self.floats[..BLOCK.min(of[1].size() - start)];
                     of[1].walk.gather(source(1), start, c);
-                    at.with_each(to, start, c, accumulate);
+                    if let Some(at) = &self.at {
+                        at.with_each(to, start, c, accumulate);
+                    }
                 }
             }
             ArrayOp::Take { axis, batch } => take(of, *axis, *batch, whole(0), whole_ints(1), to)?,
@@ -233,11 +245,11 @@ fn accumulate<E: ArrayFloat>(sum: &mut E, c: E) {
 }
 
 /// The way through a part of an array in C order.
-fn part(dims: &Dims, slices: &[Slice]) -> Walk {
+fn part(dims: &Dims, slices: &[Slice]) -> Result<Walk> {
     let whole = Place::whole(Source::Buffer(0), 0, *dims);
     let counts: Vec<_> = slices.iter().map(|slice| slice.count).collect();
-    let counts = Dims::new(&counts).unwrap_or(*dims);
-    Walk::new(&whole.viewed(&View::Slice(slices.into()), counts).unwrap_or(whole))
+    let part = whole.viewed(&View::Slice(slices.into()), Dims::new(&counts)?);
+    Ok(Walk::new(&part.unwrap_or(whole)))
 }
 
 fn concat<T>(of: &[Operand], axis: usize, to: &mut [T], gather: impl Fn(usize, usize, &mut [T])) {

@@ -75,7 +75,7 @@ impl<E: ArrayFloat> Product<E> {
         let (x, y) = (Side::new(x, dot.transposed[0]), Side::new(y, dot.transposed[1]));
         let next = x.next(&batch).zip(y.next(&batch)).map(|(x, y)| [x, y]);
         let of_vectors = k * 2 + 4 * COLUMNS * <E::Vector as Real>::LANES;
-        let of_terms = if dot.adjoint == [false; 2] { 0 } else { (k + 1) * m.max(n) };
+        let of_terms = if dot.adjoint == [false; 2] { 0 } else { (k * m.max(n)) + m * n + m.max(n) };
         let len = if m == 1 || n == 1 { of_vectors } else { product_workspace_len::<E>(m, n, k) }.max(of_terms);
         Ok(Product { x, y, extents, batch, adjoint: dot.adjoint, next, workspace: room(len, E::default())? })
     }
@@ -128,34 +128,38 @@ impl<E: ArrayFloat> Product<E> {
 
     /// The product without terms whose adjoint is unreached, of which there may be many: only the others are visited. A result
     /// without terms is unreached.
+    ///
+    /// In words: each row of the result (or column, where the adjoint is the second operand) is a sum of rows of the operand
+    /// that is no adjoint (or of its columns), and the terms of each result come in the order of k.
     fn reached_rows(&mut self, [x, y]: [&[E]; 2], [from_x, from_y]: [usize; 2], to: &mut [E]) {
         let [m, k, n] = self.extents;
-        // Each result row (or column) is a sum of rows of the operand that is no adjoint (or of its columns).
         let by_rows = self.adjoint[0];
         let (rows, len) = if by_rows { (m, n) } else { (n, m) };
-        let (others, sum) = self.workspace.split_at_mut(k * len);
+        let (others, sums) = self.workspace.split_at_mut(k * len);
+        let (sums, is_reached) = sums[..rows * len + rows].split_at_mut(rows * len);
+        let zero = <E as Real>::of(0.0);
         for (at, other) in others.iter_mut().enumerate() {
             let (p, l) = (at / len, at % len);
             *other = if by_rows { y[Self::at(&self.y, from_y, p, l)] } else { x[Self::at(&self.x, from_x, l, p)] };
         }
-        let sum = &mut sum[..len];
-        for r in 0..rows {
-            let mut is_reached = false;
-            for p in 0..k {
-                let g = if by_rows { x[Self::at(&self.x, from_x, r, p)] } else { y[Self::at(&self.y, from_y, p, r)] };
-                if g.is_unreached() {
-                    continue;
-                }
-                if !is_reached {
-                    sum.fill(<E as Real>::of(0.0));
-                    is_reached = true;
-                }
-                kernels::axpy(g, &others[p * len..(p + 1) * len], sum);
+        sums.fill(zero);
+        is_reached.fill(E::UNREACHED);
+        let mut visit = |g: E, r: usize, p: usize| {
+            if !g.is_unreached() {
+                is_reached[r] = zero;
+                kernels::axpy(g, &others[p * len..(p + 1) * len], &mut sums[r * len..(r + 1) * len]);
             }
-            for (l, &sum) in sum.iter().enumerate() {
-                let sum = if is_reached { sum + <E as Real>::of(0.0) } else { E::UNREACHED };
-                to[if by_rows { r * n + l } else { l * n + r }] = sum;
-            }
+        };
+        // Adjoints are read in the order in which they most likely lie.
+        if by_rows {
+            (0..m).for_each(|r| (0..k).for_each(|p| visit(x[Self::at(&self.x, from_x, r, p)], r, p)));
+        } else {
+            (0..k).for_each(|p| (0..n).for_each(|r| visit(y[Self::at(&self.y, from_y, p, r)], r, p)));
+        }
+        for (at, &sum) in sums.iter().enumerate() {
+            let (r, l) = (at / len, at % len);
+            let sum = if is_reached[r].is_unreached() { E::UNREACHED } else { sum + zero };
+            to[if by_rows { r * n + l } else { l * n + r }] = sum;
         }
     }
 
