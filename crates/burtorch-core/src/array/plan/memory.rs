@@ -10,15 +10,12 @@ use std::collections::BinaryHeap;
 use super::super::instr::{Data, Shared};
 use super::draft::{Kept, Need};
 use super::place::Source;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::memory::filled;
 
-/// A vector of `len` numbers, or an error if there is no memory.
+/// `len` times the same number, or an error if there is no memory.
 pub(super) fn room<T: Clone>(len: usize, of: T) -> Result<Vec<T>> {
-    let mut numbers = Vec::new();
-    let refused = |_| Error::OutOfMemory { bytes: len.saturating_mul(size_of::<T>()), what: "an array program" };
-    numbers.try_reserve_exact(len).map_err(refused)?;
-    numbers.resize(len, of);
-    Ok(numbers)
+    filled(of, len, "an array program")
 }
 
 /// Numbers that a plan keeps.
