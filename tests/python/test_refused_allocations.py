@@ -51,7 +51,6 @@ HUGE = {
     "hessian": "bt.function(lambda v: (v * v).sum()).hessian(np.ones(300_000))",
     "jacobian": "bt.function(lambda v: v * 2.0).jacobian(np.ones(300_000))",
     "graph": "bt.Graph(capacity=2**32 - 2, fixed=True, dtype='float64x8')",
-    "parameters": "bt.Parameters('float64').tensor(2**32 - 2)",
 }
 
 
@@ -108,7 +107,6 @@ LIMITED = {
     "file": ("p = bt.Parameters('float64'); p.tensor(3_000_000)", "[p.to_bytes() for _ in range(100)]"),
     "pickle": ("import pickle; v = bt.Vector(np.ones(1_000_000), graph=g)", "[pickle.dumps(g) for _ in range(100)]"),
     "deepcopy": ("import copy; v = bt.Vector(np.ones(1_000_000), graph=g)", "[copy.deepcopy(g) for _ in range(100)]"),
-    "parallel": ("", "bt.parallel(lambda k: bt.Vector([0.5] * 500_000).sum(), range(200), g, threads=200)"),
     "WordContexts": ("words = ['abcdefgh' * 100] * 20_000", "bt.text.WordContexts(words, 16)"),
     "TextWindows": ("text = 'abcdefgh' * 1_000_000", "bt.text.TextWindows(text, 16)"),
 }

@@ -20,7 +20,7 @@ use crate::convert::errors;
 
 /// Texts of panics that say that there is no memory: of the core, of lists that would be larger than memory can be, and of PyO3
 /// where the interpreter gave no object.
-const NO_MEMORY: [&str; 3] = [REFUSED, "capacity overflow", "Python API call failed"];
+const NO_MEMORY: [&str; 4] = [REFUSED, "capacity overflow", "Python API call failed", "PyObject pointer is null"];
 
 /// Makes a `MemoryError` of a refusal, here and wherever PyO3 ends a panic: each of them makes a `PanicException` of the
 /// panic's text, and the error that making it raises takes its place.
