@@ -49,7 +49,7 @@ pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine
 pub use arithmetic::{
     add_slices, add_to, add_to_eight, contributions, divide_slices, equal_slices, larger_of_eight, larger_to,
     less_equal_slices, less_slices, magnitudes, multiply_slices, multiply_to, nan_masks, negate_slice, select_slices,
-    smaller_of_eight, smaller_to, square_roots, subtract_slices, unreached_masks,
+    smaller_of_eight, smaller_to, square_roots, subtract_slices, sums_of_rows, unreached_masks,
 };
 pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use blocks::{BlockMath, PANEL, naive};

@@ -77,6 +77,12 @@ impl<E: ArrayFloat> Reducer<E> {
         while !x.is_empty() {
             if self.at == 0 && self.inner == 1 && x.len() >= len {
                 let rows = x.len() / len;
+                if self.kind == Reduce::Sum && self.phases == 8 {
+                    kernels::sums_of_rows(&x[..rows * len], len, &mut to[self.row..self.row + rows]);
+                    self.row += rows;
+                    x = &x[rows * len..];
+                    continue;
+                }
                 for (row, to) in x.chunks_exact(len).zip(&mut to[self.row..self.row + rows]) {
                     *to = self.whole_row(row);
                 }
