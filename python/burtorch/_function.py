@@ -34,6 +34,7 @@ def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         [-400.0, 200.0]
     """
     if body is None:
+        Function(function, **options)  # what is wrong with the options is said here
         return lambda body: Function(body, **options)
     return Function(body, **options)
 

@@ -302,12 +302,12 @@ fn record(graph: &mut Graph<'static, f64>) -> Result<(Vec<f64>, String), Error> 
     replay.reverse_one();
     let mut found = vec![replay.gradient(0, 0)];
     let mut entries = vec![0.0; 64];
-    hessian(&program, &mut HessianColumns::new(&program)?, &[0.5; 8], &mut entries);
+    hessian(&program, &mut HessianColumns::new(&program)?, &[0.5; 8], &mut entries)?;
     found.append(&mut entries);
     let mut slopes = [0.0; 8];
-    Jacobian::new(&program)?.run(&[0.5; 8], &mut slopes);
+    Jacobian::new(&program)?.run(&[0.5; 8], &mut slopes)?;
     found.extend(slopes);
-    found.push(hessian_pattern(&program).n_rows() as f64);
+    found.push(hessian_pattern(&program)?.n_rows() as f64);
     found.push(Vocabulary::of_words(["anna", "otto"])?.len() as f64);
     Ok((found, program.to_string()))
 }

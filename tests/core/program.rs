@@ -7,6 +7,8 @@ mod random;
 mod bundles;
 #[path = "program/derivatives.rs"]
 mod derivatives;
+#[path = "program/interrupts.rs"]
+mod interrupts;
 #[path = "program/passes.rs"]
 mod passes;
 #[path = "program/primitives.rs"]

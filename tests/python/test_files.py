@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 import stat
 import struct
@@ -430,3 +431,66 @@ def test_a_branch_is_saved_once_it_is_joined(tmp_path):
     graph.join()
     graph.save(tmp_path / "graph")
     assert bt.load_graph(tmp_path / "graph").node(b.index).data == 4.0
+
+
+def savers():
+    graph = bt.Graph()
+    graph.vector([1.0, 2.0])
+    params = bt.Parameters()
+    model = bt.nn.MLP(params, [2, 3])
+    f = bt.trace(lambda x: x * x, 1.0)
+    return {
+        "Graph.save": graph.save,
+        "Graph.save_raw": graph.save_raw,
+        "Graph.save_raw atomic": lambda path: graph.save_raw(path, atomic=True),
+        "Parameters.save": params.save,
+        "Function.save": f.save,
+        "MLP.save": model.save,
+        "Linear.save": model.layers[0].save,
+    }
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+@pytest.mark.parametrize("name", savers())
+def test_saving_through_a_link_that_leads_nowhere_makes_the_file(tmp_path, name):
+    save = savers()[name]
+    save(str(tmp_path / "plain"))
+    wanted = (tmp_path / "plain").read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "to folder").symlink_to("folder")
+    links = {
+        "absolute": str(tmp_path / "a"),
+        "relative": "b",
+        "into a folder": "folder/c",
+        "through a link to a folder": "to folder/d",
+        "to a link": "relative again",
+        "up and down": "to folder/../e",
+    }
+    (tmp_path / "relative again").symlink_to("folder/f")
+    for kind, target in links.items():
+        (tmp_path / kind).symlink_to(target)
+        save(str(tmp_path / kind))
+        assert (tmp_path / kind).is_symlink()
+        assert (tmp_path / kind).read_bytes() == wanted, kind
+        # The next time there is a file.
+        save(str(tmp_path / kind))
+        assert (tmp_path / kind).read_bytes() == wanted, kind
+    assert sorted(os.listdir(tmp_path / "folder")) == ["c", "d", "f"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+@pytest.mark.parametrize("name", savers())
+def test_a_link_that_can_lead_nowhere_is_refused_as_by_open(tmp_path, name):
+    save = savers()[name]
+    (tmp_path / "round").symlink_to("and round")
+    (tmp_path / "and round").symlink_to("round")
+    (tmp_path / "missing folder").symlink_to("nowhere/file")
+    (tmp_path / "folder").symlink_to(".")
+    before = sorted(os.listdir(tmp_path))
+    for link in ("round", "missing folder", "folder"):
+        with pytest.raises(OSError) as wanted:
+            open(tmp_path / link, "wb").close()
+        with pytest.raises(OSError) as found:
+            save(str(tmp_path / link))
+        assert found.value.errno == wanted.value.errno, link
+    assert sorted(os.listdir(tmp_path)) == before

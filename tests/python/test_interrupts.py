@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import functools
 import os
 import random
+import runpy
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
+import types
 from array import array
-from time import perf_counter, sleep
+from pathlib import Path
+from time import perf_counter, process_time, sleep
 
 import pytest
 
 import burtorch as bt
+
+long_calls = types.SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("long_calls.py"))))
 
 N = 100_000
 LARGE = 4_000_000
@@ -296,6 +304,222 @@ def strike_at_random(kind, work):
         median, slowest = 1e3 * late[len(late) // 2], 1e3 * late[-1]
         print(f"{kind}: {len(late)} interrupts in time, median {median:.2f} ms, slowest {slowest:.2f} ms")
     assert not late or late[-1] < 0.1, f"the slowest of {len(late)} took {1e3 * max(late):.1f} ms"
+
+
+# The table of long calls
+
+
+class Striker:
+    """Another process that sends SIGINT: it needs no lock of this one."""
+
+    # The number of the clock of another process's time on a CPU, as Linux makes it.
+    CODE = """
+import os, signal, sys, time
+pid = int(sys.argv[1])
+clock = (~pid << 3) | 2
+for line in sys.stdin:
+    time.sleep(float(line))
+    print(time.perf_counter(), time.clock_gettime(clock) if sys.platform == "linux" else 0.0, flush=True)
+    os.kill(pid, signal.SIGINT)
+"""
+
+    def __init__(self):
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-S", "-c", self.CODE, str(os.getpid())]
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+
+    def strike(self, seconds, work):
+        """How long after a SIGINT in so many seconds work() raised KeyboardInterrupt; None if it had ended before.
+
+        In time on a CPU where that can be read, as others use this machine too; but never ten times as much in all.
+        """
+        has_ended = False
+        try:
+            self.process.stdin.write(f"{seconds}\n")
+            self.process.stdin.flush()
+            work()
+            has_ended = True
+            while True:
+                sleep(0.01)
+        except KeyboardInterrupt:
+            raised, used = perf_counter(), process_time()
+        at, used_at = map(float, self.process.stdout.readline().split())
+        late = raised - at
+        if sys.platform == "linux":
+            late = max(used - used_at, late / 10)
+        return None if has_ended else late
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def striker():
+    with contextlib.closing(Striker()) as striker:
+        yield striker
+
+
+def sized(name, long_enough=0.06):
+    """The work of the least size that takes long enough, and how long."""
+    n, most, make = long_calls.LONG[name]
+    while True:
+        run = make(name, n)
+        start = perf_counter()
+        run()
+        took = perf_counter() - start
+        if took >= long_enough or n >= most:
+            return run, took
+        n = min(most, n * (4 if took > long_enough / 16 else 16))
+
+
+# For each call of the table; BURTORCH_STRIKES=20 for more.
+STRIKES = int(os.environ.get("BURTORCH_STRIKES", "2"))
+
+
+@pytest.mark.parametrize("name", long_calls.LONG)
+def test_long_calls_answer_ctrl_c(striker, name):
+    if not name.startswith(("Graph", "bt.", "Vector", "Value")):
+        pytest.importorskip("numpy")
+    if "sparse" in name or "sparsity" in name:
+        pytest.importorskip("scipy")
+    run, took = sized(name)
+    wanted = run()
+    draw = random.Random(name)
+    late = []
+    for _ in range(STRIKES):
+        found = striker.strike(draw.uniform(0.05, 0.9) * took, run)
+        if found is not None:
+            late.append(found)
+        assert run() == wanted, "what was interrupted works on, with the same bits"
+    if late:
+        print(f"{name}: {1e3 * took:.0f} ms, {len(late)} interrupts in time, slowest {1e3 * max(late):.1f} ms")
+    assert not late or max(late) < 0.1, f"the slowest of {len(late)} took {1e3 * max(late):.1f} ms"
+
+
+def test_every_public_call_is_long_or_short_for_a_reason():
+    found = long_calls.public()
+    covered = long_calls.covered()
+    missing = sorted(name for name in found if name not in covered and name not in long_calls.SHORT)
+    assert missing == [], "list these in long_calls.py, as long with work or as short with the reason"
+    gone = sorted(name for name in long_calls.SHORT if name not in found)
+    assert gone == [], "these are no public calls"
+    twice = sorted(name for name in long_calls.SHORT if name in covered)
+    assert twice == []
+
+
+# Never masked
+
+
+class Trap:
+    """An object one of whose special methods is interrupted."""
+
+    hits = 0
+
+
+def trapped(method):
+    def interrupted(self, *arguments):
+        Trap.hits += 1
+        raise KeyboardInterrupt
+
+    def attribute(self, name):
+        # What looks for an attribute that only some objects have.
+        return interrupted(self)
+
+    return type("Trap", (), {method: attribute if method == "__getattr__" else interrupted})()
+
+
+TRAPS = [
+    *("__float__", "__index__", "__iter__", "__len__", "__hash__", "__eq__", "__fspath__", "__repr__", "__str__"),
+    *("__bool__", "__getattr__", "__array__", "__getitem__", "__call__"),
+]
+
+
+def calls_with(trap):
+    """Public calls with a trap among their arguments."""
+    graph, params = bt.Graph(), bt.Parameters()
+    with graph:
+        x, v = graph.value(1.0), graph.vector([1.0, 2.0])
+    w = params.tensor(2, name="w")
+    f = bt.trace(lambda x: x[0] * x[-1], [1.0, 2.0])
+    for name, call in long_calls.public().items():
+        if name in ("viz.run", "viz.show", "viz.live", "viz.Live") or name.startswith(("system.force", "data.")):
+            continue  # another process, all that comes later, and Python's open(), which masks it
+        holder = name.rsplit(".", 1)[0]
+        own = {"Graph": graph, "Value": x, "Vector": v, "Parameters": params, "Function": f}.get(holder)
+        before = [] if own is None else [own]
+        for arguments in (
+            [trap],
+            [[trap]],
+            [x, trap],
+            [v, trap],
+            [w, trap],
+            [trap, x],
+            [[1.0, trap]],
+            [v, [trap, 1.0]],
+        ):
+            yield name, functools.partial(call, *before, *arguments)
+    for method in ("__call__", "grad", "hessian", "map", "trace", "sparse_jacobian"):
+        yield f"Function.{method} static", lambda method=method: getattr(f, method)([1.0, 2.0], static=trap)
+    yield "Function argnums", lambda: f.grad([1.0], argnums=trap)
+    yield "Function argnums", lambda: f.grad([1.0], argnums=[trap])
+    yield "Function.map threads", lambda: f.map([[1.0, 2.0]], threads=trap)
+    yield "Function.map out", lambda: f.map([[1.0, 2.0]], out=trap)
+    yield "operators", lambda: x + trap
+    yield "operators", lambda: trap + x
+    yield "operators", lambda: v + trap
+    yield "operators", lambda: x > trap
+    yield "tensor", lambda: params.tensor(trap)
+    yield "tensor", lambda: params.tensor([2, trap])
+    yield "tensor", lambda: params.tensor(2, init=trap)
+    yield "tensor", lambda: params.tensor(2, init=("normal", trap, 1.0))
+    yield "items", lambda: w[trap]
+    yield "items", lambda: v[trap]
+    yield "items", lambda: params.values[trap]
+    yield "items", lambda: graph.values[trap]
+    yield "dtype", lambda: bt.Graph(dtype=trap)
+    yield "dtype", lambda: bt.Parameters(dtype=trap)
+
+
+@pytest.mark.parametrize("method", TRAPS)
+def test_an_interrupt_is_never_masked(method):
+    trap = trapped(method)
+    masked = set()
+    for name, call in calls_with(trap):
+        before = Trap.hits
+        try:
+            call()
+            raised = None
+        except BaseException as error:  # what is raised is what is looked at
+            raised = error
+        if Trap.hits > before and not isinstance(raised, KeyboardInterrupt):
+            masked.add(f"{name}: {type(raised).__name__}")
+    assert masked == set()
+
+
+@pytest.mark.parametrize("module", ["scipy.sparse", "numpy"])
+def test_an_interrupt_of_an_import_is_not_taken_for_a_missing_package(monkeypatch, module):
+    pytest.importorskip("scipy")
+    # In an interpreter of its own: what has been imported once is remembered.
+    code = f"""
+import builtins, burtorch as bt
+f = bt.trace(lambda x: [x[0] * x[1]], [1.0, 2.0])
+real = builtins.__import__
+def interrupted(name, *rest, **more):
+    if name.split(".")[0] == {module.split(".")[0]!r} and {module!r}.startswith(name):
+        raise KeyboardInterrupt
+    return real(name, *rest, **more)
+builtins.__import__ = interrupted
+calls = [f.sparse_jacobian, f.jacobian_sparsity] + [f.jacobian] * ({module!r} == "numpy")
+for call in calls:
+    try:
+        call([1.0, 2.0])
+    except KeyboardInterrupt:
+        print("KeyboardInterrupt")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout.split() == ["KeyboardInterrupt"] * (3 if module == "numpy" else 2), ran.stderr
 
 
 def test_an_interrupt_stops_the_other_threads_too():

@@ -83,6 +83,37 @@ pub fn ask_at(k: usize) -> Result<()> {
     if k.is_multiple_of(PIECE) && k > 0 && is_over() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
+/// Counts work whose pieces differ in size, and asks whenever about [`PIECE`] of it has been done.
+///
+/// ```
+/// use burtorch_core::{Error, Result, interrupt};
+/// let rows = |rows: &[usize]| -> Result<usize> {
+///     let mut work = interrupt::Work::default();
+///     rows.iter().try_fold(0, |sum, &row| work.add(row).map(|()| sum + row))
+/// };
+/// assert_eq!(rows(&[1 << 15; 8]), Ok(1 << 18));
+/// assert_eq!(interrupt::asking(|| true, || rows(&[1 << 15; 8])), Err(Error::Interrupted));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    done: usize,
+}
+
+impl Work {
+    /// Counts `n` elementary operations, each of some nanoseconds; an error if the work is to end.
+    #[inline]
+    pub fn add(&mut self, n: usize) -> Result<()> {
+        self.done = self.done.saturating_add(n);
+        if self.done < PIECE {
+            return Ok(());
+        }
+        let is_over = is_over();
+        // The next one fails too.
+        self.done = if is_over { usize::MAX } else { 0 };
+        if is_over { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
 /// The numbers below `n` in ranges of [`PIECE`], the last one shorter; no more of them once the work is to end.
 #[inline]
 pub fn pieces(n: usize) -> Pieces {

@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::interrupt::{self, Work, pieces};
 use crate::io::{Fingerprint, data_from_bytes, data_to_bytes};
 use crate::kernels::BlockMath;
 use crate::memory::reserve_in;
@@ -39,7 +40,8 @@ pub struct Vocabulary {
 /// The characters of texts, ascending, each once.
 fn characters<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Vec<char>> {
     let mut all = Vec::new();
-    for c in texts.into_iter().flat_map(str::chars) {
+    for (k, c) in texts.into_iter().flat_map(str::chars).enumerate() {
+        interrupt::ask_at(8 * k)?;
         if let Err(place) = all.binary_search(&c) {
             reserve_in(&mut all, 1, "the symbols of a vocabulary")?;
             all.insert(place, c);
@@ -143,7 +145,9 @@ impl WordContexts {
         }
         let vocabulary = Vocabulary::of_words(words.clone())?;
         let mut stream = Vec::new();
+        let mut work = Work::default();
         for word in words.into_iter().filter(|word| !word.is_empty()) {
+            work.add(8 * word.len())?;
             for character in word.chars() {
                 stream.push(vocabulary.symbol(character)? as u16);
             }
@@ -184,7 +188,12 @@ impl WordContexts {
     pub fn batch(&mut self, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         let n = self.n_train() as u32;
+        let (before, mut work) = (self.rng.clone(), Work::default());
         for (x, y) in x.chunks_exact_mut(self.context).zip(y) {
+            if let Err(error) = work.add(8 + self.context) {
+                self.rng = before;
+                return Err(error);
+            }
             let k = self.rng.random_range(0..n);
             *y = self.read(self.train_place(k), x);
         }
@@ -215,7 +224,9 @@ impl WordContexts {
     pub fn train(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         check_places(from, y.len(), self.n_train())?;
+        let mut work = Work::default();
         for (k, (x, y)) in x.chunks_exact_mut(self.context).zip(y).enumerate() {
+            work.add(8 + self.context)?;
             *y = self.read(self.train_place((from + k) as u32), x);
         }
         Ok(())
@@ -226,7 +237,9 @@ impl WordContexts {
         self.check_room(x, y)?;
         check_places(from, y.len(), self.n_held_out())?;
         let places = &self.held_out[from..];
+        let mut work = Work::default();
         for ((x, y), &place) in x.chunks_exact_mut(self.context).zip(y).zip(places) {
+            work.add(8 + self.context)?;
             *y = self.read(place as usize, x);
         }
         Ok(())
@@ -283,7 +296,7 @@ fn check_places(from: usize, n: usize, have: usize) -> Result<()> {
 /// (still to take) / (still to come).
 fn choose(n: u32, k: u32, rng: &mut ChaCha8Rng) -> Vec<u32> {
     let mut chosen = Vec::with_capacity(k as usize);
-    for number in 0..n {
+    for number in pieces(n as usize).flatten().map(|number| number as u32) {
         let to_take = k - chosen.len() as u32;
         if rng.random_range(0..n - number) < to_take {
             chosen.push(number);
@@ -333,6 +346,11 @@ pub fn sample<E: Float + BlockMath>(
     let mut interrupted = interrupted;
     let mut words = Vec::new();
     for _ in 0..n {
+        if let Some(interrupted) = &mut interrupted
+            && interrupted()
+        {
+            return Err(Error::Interrupted);
+        }
         let mut word = sampling.prompt.to_string();
         let mut context = vec![END; model.shape().context];
         prompt.iter().for_each(|&symbol| shift_in(&mut context, symbol));

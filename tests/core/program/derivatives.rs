@@ -55,8 +55,8 @@ fn directions_and_hessians_of_random_programs() {
         }
 
         let mut h = vec![0.0; n * n];
-        hessian(&program, &mut HessianColumns::new(&program).unwrap(), &x, &mut h);
-        let pattern = hessian_pattern(&program);
+        hessian(&program, &mut HessianColumns::new(&program).unwrap(), &x, &mut h).unwrap();
+        let pattern = hessian_pattern(&program).unwrap();
         for i in 0..n {
             let product: f64 = (0..n).map(|j| h[i * n + j] * v[j]).sum();
             assert!(close(product, hv[i], 1e-9, bend), "seed {seed}: row {i}");
@@ -95,10 +95,10 @@ fn jacobians_by_rows_and_by_columns() {
         let program = with_outputs(&x, seed, m);
         let mut forward = vec![0.0; n * m];
         let mut reverse = vec![0.0; n * m];
-        assert!(Jacobian::forward(&program).unwrap().run(&x, &mut forward));
-        assert!(Jacobian::reverse(&program).unwrap().run(&x, &mut reverse));
-        let pattern = jacobian_pattern(&program);
-        let (colours, n_colours) = pattern.colours(n);
+        assert!(Jacobian::forward(&program).unwrap().run(&x, &mut forward).unwrap());
+        assert!(Jacobian::reverse(&program).unwrap().run(&x, &mut reverse).unwrap());
+        let pattern = jacobian_pattern(&program).unwrap();
+        let (colours, n_colours) = pattern.colours(n).unwrap();
         assert!(colours.iter().all(|&c| (c as usize) < n_colours));
         for i in 0..m {
             let mut alone = vec![0.0; n];
@@ -176,7 +176,7 @@ fn patterns_are_found_on_the_rows_of_the_table() {
     let s = graph.binary::<burtorch_core::ops::Add>(e, p).unwrap();
     let root = graph.binary::<burtorch_core::ops::Add>(s, x[4]).unwrap();
     let recording = Recording { n_differentiated: 5, inputs: x, outputs: vec![root], ..Recording::default() };
-    let pattern = hessian_pattern(&recording.program(&graph).unwrap());
+    let pattern = hessian_pattern(&recording.program(&graph).unwrap()).unwrap();
     let rows: Vec<&[u32]> = (0..5).map(|k| pattern.row(k)).collect();
     assert_eq!(rows, [&[0, 1][..], &[0, 1], &[3], &[2], &[]]);
 }

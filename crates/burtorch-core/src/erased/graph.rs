@@ -171,7 +171,7 @@ erased_graph! {
     }
 
     /// The nodes that no other node reads.
-    fn sinks(&self) -> Vec<NodeId> {
+    fn sinks(&self) -> Result<Vec<NodeId>> {
         Graph::sinks(self)
     }
 
@@ -577,9 +577,9 @@ erased_graph! {
     /// What roots were computed from, as boxes, with times where they are asked for.
     fn picture(&mut self, roots: &[NodeId], params: &[&AnyParameters], options: &Options, timed: bool) -> Result<Picture> {
         typed(params, |params| {
-            let mut picture = Graph::picture(self, roots, params, options);
+            let mut picture = Graph::picture(self, roots, params, options)?;
             if timed {
-                self.time_parts(&mut picture, params);
+                self.time_parts(&mut picture, params)?;
             }
             Ok(picture)
         })

@@ -77,7 +77,10 @@ impl<S: Scalar> Graph<'_, S> {
                 kept.insert_range(range.start, range.len);
             }
         });
-        self.mark_reachable(&mut kept);
+        if let Err(error) = self.mark_reachable(&mut kept) {
+            self.reached = kept;
+            return Err(error);
+        }
         let n_kept = kept.count();
         for mark in marks.iter_mut() {
             if self.check_mark(*mark).is_ok() {

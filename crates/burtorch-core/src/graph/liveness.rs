@@ -2,6 +2,7 @@
 
 use super::{BlockHeader, Graph, NodeId};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
@@ -94,9 +95,10 @@ impl NodeSet {
 
 impl<S: Scalar> Graph<'_, S> {
     /// Adds to `set`, which holds roots, everything they were computed from. One pass downwards to the set's base, 64 nodes
-    /// at a time where there are none; blocks are taken whole.
-    pub(crate) fn mark_reachable(&self, set: &mut NodeSet) {
+    /// at a time where there are none; blocks are taken whole. Asks now and then whether to end early.
+    pub(crate) fn mark_reachable(&self, set: &mut NodeSet) -> Result<()> {
         for k in (0..set.words.len()).rev() {
+            interrupt::ask_at(64 * k)?;
             // Operands lie below their node, so only bits below the one in hand can still appear in this word.
             let mut not_taken = u64::MAX;
             loop {
@@ -109,6 +111,7 @@ impl<S: Scalar> Graph<'_, S> {
                 self.mark_operands(set.base + k as u32 * 64 + bit, set);
             }
         }
+        Ok(())
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use super::operands::{Encoded, InnerOperands, StoreValues};
 use super::{Graph, NodeId};
 use crate::error::{Error, Result};
 use crate::graph::build::inner_values;
+use crate::interrupt::Work;
 use crate::kernels::slices;
 use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary};
 use crate::params::Parameters;
@@ -11,7 +12,8 @@ use crate::scalar::Scalar;
 
 impl<S: Scalar> Graph<'_, S> {
     /// Computes again, in building order, every node that `root` depends on, from the present values of leaves and
-    /// parameters. Linear in the number of nodes up to `root`; one bit of memory per node, kept for the next time.
+    /// parameters. Linear in the number of nodes up to `root`; one bit of memory per node, kept for the next time. Asks now and
+    /// then whether to end early; then some nodes have been computed again and others not.
     pub fn recompute(&mut self, root: NodeId, params: &[&Parameters<'_, S::Elem>]) -> Result<()> {
         self.check_exists(root)?;
         let end = self.block_tail(root.0).unwrap_or(root.0) + 1;
@@ -22,14 +24,21 @@ impl<S: Scalar> Graph<'_, S> {
             }
         }
         let mut needed = std::mem::take(&mut self.reached);
-        let prepared = needed.reset(end as usize);
-        if prepared.is_ok() {
+        let computed = needed.reset(end as usize).and_then(|()| {
             needed.insert(root.0);
-            self.mark_reachable(&mut needed);
-            needed.for_each(|node| self.evaluate(node, &stores));
-        }
+            self.mark_reachable(&mut needed)?;
+            let mut work = Work::default();
+            let mut goes_on = Ok(());
+            needed.for_each(|node| {
+                if goes_on.is_ok() {
+                    goes_on = work.add(4);
+                    self.evaluate(node, &stores);
+                }
+            });
+            goes_on
+        });
         self.reached = needed;
-        prepared
+        computed
     }
 
     /// Computes one node again and again, to measure it. All parameters that the graph reads are given.

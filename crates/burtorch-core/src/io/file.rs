@@ -24,6 +24,9 @@ pub enum Durability {
     Cached,
 }
 
+/// Links that are followed at most, as Linux does.
+const MOST_LINKS: usize = 40;
+
 /// What the system said about `path`.
 pub(super) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Error {
     const EIO: i32 = 5;
@@ -69,12 +72,17 @@ pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
     Ok(())
 }
 
-/// Where a path leads once links are followed.
+/// Where a path leads once links are followed, whether there is a file or not.
 fn followed(path: &Path) -> Result<PathBuf> {
-    match fs::symlink_metadata(path) {
-        Ok(about) if about.is_symlink() => fs::canonicalize(path).map_err(|error| refused("follow", path, &error)),
-        _ => Ok(path.to_path_buf()),
+    let mut target = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        // What is no link, or is not there, is where the path leads; whatever else is wrong, opening it tells.
+        let Ok(next) = fs::read_link(&target) else { return Ok(target) };
+        target = target.parent().map_or(next.clone(), |folder| folder.join(next));
     }
+    // Links that lead to each other: the system says so.
+    File::open(path).map_err(|error| refused("follow", path, &error))?;
+    Ok(target)
 }
 
 /// A new file beside the one it will replace; removed unless it has.

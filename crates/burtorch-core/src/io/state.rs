@@ -9,6 +9,7 @@ use super::format::{Digest, Header, Kind, digest};
 use super::numbers::Stored;
 use super::sections::{Reader, Section, Writer};
 use crate::error::Result;
+use crate::interrupt::Work;
 use crate::scalar::Float;
 
 /// Seed, stream and position of a generator.
@@ -132,13 +133,15 @@ impl Fingerprint {
     pub(crate) fn list(mut self, mut numbers: impl ExactSizeIterator<Item = u32>) -> Self {
         self.0.update(&(numbers.len() as u64).to_le_bytes());
         let mut bytes = [0; 4096];
+        let mut work = Work::default();
         loop {
             let mut n = 0;
             for (place, number) in bytes.chunks_exact_mut(4).zip(&mut numbers) {
                 place.copy_from_slice(&number.to_le_bytes());
                 n += 4;
             }
-            if n == 0 {
+            // What an end that comes early leaves is of no use to anybody.
+            if n == 0 || work.add(n).is_err() {
                 return self;
             }
             self.0.update(&bytes[..n]);

@@ -6,6 +6,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::Shape;
 use crate::error::{Error, Result};
+use crate::interrupt::pieces;
 use crate::scalar::Float;
 
 /// How a tensor starts. "Fan in" is the last dimension, "fan out" the first; for a vector both are its length.
@@ -60,6 +61,7 @@ impl Init {
         Err(Error::BadArgument { what: "an initialiser", expected: expected.into(), found })
     }
 
+    /// Fills `out`, unless the work is to end early.
     pub(super) fn fill<E: Float>(self, out: &mut [E], shape: Shape, rng: &mut ChaCha8Rng) {
         let dims = shape.dims();
         let fan_in = f64::from(dims[dims.len() - 1]);
@@ -82,14 +84,14 @@ fn symmetric<E: Float>(out: &mut [E], bound: f64, rng: &mut ChaCha8Rng) {
 }
 
 fn uniform<E: Float>(out: &mut [E], low: f64, high: f64, rng: &mut ChaCha8Rng) {
-    for x in out {
-        *x = E::lit(low + (high - low) * rng.random::<f64>());
+    for x in pieces(out.len()).flatten() {
+        out[x] = E::lit(low + (high - low) * rng.random::<f64>());
     }
 }
 
 fn normal<E: Float>(out: &mut [E], mean: f64, deviation: f64, rng: &mut ChaCha8Rng) {
-    for x in out {
+    for x in pieces(out.len()).flatten() {
         let z: f64 = StandardNormal.sample(rng);
-        *x = E::lit(mean + deviation * z);
+        out[x] = E::lit(mean + deviation * z);
     }
 }

@@ -27,6 +27,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::memory::copied;
 use crate::scalar::Float;
 use crate::sync::unique_id;
@@ -341,7 +342,12 @@ impl<'m, E: Float> Parameters<'m, E> {
         let range = tensor.slice.range();
         self.values.prefer_large_pages(range.clone());
         self.grads.prefer_large_pages(range.clone());
+        let before = self.rng.clone();
         init.fill(&mut self.values.slice_mut(end)[range.clone()], shape, &mut self.rng);
+        if let Err(error) = interrupt::check() {
+            (self.n, self.rng) = (range.start, before);
+            return Err(error);
+        }
         if trainable {
             // Memory that the caller gave may hold anything; our own is zero, and stays untouched.
             if self.grads.is_foreign() {

@@ -85,6 +85,9 @@ pub trait Sink<E>: Sync {
 /// Rows between two questions whether to stop: what a thread takes at a time.
 const ROWS_AT_ONCE: usize = 2048;
 
+/// Numbers that are computed between two such questions within a large program.
+const NUMBERS_AT_ONCE: usize = 1 << 18;
+
 /// The same towards the end, where threads are to finish together: whole blocks of every kind of batch.
 const ROWS_AT_LEAST: usize = 256;
 
@@ -124,8 +127,28 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
         sink: &dyn Sink<S::Elem>,
         left: &mut Vec<usize>,
     ) {
+        self.run_until(rows, source, sink, left, &|| false);
+    }
+
+    /// As [`Batch::run`], until `stop` says yes, which is asked now and then where the program is large.
+    fn run_until(
+        &mut self,
+        rows: Rows<'_>,
+        source: &dyn Source<S::Elem>,
+        sink: &dyn Sink<S::Elem>,
+        left: &mut Vec<usize>,
+        stop: &dyn Fn() -> bool,
+    ) {
         let mut from = 0;
+        let (each, mut done) = (Self::BLOCK * self.replay.code_len(), 0);
         while from < rows.len() {
+            done += each;
+            if done > NUMBERS_AT_ONCE {
+                done = 0;
+                if stop() {
+                    return;
+                }
+            }
             let block = rows.part(from, Self::BLOCK);
             self.run_block(block, source, sink, left);
             from += Self::BLOCK;
@@ -243,7 +266,11 @@ impl<S: Carrier, const W: usize> Batch<S, W> {
             if stop() {
                 return portions.stop();
             }
-            self.run(rows.part(portion.start, portion.len()), source, sink, &mut left);
+            let is_over = || portions.is_stopped() || stop();
+            self.run_until(rows.part(portion.start, portion.len()), source, sink, &mut left, &is_over);
+            if stop() {
+                return portions.stop();
+            }
             if !left.is_empty() {
                 note(portion.start, &mut left);
             }

@@ -13,6 +13,7 @@ use super::passes;
 use super::replay::Replay;
 use super::sparsity;
 use crate::error::{Error, Result};
+use crate::interrupt::{self, Work};
 use crate::ops::Dual;
 use crate::scalar::{RowMath, Scalar};
 use crate::simd::F64x8;
@@ -106,14 +107,15 @@ impl HessianColumns {
     }
 
     /// For each of `n_columns` directions, calls `take(column, input, entry)` with the Hessian at `x` times it.
-    /// `direction(column, input)` is what the direction has at an input.
+    /// `direction(column, input)` is what the direction has at an input. Asks now and then whether to end early.
     pub fn run(
         &mut self,
         x: &[f64],
         n_columns: usize,
         direction: impl Fn(usize, usize) -> f64,
         mut take: impl FnMut(usize, usize, f64),
-    ) {
+    ) -> Result<()> {
+        let mut work = Work::default();
         let n = self.0.raw_gradients().len();
         for first in (0..n_columns).step_by(LANES) {
             let lanes = LANES.min(n_columns - first);
@@ -123,6 +125,7 @@ impl HessianColumns {
             }
             self.0.values();
             self.0.reverse_one();
+            work.add(LANES * (n + self.0.n_instructions()))?;
             for j in 0..n {
                 let entries = derivative_of(self.0.gradient(j, 0));
                 for lane in 0..lanes {
@@ -130,6 +133,7 @@ impl HessianColumns {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -139,20 +143,28 @@ fn derivative_of<S: Scalar>(partial: Dual<S>) -> S {
 }
 
 /// The dense Hessian of the first output at `x`, by rows; `n` is the number of differentiated inputs. Entries that are
-/// zero whatever the inputs are exactly 0.
-pub fn hessian(program: &Program, columns: &mut HessianColumns, x: &[f64], to: &mut [f64]) {
+/// zero whatever the inputs are exactly 0. Asks now and then whether to end early.
+pub fn hessian(program: &Program, columns: &mut HessianColumns, x: &[f64], to: &mut [f64]) -> Result<()> {
     let n = program.n_differentiated();
-    columns.run(x, n, |c, j| f64::from(u8::from(c == j)), |c, j, entry| to[j * n + c] = entry);
-    if to.iter().all(|h| h.is_finite()) {
-        return;
+    columns.run(x, n, |c, j| f64::from(u8::from(c == j)), |c, j, entry| to[j * n + c] = entry)?;
+    if are_finite(to)? {
+        return Ok(());
     }
     // What is not a number has no derivative: not where no derivative is.
-    let pattern = sparsity::hessian_pattern(program);
+    let pattern = sparsity::hessian_pattern(program)?;
+    let mut work = Work::default();
     for (j, row) in to.chunks_exact_mut(n).enumerate() {
+        work.add(n)?;
         let mut zero = vec![true; n];
         pattern.row(j).iter().for_each(|&c| zero[c as usize] = false);
         row.iter_mut().zip(zero).filter(|(_, zero)| *zero).for_each(|(h, _)| *h = 0.0);
     }
+    Ok(())
+}
+
+fn are_finite(all: &[f64]) -> Result<bool> {
+    let found = interrupt::pieces(all.len()).all(|piece| all[piece].iter().all(|x| x.is_finite()));
+    interrupt::check().map(|()| found)
 }
 
 /// How a Jacobian is computed.
@@ -185,27 +197,29 @@ impl Jacobian {
         Replay::new(program, Build::Reverse(Seeds::All)).map(Jacobian::Reverse)
     }
 
-    /// Writes the Jacobian at `x` by rows, one per output. Returns whether every entry is finite.
-    pub fn run(&mut self, x: &[f64], to: &mut [f64]) -> bool {
+    /// Writes the Jacobian at `x` by rows, one per output. Returns whether every entry is finite. Asks now and then whether to
+    /// end early.
+    pub fn run(&mut self, x: &[f64], to: &mut [f64]) -> Result<bool> {
         match self {
             Jacobian::Forward(replay) => {
                 let n = replay.directions_mut().len();
-                columns(replay, x, n, |c, j| f64::from(u8::from(c == j)), |i, c, entry| to[i * n + c] = entry);
+                columns(replay, x, n, |c, j| f64::from(u8::from(c == j)), |i, c, entry| to[i * n + c] = entry)?;
             }
-            Jacobian::Reverse(replay) => rows(replay, x, to),
+            Jacobian::Reverse(replay) => rows(replay, x, to)?,
         }
-        to.iter().all(|x| x.is_finite())
+        are_finite(to)
     }
 }
 
-/// For each of `n_columns` directions, calls `take(output, column, entry)`.
+/// For each of `n_columns` directions, calls `take(output, column, entry)`. Asks now and then whether to end early.
 pub fn columns(
     replay: &mut Replay<F64x8, 1>,
     x: &[f64],
     n_columns: usize,
     direction: impl Fn(usize, usize) -> f64,
     mut take: impl FnMut(usize, usize, f64),
-) {
+) -> Result<()> {
+    let mut work = Work::default();
     for (slot, &x) in replay.inputs_mut().iter_mut().zip(x) {
         *slot = F64x8::lit(x);
     }
@@ -217,6 +231,7 @@ pub fn columns(
             *slot = F64x8::from_array(std::array::from_fn(moving));
         }
         replay.tangents();
+        work.add(LANES * (replay.n_outputs() + replay.n_instructions()))?;
         for output in 0..replay.n_outputs() {
             let entries = replay.output_tangent(output, 0);
             for lane in 0..lanes {
@@ -224,9 +239,11 @@ pub fn columns(
             }
         }
     }
+    Ok(())
 }
 
-fn rows(replay: &mut Replay<F64x8, 1>, x: &[f64], to: &mut [f64]) {
+fn rows(replay: &mut Replay<F64x8, 1>, x: &[f64], to: &mut [f64]) -> Result<()> {
+    let mut work = Work::default();
     for (slot, &x) in replay.inputs_mut().iter_mut().zip(x) {
         *slot = F64x8::lit(x);
     }
@@ -239,6 +256,7 @@ fn rows(replay: &mut Replay<F64x8, 1>, x: &[f64], to: &mut [f64]) {
             *seed = F64x8::from_array(std::array::from_fn(|lane| f64::from(u8::from(first + lane == i))));
         }
         replay.reverse(&seeds);
+        work.add(LANES * (m + n + replay.n_instructions()))?;
         for j in 0..n {
             let entries = replay.gradient(j, 0);
             for lane in 0..lanes {
@@ -246,6 +264,7 @@ fn rows(replay: &mut Replay<F64x8, 1>, x: &[f64], to: &mut [f64]) {
             }
         }
     }
+    Ok(())
 }
 
 /// The program of one output alone, with nothing that only the others need.

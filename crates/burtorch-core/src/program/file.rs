@@ -8,6 +8,7 @@
 use super::node::{Comparison, Guard, Node, Parts, Program};
 use super::primitive::{self, Called};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::io::{Reader, Writer};
 use crate::ops::Op;
 
@@ -16,7 +17,8 @@ impl Program {
     pub fn write(&self, writer: &mut Writer) -> Result<()> {
         let mut names: Vec<Op> = Vec::new();
         let mut places = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
+        for (k, node) in self.nodes.iter().enumerate() {
+            interrupt::ask_at(k)?;
             let place = names.iter().position(|&op| op == node.op).unwrap_or(names.len());
             if place == names.len() {
                 names.push(node.op);
@@ -78,6 +80,7 @@ impl Program {
             .try_reserve_exact(places.len())
             .map_err(|_| Error::OutOfMemory { bytes: places.len(), what: "a program" })?;
         for (k, place) in places.iter().enumerate() {
+            interrupt::ask_at(k)?;
             let op = ops.get(usize::from(place)).copied();
             let op = op.ok_or_else(|| places.refuse(k, format!("is {place}, and there are {} ops", ops.len())))?;
             let operand = |k: usize| operands.get(k).unwrap_or(u32::MAX);

@@ -28,19 +28,16 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
 
     #[inline(never)]
     fn values_and_guards(&mut self) -> std::result::Result<(), usize> {
-        let mut from = 0;
+        let mut piece = 0;
         self.lists.calls.failed.fill(false);
         for k in 0..self.questions.len() {
             let question = self.questions[k];
-            if question.before > from {
-                self.run_forward_from(from);
-                from = question.before;
-            }
+            piece = self.run_forward_on(piece, question.before);
             if !self.agrees(&question, 0, 0) {
                 return Err(k);
             }
         }
-        self.run_forward_from(from);
+        self.run_forward_on(piece, usize::MAX);
         if self.lists.calls.failed.contains(&true) { Err(self.questions.len()) } else { Ok(()) }
     }
 

@@ -7,6 +7,7 @@ use super::node::{Node, Program};
 use super::primitive;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Operands};
+use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::scalar::Float;
 
@@ -32,6 +33,7 @@ fn try_append<S: Float>(program: &Program, graph: &mut Graph<'_, S>, inputs: &[N
     places.resize(program.n_slots(), None);
     let mut many = Vec::new();
     for (k, &node) in program.nodes().iter().enumerate() {
+        interrupt::ask_at(k)?;
         let added = match node.op.info().arity {
             Arity::Nullary => {
                 let of = place(program, graph, &mut places, node.a)?;

@@ -13,6 +13,7 @@ use super::node::{Node, Program, list_len};
 use super::reuse;
 use super::steps;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::simd::Level;
 
@@ -163,6 +164,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         let mut all = Vec::with_capacity(self.program.nodes().len() + 1);
         let mut known = Known(Vec::new());
         for (k, &node) in self.program.nodes().iter().enumerate() {
+            interrupt::ask_at(k)?;
             let step = known.step(node.op, 0, || S::forward_step::<W>(node.op, self.level).map(|step| step.0));
             let mut instr = self.instr(step, k, self.moving(k))?;
             if list_len(node).is_some() {
@@ -177,6 +179,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
     fn tangent(&mut self) -> Result<Vec<Instr<S>>> {
         let mut all = Vec::new();
         for (k, &node) in self.program.nodes().iter().enumerate() {
+            interrupt::ask_at(k)?;
             if !self.moves[self.slot(k) as usize] {
                 continue;
             }
@@ -211,6 +214,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
         let mut all = Vec::with_capacity(self.program.nodes().len() + 1);
         let mut known = Known(Vec::new());
         for (k, &node) in self.program.nodes().iter().enumerate().rev() {
+            interrupt::ask_at(k)?;
             let slot = self.slot(k);
             // Claimed and moving means reached; `claim` on an unreached slot would mark it, so look at operands only.
             if !self.moves[slot as usize] || claim(&self.moves, slot) != ADD {

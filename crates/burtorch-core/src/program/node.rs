@@ -5,6 +5,7 @@
 
 use super::primitive::Called;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::scalar::{DType, Float};
 
@@ -182,6 +183,7 @@ impl Program {
             return Err(wrong("the dtype of a program", self.dtype.name().into()));
         }
         for (k, node) in self.nodes.iter().enumerate() {
+            interrupt::ask_at(k)?;
             let slot = self.first_node() + k as u32;
             let fits = match node.op.info().arity {
                 Arity::Nullary => node.op == Op::Constant && node.a < slot,

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use super::node::{Guard, Node, Parts, Program};
 use crate::error::Result;
+use crate::interrupt;
 use crate::ops::{Arity, Op};
 
 /// The program without nodes and constants that neither an output nor a guard needs.
@@ -21,6 +22,7 @@ pub fn without_dead_code(program: Program) -> Result<Program> {
         needed[slot as usize] = true;
     }
     for (k, &node) in program.nodes().iter().enumerate().rev() {
+        interrupt::ask_at(k)?;
         if needed[program.first_node() as usize + k] {
             program.for_each_operand(node, |x| needed[x as usize] = true);
         }
@@ -50,6 +52,7 @@ fn rebuilt(program: &Program, keep: impl Fn(u32) -> bool, instead: impl Fn(&Prog
     // How many nodes are kept below each.
     let mut below = Vec::with_capacity(program.nodes.len() + 1);
     for (k, &node) in program.nodes.iter().enumerate() {
+        interrupt::ask_at(k)?;
         below.push(parts.nodes.len() as u32);
         let slot = first + k as u32;
         if !keep(slot) {
@@ -83,6 +86,7 @@ pub fn shared(program: &Program) -> Result<Program> {
     let mut same: Vec<u32> = (0..program.n_slots() as u32).collect();
     let mut seen: HashMap<(Op, Vec<u32>), u32> = HashMap::new();
     for (k, &node) in program.nodes().iter().enumerate() {
+        interrupt::ask_at(8 * k)?;
         let slot = first + k as u32;
         let mut operands = Vec::new();
         program.for_each_operand(node, |x| operands.push(same[x as usize]));
@@ -129,6 +133,7 @@ pub fn chained(program: &Program) -> Result<Program> {
     }
     let (dtype, mut parts) = program.clone().into_parts();
     for (k, &node) in program.nodes().iter().enumerate() {
+        interrupt::ask_at(8 * k)?;
         let slot = first + k as u32;
         if node.op != Op::SUM || inside[slot as usize] {
             continue;

@@ -10,6 +10,7 @@ use super::passes;
 use super::primitive::Called;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, MapRecord, NodeId};
+use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::scalar::Float;
 
@@ -105,6 +106,7 @@ impl Recording {
         // Until all constants are known, operands are nodes of the graph.
         let mut computed = vec![0; graph.len() + 1];
         for node in 0..graph.len() as u32 {
+            interrupt::ask_at(node as usize)?;
             if let SlotKind::Unknown = reader.places[node as usize] {
                 let place = match detached.get(&node) {
                     Some(&of) => reader.push(Op::Constant, of, 0),
@@ -127,7 +129,8 @@ impl Recording {
             SlotKind::Node(k) => n_inputs + n_constants + k,
             SlotKind::Unknown => u32::MAX,
         };
-        for node in &mut parts.nodes {
+        for (k, node) in parts.nodes.iter_mut().enumerate() {
+            interrupt::ask_at(k)?;
             match node.op.info().arity {
                 Arity::Nullary | Arity::Unary => node.a = slot(node.a),
                 Arity::Binary | Arity::WithConstant => (node.a, node.b) = (slot(node.a), slot(node.b)),
@@ -214,9 +217,10 @@ fn read_block<S: Float>(graph: &Graph<'_, S>, op: Op, record: u32, node: u32, re
 
 /// What cannot be part of a program.
 fn refused(op: Op) -> Error {
-    Error::BadArgument {
-        what: "an op of a traced function",
-        expected: "free of Parameters; pass their numbers as an argument".into(),
-        found: op.name().into(),
-    }
+    let expected = match op {
+        Op::Param | Op::FrozenParam => "free of Parameters; pass their numbers as an argument",
+        Op::Softmax | Op::LogSoftmax => "one that works on single numbers; write it with exp, log and a sum",
+        _ => "one that works on single numbers; write it with those, or call it outside of the function",
+    };
+    Error::BadArgument { what: "an op of a traced function", expected: expected.into(), found: op.name().into() }
 }

@@ -7,6 +7,9 @@
 //! The eager sweep adds `c + 0.0` so that no adjoint is ever -0.0. Here that is done once, where a gradient is read:
 //! contributions are linear in the adjoint, so the sign of a zero shows nowhere else.
 //!
+//! Long code stops now and then to ask whether to end early. Then what is in the slots is void: whoever asks, as
+//! [`crate::interrupt::asking`] does, gets an error.
+//!
 //! Promises: no allocation in a run; values and gradients with the bits of the eager graph. Knows one program.
 #![allow(unsafe_code)]
 
@@ -18,6 +21,7 @@ use super::instructions::Instructions;
 use super::node::{Comparison, Program, list_len};
 use super::slots::Slots;
 use crate::error::{Error, Result};
+use crate::interrupt::{self, PIECE, Work};
 use crate::scalar::Scalar;
 use crate::simd::{Level, level};
 
@@ -37,6 +41,9 @@ pub struct Replay<S: Scalar, const W: usize> {
     pub(super) forward: Vec<Instr<S>>,
     /// The reverse pass, or the tangents.
     second: Vec<Instr<S>>,
+    /// Where the code goes on behind its stops: at 0, behind questions, and now and then in long code.
+    pub(super) starts: Vec<usize>,
+    second_starts: Vec<usize>,
     /// Instead of both, for large programs at single points that have run before.
     bundles: Option<Box<Bundles<S>>>,
     /// What may be put in bundles when it runs again.
@@ -79,7 +86,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     /// As [`Replay::new`], one instruction for each node.
     pub fn node_by_node(program: &Program, build: Build) -> Result<Self> {
         let level = level();
-        let mut code = Instructions::new::<W>(program, build, level)?;
+        let code = Instructions::new::<W>(program, build, level)?;
         let (slots, n) = code.slots;
         let outputs = program.outputs().iter().map(|&x| slots[x as usize]).collect();
         let mut replay = Self::empty(program, build, level, n, outputs)?;
@@ -87,9 +94,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         for question in &mut replay.questions {
             (question.a, question.b) = (slots[question.a as usize], slots[question.b as usize]);
         }
-        replay.forward = in_pieces(code.forward, &mut replay.questions);
-        code.second.push(Instr::stop());
-        replay.second = code.second;
+        (replay.forward, replay.starts) = in_pieces(code.forward, &mut replay.questions);
+        (replay.second, replay.second_starts) = in_pieces(code.second, &mut []);
         replay.lists.calls = calls::<S, W>(program, code.operands.len())?;
         replay.lists.operands = code.operands;
         Ok(replay)
@@ -132,6 +138,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         Ok(Replay {
             forward: Vec::new(),
             second: Vec::new(),
+            starts: Vec::new(),
+            second_starts: Vec::new(),
             bundles: None,
             later: None,
             questions: program.guards().iter().map(question).collect(),
@@ -152,17 +160,21 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
     }
 }
 
-/// Instructions with a stop where questions are asked, and one at the end. Questions are told where to go on.
-fn in_pieces<S>(mut code: Vec<Instr<S>>, questions: &mut [Question]) -> Vec<Instr<S>> {
-    if questions.is_empty() {
+/// Instructions with a stop where questions are asked, one in every [`PIECE`], and one at the end; with where the code goes on
+/// behind each, which questions are told.
+fn in_pieces<S>(mut code: Vec<Instr<S>>, questions: &mut [Question]) -> (Vec<Instr<S>>, Vec<usize>) {
+    if questions.is_empty() && code.len() <= PIECE {
         code.push(Instr::stop());
-        return code;
+        return (code, vec![0]);
     }
     let mut all = Vec::with_capacity(code.len() + 1);
+    let mut starts = vec![0];
     let mut questions = questions.iter_mut().peekable();
     for (k, instr) in code.into_iter().enumerate() {
-        if questions.peek().is_some_and(|question| question.before <= k) {
+        let is_asked = questions.peek().is_some_and(|question| question.before <= k);
+        if is_asked || k > 0 && k.is_multiple_of(PIECE) {
             all.push(Instr::stop());
+            starts.push(all.len());
         }
         while let Some(question) = questions.next_if(|question| question.before <= k) {
             question.before = all.len();
@@ -171,10 +183,11 @@ fn in_pieces<S>(mut code: Vec<Instr<S>>, questions: &mut [Question]) -> Vec<Inst
     }
     all.push(Instr::stop());
     if questions.peek().is_some() {
+        starts.push(all.len());
         questions.for_each(|question| question.before = all.len());
         all.push(Instr::stop());
     }
-    all
+    (all, starts)
 }
 
 /// What the primitives of a program need, `listed` operands being listed.
@@ -302,6 +315,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
             later.n_runs += 1;
             if later.n_runs < RUNS_BEFORE_PLAN {
                 self.later = Some(later);
+            } else if interrupt::is_over() {
+                return self.later = Some(later);
             } else if let Some(bundles) = S::in_bundles(&later.program, later.build, self.level, false)
                 && let Ok(mut planned) = Self::of_bundles(&later.program, later.build, self.level, bundles.0)
             {
@@ -309,6 +324,8 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
                 let n = self.n_differentiated.min(self.adjoints.len());
                 planned.adjoints[..n].copy_from_slice(&self.adjoints[..n]);
                 *self = planned;
+            } else if interrupt::check().is_err() {
+                return self.later = Some(later);
             }
         }
         if self.bundles.is_some() {
@@ -323,14 +340,25 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
             return self.run_large();
         }
         self.run_forward_from(0);
-        let mut from = 0;
-        for k in 0..self.questions.len() {
-            let before = self.questions[k].before;
-            if before > from {
-                self.run_forward_from(before);
-                from = before;
-            }
+        if self.starts.len() > 1 {
+            self.run_forward_on(1, usize::MAX);
         }
+    }
+
+    /// Runs the pieces of code from number `piece` on that begin below an instruction, or none once the work is to end, and
+    /// returns the number of the next one.
+    #[inline(never)]
+    pub(super) fn run_forward_on(&mut self, mut piece: usize, before: usize) -> usize {
+        let mut work = Work::default();
+        while let Some(&start) = self.starts.get(piece).filter(|start| **start < before) {
+            let length = self.starts.get(piece + 1).copied().unwrap_or(self.forward.len()) - start;
+            if work.add(length).is_err() {
+                break;
+            }
+            self.run_forward_from(start);
+            piece += 1;
+        }
+        piece
     }
 
     /// The instructions from this one up to the next stop.
@@ -345,6 +373,20 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
             return self.run_bundles(|bundles| &bundles.second);
         }
         Self::run(&self.second, &mut self.values, &mut self.adjoints, &mut self.lists);
+        if self.second_starts.len() > 1 {
+            self.run_second_on();
+        }
+    }
+
+    /// The pieces of long code behind the first, or none once the work is to end.
+    #[inline(never)]
+    fn run_second_on(&mut self) {
+        for &start in &self.second_starts[1..] {
+            if interrupt::is_over() {
+                return;
+            }
+            Self::run(&self.second[start..], &mut self.values, &mut self.adjoints, &mut self.lists);
+        }
     }
 
     #[inline(always)]
@@ -357,7 +399,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         unsafe { (first.step)(v, d, code.as_ptr(), lists) }
     }
 
-    /// Computes all values, whatever the guards say.
+    /// Computes all values, whatever the guards say. As all runs, it asks now and then whether to end early.
     #[inline(always)]
     pub fn values(&mut self) {
         self.run_forward();
@@ -401,6 +443,11 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
             bundles.forward.iter().chain(&bundles.second).filter(|bundle| bundle.computes()).count()
         });
         self.forward.iter().chain(&self.second).filter(|instr| instr.computes()).count() + bundles
+    }
+
+    /// How many instructions there are, those that stop included.
+    pub(super) fn code_len(&self) -> usize {
+        self.forward.len() + self.second.len()
     }
 
     /// How many slots hold values.

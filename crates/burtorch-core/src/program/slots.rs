@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 
 use crate::error::{Error, Result};
+use crate::interrupt::{self, pieces};
 
 /// A cache line.
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +44,11 @@ impl<S: Copy> Slots<S> {
         lines.try_reserve_exact(n_lines).map_err(|_| Error::OutOfMemory { bytes, what: "the slots of a program" })?;
         lines.resize(n_lines, Line(MaybeUninit::uninit()));
         let first = lines.as_mut_ptr().cast::<S>();
-        for k in 0..n {
+        for k in pieces(n).flatten() {
             // SAFETY: the lines are aligned for numbers, have room for `n` of them, and are ours.
             unsafe { first.add(k).write(x) }
         }
+        interrupt::check()?;
         Ok(Slots { lines, len: n, marker: PhantomData })
     }
 }

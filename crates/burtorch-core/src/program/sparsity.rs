@@ -8,6 +8,8 @@
 //! on. Knows nothing of values.
 
 use super::node::{Node, Program};
+use crate::error::Result;
+use crate::interrupt::{self, Work};
 use crate::ops::Dual;
 use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary, pull_binary, pull_unary};
 
@@ -21,13 +23,15 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    fn from_rows(rows: Vec<Vec<u32>>) -> Self {
+    fn of_rows<'r>(rows: impl Iterator<Item = &'r [u32]>) -> Result<Self> {
+        let mut work = Work::default();
         let mut pattern = Pattern { starts: vec![0], columns: Vec::new() };
         for row in rows {
+            work.add(1 + row.len())?;
             pattern.columns.extend(row);
             pattern.starts.push(pattern.columns.len());
         }
-        pattern
+        Ok(pattern)
     }
 
     /// The columns of a row.
@@ -41,10 +45,12 @@ impl Pattern {
     }
 
     /// A colour for each of `n` columns, such that no two columns of one row share one; greedy. Returns the colours
-    /// and how many there are.
-    pub fn colours(&self, n: usize) -> (Vec<u32>, usize) {
+    /// and how many there are. Asks now and then whether to end early.
+    pub fn colours(&self, n: usize) -> Result<(Vec<u32>, usize)> {
+        let mut work = Work::default();
         let mut rows_of: Vec<Vec<u32>> = vec![Vec::new(); n];
         for k in 0..self.n_rows() {
+            work.add(4 * self.row(k).len())?;
             for &c in self.row(k) {
                 rows_of[c as usize].push(k as u32);
             }
@@ -52,7 +58,9 @@ impl Pattern {
         let mut colours = vec![u32::MAX; n];
         let mut taken_by: Vec<u32> = Vec::new();
         for column in 0..n {
+            work.add(taken_by.len())?;
             for &row in &rows_of[column] {
+                work.add(self.row(row as usize).len())?;
                 for &other in self.row(row as usize) {
                     if let Some(taken) = taken_by.get_mut(colours[other as usize] as usize) {
                         *taken = column as u32;
@@ -65,7 +73,7 @@ impl Pattern {
             }
             colours[column] = free as u32;
         }
-        (colours, taken_by.len())
+        Ok((colours, taken_by.len()))
     }
 }
 
@@ -85,7 +93,8 @@ fn union(a: &[u32], b: &[u32]) -> Vec<u32> {
 }
 
 /// For each slot, the differentiated inputs it depends on, ascending.
-fn dependencies(program: &Program) -> Vec<Vec<u32>> {
+fn dependencies(program: &Program) -> Result<Vec<Vec<u32>>> {
+    let mut work = Work::default();
     let mut all: Vec<Vec<u32>> = vec![Vec::new(); program.n_slots()];
     for (k, set) in all.iter_mut().take(program.n_differentiated()).enumerate() {
         set.push(k as u32);
@@ -95,9 +104,12 @@ fn dependencies(program: &Program) -> Vec<Vec<u32>> {
             continue;
         }
         let mut set = Vec::new();
+        work.add(8)?;
         program.for_each_operand(node, |x| {
             let operand = &all[x as usize];
-            if set.is_empty() {
+            if work.add(set.len() + operand.len()).is_err() {
+                set.clear();
+            } else if set.is_empty() {
                 set.clone_from(operand);
             } else if !operand.is_empty() && *operand != set {
                 set = union(&set, operand);
@@ -105,13 +117,13 @@ fn dependencies(program: &Program) -> Vec<Vec<u32>> {
         });
         all[program.first_node() as usize + k] = set;
     }
-    all
+    interrupt::check().map(|()| all)
 }
 
-/// Which inputs each output depends on.
-pub fn jacobian_pattern(program: &Program) -> Pattern {
-    let all = dependencies(program);
-    Pattern::from_rows(program.outputs().iter().map(|&x| all[x as usize].clone()).collect())
+/// Which inputs each output depends on. Asks now and then whether to end early.
+pub fn jacobian_pattern(program: &Program) -> Result<Pattern> {
+    let all = dependencies(program)?;
+    Pattern::of_rows(program.outputs().iter().map(|&x| all[x as usize].as_slice()))
 }
 
 /// How an op bends: which second partials can differ from zero.
@@ -170,19 +182,23 @@ fn bend_of_many(op: Op) -> Bend {
     Bend { xx: out[0].d != 0.0, xy: out[1].d != 0.0, yy: false }
 }
 
-/// Which pairs of inputs can have a second derivative of the first output; symmetric.
-pub fn hessian_pattern(program: &Program) -> Pattern {
+/// Which pairs of inputs can have a second derivative of the first output; symmetric. Asks now and then whether to end early.
+pub fn hessian_pattern(program: &Program) -> Result<Pattern> {
     let n = program.n_differentiated();
-    let sets = dependencies(program);
+    let sets = dependencies(program)?;
+    let mut work = Work::default();
     let mut rows: Vec<Vec<u32>> = vec![Vec::new(); n];
     let mut cache: [Option<Bend>; 256] = [None; 256];
-    let mut meet = |a: u32, b: u32| {
-        for &x in &sets[a as usize] {
-            rows[x as usize].extend(&sets[b as usize]);
+    let mut meet = |a: u32, b: u32| -> Result<()> {
+        work.add(1)?;
+        let (xs, ys) = (&sets[a as usize], &sets[b as usize]);
+        for (each, with) in [(xs, ys), (ys, xs)] {
+            for &x in each {
+                work.add(8 + with.len())?;
+                rows[x as usize].extend(with);
+            }
         }
-        for &y in &sets[b as usize] {
-            rows[y as usize].extend(&sets[a as usize]);
-        }
+        Ok(())
     };
     let reached = reached_from_output(program);
     for (k, &node) in program.nodes().iter().enumerate() {
@@ -196,44 +212,46 @@ pub fn hessian_pattern(program: &Program) -> Pattern {
             Arity::InnerProduct if node.op == Op::Linearised => {
                 let list = program.list(node);
                 for (i, &x) in list.iter().enumerate() {
-                    list[i..].iter().for_each(|&y| meet(x, y));
+                    list[i..].iter().try_for_each(|&y| meet(x, y))?;
                 }
             }
             Arity::InnerProduct => {
                 let list = program.list(node);
-                (0..node.b as usize).for_each(|i| meet(list[i], list[node.b as usize + i]));
+                (0..node.b as usize).try_for_each(|i| meet(list[i], list[node.b as usize + i]))?;
             }
-            Arity::Reduction => meet_many(program, node, bend, &mut meet),
+            Arity::Reduction => meet_many(program, node, bend, &mut meet)?,
             _ => {
                 if bend.xx {
-                    meet(node.a, node.a);
+                    meet(node.a, node.a)?;
                 }
                 if bend.xy {
-                    meet(node.a, node.b);
+                    meet(node.a, node.b)?;
                 }
                 if bend.yy {
-                    meet(node.b, node.b);
+                    meet(node.b, node.b)?;
                 }
             }
         }
     }
     for row in &mut rows {
+        work.add(16 * row.len())?;
         row.sort_unstable();
         row.dedup();
     }
-    Pattern::from_rows(rows)
+    Pattern::of_rows(rows.iter().map(Vec::as_slice))
 }
 
-fn meet_many(program: &Program, node: Node, bend: Bend, meet: &mut impl FnMut(u32, u32)) {
+fn meet_many(program: &Program, node: Node, bend: Bend, meet: &mut impl FnMut(u32, u32) -> Result<()>) -> Result<()> {
     let list = program.list(node);
     for (i, &x) in list.iter().enumerate() {
         if bend.xx {
-            meet(x, x);
+            meet(x, x)?;
         }
         if bend.xy {
-            list[..i].iter().for_each(|&y| meet(x, y));
+            list[..i].iter().try_for_each(|&y| meet(x, y))?;
         }
     }
+    Ok(())
 }
 
 /// The slots that the first output depends on, itself included.

@@ -6,7 +6,12 @@
 use std::fmt::{self, Write};
 
 use super::node::{Node, Program};
+use crate::error::Result;
+use crate::interrupt;
 use crate::ops::{Arity, Op};
+
+/// Numbers written in the time that a line takes.
+const LINE: usize = 64;
 
 impl Program {
     /// The name of a slot: `x0` for an input, the number itself for a constant, `%0` for a node.
@@ -61,8 +66,10 @@ impl Program {
         crate::ops::OP_INFO.iter().map(named).filter(|(_, n)| *n > 0).collect()
     }
 
-    /// The program as a graph for Graphviz.
-    pub fn dot(&self) -> String {
+    /// The program as a graph for Graphviz. Asks now and then whether to end early.
+    pub fn dot(&self) -> Result<String> {
+        let mut is_output = vec![false; self.n_slots()];
+        self.outputs.iter().for_each(|&x| is_output[x as usize] = true);
         let mut text = String::from("digraph program {\n  rankdir=LR;\n");
         for slot in 0..self.n_inputs {
             let _ = writeln!(text, "  s{slot} [label=\"x{slot}\", shape=box];");
@@ -71,15 +78,16 @@ impl Program {
             let _ = writeln!(text, "  s{} [label=\"{x:?}\", shape=plaintext];", self.n_inputs as usize + k);
         }
         for (k, &node) in self.nodes.iter().enumerate() {
+            interrupt::ask_at(LINE * k)?;
             let slot = self.first_node() as usize + k;
-            let shape = if self.outputs.contains(&(slot as u32)) { ", peripheries=2" } else { "" };
+            let shape = if is_output[slot] { ", peripheries=2" } else { "" };
             let _ = writeln!(text, "  s{slot} [label=\"{}\"{shape}];", self.op_name(node));
             self.for_each_operand(node, |x| {
                 let _ = writeln!(text, "  s{x} -> s{slot};");
             });
         }
         text.push_str("}\n");
-        text
+        Ok(text)
     }
 }
 
@@ -93,6 +101,7 @@ impl fmt::Display for Program {
         writeln!(f, ": {})", self.dtype.name())?;
         let mut guards = self.guards.iter().peekable();
         for k in 0..=self.nodes.len() {
+            interrupt::ask_at(LINE * k).map_err(|_| fmt::Error)?;
             while let Some(guard) = guards.next_if(|guard| guard.after as usize == k) {
                 let (a, b, symbol) = (self.name(guard.a), self.name(guard.b), guard.comparison.symbol());
                 writeln!(f, "  guard {}({a} {symbol} {b})", if guard.answer { "" } else { "not " })?;

@@ -6,6 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{Sampler, Sampling};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::interrupt::{self, Work};
 use crate::io::{Fingerprint, data_from_bytes, data_to_bytes};
 use crate::kernels::BlockMath;
 use crate::nn::Gpt;
@@ -49,11 +50,14 @@ impl TextWindows {
             return Err(Error::BadArgument { what: "a text", expected, found: symbols.len().to_string() });
         }
         let symbol = |c: char| symbols.binary_search(&c).map_or(0, |k| k as u16);
-        let n = text.chars().count();
         let mut stream: Vec<u16> = Vec::new();
+        let n = text.chars().count();
         let bytes = n * size_of::<u16>();
         stream.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes, what: "the symbols of a text" })?;
-        stream.extend(text.chars().map(symbol));
+        for (k, c) in text.chars().enumerate() {
+            interrupt::ask_at(k)?;
+            stream.push(symbol(c));
+        }
         let n_train = stream.len() - (stream.len() as f64 * holdout).round() as usize;
         let long_enough = |n: usize| context > 0 && n > context;
         if !long_enough(n_train) || !(holdout == 0.0 || long_enough(stream.len() - n_train)) {
@@ -87,7 +91,12 @@ impl TextWindows {
     pub fn batch(&mut self, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         let n = (self.n_train - self.context) as u32;
+        let (before, mut work) = (self.rng.clone(), Work::default());
         for (x, y) in x.chunks_exact_mut(self.context).zip(y.chunks_exact_mut(self.context)) {
+            if let Err(error) = work.add(8 + self.context) {
+                self.rng = before;
+                return Err(error);
+            }
             let place = self.rng.random_range(0..n) as usize;
             read(&self.stream[place..], x, y);
         }
@@ -98,7 +107,9 @@ impl TextWindows {
     pub fn train(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         super::check_places(from, x.len() / self.context, self.n_train())?;
+        let mut work = Work::default();
         for (k, (x, y)) in x.chunks_exact_mut(self.context).zip(y.chunks_exact_mut(self.context)).enumerate() {
+            work.add(8 + self.context)?;
             read(&self.stream[(from + k) * self.context..], x, y);
         }
         Ok(())
@@ -108,7 +119,9 @@ impl TextWindows {
     pub fn held_out(&self, from: usize, x: &mut [u32], y: &mut [u32]) -> Result<()> {
         self.check_room(x, y)?;
         super::check_places(from, x.len() / self.context, self.n_held_out())?;
+        let mut work = Work::default();
         for (k, (x, y)) in x.chunks_exact_mut(self.context).zip(y.chunks_exact_mut(self.context)).enumerate() {
+            work.add(8 + self.context)?;
             read(&self.stream[self.n_train + (from + k) * self.context..], x, y);
         }
         Ok(())

@@ -1,20 +1,26 @@
 //! Pictures in the language of Graphviz.
 
-use super::picture::{Picture, PictureBox, Role};
+use super::picture::{BOX, Picture, PictureBox, Role};
+use crate::error::Result;
+use crate::interrupt::Work;
 
 impl Picture {
     /// The picture in DOT, drawn from left to right: a record of label, op, value, gradient and index per box.
-    pub fn to_dot(&self) -> String {
+    /// Asks now and then whether to end early.
+    pub fn to_dot(&self) -> Result<String> {
+        let mut work = Work::default();
         let mut text =
             String::from("digraph burtorch {\n  rankdir=LR;\n  node [shape=record, style=\"filled,rounded\"];\n");
         for (k, part) in self.parts.iter().enumerate() {
+            work.add(BOX)?;
             let (label, colour) = (record(part), colour(part.role));
             text += &format!("  p{k} [label=\"{label}\", fillcolor=\"{colour}\", class=\"{}\"];\n", part.role.name());
         }
         for link in &self.links {
+            work.add(BOX / 8)?;
             text += &format!("  p{} -> p{};\n", link.from, link.to);
         }
-        text + "}\n"
+        Ok(text + "}\n")
     }
 }
 

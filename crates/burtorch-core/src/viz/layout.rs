@@ -3,9 +3,14 @@
 //! In words: a box lies one layer right of its rightmost operand; boxes without operands are drawn close to what reads
 //! them. A link over several layers gets a point in each, so that it does not run through boxes. Within the layers, boxes
 //! and points are ordered by the mean place of their neighbours, a few times to and fro; then each is moved towards the
-//! mean height of its neighbours as far as those above and below leave room.
+//! mean height of its neighbours as far as those above and below leave room. A large picture has no points for its longest
+//! links, which may run through boxes: points would be as many as links times layers.
+//!
+//! Promises: n log n in boxes and links. Asks now and then whether to end early.
 
 use super::picture::Picture;
+use crate::error::Result;
+use crate::interrupt::Work;
 
 /// Distance between layers, and between boxes of a layer.
 const GAP_X: f64 = 46.0;
@@ -14,6 +19,11 @@ const GAP_Y: f64 = 16.0;
 const POINT_HEIGHT: f64 = 8.0;
 /// How often layers are gone through to order and to move.
 const ROUNDS: usize = 12;
+/// Points that a picture may have whatever its size, and for each of its links.
+const FEWEST_POINTS: usize = 1 << 14;
+const POINTS_PER_LINK: usize = 4;
+/// Operations of [`Work`] that a box, a point or a link takes in a step.
+const STEP: usize = 32;
 
 /// Left, top, width and height of a box.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,42 +58,73 @@ struct Item {
 }
 
 /// Places the parts, whose sizes are given.
-pub(super) fn layout(picture: &Picture, sizes: &[(f64, f64)]) -> Layout {
-    let layers = layers_of(picture);
+pub(super) fn layout(picture: &Picture, sizes: &[(f64, f64)]) -> Result<Layout> {
+    let mut work = Work::default();
+    let layers = layers_of(picture, &mut work)?;
     let mut items: Vec<Item> = sizes
         .iter()
         .zip(&layers)
         .map(|(&(width, height), &layer)| Item { layer, y: 0.0, width, height, left: vec![], right: vec![] })
         .collect();
-    let chains: Vec<Vec<usize>> = picture.links.iter().map(|link| chain(&mut items, link.from, link.to)).collect();
+    let longest = longest_with_points(picture, &layers);
+    let mut chains: Vec<Vec<usize>> = Vec::with_capacity(picture.links.len());
+    for link in &picture.links {
+        let chain = chain(&mut items, link.from, link.to, longest);
+        work.add(STEP * chain.len())?;
+        chains.push(chain);
+    }
     let mut columns: Vec<Vec<usize>> = vec![Vec::new(); items.iter().map(|item| item.layer + 1).max().unwrap_or(0)];
     (0..items.len()).for_each(|k| columns[items[k].layer].push(k));
-    order(&mut items, &mut columns);
-    straighten(&mut items, &columns);
-    placed(&items, &columns, &chains, sizes.len())
+    order(&mut items, &mut columns, &mut work)?;
+    straighten(&mut items, &columns, &mut work)?;
+    placed(&items, &columns, &chains, sizes.len(), &mut work)
 }
 
 /// The layer of each part. Operands come before what reads them, so one pass each way is enough.
-fn layers_of(picture: &Picture) -> Vec<usize> {
+fn layers_of(picture: &Picture, work: &mut Work) -> Result<Vec<usize>> {
     let n = picture.parts.len();
     let mut layers = vec![0; n];
     let mut by_reader = picture.links.clone();
     by_reader.sort_by_key(|link| (link.to, link.from));
+    let mut has_operands = vec![false; n];
     for link in &by_reader {
+        work.add(1)?;
         layers[link.to] = layers[link.to].max(layers[link.from] + 1);
+        has_operands[link.to] = true;
     }
-    let has_operands: Vec<bool> = (0..n).map(|k| by_reader.iter().any(|link| link.to == k)).collect();
+    let mut nearest = vec![usize::MAX; n];
+    for link in &picture.links {
+        work.add(1)?;
+        nearest[link.from] = nearest[link.from].min(layers[link.to]);
+    }
     for k in (0..n).filter(|&k| !has_operands[k]) {
-        let nearest = picture.links.iter().filter(|link| link.from == k).map(|link| layers[link.to]).min();
-        layers[k] = nearest.map_or(0, |layer| layer - 1);
+        layers[k] = if nearest[k] == usize::MAX { 0 } else { nearest[k] - 1 };
     }
-    layers
+    Ok(layers)
 }
 
-/// Joins two parts by points in the layers between them; returns all, ends included.
-fn chain(items: &mut Vec<Item>, from: usize, to: usize) -> Vec<usize> {
+/// Links over more layers than these get no points: the most for which the points of all others are not too many.
+fn longest_with_points(picture: &Picture, layers: &[usize]) -> usize {
+    let mut spans: Vec<usize> = picture.links.iter().map(|link| layers[link.to].abs_diff(layers[link.from])).collect();
+    spans.sort_unstable();
+    let most = FEWEST_POINTS.max(POINTS_PER_LINK * spans.len());
+    let mut points = 0_usize;
+    for k in 0..spans.len() {
+        points += spans[k];
+        // Links of one length are treated alike.
+        if points > most {
+            return spans[k].saturating_sub(1);
+        }
+    }
+    usize::MAX
+}
+
+/// Joins two parts by points in the layers between them, unless these are too many; returns all, ends included.
+fn chain(items: &mut Vec<Item>, from: usize, to: usize, longest: usize) -> Vec<usize> {
     let mut chain = vec![from];
-    for layer in items[from].layer + 1..items[to].layer {
+    let (first, last) = (items[from].layer, items[to].layer);
+    let is_short = last.saturating_sub(first) <= longest;
+    for layer in (first + 1..last).filter(|_| is_short) {
         chain.push(items.len());
         items.push(Item { layer, y: 0.0, width: 0.0, height: POINT_HEIGHT, left: vec![], right: vec![] });
     }
@@ -96,7 +137,7 @@ fn chain(items: &mut Vec<Item>, from: usize, to: usize) -> Vec<usize> {
 }
 
 /// Orders each layer by the mean place of neighbours.
-fn order(items: &mut [Item], columns: &mut [Vec<usize>]) {
+fn order(items: &mut [Item], columns: &mut [Vec<usize>], work: &mut Work) -> Result<()> {
     for column in columns.iter() {
         column.iter().enumerate().for_each(|(place, &k)| items[k].y = place as f64);
     }
@@ -105,6 +146,7 @@ fn order(items: &mut [Item], columns: &mut [Vec<usize>]) {
         let n = columns.len();
         for at in 0..n {
             let column = &mut columns[if rightwards { at } else { n - 1 - at }];
+            work.add(neighbours(items, column))?;
             let mean = |k: usize| {
                 let neighbours = if rightwards { &items[k].left } else { &items[k].right };
                 mean_of(neighbours.iter().map(|&other| items[other].y)).unwrap_or(items[k].y)
@@ -115,6 +157,12 @@ fn order(items: &mut [Item], columns: &mut [Vec<usize>]) {
             column.iter().enumerate().for_each(|(place, &k)| items[k].y = place as f64);
         }
     }
+    Ok(())
+}
+
+/// About how many operations it takes to go through a column and all that it is linked to.
+fn neighbours(items: &[Item], column: &[usize]) -> usize {
+    column.iter().map(|&k| STEP + items[k].left.len() + items[k].right.len()).sum()
 }
 
 fn mean_of(numbers: impl Iterator<Item = f64>) -> Option<f64> {
@@ -127,7 +175,7 @@ fn mean_of(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// Gives heights: as near to the neighbours' mean as the order and the gaps allow.
-fn straighten(items: &mut [Item], columns: &[Vec<usize>]) {
+fn straighten(items: &mut [Item], columns: &[Vec<usize>], work: &mut Work) -> Result<()> {
     for column in columns {
         let mut y = 0.0;
         for &k in column {
@@ -139,6 +187,7 @@ fn straighten(items: &mut [Item], columns: &[Vec<usize>]) {
         let n = columns.len();
         for at in 0..n {
             let column = &columns[if round % 2 == 0 { at } else { n - 1 - at }];
+            work.add(neighbours(items, column))?;
             let wanted: Vec<f64> = column
                 .iter()
                 .map(|&k| {
@@ -150,6 +199,7 @@ fn straighten(items: &mut [Item], columns: &[Vec<usize>]) {
             column.iter().zip(heights).for_each(|(&k, y)| items[k].y = y);
         }
     }
+    Ok(())
 }
 
 /// Heights in the given order with gaps between, nearest to the wanted ones in the mean of squares: neighbours that would
@@ -175,8 +225,14 @@ fn fitted(wanted: &[f64], heights: &[f64]) -> Vec<f64> {
     each.zip(offsets).map(|(y, offset)| y + offset).collect()
 }
 
-/// OrderedReduction layers and heights into places, from 0 upwards.
-fn placed(items: &[Item], columns: &[Vec<usize>], chains: &[Vec<usize>], n_boxes: usize) -> Layout {
+/// Turns layers and heights into places, from 0 upwards.
+fn placed(
+    items: &[Item],
+    columns: &[Vec<usize>],
+    chains: &[Vec<usize>],
+    n_boxes: usize,
+    work: &mut Work,
+) -> Result<Layout> {
     let top = items.iter().map(|item| item.y - item.height / 2.0).fold(f64::INFINITY, f64::min);
     let mut lefts = Vec::new();
     let mut widths = Vec::new();
@@ -209,9 +265,9 @@ fn placed(items: &[Item], columns: &[Vec<usize>], chains: &[Vec<usize>], n_boxes
         points.dedup_by(|next, last| (next.0 - last.0).abs() < 0.5);
         points
     };
-    let lines = chains.iter().map(line).collect();
+    let lines = chains.iter().map(|chain| work.add(STEP * chain.len()).map(|()| line(chain))).collect::<Result<_>>()?;
     let height = boxes.iter().map(|place| place.y + place.height).fold(0.0, f64::max);
-    Layout { boxes, lines, width: (x - GAP_X).max(0.0), height }
+    Ok(Layout { boxes, lines, width: (x - GAP_X).max(0.0), height })
 }
 
 #[cfg(test)]

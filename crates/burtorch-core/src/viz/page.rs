@@ -1,44 +1,54 @@
 //! Pictures as a page to click in: one HTML file without links to anything else.
 
-use super::picture::{Picture, PictureBox};
+use super::picture::{BOX, Picture, PictureBox};
 use super::svg::escaped;
+use crate::error::Result;
+use crate::interrupt::Work;
 
 impl Picture {
-    /// The picture as a page: a click on a box shows value, gradient, formula, time, operands and readers.
-    pub fn to_html(&self, title: &str) -> String {
+    /// The picture as a page: a click on a box shows value, gradient, formula, time, operands and readers. Asks now and then
+    /// whether to end early.
+    pub fn to_html(&self, title: &str) -> Result<String> {
         let title = escaped(title);
-        let data: Vec<String> = (0..self.parts.len()).map(|k| self.json(k)).collect();
-        let (svg, data) = (self.to_svg(), data.join(",\n"));
-        format!(
+        let mut work = Work::default();
+        let n = self.parts.len();
+        let (mut reads, mut read_by) = (vec![Vec::new(); n], vec![Vec::new(); n]);
+        for link in &self.links {
+            work.add(1)?;
+            reads[link.to].push(link.from);
+            read_by[link.from].push(link.to);
+        }
+        let data = self.parts.iter().zip(reads.iter().zip(&read_by)).map(|(part, (reads, read_by))| {
+            work.add(BOX + BOX / 8 * (reads.len() + read_by.len()))?;
+            Ok(json(part, reads, read_by))
+        });
+        let data = data.collect::<Result<Vec<_>>>()?.join(",\n");
+        let svg = self.to_svg()?;
+        Ok(format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\n{STYLE}\
              </style>\n</head>\n<body>\n<main>\n{svg}</main>\n<aside id=\"details\" aria-live=\"polite\">\n<h1>{title}</h1>\n\
              <p>Click a box.</p>\n</aside>\n<script type=\"application/json\" id=\"parts\">[\n{data}\n]</script>\n<script>\n\
              {SCRIPT}</script>\n</body>\n</html>\n"
-        )
+        ))
     }
+}
 
-    fn json(&self, k: usize) -> String {
-        let part: &PictureBox = &self.parts[k];
-        let neighbours = |wanted: &dyn Fn(usize, usize) -> Option<usize>| {
-            let found: Vec<String> =
-                self.links.iter().filter_map(|link| wanted(link.from, link.to)).map(|k| k.to_string()).collect();
-            found.join(",")
-        };
-        let node = part.node.map_or("null".into(), |node| node.to_string());
-        let time = part.nanoseconds.map_or("null".into(), |ns| format!("{ns:.1}"));
-        format!(
-            "{{\"label\":{},\"op\":{},\"n\":{},\"node\":{node},\"data\":{},\"grad\":{},\"formula\":{},\"ns\":{time},\
-             \"reads\":[{}],\"readBy\":[{}]}}",
-            quoted(&part.label),
-            quoted(part.op),
-            part.n,
-            quoted(&part.value),
-            quoted(&part.grad),
-            quoted(part.formula),
-            neighbours(&|from, to| (to == k).then_some(from)),
-            neighbours(&|from, to| (from == k).then_some(to)),
-        )
-    }
+fn json(part: &PictureBox, reads: &[usize], read_by: &[usize]) -> String {
+    let listed = |all: &[usize]| all.iter().map(|k| k.to_string()).collect::<Vec<_>>().join(",");
+    let node = part.node.map_or("null".into(), |node| node.to_string());
+    let time = part.nanoseconds.map_or("null".into(), |ns| format!("{ns:.1}"));
+    format!(
+        "{{\"label\":{},\"op\":{},\"n\":{},\"node\":{node},\"data\":{},\"grad\":{},\"formula\":{},\"ns\":{time},\
+         \"reads\":[{}],\"readBy\":[{}]}}",
+        quoted(&part.label),
+        quoted(part.op),
+        part.n,
+        quoted(&part.value),
+        quoted(&part.grad),
+        quoted(part.formula),
+        listed(reads),
+        listed(read_by),
+    )
 }
 
 /// A JSON string that may stand inside a script element: nothing in it can end one.

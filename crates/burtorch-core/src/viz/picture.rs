@@ -3,9 +3,12 @@
 //! A box is a node, a whole block, a run of many leaves that are read together, or numbers of a `Parameters`. Boxes are
 //! taken from the roots downwards until there are as many as may be shown; the others are one box with their count.
 
+use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use crate::error::Result;
 use crate::graph::{Graph, NodeId, OperandRun};
+use crate::interrupt::{self, Work};
 use crate::ops::{Arity, Op};
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
@@ -14,6 +17,8 @@ use crate::scalar::{Float, Scalar};
 const LONGEST_APART: u32 = 6;
 /// Numbers that a box of many shows.
 const SHOWN: usize = 3;
+/// Operations of [`Work`] that writing a box takes.
+pub(super) const BOX: usize = 256;
 
 /// What a box stands for, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,10 +109,11 @@ enum Unit {
 }
 
 impl<S: Scalar> Graph<'_, S> {
-    /// The nodes that no other node reads.
-    pub fn sinks(&self) -> Vec<NodeId> {
+    /// The nodes that no other node reads. Asks now and then whether to end early.
+    pub fn sinks(&self) -> Result<Vec<NodeId>> {
         let mut is_read = vec![false; self.len()];
         for node in 0..self.len() as u32 {
+            interrupt::ask_at(node as usize)?;
             if self.columns.op(node) == Op::Part {
                 is_read[node as usize] = true;
                 continue;
@@ -118,22 +124,56 @@ impl<S: Scalar> Graph<'_, S> {
                 }
             });
         }
-        (0..self.len() as u32).filter(|&node| !is_read[node as usize]).map(NodeId).collect()
+        Ok((0..self.len() as u32).filter(|&node| !is_read[node as usize]).map(NodeId).collect())
     }
 
-    /// What `roots` were computed from, as boxes. `params` are those whose names and numbers are shown.
-    pub fn picture(&self, roots: &[NodeId], params: &[&Parameters<'_, S::Elem>], options: &Options) -> Picture {
-        let drawing = Drawing { graph: self, roots, params, options };
-        let (units, left_out) = drawing.units();
-        drawing.picture(units, left_out)
+    /// What `roots` were computed from, as boxes. `params` are those whose names and numbers are shown. Asks now and then
+    /// whether to end early.
+    pub fn picture(&self, roots: &[NodeId], params: &[&Parameters<'_, S::Elem>], options: &Options) -> Result<Picture> {
+        let mut sorted: Vec<u32> = roots.iter().map(|root| root.index()).collect();
+        sorted.sort_unstable();
+        let drawing = Drawing {
+            graph: self,
+            roots: sorted,
+            params,
+            labels: labels(self),
+            names: params.iter().map(|params| Names::of(params)).collect(),
+            blocks: RefCell::default(),
+        };
+        let mut work = Work::default();
+        let (units, left_out) = drawing.units(options, &mut work)?;
+        drawing.picture(units, left_out, &mut work)
     }
 }
 
 struct Drawing<'g, 'm, S: Scalar> {
     graph: &'g Graph<'m, S>,
-    roots: &'g [NodeId],
+    /// Ascending.
+    roots: Vec<u32>,
     params: &'g [&'g Parameters<'g, S::Elem>],
-    options: &'g Options,
+    /// By ascending node.
+    labels: Vec<(u32, &'g str)>,
+    /// Of each of `params`.
+    names: Vec<Names<'g>>,
+    /// First nodes and lengths of the blocks that have been met, the last first: they are met in about this order.
+    blocks: RefCell<Vec<(u32, u32)>>,
+}
+
+/// The names of tensors, by where they begin.
+struct Names<'g>(Vec<(std::ops::Range<usize>, &'g str)>);
+
+impl<'g> Names<'g> {
+    fn of<E: Float>(params: &'g Parameters<'_, E>) -> Self {
+        let mut names: Vec<_> = params.names().map(|(name, tensor)| (tensor.slice().range(), name)).collect();
+        names.sort_unstable_by_key(|(range, _)| range.start);
+        Names(names)
+    }
+
+    /// The name of the tensor that holds a number.
+    fn at(&self, place: usize) -> Option<&'g str> {
+        let after = self.0.partition_point(|(range, _)| range.start <= place);
+        self.0[..after].last().filter(|(range, _)| range.contains(&place)).map(|(_, name)| *name)
+    }
 }
 
 /// Units that are shown, ascending, each with what it reads.
@@ -142,12 +182,18 @@ type Units = Vec<(Unit, Vec<Unit>)>;
 impl<S: Scalar> Drawing<'_, '_, S> {
     /// The unit that a node belongs to, unless it was read as part of a longer run.
     fn unit_of(&self, node: u32) -> Unit {
+        let at = self.blocks.borrow().partition_point(|&(first, _)| first > node);
+        let known = self.blocks.borrow().get(at).copied();
+        if let Some((first, len)) = known.filter(|&(first, len)| node - first < len) {
+            return Unit::Nodes { first, len };
+        }
         let tail = self.graph.block_tail(node).unwrap_or(node);
         if self.graph.columns.op(tail).info().arity != Arity::Block {
             return Unit::Nodes { first: node, len: 1 };
         }
         let record = self.graph.columns.operands(tail)[0];
         let header = crate::graph::BlockHeader::read(self.graph.extra.as_slice(), record);
+        self.blocks.borrow_mut().insert(at, (header.first, header.n_out));
         Unit::Nodes { first: header.first, len: header.n_out }
     }
 
@@ -167,11 +213,11 @@ impl<S: Scalar> Drawing<'_, '_, S> {
     }
 
     /// Walks from the roots down, the highest node first, so that what is near the roots is shown.
-    fn units(&self) -> (Units, Vec<Unit>) {
+    fn units(&self, options: &Options, work: &mut Work) -> Result<(Units, Vec<Unit>)> {
         let mut shown = Units::new();
-        let mut seen: HashSet<Unit> = self.roots.iter().map(|root| self.unit_of(root.index())).collect();
+        let mut seen: HashSet<Unit> = self.roots.iter().map(|&root| self.unit_of(root)).collect();
         let mut waiting: BinaryHeap<Unit> = seen.iter().copied().collect();
-        while shown.len() < self.options.max_parts.max(1)
+        while shown.len() < options.max_parts.max(1)
             && let Some(unit) = waiting.pop()
         {
             let mut read = Vec::new();
@@ -183,16 +229,17 @@ impl<S: Scalar> Drawing<'_, '_, S> {
                     self.graph.for_each_operand(tail, |run| self.units_of(run, &mut read));
                 }
             }
+            work.add(BOX / 4 * (1 + read.len()))?;
             waiting.extend(read.iter().filter(|unit| seen.insert(**unit)));
             shown.push((unit, read));
         }
         shown.sort_unstable_by_key(|(unit, _)| *unit);
-        (shown, waiting.into_vec())
+        Ok((shown, waiting.into_vec()))
     }
 
-    fn picture(&self, units: Units, left_out: Vec<Unit>) -> Picture {
+    fn picture(&self, units: Units, left_out: Vec<Unit>, work: &mut Work) -> Result<Picture> {
         let mut parts = Vec::new();
-        let n_reached = self.n_reached();
+        let n_reached = self.n_reached()?;
         if !left_out.is_empty() {
             let shown: usize =
                 units.iter().map(|(unit, _)| if let Unit::Nodes { len, .. } = unit { *len as usize } else { 0 }).sum();
@@ -214,28 +261,28 @@ impl<S: Scalar> Drawing<'_, '_, S> {
         }
         let mut places: HashMap<Unit, usize> = left_out.iter().map(|&unit| (unit, 0)).collect();
         for &(unit, _) in &units {
+            work.add(BOX)?;
             places.insert(unit, parts.len());
             parts.push(self.part(unit));
         }
         let mut links = Vec::new();
         for (unit, read) in &units {
             let to = places[unit];
+            work.add(BOX / 4 * (1 + read.len()))?;
             links.extend(read.iter().filter_map(|unit| places.get(unit)).map(|&from| Link { from, to }));
         }
         links.retain(|link| link.from != link.to);
         links.sort_unstable();
         links.dedup();
-        Picture { parts, links, n_reached }
+        Ok(Picture { parts, links, n_reached })
     }
 
-    fn n_reached(&self) -> usize {
+    fn n_reached(&self) -> Result<usize> {
         let mut set = crate::graph::NodeSet::default();
-        if set.reset(self.graph.len()).is_err() {
-            std::alloc::handle_alloc_error(std::alloc::Layout::new::<NodeId>());
-        }
-        self.roots.iter().for_each(|root| set.insert(root.index()));
-        self.graph.mark_reachable(&mut set);
-        set.count() as usize
+        set.reset(self.graph.len())?;
+        self.roots.iter().for_each(|&root| set.insert(root));
+        self.graph.mark_reachable(&mut set)?;
+        Ok(set.count() as usize)
     }
 
     fn part(&self, unit: Unit) -> PictureBox {
@@ -248,7 +295,8 @@ impl<S: Scalar> Drawing<'_, '_, S> {
     fn nodes(&self, first: u32, len: u32) -> PictureBox {
         let tail = first + len - 1;
         let op = self.graph.columns.op(tail);
-        let is_root = self.roots.iter().any(|root| (first..=tail).contains(&root.index()));
+        let is_root =
+            self.roots.get(self.roots.partition_point(|&root| root < first)).is_some_and(|&root| root <= tail);
         let role = match op {
             _ if is_root => Role::Root,
             Op::Leaf => Role::Leaf,
@@ -256,7 +304,7 @@ impl<S: Scalar> Drawing<'_, '_, S> {
             Op::Param | Op::FrozenParam => Role::Parameter,
             _ => Role::Inner,
         };
-        let label = label_within(self.graph, first, tail).or_else(|| {
+        let label = self.label_within(first, tail).or_else(|| {
             let [place, slot] = self.graph.columns.operands(tail);
             (role == Role::Parameter).then(|| self.parameter_name(slot as usize, place as usize)).flatten()
         });
@@ -274,10 +322,17 @@ impl<S: Scalar> Drawing<'_, '_, S> {
         }
     }
 
+    /// The first label among these nodes, if there are labels.
+    fn label_within(&self, first: u32, last: u32) -> Option<String> {
+        let (node, label) = self.labels.get(self.labels.partition_point(|&(node, _)| node < first))?;
+        (*node <= last).then(|| label.to_string())
+    }
+
     /// The name of the tensor that holds a parameter.
     fn parameter_name(&self, slot: usize, place: usize) -> Option<String> {
-        let params = self.params.iter().find(|p| self.graph.stores().get(slot) == Some(&p.id()))?;
-        params.names().find(|(_, tensor)| tensor.slice().range().contains(&place)).map(|(name, _)| name.to_string())
+        let store = self.graph.stores().get(slot)?;
+        let names = self.params.iter().zip(&self.names).find(|(params, _)| params.id() == *store)?.1;
+        names.at(place).map(str::to_string)
     }
 
     fn parameters(&self, slot: usize, start: usize, len: usize) -> PictureBox {
@@ -301,15 +356,25 @@ impl<S: Scalar> Drawing<'_, '_, S> {
     }
 }
 
-/// The first label among these nodes, if there are labels.
+/// The labels of a graph, by ascending node.
 #[cfg(feature = "labels")]
-fn label_within<S: Scalar>(graph: &Graph<'_, S>, first: u32, last: u32) -> Option<String> {
-    let mut labels = graph.labels().skip_while(|(node, _)| node.index() < first);
-    labels.next().filter(|(node, _)| node.index() <= last).map(|(_, label)| label.to_string())
+fn labels<'g, S: Scalar>(graph: &'g Graph<'_, S>) -> Vec<(u32, &'g str)> {
+    graph.labels().map(|(node, label)| (node.index(), label)).collect()
 }
 
 #[cfg(not(feature = "labels"))]
-fn label_within<S: Scalar>(_: &Graph<'_, S>, _: u32, _: u32) -> Option<String> {
+fn labels<'g, S: Scalar>(_: &'g Graph<'_, S>) -> Vec<(u32, &'g str)> {
+    Vec::new()
+}
+
+/// The label of a node, if it has one.
+#[cfg(feature = "labels")]
+fn label_of<S: Scalar>(graph: &Graph<'_, S>, node: u32) -> Option<String> {
+    graph.label(NodeId(node)).map(str::to_string)
+}
+
+#[cfg(not(feature = "labels"))]
+fn label_of<S: Scalar>(_: &Graph<'_, S>, _: u32) -> Option<String> {
     None
 }
 
@@ -347,7 +412,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// One line about a node: name, op and operands, value, gradient, index.
     pub fn describe(&self, node: NodeId) -> crate::Result<String> {
         self.check_exists(node)?;
-        let name = |node: u32| label_within(self, node, node).unwrap_or_else(|| format!("#{node}"));
+        let name = |node: u32| label_of(self, node).unwrap_or_else(|| format!("#{node}"));
         let mut operands = Vec::new();
         self.for_each_operand(node, |run| match run.nodes() {
             Some(range) if range.len() as u32 > LONGEST_APART => {

@@ -2,7 +2,9 @@
 
 use super::dot::colour;
 use super::layout::{Layout, Rect, layout};
-use super::picture::{Picture, PictureBox, Role};
+use super::picture::{BOX, Picture, PictureBox, Role};
+use crate::error::Result;
+use crate::interrupt::Work;
 
 /// Height of a line of text, and the mean width of a character, at 12 pixels.
 const LINE: f64 = 16.0;
@@ -14,14 +16,15 @@ const MARGIN: f64 = 12.0;
 const LONGEST: usize = 34;
 
 impl Picture {
-    /// The picture as an SVG image: operands left of what reads them.
-    pub fn to_svg(&self) -> String {
-        let lines: Vec<Vec<String>> = self.parts.iter().map(lines_of).collect();
+    /// The picture as an SVG image: operands left of what reads them. Asks now and then whether to end early.
+    pub fn to_svg(&self) -> Result<String> {
+        let mut work = Work::default();
+        let lines = self.parts.iter().map(|part| work.add(BOX).map(|()| lines_of(part))).collect::<Result<Vec<_>>>()?;
         let size = |lines: &Vec<String>| {
             let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
             (longest as f64 * CHARACTER + 2.0 * PADDING, lines.len() as f64 * LINE + PADDING)
         };
-        let layout = layout(self, &lines.iter().map(size).collect::<Vec<_>>());
+        let layout = layout(self, &lines.iter().map(size).collect::<Vec<_>>())?;
         let (width, height) = (layout.width + 2.0 * MARGIN, layout.height + 2.0 * MARGIN);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
@@ -31,17 +34,19 @@ impl Picture {
              <rect width=\"100%\" height=\"100%\" fill=\"#fcfcfd\"/>\n\
              <g transform=\"translate({MARGIN} {MARGIN})\">\n"
         );
-        svg += &links(&layout);
+        svg += &links(&layout, &mut work)?;
         for (k, part) in self.parts.iter().enumerate() {
+            work.add(BOX)?;
             svg += &node(k, part, &lines[k], layout.boxes[k]);
         }
-        svg + "</g>\n</svg>\n"
+        Ok(svg + "</g>\n</svg>\n")
     }
 }
 
-fn links(layout: &Layout) -> String {
+fn links(layout: &Layout, work: &mut Work) -> Result<String> {
     let mut svg = String::from("<g fill=\"none\" stroke=\"#99a\" stroke-width=\"1.2\">\n");
     for line in &layout.lines {
+        work.add(BOX / 8 * line.len())?;
         let mut path = String::new();
         for (k, &(x, y)) in line.iter().enumerate() {
             match k.checked_sub(1).and_then(|k| line.get(k)) {
@@ -54,7 +59,7 @@ fn links(layout: &Layout) -> String {
         }
         svg += &format!("<path d=\"{path}\" marker-end=\"url(#arrow)\"/>\n");
     }
-    svg + "</g>\n"
+    Ok(svg + "</g>\n")
 }
 
 /// What a box shows: its name and op, then numbers.

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use super::picture::Picture;
+use crate::error::Result;
 use crate::graph::Graph;
+use crate::interrupt::Work;
 use crate::ops::{Arity, Op};
 use crate::params::Parameters;
 use crate::scalar::Scalar;
@@ -14,12 +16,15 @@ const MOST: u32 = 4096;
 
 impl<S: Scalar> Graph<'_, S> {
     /// Measures how long one evaluation of each box takes, by evaluating it again and again for 20 microseconds; values
-    /// are put back. Boxes without a computation, and those whose parameters are not given, keep none.
-    pub fn time_parts(&mut self, picture: &mut Picture, params: &[&Parameters<'_, S::Elem>]) {
+    /// are put back. Boxes without a computation, and those whose parameters are not given, keep none. Asks now and then
+    /// whether to end early.
+    pub fn time_parts(&mut self, picture: &mut Picture, params: &[&Parameters<'_, S::Elem>]) -> Result<()> {
         if self.stores().iter().any(|store| !params.iter().any(|p| p.id() == *store)) {
-            return;
+            return Ok(());
         }
+        let mut work = Work::default();
         for part in &mut picture.parts {
+            work.add(NANOSECONDS as usize)?;
             let Some(first) = part.node.filter(|&node| (node as usize) < self.len()) else { continue };
             let nodes = first as usize..first as usize + part.n;
             let tail = (nodes.end - 1) as u32;
@@ -31,6 +36,7 @@ impl<S: Scalar> Graph<'_, S> {
             part.nanoseconds = Some(self.time_node(tail, params));
             self.values_mut()[nodes].copy_from_slice(&kept);
         }
+        Ok(())
     }
 
     fn time_node(&mut self, node: u32, params: &[&Parameters<'_, S::Elem>]) -> f64 {

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any};
 
 /// A whole number that an argument gives. Anything but an integer is a TypeError before the call begins, which names the argument; a
 /// number out of range is kept, to be refused by name.
@@ -98,9 +98,14 @@ impl<'py> FromPyObject<'_, 'py> for DtypeName {
             return Ok(DtypeName::new(name.to_str()?));
         }
         // NumPy's types and dtypes have the names of ours.
-        let named = |attribute| object.getattr(attribute).ok().and_then(|name| name.extract::<String>().ok());
+        let named =
+            |attribute| if_any(object.py(), object.getattr(attribute).and_then(|name| name.extract::<String>()));
         let known = |name: &String| burtorch_core::DType::ALL.iter().any(|dtype| dtype.name() == name);
-        let (own, found) = (named("name").or_else(|| named("__name__")).filter(known), object.repr()?);
+        let own = match named("name")? {
+            Some(name) => Some(name),
+            None => named("__name__")?,
+        };
+        let (own, found) = (own.filter(known), object.repr()?);
         let such = own.unwrap_or_else(|| "float32".to_string());
         Err(PyTypeError::new_err(format!("a dtype is named by a string, such as \"{such}\", found {found}")))
     }

@@ -101,6 +101,25 @@ pub fn warning(py: Python<'_>, name: &str, message: String) -> PyResult<()> {
     PyErr::warn(py, &category, &std::ffi::CString::new(message).unwrap_or_default(), 1)
 }
 
+/// `new` in the place of an exception that one of Python's own calls raised; but no interrupt, exit or want of memory is
+/// ever replaced.
+pub fn instead(py: Python<'_>, error: PyErr, new: PyErr) -> PyErr {
+    if is_final(py, &error) { error } else { new }
+}
+
+fn is_final(py: Python<'_>, error: &PyErr) -> bool {
+    !error.is_instance_of::<PyException>(py) || error.is_instance_of::<PyMemoryError>(py)
+}
+
+/// What a call into Python gave, or nothing where it raised; but interrupts, exits and wants of memory are passed on.
+pub fn if_any<T>(py: Python<'_>, found: PyResult<T>) -> PyResult<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_final(py, &error) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 /// The graph or parameters are in use.
 pub fn busy(py: Python<'_>, what: &str) -> PyErr {
     derived(py, "BusyError", format!("{what} are in use by another call; wait until it has returned"))

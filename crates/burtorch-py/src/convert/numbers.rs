@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyList, PyString,
 
 use crate::convert::buffer::{is_masked, refuse_masked};
 use crate::convert::entry::attached;
+use crate::convert::errors::if_any;
 
 /// A number from Python that is not a Value.
 pub enum Number {
@@ -55,8 +56,13 @@ unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
         if ffi::PyFloat_Check(object) != 0 {
             return Number::Is(ffi::PyFloat_AS_DOUBLE(object));
         }
-        if !is_numpy_scalar(object) {
-            return Number::IsNot;
+        match is_numpy_scalar(object) {
+            Ok(true) => {}
+            Ok(false) => return Number::IsNot,
+            Err(error) => {
+                attached(|py| error.restore(py));
+                return Number::Failed;
+            }
         }
         let x = ffi::PyFloat_AsDouble(object);
         if x == -1.0 && !ffi::PyErr_Occurred().is_null() { Number::Failed } else { Number::Is(x) }
@@ -82,7 +88,7 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
-unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
+unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> PyResult<bool> {
     let kind = |py: Python<'_>| -> PyResult<bool> {
         // SAFETY: a living object under the interpreter lock, by the contract of `number`.
         let object = unsafe { Bound::from_borrowed_ptr(py, object) };
@@ -96,7 +102,7 @@ unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> bool {
         let kind: String = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "kind"))?.extract()?;
         Ok(n_dims == 0 && matches!(kind.as_str(), "f" | "i" | "u" | "b"))
     };
-    attached(|py| kind(py).unwrap_or(false))
+    attached(|py| if_any(py, kind(py)).map(|found| found.unwrap_or(false)))
 }
 
 /// The number in a Python or NumPy scalar, if it is one.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use burtorch_core::interrupt;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use pyo3::types::PyIterator;
 
 /// Between two questions to the interpreter: far below what a person notices, far above what a question costs.
 const EVERY: Duration = Duration::from_millis(5);
@@ -67,7 +68,30 @@ pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_cor
     done.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// The exception for work that ended early: that of the handler.
+/// Objects between two questions while Python's objects are read: a fraction of a millisecond.
+const OBJECTS: usize = 1 << 12;
+
+/// What `read` makes of all items, with questions about signals in between.
+pub fn read_at_length<'py, T>(
+    items: Bound<'py, PyIterator>,
+    mut read: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    let py = items.py();
+    let mut all = Vec::new();
+    for (k, object) in items.enumerate() {
+        ask_at(py, k)?;
+        all.push(read(object?)?);
+    }
+    Ok(all)
+}
+
+/// Asks about signals now and then in a loop over Python's objects that is at `k`.
+#[inline]
+pub fn ask_at(py: Python<'_>, k: usize) -> PyResult<()> {
+    if k.is_multiple_of(OBJECTS) && k > 0 { py.check_signals() } else { Ok(()) }
+}
+
+/// The exception for work that ended early: what the handler raised.
 pub fn interrupted(message: String) -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }

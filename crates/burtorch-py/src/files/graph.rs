@@ -101,11 +101,11 @@ pub fn load_raw(
     let contents = contents_named(what)?;
     let nodes = chosen(graph, first, last)?;
     let source = Source::of(source)?;
+    let is_long = |_| nodes.nodes().len() >= PIECE;
     let bytes = match source {
         Source::Bytes(_) if mmap => return Err(PyTypeError::new_err("only a file can be mapped, give its path")),
         Source::Path(path) if mmap => {
-            let loaded = graph.get().with(py, |cell| Ok(cell.graph.load_raw_mapped(&path, nodes.nodes(), contents)))?;
-            return loaded.or_raise(py);
+            return graph.get().at_length(py, is_long, |graph| graph.load_raw_mapped(&path, nodes.nodes(), contents));
         }
         Source::Bytes(bytes) => bytes,
         Source::Path(path) => {
@@ -114,9 +114,7 @@ pub fn load_raw(
             py.detach(|| asked(|| io::read_exactly(&path, n))).or_raise(py)?
         }
     };
-    // A core error of a file becomes an object of Python's, for its attributes: after the reference into the graph is gone.
-    let read = |g: &mut crate::graph::cell::Cell| Ok(g.graph.read_raw(nodes.nodes(), contents, &bytes));
-    graph.get().with(py, read)?.or_raise(py)
+    graph.get().at_length(py, is_long, |graph| graph.read_raw(nodes.nodes(), contents, &bytes))
 }
 
 /// The checkpoint format of a graph, or of a range where there is one.

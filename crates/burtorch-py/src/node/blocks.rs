@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::convert::arguments::activation_named;
 use crate::convert::buffer::read_token_ids;
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any};
 use crate::graph::cell::{AnyGraph, Cell};
 use crate::graph::parameters::{attach, with_values};
 use crate::graph::{PyGraph, current_graph};
@@ -98,9 +98,9 @@ pub fn token_ids_for<'a>(
         return Ok(ids.get().numbers.as_slice().into());
     }
     let mut numbers = Vec::new();
-    match given.extract::<u32>() {
-        Ok(number) => numbers.push(number),
-        Err(_) => {
+    match if_any(given.py(), given.extract::<u32>())? {
+        Some(number) => numbers.push(number),
+        None => {
             read_token_ids(given, &mut numbers, what)?;
         }
     }

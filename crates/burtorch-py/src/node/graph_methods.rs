@@ -11,8 +11,9 @@ use super::{joining, value};
 use crate::convert::arguments::Count;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers;
+use crate::convert::signals::asked;
 use crate::graph::parameters::with_values;
-use crate::graph::{PyGraph, Sweep};
+use crate::graph::{LONG, PyGraph, Sweep};
 use crate::node::numbers as of_node;
 
 #[pymethods]
@@ -105,12 +106,21 @@ impl PyGraph {
         let py = slf.py();
         slf.get().not_traced(py, "recompute()")?;
         let root = node_of(py, slf, root)?;
-        let data = slf.get().with(py, |cell| {
-            let parameters = &cell.parameters;
-            let graph = &mut cell.graph;
-            with_values(py, parameters, |given| graph.recompute(root, given))?.or_raise(py)?;
-            graph.number(root, false).or_raise(py)
-        })?;
+        // Whatever refuses a short call refuses a long one.
+        let is_long = slf.get().with(py, |cell| Ok(cell.graph.len()))? > LONG;
+        let data = if is_long {
+            slf.get().released(py, |graph, parameters| {
+                with_values(py, parameters, |given| asked(|| graph.recompute(root, given)))?.or_raise(py)?;
+                graph.number(root, false).or_raise(py)
+            })?
+        } else {
+            slf.get().with(py, |cell| {
+                let parameters = &cell.parameters;
+                let graph = &mut cell.graph;
+                with_values(py, parameters, |given| graph.recompute(root, given))?.or_raise(py)?;
+                graph.number(root, false).or_raise(py)
+            })?
+        };
         numbers::into_python(py, data)
     }
 }

@@ -15,9 +15,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use crate::convert::buffer::FlatArray;
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, instead};
 use crate::convert::gc::collected;
 use crate::convert::numbers;
+use crate::convert::signals::ask_at;
 use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 use crate::node::numbers as of_node;
@@ -81,7 +82,10 @@ impl NodeValues {
         match read {
             Ok(array) => Ok(Bound::new(py, array)?.into_any()),
             Err(numbers) => {
-                let objects = numbers.into_iter().map(|number| numbers::into_python(py, number));
+                let objects = numbers.into_iter().enumerate().map(|(k, number)| {
+                    ask_at(py, k)?;
+                    numbers::into_python(py, number)
+                });
                 Ok(PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
             }
         }
@@ -103,7 +107,9 @@ impl NodeValues {
             let start = NodeId::from_index(at.start.max(0) as u32);
             return Ok((Range::new(start, at.slicelength as u32), true));
         }
-        let k: isize = index.extract().map_err(|_| PyTypeError::new_err("indices of nodes are integers or slices"))?;
+        let k: isize = index
+            .extract()
+            .map_err(|error| instead(py, error, PyTypeError::new_err("indices of nodes are integers or slices")))?;
         match usize::try_from(if k < 0 { k + n as isize } else { k }) {
             Ok(k) if k < n => Ok((Range::new(NodeId::from_index(k as u32), 1), false)),
             _ => Err(PyIndexError::new_err(format!("node {k} of a graph of {n}"))),

@@ -11,8 +11,9 @@ use pyo3::prelude::*;
 
 use super::value;
 use super::vector::{self, Symbol, wrap};
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{self, is_text, wide_number};
+use crate::convert::signals::read_at_length;
 use crate::graph::PyGraph;
 use crate::graph::cell::AnyGraph;
 
@@ -21,7 +22,7 @@ pub fn read(object: &Bound<'_, PyAny>, into: ScalarType) -> PyResult<Option<AnyN
     if let Some(number) = numbers::read_one(object, into.elem)? {
         return Ok(Some(number));
     }
-    if into.lanes == 1 || is_text(object) || object.try_iter().is_err() {
+    if into.lanes == 1 || is_text(object) || if_any(object.py(), object.try_iter())?.is_none() {
         return Ok(None);
     }
     let numbers = vector::numbers(object)?;
@@ -42,7 +43,7 @@ pub fn expect(object: &Bound<'_, PyAny>, into: ScalarType) -> PyResult<AnyNumber
 
 /// The numbers for the nodes of a vector: an iterable with one entry per node.
 pub fn read_many(object: &Bound<'_, PyAny>, into: ScalarType) -> PyResult<Vec<AnyNumber>> {
-    numbers::items(object)?.map(|item| expect(&item?, into)).collect()
+    read_at_length(numbers::items(object)?, |item| expect(&item, into))
 }
 
 /// The data (or the gradient) of a node as a float; `None` where a float is too narrow for it.

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use super::vector;
+use crate::convert::errors::instead;
 use crate::params::PyTensor;
 
 #[pymethods]
@@ -27,8 +28,9 @@ impl PyTensor {
                 None => Err(PyIndexError::new_err("a slice of a Tensor has step 1 and at least one row")),
             };
         }
-        let k: isize =
-            index.extract().map_err(|_| PyTypeError::new_err("Tensor indices must be integers, slices or tuples"))?;
+        let k: isize = index.extract().map_err(|error| {
+            instead(index.py(), error, PyTypeError::new_err("Tensor indices must be integers, slices or tuples"))
+        })?;
         let place = usize::try_from(if k < 0 { k + n as isize } else { k }).ok();
         let Some(tensor) = place.and_then(|k| this.tensor().index(k)) else {
             return Err(PyIndexError::new_err(format!("index {k} of a Tensor with {n} rows")));

@@ -15,7 +15,7 @@ use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
 
 use crate::convert::arguments::Count;
 use crate::convert::buffer::{CallerMemory, read_numbers};
-use crate::convert::errors::to_python;
+use crate::convert::errors::{if_any, to_python};
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
 use crate::nn::model_of;
@@ -199,6 +199,8 @@ impl PyOracle {
     ) -> PyResult<()> {
         self.engine.with(py, |engine| {
             for k in 0..engine.begin(contexts, targets)? {
+                // One sample may be too short to ask.
+                py.check_signals()?;
                 let loss = engine.sample(py, k, None)?;
                 visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
             }
@@ -223,10 +225,12 @@ impl PyOracle {
             if bytes > isize::MAX as usize {
                 return Err(to_python(py, Error::OutOfMemory { bytes, what: "the gradients of all samples" }));
             }
-            let memory = PyByteArray::new_with(py, bytes, |_| Ok(()))?;
-            let memory = PyMemoryView::from(memory.as_any())?;
+            // Python's own comes without being written to.
+            let memory = py.get_type::<PyByteArray>().call1((bytes,))?;
+            let memory = PyMemoryView::from(&memory)?;
             let flat = memory.call_method1("cast", (format,))?;
             for k in 0..n {
+                py.check_signals()?;
                 let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
                 let row = self.memory_of(Some(&row), "a row")?;
                 engine.sample(py, k, row)?;
@@ -382,7 +386,7 @@ fn lanes_of(lanes: Option<&Bound<'_, PyAny>>) -> PyResult<Lanes> {
     let Some(lanes) = lanes else {
         return Ok(Lanes::Auto);
     };
-    if let Ok(n) = lanes.extract::<usize>() {
+    if let Some(n) = if_any(lanes.py(), lanes.extract::<usize>())? {
         return Ok(Lanes::Of(n));
     }
     match lanes.extract::<String>().as_deref() {

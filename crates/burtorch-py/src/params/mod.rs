@@ -16,9 +16,10 @@ use pyo3::types::{PyTuple, PyType};
 
 use crate::convert::arguments::{Count, DtypeName, sizes};
 use crate::convert::buffer::{CallerMemory, FlatArray, Shared};
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any, instead};
 use crate::convert::exclusive::{Entered, Guarded, Looking};
 use crate::convert::gc::collected;
+use crate::convert::signals::asked;
 
 pub use burtorch_core::erased::AnyParameters;
 pub use tensor::PyTensor;
@@ -297,16 +298,18 @@ impl PyParameters {
         init: Option<&Bound<'_, PyAny>>,
         trainable: bool,
     ) -> PyResult<PyTensor> {
-        let dims = match shape.extract::<Count>() {
-            Ok(n) => vec![n],
-            Err(_) => shape
-                .extract::<Vec<Count>>()
-                .map_err(|_| PyTypeError::new_err("shape must be an int or a sequence of them"))?,
+        let py = slf.py();
+        let dims = match if_any(py, shape.extract::<Count>())? {
+            Some(n) => vec![n],
+            None => shape.extract::<Vec<Count>>().map_err(|error| {
+                instead(py, error, PyTypeError::new_err("shape must be an int or a sequence of them"))
+            })?,
         };
         let dims = dims.iter().map(|n| n.positive("each number of shape")).collect::<PyResult<Vec<_>>>()?;
         let init = init.map_or(Ok(Init::Glorot), init_of)?;
         let (params, own_name) = (slf.get(), name.map(str::to_string));
-        let tensor = params.append(slf.py(), |p| with_params!(p, p => p.tensor(&dims, name, init, trainable)))?;
+        let tensor =
+            params.append(slf.py(), |p| asked(|| with_params!(p, p => p.tensor(&dims, name, init, trainable))))?;
         Ok(PyTensor::new(slf.clone().unbind(), tensor, own_name))
     }
 
@@ -416,16 +419,18 @@ fn init_of(init: &Bound<'_, PyAny>) -> PyResult<Init> {
         return Init::from_name(&name).ok_or_else(unknown);
     }
     if init.is_instance_of::<PyTuple>() {
-        let (name, a, b) = init.extract::<(String, f64, f64)>().map_err(|_| unknown())?;
+        let (name, a, b) =
+            init.extract::<(String, f64, f64)>().map_err(|error| instead(init.py(), error, unknown()))?;
         return match name.as_str() {
             "uniform" => Ok(Init::Uniform(a, b)),
             "normal" => Ok(Init::Normal(a, b)),
             _ => Err(unknown()),
         };
     }
-    init.extract::<f64>()
-        .map(Init::Constant)
-        .map_err(|_| PyTypeError::new_err("init must be a number, a name, or a tuple such as (\"normal\", 0.0, 0.1)"))
+    init.extract::<f64>().map(Init::Constant).map_err(|error| {
+        let message = "init must be a number, a name, or a tuple such as (\"normal\", 0.0, 0.1)";
+        instead(init.py(), error, PyTypeError::new_err(message))
+    })
 }
 
 /// The parameters that an argument means: themselves, or those of a model.

@@ -11,7 +11,7 @@ use crate::convert::arguments::sizes;
 use crate::convert::buffer::TokenIdArray;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::exclusive::Guarded;
-use crate::convert::signals::Poll;
+use crate::convert::signals::{Poll, asked, read_at_length};
 use crate::nn::PyCharMlp;
 use crate::params::with_kernels;
 
@@ -69,12 +69,12 @@ impl PyWordContexts {
         if words.is_instance_of::<pyo3::types::PyString>() {
             return Err(PyTypeError::new_err("words must be a sequence of strings, not one string; use text.split()"));
         }
-        let words: Vec<String> = words.try_iter()?.map(|word| word?.extract()).collect::<PyResult<_>>()?;
+        let words = read_at_length(words.try_iter()?, |word| word.extract::<String>())?;
         if let Some(word) = words.iter().find(|word| word.contains(END)) {
             return Err(PyValueError::new_err(format!("a word cannot contain a line break, found {word:?}")));
         }
-        let contexts =
-            text::WordContexts::new(words.iter().map(String::as_str), context, holdout, seed).or_raise(py)?;
+        let of_words = || text::WordContexts::new(words.iter().map(String::as_str), context, holdout, seed);
+        let contexts = py.detach(|| asked(of_words)).or_raise(py)?;
         let vocabulary = std::iter::once(&END).chain(contexts.vocabulary().symbols()).collect();
         let (n_train, n_held_out) = (contexts.n_train(), contexts.n_held_out());
         Ok(PyWordContexts {
@@ -141,7 +141,7 @@ impl PyWordContexts {
 
     /// Where the batches are, in the checkpoint format, with a fingerprint of the data.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.contexts.with(py, |contexts| contexts.to_bytes())?.or_raise(py)?;
+        let bytes = self.contexts.with(py, |contexts| asked(|| contexts.to_bytes()))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -150,7 +150,7 @@ impl PyWordContexts {
     /// Raises FormatError for a damaged state, or one of other words, another context or hold-out; then nothing has
     /// changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.contexts.with(py, |contexts| contexts.load_bytes(state))?.or_raise(py)
+        self.contexts.with(py, |contexts| asked(|| contexts.load_bytes(state)))?.or_raise(py)
     }
 
     fn __repr__(&self) -> String {
@@ -170,7 +170,7 @@ impl PyWordContexts {
         }
         let n_symbols = n.saturating_mul(self.context);
         let (mut x, mut y) = (zeros(n_symbols)?, zeros(n)?);
-        self.contexts.with(py, |contexts| read(contexts, &mut x, &mut y))?.or_raise(py)?;
+        self.contexts.with(py, |contexts| asked(|| read(contexts, &mut x, &mut y)))?.or_raise(py)?;
         Ok((TokenIdArray::rows(x, self.context), TokenIdArray::row(y)))
     }
 }

@@ -9,7 +9,7 @@ use crate::convert::arguments::sizes;
 use crate::convert::buffer::TokenIdArray;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::exclusive::Guarded;
-use crate::convert::signals::Poll;
+use crate::convert::signals::{Poll, asked};
 use crate::nn::gpt::PyGpt;
 use crate::params::with_kernels;
 
@@ -54,7 +54,7 @@ impl PyTextWindows {
         holdout: f64,
         #[pyo3(from_py_with = sizes::seed)] seed: u64,
     ) -> PyResult<Self> {
-        let windows = TextWindows::new(text, context, holdout, seed).or_raise(py)?;
+        let windows = py.detach(|| asked(|| TextWindows::new(text, context, holdout, seed))).or_raise(py)?;
         Ok(PyTextWindows {
             vocabulary: windows.symbols().iter().collect(),
             n_train: windows.n_train(),
@@ -121,7 +121,7 @@ impl PyTextWindows {
 
     /// Where the batches are, in the checkpoint format, with a fingerprint of the data.
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.windows.with(py, |windows| windows.to_bytes())?.or_raise(py)?;
+        let bytes = self.windows.with(py, |windows| asked(|| windows.to_bytes()))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -129,7 +129,7 @@ impl PyTextWindows {
     ///
     /// Raises FormatError for a damaged state, or one of another text, context or hold-out; then nothing has changed.
     fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.windows.with(py, |windows| windows.load_bytes(state))?.or_raise(py)
+        self.windows.with(py, |windows| asked(|| windows.load_bytes(state)))?.or_raise(py)
     }
 
     fn __repr__(&self) -> String {
@@ -149,7 +149,7 @@ impl PyTextWindows {
         }
         let len = n.saturating_mul(self.context);
         let (mut x, mut y) = (zeros(len)?, zeros(len)?);
-        self.windows.with(py, |windows| read(windows, &mut x, &mut y))?.or_raise(py)?;
+        self.windows.with(py, |windows| asked(|| read(windows, &mut x, &mut y)))?.or_raise(py)?;
         Ok((TokenIdArray::rows(x, self.context), TokenIdArray::rows(y, self.context)))
     }
 }

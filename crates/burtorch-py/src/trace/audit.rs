@@ -13,6 +13,7 @@ use burtorch_core::Program;
 use pyo3::prelude::*;
 
 use super::calls::{Arguments, add, record_beside};
+use super::keywords;
 use super::object::Call;
 use super::record::Traced;
 use super::search::Unwatched;
@@ -211,6 +212,7 @@ pub fn refresh(call: &Call<'_>, all: &[Arguments<'_>]) -> PyResult<bool> {
 /// `f.audit()`
 pub fn audit<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
+    keywords::check_none(&call)?;
     let refused = call.with(|state| {
         let of = state.unwatched.iter().find(|found| !found.kind.may_run_again());
         state.audit.is_refused.then(|| (state.name.clone(), of.map(|found| found.text.clone())))

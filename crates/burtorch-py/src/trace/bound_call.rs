@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -72,7 +72,7 @@ impl PyBound {
             let message = format!("the gradient of bind() has {} numbers for {n} arguments", g.len());
             return Err(PyValueError::new_err(message));
         }
-        let tree = tree_for(&call, n)?;
+        let tree = tree_for(&call, &x)?;
         let binding = Binding {
             function: call.function.clone().unbind(),
             from: x.start().cast(),
@@ -100,7 +100,7 @@ impl PyBound {
 
 /// A contiguous array of float64.
 fn flat(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
-    let array = Array::of(object).filter(|a| a.kind == Kind::F64 && a.shape().len() == 1);
+    let array = Array::of(object).filter(|a| a.kind == Kind::F64 && a.shape().len() <= 1);
     let array =
         array.ok_or_else(|| PyTypeError::new_err(format!("{what} must be an array of float64 in one dimension")))?;
     let is_contiguous = array.strides().first().is_none_or(|&s| s == 8) || array.len() < 2;
@@ -110,14 +110,17 @@ fn flat(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
     Ok(array)
 }
 
-/// One array, or one number per parameter of the body.
-fn tree_for(call: &Call<'_>, n: usize) -> PyResult<Tree> {
+/// One array, or one number per parameter of the body. One number may be either: a function of one number is tried first.
+fn tree_for(call: &Call<'_>, x: &Array) -> PyResult<Tree> {
+    let n = x.len();
     let py = call.py();
     let body = call.with(|state| state.body.clone_ref(py))?;
     let n_parameters = || body.bind(py).getattr("__code__")?.getattr("co_argcount")?.extract::<usize>();
     let n_parameters = n_parameters().unwrap_or(1);
+    let array = || vec![Tree::Array { shape: vec![n], kind: Kind::F64, is_numpy: true }];
     let items = match n_parameters {
-        1 => vec![Tree::Array { shape: vec![n], kind: Kind::F64, is_numpy: true }],
+        1 if n == 1 && takes_a_number(call, x)? => vec![Tree::Number],
+        1 => array(),
         _ if n_parameters == n => (0..n).map(|_| Tree::Number).collect(),
         _ => {
             let message = format!("bind() was given {n} numbers for a function of {n_parameters} arguments");
@@ -125,6 +128,39 @@ fn tree_for(call: &Call<'_>, n: usize) -> PyResult<Tree> {
         }
     };
     Ok(Tree::Sequence { is_tuple: true, items })
+}
+
+/// Whether the function takes one number, as it is recorded, or else as recording it tells: a body that takes its argument for an
+/// array asks a Value for an entry, its length or a method, which is a TypeError or an AttributeError.
+fn takes_a_number(call: &Call<'_>, x: &Array) -> PyResult<bool> {
+    let py = call.py();
+    if x.shape().is_empty() {
+        return Ok(true);
+    }
+    let recorded = call.with(|state| {
+        state.variants.iter().find_map(|variant| match &variant.arguments {
+            Tree::Sequence { items, .. } if variant.statics.is_none() => match &items[..] {
+                [Tree::Number] => Some(true),
+                [Tree::Array { shape, .. }] if shape[..] == [1] => Some(false),
+                _ => None,
+            },
+            _ => None,
+        })
+    })?;
+    if let Some(is_number) = recorded {
+        return Ok(is_number);
+    }
+    let mut numbers = Vec::new();
+    x.read_into(&mut numbers);
+    let arguments =
+        Arguments { tree: Tree::Sequence { is_tuple: true, items: vec![Tree::Number] }, numbers, statics: None };
+    match with_path(call, &arguments, |_| ()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyAttributeError>(py) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The fast way: the path that was used last.
@@ -141,7 +177,7 @@ unsafe fn quick(binding: &Binding) -> Option<f64> {
             return None;
         }
         let variant = state.variants.first_mut().filter(|variant| variant.id == binding.variant)?;
-        let path = variant.paths.first_mut().filter(|path| !path.program.calls_primitives())?;
+        let path = variant.paths.first_mut().filter(|path| !path.takes_long())?;
         let Scalars::F64(replay) = &mut path.replay else { return None };
         let inputs = replay.inputs_mut();
         for (k, slot) in inputs.iter_mut().take(binding.n).enumerate() {
@@ -170,7 +206,7 @@ fn slow(py: Python<'_>, object: *mut BoundObject) -> PyResult<f64> {
         binding.x.read_into(&mut numbers);
         (binding.function.bind(py).clone(), binding.tree.copy(py), numbers, binding.gradient.is_some())
     };
-    let call = Call { function, positional: Vec::new(), named: Vec::new() };
+    let call = Call::of(function);
     let arguments = Arguments { tree, numbers, statics: None };
     let results = with_path(&call, &arguments, |path| {
         let is_scalar = matches!(path.results, Tree::Number);

@@ -15,8 +15,9 @@ use super::program::PyProgram;
 use super::pytree::{GivenArguments, Tree};
 use super::record::{Traced, record};
 use super::state::{Path, Variant};
-use super::{attributes, audit, inline, primitive};
-use crate::convert::errors::derived;
+use super::{attributes, audit, inline, keywords, primitive};
+use crate::convert::errors::{IntoPython, derived, if_any, instead};
+use crate::convert::signals::asked;
 
 /// The body's name, and where it is defined.
 pub fn name_of(body: &Bound<'_, PyAny>) -> String {
@@ -86,11 +87,12 @@ impl<'py> Arguments<'py> {
         } else {
             let dict = PyDict::new(call.py());
             for (name, value) in &call.named {
-                value.hash().map_err(|_| {
-                    PyTypeError::new_err(format!(
-                        "the static argument {name} must be hashable, as every value of it is traced apart"
-                    ))
-                })?;
+                if let Err(error) = value.hash() {
+                    let message =
+                        format!("the static argument {name} must be hashable, as every value of it is traced apart");
+                    let refusal = keywords::check(call).err().unwrap_or_else(|| PyTypeError::new_err(message));
+                    return Err(instead(call.py(), error, refusal));
+                }
                 dict.set_item(name, value)?;
             }
             Some(dict)
@@ -213,6 +215,7 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
     if let Some(error) = primitive::interrupted(py) {
         return Err(error);
     }
+    keywords::check(call)?;
     let (name, options) = call.with(|s| (s.name.clone(), s.options))?;
     let started = std::time::Instant::now();
     let traced = record_beside(call, arguments)?;
@@ -281,7 +284,8 @@ pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&
     with_right_path(call, arguments, true, f)
 }
 
-/// The same for what does not need the values: they are computed only where guards ask for them.
+/// The same for what does not need the values: they are computed only where guards ask for them. `f` may take long, and asks
+/// now and then whether to end early.
 pub fn with_program<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
     with_right_path(call, arguments, false, f)
 }
@@ -297,7 +301,7 @@ fn with_right_path<T>(
     let is_there = find_variant(call, arguments)?;
     let select = || {
         let mut stats = call.with(|state| state.stats)?;
-        let found = apart(call, |variants| {
+        let found = apart(call, false, |variants| {
             variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats, needs_values))
         })?;
         call.with(|state| {
@@ -325,23 +329,24 @@ fn with_right_path<T>(
     }
     // A path that was given up because a primitive failed there is forgotten, now that another one is right.
     drop(primitive::raised());
-    apart(call, |variants| variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
+    apart(call, !needs_values, |variants| variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
         .ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
 }
 
-/// Runs `f` on the variants. If one of the first one's paths calls primitives, running it may run Python code, also this
-/// function again: then the variants are taken out of the state meanwhile, and whatever that call made is dropped.
-fn apart<T>(call: &Call<'_>, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult<T> {
-    let runs_python = |v: &Variant| v.paths.iter().any(|path| path.program.calls_primitives());
+/// Runs `f` on the variants. Where that takes long, or one of the first one's paths does, `f` may ask now and then whether to end
+/// early, and Python code may run, also this function again: then the variants are taken out of the state meanwhile, and
+/// whatever that call made is dropped.
+fn apart<T>(call: &Call<'_>, takes_long: bool, f: impl FnOnce(&mut Vec<Variant>) -> T) -> PyResult<T> {
+    let runs_python = |v: &Variant| takes_long || v.paths.iter().any(Path::takes_long);
     if !call.with(|state| state.variants.first().is_some_and(runs_python))? {
         return call.with(|state| f(&mut state.variants));
     }
     let mut variants = call.with(|state| std::mem::take(&mut state.variants))?;
     // They go back also where memory was refused.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&mut variants)));
+    let result = catch_unwind(AssertUnwindSafe(|| asked(|| Ok(f(&mut variants)))));
     let made = call.with(|state| std::mem::replace(&mut state.variants, variants))?;
     drop(made);
-    Ok(result.unwrap_or_else(|panic| resume_unwind(panic)))
+    result.unwrap_or_else(|panic| resume_unwind(panic)).or_raise(call.py())
 }
 
 /// `f(x, ...)` in full.
@@ -356,6 +361,7 @@ pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
             return Ok(results);
         }
         // The body itself appends to the graph of its arguments.
+        keywords::check(&call)?;
         let body = call.with(|state| state.body.clone_ref(py))?;
         let named = PyDict::new(py);
         for (name, value) in &call.named {
@@ -404,11 +410,12 @@ pub fn shaped<'py>(
     match which {
         None if all.len() == 1 => all.get_item(0),
         None => Ok(all.into_any()),
-        Some(which) => match which.extract::<isize>() {
-            Ok(k) => at(k),
-            Err(_) => {
-                let chosen: Vec<isize> = which.extract().map_err(|_| {
-                    PyTypeError::new_err("argnums is the number of an argument, or a sequence of such numbers")
+        Some(which) => match if_any(py, which.extract::<isize>())? {
+            Some(k) => at(k),
+            None => {
+                let chosen: Vec<isize> = which.extract().map_err(|error| {
+                    let message = "argnums is the number of an argument, or a sequence of such numbers";
+                    instead(py, error, PyTypeError::new_err(message))
                 })?;
                 let chosen = chosen.into_iter().map(at).collect::<PyResult<Vec<_>>>()?;
                 Ok(PyTuple::new(py, chosen)?.into_any())
@@ -448,6 +455,7 @@ pub fn record_now<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.stats()`
 pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    keywords::check_none(&call)?;
     let (stats, n_variants, n_paths, bytes, unwatched) = call.with(|state| {
         let paths = || state.variants.iter().flat_map(|v| &v.paths);
         let bytes: usize = paths()
@@ -490,6 +498,7 @@ pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.forget()`
 pub fn forget<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    keywords::check_none(&call)?;
     drop(call.with(super::state::FunctionState::take)?);
     Ok(call.py().None().into_bound(call.py()))
 }

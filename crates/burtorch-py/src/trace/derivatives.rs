@@ -1,14 +1,15 @@
 //! Derivatives of a traced function beyond one gradient.
 
 use burtorch_core::Program;
+use burtorch_core::interrupt::Work;
 use burtorch_core::program::derive::{
     self, Against, Along, HessianAlong, HessianColumns, Jacobian, columns, of_one_output, row_alone,
 };
 use burtorch_core::program::sparsity::{Pattern, hessian_pattern, jacobian_pattern};
 use burtorch_core::program::{Build, Replay};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyByteArray, PyTuple};
 
 use super::arrays::{Kind, filled};
 use super::calls::{Arguments, shaped, with_program};
@@ -16,6 +17,7 @@ use super::object::Call;
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
 use crate::convert::errors::{IntoPython, derived};
+use crate::convert::signals::asked;
 
 /// Runs `f` on the path for these arguments; it must return one Value.
 fn with_scalar<T>(
@@ -144,7 +146,7 @@ pub fn hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         let x = path.inputs(&arguments.numbers);
         let mut entries = vec![0.0; n * n];
         let columns = ready(&mut path.hessian_columns, || HessianColumns::new(&path.program))?;
-        derive::hessian(&path.program, columns, &x, &mut entries);
+        derive::hessian(&path.program, columns, &x, &mut entries)?;
         Ok(entries)
     })?;
     filled(call.py(), &[n, n], Kind::F64, &entries)
@@ -160,7 +162,7 @@ pub fn jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         let x = path.inputs(&arguments.numbers);
         let mut entries = vec![0.0; m * n];
         let jacobian = ready(&mut path.jacobian, || Jacobian::new(&path.program))?;
-        if !jacobian.run(&x, &mut entries) {
+        if !jacobian.run(&x, &mut entries)? {
             // A zero seed may have met an infinite partial: each row on its own nodes tells.
             for (k, row) in entries.chunks_exact_mut(n).enumerate() {
                 row_alone(&path.program, k, &x, row)?;
@@ -175,15 +177,23 @@ pub fn jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// A scipy.sparse matrix in rows.
 fn sparse<'py>(py: Python<'py>, pattern: &Pattern, n: usize, data: &[f64]) -> PyResult<Bound<'py, PyAny>> {
     let module = py.import("scipy.sparse").map_err(|error| {
-        let new = PyErr::new::<pyo3::exceptions::PyImportError, _>("sparse matrices need SciPy: pip install scipy");
+        if !error.is_instance_of::<PyImportError>(py) {
+            return error;
+        }
+        let new = PyImportError::new_err("sparse matrices need SciPy: pip install scipy");
         new.set_cause(py, Some(error));
         new
     })?;
-    let data = filled(py, &[data.len()], Kind::F64, data)?;
+    let entries = filled(py, &[data.len()], Kind::F64, data)?;
     let numpy = py.import("numpy")?;
-    let columns = numpy.call_method1("array", (pattern.columns.clone(), "int32"))?;
-    let starts = numpy.call_method1("array", (pattern.starts.clone(), "int32"))?;
-    let parts = PyTuple::new(py, [data, columns, starts])?;
+    if i32::try_from(data.len()).is_err() {
+        let message = format!("a sparse matrix has at most 2**31 - 1 entries, found {}", data.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let indices = |all: Vec<u8>| numpy.call_method1("frombuffer", (PyByteArray::new(py, &all), "int32"));
+    let columns = indices(pattern.columns.iter().flat_map(|k| k.to_ne_bytes()).collect())?;
+    let starts = indices(pattern.starts.iter().flat_map(|&k| (k as u32).to_ne_bytes()).collect())?;
+    let parts = PyTuple::new(py, [entries, columns, starts])?;
     module.call_method1("csr_matrix", (parts, (pattern.n_rows(), n)))
 }
 
@@ -198,7 +208,7 @@ fn program_at(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<(Program, 
 pub fn jacobian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let arguments = Arguments::numbers_only(&call, &call.positional, "jacobian_sparsity")?;
     let (program, ..) = program_at(&call, &arguments)?;
-    let pattern = jacobian_pattern(&program);
+    let pattern = asked(|| jacobian_pattern(&program)).or_raise(call.py())?;
     sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
 }
 
@@ -206,9 +216,12 @@ pub fn jacobian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 pub fn hessian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let arguments = Arguments::numbers_only(&call, &call.positional, "hessian_sparsity")?;
     let program = with_scalar(&call, &arguments, "hessian_sparsity", |path| Ok(path.program.clone()))?;
-    let pattern = hessian_pattern(&program);
+    let pattern = asked(|| hessian_pattern(&program)).or_raise(call.py())?;
     sparse(call.py(), &pattern, arguments.numbers.len(), &vec![1.0; pattern.columns.len()])
 }
+
+/// Numbers that are computed in the time that one entry takes to be looked up.
+const ENTRY: usize = 16;
 
 /// For each entry of a pattern, where it is among compressed columns: row by row, by colour.
 struct Colouring {
@@ -220,15 +233,17 @@ struct Colouring {
 }
 
 impl Colouring {
-    fn of(pattern: Pattern, n: usize) -> Self {
-        let (colours, n_colours) = pattern.colours(n);
+    fn of(pattern: Pattern, n: usize) -> burtorch_core::Result<Self> {
+        let (colours, n_colours) = pattern.colours(n)?;
         let mut places = std::collections::HashMap::with_capacity(pattern.columns.len());
+        let mut work = Work::default();
         for row in 0..pattern.n_rows() {
+            work.add(ENTRY * pattern.row(row).len())?;
             for (k, &column) in pattern.row(row).iter().enumerate() {
                 places.insert((row, colours[column as usize] as usize), pattern.starts[row] + k);
             }
         }
-        Colouring { pattern, colours, n_colours, places }
+        Ok(Colouring { pattern, colours, n_colours, places })
     }
 
     fn direction(&self, colour: usize, column: usize) -> f64 {
@@ -242,31 +257,43 @@ pub fn sparse_jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_jacobian")?;
     let n = arguments.numbers.len();
     let (program, x, _) = program_at(&call, &arguments)?;
-    let colouring = Colouring::of(jacobian_pattern(&program), n);
+    let (pattern, data) = asked(|| entries_of_jacobian(&program, &x, n)).or_raise(py)?;
+    sparse(py, &pattern, n, &data)
+}
+
+/// The pattern of a Jacobian, and its entries at `x`.
+fn entries_of_jacobian(program: &Program, x: &[f64], n: usize) -> burtorch_core::Result<(Pattern, Vec<f64>)> {
+    let colouring = Colouring::of(jacobian_pattern(program)?, n)?;
     let mut data = vec![0.0; colouring.pattern.columns.len()];
-    let mut replay = Replay::new(&program, Build::Tangent).or_raise(py)?;
+    let mut replay = Replay::new(program, Build::Tangent)?;
+    let mut work = Work::default();
+    let mut goes_on = Ok(());
     columns(
         &mut replay,
-        &x,
+        x,
         colouring.n_colours,
         |colour, column| colouring.direction(colour, column),
         |row, colour, entry| {
-            if let Some(&at) = colouring.places.get(&(row, colour)) {
+            if goes_on.is_ok() {
+                goes_on = work.add(ENTRY);
+            }
+            if let (Some(&at), Ok(())) = (colouring.places.get(&(row, colour)), &goes_on) {
                 data[at] = entry;
             }
         },
-    );
+    )?;
     for row in 0..colouring.pattern.n_rows() {
+        work.add(ENTRY)?;
         let span = colouring.pattern.starts[row]..colouring.pattern.starts[row + 1];
         if data[span.clone()].iter().any(|x| !x.is_finite()) {
             let mut alone = vec![0.0; n];
-            row_alone(&program, row, &x, &mut alone).or_raise(py)?;
+            row_alone(program, row, x, &mut alone)?;
             for at in span {
                 data[at] = alone[colouring.pattern.columns[at] as usize];
             }
         }
     }
-    sparse(py, &colouring.pattern, n, &data)
+    Ok((colouring.pattern, data))
 }
 
 /// `f.sparse_hessian(x)`
@@ -277,10 +304,16 @@ pub fn sparse_hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (program, x) = with_scalar(&call, &arguments, "sparse_hessian", |path| {
         Ok((of_one_output(&path.program, 0)?, path.inputs(&arguments.numbers)))
     })?;
-    let colouring = Colouring::of(hessian_pattern(&program), n);
+    let (pattern, data) = asked(|| entries_of_hessian(&program, &x, n)).or_raise(py)?;
+    sparse(py, &pattern, n, &data)
+}
+
+/// The pattern of a Hessian, and its entries at `x`.
+fn entries_of_hessian(program: &Program, x: &[f64], n: usize) -> burtorch_core::Result<(Pattern, Vec<f64>)> {
+    let colouring = Colouring::of(hessian_pattern(program)?, n)?;
     let mut data = vec![0.0; colouring.pattern.columns.len()];
-    HessianColumns::new(&program).or_raise(py)?.run(
-        &x,
+    HessianColumns::new(program)?.run(
+        x,
         colouring.n_colours,
         |colour, column| colouring.direction(colour, column),
         |colour, row, entry| {
@@ -288,6 +321,6 @@ pub fn sparse_hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
                 data[at] = entry;
             }
         },
-    );
-    sparse(py, &colouring.pattern, n, &data)
+    )?;
+    Ok((colouring.pattern, data))
 }

@@ -17,6 +17,7 @@ use super::object::Call;
 use super::pytree::Tree;
 use super::state::{Path, Variant};
 use crate::convert::errors::{IntoPython, derived};
+use crate::convert::signals::asked;
 use crate::node::parameter::PyParameter;
 
 /// Shapes in a file are nested no deeper.
@@ -132,7 +133,7 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
         }
         writer.finish()
     };
-    write().or_raise(py)
+    asked(write).or_raise(py)
 }
 
 /// `f.save(path)`
@@ -143,7 +144,7 @@ pub fn save_to<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     };
     let path: PathBuf = path.extract()?;
     let bytes = to_bytes(&call)?;
-    py.detach(|| save(&path, &bytes, Durability::Durable)).or_raise(py)?;
+    py.detach(|| asked(|| save(&path, &bytes, Durability::Durable))).or_raise(py)?;
     Ok(py.None().into_bound(py))
 }
 
@@ -176,7 +177,7 @@ fn from_bytes(bytes: &[u8]) -> burtorch_core::Result<Read> {
 
 /// The variant that the bytes hold, and the name of the function.
 pub fn variant_from(py: Python<'_>, bytes: &[u8]) -> PyResult<(String, Variant)> {
-    let Read { name, shapes, keys, paths } = from_bytes(bytes).or_raise(py)?;
+    let Read { name, shapes, keys, paths } = asked(|| from_bytes(bytes)).or_raise(py)?;
     let wrong = |reason: &str| -> PyErr {
         crate::convert::errors::to_python(py, Error::Format { offset: 0, reason: reason.to_string() })
     };
@@ -215,7 +216,7 @@ pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) ->
     let (name, variant) = variant_from(py, bytes.as_bytes())?;
     let class = py.import("burtorch._core")?.getattr("Function")?;
     let function = class.call1((no_body(py, &name)?,))?;
-    let call = Call { function: function.clone(), positional: Vec::new(), named: Vec::new() };
+    let call = Call::of(function.clone());
     call.with(|state| {
         state.name = name;
         state.variants.push(variant);
@@ -248,7 +249,7 @@ pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) ->
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 fn load_function(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
-    let bytes = py.detach(|| read(&path)).or_raise(py)?;
+    let bytes = py.detach(|| asked(|| read(&path))).or_raise(py)?;
     function_from_bytes(py, &PyBytes::new(py, &bytes))
 }
 

@@ -4,11 +4,9 @@
 //! otherwise are tried on the other paths and traced if none is right.
 #![allow(unsafe_code)]
 
-use std::sync::{Mutex, PoisonError};
-
 use burtorch_core::program::batch::{Batch, Rows};
 use burtorch_core::simd::{F32x16, F64x8};
-use burtorch_core::{DType, Program};
+use burtorch_core::{DType, Error, Program, interrupt};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -20,7 +18,7 @@ use super::object::Call;
 use super::pytree::Tree;
 use crate::convert::arguments::Count;
 use crate::convert::errors::{IntoPython, derived};
-use crate::convert::signals::Poll;
+use crate::convert::signals::asked;
 
 /// Programs with more slots than this run on blocks of one vector, so that slots stay in the cache.
 const LARGE: usize = 512;
@@ -54,23 +52,19 @@ impl AnyBatch {
     }
 
     /// Returns the rows left, unless Ctrl-C was pressed.
-    fn run(&mut self, threads: usize, rows: Rows<'_>, table: &Table) -> PyResult<Vec<usize>> {
+    fn run(&mut self, threads: usize, rows: Rows<'_>, table: &Table) -> burtorch_core::Result<Vec<usize>> {
         let mut left = Vec::new();
-        // Signal handlers run on the thread that called, if anywhere.
-        let (poll, caller) = (Mutex::new(Poll::new()), std::thread::current().id());
-        let stop =
-            || std::thread::current().id() == caller && poll.lock().unwrap_or_else(PoisonError::into_inner).stop();
-        let is_whole = match self {
-            AnyBatch::F64(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
-            AnyBatch::LargeF64(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
-            AnyBatch::F32(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
-        };
-        let raised = poll.into_inner().unwrap_or_else(PoisonError::into_inner).raised();
-        match raised {
-            Some(error) => Err(error),
-            None if is_whole => Ok(left),
-            None => Err(PyValueError::new_err("the rows were not all evaluated")),
-        }
+        // Signal handlers run on the thread that called, if anywhere; others have nothing to ask.
+        let stop = || interrupt::is_over();
+        asked(|| {
+            let is_whole = match self {
+                AnyBatch::F64(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
+                AnyBatch::LargeF64(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
+                AnyBatch::F32(batch) => batch.run_on(threads, rows, table, table, &mut left, &stop),
+            };
+            if is_whole { Ok(()) } else { Err(Error::Interrupted) }
+        })?;
+        Ok(left)
     }
 }
 
@@ -179,7 +173,7 @@ impl<'py> Batched<'py> {
             let all = Rows::Run { first: 0, len: self.n_rows };
             let rows = left.as_deref().map_or(all, Rows::List);
             let table = &*table;
-            let next = crate::convert::threads::detached(py, || batch.run(threads, rows, table))?;
+            let next = crate::convert::threads::detached(py, || batch.run(threads, rows, table)).or_raise(py)?;
             if next.first() == Some(&first) {
                 return Err(derived(
                     py,

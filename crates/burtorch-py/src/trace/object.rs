@@ -13,6 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
 use super::{audit, calls, derivatives, file, map};
 use crate::convert::entry::{caught, entered, raise_python};
@@ -185,9 +186,16 @@ pub struct Call<'py> {
     pub positional: Vec<Bound<'py, PyAny>>,
     /// Keyword arguments.
     pub named: Vec<(String, Bound<'py, PyAny>)>,
+    /// Which it may have.
+    pub keywords: Keywords,
 }
 
 impl<'py> Call<'py> {
+    /// A call without arguments.
+    pub fn of(function: Bound<'py, PyAny>) -> Self {
+        Call { function, positional: Vec::new(), named: Vec::new(), keywords: Keywords::CALL }
+    }
+
     /// The interpreter.
     pub fn py(&self) -> Python<'py> {
         self.function.py()
@@ -220,31 +228,41 @@ const CALL: usize = 0;
 const VALUE_AND_GRAD: usize = 1;
 const GRAD: usize = 2;
 
-/// The slow ways in, by number.
-const METHODS: &[Method] = &[
-    calls::call,
-    calls::value_and_grad,
-    calls::grad,
-    calls::bind,
-    calls::record_now,
-    calls::stats,
-    calls::program,
-    calls::forget,
-    derivatives::vjp,
-    derivatives::jvp,
-    derivatives::hvp,
-    derivatives::hessian,
-    derivatives::jacobian,
-    derivatives::hessian_sparsity,
-    derivatives::jacobian_sparsity,
-    derivatives::sparse_hessian,
-    derivatives::sparse_jacobian,
-    map::map,
-    map::map_value_and_grad,
-    file::reduce,
-    file::save_to,
-    audit::audit,
+/// The slow ways in, by number, with what they take by keyword.
+const METHODS: &[(Keywords, Method)] = &[
+    (Keywords::CALL, calls::call),
+    (passed_on("value_and_grad", &["argnums"]), calls::value_and_grad),
+    (passed_on("grad", &["argnums"]), calls::grad),
+    (own("bind", &["grad"]), calls::bind),
+    (passed_on("trace", &[]), calls::record_now),
+    (own("stats", &[]), calls::stats),
+    (own("program", &[]), calls::program),
+    (own("forget", &[]), calls::forget),
+    (passed_on("vjp", &[]), derivatives::vjp),
+    (passed_on("jvp", &[]), derivatives::jvp),
+    (passed_on("hvp", &[]), derivatives::hvp),
+    (passed_on("hessian", &[]), derivatives::hessian),
+    (passed_on("jacobian", &[]), derivatives::jacobian),
+    (passed_on("hessian_sparsity", &[]), derivatives::hessian_sparsity),
+    (passed_on("jacobian_sparsity", &[]), derivatives::jacobian_sparsity),
+    (passed_on("sparse_hessian", &[]), derivatives::sparse_hessian),
+    (passed_on("sparse_jacobian", &[]), derivatives::sparse_jacobian),
+    (passed_on("map", &["threads", "out"]), map::map),
+    (passed_on("map_value_and_grad", &["threads", "out"]), map::map_value_and_grad),
+    (own("__reduce__", &[]), file::reduce),
+    (own("save", &[]), file::save_to),
+    (own("audit", &[]), audit::audit),
 ];
+
+/// Options, and static arguments of the body.
+const fn passed_on(method: &'static str, options: &'static [&'static str]) -> Keywords {
+    Keywords { method, options, are_passed_on: true }
+}
+
+/// Options alone.
+const fn own(method: &'static str, options: &'static [&'static str]) -> Keywords {
+    Keywords { method, options, are_passed_on: false }
+}
 
 /// Any method, with its arguments as Python objects.
 pub(super) unsafe extern "C" fn method<const K: usize>(
@@ -260,12 +278,20 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         // SAFETY: as above; names are null or a tuple.
         let (function, names) =
             unsafe { (Bound::from_borrowed_ptr(py, function), Bound::from_borrowed_ptr_or_opt(py, names)) };
-        let mut call = Call { function, positional: (0..n).map(at).collect(), named: Vec::new() };
+        let (keywords, run) = METHODS[K];
+        let mut call = Call { positional: (0..n).map(at).collect(), keywords, ..Call::of(function) };
         if let Some(names) = names {
             let Ok(names) = names.cast_into::<PyTuple>() else { return ptr::null_mut() };
             call.named = names.iter().enumerate().map(|(k, name)| (name.to_string(), at(n + k))).collect();
         }
-        match METHODS[K](call) {
+        let is_known = |(name, _): &(String, _)| keywords.options.contains(&name.as_str());
+        if !keywords.are_passed_on
+            && !call.named.iter().all(is_known)
+            && let Err(error) = keywords::check(&call)
+        {
+            return raise_python(error);
+        }
+        match run(call) {
             Ok(result) => match super::primitive::raised() {
                 None => result.into_ptr(),
                 Some(error) => raise_python(error),

@@ -15,12 +15,17 @@ use pyo3::types::PyTuple;
 use super::audit::Audit;
 use super::calls;
 use super::invalidate::Watch;
+use super::keywords::unexpected;
 use super::object::{Call, FunctionObject, grad, method, state_of, value_and_grad, vectorcall};
 use super::state::{FunctionState, Options, Stats};
 use crate::convert::entry::{caught, entered, raise_python, visited};
+use crate::convert::errors::if_any;
 use crate::convert::gc::HoldsObjects;
 
 static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
+
+/// What may be said of how a function is recorded.
+const OPTIONS: &[&str] = &["dtype", "optimize", "max_paths", "max_variants", "max_nodes", "audit"];
 
 fn options(named: &mut Call<'_>) -> PyResult<Options> {
     let text = |x: Option<Bound<'_, PyAny>>| x.map(|x| x.extract::<String>()).transpose();
@@ -41,8 +46,8 @@ fn options(named: &mut Call<'_>) -> PyResult<Options> {
     };
     let mut at_least_one = |name: &str, default: usize| -> PyResult<usize> {
         let Some(x) = named.take(name) else { return Ok(default) };
-        match x.extract::<usize>() {
-            Ok(n) if n > 0 => Ok(n),
+        match if_any(x.py(), x.extract::<usize>())? {
+            Some(n) if n > 0 => Ok(n),
             _ => Err(PyValueError::new_err(format!("{name} is a whole number of at least 1"))),
         }
     };
@@ -68,7 +73,7 @@ unsafe extern "C" fn new(
             let positional = Bound::from_borrowed_ptr(py, positional).cast_into::<PyTuple>()?;
             let body = positional.get_item(0).ok().filter(|body| body.is_callable() && positional.len() == 1);
             let body = body.ok_or_else(|| PyTypeError::new_err("Function() takes one Python function"))?;
-            let mut call = Call { function: body.clone(), positional: Vec::new(), named: Vec::new() };
+            let mut call = Call::of(body.clone());
             if let Some(named) = Bound::from_borrowed_ptr_or_opt(py, named) {
                 for (name, value) in named.cast_into::<pyo3::types::PyDict>()?.iter() {
                     call.named.push((name.extract()?, value));
@@ -76,7 +81,7 @@ unsafe extern "C" fn new(
             }
             let options = options(&mut call)?;
             if let Some((name, _)) = call.named.first() {
-                return Err(PyTypeError::new_err(format!("Function() got an unexpected keyword argument {name:?}")));
+                return Err(unexpected("Function()", name, OPTIONS.iter().copied()));
             }
             let state = FunctionState {
                 name: calls::name_of(&body),

@@ -1,11 +1,15 @@
 //! `Program` for Python: what a function traced, to be read.
 
-use burtorch_core::Program;
+use std::fmt::Write;
+
+use burtorch_core::{Error, Program};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::primitive::PyPrimitive;
+use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::signals::asked;
 
 /// What a function traced: a list of operations. str() is a listing.
 ///
@@ -43,8 +47,10 @@ impl PyProgram {
 
 #[pymethods]
 impl PyProgram {
-    fn __str__(&self) -> String {
-        self.program.to_string()
+    fn __str__(&self, py: Python<'_>) -> PyResult<String> {
+        let mut text = String::new();
+        py.detach(|| asked(|| write!(text, "{}", self.program).map_err(|_| Error::Interrupted))).or_raise(py)?;
+        Ok(text)
     }
 
     fn __repr__(&self) -> String {
@@ -101,8 +107,8 @@ impl PyProgram {
     }
 
     /// The program in the DOT language of Graphviz.
-    fn dot(&self) -> String {
-        self.program.dot()
+    fn dot(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| asked(|| self.program.dot())).or_raise(py)
     }
 }
 

@@ -9,10 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::arrays::{Array, Kind, filled};
-use crate::convert::errors::derived;
+use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::convert::refusals::error_here;
+use crate::convert::signals::ask_at;
 use crate::graph::PyGraph;
 use crate::node::value::is_value;
 use crate::node::vector::PyVector;
@@ -212,6 +213,7 @@ impl Tree {
         let mut parts = Vec::with_capacity(items.len());
         let mut has_values = false;
         for (k, item) in items.iter().enumerate() {
+            ask_at(object.py(), k)?;
             let step = || match object.cast_exact::<PyDict>() {
                 Ok(dict) => dict
                     .keys()
@@ -241,7 +243,10 @@ impl Tree {
             None if has_dtype => match object.getattr("dtype")?.getattr("kind")?.extract::<String>()?.as_str() {
                 "O" => return Self::of_objects(object),
                 // Of another byte order or size.
-                "f" | "i" | "u" | "b" => Array::converted(object).map_err(|_| unknown(object))?,
+                "f" | "i" | "u" | "b" => match if_any(object.py(), Array::converted(object))? {
+                    Some(array) => array,
+                    None => return Err(unknown(object)),
+                },
                 _ => return Err(unknown(object)),
             },
             None => return Err(unknown(object)),
@@ -417,8 +422,10 @@ fn rows<'py>(
 
 fn unknown(object: &Bound<'_, PyAny>) -> Wrong {
     let mut found = object.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
-    if let Ok(dtype) = object.getattr("dtype") {
-        found += &format!(" of {dtype}");
+    match if_any(object.py(), object.getattr("dtype")) {
+        Ok(Some(dtype)) => found += &format!(" of {dtype}"),
+        Ok(None) => {}
+        Err(error) => return Wrong::Failed(error),
     }
     Wrong::here(format!(
         "expected a real number, an array, or a list, tuple or dict of them, found {found}; pass other arguments by keyword"

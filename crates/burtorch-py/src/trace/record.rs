@@ -19,6 +19,7 @@ use super::pytree::Tree;
 use super::search::{Search, Unwatched};
 use super::state::{Options, Path};
 use crate::convert::errors::{IntoPython, derived};
+use crate::convert::signals::asked;
 use crate::graph::cell::AnyGraph;
 use crate::graph::trace::Trace;
 use crate::graph::{self, PyGraph};
@@ -116,7 +117,7 @@ fn record_path(
     let primitives = primitives.collect::<PyResult<Vec<_>>>()?;
     let program = program_of(py, &owner, *trace, inputs, outputs, name)?;
     let program = if options.fast {
-        passes::shared(&program).and_then(|program| passes::chained(&program)).or_raise(py)?
+        asked(|| passes::shared(&program).and_then(|program| passes::chained(&program))).or_raise(py)?
     } else {
         program
     };
@@ -147,11 +148,14 @@ fn program_of(
         detached: trace.detached,
         calls: trace.calls,
     };
-    let program = owner.get().end_of_trace(|cell| match &cell.graph {
+    // Out of the reach of signal handlers meanwhile.
+    let graph = owner.get().end_of_trace(|cell| std::mem::replace(&mut cell.graph, AnyGraph::F64(Graph::new())));
+    let program = asked(|| match &graph {
         AnyGraph::F32(graph) => tracing.program(graph),
         AnyGraph::F64(graph) => tracing.program(graph),
         _ => Err(Error::Interrupted), // `record` makes no others
     });
+    owner.get().end_of_trace(|cell| cell.graph = graph);
     program.map_err(|error| match &error {
         Error::BadArgument { .. } => derived(py, "TraceError", format!("{name}: {error}")),
         _ => crate::convert::errors::to_python(py, error),

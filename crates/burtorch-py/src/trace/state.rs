@@ -16,6 +16,8 @@ use super::pytree::Tree;
 use super::search::Unwatched;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::convert::signals::asked;
+use crate::graph::LONG;
 use crate::node::parameter::PyParameter;
 
 /// How a function is to be traced and kept.
@@ -111,8 +113,8 @@ impl Path {
     ) -> PyResult<Self> {
         let build = if program.outputs().len() == 1 { Build::Reverse(Seeds::One(0)) } else { Build::Values };
         let replay = match program.dtype() {
-            DType::Float32 => Scalars::F32(Box::new(Replay::new(&program, build).or_raise(py)?)),
-            _ => Scalars::F64(Box::new(Replay::new(&program, build).or_raise(py)?)),
+            DType::Float32 => Scalars::F32(Box::new(asked(|| Replay::new(&program, build)).or_raise(py)?)),
+            _ => Scalars::F64(Box::new(asked(|| Replay::new(&program, build)).or_raise(py)?)),
         };
         let answers = program.guards().iter().map(|guard| guard.answer).collect();
         Ok(Path {
@@ -142,6 +144,11 @@ impl Path {
     #[inline(always)]
     pub fn attempt(&mut self, numbers: &[f64]) -> Result<(), usize> {
         with_scalars!(&mut self.replay, replay => attempt(replay, numbers, &self.parameters))
+    }
+
+    /// Whether running it may run Python code, as primitives and signal handlers do: then nothing else may be in use.
+    pub fn takes_long(&self) -> bool {
+        self.program.calls_primitives() || self.program.n_slots() > LONG
     }
 
     /// All inputs: these numbers and the parameters'.
@@ -306,7 +313,7 @@ impl FunctionState {
             && variant.statics.is_none()
             && matches!((&path.results, &path.replay), (Tree::Number, Scalars::F64(_)))
             && !items.is_empty()
-            && !path.program.calls_primitives()
+            && !path.takes_long()
         {
             self.quick = items.len();
         }

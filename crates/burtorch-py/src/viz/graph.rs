@@ -1,5 +1,6 @@
 //! Pictures of a graph, for Python; `viz` knows what is drawn.
 
+use burtorch_core::viz::Picture;
 use pyo3::prelude::*;
 
 use crate::graph::PyGraph;
@@ -22,14 +23,14 @@ impl PyGraph {
     #[pyo3(signature = (root=None, max_nodes=150))]
     fn to_dot(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
         slf.get().settle(slf.py())?;
-        Ok(viz::picture(slf, root, max_nodes, false)?.to_dot())
+        viz::written(slf.py(), &viz::picture(slf, root, max_nodes, false)?, Picture::to_dot)
     }
 
     /// The graph as an SVG image, laid out here: no other program is needed. Arguments as for to_dot.
     #[pyo3(signature = (root=None, max_nodes=150))]
     fn to_svg(slf: &Bound<'_, Self>, root: Option<&Bound<'_, PyAny>>, max_nodes: usize) -> PyResult<String> {
         slf.get().settle(slf.py())?;
-        Ok(viz::picture(slf, root, max_nodes, false)?.to_svg())
+        viz::written(slf.py(), &viz::picture(slf, root, max_nodes, false)?, Picture::to_svg)
     }
 
     /// The graph as one HTML page without links to anything else: a click on a box shows value, gradient, formula and the
@@ -42,7 +43,7 @@ impl PyGraph {
         title: &str,
     ) -> PyResult<String> {
         slf.get().settle(slf.py())?;
-        Ok(viz::picture(slf, root, max_nodes, true)?.to_html(title))
+        viz::written(slf.py(), &viz::picture(slf, root, max_nodes, true)?, |picture| picture.to_html(title))
     }
 
     /// The picture that notebooks show.

@@ -8,9 +8,10 @@ use burtorch_core::viz::{Options, Picture, scripts};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::convert::errors::IntoPython;
-use crate::graph::PyGraph;
+use crate::convert::errors::{IntoPython, instead};
+use crate::convert::signals::asked;
 use crate::graph::parameters::with_values;
+use crate::graph::{LONG, PyGraph};
 use crate::node::of_graph::node_of;
 use crate::node::value;
 
@@ -21,20 +22,18 @@ const MOST_ROOTS: usize = 64;
 fn roots(graph: &Bound<'_, PyGraph>, root: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<NodeId>> {
     let py = graph.py();
     let Some(root) = root.filter(|root| !root.is_none()) else {
-        return graph.get().with(py, |cell| {
-            let mut sinks = cell.graph.sinks();
-            // The last ones are what the graph was built for.
-            let from = sinks.len().saturating_sub(MOST_ROOTS);
-            Ok(sinks.split_off(from))
-        });
+        let mut sinks = graph.get().at_length(py, |n| n > LONG, |graph| graph.sinks())?;
+        // The last ones are what the graph was built for.
+        return Ok(sinks.split_off(sinks.len().saturating_sub(MOST_ROOTS)));
     };
     // SAFETY: a living object under the interpreter lock.
     if unsafe { value::is_value(root.as_ptr()) } {
         return Ok(vec![node_of(py, graph, root)?]);
     }
-    let values = root
-        .try_iter()
-        .map_err(|_| PyTypeError::new_err(format!("expected a Value or several, found {}", type_name(root))))?;
+    let values = root.try_iter().map_err(|error| {
+        let message = format!("expected a Value or several, found {}", type_name(root));
+        instead(py, error, PyTypeError::new_err(message))
+    })?;
     let values = values.collect::<PyResult<Vec<_>>>()?;
     values.iter().map(|value| node_of(py, graph, value)).collect()
 }
@@ -55,12 +54,20 @@ pub fn picture(
         return Err(PyValueError::new_err("max_nodes must be at least 1, found 0"));
     }
     let roots = roots(graph, root)?;
-    graph.get().with(py, |cell| {
-        let parameters = &cell.parameters;
-        let graph = &mut cell.graph;
-        let options = Options { max_parts: max_nodes };
-        with_values(py, parameters, |params| graph.picture(&roots, params, &options, timed))?.or_raise(py)
+    let options = Options { max_parts: max_nodes };
+    // Many boxes, or a long way down to few, take their time.
+    graph.get().released(py, |graph, parameters| {
+        with_values(py, parameters, |params| asked(|| graph.picture(&roots, params, &options, timed)))?.or_raise(py)
     })
+}
+
+/// A picture written in some form, while other threads of Python may run.
+pub fn written(
+    py: Python<'_>,
+    picture: &Picture,
+    write: impl FnOnce(&Picture) -> burtorch_core::Result<String> + Send,
+) -> PyResult<String> {
+    py.detach(|| asked(|| write(picture))).or_raise(py)
 }
 
 /// A script that draws numbers, given by rows, as a heat map.

@@ -7,6 +7,7 @@ use super::order::Group;
 use super::plan::{BundlePlan, stride};
 use super::units::{Shape, exponentials, operand_count};
 use super::{is_seed, lanes, steps};
+use crate::interrupt;
 use crate::program::build::{Build, Seeds};
 
 /// The contributions to every slot of the program.
@@ -48,9 +49,10 @@ impl Adjoints {
     }
 
     /// Takes the nodes in the order of the eager sweep and lists what they contribute.
-    pub(super) fn hand_back<S: InLanes>(&mut self, plan: &BundlePlan<'_, S>) {
+    pub(super) fn hand_back<S: InLanes>(&mut self, plan: &BundlePlan<'_, S>) -> Option<()> {
         let first = plan.program.first_node();
         for node in (0..plan.program.nodes().len() as u32).rev() {
+            interrupt::ask_at(8 * node as usize).ok()?;
             let k = plan.units.of[node as usize];
             let unit = plan.unit(k);
             let (g, lane) = plan.lane[k as usize];
@@ -78,6 +80,7 @@ impl Adjoints {
                 j += 1;
             });
         }
+        Some(())
     }
 }
 

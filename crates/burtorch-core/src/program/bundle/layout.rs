@@ -15,6 +15,7 @@ use super::plan::{BundlePlan, Bundles, in_use, stride};
 use super::steps::{self, Codes};
 use super::units::{Shape, Unit, Units, exponentials};
 use super::{lanes, lanes_of};
+use crate::interrupt;
 use crate::ops::Op;
 use crate::program::build::Build;
 use crate::program::node::Program;
@@ -88,6 +89,7 @@ impl<S: InLanes> BundlePlan<'_, S> {
     fn forward(&mut self) -> Option<()> {
         let mut next = self.program.first_node();
         for (g, group) in self.groups.iter().enumerate() {
+            interrupt::ask_at(64 * g).ok()?;
             let (m, stride) = (in_use(group), stride::<S>(group));
             let first = next.next_multiple_of(stride);
             for (k, lane) in group.units.iter().zip((0..).step_by(lanes_of(group.key))) {
@@ -210,9 +212,10 @@ impl<S: InLanes> BundlePlan<'_, S> {
 
     fn reverse(&mut self) -> Option<()> {
         let mut adjoints = Adjoints::new(self, self.build);
-        adjoints.hand_back(self);
+        adjoints.hand_back(self)?;
         let mut next = adjoints.next + lanes::<S>() as u32;
         for g in (0..self.groups.len()).rev() {
+            interrupt::ask_at(64 * g).ok()?;
             if adjoints.runs[g] {
                 let run = self.codes(&self.groups[g]).pull?;
                 let bundle = self.pull(g, run, &mut adjoints, &mut next)?;

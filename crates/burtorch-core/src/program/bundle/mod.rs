@@ -23,6 +23,7 @@ mod layout;
 
 use super::build::{Build, Seeds};
 use super::node::Program;
+use crate::interrupt;
 use crate::simd::Level;
 pub(super) use memory::Bundle;
 use memory::InLanes;
@@ -39,7 +40,8 @@ pub(super) fn may_be_worth_it(program: &Program) -> bool {
     is_plain && (FEWEST_NODES..=MOST_NODES).contains(&program.nodes().len())
 }
 
-/// A program in bundles, where that is faster; or, with `always`, where it is possible.
+/// A program in bundles, where that is faster; or, with `always`, where it is possible. Asks now and then whether to end early:
+/// then there is none.
 pub(super) fn bundles<S: InLanes>(program: &Program, build: Build, level: Level, always: bool) -> Option<Bundles<S>> {
     let is_plain = program.guards().is_empty() && program.calls.is_empty();
     if !is_plain || program.nodes().len() > MOST_NODES {
@@ -51,8 +53,11 @@ pub(super) fn bundles<S: InLanes>(program: &Program, build: Build, level: Level,
         return None;
     }
     let reached = reached(program, build, &moves);
+    if interrupt::is_over() {
+        return None;
+    }
     let units = units::Units::of(program, &moves, |k| reached[k as usize]);
-    let groups = order::groups(program, &units, lanes::<S>());
+    let groups = order::groups(program, &units, lanes::<S>())?;
     // Gathering costs about as much as two instructions of single numbers.
     let in_use: usize = groups.iter().map(|group| group.units.len() * lanes_of(group.key)).sum();
     if in_use < 2 * groups.len() && !always {

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::units::{Key, Shape, Unit, Units, exponentials};
+use crate::interrupt::{self, Work};
 use crate::ops::Op;
 use crate::program::node::Program;
 
@@ -95,12 +96,13 @@ impl Queue<'_> {
     }
 }
 
-/// All units in groups of up to `lanes`.
-pub(super) fn groups(program: &Program, units: &Units, lanes: usize) -> Vec<Group> {
+/// All units in groups of up to `lanes`; none if the work is to end early.
+pub(super) fn groups(program: &Program, units: &Units, lanes: usize) -> Option<Vec<Group>> {
     let n = units.all.len();
     let first = program.first_node();
     let (mut waits_for, mut users) = (vec![0_u32; n], vec![Vec::new(); n]);
     for (k, &unit) in units.all.iter().enumerate() {
+        interrupt::ask_at(8 * k).ok()?;
         for_each_operand(program, unit, |x| {
             if let Some(node) = x.checked_sub(first) {
                 waits_for[k] += 1;
@@ -113,7 +115,9 @@ pub(super) fn groups(program: &Program, units: &Units, lanes: usize) -> Vec<Grou
     (0..n as u32).filter(|&k| waits_for[k as usize] == 0).for_each(|k| queue.add(k));
     let mut computed = vec![0_u64; n];
     let mut groups = Vec::new();
+    let mut work = Work::default();
     while let Some(group) = queue.take(lanes) {
+        work.add(64 * group.units.len()).ok()?;
         let (latency, cost) = cycles(group.key);
         // Half of it: the CPU itself looks ahead.
         let at = queue.now + latency / 2;
@@ -129,7 +133,7 @@ pub(super) fn groups(program: &Program, units: &Units, lanes: usize) -> Vec<Grou
         queue.now += cost;
         queue.move_on();
     }
-    groups
+    Some(groups)
 }
 
 /// For each unit the cycles on the longest way from it to the end.

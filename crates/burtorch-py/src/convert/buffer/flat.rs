@@ -18,6 +18,7 @@ use super::view::Exported;
 use super::{dlpack, read_numbers};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::numbers;
+use crate::convert::signals::ask_at;
 
 /// Flat numbers of one type: shared with their owner, or a copy.
 ///
@@ -244,7 +245,7 @@ impl FlatArray {
 
     fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         // SAFETY: all indices are below the length.
-        let all = (0..self.len as usize).map(|k| unsafe { self.read(py, k) });
+        let all = (0..self.len as usize).map(|k| ask_at(py, k).and_then(|()| unsafe { self.read(py, k) }));
         PyList::new(py, all.collect::<PyResult<Vec<_>>>()?)
     }
 }

@@ -12,6 +12,8 @@ use pyo3::types::{PyFloat, PyInt, PyString};
 use super::TokenIdArray;
 use super::masked::buffer_of;
 use super::token_ids_quick::quick_symbols;
+use crate::convert::errors::{if_any, instead};
+use crate::convert::signals::ask_at;
 
 /// Up to two dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,8 @@ impl Read for u32 {
             if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(object.py()) {
                 PyIndexError::new_err(format!("{what}: an integer is out of range: expected a small one, 0 or more"))
             } else {
-                PyTypeError::new_err(format!("{what} must be integers, found {}", type_name(object)))
+                let message = format!("{what} must be integers, found {}", type_name(object));
+                instead(object.py(), error, PyTypeError::new_err(message))
             }
         })?;
         number
@@ -187,11 +190,11 @@ pub fn read_numbers(object: &Bound<'_, PyAny>, out: &mut Vec<f64>, what: &str) -
 pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let mut object = object.clone();
     for _ in 0..=MAX_DIMS {
-        if is_buffer(&object) && !is_number(&object) {
+        if is_buffer(&object) && !is_number(&object)? {
             let kind = ElementType::from_format(buffer_of(&object)?.format());
             return Ok(matches!(kind, ElementType::SignedInteger { .. } | ElementType::UnsignedInteger { .. }));
         }
-        if is_number(&object) {
+        if is_number(&object)? {
             break;
         }
         match object.try_iter()?.next() {
@@ -206,8 +209,8 @@ pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 const MAX_DIMS: usize = 2;
 
 /// Whether something that is not a buffer has entries; a string has none here.
-fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
-    !object.is_instance_of::<PyString>() && object.try_iter().is_ok()
+fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(!object.is_instance_of::<PyString>() && if_any(object.py(), object.try_iter())?.is_some())
 }
 
 fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, depth: usize) -> PyResult<Dims> {
@@ -217,7 +220,7 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, d
     if depth == MAX_DIMS {
         return Err(PyValueError::new_err(format!("{what} have more than two dimensions")));
     }
-    if !is_sequence(object) {
+    if !is_sequence(object)? {
         return Err(PyTypeError::new_err(format!(
             "{what} must be an array or a sequence, found {}",
             type_name(object)
@@ -227,7 +230,8 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, d
     let mut n = 0;
     for entry in object.try_iter()? {
         let entry = entry?;
-        let found = if is_number(&entry) || entry.is_instance_of::<PyString>() {
+        ask_at(object.py(), out.len())?;
+        let found = if is_number(&entry)? || entry.is_instance_of::<PyString>() {
             out.push(T::from_object(&entry, what)?);
             None
         } else {
@@ -244,14 +248,14 @@ fn read_into<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str, d
 }
 
 /// Whether an entry is a number. NumPy's scalars are buffers without dimensions.
-fn is_number(object: &Bound<'_, PyAny>) -> bool {
+fn is_number(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() {
-        return true;
+        return Ok(true);
     }
     if is_buffer(object) {
-        return PyUntypedBuffer::get(object).map_or(true, |buffer| buffer.dimensions() == 0);
+        return Ok(PyUntypedBuffer::get(object).map_or(true, |buffer| buffer.dimensions() == 0));
     }
-    !is_sequence(object)
+    is_sequence(object).map(|is_sequence| !is_sequence)
 }
 
 fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str) -> PyResult<Dims> {

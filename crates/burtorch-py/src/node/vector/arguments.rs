@@ -7,8 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::{PyVector, views};
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{float_buffer, number_of};
+use crate::convert::signals::ask_at;
 use crate::graph::cell::{AnyGraph, Cell, settle};
 use crate::graph::parameters::{attach, parameter_nodes};
 use crate::graph::{LONG, PyGraph};
@@ -89,13 +90,14 @@ impl Operand {
             return Ok(());
         }
         let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
-        let items = if is_text || depth > DEEPEST { None } else { object.try_iter().ok() };
+        let items = if is_text || depth > DEEPEST { None } else { if_any(object.py(), object.try_iter())? };
         let Some(items) = items else {
             let found = object.get_type().name()?;
             let message = format!("expected Values, Vectors, real numbers or a sequence of them, found {found}");
             return Err(PyTypeError::new_err(message));
         };
-        for item in items {
+        for (k, item) in items.enumerate() {
+            ask_at(object.py(), k)?;
             Self::collect(&item?, all, depth + 1)?;
         }
         Ok(())

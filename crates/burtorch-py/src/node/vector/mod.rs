@@ -27,6 +27,7 @@ use pyo3::prelude::*;
 use crate::convert::buffer::FlatArray;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::{self, number_of};
+use crate::convert::signals::ask_at;
 use crate::graph::PyGraph;
 use crate::graph::cell::Cell;
 use crate::graph::critical_section::locked_graph;
@@ -261,7 +262,10 @@ impl PyVector {
             (Some(array), _) => Ok(Bound::new(py, array)?.into_any()),
             (None, vector) => match vector.read(py, of_grads)? {
                 Numbers::Special(numbers) => {
-                    let objects = numbers.into_iter().map(|number| numbers::into_python(py, number));
+                    let objects = numbers.into_iter().enumerate().map(|(k, number)| {
+                        ask_at(py, k)?;
+                        numbers::into_python(py, number)
+                    });
                     Ok(pyo3::types::PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?.into_any())
                 }
                 Numbers::Floats(floats) => Ok(Bound::new(py, FlatArray::copied(&floats))?.into_any()),

@@ -10,8 +10,9 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::arguments::{DEEPEST, numbers};
 use super::{PyVector, numpy};
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::number_of;
+use crate::convert::signals::ask_at;
 use crate::graph::PyGraph;
 use crate::graph::cell::AnyGraph;
 use crate::node::of_graph::{leaf, node_of};
@@ -26,24 +27,39 @@ pub fn or_plain<'py>(
     f: impl Fn(&[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let nothing = arguments.first().is_none_or(|first| first.is_none());
-    if nothing || !arguments.iter().all(|x| is_plain(x, 0)) {
+    if nothing || !are_plain(arguments.iter().cloned(), 0)? {
         return f(arguments);
     }
     Plain::read(py, arguments, broadcasts)?.call(py, f)
 }
 
 /// Whether this is a number, an array of numbers, or a list or tuple (of lists or tuples) of numbers.
-fn is_plain(x: &Bound<'_, PyAny>, depth: usize) -> bool {
-    if x.is_none() || matches!(number_of(x), Ok(Some(_))) {
-        return true;
+fn is_plain(x: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
+    let py = x.py();
+    if depth == 0 && x.is_none() || if_any(py, number_of(x))?.flatten().is_some() {
+        return Ok(true);
     }
     if let Ok(list) = x.cast_exact::<PyList>() {
-        return depth < DEEPEST && list.iter().all(|x| is_plain(&x, depth + 1));
+        return are_plain(list.iter(), depth + 1);
     }
     if let Ok(tuple) = x.cast_exact::<PyTuple>() {
-        return depth < DEEPEST && tuple.iter().all(|x| is_plain(&x, depth + 1));
+        return are_plain(tuple.iter(), depth + 1);
     }
-    numpy::is_array(x) && numpy::holds_numbers(x).unwrap_or(false)
+    Ok(numpy::is_array(x) && if_any(py, numpy::holds_numbers(x))?.unwrap_or(false))
+}
+
+/// The same of all of them.
+fn are_plain<'py>(all: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> PyResult<bool> {
+    if depth > DEEPEST {
+        return Ok(false);
+    }
+    for (k, x) in all.enumerate() {
+        ask_at(x.py(), k)?;
+        if !is_plain(&x, depth)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Plain arguments.

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
 use super::{Numbers, PyVector, wrap};
+use crate::convert::errors::instead;
 use crate::convert::numbers;
 use crate::graph::PyGraph;
 
@@ -62,7 +63,7 @@ impl PyVector {
             if error.is_instance_of::<PyOverflowError>(py) {
                 return PyIndexError::new_err(format!("index out of range for a Vector of {n}"));
             }
-            PyTypeError::new_err("Vector indices must be integers or slices")
+            instead(py, error, PyTypeError::new_err("Vector indices must be integers or slices"))
         })?;
         let k = if k < 0 { k + n as isize } else { k };
         if k < 0 || k as usize >= n {

@@ -1,0 +1,148 @@
+//! Which keyword arguments a method of a Function takes: options of its own, and static arguments of the body.
+//!
+//! Promises: a keyword that neither knows is refused by name, with the nearest that is allowed, and the body does not run. One
+//! that looks like an option is never a static argument of a body that takes any (`**kwargs`).
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use super::object::Call;
+
+/// What a method takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Keywords {
+    /// Its name; empty for a call of the function itself.
+    pub method: &'static str,
+    /// Its own options.
+    pub options: &'static [&'static str],
+    /// Whether others are static arguments of the body.
+    pub are_passed_on: bool,
+}
+
+impl Keywords {
+    /// Those of a call of the function itself.
+    pub const CALL: Keywords = Keywords { method: "", options: &[], are_passed_on: true };
+}
+
+/// Options of some method: static arguments of a body that takes any may not be called so where a method is asked.
+const OPTIONS: &[&str] = &["argnums", "threads", "out"];
+
+/// What a body takes by keyword.
+#[derive(Default)]
+struct Taken {
+    names: Vec<String>,
+    takes_any: bool,
+}
+
+/// The code of a Python function or method, and whether its first argument is given already.
+fn code_of<'py>(body: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, bool)> {
+    let is_method = body.get_type().name().is_ok_and(|name| name == "method");
+    let is_function = body.get_type().name().is_ok_and(|name| name == "function");
+    (is_method || is_function).then(|| body.getattr("__code__").ok().map(|code| (code, is_method))).flatten()
+}
+
+fn taken(body: &Bound<'_, PyAny>) -> PyResult<Taken> {
+    const TAKES_ANY: u32 = 8;
+    if let Some((code, is_method)) = code_of(body) {
+        let n = |name: &str| code.getattr(name)?.extract::<usize>();
+        let skipped = n("co_posonlyargcount")?.max(usize::from(is_method));
+        let end = n("co_argcount")? + n("co_kwonlyargcount")?;
+        let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
+        let takes_any = code.getattr("co_flags")?.extract::<u32>()? & TAKES_ANY != 0;
+        return Ok(Taken { names: names.into_iter().take(end).skip(skipped).collect(), takes_any });
+    }
+    let py = body.py();
+    let signature = match py.import("inspect")?.call_method1("signature", (body,)) {
+        Ok(signature) => signature,
+        // A callable of C that tells nothing.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            return Ok(Taken { takes_any: true, ..Taken::default() });
+        }
+        Err(error) if error.is_instance_of::<pyo3::exceptions::PyValueError>(py) => {
+            return Ok(Taken { takes_any: true, ..Taken::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    let mut taken = Taken::default();
+    for parameter in signature.getattr("parameters")?.call_method0("values")?.try_iter()? {
+        let parameter = parameter?;
+        match parameter.getattr("kind")?.getattr("name")?.extract::<String>()?.as_str() {
+            "VAR_KEYWORD" => taken.takes_any = true,
+            "POSITIONAL_OR_KEYWORD" | "KEYWORD_ONLY" => taken.names.push(parameter.getattr("name")?.extract()?),
+            _ => {}
+        }
+    }
+    Ok(taken)
+}
+
+/// Refuses keywords that neither the method nor the body takes.
+pub fn check(call: &Call<'_>) -> PyResult<()> {
+    if call.named.is_empty() {
+        return Ok(());
+    }
+    let py = call.py();
+    let Keywords { method, options, are_passed_on } = call.keywords;
+    let taken = if are_passed_on {
+        let body = call.with(|state| state.body.clone_ref(py))?;
+        taken(body.bind(py))?
+    } else {
+        Taken::default()
+    };
+    for (name, _) in &call.named {
+        let is_elsewhere = !method.is_empty() && OPTIONS.contains(&name.as_str());
+        let is_free = taken.takes_any && !is_elsewhere && nearest(name, options.iter().copied(), 1).is_none();
+        if taken.names.contains(name) || is_free {
+            continue;
+        }
+        let what = match method {
+            "" => call.with(|state| state.name.clone())?,
+            _ if are_passed_on => format!("{method}() of {}", call.with(|state| state.name.clone())?),
+            _ => format!("{method}()"),
+        };
+        return Err(unexpected(&what, name, options.iter().copied().chain(taken.names.iter().map(String::as_str))));
+    }
+    Ok(())
+}
+
+/// Refuses positional arguments of a method that takes none.
+pub fn check_none(call: &Call<'_>) -> PyResult<()> {
+    match call.positional.len() {
+        0 => Ok(()),
+        n => Err(PyTypeError::new_err(format!("{}() takes no arguments, found {n}", call.keywords.method))),
+    }
+}
+
+/// The error for a keyword that `what` does not take.
+pub fn unexpected<'a>(what: &str, name: &str, allowed: impl Iterator<Item = &'a str> + Clone) -> PyErr {
+    let hint = match nearest(name, allowed.clone(), 3) {
+        Some(near) => format!("; did you mean '{near}'?"),
+        None => match allowed.collect::<Vec<_>>()[..] {
+            [] => "; it takes no keyword arguments".into(),
+            ref all => format!("; it takes {}", all.join(", ")),
+        },
+    };
+    PyTypeError::new_err(format!("{what} got an unexpected keyword argument '{name}'{hint}"))
+}
+
+/// The allowed name that a misspelling of at most so many letters is away, and of no more than about a third of them.
+fn nearest<'a>(name: &str, allowed: impl Iterator<Item = &'a str>, most: usize) -> Option<&'a str> {
+    let near = allowed.map(|other| (distance(name, other), name.chars().count().max(other.chars().count()), other));
+    let near = near.filter(|&(distance, len, _)| distance < len && distance <= most.min((len + 2) / 3));
+    near.min_by_key(|found| found.0).map(|found| found.2)
+}
+
+/// How many letters have to be put in, left out or replaced.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
