@@ -234,7 +234,7 @@ fn batch(program: &ArrayProgram, arguments: &[Array], dice: &mut Dice, what: &st
         for (found, expected) in found.iter().zip(&expected) {
             let n = expected.data.len();
             let found = [Array::new(expected.dims, found.data[row * n..(row + 1) * n].to_vec())];
-            assert!(agree(program, &found, &[expected.clone()]), "{what}: row {row}\n{program}\n{batched}");
+            assert!(agree(program, &found, std::slice::from_ref(expected)), "{what}: row {row}\n{program}\n{batched}");
         }
     }
 }
