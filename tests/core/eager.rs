@@ -1,9 +1,7 @@
 //! What an expression written with operators gives: values, gradients, and what repeated sweeps do to them.
 
-#[path = "eager/derived.rs"]
 mod derived;
 #[cfg(feature = "labels")]
-#[path = "eager/labels.rs"]
 mod labels;
 
 use burtorch_core::{Eager, Graph, NodeId, Op, Operands, Value};

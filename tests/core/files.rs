@@ -1,22 +1,13 @@
 //! Files: the checked container, saves that are whole or not at all, and the raw form.
 
-#[path = "files/atomic.rs"]
 mod atomic;
-#[path = "files/container.rs"]
 mod container;
-#[path = "files/golden.rs"]
 mod golden;
-#[path = "files/graph.rs"]
 mod graph;
-#[path = "files/interrupts.rs"]
 mod interrupts;
-#[path = "files/parameters.rs"]
 mod parameters;
-#[path = "files/program.rs"]
 mod program;
-#[path = "files/raw.rs"]
 mod raw;
-#[path = "files/tokens.rs"]
 mod tokens;
 
 use burtorch_core::io::HEADER_BYTES;

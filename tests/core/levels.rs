@@ -4,6 +4,7 @@
 #![feature(f128)]
 
 mod accuracy;
+mod gpt;
 mod kernels;
 mod lanes;
 mod math;

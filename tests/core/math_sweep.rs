@@ -1,7 +1,7 @@
 //! The long measurement behind docs/math-accuracy.md: every elementary function against MPFR at 300 bits.
 //!
 //! Not part of a normal test run: it needs libmpfr.so.6 at run time (loaded by name, nothing is linked). Run with
-//! `SWEEP=1000000 cargo test --release -p burtorch-core --test math_sweep -- --ignored --nocapture`, and
+//! `SWEEP=1000000 cargo test --release -p burtorch-core --test levels -- --ignored --nocapture math_sweep::`, and
 //! `ONLY=sin,cos` to choose functions.
 #![allow(unsafe_code, non_camel_case_types)]
 

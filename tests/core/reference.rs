@@ -1,10 +1,7 @@
 //! Random graphs against a naive recursive engine in f128: every value, and every gradient within rounding, with
 //! infinities, NaN and "not reached"; and lanes against numbers, bit for bit.
-#![feature(f128, float_erf)]
 
-#[path = "reference/allowed.rs"]
 mod allowed;
-#[path = "reference/naive.rs"]
 mod naive;
 
 use burtorch_core::simd::{F32x8, F32x16, F64x4, F64x8};

@@ -1,6 +1,6 @@
 //! docs/ops.md: written from the op table and from what is measured here; a test fails when it is stale.
 //!
-//! To write it again: `BURTORCH_WRITE_DOCS=1 cargo test -p burtorch-core --test accuracy document`.
+//! To write it again: `BURTORCH_WRITE_DOCS=1 cargo test -p burtorch-core --test levels document`.
 
 use std::fmt::Write;
 

@@ -3,7 +3,7 @@
 use burtorch_core::ops::{self, Op};
 use burtorch_core::{CrossEntropyTarget, Graph, Init, NodeId, Parameters, Range, Tensor, View};
 
-use crate::expand::{self, assert_close};
+use super::expand::{self, assert_close};
 
 /// Which numbers of the weights are frozen.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use burtorch_core::optim::{Adam, AdamRates, Course, Schedule, Shuffle, clip_grad_norm};
 use burtorch_core::{Init, Parameters, Sgd};
 
-use crate::expand::assert_close;
+use super::expand::assert_close;
 
 /// Parameters of 37 numbers, 5..20 of them frozen, with some gradients.
 fn setting() -> Parameters<'static, f64> {

@@ -3,7 +3,7 @@
 use burtorch_core::nn::{Activation, CharMlp, CharMlpShape, Input, Label, Linear, Mlp, Model};
 use burtorch_core::{Batch, Error, Graph, Init, Oracle, Parameters, Sgd, Total, View};
 
-use crate::expand::{self, assert_close};
+use super::expand::{self, assert_close};
 
 const SMALL: CharMlpShape = CharMlpShape { vocab: 7, context: 3, embedding: 5, hidden: 6 };
 

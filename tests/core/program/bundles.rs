@@ -4,7 +4,7 @@ use burtorch_core::ops::{Arity, OP_INFO};
 use burtorch_core::program::{Build, Recording, Replay, Seeds};
 use burtorch_core::{Graph, NodeId, Op, Operands, Program};
 
-use crate::random::{Dice, Kind, recorded, same};
+use super::random::{Dice, Kind, recorded, same};
 
 /// Inputs of the random programs here.
 const N: usize = 20;

@@ -6,7 +6,7 @@ use burtorch_core::program::sparsity::{hessian_pattern, jacobian_pattern};
 use burtorch_core::program::{Build, Recording, Replay, Seeds};
 use burtorch_core::{Graph, NodeId, Operands, Program};
 
-use crate::random::{Dice, Kind, recorded};
+use super::random::{Dice, Kind, recorded};
 
 fn gradient(program: &Program, x: &[f64]) -> Vec<f64> {
     let mut replay = Replay::<f64, 1>::new(program, Build::Reverse(Seeds::One(0))).unwrap();
@@ -79,7 +79,7 @@ fn with_outputs(x: &[f64], seed: u64, n_outputs: usize) -> Program {
     let outputs = (0..n_outputs as u64)
         .map(|k| {
             let some = &inputs[(k as usize) % inputs.len()..];
-            crate::random::build(&mut graph, some, seed * 100 + k, 4, Kind::Smooth)
+            super::random::build(&mut graph, some, seed * 100 + k, 4, Kind::Smooth)
         })
         .collect();
     let recording = Recording { n_differentiated: inputs.len(), inputs, outputs, ..Recording::default() };

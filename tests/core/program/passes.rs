@@ -3,7 +3,7 @@
 use burtorch_core::program::{Build, Replay, Seeds, passes};
 use burtorch_core::{Graph, NodeId, Program};
 
-use crate::random::{Dice, Kind, recorded};
+use super::random::{Dice, Kind, recorded};
 
 fn run(program: &Program, x: &[f64]) -> (f64, Vec<f64>) {
     let mut replay = Replay::<f64, 1>::new(program, Build::Reverse(Seeds::One(0))).unwrap();
@@ -55,7 +55,7 @@ fn shared_slots_keep_every_bit_and_take_less_room() {
                     replay.values();
                 }
                 let (a, b) = (shared.output(0, 0), own.output(0, 0));
-                assert!(crate::random::same(a, b), "seed {seed}: {a:e} became {b:e}\n{program}");
+                assert!(super::random::same(a, b), "seed {seed}: {a:e} became {b:e}\n{program}");
             }
             smaller += usize::from(shared.n_slots() < own.n_slots());
         }

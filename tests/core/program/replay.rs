@@ -7,7 +7,7 @@ use burtorch_core::program::{Build, Carrier, Comparison, Recording, Replay, Seed
 use burtorch_core::simd::{F32x16, F64x8};
 use burtorch_core::{Float, Graph, Program, Scalar};
 
-use crate::random::{Dice, Kind, eager, recorded, same};
+use super::random::{Dice, Kind, eager, recorded, same};
 
 fn replayed<S: Carrier + Float>(program: &Program, x: &[f64]) -> (f64, Vec<f64>) {
     let mut replay = Replay::<S, 1>::new(program, Build::Reverse(Seeds::One(0))).unwrap();
