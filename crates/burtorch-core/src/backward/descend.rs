@@ -3,7 +3,7 @@
 //! Promises: nodes are taken in the order of `scalars`, which this hands everything with one or two operands to.
 #![allow(unsafe_code)]
 
-use super::scalars::{Cursor, Descent};
+use super::scalars::{Cursor, Descent, Way, pull_apart};
 use crate::graph::{Encoded, InnerOperands, Sweep};
 use crate::ops::{Arity, Op, Reduction};
 use crate::scalar::Scalar;
@@ -40,30 +40,27 @@ impl<S: Scalar> Sweep<'_, '_, S> {
 
     /// Takes the nodes below `end` down to `floor`, leaving leaves alone. Returns the lowest node taken.
     pub(super) fn descend(&mut self, end: u32, floor: u32) -> u32 {
-        if self.skip_zero_adjoints {
-            self.descend_as::<true, false>(end, floor)
-        } else {
-            let end = self.descend_to_fresh::<false, false>(end);
-            self.descend_as::<false, false>(end, floor)
-        }
+        let way = Way { skip_zero: self.skip_zero_adjoints, commit: false };
+        let end = if way.skip_zero { end } else { self.descend_to_fresh(way, end) };
+        self.descend_as(way, end, floor)
     }
 
     /// Goes on at `met`, which a cursor would not take, down to the end, and commits leaves.
     #[inline(never)]
     pub(super) fn finish(&mut self, met: u32) {
         let end = self.pull_many(met);
-        let end = self.descend_to_fresh::<false, true>(end);
-        self.descend_as::<false, true>(end, 0);
+        let end = self.descend_to_fresh(Way::COMMITTING, end);
+        self.descend_as(Way::COMMITTING, end, 0);
     }
 
     #[inline]
-    pub(super) fn descend_as<const SKIP_ZERO: bool, const COMMIT: bool>(&mut self, mut end: u32, floor: u32) -> u32 {
+    pub(super) fn descend_as(&mut self, way: Way, mut end: u32, floor: u32) -> u32 {
         loop {
             let (recorded, base, low) = (self.recorded, self.base, self.low);
             let mut cursor = Cursor::new(recorded, self.adjoints, base, low, self.leaf_grads);
             // SAFETY: adjoints hold everything from the base, below which nothing is reached, to the root, and the
             // columns everything up to it; leaves are only committed by the sweep that has been given all gradients.
-            let came = unsafe { cursor.descend::<SKIP_ZERO, COMMIT>(end, floor) };
+            let came = unsafe { cursor.descend_by(way, end, floor) };
             self.low = cursor.low;
             end = match came {
                 Descent::Down(node) => return node,
@@ -72,7 +69,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         }
     }
 
-    /// Hands the adjoint of a node on through anything that is not a unary or binary op. Returns the lowest node this took care of: the
+    /// Hands the adjoint of a node on through anything that the loop over scalar nodes does not take. Returns the lowest node this took care of: the
     /// node itself, or the first output of its block.
     #[inline(never)]
     fn pull_many(&mut self, node: u32) -> u32 {
@@ -81,12 +78,21 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         match op.info().arity {
             // Whether it is frozen now decides, not whether it was when the node was built.
             Arity::Nullary if op != Op::Part => self.add_parameter(b, a as usize, g),
+            Arity::Unary | Arity::Binary | Arity::WithConstant => self.rare(op, node, g, [a, b]),
             Arity::Reduction => self.reduction(op, g, Encoded(a, b)),
             Arity::InnerProduct if op == Op::Linearised => self.linearised(g, a),
             Arity::InnerProduct => self.inner_product(g, a, op == Op::InnerProductWithBias),
             _ => return self.block(node),
         }
         node
+    }
+
+    /// An op whose row is not in the loop.
+    fn rare(&mut self, op: Op, node: u32, g: S, operands: [u32; 2]) {
+        let adjoints = self.adjoints.as_mut_ptr().wrapping_sub(self.base as usize);
+        // SAFETY: as in `descend_as`: adjoints and values hold all that the node, which has this op, can reach.
+        let low = unsafe { pull_apart(adjoints, self.recorded.values.as_ptr(), op, node, g, operands) };
+        self.low = self.low.min(low);
     }
 
     fn reduction(&mut self, op: Op, g: S, operands: Encoded) {

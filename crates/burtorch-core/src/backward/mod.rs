@@ -11,7 +11,7 @@ mod step;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::graph::{Deferred, Graph, NodeId, PerSlot, Sweep};
+use crate::graph::{Deferred, Graph, NodeId, PerSlot, Sweep, Topology};
 use crate::kernels::BlockMath;
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
@@ -184,30 +184,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// the lowest node that it could reach, and the temporaries of block ops.
     pub fn scratch_len(&self, root: NodeId) -> Result<usize> {
         self.check_exists(root)?;
-        Ok((root.0 + 1 - self.lowest_below(root.0)) as usize + self.scratch.len())
-    }
-
-    /// A node at or below everything that `root` can reach, found without memory.
-    fn lowest_below(&self, root: u32) -> u32 {
-        let mut low = root;
-        let mut node = self.block_tail(root).unwrap_or(root) + 1;
-        while node > low {
-            node -= 1;
-            let op = self.columns.op(node);
-            // The last output of a block speaks for the other parts.
-            if op == Op::Part {
-                continue;
-            }
-            if op.info().arity == Arity::Block {
-                low = low.min(self.extra.as_slice()[self.columns.operands(node)[0] as usize]);
-            }
-            self.for_each_operand(NodeId(node), |run| {
-                if run.source == 0 {
-                    low = low.min(run.start);
-                }
-            });
-        }
-        low
+        Ok((root.0 + 1 - lowest_below(self.topology(), root.0)) as usize + self.scratch.len())
     }
 
     /// Computes `seed` times the gradient of `root` without changing the graph: all adjoints and temporaries are in
@@ -221,7 +198,7 @@ impl<S: Scalar> Graph<'_, S> {
         params: &mut [Gradients<'_, S::Elem>],
     ) -> Result<Adjoints<'s, S>> {
         self.check_exists(root)?;
-        let base = self.lowest_below(root.0);
+        let base = lowest_below(self.topology(), root.0);
         let n_nodes = (root.0 + 1 - base) as usize;
         let need = n_nodes + self.scratch.len();
         if scratch.len() < need {
@@ -248,6 +225,29 @@ impl<S: Scalar> Graph<'_, S> {
         sweep.run(root.0, seed, None);
         Ok(Adjoints { base, adjoints })
     }
+}
+
+/// A node at or below everything that `root` can reach, found without memory.
+fn lowest_below(graph: Topology<'_>, root: u32) -> u32 {
+    let mut low = root;
+    let mut node = graph.block_tail(root).unwrap_or(root) + 1;
+    while node > low {
+        node -= 1;
+        let op = graph.op(node);
+        // The last output of a block speaks for the other parts.
+        if op == Op::Part {
+            continue;
+        }
+        if op.info().arity == Arity::Block {
+            low = low.min(graph.extra[graph.operands[node as usize][0] as usize]);
+        }
+        graph.for_each_operand(node, |run| {
+            if run.source == 0 {
+                low = low.min(run.start);
+            }
+        });
+    }
+    low
 }
 
 impl<S: BlockMath> Graph<'_, S> {

@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use crate::graph::{AffineRecord, BlockHeader, Graph, NodeId, Sweep};
+use super::scalars::Way;
+use crate::graph::{AffineRecord, BlockHeader, Graph, NodeId, Sweep, Topology};
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
@@ -32,7 +33,7 @@ impl<S: Scalar> Graph<'_, S> {
     #[inline(never)]
     fn ready_dirty(&mut self, root: u32) -> Range<u32> {
         let (from, to) = self.dirty;
-        let fresh = if from == 0 { self.overwritten_below(root) } else { 0..0 };
+        let fresh = if from == 0 { overwritten_below(self.topology(), root) } else { 0..0 };
         if fresh.end > to {
             // What lies outside of the dirty span is "not reached" already.
             self.reset_adjoints();
@@ -41,45 +42,45 @@ impl<S: Scalar> Graph<'_, S> {
         self.reset_adjoints_but(fresh.clone());
         fresh
     }
+}
 
-    /// The first nodes of the graph, if they are rows of a table which between them and `root` one dense layer reads, all of
-    /// them in order, and nothing else does; else none.
-    fn overwritten_below(&self, root: u32) -> Range<u32> {
-        let extra = self.extra.as_slice();
-        let (mut node, mut overwritten, mut lowest_else) = (root, 0..0, root);
-        for _ in 0..MOST_BLOCKS {
-            let op = self.columns.op(node);
-            if op == Op::Part || op.info().arity != Arity::Block {
-                break;
-            }
-            let record = self.columns.operands(node)[0];
-            let first = BlockHeader::read(extra, record).first;
-            if first == 0 {
-                let alone = op == Op::Gather && overwritten == (0..node + 1) && lowest_else > node;
-                return if alone { overwritten } else { 0..0 };
-            }
-            let inputs = if op == Op::Affine { AffineRecord::read(extra, record).x.contiguous() } else { None };
-            match inputs.filter(|x| x.start == 0 && overwritten.is_empty()) {
-                Some(x) => overwritten = 0..x.len,
-                None => self.for_each_operand(NodeId(node), |run| {
-                    if run.source == 0 {
-                        lowest_else = lowest_else.min(run.start);
-                    }
-                }),
-            }
-            node = first - 1;
+/// The first nodes of the graph, if they are rows of a table which between them and `root` one dense layer reads, all of
+/// them in order, and nothing else does; else none.
+fn overwritten_below(graph: Topology<'_>, root: u32) -> Range<u32> {
+    let extra = graph.extra;
+    let (mut node, mut overwritten, mut lowest_else) = (root, 0..0, root);
+    for _ in 0..MOST_BLOCKS {
+        let op = graph.op(node);
+        if op == Op::Part || op.info().arity != Arity::Block {
+            break;
         }
-        0..0
+        let record = graph.operands[node as usize][0];
+        let first = BlockHeader::read(extra, record).first;
+        if first == 0 {
+            let alone = op == Op::Gather && overwritten == (0..node + 1) && lowest_else > node;
+            return if alone { overwritten } else { 0..0 };
+        }
+        let inputs = if op == Op::Affine { AffineRecord::read(extra, record).x.contiguous() } else { None };
+        match inputs.filter(|x| x.start == 0 && overwritten.is_empty()) {
+            Some(x) => overwritten = 0..x.len,
+            None => graph.for_each_operand(node, |run| {
+                if run.source == 0 {
+                    lowest_else = lowest_else.min(run.start);
+                }
+            }),
+        }
+        node = first - 1;
     }
+    0..0
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
     /// Takes the nodes from `end` down to those whose adjoints are to be overwritten, and returns where to go on.
-    pub(super) fn descend_to_fresh<const SKIP_ZERO: bool, const COMMIT: bool>(&mut self, end: u32) -> u32 {
+    pub(super) fn descend_to_fresh(&mut self, way: Way, end: u32) -> u32 {
         if self.fresh.is_empty() {
             return end;
         }
-        let end = self.descend_as::<SKIP_ZERO, COMMIT>(end, self.fresh.end);
+        let end = self.descend_as(way, end, self.fresh.end);
         self.mark_fresh();
         end
     }

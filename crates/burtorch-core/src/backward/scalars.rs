@@ -11,11 +11,12 @@
 //! 4. The loop holds bare pointers in registers and names every opcode, so that its jump needs no check; it stops at a
 //!    node with many operands, and a sweep that meets none never sets up what those need. With 5, 390 instructions
 //!    became 220 for the tiny graph of the benches.
+//!    Rows of rare ops are elsewhere, so that the loop stays small.
 //! 5. Where nothing can stop a sweep half way, a leaf is committed when it is met: its adjoint is complete then.
 #![allow(unsafe_code)]
 
 use crate::graph::columns::Recorded;
-use crate::ops::{self, BinaryOp, Op, UnaryOp};
+use crate::ops::{self, Arity, BinaryOp, Op, Properties, UnaryOp};
 use crate::scalar::Scalar;
 
 /// Sweeps from `root` as far as scalar nodes go, committing leaves: most often all the way, without the state of a whole
@@ -34,9 +35,74 @@ pub(super) fn sweep_scalars<S: Scalar>(
     // leaves.
     let came = unsafe {
         cursor.add(root, seed);
-        cursor.descend::<false, true>(root + 1, 0)
+        cursor.descend_by(Way::COMMITTING, root + 1, 0)
     };
     (came, cursor.low)
+}
+
+/// How a cursor takes nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Nodes whose adjoint is zero are passed over.
+    pub(super) skip_zero: bool,
+    /// Adjoints of leaves are added to their gradients.
+    pub(super) commit: bool,
+}
+
+impl Way {
+    /// That of most sweeps.
+    pub(super) const COMMITTING: Self = Way { skip_zero: false, commit: true };
+}
+
+/// Whether a sweep over this type has its loop compiled for the usual way, with every row but those of rare ops in it. For
+/// other types, rows of a few instructions are in the loop; of scalars that are larger than a register no row is.
+const fn is_number<S: Scalar>() -> bool {
+    S::LANES == 1 && size_of::<S>() == size_of::<S::Compute>() && size_of::<S>() <= 8
+}
+
+/// Whether a row is not in the loop but in [`pull_apart`].
+const fn is_apart<S: Scalar>(is: Properties) -> bool {
+    is.rare || !is_number::<S>() && (!is.quick || size_of::<S>() > 64)
+}
+
+/// Hands the adjoint `g` of `node` on by the row of its op, whichever that is. Returns the lowest node that received some.
+/// The loop over single numbers ends where it would have to be called, as a call there costs it registers.
+///
+/// # Safety
+/// `op` has one or two operands, and `node` has this op and these operands; adjoints and values, which begin with those of
+/// node 0, are there for all of them.
+#[inline(never)]
+pub(super) unsafe fn pull_apart<S: Scalar>(
+    adjoints: *mut S,
+    values: *const S,
+    op: Op,
+    node: u32,
+    g: S,
+    [a, b]: [u32; 2],
+) -> u32 {
+    debug_assert!(!values.is_null() && a < node);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let add = |node: u32, contribution: S| {
+            let adjoint = &mut *adjoints.wrapping_add(node as usize);
+            *adjoint = *adjoint + (contribution + S::lit(0.0));
+        };
+        let value = |node: u32| *values.add(node as usize);
+        if op.info().arity == Arity::Unary {
+            if let Some(to_x) = ops::pull_unary(op, g, value(a), value(node)) {
+                add(a, to_x);
+            }
+            return a;
+        }
+        if let Some((to_x, to_y)) = ops::pull_binary(op, g, value(a), value(b), value(node)) {
+            add(a, to_x);
+            if op.info().arity == Arity::Binary {
+                add(b, to_y);
+                return a.min(b);
+            }
+        }
+        a
+    }
 }
 
 /// Where the sweep is among scalar nodes: columns as bare pointers, so that the loop keeps them in registers.
@@ -81,19 +147,32 @@ impl<S: Scalar> Cursor<S> {
         }
     }
 
-    /// Takes the nodes below `end`, as long as they are at `floor` or above and anything below is touched. With `COMMIT`,
-    /// adds the adjoints of leaves to their gradients on the way.
+    /// Takes the nodes below `end`, as long as they are at `floor` or above and anything below is touched.
     ///
     /// # Safety
     /// Nodes below `end` exist. Adjoints are there for `low` and everything above it, and for all that can be reached
-    /// from there. With `COMMIT`, so are the gradients of all leaves.
+    /// from there. Where leaves are committed, so are the gradients of all of them.
+    #[inline(always)]
+    pub(super) unsafe fn descend_by(&mut self, way: Way, end: u32, floor: u32) -> Descent {
+        debug_assert!(!self.leaf_grads.is_null());
+        // SAFETY: by the contract of this function.
+        unsafe {
+            if is_number::<S>() && way == Way::COMMITTING {
+                self.descend::<true>(way, end, floor)
+            } else {
+                self.descend::<false>(way, end, floor)
+            }
+        }
+    }
+
+    /// As [`Cursor::descend_by`]; with `USUAL`, compiled for [`Way::COMMITTING`].
+    ///
+    /// # Safety
+    /// As there.
     #[inline(never)]
-    pub(super) unsafe fn descend<const SKIP_ZERO: bool, const COMMIT: bool>(
-        &mut self,
-        end: u32,
-        floor: u32,
-    ) -> Descent {
-        debug_assert!(COMMIT <= !self.leaf_grads.is_null());
+    unsafe fn descend<const USUAL: bool>(&mut self, way: Way, end: u32, floor: u32) -> Descent {
+        debug_assert!(!self.leaf_grads.is_null());
+        let way = if USUAL { Way::COMMITTING } else { way };
         let mut cursor = Cursor { ..*self };
         let mut node = end;
         while node > cursor.low && node > floor {
@@ -106,12 +185,12 @@ impl<S: Scalar> Cursor<S> {
                     node = cursor.pass_unreached(node, floor);
                     continue;
                 }
-                if SKIP_ZERO && g.all_zero() {
+                if way.skip_zero && g.all_zero() {
                     continue;
                 }
                 let op = *cursor.ops.add(node as usize);
                 let [a, b] = *cursor.operands.add(node as usize);
-                if !cursor.pull::<COMMIT>(op, node, g, a, b) {
+                if !cursor.pull(way.commit, op, node, g, a, b) {
                     self.low = cursor.low;
                     return Descent::Met(node);
                 }
@@ -160,6 +239,19 @@ impl<S: Scalar> Cursor<S> {
         *grad = *grad + adjoint;
     }
 
+    /// As [`pull_apart`]; `true`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn pull_apart(&mut self, op: Op, node: u32, g: S, operands: [u32; 2]) -> bool {
+        debug_assert!(!self.adjoints.is_null());
+        // SAFETY: by the contract of this function.
+        let low = unsafe { pull_apart(self.adjoints, self.values, op, node, g, operands) };
+        self.low = self.low.min(low);
+        true
+    }
+
     /// From an unreached node, the last of the unreached nodes right below it, as far as whole eights go.
     ///
     /// # Safety
@@ -194,25 +286,36 @@ macro_rules! define_pull {
             /// of one or two of them.
             ///
             /// # Safety
-            /// `node` has this op and these operands; adjoints are there for everything it can reach, and with `COMMIT`
+            /// `node` has this op and these operands; adjoints are there for everything it can reach, and with `commit`
             /// gradients for all leaves.
             #[inline(always)]
-            unsafe fn pull<const COMMIT: bool>(&mut self, op: Op, node: u32, g: S, a: u32, b: u32) -> bool {
+            unsafe fn pull(&mut self, commit: bool, op: Op, node: u32, g: S, a: u32, b: u32) -> bool {
                 debug_assert!(!self.adjoints.is_null());
                 // SAFETY: by the contract of this function.
                 unsafe {
                     // Every op is named, so that the jump needs no check; the last arm takes what those before left.
                     #[allow(unreachable_patterns)]
                     match op {
-                        Op::Leaf => if COMMIT { self.commit(a, g) },
+                        Op::Leaf => if commit { self.commit(a, g) },
                         Op::Constant | Op::Imported => {}
-                        $( Op::$U => self.add(a, <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node))), )*
+                        $( Op::$U => {
+                            if is_apart::<S>(ops::$U::IS) {
+                                return !is_number::<S>() && self.pull_apart(op, node, g, [a, b]);
+                            }
+                            self.add(a, <ops::$U as UnaryOp>::pull(g, self.value(a), self.value(node)));
+                        } )*
                         $( Op::$B => {
+                            if is_apart::<S>(ops::$B::IS) {
+                                return !is_number::<S>() && self.pull_apart(op, node, g, [a, b]);
+                            }
                             let (x, y, z) = (self.value(a), self.value(b), self.value(node));
                             self.add(a, <ops::$B as BinaryOp>::pull_x(g, x, y, z));
                             self.add(b, <ops::$B as BinaryOp>::pull_y(g, x, y, z));
                         } )*
                         $( Op::$K => {
+                            if is_apart::<S>(ops::$K::IS) {
+                                return !is_number::<S>() && self.pull_apart(op, node, g, [a, b]);
+                            }
                             let (x, c, z) = (self.value(a), self.value(b), self.value(node));
                             self.add(a, <ops::$K as BinaryOp>::pull_x(g, x, c, z));
                         } )*

@@ -49,6 +49,7 @@ impl Imports {
 }
 
 impl<S: Scalar> Graph<'_, S> {
+    #[optimize(size)]
     fn append_proxies(&mut self, frozen: &Graph<'_, S>, range: Range) -> Result<Range> {
         let n = self.room_for(range.len())?;
         self.has_proxies = true;
@@ -125,6 +126,7 @@ pub struct Branch<'b, 'm, S: Scalar> {
 
 impl<'m, S: Scalar> Graph<'m, S> {
     /// Freezes the graph and makes `n` branches of it, at least one. A branch builds constants where this graph does.
+    #[optimize(size)]
     pub fn branches(&mut self, n: usize) -> Result<Branches<'_, 'm, S>> {
         if n == 0 {
             return Err(Error::BadArgument {
@@ -170,6 +172,7 @@ impl Sizes {
 impl<S: Scalar> Graph<'_, S> {
     /// Empty graphs to build branches in, as [`Graph::renew`] makes them; in memory that [`Graph::recycle`] was given, if there
     /// is some.
+    #[optimize(size)]
     pub fn new_branches(&mut self, n: usize) -> Result<Vec<Graph<'static, S>>> {
         let mut branches = list_for(n, "branches")?;
         // Each branch gets the memory that its number had.
@@ -182,6 +185,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// Empties graphs for branches to be built in, each with an identity of its own, and has them build constants where this
     /// graph does. They keep their memory; where earlier branches had as many nodes as those before, they get places in this
     /// graph's own.
+    #[optimize(size)]
     pub fn renew<'b>(&mut self, branches: impl ExactSizeIterator<Item = &'b mut Graph<'static, S>>)
     where
         S: 'b,
@@ -219,6 +223,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Removes every node and frees the memory of nodes, as [`Graph::clear`] does not; handles are to be dropped.
+    #[optimize(size)]
     pub fn give_back(&mut self) {
         self.columns = Columns::new(Origin::Growing, u32::MAX);
         self.extra.truncate(0);
@@ -275,11 +280,13 @@ impl<'m, S: Scalar> Branches<'_, 'm, S> {
 
     /// Appends what the branches hold to the graph, in the order of their numbers, and says where it went. Linear in
     /// the nodes appended. On an error nothing is appended. The graph keeps the memory of the branches for the next ones.
+    #[optimize(size)]
     pub fn join(self) -> Result<Joined> {
         self.join_on(sync::n_cores())
     }
 
     /// As [`Branches::join`], on up to so many threads: the same graph for any number.
+    #[optimize(size)]
     pub fn join_on(self, n_threads: usize) -> Result<Joined> {
         let Branches { parent, mut segments } = self;
         let mut graphs = list_for(segments.len(), "branches to join")?;

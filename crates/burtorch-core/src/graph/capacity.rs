@@ -105,6 +105,7 @@ impl<S: Scalar> Graph<'static, S> {
     ///
     /// # Safety
     /// `start` is valid for reads and writes of `bytes` bytes, by nobody else, until the graph is dropped.
+    #[optimize(size)]
     pub unsafe fn in_memory(start: NonNull<u8>, bytes: usize, capacity: impl Into<Capacity>) -> Result<Self> {
         // SAFETY: by the contract of this function the bytes are ours alone while the graph lives.
         unsafe { over(start, bytes, capacity.into()) }
@@ -124,6 +125,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
     /// (x * x).backward();
     /// assert_eq!(x.grad(), 6.0);
     /// ```
+    #[optimize(size)]
     pub fn in_buffers(buffer: &'m mut [MaybeUninit<u8>], capacity: impl Into<Capacity>) -> Result<Self> {
         let bytes = buffer.len();
         let start = NonNull::from(buffer).cast::<u8>();
@@ -134,6 +136,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
 
 /// # Safety
 /// `start` is valid for reads and writes of `bytes` bytes, by nobody else, while the graph lives.
+#[optimize(size)]
 unsafe fn over<'m, S: Scalar>(start: NonNull<u8>, bytes: usize, c: Capacity) -> Result<Graph<'m, S>> {
     let (layout, at) = plan::<S>(c)?;
     let skip = start.as_ptr().align_offset(layout.align());

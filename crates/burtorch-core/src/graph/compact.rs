@@ -159,7 +159,7 @@ impl<S: Scalar> Graph<'_, S> {
                 [n_leaves - 1, 0]
             } else {
                 let mut lists = InPlace { extra: self.extra.as_mut_slice(), n: n_extra as usize };
-                let Ok(renamed) = renumber::operands::<S, _>(op, old, &Slid { kept, slots }, &mut lists);
+                let Ok(renamed) = renumber::operands(op, old, S::LANES, &Slid { kept, slots }, &mut lists);
                 n_extra = lists.n as u32;
                 renamed
             };

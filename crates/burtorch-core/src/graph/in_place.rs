@@ -87,7 +87,7 @@ impl Move {
             let [a, b] = operands[at];
             operands[at] = match op {
                 Op::Leaf => [self.leaves + a, 0],
-                _ => renumber::operands::<S, _>(op, [a, b], self, &mut lists).unwrap_or_else(|never| match never {}),
+                _ => renumber::operands(op, [a, b], S::LANES, self, &mut lists).unwrap_or_else(|never| match never {}),
             };
             if op.info().arity == Arity::Block {
                 at = BlockHeader::read(old, a).first as usize;

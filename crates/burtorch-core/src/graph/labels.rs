@@ -30,6 +30,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// graph.clear().unwrap();
     /// assert_eq!(graph.labelled("x"), None);
     /// ```
+    #[optimize(size)]
     pub fn set_label(&mut self, node: NodeId, label: &str) -> Result<()> {
         self.check_exists(node)?;
         // What a rewind left behind at the end.
@@ -41,6 +42,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// As [`Graph::set_label`], of a node that may still be about to come.
+    #[optimize(size)]
     fn put_label(&mut self, node: NodeId, label: &str) -> Result<()> {
         let refused = |_| Error::OutOfMemory { bytes: size_of::<Label>() + label.len(), what: "labels" };
         let mut text = String::new();
@@ -64,15 +66,18 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// The first node with this label.
+    #[optimize(size)]
     pub fn labelled(&self, text: &str) -> Option<NodeId> {
         self.labels().find(|&(_, label)| label == text).map(|(node, _)| node)
     }
 
     /// Nodes and their labels, in building order.
+    #[optimize(size)]
     pub fn labels(&self) -> impl Iterator<Item = (NodeId, &str)> + Clone {
         self.labels.iter().filter_map(|label| Some((NodeId(label.node), self.living(label)?)))
     }
 
+    #[optimize(size)]
     fn living<'a>(&self, label: &'a Label) -> Option<&'a str> {
         self.check(NodeId(label.node), label.epoch).is_ok().then_some(label.text.as_str())
     }
@@ -103,6 +108,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// Takes over the labels of a graph that is joined to this one, whose nodes may still be about to come. A node that has a
     /// label keeps it.
+    #[optimize(size)]
     pub(super) fn join_labels(&mut self, other: &Graph<'static, S>, moved: &Spliced) -> Result<()> {
         for (node, label) in other.labels() {
             if let Some(new) = moved.node(node).filter(|&new| self.label(new).is_none()) {

@@ -1,10 +1,10 @@
 //! Which nodes some roots were computed from, as one bit per node.
 
-use super::{BlockHeader, Graph, NodeId};
+use super::BlockHeader;
+use super::topology::Topology;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::ops::{Arity, Op};
-use crate::scalar::Scalar;
 
 /// One bit per node, and on demand how many set bits lie below each. Nodes below a base are all in the set, without bits.
 #[derive(Debug, Default)]
@@ -93,10 +93,10 @@ impl NodeSet {
     }
 }
 
-impl<S: Scalar> Graph<'_, S> {
+impl Topology<'_> {
     /// Adds to `set`, which holds roots, everything they were computed from. One pass downwards to the set's base, 64 nodes
     /// at a time where there are none; blocks are taken whole. Asks now and then whether to end early.
-    pub(crate) fn mark_reachable(&self, set: &mut NodeSet) -> Result<()> {
+    pub(crate) fn mark_reachable(self, set: &mut NodeSet) -> Result<()> {
         for k in (0..set.words.len()).rev() {
             interrupt::ask_at(64 * k)?;
             // Operands lie below their node, so only bits below the one in hand can still appear in this word.
@@ -115,22 +115,22 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     #[inline]
-    fn mark_operands(&self, node: u32, set: &mut NodeSet) {
+    fn mark_operands(self, node: u32, set: &mut NodeSet) {
         let mut tail = node;
-        let mut op = self.columns.op(node);
+        let mut op = self.op(node);
         if op == Op::Part {
             // Met from above: if the next output is in the set, the block was taken whole with it.
             if set.contains(node + 1) {
                 return;
             }
             tail = self.block_tail(node).unwrap_or(node);
-            op = self.columns.op(tail);
+            op = self.op(tail);
         }
         if op.info().arity == Arity::Block {
-            let header = BlockHeader::read(self.extra.as_slice(), self.columns.operands(tail)[0]);
+            let header = BlockHeader::read(self.extra, self.operands[tail as usize][0]);
             set.insert_range(header.first, header.n_out);
         }
-        self.for_each_operand(NodeId(tail), |run| {
+        self.for_each_operand(tail, |run| {
             if let Some(range) = run.nodes() {
                 set.insert_range(range.start, range.len);
             }

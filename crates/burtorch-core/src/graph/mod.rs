@@ -27,6 +27,7 @@ mod renumber;
 mod slots;
 mod splice;
 mod sweep;
+mod topology;
 mod unevaluated;
 mod validate;
 
@@ -50,6 +51,7 @@ pub(crate) use liveness::NodeSet;
 pub(crate) use operands::{Encoded, InnerOperands};
 pub(crate) use slots::PerSlot;
 pub(crate) use sweep::Sweep;
+pub(crate) use topology::Topology;
 pub(crate) use validate::Parts;
 
 use columns::Columns;

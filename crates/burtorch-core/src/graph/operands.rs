@@ -4,7 +4,6 @@
 
 use super::{Graph, NodeId, PerSlot, Range};
 use crate::error::{Error, Result};
-use crate::ops::{Arity, Op};
 use crate::params::{Parameters, Slice};
 use crate::scalar::Scalar;
 
@@ -300,44 +299,5 @@ impl<S: Scalar> Graph<'_, S> {
                 params.check_slice(slice)
             }
         }
-    }
-
-    /// Calls `f` with every run of operands that `node` was computed from. For a part of a block, that is the block.
-    pub fn for_each_operand(&self, node: NodeId, mut f: impl FnMut(OperandRun)) {
-        let op = self.columns.op(node.0);
-        let [a, b] = self.columns.operands(node.0);
-        let one = |node| OperandRun { source: 0, start: node, len: 1 };
-        match op.info().arity {
-            Arity::Nullary => match op {
-                Op::Part => {
-                    if let Some(tail) = self.block_tail(node.0) {
-                        self.for_each_operand(NodeId(tail), f);
-                    }
-                }
-                Op::Param | Op::FrozenParam => f(OperandRun { source: b + 1, start: a, len: 1 }),
-                _ => {}
-            },
-            Arity::Unary => f(one(a)),
-            Arity::Binary | Arity::WithConstant => {
-                f(one(a));
-                f(one(b));
-            }
-            Arity::Reduction => Encoded(a, b).for_each_run(self.extra.as_slice(), f),
-            Arity::InnerProduct => {
-                let inner = InnerOperands::read(self.extra.as_slice(), a);
-                inner.x.for_each_run(self.extra.as_slice(), &mut f);
-                inner.w.for_each_run(self.extra.as_slice(), &mut f);
-                if op != Op::InnerProduct {
-                    f(one(inner.bias));
-                }
-            }
-            Arity::Block => self.for_each_block_operand(op, a, f),
-        }
-    }
-
-    /// The last output of the block that `part` belongs to.
-    pub(crate) fn block_tail(&self, part: u32) -> Option<u32> {
-        let ops = self.columns.ops();
-        ops[part as usize..].iter().position(|&op| op != Op::Part).map(|k| part + k as u32)
     }
 }

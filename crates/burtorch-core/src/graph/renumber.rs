@@ -3,11 +3,10 @@
 //! Promises: every kind of operand is renumbered here and nowhere else. Nodes, slots and side arrays are what the caller
 //! says they are; leaves are its own business.
 
-use super::block::{Field, Layout};
+use super::PerSlot;
+use super::block::{Field, Layout, block_layout};
 use super::operands::{Encoded, InnerOperands};
-use super::{Graph, PerSlot};
 use crate::ops::{Arity, Op};
-use crate::scalar::Scalar;
 
 /// New numbers of slots.
 pub(super) type Slots = PerSlot<u32>;
@@ -59,21 +58,32 @@ pub(super) trait Lists {
     fn append(&mut self, numbers: [u32; 3]) -> Result<usize, Self::Refused>;
 }
 
-/// The operands of a node, other than a leaf, in new numbers.
-#[inline]
-pub(super) fn operands<S: Scalar, L: Lists>(
+/// The operands of a node, other than a leaf, in new numbers; of a graph of so many lanes.
+#[inline(always)]
+pub(super) fn operands<L: Lists>(
     op: Op,
     [a, b]: [u32; 2],
+    lanes: usize,
+    numbers: &impl Numbers,
+    lists: &mut L,
+) -> Result<[u32; 2], L::Refused> {
+    match op.info().arity {
+        Arity::Unary => Ok([numbers.node(a), 0]),
+        Arity::Binary | Arity::WithConstant => Ok([numbers.node(a), numbers.node(b)]),
+        _ => other_operands(op, [a, b], lanes, numbers, lists),
+    }
+}
+
+/// The same of a node that has not one or two; one copy for all scalar types.
+#[inline(never)]
+fn other_operands<L: Lists>(
+    op: Op,
+    [a, b]: [u32; 2],
+    lanes: usize,
     numbers: &impl Numbers,
     lists: &mut L,
 ) -> Result<[u32; 2], L::Refused> {
     Ok(match op.info().arity {
-        Arity::Nullary => match op {
-            Op::Param | Op::FrozenParam => [a, numbers.slots()[b as usize]],
-            _ => [a, b],
-        },
-        Arity::Unary => [numbers.node(a), 0],
-        Arity::Binary | Arity::WithConstant => [numbers.node(a), numbers.node(b)],
         Arity::Reduction => {
             let moved = encoded(Encoded(a, b), numbers, lists)?;
             [moved.0, moved.1]
@@ -89,7 +99,11 @@ pub(super) fn operands<S: Scalar, L: Lists>(
             lists.new_mut()[at..at + InnerOperands::LEN].copy_from_slice(&moved.write());
             [(lists.base() + at) as u32, 0]
         }
-        Arity::Block => [record(Graph::<S>::block_layout(lists.old(), op, a), a as usize, numbers, lists)?, 0],
+        Arity::Block => [record(block_layout(lists.old(), op, a, lanes), a as usize, numbers, lists)?, 0],
+        _ => match op {
+            Op::Param | Op::FrozenParam => [a, numbers.slots()[b as usize]],
+            _ => [a, b],
+        },
     })
 }
 

@@ -105,6 +105,7 @@ impl<S: Scalar> Graph<'_, S> {
     /// Appends other graphs, in this order, with up to `n_threads` threads. Their proxies, which
     /// [`Imports`](super::Imports) made, stand for nodes that this graph has now. On an error nothing is appended. Graphs that
     /// were built in places of this one are empty afterwards.
+    #[optimize(size)]
     pub fn splice(&mut self, graphs: &mut [&mut Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let (nodes, lists, leaves) = (self.columns.len(), self.extra.len(), self.leaves.len());
         let stores = self.stores.len();
@@ -120,6 +121,7 @@ impl<S: Scalar> Graph<'_, S> {
         joined
     }
 
+    #[optimize(size)]
     fn try_splice(&mut self, graphs: &mut [&mut Graph<'static, S>], n_threads: usize) -> Result<Joined> {
         let frozen = self.columns.len();
         let parts = self.plan(graphs)?;
@@ -161,6 +163,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Where the nodes of each graph go, one graph behind the other.
+    #[optimize(size)]
     fn plan<'a>(&mut self, graphs: &'a [&mut Graph<'static, S>]) -> Result<Vec<Incoming<'a, S>>> {
         let frozen = self.columns.len();
         let (mut first, mut leaves, mut lists) = (frozen, self.leaves.len(), self.extra.len());
@@ -171,7 +174,7 @@ impl<S: Scalar> Graph<'_, S> {
             for (slot, &store) in slots.iter_mut().zip(graph.stores()) {
                 *slot = self.slot_of(store)?;
             }
-            let plan = SplicePlan::of(graph, first, frozen)?;
+            let plan = SplicePlan::of(graph.topology(), graph.has_proxies, first, frozen)?;
             let part = Incoming { graph, slots, leaves, lists, first, plan };
             first = part.plan.end;
             leaves += graph.leaves.len();
@@ -182,6 +185,7 @@ impl<S: Scalar> Graph<'_, S> {
     }
 
     /// Appends the nodes of all parts; those whose lists have a place of their own get it beside the others.
+    #[optimize(size)]
     fn append_parts(&mut self, parts: &[Incoming<'_, S>], n_nodes: u32, n_threads: usize) -> Result<()> {
         if self.columns.is_shared() && !self.columns.take_back() {
             // Its parts may lie where others of them are to go.
@@ -278,7 +282,7 @@ impl<S: Scalar> Incoming<'_, S> {
             let operands = graph.columns.operands(old as u32);
             let [a, b] = match op {
                 Op::Leaf => [self.leaves + operands[0], 0],
-                _ => renumber::operands::<S, _>(op, operands, &moved, lists)?,
+                _ => renumber::operands(op, operands, S::LANES, &moved, lists)?,
             };
             let new = plan.new.number(old as u32);
             nodes.set_node(new, op, a, b);
@@ -291,6 +295,7 @@ impl<S: Scalar> Incoming<'_, S> {
 
     /// Fills the places from `at` with a 1 and the products of a run with it, and so with the run's values: a copy
     /// through which gradients flow.
+    #[optimize(size)]
     fn copy_run(&self, nodes: &mut impl Nodes<S>, run: Range, at: u32) {
         nodes.set_node(at, Op::Constant, 0, 0);
         nodes.set_value(at, S::lit(1.0));
@@ -301,6 +306,7 @@ impl<S: Scalar> Incoming<'_, S> {
     }
 
     /// The length of the longest run that a node with many operands reads.
+    #[optimize(size)]
     fn widest_run(&self) -> usize {
         let mut widest = 0;
         for (old, op) in self.graph.columns.ops().iter().enumerate() {

@@ -5,9 +5,10 @@
 //! names, as their numbers differ between versions. Knows nothing of files.
 
 use super::Graph;
-use super::block::is_over_tokens;
+use super::block::{for_each_inner_op, is_over_tokens};
 use super::check::{Check, Checked, Needs};
 use super::operands::{Encoded, InnerOperands};
+use super::topology::Topology;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::ops::{Arity, OP_INFO, Op};
@@ -35,17 +36,17 @@ impl Structure {
     }
 }
 
-impl<S: Scalar> Graph<'_, S> {
+impl Topology<'_> {
     /// Takes the structure apart, with the ops that occur in this order. Fails for a branch that reads its frozen graph.
-    pub(crate) fn structure(&self, order: impl Iterator<Item = Op>) -> Result<Structure> {
+    pub(crate) fn structure(self, order: &mut dyn Iterator<Item = Op>) -> Result<Structure> {
         let mut used = [false; OP_INFO.len()];
         let mut extra = Vec::new();
         let bytes = 4 * self.extra.len();
         extra
             .try_reserve_exact(self.extra.len())
             .map_err(|_| Error::OutOfMemory { bytes, what: "a graph's structure" })?;
-        extra.extend_from_slice(self.extra.as_slice());
-        let all = || self.columns.ops().iter().zip(self.columns.all_operands());
+        extra.extend_from_slice(self.extra);
+        let all = || self.ops.iter().zip(self.operands);
         for (k, (&op, &[at, _])) in all().enumerate() {
             interrupt::ask_at(k)?;
             used[op as usize] = true;
@@ -54,7 +55,7 @@ impl<S: Scalar> Graph<'_, S> {
                 return Err(Error::BadArgument { what: "the graph", expected, found });
             }
             if op.info().arity == Arity::Block {
-                self.for_each_inner_op(op, at, |k| used[extra[k] as usize] = true);
+                for_each_inner_op(self.extra, op, at, self.lanes, &mut |k| used[extra[k] as usize] = true);
             }
         }
         let names: Vec<Op> = order.filter(|&op| used[op as usize]).collect();
@@ -63,12 +64,16 @@ impl<S: Scalar> Graph<'_, S> {
         names.iter().enumerate().for_each(|(place, &op)| places[op as usize] = place as u8);
         for (&op, &[at, _]) in all() {
             if op.info().arity == Arity::Block {
-                self.for_each_inner_op(op, at, |k| extra[k] = u32::from(places[extra[k] as usize]));
+                for_each_inner_op(self.extra, op, at, self.lanes, &mut |k| {
+                    extra[k] = u32::from(places[extra[k] as usize])
+                });
             }
         }
         Ok(Structure { names, extra, places })
     }
+}
 
+impl<S: Scalar> Graph<'_, S> {
     /// Opcodes and operands, by node; parts of blocks have none.
     pub(crate) fn nodes_as_numbers(&self) -> (&[Op], impl Fn(usize) -> [u32; 2]) {
         let (ops, operands) = (self.columns.ops(), self.columns.all_operands());
@@ -188,6 +193,7 @@ impl<S: Scalar> Graph<'_, S> {
 
 impl<S: Scalar> Graph<'_, S> {
     /// Overwrites all gradients: those of leaves, then adjoints by node with -0.0 for "not reached".
+    #[optimize(size)]
     pub(crate) fn restore_gradients(&mut self, leaves: impl Iterator<Item = S>, adjoints: impl Iterator<Item = S>) {
         self.leaves.grads_mut().iter_mut().zip(leaves).for_each(|(to, grad)| *to = grad);
         let all = self.columns.split_for_sweep().1;

@@ -37,9 +37,10 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
 
     /// The checkpoint format in memory, with the labels. `contents` says which numbers besides the structure; values are always
     /// there.
+    #[optimize(size)]
     pub fn to_bytes(&self, contents: Contents) -> Result<Vec<u8>> {
         let contents = if contents.has_gradients() { Contents::Both } else { Contents::Values };
-        let structure = self.structure(OP_INFO.iter().map(|row| row.op))?;
+        let structure = self.topology().structure(&mut OP_INFO.iter().map(|row| row.op))?;
         let (ops, operands) = self.nodes_as_numbers();
         let mut writer = Writer::new(Self::header(Kind::GRAPH, contents, 0, self.len()))?;
         if structure.is_over_tokens() {
@@ -69,6 +70,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 
     /// The numbers of a range of nodes in the checkpoint format, without structure.
+    #[optimize(size)]
     pub fn range_to_bytes(&self, range: Range, contents: Contents) -> Result<Vec<u8>> {
         let header = Self::header(Kind::RANGE, contents, u64::from(range.start), range.len());
         let mut writer = Writer::new(header)?;
@@ -84,6 +86,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 
     /// Loads numbers from a checkpoint file: of a graph of equal structure, or of a range that this graph has.
+    #[optimize(size)]
     pub fn load_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let reader = Reader::open_any(bytes)?;
         match reader.header().kind {
@@ -92,6 +95,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         }
     }
 
+    #[optimize(size)]
     fn load_range(&mut self, mut reader: Reader<'_>) -> Result<()> {
         let header = check_scalars::<S>(&reader)?;
         let range = u32::try_from(header.first).ok().zip(u32::try_from(header.count).ok());
@@ -113,6 +117,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
         }
     }
 
+    #[optimize(size)]
     fn load_equal(&mut self, reader: Reader<'_>) -> Result<()> {
         let file = GraphFile::<S>::read(reader)?;
         self.check_equal(&file)?;
@@ -132,11 +137,12 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 
     /// Whether a file has this graph's structure, number by number.
+    #[optimize(size)]
     fn check_equal(&self, file: &GraphFile<'_, S>) -> Result<()> {
         if file.n != self.len() {
             return Err(file.ops.refuse(0, format!("starts {} nodes, the graph has {}", file.n, self.len())));
         }
-        let structure = self.structure(file.names.iter().copied())?;
+        let structure = self.topology().structure(&mut file.names.iter().copied())?;
         let (ops, operands) = self.nodes_as_numbers();
         for (k, (&op, stored)) in ops.iter().zip(file.ops.iter()).enumerate() {
             interrupt::ask_at(k)?;
@@ -181,11 +187,13 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 
     /// Saves the checkpoint format of the whole graph.
+    #[optimize(size)]
     pub fn save(&self, path: &Path, contents: Contents) -> Result<()> {
         save(path, &self.to_bytes(contents)?, Durability::Durable)
     }
 
     /// Loads numbers as [`Graph::load_bytes`] does, from a file.
+    #[optimize(size)]
     pub fn load(&mut self, path: &Path) -> Result<()> {
         self.load_bytes(&read(path)?)
     }
@@ -194,11 +202,13 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
 impl<S: Scalar<Elem: Stored>> Loaded<'static, S> {
     /// A new graph from the checkpoint format. Where the graph read parameters, `params` are those it shall read, in the order
     /// in which the first one read them.
+    #[optimize(size)]
     pub fn from_bytes(bytes: &[u8], params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
         Self::into_empty(Graph::new(), bytes, params)
     }
 
     /// As [`Loaded::from_bytes`], from a file.
+    #[optimize(size)]
     pub fn from_file(path: &Path, params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
         Self::from_bytes(&read(path)?, params)
     }
@@ -206,6 +216,7 @@ impl<S: Scalar<Elem: Stored>> Loaded<'static, S> {
 
 impl<'m, S: Scalar<Elem: Stored>> Loaded<'m, S> {
     /// As [`Loaded::from_bytes`], into a graph that is still empty: a fixed one, or one in the caller's memory.
+    #[optimize(size)]
     pub fn into_empty(graph: Graph<'m, S>, bytes: &[u8], params: &[&Parameters<'_, S::Elem>]) -> Result<Self> {
         if !graph.is_empty() {
             let (expected, found) = ("empty".into(), format!("{} nodes", graph.len()));
@@ -273,6 +284,7 @@ struct GraphFile<'a, S: Scalar<Elem: Stored>> {
 }
 
 impl<'a, S: Scalar<Elem: Stored>> GraphFile<'a, S> {
+    #[optimize(size)]
     fn read(mut reader: Reader<'a>) -> Result<Self> {
         let header = check_scalars::<S>(&reader)?;
         let n = usize::try_from(header.count).ok().filter(|&n| n <= u32::MAX as usize && header.first == 0);
@@ -312,6 +324,7 @@ impl<'a, S: Scalar<Elem: Stored>> GraphFile<'a, S> {
     }
 
     /// The op of each node.
+    #[optimize(size)]
     fn ops_of_nodes(&self) -> Result<Vec<Op>> {
         let mut ops = Vec::new();
         ops.try_reserve_exact(self.n).map_err(|_| Error::OutOfMemory { bytes: self.n, what: "opcodes" })?;
@@ -325,6 +338,7 @@ impl<'a, S: Scalar<Elem: Stored>> GraphFile<'a, S> {
     }
 
     /// The identities of the parameters given, one for each slot.
+    #[optimize(size)]
     fn stores(&self, params: &[&Parameters<'_, S::Elem>]) -> Result<Vec<u64>> {
         let stores: Vec<u64> = params.iter().map(|p| p.id()).collect();
         let distinct = stores.iter().enumerate().all(|(k, id)| !stores[..k].contains(id));
@@ -338,6 +352,7 @@ impl<'a, S: Scalar<Elem: Stored>> GraphFile<'a, S> {
         })
     }
 
+    #[optimize(size)]
     fn labels(&self) -> Result<Vec<(u32, String)>> {
         let (nodes, lengths, mut text) = self.labels;
         let mut labels: Vec<(u32, String)> = Vec::new();
@@ -369,6 +384,7 @@ fn numbers<S: Scalar<Elem: Stored>>(writer: &mut Writer, tag: [u8; 4], raw: &[u8
 }
 
 /// Whether a file holds scalars of this type.
+#[optimize(size)]
 fn check_scalars<S: Scalar<Elem: Stored>>(reader: &Reader<'_>) -> Result<Header> {
     let header = reader.header();
     let (wanted, lanes) = (<S::Elem as Float>::DTYPE, S::LANES);

@@ -50,6 +50,7 @@ pub enum Overwrite {
 
 impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     /// The nodes `first..=last`, as the paper counts: the last one is included.
+    #[optimize(size)]
     pub fn nodes_between(&self, first: u32, last: u32) -> Result<Range> {
         if first <= last && (last as usize) < self.len() {
             return Ok(Range { start: first, len: last - first + 1 });
@@ -143,6 +144,7 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 
     /// Saves the raw form to a file.
+    #[optimize(size)]
     pub fn save_raw(&self, path: &Path, nodes: Nodes<'_>, contents: Contents, how: Overwrite) -> Result<()> {
         let bytes = self.to_raw(nodes, contents)?;
         match how {
@@ -152,18 +154,21 @@ impl<S: Scalar<Elem: Stored>> Graph<'_, S> {
     }
 
     /// Loads the raw form from a file of exactly the right length.
+    #[optimize(size)]
     pub fn load_raw(&mut self, path: &Path, nodes: Nodes<'_>, contents: Contents) -> Result<()> {
         let bytes = read_exactly(path, self.raw_bytes(nodes.len(), contents))?;
         self.read_raw(nodes, contents, &bytes)
     }
 
     /// As [`Graph::load_raw`], by a private memory map of the file, which nobody may shorten meanwhile.
+    #[optimize(size)]
     pub fn load_raw_mapped(&mut self, path: &Path, nodes: Nodes<'_>, contents: Contents) -> Result<()> {
         self.check_nodes(nodes)?;
         let bytes = map_exactly(path, self.raw_bytes(nodes.len(), contents))?;
         self.read_raw(nodes, contents, &bytes)
     }
 
+    #[optimize(size)]
     fn check_nodes(&self, nodes: Nodes<'_>) -> Result<()> {
         match nodes {
             Nodes::Run(range) => self.check_range(range),

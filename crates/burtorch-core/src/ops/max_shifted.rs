@@ -6,19 +6,19 @@
 //! empty. Knows nothing of graphs.
 
 use super::map::map_forward;
-use super::sums::{each, is_narrow, sum_by};
+use super::sums::{each, is_narrow, sum_apart, sum_by};
 use super::{BinaryOp, Max, Min, Op};
 use crate::interrupt::pieces;
 use crate::scalar::{DType, Float, RowMath, Scalar};
 
 /// The largest operand, NaN if one is a NaN.
-#[inline]
+#[inline(never)]
 pub(super) fn largest<S: Scalar>(xs: &[S]) -> S::Compute {
     xs[1..].iter().fold(xs[0].widen(), |top, x| Max::forward(top, x.widen()))
 }
 
 /// The smallest operand, NaN if one is a NaN.
-#[inline]
+#[inline(never)]
 pub(super) fn smallest<S: Scalar>(xs: &[S]) -> S::Compute {
     xs[1..].iter().fold(xs[0].widen(), |low, x| Min::forward(low, x.widen()))
 }
@@ -35,6 +35,7 @@ fn choose<C: Scalar>(mask: C::Mask, yes: C, no: C) -> C {
 }
 
 /// How many operands equal `y`, per lane.
+#[inline(never)]
 fn count_equal<S: Scalar>(xs: &[S], y: S::Compute) -> S::Compute {
     sum_by(xs, |x| choose(x.equal(y), S::Compute::lit(1.0), S::Compute::lit(0.0)))
 }
@@ -51,10 +52,16 @@ fn below<C: Scalar>(x: C, top: C) -> C {
 /// The logarithm of the sum of exponentials of operands shifted by the largest of them, `top`.
 ///
 /// The largest contributes exactly 1, so the logarithm is taken of 1 plus the rest: a rest far below 1 is not lost.
-#[inline]
+#[inline(never)]
 fn log_sum_shifted<S: Scalar>(xs: &[S], top: S::Compute) -> S::Compute {
     let rest = sum_by(xs, |x| choose(x.equal(top), S::Compute::lit(0.0), (x - top).exp()));
     choose(top.nan_mask(), top, (rest + (count_equal(xs, top) - S::Compute::lit(1.0))).log1p())
+}
+
+/// The sum of exponentials of operands shifted by the largest of them.
+#[inline(never)]
+fn sum_of_exponentials<S: Scalar>(xs: &[S], top: S::Compute) -> S::Compute {
+    sum_by(xs, |x| below(x, top).exp())
 }
 
 /// `log(sum exp x_i)`.
@@ -66,7 +73,7 @@ pub(super) fn log_sum_exp<S: Scalar>(xs: &[S]) -> S::Compute {
 /// Writes `g softmax(x)_i`.
 pub(super) fn pull_log_sum_exp<S: Scalar>(g: S::Compute, xs: &[S], out: &mut [S]) {
     let top = largest(xs);
-    let total = sum_by(xs, |x| below(x, top).exp());
+    let total = sum_of_exponentials(xs, top);
     each(xs, out, |x| g * (below(x, top).exp() / total));
 }
 
@@ -77,13 +84,13 @@ pub(crate) fn softmax_forward<S: Scalar>(op: Op, xs: &[S], room: &mut [S], out: 
         let log_total = log_sum_shifted(xs, top);
         each(xs, out, |x| below(x, top) - log_total);
     } else if is_narrow::<S>() {
-        let total = sum_by(xs, |x| below(x, top).exp());
+        let total = sum_of_exponentials(xs, top);
         each(xs, out, |x| below(x, top).exp() / total);
     } else {
         // Where nothing is rounded on the way, exponentials are taken a vector at a time.
         each(xs, room, |x| below(x, top));
         pieces(out.len()).for_each(|piece| map_forward(Op::Exp, &room[piece.clone()], &mut out[piece]));
-        let total = sum_by(out, |e| e);
+        let total = sum_apart(out);
         pieces(out.len()).for_each(|piece| out[piece].iter_mut().for_each(|o| *o = S::narrow(o.widen() / total)));
     }
 }

@@ -92,6 +92,8 @@ pub struct Properties {
     pub quick: bool,
     /// The partial takes long and multiplies the adjoint: programs keep it beside the value.
     pub keeps: bool,
+    /// Its code is kept small: sweeps and programs take a few instructions more for it.
+    pub rare: bool,
 }
 
 /// A row that says nothing.
@@ -110,15 +112,18 @@ const PLAIN: OpInfo = OpInfo {
     like: None,
     folds: None,
     method: "",
-    is: NOTHING,
+    is: Properties::NONE,
 };
 
-const NOTHING: Properties =
-    Properties { commutative: false, linear: false, through: false, quick: false, keeps: false };
+impl Properties {
+    /// A row that says nothing.
+    pub const NONE: Self =
+        Properties { commutative: false, linear: false, through: false, quick: false, keeps: false, rare: false };
+}
 
 macro_rules! properties {
     ($($name:ident)+) => {
-        Properties { $($name: true,)+ ..NOTHING }
+        Properties { $($name: true,)+ ..Properties::NONE }
     };
 }
 
@@ -330,8 +335,8 @@ macro_rules! define_forward {
         pub fn forward_unary<S: Scalar>(op: Op, x: S) -> Option<S> {
             Some(match op { $( Op::$U => $U::forward(x), )* _ => return None })
         }
-        /// The contribution of a unary op chosen at run time; `None` if `op` is not unary.
-        #[inline]
+        /// The contribution of a unary op chosen at run time; `None` if `op` is not unary. One copy for each type.
+        #[inline(never)]
         pub fn pull_unary<S: Scalar>(op: Op, g: S, x: S, y: S) -> Option<S> {
             Some(match op { $( Op::$U => $U::pull(g, x, y), )* _ => return None })
         }
@@ -340,8 +345,9 @@ macro_rules! define_forward {
         pub fn forward_binary<S: Scalar>(op: Op, x: S, y: S) -> Option<S> {
             Some(match op { $( Op::$B => $B::forward(x, y), )* $( Op::$K => $K::forward(x, y), )* _ => return None })
         }
-        /// The contributions of a binary op chosen at run time to its operands; `None` if `op` is not binary.
-        #[inline]
+        /// The contributions of a binary op chosen at run time to its operands; `None` if `op` is not binary. One copy for
+        /// each type.
+        #[inline(never)]
         pub fn pull_binary<S: Scalar>(op: Op, g: S, x: S, y: S, z: S) -> Option<(S, S)> {
             Some(match op {
                 $( Op::$B => ($B::pull_x(g, x, y, z), $B::pull_y(g, x, y, z)), )*

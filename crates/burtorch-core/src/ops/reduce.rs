@@ -3,7 +3,7 @@
 //! Promises: one fixed order of summation, so that equal inputs give equal bits; two passes for variances; products of
 //! the others without dividing. Knows nothing of graphs: the caller gathers operands and scatters contributions.
 
-use super::sums::{each, is_narrow, sum, sum_by};
+use super::sums::{each, is_narrow, sum, sum_apart, sum_by};
 use super::{Arity, Op, max_shifted};
 use crate::scalar::{RowMath, Scalar};
 
@@ -27,15 +27,29 @@ impl Reduction {
     /// The value over `xs`, which is not empty; rounded once for half numbers.
     #[inline]
     pub fn forward<S: Scalar>(self, xs: &[S]) -> S {
+        match self.0 {
+            Op::ReduceSum | Op::ReduceMean | Op::ReduceNegativeMean => {
+                let total = sum(xs);
+                let n = || S::Compute::lit(xs.len() as f64);
+                S::narrow(match self.0 {
+                    Op::ReduceMean => total / n(),
+                    Op::ReduceNegativeMean => -(total / n()),
+                    _ => total,
+                })
+            }
+            _ => self.forward_apart(xs),
+        }
+    }
+
+    /// The same for all others; one copy for each type.
+    #[inline(never)]
+    fn forward_apart<S: Scalar>(self, xs: &[S]) -> S {
         let n = || S::Compute::lit(xs.len() as f64);
         S::narrow(match self.0 {
-            Op::ReduceSum => sum(xs),
-            Op::ReduceMean => sum(xs) / n(),
-            Op::ReduceNegativeMean => -(sum(xs) / n()),
-            Op::ReduceSub => xs[0].widen() - if xs.len() > 1 { sum(&xs[1..]) } else { S::Compute::lit(0.0) },
+            Op::ReduceSub => xs[0].widen() - if xs.len() > 1 { sum_apart(&xs[1..]) } else { S::Compute::lit(0.0) },
             Op::ReduceMul => xs[1..].iter().fold(xs[0].widen(), |p, x| p * x.widen()),
-            Op::ReduceSumOfSquares => sum_by(xs, |x| x * x),
-            Op::ReduceMeanSquares => sum_by(xs, |x| x * x) / n(),
+            Op::ReduceSumOfSquares => sum_of_squares(xs),
+            Op::ReduceMeanSquares => sum_of_squares(xs) / n(),
             Op::VarianceBiased => variance_of(xs, n()),
             Op::Variance => variance_of(xs, S::Compute::lit(xs.len() as f64 - 1.0)),
             Op::ReduceMax => max_shifted::largest(xs),
@@ -49,12 +63,24 @@ impl Reduction {
     /// Writes into `out[i]` what the adjoint `g` contributes to `xs[i]`.
     #[inline]
     pub fn pull<S: Scalar>(self, g: S, xs: &[S], out: &mut [S]) {
+        match self.0 {
+            Op::ReduceSum => out.fill(g),
+            _ => self.pull_apart(g, xs, out),
+        }
+    }
+
+    /// The same for all others; one copy for each type.
+    #[inline(never)]
+    fn pull_apart<S: Scalar>(self, g: S, xs: &[S], out: &mut [S]) {
         let n = S::Compute::lit(xs.len() as f64);
         // Doubled last: twice an operand may leave the range although twice its share does not.
         let two = S::Compute::lit(2.0);
         let wide = g.widen();
+        let around_mean = |n: S::Compute, out: &mut [S]| {
+            let m = mean_of(xs);
+            each(xs, out, |x| wide * (two * ((x - m) / n)));
+        };
         match self.0 {
-            Op::ReduceSum => out.fill(g),
             Op::ReduceMean => out.fill(S::narrow(wide / n)),
             Op::ReduceNegativeMean => out.fill(S::narrow(-(wide / n))),
             Op::ReduceSub => {
@@ -65,15 +91,8 @@ impl Reduction {
             Op::ReduceMeanSquares => each(xs, out, |x| wide * (two * (x / n))),
             Op::ReduceMul if is_narrow::<S>() => products_of_others_in_blocks(wide, xs, out),
             Op::ReduceMul => products_of_others(g, xs, out),
-            Op::VarianceBiased => {
-                let m = mean_of(xs);
-                each(xs, out, |x| wide * (two * ((x - m) / n)));
-            }
-            Op::Variance => {
-                let m = mean_of(xs);
-                let less = n - S::Compute::lit(1.0);
-                each(xs, out, |x| wide * (two * ((x - m) / less)));
-            }
+            Op::VarianceBiased => around_mean(n, out),
+            Op::Variance => around_mean(n - S::Compute::lit(1.0), out),
             Op::ReduceMax => max_shifted::pull_extreme(wide, max_shifted::largest(xs), xs, out),
             Op::ReduceMin => max_shifted::pull_extreme(wide, max_shifted::smallest(xs), xs, out),
             Op::LogSumExp => max_shifted::pull_log_sum_exp(wide, xs, out),
@@ -83,12 +102,24 @@ impl Reduction {
     }
 }
 
+/// The sum of squares.
+#[inline(never)]
+fn sum_of_squares<S: Scalar>(xs: &[S]) -> S::Compute {
+    sum_by(xs, |x| x * x)
+}
+
+/// The sum of differences from `origin`.
+#[inline(never)]
+fn sum_of_differences<S: Scalar>(xs: &[S], origin: S::Compute) -> S::Compute {
+    sum_by(xs, |x| x - origin)
+}
+
 /// The mean, measured from the first value: exact for equal inputs and safe for large offsets.
-#[inline]
+#[inline(never)]
 pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S::Compute {
     let origin = xs[0].widen();
     let n = S::Compute::lit(xs.len() as f64);
-    let first_guess = origin + sum_by(xs, |x| x - origin) / n;
+    let first_guess = origin + sum_of_differences(xs, origin) / n;
     // For values of very different sign or size the shifted sum can overflow where the plain one does not.
     if first_guess.all_finite() {
         return first_guess;
@@ -96,16 +127,16 @@ pub(crate) fn mean_of<S: Scalar>(xs: &[S]) -> S::Compute {
     // Infinities and NaN times zero are NaN.
     let zero = S::Compute::lit(0.0);
     let is_finite = (first_guess * zero).equal(zero);
-    S::Compute::select(is_finite, first_guess, sum(xs) / n)
+    S::Compute::select(is_finite, first_guess, sum_apart(xs) / n)
 }
 
 /// The sum of squared deviations from the mean over `divisor`, in two passes. The deviations of a rounded mean do not add
 /// up to 0; what they add up to is taken out again.
-#[inline]
+#[inline(never)]
 pub fn variance_of<S: Scalar>(xs: &[S], divisor: S::Compute) -> S::Compute {
     let m = mean_of(xs);
     let squares = sum_by(xs, |x| (x - m) * (x - m));
-    let rest = sum_by(xs, |x| x - m);
+    let rest = sum_of_differences(xs, m);
     let excess = rest * (rest / S::Compute::lit(xs.len() as f64));
     // Where deviations overflow, so do their squares.
     S::Compute::select(excess.less(squares), squares - excess, squares) / divisor

@@ -45,11 +45,11 @@ macro_rules! by_function {
         op2 { $($(#[$doc2:meta])* $name2:ident $row2:ident { $($body2:tt)* })* }
         exact { $($(#[$edoc:meta])* $exact:ident $erow:ident { $from:ident })* }
         helper { $($(#[$hdoc:meta])* $hname:ident $hrow:ident {
-            |$hx:ident| $hwide:expr;
+            $(rare)? |$hx:ident| $hwide:expr;
             dx = |$hg:ident, $hx1:ident, $hy1:ident| $hdx:expr;
         })* }
         helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hrow2:ident {
-            |$hx2:ident, $hy2:ident| $hwide2:expr;
+            $(rare)? |$hx2:ident, $hy2:ident| $hwide2:expr;
             dx = |$gx:ident, $xx:ident, $yx:ident, $zx:ident| $hdx2:expr;
             dy = |$gy:ident, $xy:ident, $yy:ident, $zy:ident| $hdy2:expr;
         })* }

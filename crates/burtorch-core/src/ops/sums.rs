@@ -26,6 +26,12 @@ pub(super) fn sum<S: Scalar>(xs: &[S]) -> S::Compute {
     sum_by(xs, |x| x)
 }
 
+/// The same; one copy for each type.
+#[inline(never)]
+pub(super) fn sum_apart<S: Scalar>(xs: &[S]) -> S::Compute {
+    sum(xs)
+}
+
 #[inline(always)]
 pub(super) fn sum_by<S: Scalar>(xs: &[S], f: impl Fn(S::Compute) -> S::Compute) -> S::Compute {
     if xs.len() < 16 {

@@ -12,6 +12,8 @@
 //! - `is through`: every operand receives the adjoint as it is;
 //! - `is quick`: a few arithmetic instructions;
 //! - `is keeps`: the partial takes long and multiplies the adjoint, so that programs keep it beside the value;
+//! - `is rare`: its code is kept small, with one copy where other ops have one for each CPU level, at the price of a few
+//!   instructions a node;
 //! - `as ROLE`: rewriting passes and operators know the op by this name, a constant of [`Op`](super::Op).
 //!
 //! Kinks take the minimum-norm subgradient; masked partials select and never multiply, so that an infinite adjoint
@@ -152,130 +154,130 @@ macro_rules! for_each_op {
                 #[doc = "the angle whose sine is x; dx = 1/sqrt(1 - x^2)"]
                 Asin asin "" {
                     y = |x| x.asin(); dx = |g, x, y| g / below_one(x).sqrt();
-                    reads inputs; on -0.99, 0.99; ulp 2.0, 2.0;
+                    reads inputs; on -0.99, 0.99; ulp 2.0, 2.0; is rare;
                 }
                 #[doc = "the angle whose cosine is x; dx = -1/sqrt(1 - x^2)"]
                 Acos acos "" {
                     y = |x| x.acos(); dx = |g, x, y| -g / below_one(x).sqrt();
-                    reads inputs; on -0.99, 0.99; ulp 2.0, 2.0;
+                    reads inputs; on -0.99, 0.99; ulp 2.0, 2.0; is rare;
                 }
                 #[doc = "the angle whose tangent is x; dx = 1/(1 + x^2)"]
                 Atan atan "" {
                     y = |x| x.atan(); dx = |g, x, y| g * S::lit(1.0).over_squares(x);
-                    reads inputs; on -10.0, 10.0; ulp 2.0, 2.0; is keeps;
+                    reads inputs; on -10.0, 10.0; ulp 2.0, 2.0; is keeps rare;
                 }
                 #[doc = "(exp(x) - exp(-x))/2; dx = cosh(x)"]
                 Sinh sinh "" {
                     y = |x| x.sinh(); dx = |g, x, y| g * x.cosh();
-                    reads inputs; on -20.0, 20.0; ulp 2.0, 2.0; is keeps;
+                    reads inputs; on -20.0, 20.0; ulp 2.0, 2.0; is keeps rare;
                 }
                 #[doc = "(exp(x) + exp(-x))/2; dx = sinh(x)"]
                 Cosh cosh "" {
                     y = |x| x.cosh(); dx = |g, x, y| g * x.sinh();
-                    reads inputs; on -20.0, 20.0; ulp 2.0, 2.0; is keeps;
+                    reads inputs; on -20.0, 20.0; ulp 2.0, 2.0; is keeps rare;
                 }
                 #[doc = "the number whose sinh is x; dx = 1/sqrt(x^2 + 1)"]
                 Asinh asinh "" {
                     y = |x| x.asinh(); dx = |g, x, y| g / x.hypot(S::lit(1.0));
-                    reads inputs; on -50.0, 50.0; ulp 2.0, 2.0;
+                    reads inputs; on -50.0, 50.0; ulp 2.0, 2.0; is rare;
                 }
                 #[doc = "the number not below 0 whose cosh is x; dx = 1/sqrt(x^2 - 1)"]
                 Acosh acosh "" {
                     y = |x| x.acosh(); dx = |g, x, y| g / acosh_run(x);
-                    reads inputs; on 1.01, 50.0; ulp 2.0, 2.0;
+                    reads inputs; on 1.01, 50.0; ulp 2.0, 2.0; is rare;
                 }
                 #[doc = "the number whose tanh is x; dx = 1/(1 - x^2)"]
                 Atanh atanh "" {
                     y = |x| x.atanh();
                     dx = |g, x, y| S::select(S::lit(1.0).less(x.abs()), S::lit(f64::NAN),
                         g / below_one(x));
-                    reads inputs; on -0.99, 0.99; ulp 2.0, 2.0;
+                    reads inputs; on -0.99, 0.99; ulp 2.0, 2.0; is rare;
                 }
                 #[doc = "log(x)/log(2); dx = 1/(x log(2))"]
                 Log2 log2 "" {
                     y = |x| x.log2();
                     dx = |g, x, y| g * S::select(x.less(S::lit(0.0)), S::lit(f64::NAN), log2_e::<S>() / x);
-                    reads inputs; on 0.001, 50.0; ulp 1.0, 2.0; is keeps;
+                    reads inputs; on 0.001, 50.0; ulp 1.0, 2.0; is keeps rare;
                 }
                 #[doc = "log(x)/log(10); dx = 1/(x log(10))"]
                 Log10 log10 "" {
                     y = |x| x.log10();
                     dx = |g, x, y| g * S::select(x.less(S::lit(0.0)), S::lit(f64::NAN), log10_e::<S>() / x);
-                    reads inputs; on 0.001, 50.0; ulp 1.0, 2.0; is keeps;
+                    reads inputs; on 0.001, 50.0; ulp 1.0, 2.0; is keeps rare;
                 }
                 #[doc = "2^x; dx = 2^x log(2)"]
                 Exp2 exp2 "" {
                     y = |x| x.exp2(); dx = |g, x, y| g * (y * ln_2());
-                    reads output; on -30.0, 30.0; ulp 1.0, 2.0;
+                    reads output; on -30.0, 30.0; ulp 1.0, 2.0; is rare;
                 }
                 #[doc = "10^x; dx = 10^x log(10)"]
                 Exp10 exp10 "" {
                     y = |x| x.exp10(); dx = |g, x, y| g * (y * ln_10());
-                    reads output; on -10.0, 10.0; ulp 1.0, 2.0;
+                    reads output; on -10.0, 10.0; ulp 1.0, 2.0; is rare;
                 }
                 #[doc = "the cube root, of negative numbers too; dx = cbrt(x)/(3x), infinite at 0"]
                 Cbrt cbrt "" {
                     y = |x| x.cbrt(); dx = |g, x, y| g * cbrt_slope(x, y);
-                    reads output; on 0.1, 50.0; ulp 1.0, 2.0; is keeps;
+                    reads output; on 0.1, 50.0; ulp 1.0, 2.0; is keeps rare;
                 }
                 #[doc = "1 - erf(x), accurate where it is small; dx = -2/sqrt(pi) exp(-x^2)"]
                 Erfc erfc "" {
                     y = |x| x.erfc(); dx = |g, x, y| g * -x.erf_grad();
-                    reads inputs; on -5.0, 10.0; ulp 3.0, 2.0; is keeps;
+                    reads inputs; on -5.0, 10.0; ulp 3.0, 2.0; is keeps rare;
                 }
                 #[doc = "the normal distribution, accurate where it is small; dx = exp(-x^2/2)/sqrt(2 pi)"]
                 Ndtr ndtr "" {
                     y = |x| x.ndtr(); dx = |g, x, y| g * x.normal_pdf();
-                    reads inputs; on -10.0, 5.0; ulp 3.0, 2.0; is keeps;
+                    reads inputs; on -10.0, 5.0; ulp 3.0, 2.0; is keeps rare;
                 }
                 #[doc = "log |gamma(x)|; dx = digamma(x)"]
                 Lgamma lgamma "" {
                     y = |x| x.lgamma(); dx = |g, x, y| g * x.digamma();
-                    reads inputs; on 0.1, 20.0; ulp 4.0, 4.0 of 0.5; is keeps;
+                    reads inputs; on 0.1, 20.0; ulp 4.0, 4.0 of 0.5; is keeps rare;
                 }
                 #[doc = "the derivative of lgamma; dx = the sum of 1/(x + k)^2 over k = 0, 1, ..."]
                 Digamma digamma "" {
                     y = |x| x.digamma(); dx = |g, x, y| g * x.polygamma(S::lit(1.0));
-                    reads inputs; on 0.1, 20.0; ulp 4.0, 5.0 of 0.5; is keeps;
+                    reads inputs; on 0.1, 20.0; ulp 4.0, 5.0 of 0.5; is keeps rare;
                 }
                 #[doc = "x/(1 + exp(-x)), also called swish; dx = s + x s (1 - s) with s = 1/(1 + exp(-x))"]
                 Silu silu "" {
                     y = |x| S::select(x.equal(S::lit(f64::NEG_INFINITY)), S::lit(-0.0), x * x.sigmoid());
                     dx = |g, x, y| g * silu_slope(x);
-                    reads inputs; on -10.0, 10.0; ulp 3.0, 4.0 of 0.5; is keeps;
+                    reads inputs; on -10.0, 10.0; ulp 3.0, 4.0 of 0.5; is keeps rare;
                 }
                 #[doc = "x/(1 + |x|); dx = 1/(1 + |x|)^2"]
                 Softsign softsign "" {
                     y = |x| S::select(x.abs().equal(S::lit(f64::INFINITY)), sign_of(x), x / (S::lit(1.0) + x.abs()));
                     dx = |g, x, y| g / (S::lit(1.0) + x.abs()) / (S::lit(1.0) + x.abs());
-                    reads inputs; on -10.0, 10.0; ulp 1.5, 3.0;
+                    reads inputs; on -10.0, 10.0; ulp 1.5, 3.0; is rare;
                 }
                 #[doc = "s x if x > 0, else s a (exp(x) - 1), with s = 1.0507... and a = 1.6732...; dx = s if x > 0, else s a exp(x), s at 0"]
                 Selu selu "" {
                     y = |x| S::select(S::lit(0.0).less(x), selu_scale::<S>() * x, selu_depth::<S>() * x.expm1());
                     dx = |g, x, y| S::select(x.less(S::lit(0.0)), g * (selu_depth::<S>() * x.exp()),
                         S::select(x.nan_mask(), x, g * selu_scale()));
-                    reads inputs; on -10.0, 10.0; ulp 2.0, 2.0;
+                    reads inputs; on -10.0, 10.0; ulp 2.0, 2.0; is rare;
                 }
                 #[doc = "-1, 0 or 1; dx = 0"]
                 Sign sign "" {
                     y = |x| sign_of(x); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare;
                 }
                 #[doc = "the nearest integer, the even one of two; dx = 0"]
                 Round round "" {
                     y = |x| nearest(x); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is rare;
                 }
                 #[doc = "the largest integer not above x; dx = 0"]
                 Floor floor "" {
                     y = |x| x.floor(); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare;
                 }
                 #[doc = "the smallest integer not below x; dx = 0"]
                 Ceil ceil "" {
                     y = |x| x.ceil(); dx = |g, x, y| S::select(x.nan_mask(), x, S::lit(0.0));
-                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick;
+                    reads inputs; on -10.0, 10.0; ulp 0.5, 0.5; is quick rare;
                 }
             }
             binary {
@@ -352,14 +354,14 @@ macro_rules! for_each_op {
                     z = |x, y| x.hypot(y);
                     dx = |g, x, y, z| g * hypot_share(x, y, z);
                     dy = |g, x, y, z| g * hypot_share(y, x, z);
-                    reads output; on -10.0, 10.0; ulp 1.0, 2.0; is commutative;
+                    reads output; on -10.0, 10.0; ulp 1.0, 2.0; is commutative rare;
                 }
                 #[doc = "log(exp(x) + exp(y)); dx = 1/(1 + exp(y - x)), dy = 1/(1 + exp(x - y))"]
                 Logaddexp logaddexp "" {
                     z = |x, y| log_add_exp(x, y);
                     dx = |g, x, y, z| g * logistic_of_difference(x, y);
                     dy = |g, x, y, z| g * logistic_of_difference(y, x);
-                    reads inputs; on -10.0, 10.0; ulp 2.0, 4.0 of 0.5; is commutative;
+                    reads inputs; on -10.0, 10.0; ulp 2.0, 4.0 of 0.5; is commutative rare;
                 }
                 #[doc = "x log(y), 0 where x is 0; dx = log(y), dy = x/y"]
                 Xlogy xlogy "" {
@@ -367,21 +369,21 @@ macro_rules! for_each_op {
                     dx = |g, x, y, z| S::select(x.equal(S::lit(0.0)),
                         S::select(y.less_equal(S::lit(0.0)), S::lit(0.0), g * y.log()), S::select(x.nan_mask(), x, g * y.log()));
                     dy = |g, x, y, z| g * xlogy_slope(x, y);
-                    reads inputs; on 0.1, 10.0; ulp 2.0, 2.0;
+                    reads inputs; on 0.1, 10.0; ulp 2.0, 2.0; is rare;
                 }
                 #[doc = "the largest integer not above x/y, `x // y` in Python; dx = dy = 0"]
                 FloorDivide floor_divide "" {
                     z = |x, y| x.floor_divide(y);
                     dx = |g, x, y, z| S::select(z.nan_mask(), z, S::lit(0.0));
                     dy = |g, x, y, z| S::select(z.nan_mask(), z, S::lit(0.0));
-                    reads output; on 0.1, 10.0; ulp 1.0, 0.5; as FLOOR_QUOTIENT;
+                    reads output; on 0.1, 10.0; ulp 1.0, 0.5; is rare; as FLOOR_QUOTIENT;
                 }
                 #[doc = "x - y floor(x/y), `x % y` in Python, with the sign of y; dx = 1, dy = -floor(x/y)"]
                 Remainder remainder "" {
                     z = |x, y| x.remainder(y);
                     dx = |g, x, y, z| S::select(z.nan_mask(), z, g);
                     dy = |g, x, y, z| S::select(z.nan_mask(), z, g * -x.floor_divide(y));
-                    reads output; on 0.1, 10.0; ulp 0.5, 2.0; as REMAINDER;
+                    reads output; on 0.1, 10.0; ulp 0.5, 2.0; is rare; as REMAINDER;
                 }
             }
             with_constant {
@@ -409,13 +411,13 @@ macro_rules! for_each_op {
                 LeakyRelu leaky_relu "" {
                     z = |x, c| S::select(S::lit(0.0).less(x), x, c * x);
                     dx = |g, x, c, z| kinked(g, x, c, c);
-                    reads inputs; on -4.0, 4.0; ulp 0.5, 0.5; constant negative_slope = 0.01; is quick;
+                    reads inputs; on -4.0, 4.0; ulp 0.5, 0.5; constant negative_slope = 0.01; is quick rare;
                 }
                 #[doc = "x if x > 0, else c (exp(x) - 1), with a constant c; dx = 1 if x > 0, else c exp(x), the smaller of both at 0"]
                 Elu elu "" {
                     z = |x, c| S::select(S::lit(0.0).less(x), x, c * x.expm1());
                     dx = |g, x, c, z| kinked(g, x, c, scaled_exp(c, x));
-                    reads inputs; on -4.0, 4.0; ulp 2.0, 3.0; constant alpha = 1.0;
+                    reads inputs; on -4.0, 4.0; ulp 2.0, 3.0; constant alpha = 1.0; is rare;
                 }
             }
             reduction {

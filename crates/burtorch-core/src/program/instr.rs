@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::primitive::Called;
-use crate::ops::Op;
+use crate::ops::{Op, Properties};
 use crate::scalar::Scalar;
 
 /// No contribution.
@@ -70,6 +70,8 @@ impl<S> Instr<S> {
 
 /// What a step does; compiled for a level by `steps`.
 pub(super) trait Body<S> {
+    /// What the row of its op says; nothing where there is no row.
+    const IS: Properties = Properties::NONE;
     /// # Safety
     /// Every slot of the instruction and of its list lies in `v` and `d`; scratch holds twice its operands; nothing else
     /// uses the memory.

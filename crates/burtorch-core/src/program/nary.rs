@@ -8,8 +8,11 @@
 
 use super::instr::{Body, Instr, Lists, SKIP, contribute};
 use crate::kernels::slices;
-use crate::ops::{Dual, Op, Reduction, moved};
+use crate::ops::{Dual, Op, Properties, Reduction, moved};
 use crate::scalar::{RowMath, Scalar};
+
+/// Sums of vectors take few instructions.
+const AT_EACH_LEVEL: Properties = Properties { quick: true, ..Properties::NONE };
 
 /// The operands of a step with many, one scalar of each.
 struct Many<'a, S> {
@@ -54,6 +57,7 @@ impl<'a, S: Scalar> Many<'a, S> {
 /// The value of a reduction or an inner product.
 pub(super) struct Reduce<const W: usize>;
 impl<S: Scalar, const W: usize> Body<S> for Reduce<W> {
+    const IS: Properties = AT_EACH_LEVEL;
     #[inline(always)]
     unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
         let n = operand_count(i);
@@ -70,6 +74,7 @@ impl<S: Scalar, const W: usize> Body<S> for Reduce<W> {
 
 pub(super) struct PullMany<const W: usize>;
 impl<S: Scalar, const W: usize> Body<S> for PullMany<W> {
+    const IS: Properties = AT_EACH_LEVEL;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
         let n = operand_count(i);
@@ -88,6 +93,7 @@ impl<S: Scalar, const W: usize> Body<S> for PullMany<W> {
 /// The tangent of an op with many operands: its partials times their tangents.
 pub(super) struct PushMany<const W: usize>;
 impl<S: Scalar, const W: usize> Body<S> for PushMany<W> {
+    const IS: Properties = AT_EACH_LEVEL;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
         let n = operand_count(i);

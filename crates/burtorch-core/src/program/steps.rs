@@ -7,7 +7,7 @@
 //! 1. An instruction holds the address of code for its op and for how it contributes: nothing, by overwriting, by
 //!    adding. What is known when the function is recorded is not asked again.
 //! 2. A slot holds `W` scalars, each of which may be a vector: one decoded instruction serves a block of rows.
-//! 3. Steps of vectors are compiled for each CPU level.
+//! 3. Steps of vectors are compiled for CPU levels, where that pays.
 //! 4. A step ends with a jump to the next one: no loop, no return. That takes 2 machine instructions where a loop took
 //!    11, of some 20 that a step of one number takes in all (a value and gradient of 25 operations: 1,563 with the call
 //!    from Python before). By their calling convention steps keep no register for their caller, so nothing is pushed.
@@ -19,11 +19,28 @@ use super::call_steps::{CallValue, PullCall, PushCall};
 use super::instr::{ADD, Body, Instr, Lists, SET, SKIP, Step, contribute};
 use super::nary::{DualMany, PullMany, PushMany, Reduce};
 use crate::ops::Dual;
-use crate::ops::{self, Arity, BinaryOp, Op, UnaryOp};
+use crate::ops::{self, Arity, BinaryOp, Op, Properties, UnaryOp};
 use crate::scalar::Scalar;
 use crate::simd::Level;
 
 unsafe extern "rust-preserve-none" fn plain<B: Body<S>, S>(
+    v: *mut S,
+    d: *mut S,
+    i: *const Instr<S>,
+    lists: *mut Lists<S>,
+) {
+    debug_assert!(!i.is_null());
+    // SAFETY: the caller keeps the contract of the body, for this instruction and for all up to one that stops.
+    unsafe {
+        B::run(v, d, &*i, lists);
+        let next = i.add(1);
+        become ((*next).step)(v, d, next, lists)
+    }
+}
+
+/// A step of vectors that is kept small: its loops are loops.
+#[optimize(size)]
+unsafe extern "rust-preserve-none" fn small<B: Body<S>, S>(
     v: *mut S,
     d: *mut S,
     i: *const Instr<S>,
@@ -72,16 +89,21 @@ unsafe extern "rust-preserve-none" fn avx512<B: Body<S>, S>(
     }
 }
 
-/// A body as a step. One number gains nothing from vector instructions.
+/// A body as a step. One number gains nothing from vector instructions, and a function that is called little: AVX-512 has
+/// copies of quick ops and reductions, rare ops have one copy. A CPU of x86 without AVX2 runs small ones.
 fn compiled<B: Body<S>, S: Scalar>(level: Level) -> Step<S> {
     if S::LANES == 1 {
         return plain::<B, S>;
     }
+    if B::IS.rare {
+        return small::<B, S>;
+    }
     match level {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => avx512::<B, S>,
+        Level::Avx512 if B::IS.quick => avx512::<B, S>,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => avx2::<B, S>,
+        Level::Avx512 | Level::Avx2 => avx2::<B, S>,
+        _ if cfg!(target_arch = "x86_64") => small::<B, S>,
         _ => plain::<B, S>,
     }
 }
@@ -97,6 +119,7 @@ fn modes_of<const M: u8, S>(i: &Instr<S>) -> (u8, u8) {
 
 struct Unary<O, const W: usize>(O);
 impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for Unary<O, W> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
         // SAFETY: by the contract of the trait, as in every body here.
@@ -111,6 +134,7 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for Unary<O, W> {
 
 struct Binary<O, const W: usize>(O);
 impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for Binary<O, W> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
         // SAFETY: as above.
@@ -139,6 +163,7 @@ impl<S: Scalar, const W: usize> Body<S> for Copied<W> {
 
 struct PullUnary<O, const W: usize, const M: u8>(O);
 impl<O: UnaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullUnary<O, W, M> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
         let (mode, _) = modes_of::<M, S>(i);
@@ -154,6 +179,7 @@ impl<O: UnaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullUnary<O
 
 struct PullBinary<O, const W: usize, const M: u8>(O);
 impl<O: BinaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullBinary<O, W, M> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
         let (to_x, to_y) = modes_of::<M, S>(i);
@@ -176,6 +202,7 @@ impl<O: BinaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullBinary
 /// The tangent of a unary op: what its adjoint would contribute, the other way round.
 struct PushUnary<O, const W: usize>(O);
 impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for PushUnary<O, W> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
         // SAFETY: as above.
@@ -190,6 +217,7 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for PushUnary<O, W> {
 
 struct PushBinary<O, const W: usize>(O);
 impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for PushBinary<O, W> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
         let (from_x, from_y) = modes_of::<AT_RUN_TIME, S>(i);
@@ -220,6 +248,7 @@ fn moving<S: Scalar>(d: S, push: impl Fn(S) -> S) -> S {
 /// The value of a unary op on a dual number: its derivative is that of the op's row, also at kinks.
 struct DualUnary<O, const W: usize>(O);
 impl<O: UnaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualUnary<O, W> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
         // SAFETY: as above.
@@ -236,6 +265,7 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualUnary<O, W> {
 
 struct DualBinary<O, const W: usize>(O);
 impl<O: BinaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualBinary<O, W> {
+    const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
         // SAFETY: as above.
@@ -301,6 +331,9 @@ macro_rules! define_steps {
             }
             Some(match op {
                 Op::Linearised => plain::<PullCall<W>, S>,
+                $( Op::$U if ops::$U::IS.rare => plain::<PullUnary<ops::$U, W, AT_RUN_TIME>, S>, )*
+                $( Op::$B if ops::$B::IS.rare => plain::<PullBinary<ops::$B, W, AT_RUN_TIME>, S>, )*
+                $( Op::$K if ops::$K::IS.rare => plain::<PullBinary<ops::$K, W, AT_RUN_TIME>, S>, )*
                 $( Op::$U => match modes {
                     SET => plain::<PullUnary<ops::$U, W, SET>, S>,
                     _ => plain::<PullUnary<ops::$U, W, ADD>, S>,

@@ -2,14 +2,14 @@
 //!
 //! Elsewhere `x.exp()` of lanes is a call that looks for the CPU level and takes its argument through memory. Code that is
 //! compiled for a level already, as the bodies of `program/bundle` are, needs neither: there a softplus in eight lanes
-//! takes less than half the time.
+//! takes less than half the time. Rare functions stay calls.
 //!
 //! Promises: the bits of the wrapped type. Knows nothing of levels: used elsewhere it is right, and slow.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::{RowMath, Scalar, sealed};
-use crate::simd::{Real, for_each_function, math};
+use crate::simd::{Elementary, Real, for_each_function, is_rare, math};
 
 /// A vector (or a number) that is computed with in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,19 +48,21 @@ macro_rules! in_place {
         helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $($hbody2:tt)* })* }
         slice { $($slice:tt)* }
     ) => {
-        in_place! { $($name)* $($hname)* ; $($name2)* $($hname2)* ; $($exact)* }
+        in_place! {
+            $($name { $($body)* })* $($hname { $($hbody)* })* ; $($name2 { $($body2)* })* $($hname2 { $($hbody2)* })* ; $($exact)*
+        }
     };
-    ($($name:ident)* ; $($name2:ident)* ; $($exact:ident)*) => {
+    ($($name:ident { $($body:tt)* })* ; $($name2:ident { $($body2:tt)* })* ; $($exact:ident)*) => {
         $(
             #[inline(always)]
             fn $name(self) -> Self {
-                Inlined(math::$name(self.0))
+                Inlined(if is_rare!($($body)*) { Elementary::$name(self.0) } else { math::$name(self.0) })
             }
         )*
         $(
             #[inline(always)]
             fn $name2(self, y: Self) -> Self {
-                Inlined(math::$name2(self.0, y.0))
+                Inlined(if is_rare!($($body2)*) { Elementary::$name2(self.0, y.0) } else { math::$name2(self.0, y.0) })
             }
         )*
         $(

@@ -9,11 +9,11 @@ impl sealed::Sealed for f128 {}
 
 macro_rules! of_f128 {
     (
-        op { $($(#[$doc:meta])* $name:ident $formula:ident { |$x:ident| $wide:expr })* }
-        op2 { $($(#[$doc2:meta])* $name2:ident $formula2:ident { |$x2:ident, $y2:ident| $wide2:expr })* }
+        op { $($(#[$doc:meta])* $name:ident $formula:ident { $(rare)? |$x:ident| $wide:expr })* }
+        op2 { $($(#[$doc2:meta])* $name2:ident $formula2:ident { $(rare)? |$x2:ident, $y2:ident| $wide2:expr })* }
         exact { $($(#[$edoc:meta])* $exact:ident $eformula:ident { $from:ident })* }
-        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { |$hx:ident| $hwide:expr; $($hrule:tt)* })* }
-        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { |$hx2:ident, $hy2:ident| $hwide2:expr; $($hrule2:tt)* })* }
+        helper { $($(#[$hdoc:meta])* $hname:ident $hformula:ident { $(rare)? |$hx:ident| $hwide:expr; $($hrule:tt)* })* }
+        helper2 { $($(#[$hdoc2:meta])* $hname2:ident $hformula2:ident { $(rare)? |$hx2:ident, $hy2:ident| $hwide2:expr; $($hrule2:tt)* })* }
         slice { $($slice:tt)* }
     ) => {
         of_f128! { $($name |$x| $wide;)* $($hname |$hx| $hwide;)* ; $($name2 |$x2, $y2| $wide2;)* $($hname2 |$hx2, $hy2| $hwide2;)* }

@@ -13,6 +13,8 @@ use super::{Real, level, level::vector_level, math};
 
 /// A formula of one to two arguments that can be compiled for each level.
 pub(super) trait Formula<const N: usize> {
+    /// Whether one copy of it has to do for all vectors of a type.
+    const RARE: bool;
     /// Evaluates it; inlined into a caller that has the level's features.
     fn at<V: Real>(x: [V; N]) -> V;
 }
@@ -75,6 +77,47 @@ fn lanes_avx512<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut Mayb
     part_by_part::<F, V, N>(x, y);
 }
 
+/// `n` vectors of a rare formula.
+///
+/// # Safety
+/// `n` vectors may be read from each of `x` and written to `y`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn rare_avx2<F: Formula<N>, V: Real, const N: usize>(x: [*const V; N], y: *mut V, n: usize) {
+    debug_assert!(!y.is_null());
+    for k in 0..n {
+        // SAFETY: by the contract of this function.
+        unsafe { y.add(k).write(F::at(x.map(|x| in_parts(&*x.add(k))))) };
+    }
+}
+
+/// A rare formula of vectors of any width, by those of 32 bytes: the code of a width and a level is 0.3 to 3 KB.
+///
+/// # Safety
+/// This CPU has AVX2 and FMA.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn rare<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
+    debug_assert!(V::LANES > 1);
+    if V::LANES >= V::Half::LANES {
+        let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast::<V::Half>());
+        // SAFETY: a vector of more lanes is vectors of fewer, one after the other, and aligned no less strictly.
+        unsafe { rare_avx2::<F, V::Half, N>(x, y.as_mut_ptr().cast(), V::LANES / V::Half::LANES) };
+        return;
+    }
+    let mut wide = [V::Half::default(); N];
+    let mut result = V::Half::default();
+    for (wide, x) in wide.iter_mut().zip(x) {
+        // SAFETY: the wider vector begins with this one's lanes, and is aligned no less strictly.
+        unsafe { std::ptr::from_mut(wide).cast::<V>().write(*x) };
+    }
+    // SAFETY: one vector lies there; the result begins with this one's lanes.
+    unsafe {
+        rare_avx2::<F, V::Half, N>(wide.each_ref().map(std::ptr::from_ref), &raw mut result, 1);
+        y.write((&raw const result).cast::<V>().read());
+    }
+}
+
 /// Without vector instructions to choose between, or before they are detected. Out of line, so that callers keep nothing
 /// across a call that is hardly ever made.
 #[inline(never)]
@@ -87,37 +130,55 @@ pub(super) fn number_otherwise<F: Formula<N>, V: Real, const N: usize>(x: [V; N]
     }
 }
 
+/// A formula of a vector at a level.
+///
+/// # Safety
+/// The level is Avx2 or Avx512, and this CPU has it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn lanes_at<F: Formula<N>, V: Real, const N: usize>(level: Level, x: &[V; N], y: &mut MaybeUninit<V>) {
+    debug_assert!(matches!(level, Level::Avx2 | Level::Avx512));
+    // SAFETY: by the contract of this function; Avx512 has AVX2 and FMA.
+    unsafe {
+        if F::RARE {
+            rare::<F, V, N>(x, y)
+        } else if level == Level::Avx512 {
+            lanes_avx512::<F, V, N>(x, y)
+        } else {
+            lanes_avx2::<F, V, N>(x, y)
+        }
+    }
+}
+
 /// As [`number_otherwise`].
 #[inline(never)]
 fn lanes_otherwise<F: Formula<N>, V: Real, const N: usize>(x: &[V; N], y: &mut MaybeUninit<V>) {
     match level() {
         // SAFETY: level() returns only levels whose features this CPU has.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { lanes_avx512::<F, V, N>(x, y) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { lanes_avx2::<F, V, N>(x, y) },
+        level @ (Level::Avx512 | Level::Avx2) => unsafe { lanes_at::<F, V, N>(level, x, y) },
         #[cfg(target_arch = "aarch64")]
         Level::Neon => drop(y.write(F::at(*x))),
-        _ => drop(y.write(one_by_one::<F, V, N>(x))),
+        _ => {
+            let x = x.each_ref().map(|x| std::ptr::from_ref(x).cast());
+            // SAFETY: a vector is its numbers and nothing else.
+            unsafe { one_by_one::<F, V::Elem, N>(x, y.as_mut_ptr().cast(), V::LANES) };
+        }
     }
 }
 
 /// Lane by lane: without fused multiply-add in the CPU each of them is a call, and one copy of the formula serves all widths.
-fn one_by_one<F: Formula<N>, V: Real, const N: usize>(x: &[V; N]) -> V {
-    let mut lanes = [[V::Elem::default(); MAX_LANES]; N];
-    for (lanes, x) in lanes.iter_mut().zip(x) {
-        x.store(lanes);
+///
+/// # Safety
+/// `n` numbers may be read from each of `x` and written to `y`.
+#[inline(never)]
+unsafe fn one_by_one<F: Formula<N>, E: Real, const N: usize>(x: [*const E; N], y: *mut E, n: usize) {
+    debug_assert!(!y.is_null());
+    for k in 0..n {
+        // SAFETY: by the contract of this function.
+        unsafe { y.add(k).write(number_otherwise::<F, E, N>(x.map(|x| *x.add(k)))) };
     }
-    let mut y = [V::Elem::default(); MAX_LANES];
-    for (k, y) in y[..V::LANES].iter_mut().enumerate() {
-        *y = number_otherwise::<F, V::Elem, N>(lanes.each_ref().map(|lanes| lanes[k]));
-    }
-    V::load(&y)
 }
-
-/// Lanes of the widest vector.
-const MAX_LANES: usize = 64;
 
 /// Evaluates a formula at the level in use.
 #[inline(always)]
@@ -134,15 +195,23 @@ fn call<F: Formula<N>, V: Real, const N: usize>(x: [V; N]) -> V {
     match vector_level() {
         // SAFETY: a level is only ever in use on a CPU that has its features.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { lanes_avx512::<F, V, N>(&x, &mut y) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Some(_) => unsafe { lanes_avx2::<F, V, N>(&x, &mut y) },
+        Some(level) => unsafe { lanes_at::<F, V, N>(level, &x, &mut y) },
         _ => lanes_otherwise::<F, V, N>(&x, &mut y),
     }
     // SAFETY: each of the three has written it.
     unsafe { y.assume_init() }
 }
+
+/// Whether a row of the list says that its function is rare.
+macro_rules! is_rare {
+    (rare $($rest:tt)*) => {
+        true
+    };
+    ($($rest:tt)*) => {
+        false
+    };
+}
+pub(crate) use is_rare;
 
 macro_rules! elementary {
     (
@@ -154,18 +223,27 @@ macro_rules! elementary {
         slice { $($(#[$sdoc:meta])* $sname:ident $sformula:ident {})* }
     ) => {
         elementary! {
-            unary { $($(#[$doc])* $name $formula)* $($(#[$hdoc])* $hname $hformula)* $($(#[$sdoc])* $sname $sformula)* }
-            binary { $($(#[$doc2])* $name2 $formula2)* $($(#[$hdoc2])* $hname2 $hformula2)* }
+            unary {
+                $($(#[$doc])* $name $formula { $($body)* })*
+                $($(#[$hdoc])* $hname $hformula { $($hbody)* })*
+                $($(#[$sdoc])* $sname $sformula {})*
+            }
+            binary {
+                $($(#[$doc2])* $name2 $formula2 { $($body2)* })*
+                $($(#[$hdoc2])* $hname2 $hformula2 { $($hbody2)* })*
+            }
         }
     };
     (
-        unary { $($(#[$doc:meta])* $name:ident $formula:ident)* }
-        binary { $($(#[$doc2:meta])* $name2:ident $formula2:ident)* }
+        unary { $($(#[$doc:meta])* $name:ident $formula:ident { $($body:tt)* })* }
+        binary { $($(#[$doc2:meta])* $name2:ident $formula2:ident { $($body2:tt)* })* }
     ) => {
         $(
             pub(super) struct $formula;
 
             impl Formula<1> for $formula {
+                const RARE: bool = is_rare!($($body)*);
+
                 #[inline(always)]
                 fn at<V: Real>([x]: [V; 1]) -> V {
                     math::$name(x)
@@ -176,6 +254,8 @@ macro_rules! elementary {
             struct $formula2;
 
             impl Formula<2> for $formula2 {
+                const RARE: bool = is_rare!($($body2)*);
+
                 #[inline(always)]
                 fn at<V: Real>([x, y]: [V; 2]) -> V {
                     math::$name2(x, y)

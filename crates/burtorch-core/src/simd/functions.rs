@@ -7,6 +7,9 @@
 //! by that op's row, which has the same type name. The others (`helper`) are partials of ops; their own derivatives stand
 //! here, in the form that the table uses: what the adjoint `g` of the value contributes to each argument, over any
 //! `S: RowMath`.
+//!
+//! A `rare` function has one copy of its body for vectors of f32 and one for f64. Others have one for each width and CPU
+//! level, and one in place wherever a bundle of a program calls them.
 
 /// Calls `$then!` with the list.
 macro_rules! for_each_function {
@@ -38,39 +41,39 @@ macro_rules! for_each_function {
                 /// x times the normal distribution at x, exact (not the tanh approximation); 4 ULP.
                 gelu Gelu { |x| wide::gelu(x) }
                 /// The angle whose sine is x; 2 ULP.
-                asin Asin { |x| f128::asin(x) }
+                asin Asin { rare |x| f128::asin(x) }
                 /// The angle whose cosine is x; 2 ULP.
-                acos Acos { |x| f128::acos(x) }
+                acos Acos { rare |x| f128::acos(x) }
                 /// The angle whose tangent is x; 2 ULP.
-                atan Atan { |x| f128::atan(x) }
+                atan Atan { rare |x| f128::atan(x) }
                 /// The hyperbolic sine; 2 ULP.
-                sinh Sinh { |x| f128::sinh(x) }
+                sinh Sinh { rare |x| f128::sinh(x) }
                 /// The hyperbolic cosine; 2 ULP.
-                cosh Cosh { |x| f128::cosh(x) }
+                cosh Cosh { rare |x| f128::cosh(x) }
                 /// The number whose hyperbolic sine is x; 2 ULP.
-                asinh Asinh { |x| wide::asinh(x) }
+                asinh Asinh { rare |x| wide::asinh(x) }
                 /// The number not below 0 whose hyperbolic cosine is x; 2 ULP.
-                acosh Acosh { |x| wide::acosh(x) }
+                acosh Acosh { rare |x| wide::acosh(x) }
                 /// The number whose hyperbolic tangent is x; 2 ULP.
-                atanh Atanh { |x| wide::atanh(x) }
+                atanh Atanh { rare |x| wide::atanh(x) }
                 /// The logarithm to base 2; 1 ULP.
-                log2 Log2 { |x| f128::log2(x) }
+                log2 Log2 { rare |x| f128::log2(x) }
                 /// The logarithm to base 10; 1 ULP.
-                log10 Log10 { |x| f128::log10(x) }
+                log10 Log10 { rare |x| f128::log10(x) }
                 /// 2^x; 1 ULP.
-                exp2 Exp2 { |x| f128::exp2(x) }
+                exp2 Exp2 { rare |x| f128::exp2(x) }
                 /// 10^x; 1 ULP.
-                exp10 Exp10 { |x| f128::powf(10.0, x) }
+                exp10 Exp10 { rare |x| f128::powf(10.0, x) }
                 /// The cube root; 1 ULP.
-                cbrt Cbrt { |x| f128::cbrt(x) }
+                cbrt Cbrt { rare |x| f128::cbrt(x) }
                 /// 1 - erf(x), accurate where it is small; 3 ULP.
-                erfc Erfc { |x| f128::erfc(x) }
+                erfc Erfc { rare |x| f128::erfc(x) }
                 /// The normal distribution: the integral of its density up to x; 3 ULP.
-                ndtr Ndtr { |x| wide::normal(x) }
+                ndtr Ndtr { rare |x| wide::normal(x) }
                 /// log |gamma(x)|; 4 ULP of 1/2 or of what is larger.
-                lgamma Lgamma { |x| f128::ln_gamma(x).0 }
+                lgamma Lgamma { rare |x| f128::ln_gamma(x).0 }
                 /// The derivative of lgamma; 4 ULP of 1/2 or of what is larger.
-                digamma Digamma { |x| wide::digamma(x) }
+                digamma Digamma { rare |x| wide::digamma(x) }
             }
             op2 {
                 /// The angle of the point (x, self) from the x axis, from -pi to pi; 2 ULP.
@@ -78,11 +81,11 @@ macro_rules! for_each_function {
                 /// x to the power y; 1 ULP.
                 pow Pow { |x, y| f128::powf(x, y) }
                 /// sqrt(x^2 + y^2); 1 ULP.
-                hypot Hypot { |x, y| f128::hypot(x, y) }
+                hypot Hypot { rare |x, y| f128::hypot(x, y) }
                 /// The largest integer not above x/y; 1 ULP.
-                floor_divide FloorDivide { |x, y| wide::floor_divide(x, y) }
+                floor_divide FloorDivide { rare |x, y| wide::floor_divide(x, y) }
                 /// What is left of x after a whole number of y, with the sign of y; 0.5 ULP.
-                remainder Remainder { |x, y| wide::remainder(x, y) }
+                remainder Remainder { rare |x, y| wide::remainder(x, y) }
             }
             exact {
                 /// The square root, correctly rounded.
@@ -116,7 +119,7 @@ macro_rules! for_each_function {
                     dx = |g, x, y| { let p = x.normal_pdf(); g * faded(p, p * (S::lit(2.0) - x * x)) };
                 }
                 /// The density of the normal distribution: e^(-x^2/2) / sqrt(2 pi); 2 ULP.
-                normal_pdf NormalPdf {
+                normal_pdf NormalPdf { rare
                     |x| wide::normal_pdf(x);
                     dx = |g, x, y| g * faded(y, -x * y);
                 }
@@ -141,7 +144,7 @@ macro_rules! for_each_function {
                     dy = |g, x, y, z| g * pow_dy_dy(x, y);
                 }
                 /// Derivative number n of digamma, for an integer n not below 1.
-                polygamma Polygamma {
+                polygamma Polygamma { rare
                     |x, n| wide::polygamma(x, n);
                     dx = |g, x, n, z| g * x.polygamma(n + S::lit(1.0));
                     dy = |g, x, n, z| S::lit(0.0);

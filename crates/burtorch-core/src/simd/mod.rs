@@ -18,6 +18,7 @@ pub mod pairs;
 pub mod slices;
 
 pub use elementary::Elementary;
+pub(crate) use elementary::is_rare;
 pub use level::{Level, available_levels, force_level, level};
 pub use real::{Bits, Real, Truth};
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};

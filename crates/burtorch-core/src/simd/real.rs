@@ -74,6 +74,8 @@ pub trait Real:
     type Wide: Real<Elem = f64, Wide = Self::Wide>;
     /// A vector of the width in which slices are processed.
     type Part: Real<Elem = Self::Elem>;
+    /// A vector of half that width, 32 bytes.
+    type Half: Real<Elem = Self::Elem>;
 
     /// How many numbers this holds.
     const LANES: usize;
@@ -220,6 +222,7 @@ macro_rules! scalar {
             type Mask = bool;
             type Wide = f64;
             type Part = Simd<$float, { 64 / size_of::<$float>() }>;
+            type Half = Simd<$float, { 32 / size_of::<$float>() }>;
             const LANES: usize = 1;
             const DOUBLE: bool = $double;
 
@@ -364,6 +367,7 @@ macro_rules! vector {
             type Mask = Mask<$int, N>;
             type Wide = Simd<f64, N>;
             type Part = Simd<$float, { 64 / size_of::<$float>() }>;
+            type Half = Simd<$float, { 32 / size_of::<$float>() }>;
             const LANES: usize = N;
             const DOUBLE: bool = $double;
 

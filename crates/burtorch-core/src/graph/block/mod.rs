@@ -113,7 +113,7 @@ macro_rules! row_of {
     };
 }
 
-#[inline]
+#[inline(never)]
 fn row(op: Op) -> &'static Row {
     for_each_block!(row_of(op))
 }
@@ -177,6 +177,21 @@ macro_rules! pull_one {
     };
 }
 
+/// Calls `f` with every run of operands of a block.
+pub(crate) fn for_each_block_operand(extra: &[u32], op: Op, at: u32, f: &mut dyn FnMut(OperandRun)) {
+    (row(op).for_each_operand)(extra, at, f);
+}
+
+/// How a block's record is laid out, in a graph of so many lanes.
+pub(crate) fn block_layout(extra: &[u32], op: Op, at: u32, lanes: usize) -> Layout {
+    (row(op).layout)(extra, at, lanes)
+}
+
+/// Calls `f` with each place of the operand lists that a file stores as an op.
+pub(crate) fn for_each_inner_op(extra: &[u32], op: Op, at: u32, lanes: usize, f: &mut dyn FnMut(usize)) {
+    (row(op).save)(extra, at, lanes, f);
+}
+
 impl<S: BlockMath> Kernels<S> {
     const KERNELS: Self = Kernels {
         evaluate: |graph, op, at, stores| for_each_block!(evaluate_one(graph op at stores kernels)),
@@ -205,21 +220,6 @@ impl<S: Scalar> Graph<'_, S> {
     pub(crate) fn evaluate_block(&mut self, op: Op, at: u32, stores: &StoreValues<'_, S::Elem>) {
         let graph = self;
         for_each_block!(evaluate_one(graph op at stores all))
-    }
-
-    /// Calls `f` with every run of operands of a block.
-    pub(crate) fn for_each_block_operand(&self, op: Op, at: u32, mut f: impl FnMut(OperandRun)) {
-        (row(op).for_each_operand)(self.extra.as_slice(), at, &mut f);
-    }
-
-    /// How a block's record is laid out.
-    pub(crate) fn block_layout(extra: &[u32], op: Op, at: u32) -> Layout {
-        (row(op).layout)(extra, at, S::LANES)
-    }
-
-    /// Calls `f` with each place of the operand lists that a file stores as an op.
-    pub(crate) fn for_each_inner_op(&self, op: Op, at: u32, mut f: impl FnMut(usize)) {
-        (row(op).save)(self.extra.as_slice(), at, S::LANES, &mut f);
     }
 
     /// Operations that evaluating the block of which `node` is an output takes, for one lane; 1 for other nodes.

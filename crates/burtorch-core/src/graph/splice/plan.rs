@@ -4,10 +4,9 @@ use super::{Spliced, WHAT};
 use crate::error::{Error, Result};
 use crate::graph::block::Field;
 use crate::graph::renumber::{Numbers, Slots};
-use crate::graph::{BlockHeader, Graph, NodeId, Range};
+use crate::graph::{BlockHeader, Range, Topology};
 use crate::memory::{list_for, reserve_in};
 use crate::ops::{Arity, Op};
-use crate::scalar::Scalar;
 
 /// What becomes of the nodes of one graph.
 pub(super) struct SplicePlan {
@@ -41,11 +40,11 @@ impl Copies {
 
 impl SplicePlan {
     /// Nodes from `first` on; proxies stand for nodes below `frozen`.
-    pub(super) fn of<S: Scalar>(graph: &Graph<'static, S>, first: u32, frozen: u32) -> Result<SplicePlan> {
-        let ops = graph.columns.ops();
+    pub(super) fn of(graph: Topology<'_>, has_proxies: bool, first: u32, frozen: u32) -> Result<SplicePlan> {
+        let ops = graph.ops;
         let mut new = Spliced { first, len: ops.len() as u32, map: Vec::new() };
         let mut copies = Vec::new();
-        if !graph.has_proxies {
+        if !has_proxies {
             let end = first + new.len;
             return Ok(SplicePlan { new, copies, end });
         }
@@ -54,7 +53,7 @@ impl SplicePlan {
         let mut starts_block = true;
         for (old, &op) in ops.iter().enumerate() {
             if op == Op::Imported {
-                let [node, _] = graph.columns.operands(old as u32);
+                let [node, _] = graph.operands[old];
                 if node >= frozen {
                     return Err(Error::NoSuchNode { index: node, len: frozen });
                 }
@@ -63,7 +62,7 @@ impl SplicePlan {
                 continue;
             }
             if starts_block && (op == Op::Part || op.info().arity == Arity::Block) {
-                let runs = graph.parted_runs(old as u32, &new)?;
+                let runs = parted_runs(graph, old as u32, &new)?;
                 if !runs.is_empty() {
                     reserve_in(&mut copies, 1, WHAT)?;
                     let n: u32 = runs.iter().map(|run| 1 + run.len).sum();
@@ -79,32 +78,29 @@ impl SplicePlan {
     }
 }
 
-impl<S: Scalar> Graph<'_, S> {
-    /// The runs that the block with this first output needs contiguous and that are not in the new numbers.
-    fn parted_runs(&self, first: u32, new: &Spliced) -> Result<Vec<Range>> {
-        let mut parted: Vec<Range> = Vec::new();
-        let mut is_noted = Ok(());
-        let Some(tail) = self.block_tail(first) else { return Ok(parted) };
-        let (op, at) = (self.columns.op(tail), self.columns.operands(tail)[0]);
-        debug_assert_eq!(BlockHeader::read(self.extra.as_slice(), at).first, first);
-        let layout = Self::block_layout(self.extra.as_slice(), op, at);
-        let record = &self.extra.as_slice()[at as usize..at as usize + layout.len];
-        self.for_each_operand(NodeId(tail), |run| {
-            let is_named =
-                layout.fields.iter().any(|f| matches!(*f, Field::Node(k) if k > 0 && record[k] == run.start));
-            if run.source == 0 && is_named && new.contiguous(run.start, run.len).is_none() {
-                match parted.iter_mut().find(|other| other.start == run.start) {
-                    Some(other) => other.len = other.len.max(run.len),
-                    None if is_noted.is_err() => {}
-                    None => match reserve_in(&mut parted, 1, WHAT) {
-                        Ok(()) => parted.push(Range { start: run.start, len: run.len }),
-                        refused => is_noted = refused,
-                    },
-                }
+/// The runs that the block with this first output needs contiguous and that are not in the new numbers.
+fn parted_runs(graph: Topology<'_>, first: u32, new: &Spliced) -> Result<Vec<Range>> {
+    let mut parted: Vec<Range> = Vec::new();
+    let mut is_noted = Ok(());
+    let Some(tail) = graph.block_tail(first) else { return Ok(parted) };
+    let (op, at) = (graph.op(tail), graph.operands[tail as usize][0]);
+    debug_assert_eq!(BlockHeader::read(graph.extra, at).first, first);
+    let layout = graph.block_layout(op, at);
+    let record = &graph.extra[at as usize..at as usize + layout.len];
+    graph.for_each_operand_of_any(tail, &mut |run| {
+        let is_named = layout.fields.iter().any(|f| matches!(*f, Field::Node(k) if k > 0 && record[k] == run.start));
+        if run.source == 0 && is_named && new.contiguous(run.start, run.len).is_none() {
+            match parted.iter_mut().find(|other| other.start == run.start) {
+                Some(other) => other.len = other.len.max(run.len),
+                None if is_noted.is_err() => {}
+                None => match reserve_in(&mut parted, 1, WHAT) {
+                    Ok(()) => parted.push(Range { start: run.start, len: run.len }),
+                    refused => is_noted = refused,
+                },
             }
-        });
-        is_noted.map(|()| parted)
-    }
+        }
+    });
+    is_noted.map(|()| parted)
 }
 
 /// The numbers of joined nodes.

@@ -77,6 +77,50 @@ pub unsafe fn append_at_once<const N: usize>(
     }
 }
 
+/// An operation on operands, for what is compiled once for all of them.
+trait Operation {
+    fn operands(&self) -> &[*mut ValueObject];
+    fn step(&self) -> Step;
+    /// As `append_quick`.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn append_f32(&self, graph: &mut Graph<'static, f32>) -> Result<Option<(u32, u64)>>;
+    /// As `append_quick`.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn append_f64(&self, graph: &mut Graph<'static, f64>) -> Result<Option<(u32, u64)>>;
+    /// As `append_in_branch`.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn append_in_branch(&self) -> *mut ffi::PyObject;
+}
+
+struct On<const N: usize, B>([*mut ValueObject; N], B);
+
+impl<const N: usize, B: Build<N>> Operation for On<N, B> {
+    fn operands(&self) -> &[*mut ValueObject] {
+        &self.0
+    }
+    fn step(&self) -> Step {
+        self.1.step()
+    }
+    unsafe fn append_f32(&self, graph: &mut Graph<'static, f32>) -> Result<Option<(u32, u64)>> {
+        // SAFETY: by the contract of this method.
+        unsafe { append_quick(graph, self.0, self.1) }
+    }
+    unsafe fn append_f64(&self, graph: &mut Graph<'static, f64>) -> Result<Option<(u32, u64)>> {
+        // SAFETY: by the contract of this method.
+        unsafe { append_quick(graph, self.0, self.1) }
+    }
+    unsafe fn append_in_branch(&self) -> *mut ffi::PyObject {
+        // SAFETY: by the contract of this method.
+        unsafe { append_in_branch(self.0, self.1) }
+    }
+}
+
 /// The whole of `append`: reclaim if it is time, check operands, build, wrap.
 ///
 /// # Safety
@@ -87,11 +131,21 @@ unsafe fn append_slow<const N: usize>(
     operands: [*mut ValueObject; N],
     build: impl Build<N>,
 ) -> *mut ffi::PyObject {
+    // SAFETY: by the contract of this function.
+    unsafe { append_calmly(owner, &On(operands, build)) }
+}
+
+/// As `append_slow`; one copy for all operations.
+///
+/// # Safety
+/// As for `append`.
+#[inline(never)]
+unsafe fn append_calmly(owner: *mut ffi::PyObject, operation: &dyn Operation) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function, and as in `append`.
     unsafe {
         let cell = cell_of(owner);
         if cell.is_busy() && !cell.is_traced() {
-            return if cell.is_frozen() { append_in_branch(operands, build) } else { raise_busy(cell) };
+            return if cell.is_frozen() { operation.append_in_branch() } else { raise_busy(cell) };
         }
         let no_grad = graph::wants_no_grad();
         if cell.is_busy() && no_grad {
@@ -100,15 +154,15 @@ unsafe fn append_slow<const N: usize>(
         // Busy and still here: a function is being traced.
         let is_tracing = cell.is_busy();
         let built = cell.collect_if_due().and_then(|()| match &mut cell.graph {
-            AnyGraph::F32(g) if !no_grad => append_quick(g, operands, build),
-            AnyGraph::F64(g) if is_tracing => append_quick(g, operands, build),
+            AnyGraph::F32(g) if !no_grad => operation.append_f32(g),
+            AnyGraph::F64(g) if is_tracing => operation.append_f64(g),
             _ => Ok(None),
         });
         let built = match built {
             Ok(Some(built)) => Ok(built),
             // A step computes what an operand left out.
             Ok(None) | Err(burtorch_core::Error::NotEvaluated { .. }) => {
-                append_step(cell, &operands, build.step(), no_grad)
+                append_step(cell, operation.operands(), operation.step(), no_grad)
             }
             Err(error) => Err(error),
         };

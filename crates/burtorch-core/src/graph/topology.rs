@@ -1,0 +1,108 @@
+//! The structure of a graph without its numbers: ops, operands, operand lists.
+//!
+//! Promises: what only looks at structure is compiled once, not for each scalar type. Knows no scalar type.
+
+use super::block::{Layout, block_layout, for_each_block_operand};
+use super::operands::{Encoded, InnerOperands, OperandRun};
+use super::{Graph, NodeId, NodeSet};
+use crate::error::Result;
+use crate::ops::{Arity, Op};
+use crate::scalar::Scalar;
+
+/// What the nodes of a graph are computed from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Topology<'a> {
+    pub(crate) ops: &'a [Op],
+    pub(crate) operands: &'a [[u32; 2]],
+    pub(crate) extra: &'a [u32],
+    /// Lanes of its scalars, which records of some blocks depend on.
+    pub(crate) lanes: usize,
+}
+
+impl<S: Scalar> Graph<'_, S> {
+    /// The structure.
+    #[inline(always)]
+    pub(crate) fn topology(&self) -> Topology<'_> {
+        let (ops, operands) = (self.columns.ops(), self.columns.all_operands());
+        Topology { ops, operands, extra: self.extra.as_slice(), lanes: S::LANES }
+    }
+
+    /// Calls `f` with every run of operands that `node` was computed from. For a part of a block, that is the block.
+    pub fn for_each_operand(&self, node: NodeId, mut f: impl FnMut(OperandRun)) {
+        self.topology().for_each_operand_of_any(node.0, &mut f);
+    }
+
+    /// As [`Topology::mark_reachable`].
+    pub(crate) fn mark_reachable(&self, set: &mut NodeSet) -> Result<()> {
+        self.topology().mark_reachable(set)
+    }
+
+    /// The last output of the block that `part` belongs to.
+    pub(crate) fn block_tail(&self, part: u32) -> Option<u32> {
+        self.topology().block_tail(part)
+    }
+}
+
+impl Topology<'_> {
+    pub(crate) fn op(self, node: u32) -> Op {
+        self.ops[node as usize]
+    }
+
+    pub(crate) fn block_tail(self, part: u32) -> Option<u32> {
+        self.ops[part as usize..].iter().position(|&op| op != Op::Part).map(|k| part + k as u32)
+    }
+
+    pub(crate) fn block_layout(self, op: Op, at: u32) -> Layout {
+        block_layout(self.extra, op, at, self.lanes)
+    }
+
+    /// As [`Graph::for_each_operand`].
+    #[inline(never)]
+    pub(crate) fn for_each_operand_of_any(self, node: u32, f: &mut dyn FnMut(OperandRun)) {
+        self.for_each_operand(node, f);
+    }
+
+    /// The same, compiled where it is used.
+    #[inline]
+    pub(crate) fn for_each_operand(self, node: u32, mut f: impl FnMut(OperandRun)) {
+        let op = self.op(node);
+        let [a, b] = self.operands[node as usize];
+        let one = |node| OperandRun { source: 0, start: node, len: 1 };
+        match op.info().arity {
+            Arity::Nullary => match op {
+                Op::Part => {
+                    if let Some(tail) = self.block_tail(node) {
+                        self.for_each_operand_of_any(tail, &mut f);
+                    }
+                }
+                Op::Param | Op::FrozenParam => f(OperandRun { source: b + 1, start: a, len: 1 }),
+                _ => {}
+            },
+            Arity::Unary => f(one(a)),
+            Arity::Binary | Arity::WithConstant => {
+                f(one(a));
+                f(one(b));
+            }
+            Arity::Reduction => Encoded(a, b).for_each_run(self.extra, f),
+            Arity::InnerProduct => {
+                let inner = InnerOperands::read(self.extra, a);
+                inner.x.for_each_run(self.extra, &mut f);
+                inner.w.for_each_run(self.extra, &mut f);
+                if op != Op::InnerProduct {
+                    f(one(inner.bias));
+                }
+            }
+            Arity::Block => for_each_block_operand(self.extra, op, a, &mut f),
+        }
+    }
+
+    /// The nodes that a node was computed from; parameters are left out.
+    #[cfg(feature = "erased")]
+    pub(crate) fn operand_nodes(self, node: NodeId) -> Vec<NodeId> {
+        let mut nodes = Vec::new();
+        self.for_each_operand_of_any(node.0, &mut |run| {
+            nodes.extend(run.nodes().into_iter().flat_map(super::Range::nodes))
+        });
+        nodes
+    }
+}
