@@ -1,16 +1,21 @@
 //! Which public types may cross threads: graphs, parameters and plain names may; handles with operators may not. Every
 //! public type stands here.
 
+use burtorch_core::array::{
+    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Cumulate, Data, Dims, Dot, Element, Plan, Reduce,
+    Row, Type, ValueId, Variable,
+};
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
 };
-use burtorch_core::interrupt::Pieces;
+use burtorch_core::interrupt::{Pieces, Work};
 use burtorch_core::io::{
     Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
 };
 use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
-use burtorch_core::ops::{Arity, OpInfo, Properties, Reduction};
+use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
 use burtorch_core::oracle::OracleMemory;
 use burtorch_core::params::{NonFiniteParameter, Selection};
@@ -52,6 +57,28 @@ are_send_and_sync!(
     Parameters<'static, f64>,
     Gradients<'static, f64>,
     Adjoints<'static, f64>,
+    ArrayBuilder,
+    ArrayInstr,
+    ArrayOp,
+    ArrayProgram,
+    Argument<'static, f64>,
+    Plan<f64>,
+    Axes,
+    Cumulate,
+    Data,
+    Dims,
+    Dot,
+    Element,
+    Reduce,
+    Row,
+    Type,
+    ValueId,
+    Variable,
+    Finish,
+    Matrix<'static, f64>,
+    MatrixMut<'static, f64>,
+    Start<'static, f64>,
+    Function,
     SweepOptions,
     Selection,
     Properties,
@@ -83,6 +110,7 @@ are_send_and_sync!(
     Pool,
     GuidedChunks,
     Pieces,
+    Work,
     Raised<'static>,
     Shared<'static>,
     OrderedReduction<Vec<f64>, f32>,
