@@ -109,11 +109,11 @@ fn longest_with_points(picture: &Picture, layers: &[usize]) -> usize {
     spans.sort_unstable();
     let most = FEWEST_POINTS.max(POINTS_PER_LINK * spans.len());
     let mut points = 0_usize;
-    for k in 0..spans.len() {
-        points += spans[k];
+    for span in spans {
+        points += span;
         // Links of one length are treated alike.
         if points > most {
-            return spans[k].saturating_sub(1);
+            return span.saturating_sub(1);
         }
     }
     usize::MAX
