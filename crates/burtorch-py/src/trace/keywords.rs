@@ -127,7 +127,7 @@ pub fn unexpected<'a>(what: &str, name: &str, allowed: impl Iterator<Item = &'a 
 /// The allowed name that a misspelling of at most so many letters is away, and of no more than about a third of them.
 fn nearest<'a>(name: &str, allowed: impl Iterator<Item = &'a str>, most: usize) -> Option<&'a str> {
     let near = allowed.map(|other| (distance(name, other), name.chars().count().max(other.chars().count()), other));
-    let near = near.filter(|&(distance, len, _)| distance < len && distance <= most.min((len + 2) / 3));
+    let near = near.filter(|&(distance, len, _)| distance < len && distance <= most.min(len.div_ceil(3)));
     near.min_by_key(|found| found.0).map(|found| found.2)
 }
 

@@ -103,5 +103,5 @@ fn append<'py>(py: Python<'py>, op: Op, operands: &[Bound<'py, PyAny>]) -> PyRes
         Ok((node.index(), cell.graph.epoch() | pending))
     })?;
     // SAFETY: a living graph under the interpreter lock; nothing else refers into its cell.
-    Ok(new.made(|(node, epoch)| Ok(unsafe { new_object(owner.as_ptr(), cell_of(owner.as_ptr()), node, epoch) }))?)
+    new.made(|(node, epoch)| Ok(unsafe { new_object(owner.as_ptr(), cell_of(owner.as_ptr()), node, epoch) }))
 }

@@ -272,7 +272,7 @@ fn inner_product_with_bias<'py>(
 #[pyo3(signature = (x, /))]
 fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    or_plain(py, &[x.clone()], false, |x| Ok(mean_and_mean_squares(&x[0])?.into_pyobject(py)?.into_any()))
+    or_plain(py, std::slice::from_ref(x), false, |x| Ok(mean_and_mean_squares(&x[0])?.into_pyobject(py)?.into_any()))
 }
 
 fn mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
@@ -402,7 +402,7 @@ fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
 #[pyfunction(name = "softmax")]
 #[pyo3(signature = (x, /))]
 fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    or_plain(x.py(), &[x.clone()], false, |x| softmax(Op::Softmax, &x[0]))
+    or_plain(x.py(), std::slice::from_ref(x), false, |x| softmax(Op::Softmax, &x[0]))
 }
 
 /// log(softmax(x)), exact also where probabilities are near 0 or 1; dx_i = g_i - exp(y_i) sum of g_j.
@@ -417,7 +417,7 @@ fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 fn log_softmax<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    or_plain(x.py(), &[x.clone()], false, |x| softmax(Op::LogSoftmax, &x[0]))
+    or_plain(x.py(), std::slice::from_ref(x), false, |x| softmax(Op::LogSoftmax, &x[0]))
 }
 
 /// Adds the functions to the module.
