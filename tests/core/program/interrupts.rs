@@ -132,3 +132,25 @@ fn derivatives_and_patterns() {
     let pattern = jacobian_pattern(&program).unwrap();
     works_on("colours", || pattern.colours(n));
 }
+
+#[test]
+fn long_code_gives_the_numbers_of_the_graph_at_every_run() {
+    let (mut graph, recording) = ring(50, 4000);
+    let program = recording.program(&graph).unwrap();
+    for (input, x) in recording.inputs.iter().zip(point(50)) {
+        graph.set_value(*input, x).unwrap();
+    }
+    let root = recording.outputs[0];
+    graph.recompute(root, &[]).unwrap();
+    graph.backward(root).unwrap();
+    let gradient: Vec<f64> = recording.inputs.iter().map(|&x| graph.grad(x).unwrap()).collect();
+    let mut replay = Replay::<f64, 1>::new(&program, Build::Reverse(Seeds::One(0))).unwrap();
+    for run in 0..4 {
+        replay.inputs_mut().copy_from_slice(&point(50));
+        replay.values();
+        replay.reverse_one();
+        assert_eq!(replay.output(0, 0).to_bits(), graph.value(root).unwrap().to_bits(), "run {run}");
+        let found: Vec<f64> = (0..50).map(|k| replay.gradient(k, 0)).collect();
+        assert_eq!(bits(&found), bits(&gradient), "run {run}");
+    }
+}

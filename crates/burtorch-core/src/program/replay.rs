@@ -331,7 +331,7 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         if self.bundles.is_some() {
             return self.run_bundles(|bundles| &bundles.forward);
         }
-        self.run_forward_from(0);
+        self.run_pieces();
     }
 
     #[inline(always)]
@@ -339,6 +339,12 @@ impl<S: Carrier, const W: usize> Replay<S, W> {
         if self.bundles.is_some() || self.later.is_some() {
             return self.run_large();
         }
+        self.run_pieces();
+    }
+
+    /// All code, piece by piece.
+    #[inline(always)]
+    fn run_pieces(&mut self) {
         self.run_forward_from(0);
         if self.starts.len() > 1 {
             self.run_forward_on(1, usize::MAX);
