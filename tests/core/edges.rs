@@ -201,7 +201,6 @@ const EXACT: &[Row] = &[
     (Op::Hypot, &[0.0, 0.0], 0.0, &[0.0, 0.0]),
     (Op::Hypot, &[INF, NAN], INF, &[NAN, NAN]),
     (Op::Hypot, &[-INF, 3.0], INF, &[-1.0, 0.0]),
-    (Op::Hypot, &[3.0, -4.0], 5.0, &[0.6, -0.8]),
     (Op::Logaddexp, &[INF, INF], INF, &[0.5, 0.5]),
     (Op::Logaddexp, &[-INF, -INF], -INF, &[0.5, 0.5]),
     (Op::Logaddexp, &[-INF, 3.0], 3.0, &[0.0, 1.0]),
@@ -284,6 +283,7 @@ const EXACT_F32: &[Row] = &[
 
 /// Within four units of the last place.
 const CLOSE: &[Row] = &[
+    (Op::Hypot, &[3.0, -4.0], 5.0, &[0.6, -0.8]),
     (Op::Tanh, &[20.0], 1.0, &[1.6993417021166355e-17]),
     (Op::Tanh, &[-20.0], -1.0, &[1.6993417021166355e-17]),
     (Op::Sigmoid, &[40.0], 1.0, &[4.248354255291589e-18]),

@@ -228,7 +228,7 @@ impl<S: Scalar> Graph<'_, S> {
         self.columns = Columns::new(Origin::Growing, u32::MAX);
         self.extra.truncate(0);
         self.leaves.truncate(0);
-        self.stores.clear();
+        self.stores.truncate(0);
         self.dirty = (0, 0);
     }
 

@@ -50,6 +50,7 @@ pub(crate) use deferred::Deferred;
 pub(crate) use liveness::NodeSet;
 pub(crate) use operands::{Encoded, InnerOperands};
 pub(crate) use slots::PerSlot;
+use slots::Stores;
 pub(crate) use sweep::Sweep;
 pub(crate) use topology::Topology;
 pub(crate) use validate::Parts;
@@ -164,7 +165,7 @@ pub struct Graph<'m, S: Scalar> {
     /// Rewinds that a handle may still have to know about.
     rewinds: RewindLog,
     /// Identities of the parameters that nodes read, by slot.
-    stores: Vec<u64>,
+    stores: Stores,
     /// Adjoints outside this span are all "not reached".
     pub(crate) dirty: (u32, u32),
     /// Kept between compactions, so that they allocate nothing.
@@ -233,7 +234,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
             leaves,
             scratch,
             rewinds,
-            stores: Vec::new(),
+            stores: Stores::new(),
             dirty: (0, 0),
             reached: liveness::NodeSet::default(),
             skips_losses: false,
@@ -488,8 +489,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
         if let Some(slot) = self.stores.iter().position(|&s| s == store) {
             return Ok(slot as u32);
         }
-        crate::memory::reserve_in(&mut self.stores, 1, "parameters of a graph")?;
-        self.stores.push(store);
+        self.stores.push(store)?;
         Ok(self.stores.len() as u32 - 1)
     }
 

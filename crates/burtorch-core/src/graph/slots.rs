@@ -52,3 +52,52 @@ impl<T> DerefMut for PerSlot<T> {
         if self.more.is_empty() { &mut self.few } else { &mut self.more }
     }
 }
+
+/// The identities of the parameters that a graph reads, by slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Stores {
+    all: PerSlot<u64>,
+    n: usize,
+}
+
+impl Stores {
+    pub(crate) const fn new() -> Self {
+        Stores { all: PerSlot::few(0), n: 0 }
+    }
+
+    pub(crate) fn push(&mut self, store: u64) -> Result<()> {
+        let PerSlot { few, more } = &mut self.all;
+        if more.is_empty() && self.n < FEW {
+            few[self.n] = store;
+        } else {
+            reserve_in(more, self.n + 1 - self.n.min(more.len()), "parameters of a graph")?;
+            if more.is_empty() {
+                more.extend_from_slice(few);
+            }
+            more.truncate(self.n);
+            more.push(store);
+        }
+        self.n += 1;
+        Ok(())
+    }
+
+    pub(crate) fn truncate(&mut self, n: usize) {
+        self.n = self.n.min(n);
+    }
+}
+
+impl Deref for Stores {
+    type Target = [u64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u64] {
+        &self.all[..self.n]
+    }
+}
+
+impl DerefMut for Stores {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u64] {
+        &mut self.all[..self.n]
+    }
+}
