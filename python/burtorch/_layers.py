@@ -181,6 +181,8 @@ class Linear(_core.DenseCall, Module):
         return self
 
     def _hold(self, layer: _core.Linear) -> None:
+        if not isinstance(layer, _core.Linear):
+            raise TypeError(f"expected a layer of the core, found {type(layer).__name__}")
         self._layer = layer
         self.weight, self.bias = layer.weight, layer.bias
         self._activation: Activation = layer.activation

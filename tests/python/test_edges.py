@@ -184,7 +184,7 @@ def test_clamp():
     assert bt.clamp(v, high=0.5).data == 0.5
     for call, error in (
         (lambda: bt.clamp(v), TypeError),
-        (lambda: bt.clamp(1.0, 0.0, 2.0), TypeError),
+        (lambda: bt.clamp("1.0", 0.0, 2.0), TypeError),
         (lambda: bt.clamp(v, 2.0, 1.0), ValueError),
         (lambda: bt.clamp(v, math.nan), ValueError),
     ):

@@ -339,8 +339,8 @@ for line in sys.stdin:
             self.process.stdin.flush()
             work()
             has_ended = True
-            while True:
-                sleep(0.01)
+            sleep(seconds + 5)
+            pytest.fail("an interrupt was lost")
         except KeyboardInterrupt:
             raised, used = perf_counter(), process_time()
         at, used_at = map(float, self.process.stdout.readline().split())

@@ -432,8 +432,6 @@ def test_where():
     assert (list(w.data), list(v.grad)) == ([0.0, 0.0, 3.0], [0.0, 0.0, 1.0])
     assert list(bt.where([True, False, True], v, [y, y, y]).data) == [-1.0, 5.0, 3.0]
     assert len(bt.where([], v[:0], y)) == 0
-    with pytest.raises(TypeError):
-        bt.where([True], 1.0, 2.0)
     with pytest.raises(ValueError, match="equal length"):
         bt.where([True], v, 2.0)
 

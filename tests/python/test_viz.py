@@ -296,6 +296,8 @@ def test_drawing_directly():
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    plt.close("all")
+
     axes = viz.plot(lambda x: x * x, 0.0, 1.0, 5)
     assert list(axes.lines[0].get_ydata()) == [0.0, 0.0625, 0.25, 0.5625, 1.0]
     axes = viz.plot_loss({"step": [1, 2], "loss": [3.0, 2.0]})

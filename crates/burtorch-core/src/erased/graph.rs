@@ -19,7 +19,7 @@ use crate::ops::Op;
 use crate::oracle::OracleMemory;
 use crate::params::Slice;
 use crate::scalar::{DType, Float, Scalar, bf16, f16};
-use crate::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 use crate::viz::{Options, Picture};
 
 /// A scalar type of which there are erased graphs.
@@ -37,7 +37,7 @@ macro_rules! growable {
         }
     )* };
 }
-growable!(f32 f64 F32x4 F32x8 F32x16 F64x2 F64x4 F64x8, graph => Some(graph));
+growable!(f32 f64 F32x4 F32x8 F32x16 F32x64 F64x2 F64x4 F64x8, graph => Some(graph));
 growable!(f16 bf16 f128, _graph => None);
 
 /// What a sweep starts from.

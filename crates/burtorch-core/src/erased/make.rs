@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, bytes_needed};
 use crate::io::{Kind, Loaded, Reader};
 use crate::scalar::{DType, bf16, f16};
-use crate::simd::{F32x4, F32x8, F32x16, F64x2, F64x4, F64x8};
+use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
 
 /// Runs an expression with `S` the scalar type that is found at run time.
 macro_rules! with_scalar {
@@ -17,7 +17,7 @@ macro_rules! with_scalar {
         let of: ScalarType = $of;
         with_scalar! { of, $S => $body;
             Float64 1 f64, Float32 1 f32, Float16 1 f16, BFloat16 1 bf16, Float128 1 f128,
-            Float32 4 F32x4, Float32 8 F32x8, Float32 16 F32x16,
+            Float32 4 F32x4, Float32 8 F32x8, Float32 16 F32x16, Float32 64 F32x64,
             Float64 2 F64x2, Float64 4 F64x4, Float64 8 F64x8
         }
     }};
@@ -35,7 +35,7 @@ macro_rules! with_scalar {
 fn no_such_type(of: ScalarType) -> Error {
     Error::BadArgument {
         what: "the scalar type of a graph",
-        expected: "one number, or 4, 8 or 16 of float32, 2, 4 or 8 of float64".into(),
+        expected: "one number, or 4, 8, 16 or 64 of float32, 2, 4 or 8 of float64".into(),
         found: format!("{} of {}", of.lanes, of.elem.name()),
     }
 }

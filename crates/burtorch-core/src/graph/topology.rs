@@ -4,8 +4,9 @@
 
 use super::block::{Layout, block_layout, for_each_block_operand};
 use super::operands::{Encoded, InnerOperands, OperandRun};
-use super::{Graph, NodeId, NodeSet};
+use super::{BlockHeader, Graph, NodeId, NodeSet};
 use crate::error::Result;
+use crate::interrupt;
 use crate::ops::{Arity, Op};
 use crate::scalar::Scalar;
 
@@ -104,5 +105,50 @@ impl Topology<'_> {
             nodes.extend(run.nodes().into_iter().flat_map(super::Range::nodes))
         });
         nodes
+    }
+}
+
+impl Topology<'_> {
+    /// Adds to `set`, which holds roots, everything they were computed from. One pass downwards to the set's base, 64 nodes
+    /// at a time where there are none; blocks are taken whole. Asks now and then whether to end early.
+    pub(crate) fn mark_reachable(self, set: &mut NodeSet) -> Result<()> {
+        for k in (0..set.words.len()).rev() {
+            interrupt::ask_at(64 * k)?;
+            // Operands lie below their node, so only bits below the one in hand can still appear in this word.
+            let mut not_taken = u64::MAX;
+            loop {
+                let bits = set.words[k] & not_taken;
+                if bits == 0 {
+                    break;
+                }
+                let bit = 63 - bits.leading_zeros();
+                not_taken = (1 << bit) - 1;
+                self.mark_operands(set.base + k as u32 * 64 + bit, set);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn mark_operands(self, node: u32, set: &mut NodeSet) {
+        let mut tail = node;
+        let mut op = self.op(node);
+        if op == Op::Part {
+            // Met from above: if the next output is in the set, the block was taken whole with it.
+            if set.contains(node + 1) {
+                return;
+            }
+            tail = self.block_tail(node).unwrap_or(node);
+            op = self.op(tail);
+        }
+        if op.info().arity == Arity::Block {
+            let header = BlockHeader::read(self.extra, self.operands[tail as usize][0]);
+            set.insert_range(header.first, header.n_out);
+        }
+        self.for_each_operand(tail, |run| {
+            if let Some(range) = run.nodes() {
+                set.insert_range(range.start, range.len);
+            }
+        });
     }
 }

@@ -76,7 +76,7 @@ pub fn save(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
 fn followed(path: &Path) -> Result<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..MOST_LINKS {
-        // What is no link, or is not there, is where the path leads; whatever else is wrong, opening it tells.
+        // A path that is no link, or that does not exist, leads to itself; opening it reports any other error.
         let Ok(next) = fs::read_link(&target) else { return Ok(target) };
         target = target.parent().map_or(next.clone(), |folder| folder.join(next));
     }

@@ -246,11 +246,9 @@ impl Gpt {
             let tokens = params.tensor(&[vocab, width], part(name, "tokens").as_deref(), embedding, true)?;
             let positions = params.tensor(&[context, width], part(name, "positions").as_deref(), embedding, true)?;
             let mut blocks = Vec::new();
-            blocks.try_reserve_exact(layers).map_err(|_| Error::OutOfMemory {
-                bytes: layers.saturating_mul(size_of::<Block>()),
-                what: "the blocks of a GPT",
-            })?;
             for k in 0..layers {
+                // One by one: parameters that are limited refuse a large model before its list takes memory.
+                crate::memory::reserve_in(&mut blocks, 1, "the blocks of a GPT")?;
                 blocks.push(Block::new(params, shape, part(name, &format!("blocks.{k}")).as_deref())?);
             }
             let final_norm = match shape.final_norm {
