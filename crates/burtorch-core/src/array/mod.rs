@@ -7,7 +7,7 @@
 //! row contributes to an operand is one instruction, `Pull`, and only when that is differentiated again is its formula written
 //! out, by running it on a scalar that records. An element of an adjoint that no path has reached is -0.0 and every
 //! contribution to a reached one is never -0.0, so unreached elements stay so through every instruction, and infinities beside
-//! them reach nobody; elements that `where`, a slice, an index or a maximum does not choose are unreached. Tangents are kept
+//! them do not spread; elements that `where`, a slice, an index or a maximum does not choose are unreached. Tangents are kept
 //! in the same way: what does not move contributes nothing. An instruction may give several values and may hold another
 //! program (`Call`), which is how loops will come. Parameters are values by reference, read at every call. A [`Plan`] is a
 //! program made ready: instructions become blocks that fit the first-level cache, views become strides, and memory is

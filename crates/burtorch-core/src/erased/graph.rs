@@ -221,7 +221,7 @@ erased_graph! {
         Graph::rewind(self, mark)
     }
 
-    /// The same, where nobody has a handle of what goes, and without an error.
+    /// The same for nodes without handles; it cannot fail.
     fn take_back(&mut self, mark: Mark) {
         Graph::take_back(self, mark)
     }

@@ -149,7 +149,7 @@ impl<S: Scalar> Graph<'_, S> {
         Ok(())
     }
 
-    /// As [`Graph::rewind`], where nobody has a handle of what goes: it needs no memory, so it cannot fail.
+    /// As [`Graph::rewind`], for nodes without handles: it needs no memory, so it cannot fail.
     pub fn take_back(&mut self, mark: Mark) {
         if self.check_mark(mark).is_ok() && mark.len < self.columns.len() && self.rewind(mark).is_err() {
             self.cut(mark);

@@ -55,8 +55,8 @@ pub(super) fn n_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Starts a thread that nobody waits for; `false` if the system refuses, or is about to: a thread that finds no memory for what
-/// it needs before it works ends the process, and nobody could catch that.
+/// Starts a detached thread; returns `false` if the system refuses it, or is close to its memory limit: a thread without memory
+/// for its own start ends the process, and this cannot be caught.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
     list_for::<u8>(2 * STACK, "a thread").is_ok_and(|room| {
         drop(room);

@@ -32,7 +32,7 @@ pub fn unwind_refusals(py: Python<'_>) -> PyResult<()> {
         ml_flags: ffi::METH_O,
         ml_doc: c"Tells lack of memory from other panics.".as_ptr(),
     }));
-    // SAFETY: the definition is static and nobody changes it; a null pointer is an error that is set.
+    // SAFETY: the definition is static and constant; a null pointer means that a Python error is set.
     let init = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_New(INIT.0.get(), ptr::null_mut()))? };
     py.get_type::<PanicException>().setattr("__init__", init)
 }

@@ -131,7 +131,7 @@ pub fn open<'py>(graph: &Bound<'py, PyGraph>, n: usize) -> PyResult<Vec<Bound<'p
         if depth(cell, py) >= DEEPEST {
             return Err(PyValueError::new_err(format!("branches of branches are nested at most {DEEPEST} deep")));
         }
-        // Branches read values, and nobody computes them while they are open.
+        // Branches read values, and no value is computed while they are open.
         if cell.n_unevaluated > 0 {
             cell.settle_all();
         }

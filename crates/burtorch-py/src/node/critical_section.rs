@@ -78,7 +78,7 @@ mod held {
 
     /// The Value that an argument is, or begins with.
     unsafe fn value_in(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
-        // SAFETY: a living object; items are looked at, and kept by their list as long as nobody changes it.
+        // SAFETY: a living object; items are only read, and their list owns them until it changes.
         unsafe {
             let first = if ffi::PyTuple_CheckExact(object) != 0 && ffi::PyTuple_GET_SIZE(object) > 0 {
                 ffi::PyTuple_GET_ITEM(object, 0)

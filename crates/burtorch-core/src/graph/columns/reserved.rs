@@ -137,7 +137,7 @@ impl<S: Scalar> Columns<S> {
         own.start == 0 && other.whole.is(&own.whole) && other.start == self.len + n && columns.len == columns.cap
     }
 
-    /// Makes what was reserved room of this graph's again, if nobody is in it any more. Whether it did.
+    /// Takes the reserved region back if no branch uses it any more. Returns whether it did.
     pub(in crate::graph) fn take_back(&mut self) -> bool {
         let Some(place) = self.place.take_if(|place| place.start == 0) else { return false };
         match place.whole.take() {
