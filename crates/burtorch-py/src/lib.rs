@@ -1,6 +1,7 @@
 //! The extension module `burtorch._core`: the core for Python. Its folders are layers; each names only those before it.
 #![feature(f128)]
 
+mod array;
 mod convert;
 mod files;
 mod graph;
@@ -29,6 +30,7 @@ mod _core {
         convert::refused_allocations::register(m)?;
         convert::errors::register(m)?;
         graph::register(m)?;
+        array::register(m)?;
         node::register(m)?;
         trace::register(m)?;
         params::register(m)?;

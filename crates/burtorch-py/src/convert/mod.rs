@@ -1,6 +1,7 @@
 //! Between Python and Rust: errors, arguments, numbers, buffers, signals and who has exclusive access. Knows no graph.
 
 pub mod arguments;
+pub mod arrays;
 pub mod buffer;
 pub mod entry;
 pub mod errors;

@@ -12,11 +12,11 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::arrays::{Array, Kind};
 use super::calls::{Arguments, with_path};
 use super::object::{Call, FunctionObject, state_of};
 use super::pytree::Tree;
 use super::state::Scalars;
+use crate::convert::arrays::{Array, Kind};
 use crate::convert::entry::{attached, caught, raise_python, visited};
 use crate::convert::errors::derived;
 use crate::convert::gc::HoldsObjects;

@@ -10,7 +10,7 @@ use burtorch_core::program::batch::{Rows, Sink, Source};
 use burtorch_core::simd::pairs;
 use burtorch_core::{DType, Float};
 
-use super::arrays::{Array, Kind};
+use crate::convert::arrays::{Array, Kind};
 
 /// One column of numbers: where the first is, and how far it is to the next.
 #[derive(Clone, Copy)]

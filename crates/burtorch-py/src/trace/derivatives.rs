@@ -11,11 +11,11 @@ use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
 
-use super::arrays::{Kind, filled};
 use super::calls::{Arguments, shaped, with_program};
 use super::object::Call;
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
+use crate::convert::arrays::{Kind, filled};
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
 

@@ -11,11 +11,11 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use super::arrays::Kind;
 use super::audit;
 use super::object::Call;
 use super::pytree::Tree;
 use super::state::{Path, Variant};
+use crate::convert::arrays::Kind;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
 use crate::node::parameter::PyParameter;

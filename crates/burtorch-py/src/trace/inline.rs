@@ -10,10 +10,10 @@ use burtorch_core::{DType, NodeId, Program};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::arrays::Kind;
 use super::calls::{Arguments, with_path};
 use super::object::Call;
 use super::pytree::Tree;
+use crate::convert::arrays::Kind;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::number_of;
 use crate::graph::cell::AnyGraph;

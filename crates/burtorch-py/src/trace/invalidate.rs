@@ -12,8 +12,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString};
 
-use super::arrays::has_raw_bytes;
 use super::attributes;
+use crate::convert::arrays::has_raw_bytes;
 
 /// A place in memory and its content at the trace.
 struct Word {

@@ -11,12 +11,12 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::arrays::{Array, Kind, empty};
 use super::calls::{Arguments, with_path};
 use super::columns::{Column, Table, columns};
 use super::object::Call;
 use super::pytree::Tree;
 use crate::convert::arguments::Count;
+use crate::convert::arrays::{Array, Kind, empty};
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
 

@@ -4,7 +4,6 @@
 //! trace, `watch` what a trace took for constant, `search` and `observe` how that is found, `unwatched` what cannot be watched,
 //! `audit` the check of that, `keywords` what may be given by name; `calls`, `derivatives` and `map` are its methods.
 
-mod arrays;
 mod attributes;
 mod audit;
 mod bound_call;

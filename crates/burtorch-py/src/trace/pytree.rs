@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::arrays::{Array, Kind, filled};
+use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::numbers::{has_dtype, number_of};

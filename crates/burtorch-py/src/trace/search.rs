@@ -15,11 +15,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyList, PyModule, PyString, PyTuple, PyType};
 
-use super::arrays::raw_bytes;
 use super::attributes::{self, class_names, is_of_a_library, is_standard, is_written_in_python, top};
 use super::code::Names;
 use super::invalidate::{Scope, Watch};
 use super::unwatched::{self, Kind, Object};
+use crate::convert::arrays::raw_bytes;
 use crate::node::parameter::PyParameter;
 
 /// More objects than this are not looked at.

@@ -258,6 +258,28 @@ impl Array {
         self.for_each(|at| all.push(unsafe { self.kind.read(at) }));
     }
 
+    /// All numbers, by rows.
+    pub fn floats(&self) -> Vec<f64> {
+        let mut all = Vec::with_capacity(self.len());
+        self.read_into(&mut all);
+        all
+    }
+
+    /// All numbers of an array of integers, by rows, exactly; those of 64 bits without a sign wrap.
+    pub fn integers(&self) -> Vec<i64> {
+        let mut all = Vec::with_capacity(self.len());
+        // SAFETY: `for_each` visits the entries of the buffer, which is held here.
+        self.for_each(|at| {
+            all.push(unsafe {
+                match self.kind {
+                    Kind::Signed(8) | Kind::Unsigned(8) => at.cast::<i64>().read_unaligned(),
+                    kind => kind.read(at) as i64,
+                }
+            });
+        });
+        all
+    }
+
     /// Writes numbers, by rows.
     pub fn write(&self, mut numbers: impl Iterator<Item = f64>) {
         self.for_each(|at| {

@@ -1,0 +1,71 @@
+//! How every operation on Arrays is appended, to the innermost trace among its operands.
+//!
+//! Promises: an operation that is refused leaves the program as it was, but for constants that nothing reads. Python code runs
+//! only while operands are read, before anything is appended.
+
+use burtorch_core::array::{ArrayBuilder, ValueId};
+use pyo3::prelude::*;
+
+use super::array::PyArray;
+use super::operands::{Operand, are_integers};
+use super::trace::{ArrayTrace, current};
+use crate::convert::errors::IntoPython;
+use crate::convert::refusals::error_here;
+
+/// Appends an operation with one result. `None` where an operand is nothing that operations on Arrays take, so that an operator
+/// may answer `NotImplemented`. `build` is given the operands' values, in their order.
+pub fn append<'py>(
+    py: Python<'py>,
+    operands: &[Bound<'py, PyAny>],
+    build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<ValueId>,
+) -> PyResult<Option<Bound<'py, PyArray>>> {
+    let all = append_all(py, operands, |b, values| Ok(vec![build(b, values)?]))?;
+    Ok(all.and_then(|mut all| all.pop()))
+}
+
+/// The same for an operation with several results.
+pub fn append_all<'py>(
+    py: Python<'py>,
+    operands: &[Bound<'py, PyAny>],
+    build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
+) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
+    let Some(trace) = innermost(py, operands)? else {
+        let message = "Parameters are used with Arrays inside of a function that is traced with arrays; pass one to it";
+        return Err(error_here(py, message));
+    };
+    append_to(&trace, operands, build)
+}
+
+/// The same in this trace, which is no further out than those of the operands.
+pub fn append_to<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    operands: &[Bound<'py, PyAny>],
+    build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
+) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
+    let py = trace.py();
+    let read = operands.iter().map(|object| Operand::of(object, trace.get().dtype()));
+    let Some(read) = read.collect::<PyResult<Option<Vec<_>>>>()? else { return Ok(None) };
+    // An outer trace that has ended cannot be captured.
+    for array in read.iter().filter_map(Operand::array) {
+        array.get().check(py)?;
+    }
+    let with_integers = are_integers(&read);
+    let mut content = trace.get().lock();
+    let Some(recording) = &mut *content else {
+        drop(content);
+        return Err(trace.get().ended(py));
+    };
+    let values = read.into_iter().map(|operand| operand.value(py, trace, recording, with_integers));
+    let values = values.collect::<PyResult<Vec<_>>>()?;
+    let results = build(&mut recording.builder, &values).or_raise(py)?;
+    let typed: Vec<_> = results.iter().map(|&value| (value, recording.builder.type_of(value))).collect();
+    drop(content);
+    typed.into_iter().map(|(value, ty)| PyArray::new(trace, value, ty)).collect::<PyResult<_>>().map(Some)
+}
+
+/// The innermost trace among the Arrays, or of this thread where there are none.
+pub fn innermost<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, ArrayTrace>>> {
+    let arrays = operands.iter().filter_map(|object| object.cast::<PyArray>().ok());
+    let deepest = arrays.max_by_key(|array| array.get().trace(py).get().depth());
+    Ok(deepest.map_or_else(|| current(py), |array| Some(array.get().trace(py).clone())))
+}

@@ -1,0 +1,167 @@
+//! What an operation on Arrays may take: Arrays, numbers, arrays of numbers, Parameters and their tensors.
+//!
+//! Promises: an array's numbers are copied once while they stay the same. Reads no numbers of Arrays. Knows no operation.
+
+use burtorch_core::DType;
+use burtorch_core::array::{ArrayOp, Data, Dims, Element, Shared, ValueId};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+
+use super::array::PyArray;
+use super::trace::{ArrayTrace, Known, Recording};
+use crate::convert::arrays::{Array, Kind};
+use crate::convert::errors::IntoPython;
+use crate::convert::numbers::{has_dtype, number_of};
+use crate::params::{PyParameters, PyTensor};
+
+/// An object that an operation takes.
+pub enum Operand<'py> {
+    /// An Array of some trace.
+    Array(Bound<'py, PyArray>),
+    /// A number; whether it is a whole one that integers stay integers with.
+    Number(f64, Option<i64>),
+    /// An array of numbers, and its object.
+    Data(Dims, Data, Bound<'py, PyAny>),
+    /// Part of Parameters, by reference.
+    Param(Py<PyParameters>, usize, Dims),
+}
+
+/// The numbers of an array of Python, as a program of this float type holds them.
+pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> Data {
+    match array.kind {
+        Kind::Unsigned(1) if is_mask => Data::Mask(array.floats().iter().map(|&x| x != 0.0).collect()),
+        Kind::Signed(_) | Kind::Unsigned(_) => Data::Int(array.integers()),
+        _ if dtype == DType::Float32 => Data::F32(array.floats().iter().map(|&x| x as f32).collect()),
+        _ => Data::F64(array.floats()),
+    }
+}
+
+/// Whether an object's dtype is bool.
+pub fn is_mask(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let dtype = object.getattr(pyo3::intern!(object.py(), "dtype"))?;
+    Ok(dtype.getattr(pyo3::intern!(object.py(), "kind"))?.eq("b")?)
+}
+
+impl<'py> Operand<'py> {
+    /// What an object is; `None` for what no operation takes. `dtype` is that of the program.
+    pub fn of(object: &Bound<'py, PyAny>, dtype: DType) -> PyResult<Option<Self>> {
+        let py = object.py();
+        if let Ok(array) = object.cast::<PyArray>() {
+            return Ok(Some(Operand::Array(array.clone())));
+        }
+        if let Ok(tensor) = object.cast::<PyTensor>() {
+            let tensor = tensor.get();
+            let extents: Vec<usize> = tensor.tensor().shape().dims().iter().map(|&n| n as usize).collect();
+            let dims = Dims::new(&extents).or_raise(py)?;
+            return Ok(Some(Operand::Param(tensor.owner().clone_ref(py), tensor.slice().range().start, dims)));
+        }
+        if let Ok(params) = object.cast::<PyParameters>() {
+            let n = params.get().all(py)?.len();
+            return Ok(Some(Operand::Param(params.clone().unbind(), 0, Dims::new(&[n]).or_raise(py)?)));
+        }
+        if let Some(x) = number_of(object)? {
+            let is_whole =
+                object.is_instance_of::<PyInt>() || !object.is_instance_of::<PyFloat>() && is_integer(object)?;
+            return Ok(Some(Operand::Number(x, if is_whole { object.extract().ok() } else { None })));
+        }
+        if !has_dtype(object)? {
+            return Ok(None);
+        }
+        let Some(array) = Array::of(object).or_else(|| Array::converted(object).ok()) else { return Ok(None) };
+        let dims = Dims::new(array.shape()).or_raise(py)?;
+        Ok(Some(Operand::Data(dims, data_of(&array, is_mask(object)?, dtype), object.clone())))
+    }
+
+    /// The Array, if it is one.
+    pub fn array(&self) -> Option<&Bound<'py, PyArray>> {
+        match self {
+            Operand::Array(array) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// Its value in `trace`, of which `recording` is the content. `with_integers` where all Arrays beside it hold integers.
+    pub(super) fn value(
+        self,
+        py: Python<'py>,
+        trace: &Bound<'py, ArrayTrace>,
+        recording: &mut Recording,
+        with_integers: bool,
+    ) -> PyResult<ValueId> {
+        let b = &mut recording.builder;
+        match self {
+            Operand::Array(array) if array.get().trace(py).is(trace) => Ok(array.get().value()),
+            Operand::Array(array) => recording.capture(py, &array),
+            Operand::Number(_, Some(k)) if with_integers => b.push(ArrayOp::Integer(k), &[]).or_raise(py),
+            Operand::Number(x, _) => b.literal(x).or_raise(py),
+            Operand::Data(dims, data, object) => recording.constant(py, dims, data, object),
+            Operand::Param(params, start, dims) => {
+                check_dtype(&params, trace.get().dtype())?;
+                let set = trace.get().set(py, &params);
+                recording.param(py, set, start, dims)
+            }
+        }
+    }
+}
+
+fn is_integer(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let kind = object.getattr(pyo3::intern!(object.py(), "dtype"))?.getattr(pyo3::intern!(object.py(), "kind"))?;
+    Ok(kind.eq("i")? || kind.eq("u")?)
+}
+
+/// Refuses Parameters of another dtype.
+fn check_dtype(params: &Py<PyParameters>, dtype: DType) -> PyResult<()> {
+    let found = params.get().dtype_of();
+    if found == dtype {
+        return Ok(());
+    }
+    let (found, dtype) = (found.name(), dtype.name());
+    Err(PyTypeError::new_err(format!(
+        "a function of {dtype} reads Parameters of {found}; give bt.function dtype={found:?}, or make Parameters of {dtype}"
+    )))
+}
+
+impl Recording {
+    /// The argument that stands for an Array of an outer trace.
+    fn capture(&mut self, py: Python<'_>, array: &Bound<'_, PyArray>) -> PyResult<ValueId> {
+        let is_same = |other: &Py<PyArray>| {
+            let (a, b) = (array.get(), other.get());
+            a.value() == b.value() && a.trace(py).is(b.trace(py))
+        };
+        if let Some((value, _)) = self.captures.iter().find(|(_, other)| is_same(other)) {
+            return Ok(*value);
+        }
+        let ty = array.get().type_of();
+        let value = self.builder.input(&ty.dims, ty.element).or_raise(py)?;
+        self.captures.push((value, array.clone().unbind()));
+        Ok(value)
+    }
+
+    fn constant(&mut self, py: Python<'_>, dims: Dims, data: Data, object: Bound<'_, PyAny>) -> PyResult<ValueId> {
+        let is_same = |known: &&Known| known.object.is(&object) && known.dims == dims && *known.data.0 == data;
+        if let Some(known) = self.known.iter().find(is_same) {
+            return Ok(known.value);
+        }
+        let data = Shared(std::sync::Arc::new(data));
+        let value = self.builder.push(ArrayOp::Const(dims, data.clone()), &[]).or_raise(py)?;
+        self.known.push(Known { object: object.unbind(), dims, data, value });
+        Ok(value)
+    }
+
+    fn param(&mut self, py: Python<'_>, set: u32, start: usize, dims: Dims) -> PyResult<ValueId> {
+        let key = (set, start, dims);
+        if let Some((_, value)) = self.params.iter().find(|(known, _)| *known == key) {
+            return Ok(*value);
+        }
+        let value = self.builder.param(set, start, &dims).or_raise(py)?;
+        self.params.push((key, value));
+        Ok(value)
+    }
+}
+
+/// Whether all Arrays among the operands hold integers or masks.
+pub(super) fn are_integers(operands: &[Operand<'_>]) -> bool {
+    let mut arrays = operands.iter().filter_map(Operand::array);
+    arrays.all(|array| array.get().type_of().element != Element::Float)
+}

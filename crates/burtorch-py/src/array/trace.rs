@@ -1,0 +1,203 @@
+//! `ArrayTrace`: the program that a function leaves while it runs on Arrays.
+//!
+//! A trace knows shapes and dtypes and no numbers. One that begins while another one of its thread is under way lies inside
+//! it: Arrays of outer traces that it meets become arguments of its program, in the order of first use (captures), so each
+//! trace keeps what it differentiates by apart from what others do.
+//!
+//! Promises: no lock is held while Python code runs; a trace that has ended refuses everything with a `TraceError`; whatever
+//! happens, the traces of a thread end in the order that they began in. Knows nothing of how programs run.
+
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use burtorch_core::DType;
+use burtorch_core::array::{ArrayBuilder, ArrayProgram, Data, Dims, Shared, Type, ValueId};
+use pyo3::prelude::*;
+
+use super::array::PyArray;
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::{HoldsObjects, Visitor, collected};
+use crate::convert::refusals::error_here;
+use crate::params::PyParameters;
+
+/// A constant and the object whose numbers it has.
+pub(super) struct Known {
+    pub(super) object: Py<PyAny>,
+    pub(super) dims: Dims,
+    pub(super) data: Shared<Data>,
+    pub(super) value: ValueId,
+}
+
+/// What a trace has recorded so far.
+pub struct Recording {
+    /// The instructions.
+    pub builder: ArrayBuilder,
+    /// Arrays of outer traces, and the inputs that stand for them.
+    pub captures: Vec<(ValueId, Py<PyArray>)>,
+    /// Parts of Parameters, each once: set, start, shape.
+    pub(super) params: Vec<((u32, usize, Dims), ValueId)>,
+    /// Constants that were read from objects.
+    pub(super) known: Vec<Known>,
+}
+
+/// A trace that has ended, for the transforms.
+pub struct Ended {
+    /// Its program: arguments first, then captures.
+    pub program: ArrayProgram,
+    /// The Arrays of outer traces that it takes after its arguments.
+    pub captures: Vec<Py<PyArray>>,
+}
+
+impl HoldsObjects for Mutex<Option<Recording>> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        let Ok(content) = self.try_lock() else { return };
+        if let Some(recording) = &*content {
+            recording.captures.iter().for_each(|(_, array)| array.visit(visit));
+            recording.known.iter().for_each(|known| known.object.visit(visit));
+        }
+    }
+}
+
+impl HoldsObjects for Mutex<Vec<Py<PyParameters>>> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        if let Ok(sets) = self.try_lock() {
+            sets.visit(visit);
+        }
+    }
+}
+
+/// The program that a function leaves while it runs on Arrays.
+#[pyclass(frozen, name = "ArrayTrace", module = "burtorch")]
+pub struct ArrayTrace {
+    name: String,
+    dtype: DType,
+    /// The trace that this one lies inside of.
+    outer: Option<Py<ArrayTrace>>,
+    depth: usize,
+    content: Mutex<Option<Recording>>,
+    /// Of the outermost trace: the Parameters that programs read, by number.
+    sets: Mutex<Vec<Py<PyParameters>>>,
+}
+collected!(ArrayTrace: outer, content, sets);
+
+thread_local! {
+    /// The traces of this thread, the innermost last.
+    static ACTIVE: RefCell<Vec<Py<ArrayTrace>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The innermost trace of this thread.
+pub fn current(py: Python<'_>) -> Option<Bound<'_, ArrayTrace>> {
+    ACTIVE.with_borrow(|all| all.last().map(|trace| trace.bind(py).clone()))
+}
+
+/// A trace that is under way in this thread, until this is dropped.
+pub struct Active<'py>(Bound<'py, ArrayTrace>);
+
+impl<'py> Active<'py> {
+    /// Begins a trace of the function `name`, inside the innermost one of this thread.
+    pub fn begin(py: Python<'py>, name: &str, dtype: DType) -> PyResult<Self> {
+        let outer = current(py);
+        let recording = Recording {
+            builder: ArrayBuilder::new(dtype).or_raise(py)?,
+            captures: Vec::new(),
+            params: Vec::new(),
+            known: Vec::new(),
+        };
+        let trace = ArrayTrace {
+            name: name.to_string(),
+            dtype,
+            depth: outer.as_ref().map_or(0, |outer| outer.get().depth + 1),
+            outer: outer.map(Bound::unbind),
+            content: Mutex::new(Some(recording)),
+            sets: Mutex::new(Vec::new()),
+        };
+        let trace = Bound::new(py, trace)?;
+        ACTIVE.with_borrow_mut(|all| all.push(trace.clone().unbind()));
+        Ok(Active(trace))
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &Bound<'py, ArrayTrace> {
+        &self.0
+    }
+
+    /// A new argument.
+    pub fn input(&self, ty: Type) -> PyResult<Bound<'py, PyArray>> {
+        let py = self.0.py();
+        let mut content = self.0.get().lock();
+        let Some(recording) = &mut *content else { return Err(self.0.get().ended(py)) };
+        let value = recording.builder.input(&ty.dims, ty.element).or_raise(py)?;
+        drop(content);
+        PyArray::new(&self.0, value, ty)
+    }
+
+    /// Ends the trace with these results, which are Arrays of it.
+    pub fn finish(self, results: &[ValueId]) -> PyResult<Ended> {
+        let py = self.0.py();
+        let Some(recording) = self.0.get().lock().take() else { return Err(self.0.get().ended(py)) };
+        let program = recording.builder.finish(results).or_raise(py)?;
+        Ok(Ended { program, captures: recording.captures.into_iter().map(|(_, array)| array).collect() })
+    }
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        let left = self.0.get().lock().take();
+        let trace = ACTIVE.with_borrow_mut(|all| {
+            let at = all.iter().position(|trace| trace.is(&self.0));
+            at.map(|at| all.split_off(at))
+        });
+        // What these hold may run Python code when it goes: nothing is borrowed here.
+        drop((left, trace));
+    }
+}
+
+impl ArrayTrace {
+    /// The float type of the program.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// How many traces it lies inside of.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The trace that it lies inside of.
+    pub fn outer(&self) -> Option<&Py<ArrayTrace>> {
+        self.outer.as_ref()
+    }
+
+    /// What has been recorded; nothing if the trace has ended. No Python code may run while the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a trace that has ended refuses.
+    pub fn ended(&self, py: Python<'_>) -> PyErr {
+        let message = format!(
+            "this Array was kept from the trace of {}, which is over; return what is needed from the function",
+            self.name
+        );
+        error_here(py, &message)
+    }
+
+    /// The number of these Parameters among those that the outermost trace reads.
+    pub(super) fn set(&self, py: Python<'_>, params: &Py<PyParameters>) -> u32 {
+        if let Some(outer) = &self.outer {
+            return outer.bind(py).get().set(py, params);
+        }
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sets.iter().position(|set| set.is(params));
+        known.unwrap_or_else(|| {
+            sets.push(params.clone_ref(py));
+            sets.len() - 1
+        }) as u32
+    }
+
+    /// The Parameters that programs of this outermost trace read, by number.
+    pub fn sets(&self, py: Python<'_>) -> Vec<Py<PyParameters>> {
+        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.iter().map(|set| set.clone_ref(py)).collect()
+    }
+}
