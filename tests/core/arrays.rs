@@ -4,5 +4,6 @@ mod reference;
 
 mod derivatives;
 mod eager;
+mod functions;
 mod random;
 mod values;

@@ -42,7 +42,10 @@ mod infer;
 mod text;
 
 mod build;
+mod contract;
+mod index;
 mod numpy;
+mod statistics;
 
 mod expansion;
 
@@ -60,6 +63,7 @@ mod plan;
 
 pub use build::ArrayBuilder;
 pub use dims::{Axes, Dims, Strides};
+pub use index::Index;
 pub use instr::{
     ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Type, ValueId,
     View,

@@ -1,11 +1,11 @@
 //! Array functions with NumPy's names and rules, as methods of the builder.
 //!
 //! Promises: a function that is refused leaves the builder as it was. What is composed of other functions has their order of
-//! operations: `mean` is a sum over a count, as `reduce_mean` is. Knows nothing of derivatives.
+//! operations. Knows nothing of derivatives.
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims, bad};
-use super::instr::{ArrayOp, Comparison, Cumulate, Dot, Element, Reduce, Slice, ValueId, View};
+use super::instr::{ArrayOp, Comparison, Cumulate, Element, Reduce, Slice, ValueId, View};
 use super::row::Row;
 use crate::error::Result;
 use crate::ops::Op;
@@ -53,72 +53,13 @@ impl ArrayBuilder {
     pub fn reduce(&mut self, kind: Reduce, x: ValueId, axes: Option<&[isize]>, keepdims: bool) -> Result<ValueId> {
         self.whole(|b| {
             b.check(x)?;
-            let wanted =
-                if kind.of_integers() && b.type_of(x).element == Element::Int { Element::Int } else { Element::Float };
+            let is_float = b.type_of(x).element == Element::Float || !kind.of_integers();
+            let wanted = if is_float { Element::Float } else { Element::Int };
             let x = b.convert(x, wanted)?;
             let axes = Axes::of(&b.dims(x), axes)?;
             let kept = b.dims(x).reduced(axes, true);
             let y = b.push(ArrayOp::Reduce(kind, axes), &[x])?;
             if keepdims { b.view(y, View::Reshape(kept)) } else { Ok(y) }
-        })
-    }
-
-    /// The mean over axes.
-    pub fn mean(&mut self, x: ValueId, axes: Option<&[isize]>, keepdims: bool) -> Result<ValueId> {
-        self.whole(|b| {
-            b.check(x)?;
-            let x = b.convert(x, Element::Float)?;
-            let count: usize = Axes::of(&b.dims(x), axes)?.iter().map(|axis| b.dims(x)[axis]).product();
-            let sum = b.reduce(Reduce::Sum, x, axes, keepdims)?;
-            b.row_with(Op::DivByConstant, sum, count as f64)
-        })
-    }
-
-    /// The variance over axes, of `count - ddof` degrees of freedom, in two passes.
-    pub fn var(&mut self, x: ValueId, axes: Option<&[isize]>, ddof: f64, keepdims: bool) -> Result<ValueId> {
-        self.whole(|b| {
-            let mean = b.mean(x, axes, true)?;
-            let distance = b.row(Op::Sub, &[x, mean])?;
-            let square = b.row(Op::Sqr, &[distance])?;
-            let count: usize = Axes::of(&b.dims(x), axes)?.iter().map(|axis| b.dims(x)[axis]).product();
-            let sum = b.reduce(Reduce::Sum, square, axes, keepdims)?;
-            b.row_with(Op::DivByConstant, sum, count as f64 - ddof)
-        })
-    }
-
-    /// Exponentials over their sum along an axis, shifted by the largest.
-    pub fn softmax(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
-        self.whole(|b| {
-            let total = b.reduce(Reduce::LogSumExp, x, Some(&[axis]), true)?;
-            let below = b.row(Op::Sub, &[x, total])?;
-            b.row(Op::Exp, &[below])
-        })
-    }
-
-    /// The matrix product, as NumPy's `@`: vectors, matrices and batches of them.
-    pub fn matmul(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
-        self.whole(|b| {
-            let operands = [x, y].map(|v| b.check(v).and_then(|()| b.convert(v, Element::Float)));
-            let [x, y] = operands;
-            let (x, y) = (x?, y?);
-            let (dx, dy) = (b.dims(x), b.dims(y));
-            if dx.rank() == 0 || dy.rank() == 0 {
-                return Err(bad("operands of a matrix product", "arrays with axes".into(), format!("{dx} and {dy}")));
-            }
-            // A vector is a row on the left and a column on the right; its axis goes again.
-            let x = if dx.rank() == 1 { b.view(x, View::Reshape(Dims::new(&[1, dx[0]])?))? } else { x };
-            let y = if dy.rank() == 1 { b.view(y, View::Reshape(Dims::new(&[dy[0], 1])?))? } else { y };
-            let split =
-                |dims: Dims| Ok((Dims::new(&dims[..dims.rank() - 2])?, [dims[dims.rank() - 2], dims[dims.rank() - 1]]));
-            let ((batch_x, last_x), (batch_y, last_y)) = (split(b.dims(x))?, split(b.dims(y))?);
-            let batch = batch_x.broadcast(&batch_y)?;
-            let x = b.broadcast_to(x, Dims::new(&[&batch, &last_x[..]].concat())?)?;
-            let y = b.broadcast_to(y, Dims::new(&[&batch, &last_y[..]].concat())?)?;
-            let z = b.push(ArrayOp::Dot(Dot::default()), &[x, y])?;
-            let mut extents = batch.to_vec();
-            extents.extend((dx.rank() > 1).then_some(last_x[0]));
-            extents.extend((dy.rank() > 1).then_some(last_y[1]));
-            b.view(z, View::Reshape(Dims::new(&extents)?))
         })
     }
 
@@ -181,31 +122,34 @@ impl ArrayBuilder {
         })
     }
 
-    /// The elements along an axis that integers name.
-    pub fn take(&mut self, x: ValueId, indices: ValueId, axis: isize) -> Result<ValueId> {
-        self.check(x)?;
-        let axis = self.dims(x).axis(axis)?;
-        self.push(ArrayOp::Take { axis, batch: 0 }, &[x, indices])
-    }
-
     /// The index of the first largest element along an axis, or of the smallest.
     pub fn arg_extreme(&mut self, x: ValueId, axis: isize, largest: bool) -> Result<ValueId> {
+        self.whole(|b| {
+            let x = b.countable(x)?;
+            let axis = b.dims(x).axis(axis)?;
+            b.push(ArrayOp::ArgExtreme { axis, largest }, &[x])
+        })
+    }
+
+    /// The value, with integers in the place of a mask.
+    pub(super) fn countable(&mut self, x: ValueId) -> Result<ValueId> {
         self.check(x)?;
-        let axis = self.dims(x).axis(axis)?;
-        self.push(ArrayOp::ArgExtreme { axis, largest }, &[x])
+        if self.type_of(x).element == Element::Mask { self.convert(x, Element::Int) } else { Ok(x) }
     }
 
     /// Running sums along an axis.
     pub fn cumsum(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
-        self.check(x)?;
-        let axis = self.dims(x).axis(axis)?;
-        self.push(ArrayOp::Cumulate { kind: Cumulate::Sum, axis, reverse: false }, &[x])
+        self.whole(|b| {
+            let x = b.convert(x, Element::Float)?;
+            let axis = b.dims(x).axis(axis)?;
+            b.push(ArrayOp::Cumulate { kind: Cumulate::Sum, axis, reverse: false }, &[x])
+        })
     }
 
     /// Running products along an axis.
     pub fn cumprod(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
         self.whole(|b| {
-            b.check(x)?;
+            let x = b.convert(x, Element::Float)?;
             let axis = b.dims(x).axis(axis)?;
             b.running_product(x, axis, false)
         })

@@ -1,0 +1,218 @@
+//! Indexing with NumPy's rules, as methods of the builder.
+//!
+//! Promises: slices, single indices and new axes are views; arrays of integers gather, several of them as one index into the
+//! axes that they name, whose place in the result is NumPy's. An index outside of its axis is refused when it is used.
+//! Knows nothing of derivatives.
+
+use super::build::ArrayBuilder;
+use super::dims::{Dims, bad};
+use super::instr::{ArrayOp, Comparison, Element, Slice, Type, ValueId};
+use crate::error::Result;
+use crate::ops::Op;
+
+/// One part of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// One element of an axis, which goes.
+    At(isize),
+    /// A range of an axis.
+    Slice(Slice),
+    /// A new axis of extent 1.
+    New,
+    /// The axes that other parts do not name.
+    Rest,
+    /// Integers, which name elements of an axis.
+    Array(ValueId),
+}
+
+impl ArrayBuilder {
+    /// `x[index]`.
+    pub fn indexed(&mut self, x: ValueId, index: &[Index]) -> Result<ValueId> {
+        self.whole(|b| {
+            b.check(x)?;
+            let dims = b.dims(x);
+            let named = index.iter().filter(|part| !matches!(part, Index::New | Index::Rest)).count();
+            let Some(hidden) = dims.rank().checked_sub(named) else {
+                let expected = format!("at most {} for an array of shape {dims}", dims.rank());
+                return Err(bad("number of indices", expected, named.to_string()));
+            };
+            let mut parts = Vec::with_capacity(dims.rank());
+            for part in index {
+                if *part == Index::Rest {
+                    parts.extend((0..hidden).map(|_| Index::Slice(Slice::all(usize::MAX))));
+                } else {
+                    parts.push(*part);
+                }
+            }
+            if !index.contains(&Index::Rest) {
+                parts.extend((0..hidden).map(|_| Index::Slice(Slice::all(usize::MAX))));
+            }
+            // An index of one element beside arrays of them is one more of those.
+            let gathers = parts.iter().any(|part| matches!(part, Index::Array(_)));
+            let (mut slices, mut shape, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
+            for (place, part) in parts.iter().enumerate() {
+                let axis = slices.len();
+                let n = dims.get(axis).copied().unwrap_or(0);
+                match *part {
+                    Index::New => shape.push(1),
+                    Index::Slice(slice) => {
+                        let slice = if slice.count == usize::MAX { Slice::all(n) } else { slice };
+                        slices.push(slice);
+                        shape.push(slice.count);
+                    }
+                    Index::At(at) => {
+                        let start = if at < 0 { at + n as isize } else { at };
+                        if start < 0 || start >= n as isize {
+                            let expected = format!("inside of axis {axis} of extent {n}");
+                            return Err(bad("index", expected, at.to_string()));
+                        }
+                        slices.push(Slice { start: start as usize, step: 1, count: 1 });
+                        if gathers {
+                            let zero = b.push(ArrayOp::Integer(0), &[])?;
+                            arrays.push((place, shape.len(), zero));
+                            shape.push(1);
+                        }
+                    }
+                    Index::Array(indices) => {
+                        b.check(indices)?;
+                        slices.push(Slice::all(n));
+                        arrays.push((place, shape.len(), indices));
+                        shape.push(n);
+                    }
+                    Index::Rest => {}
+                }
+            }
+            let x = b.slice(x, &slices)?;
+            let x = b.reshape(x, &shape)?;
+            if arrays.is_empty() { Ok(x) } else { b.gathered(x, &arrays) }
+        })
+    }
+
+    /// The elements that arrays of integers name: each with its place in the index and its axis of `x`.
+    fn gathered(&mut self, x: ValueId, arrays: &[(usize, usize, ValueId)]) -> Result<ValueId> {
+        let dims = self.dims(x);
+        let is_joined = arrays.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1);
+        // Apart from each other, their axes come first.
+        let first = if is_joined { arrays[0].1 } else { 0 };
+        let axes: Vec<_> = arrays.iter().map(|(_, axis, _)| *axis).collect();
+        let mut others: Vec<_> = (0..dims.rank()).filter(|axis| !axes.contains(axis)).collect();
+        let kept: Vec<_> = others.iter().map(|&axis| dims[axis]).collect();
+        others.splice(first..first, axes.iter().copied());
+        let x = self.transpose(x, &others)?;
+        let extents: Vec<_> = axes.iter().map(|&axis| dims[axis]).collect();
+        let mut shape = kept.clone();
+        shape.insert(first, extents.iter().product());
+        let x = self.reshape(x, &shape)?;
+        let indices: Vec<_> = arrays.iter().map(|(_, _, indices)| *indices).collect();
+        let at = self.flat_index(&indices, &extents)?;
+        self.take(x, at, first as isize)
+    }
+
+    /// Several indices as one into the axes together. One of them that is outside of its axis gives one that is outside of all.
+    fn flat_index(&mut self, indices: &[ValueId], extents: &[usize]) -> Result<ValueId> {
+        if let [only] = indices {
+            return Ok(*only);
+        }
+        let integer = |b: &mut Self, x: i64| b.push(ArrayOp::Integer(x), &[]);
+        let outside = integer(self, i64::MAX)?;
+        let mut flat = integer(self, 0)?;
+        let mut fits: Option<ValueId> = None;
+        for (&at, &n) in indices.iter().zip(extents) {
+            let (zero, extent, least) = (integer(self, 0)?, integer(self, n as i64)?, integer(self, -(n as i64))?);
+            let is_negative = self.less(at, zero)?;
+            let from_end = self.row(Op::Add, &[at, extent])?;
+            let from_start = self.where_(is_negative, from_end, at)?;
+            let rows = self.row(Op::Mul, &[flat, extent])?;
+            flat = self.row(Op::Add, &[rows, from_start])?;
+            let (above, below) = (self.less(at, extent)?, self.compare(Comparison::LessEqual, &[least, at])?);
+            let fit = self.both(above, below)?;
+            fits = Some(match fits {
+                Some(fits) => self.both(fits, fit)?,
+                None => fit,
+            });
+        }
+        match fits {
+            Some(fits) => self.where_(fits, flat, outside),
+            None => Ok(flat),
+        }
+    }
+
+    /// The elements along an axis that integers name. The axes of the indices take its place.
+    pub fn take(&mut self, x: ValueId, indices: ValueId, axis: isize) -> Result<ValueId> {
+        self.check(x)?;
+        let axis = self.dims(x).axis(axis)?;
+        self.push(ArrayOp::Take { axis, batch: 0 }, &[x, indices])
+    }
+
+    /// For each row along an axis, the elements that a row of integers names; the other axes broadcast.
+    pub fn take_along_axis(&mut self, x: ValueId, indices: ValueId, axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            b.check(x)?;
+            b.check(indices)?;
+            let (dx, di) = (b.dims(x), b.dims(indices));
+            let axis = dx.axis(axis)?;
+            if dx.rank() != di.rank() {
+                let expected = format!("with as many axes as {dx}");
+                return Err(bad("indices", expected, di.to_string()));
+            }
+            let common = dx.with(axis, 1)?.broadcast(&di.with(axis, 1)?)?;
+            let x = b.broadcast_to(x, common.with(axis, dx[axis])?)?;
+            let indices = b.broadcast_to(indices, common.with(axis, di[axis])?)?;
+            let rank = dx.rank();
+            let mut last: Vec<_> = (0..rank).filter(|&k| k != axis).collect();
+            last.push(axis);
+            let (x, indices) = (b.transpose(x, &last)?, b.transpose(indices, &last)?);
+            let y = b.push(ArrayOp::Take { axis: rank - 1, batch: rank - 1 }, &[x, indices])?;
+            let mut back: Vec<_> = (0..rank - 1).collect();
+            back.insert(axis, rank - 1);
+            b.transpose(y, &back)
+        })
+    }
+
+    /// Whether both masks hold.
+    pub fn both(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            let [x, y] = b.masks(x, y)?;
+            b.push(ArrayOp::Select, &[x, y, x])
+        })
+    }
+
+    /// Whether at least one of two masks holds.
+    pub fn either(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            let [x, y] = b.masks(x, y)?;
+            b.push(ArrayOp::Select, &[x, x, y])
+        })
+    }
+
+    /// Whether a mask does not hold.
+    pub fn not(&mut self, x: ValueId) -> Result<ValueId> {
+        self.whole(|b| {
+            let x = b.convert(x, Element::Mask)?;
+            let dims = b.dims(x);
+            let (no, yes) = (b.literal(0.0)?, b.literal(1.0)?);
+            let [no, yes] = [b.convert(no, Element::Mask)?, b.convert(yes, Element::Mask)?];
+            let (no, yes) = (b.broadcast_to(no, dims)?, b.broadcast_to(yes, dims)?);
+            b.push(ArrayOp::Select, &[x, no, yes])
+        })
+    }
+
+    fn masks(&mut self, x: ValueId, y: ValueId) -> Result<[ValueId; 2]> {
+        let (x, y) = (self.convert(x, Element::Mask)?, self.convert(y, Element::Mask)?);
+        let dims = self.dims(x).broadcast(&self.dims(y))?;
+        Ok([self.broadcast_to(x, dims)?, self.broadcast_to(y, dims)?])
+    }
+
+    /// Whether row `i` and column `j` of the last two axes are on a side of a diagonal: `j - i <= offset`.
+    pub fn triangle(&mut self, rows: usize, columns: usize, offset: isize) -> Result<ValueId> {
+        let dims = Dims::new(&[rows, columns])?;
+        let holds = (0..rows as isize).flat_map(|i| (0..columns as isize).map(move |j| j - i <= offset));
+        let data = super::instr::Data::Mask(holds.collect());
+        self.constant(Type { dims, element: Element::Mask }, data)
+    }
+
+    /// An array of numbers that are known now.
+    pub fn constant(&mut self, ty: Type, data: super::instr::Data) -> Result<ValueId> {
+        self.push(ArrayOp::Const(ty.dims, super::instr::Shared(std::sync::Arc::new(data))), &[])
+    }
+}
