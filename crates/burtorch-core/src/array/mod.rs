@@ -39,6 +39,7 @@ mod row;
 mod instr;
 
 mod infer;
+mod parts;
 mod text;
 
 mod build;

@@ -29,7 +29,7 @@ pub fn append_all<'py>(
     operands: &[Bound<'py, PyAny>],
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
-    let Some(trace) = innermost(py, operands)? else {
+    let Some(trace) = innermost(py, operands) else {
         let message = "Parameters are used with Arrays inside of a function that is traced with arrays; pass one to it";
         return Err(error_here(py, message));
     };
@@ -64,8 +64,13 @@ pub fn append_to<'py>(
 }
 
 /// The innermost trace among the Arrays, or of this thread where there are none.
-pub fn innermost<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, ArrayTrace>>> {
+pub fn innermost<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option<Bound<'py, ArrayTrace>> {
+    innermost_of(py, operands).or_else(|| current(py))
+}
+
+/// The innermost trace among the Arrays.
+pub fn innermost_of<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option<Bound<'py, ArrayTrace>> {
     let arrays = operands.iter().filter_map(|object| object.cast::<PyArray>().ok());
     let deepest = arrays.max_by_key(|array| array.get().trace(py).get().depth());
-    Ok(deepest.map_or_else(|| current(py), |array| Some(array.get().trace(py).clone())))
+    deepest.map(|array| array.get().trace(py).clone())
 }

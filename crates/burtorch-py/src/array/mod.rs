@@ -2,8 +2,11 @@
 //! appended (`append`), and the class `Array` itself.
 
 pub mod append;
+pub mod arguments;
 pub mod array;
+pub mod guard;
 pub mod operands;
+pub mod run;
 pub mod trace;
 
 use pyo3::prelude::*;

@@ -38,7 +38,7 @@ pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> Data {
 }
 
 /// Whether an object's dtype is bool.
-pub fn is_mask(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub(super) fn is_mask(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let dtype = object.getattr(pyo3::intern!(object.py(), "dtype"))?;
     Ok(dtype.getattr(pyo3::intern!(object.py(), "kind"))?.eq("b")?)
 }
@@ -105,7 +105,7 @@ impl<'py> Operand<'py> {
     }
 }
 
-fn is_integer(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub(super) fn is_integer(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let kind = object.getattr(pyo3::intern!(object.py(), "dtype"))?.getattr(pyo3::intern!(object.py(), "kind"))?;
     Ok(kind.eq("i")? || kind.eq("u")?)
 }

@@ -38,6 +38,26 @@ pub struct Recording {
     pub(super) params: Vec<((u32, usize, Dims), ValueId)>,
     /// Constants that were read from objects.
     pub(super) known: Vec<Known>,
+    /// Of an outermost trace: masks of shape () that the body asked for, and what they were.
+    pub guards: Vec<(ValueId, bool)>,
+}
+
+/// Where a trace finds the numbers that a guard asks for.
+pub enum Source {
+    /// The arguments of the outermost trace.
+    Numbers(Vec<Py<PyAny>>),
+    /// The answers of an earlier trace at the same arguments.
+    Answers(Vec<bool>),
+    /// The arguments of a trace that lies inside another one, and which of them have an axis more there.
+    Operands(Vec<Py<PyAny>>, Vec<bool>),
+}
+
+impl HoldsObjects for Source {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        if let Source::Numbers(objects) | Source::Operands(objects, _) = self {
+            objects.visit(visit);
+        }
+    }
 }
 
 /// A trace that has ended, for the transforms.
@@ -46,6 +66,10 @@ pub struct Ended {
     pub program: ArrayProgram,
     /// The Arrays of outer traces that it takes after its arguments.
     pub captures: Vec<Py<PyArray>>,
+    /// What each guard answered: they are the last results.
+    pub answers: Vec<bool>,
+    /// Of an outermost trace: the Parameters that the program reads.
+    pub sets: Vec<Py<PyParameters>>,
 }
 
 impl HoldsObjects for Mutex<Option<Recording>> {
@@ -75,10 +99,11 @@ pub struct ArrayTrace {
     outer: Option<Py<ArrayTrace>>,
     depth: usize,
     content: Mutex<Option<Recording>>,
+    source: Source,
     /// Of the outermost trace: the Parameters that programs read, by number.
     sets: Mutex<Vec<Py<PyParameters>>>,
 }
-collected!(ArrayTrace: outer, content, sets);
+collected!(ArrayTrace: outer, content, source, sets);
 
 thread_local! {
     /// The traces of this thread, the innermost last.
@@ -95,13 +120,14 @@ pub struct Active<'py>(Bound<'py, ArrayTrace>);
 
 impl<'py> Active<'py> {
     /// Begins a trace of the function `name`, inside the innermost one of this thread.
-    pub fn begin(py: Python<'py>, name: &str, dtype: DType) -> PyResult<Self> {
+    pub fn begin(py: Python<'py>, name: &str, dtype: DType, source: Source) -> PyResult<Self> {
         let outer = current(py);
         let recording = Recording {
             builder: ArrayBuilder::new(dtype).or_raise(py)?,
             captures: Vec::new(),
             params: Vec::new(),
             known: Vec::new(),
+            guards: Vec::new(),
         };
         let trace = ArrayTrace {
             name: name.to_string(),
@@ -109,6 +135,7 @@ impl<'py> Active<'py> {
             depth: outer.as_ref().map_or(0, |outer| outer.get().depth + 1),
             outer: outer.map(Bound::unbind),
             content: Mutex::new(Some(recording)),
+            source,
             sets: Mutex::new(Vec::new()),
         };
         let trace = Bound::new(py, trace)?;
@@ -131,12 +158,16 @@ impl<'py> Active<'py> {
         PyArray::new(&self.0, value, ty)
     }
 
-    /// Ends the trace with these results, which are Arrays of it.
+    /// Ends the trace with these results, which are values of it; after them come its guards.
     pub fn finish(self, results: &[ValueId]) -> PyResult<Ended> {
         let py = self.0.py();
         let Some(recording) = self.0.get().lock().take() else { return Err(self.0.get().ended(py)) };
-        let program = recording.builder.finish(results).or_raise(py)?;
-        Ok(Ended { program, captures: recording.captures.into_iter().map(|(_, array)| array).collect() })
+        let guards = recording.guards.iter().map(|(value, _)| *value);
+        let outputs: Vec<_> = results.iter().copied().chain(guards).collect();
+        let program = recording.builder.finish(&outputs).or_raise(py)?;
+        let captures = recording.captures.into_iter().map(|(_, array)| array).collect();
+        let answers = recording.guards.into_iter().map(|(_, answer)| answer).collect();
+        Ok(Ended { program, captures, answers, sets: self.0.get().sets(py) })
     }
 }
 
@@ -166,6 +197,11 @@ impl ArrayTrace {
     /// The trace that it lies inside of.
     pub fn outer(&self) -> Option<&Py<ArrayTrace>> {
         self.outer.as_ref()
+    }
+
+    /// Where the numbers are that guards ask for.
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 
     /// What has been recorded; nothing if the trace has ended. No Python code may run while the guard lives.

@@ -139,6 +139,21 @@ fn f64_to_half(x: f64) -> u16 {
     sign | if size < 2.0_f64.powi(-14) { steps } else { (((exponent + 15) as u16) << 10) + (steps - 1024) }
 }
 
+/// A type of numbers that may be read where they are.
+pub trait InPlace: Copy {
+    /// Its name here.
+    const KIND: Kind;
+}
+impl InPlace for f64 {
+    const KIND: Kind = Kind::F64;
+}
+impl InPlace for f32 {
+    const KIND: Kind = Kind::F32;
+}
+impl InPlace for i64 {
+    const KIND: Kind = Kind::Signed(8);
+}
+
 /// Numbers of one object, in place. Holds its buffer.
 pub struct Array {
     buffer: PyUntypedBuffer,
@@ -258,6 +273,20 @@ impl Array {
         self.for_each(|at| all.push(unsafe { self.kind.read(at) }));
     }
 
+    /// The numbers where they are, if they are of this type and lie by rows. Python code that runs while they are read may
+    /// change them.
+    pub fn in_place<T: InPlace>(&self) -> Option<&[T]> {
+        if self.kind != T::KIND || self.len() > 0 && !self.buffer.is_c_contiguous() {
+            return None;
+        }
+        if self.len() == 0 {
+            return Some(&[]);
+        }
+        let is_aligned = (self.start() as usize).is_multiple_of(align_of::<T>());
+        // SAFETY: a contiguous, aligned buffer of so many numbers of this type that is held here.
+        is_aligned.then(|| unsafe { std::slice::from_raw_parts(self.start().cast(), self.len()) })
+    }
+
     /// All numbers, by rows.
     pub fn floats(&self) -> Vec<f64> {
         let mut all = Vec::with_capacity(self.len());
@@ -293,10 +322,46 @@ impl Array {
 
 /// A new NumPy array, not filled.
 pub fn empty<'py>(py: Python<'py>, shape: &[usize], kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+    empty_of(py, shape, kind.numpy_name())
+}
+
+fn empty_of<'py>(py: Python<'py>, shape: &[usize], name: &str) -> PyResult<Bound<'py, PyAny>> {
     static EMPTY: pyo3::sync::PyOnceLock<Py<PyAny>> = pyo3::sync::PyOnceLock::new();
     let make = EMPTY.get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("empty")?.unbind()))?;
     let shape = PyTuple::new(py, shape)?;
-    make.bind(py).call1((shape, kind.numpy_name()))
+    make.bind(py).call1((shape, name))
+}
+
+/// A new NumPy array of these numbers, by rows, as they are or rounded to another float type.
+pub fn copied<'py, E: Float + InPlace>(
+    py: Python<'py>,
+    shape: &[usize],
+    kind: Kind,
+    numbers: &[E],
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = empty(py, shape, kind)?;
+    write_all(&Array::writable(&array, "a new array")?, numbers);
+    Ok(array)
+}
+
+/// Writes numbers to an array of floats with as many, by rows.
+pub fn write_all<E: Float + InPlace>(to: &Array, numbers: &[E]) {
+    if to.kind == E::KIND && to.len() == numbers.len() && to.in_place::<E>().is_some() {
+        // SAFETY: `in_place` tells a contiguous, aligned buffer of as many numbers of this type; they are of others.
+        unsafe { std::ptr::copy(numbers.as_ptr(), to.start().cast(), numbers.len()) };
+    } else {
+        to.write(numbers.iter().map(|x| x.to_f64()));
+    }
+}
+
+/// A new NumPy array of these integers, by rows.
+pub fn of_integers<'py>(py: Python<'py>, shape: &[usize], numbers: &[i64]) -> PyResult<Bound<'py, PyAny>> {
+    let array = empty_of(py, shape, "int64")?;
+    let place = Array::of(&array).filter(|place| place.len() == numbers.len() && place.kind == i64::KIND);
+    let place = place.ok_or_else(|| PyTypeError::new_err("NumPy made no array of int64"))?;
+    // SAFETY: a new array is contiguous and aligned, has as many numbers, and nobody else knows it.
+    unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), place.start().cast(), numbers.len()) };
+    Ok(array)
 }
 
 /// A new NumPy array of these numbers, by rows.

@@ -1,0 +1,54 @@
+//! Questions about programs: parts of one, what a result reads, whether two are the same.
+//!
+//! Promises one pass over the instructions, no recursion but into calls. Knows nothing of derivatives.
+
+use super::instr::{ArrayOp, ArrayProgram, Data};
+
+impl Data {
+    /// Whether both have the same bits.
+    fn is_same(&self, other: &Data) -> bool {
+        match (self, other) {
+            (Data::F64(x), Data::F64(y)) => {
+                x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.to_bits() == y.to_bits())
+            }
+            (Data::F32(x), Data::F32(y)) => {
+                x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.to_bits() == y.to_bits())
+            }
+            (x, y) => x == y,
+        }
+    }
+}
+
+impl ArrayProgram {
+    /// This with some of its results only, by number; others are left out.
+    pub fn selecting(&self, which: impl Iterator<Item = usize>) -> ArrayProgram {
+        let outputs = which.filter_map(|k| self.outputs.get(k).copied()).collect();
+        self.clone().with_outputs(outputs)
+    }
+
+    /// For each result, whether it is computed from one of these arguments.
+    pub fn outputs_that_read(&self, arguments: &[usize]) -> Vec<bool> {
+        let mut reads = vec![false; self.known.len()];
+        for v in arguments.iter().filter_map(|&k| self.inputs.get(k)) {
+            reads[v.at()] = true;
+        }
+        for (at, instr) in self.instrs.iter().enumerate() {
+            if instr.operands.iter().any(|v| reads[v.at()]) {
+                self.results(at).for_each(|v| reads[v.at()] = true);
+            }
+        }
+        self.outputs.iter().map(|v| reads[v.at()]).collect()
+    }
+
+    /// Whether both compute the same by the same instructions, on equal constants.
+    pub fn is_same(&self, other: &ArrayProgram) -> bool {
+        let is_same = |a: &ArrayOp, b: &ArrayOp| match (a, b) {
+            (ArrayOp::Const(x, a), ArrayOp::Const(y, b)) => x == y && a.0.is_same(&b.0),
+            (ArrayOp::Call(a), ArrayOp::Call(b)) => a.0.is_same(&b.0),
+            (a, b) => a == b,
+        };
+        self.outputs == other.outputs
+            && self.instrs.len() == other.instrs.len()
+            && self.instrs.iter().zip(&other.instrs).all(|(a, b)| is_same(&a.op, &b.op) && a.operands == b.operands)
+    }
+}

@@ -1,0 +1,98 @@
+//! Arguments of array programs: numbers, arrays of any strides and types, tensors of Parameters.
+//!
+//! Promises: integers stay integers and masks masks; numbers are read where they are if their type is that of the program, and
+//! are copied otherwise. Knows no containers.
+
+use burtorch_core::array::{Dims, Element, Type};
+use pyo3::prelude::*;
+
+use super::array::PyArray;
+use super::operands::{is_integer, is_mask};
+use crate::convert::arrays::{Array, Kind};
+use crate::convert::buffer::refuse_masked;
+use crate::convert::errors::IntoPython;
+use crate::convert::numbers::{has_dtype, number_of};
+use crate::params::{PyParameters, PyTensor};
+
+/// One argument.
+pub enum Given<'py> {
+    /// A float.
+    Number(f64),
+    /// A NumPy integer.
+    Integer(i64),
+    /// An array of numbers.
+    Numbers(Array, Type),
+    /// Part of Parameters, by reference.
+    Tensor(Py<PyParameters>, usize, Type),
+    /// An Array of a trace that is under way.
+    Traced(Bound<'py, PyArray>),
+}
+
+impl<'py> Given<'py> {
+    /// What an object is; `None` if it is no argument.
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        let py = object.py();
+        if let Ok(array) = object.cast::<PyArray>() {
+            return Ok(Some(Given::Traced(array.clone())));
+        }
+        if let Some(x) = number_of(object)? {
+            let is_whole = !object.is_instance_of::<pyo3::types::PyFloat>()
+                && !object.is_instance_of::<pyo3::types::PyInt>()
+                && is_integer(object)?;
+            return Ok(Some(if is_whole { Given::Integer(object.extract()?) } else { Given::Number(x) }));
+        }
+        if let Ok(tensor) = object.cast::<PyTensor>() {
+            let tensor = tensor.get();
+            let extents: Vec<usize> = tensor.tensor().shape().dims().iter().map(|&n| n as usize).collect();
+            let ty = Type::float(Dims::new(&extents).or_raise(py)?);
+            return Ok(Some(Given::Tensor(tensor.owner().clone_ref(py), tensor.slice().range().start, ty)));
+        }
+        let has_dtype = has_dtype(object)?;
+        let array = match Array::of(object) {
+            Some(array) => array,
+            None if has_dtype => {
+                refuse_masked(object)?;
+                let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
+                match kind.as_str() {
+                    // Of another byte order or size.
+                    "f" => Array::converted(object)?,
+                    "i" | "u" => {
+                        let copy = object.py().import("numpy")?.call_method1("array", (object, "int64"))?;
+                        let Some(array) = Array::of(&copy) else { return Ok(None) };
+                        array
+                    }
+                    _ => return Ok(None),
+                }
+            }
+            None => return Ok(None),
+        };
+        if object.is_instance_of::<pyo3::types::PyBytes>() || array.shape().is_empty() {
+            return Ok(None);
+        }
+        let element = match array.kind {
+            Kind::Unsigned(1) if has_dtype && is_mask(object)? => Element::Mask,
+            Kind::Signed(_) | Kind::Unsigned(_) => Element::Int,
+            _ => Element::Float,
+        };
+        let dims = Dims::new(array.shape()).or_raise(py)?;
+        Ok(Some(Given::Numbers(array, Type { dims, element })))
+    }
+
+    /// Shape and element.
+    pub fn type_of(&self) -> Type {
+        match self {
+            Given::Number(_) => Type::float(Dims::SCALAR),
+            Given::Integer(_) => Type { dims: Dims::SCALAR, element: Element::Int },
+            Given::Numbers(_, ty) | Given::Tensor(_, _, ty) => *ty,
+            Given::Traced(array) => array.get().type_of(),
+        }
+    }
+
+    /// The type of the numbers of an array of floats.
+    pub fn float_kind(&self) -> Option<Kind> {
+        match self {
+            Given::Numbers(array, Type { element: Element::Float, .. }) => Some(array.kind),
+            _ => None,
+        }
+    }
+}

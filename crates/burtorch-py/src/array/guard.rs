@@ -1,0 +1,128 @@
+//! Guards: a body that asks whether an Array is true is answered for the numbers of the call, and the answer becomes part of
+//! the program.
+//!
+//! In words: a question in a trace that lies inside another one is computed by a call of what it needs in the outer trace, until
+//! the outermost one is reached, whose arguments have numbers. Promises: only the instructions that the answer needs run,
+//! once. Knows nothing of what becomes of the answers.
+
+use burtorch_core::array::{ArrayOp, Dims, Element, Shared, Type, ValueId, View};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::append::{append_to, innermost_of};
+use super::arguments::Given;
+use super::array::PyArray;
+use super::run::AnyRunner;
+use super::trace::{ArrayTrace, Source};
+use crate::convert::errors::IntoPython;
+use crate::convert::refusals::error_here;
+
+/// `bool(x)`: for the numbers of this call.
+pub fn truth(array: &Bound<'_, PyArray>) -> PyResult<bool> {
+    let py = array.py();
+    array.get().check(py)?;
+    let Type { dims, .. } = array.get().type_of();
+    if dims.size() != 1 {
+        let message =
+            format!("the truth value of an Array of shape {dims} is ambiguous; use x.any() or x.all(), or bt.where");
+        return Err(PyValueError::new_err(message));
+    }
+    let trace = array.get().trace(py).clone();
+    let mut content = trace.get().lock();
+    let Some(recording) = &mut *content else { return Err(trace.get().ended(py)) };
+    let b = &mut recording.builder;
+    let mask = b.convert(array.get().value(), Element::Mask).and_then(|v| b.view(v, View::Reshape(Dims::SCALAR)));
+    drop(content);
+    answer(trace, mask.or_raise(py)?)
+}
+
+fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool> {
+    let py = trace.py();
+    loop {
+        (trace, value) = match trace.get().source() {
+            Source::Operands(objects, are_mapped) => outside(&trace, value, objects, are_mapped)?,
+            Source::Numbers(objects) => {
+                let objects = objects.iter().map(|object| object.bind(py).clone()).collect::<Vec<_>>();
+                return asked_before(&trace, value).map_or_else(|| evaluated(&trace, value, &objects), Ok);
+            }
+            Source::Answers(answers) => {
+                if let Some(answer) = asked_before(&trace, value) {
+                    return Ok(answer);
+                }
+                let mut content = trace.get().lock();
+                let Some(recording) = &mut *content else { return Err(trace.get().ended(py)) };
+                // One that asks more than before is another body.
+                let answer = answers.get(recording.guards.len()).copied().unwrap_or(false);
+                recording.guards.push((value, answer));
+                return Ok(answer);
+            }
+        };
+    }
+}
+
+fn asked_before(trace: &Bound<'_, ArrayTrace>, value: ValueId) -> Option<bool> {
+    let content = trace.get().lock();
+    content.as_ref()?.guards.iter().find(|guard| guard.0 == value).map(|guard| guard.1)
+}
+
+/// The answer in an outermost trace at these arguments.
+fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+    let py = trace.py();
+    let program = {
+        let content = trace.get().lock();
+        let Some(recording) = &*content else { return Err(trace.get().ended(py)) };
+        recording.builder.program_of(&[value])
+    };
+    let given = objects.iter().map(|object| Ok(Given::of(object)?.unwrap_or(Given::Number(f64::NAN))));
+    let given = given.collect::<PyResult<Vec<_>>>()?;
+    let mut runner = AnyRunner::new(py, &program.or_raise(py)?)?;
+    runner.run(py, &given, &trace.get().sets(py))?;
+    let answer = runner.holds(py, 0)?;
+    if let Some(recording) = &mut *trace.get().lock() {
+        recording.guards.push((value, answer));
+    }
+    Ok(answer)
+}
+
+/// The same value in the next trace outwards, as the result of a call.
+fn outside<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    value: ValueId,
+    objects: &[Py<PyAny>],
+    are_mapped: &[bool],
+) -> PyResult<(Bound<'py, ArrayTrace>, ValueId)> {
+    let py = trace.py();
+    let (program, captures) = {
+        let content = trace.get().lock();
+        let Some(recording) = &*content else { return Err(trace.get().ended(py)) };
+        let captures: Vec<_> = recording.captures.iter().map(|(_, array)| array.bind(py).as_any().clone()).collect();
+        (recording.builder.program_of(&[value]), captures)
+    };
+    let program = program.or_raise(py)?;
+    let mapped: Vec<_> = (0..are_mapped.len()).filter(|&k| are_mapped[k]).collect();
+    if program.outputs_that_read(&mapped)[0] {
+        let message = "a comparison of Arrays has an answer for each row under vmap, so no branch can be taken for all; \
+                       use bt.where(condition, a, b)";
+        return Err(error_here(py, message));
+    }
+    let types = program.input_types();
+    let zero = 0.0_f64.into_pyobject(py)?.into_any();
+    // What has another axis there is not read.
+    let own = objects.iter().zip(are_mapped);
+    let own = own.map(|(object, &is_mapped)| if is_mapped { zero.clone() } else { object.bind(py).clone() });
+    let operands: Vec<_> = own.chain(captures).collect();
+    let target = match innermost_of(py, &operands).or_else(|| trace.get().outer().map(|outer| outer.bind(py).clone())) {
+        Some(target) => target,
+        None => return Err(trace.get().ended(py)),
+    };
+    let called = append_to(&target, &operands, |b, values| {
+        let mut values = values.to_vec();
+        for (value, ty) in values.iter_mut().zip(&types) {
+            *value = b.convert(*value, ty.element)?;
+            *value = b.broadcast_to(*value, ty.dims)?;
+        }
+        b.push_all(ArrayOp::Call(Shared(std::sync::Arc::new(program))), &values)
+    })?;
+    let called = called.and_then(|mut all| all.pop()).ok_or_else(|| error_here(py, "this argument has no numbers"))?;
+    Ok((target, called.get().value()))
+}

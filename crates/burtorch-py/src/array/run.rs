@@ -1,0 +1,201 @@
+//! Plans of array programs with the memory that a call needs besides: where arguments of other types are converted.
+//!
+//! Promises: a call makes no heap call in the core, and none here but for lists of arguments; whatever fails, the plan can be
+//! run again. Knows nothing of what results are for.
+
+use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Element, Plan, Type};
+use burtorch_core::{DType, Float};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use super::arguments::Given;
+use crate::convert::arrays::{Array, InPlace, Kind, copied, of_integers};
+use crate::convert::errors::IntoPython;
+use crate::convert::refusals::error_here;
+use crate::convert::signals::asked;
+use crate::params::{AnyParameters, PyParameters};
+
+/// A float type that programs run in.
+pub trait Number: ArrayFloat + Float + InPlace {
+    /// The numbers of Parameters of this type.
+    fn values(params: &AnyParameters) -> Option<&[Self]>;
+}
+
+impl Number for f64 {
+    fn values(params: &AnyParameters) -> Option<&[f64]> {
+        if let AnyParameters::F64(params) = params { Some(params.values()) } else { None }
+    }
+}
+
+impl Number for f32 {
+    fn values(params: &AnyParameters) -> Option<&[f32]> {
+        if let AnyParameters::F32(params) = params { Some(params.values()) } else { None }
+    }
+}
+
+/// Numbers of an argument that are not used where they are.
+struct Room<E> {
+    floats: Vec<E>,
+    ints: Vec<i64>,
+    masks: Vec<bool>,
+}
+
+/// A plan and its rooms.
+pub struct Runner<E> {
+    plan: Plan<E>,
+    rooms: Vec<Room<E>>,
+}
+
+/// A plan of either float type.
+pub enum AnyRunner {
+    /// float64
+    F64(Box<Runner<f64>>),
+    /// float32
+    F32(Box<Runner<f32>>),
+}
+
+/// Runs an expression on the runner, whatever its type.
+macro_rules! with_runner {
+    ($any:expr, $runner:ident => $body:expr) => {
+        match $any {
+            AnyRunner::F64($runner) => $body,
+            AnyRunner::F32($runner) => $body,
+        }
+    };
+}
+
+fn wrong_dtype(params: &PyParameters, dtype: DType) -> PyErr {
+    let (found, dtype) = (params.dtype_of().name(), dtype.name());
+    PyTypeError::new_err(format!(
+        "a function of {dtype} takes tensors of {dtype} Parameters, found {found}; give bt.function dtype={found:?}"
+    ))
+}
+
+impl<E: Number> Runner<E> {
+    fn new(program: &ArrayProgram) -> burtorch_core::Result<Self> {
+        let plan = Plan::new(program)?;
+        let rooms = program.inputs().iter().map(|_| Room { floats: Vec::new(), ints: Vec::new(), masks: Vec::new() });
+        Ok(Runner { plan, rooms: rooms.collect() })
+    }
+
+    fn run(&mut self, py: Python<'_>, given: &[Given<'_>], sets: &[Py<PyParameters>]) -> PyResult<()> {
+        for (room, given) in self.rooms.iter_mut().zip(given) {
+            room.fill(given);
+        }
+        let read = sets.iter().map(|set| set.get().look(py)).collect::<PyResult<Vec<_>>>()?;
+        let mut parameters = Vec::with_capacity(read.len());
+        for (set, read) in sets.iter().zip(&read) {
+            parameters.push(E::values(read).ok_or_else(|| wrong_dtype(set.get(), <E as Float>::DTYPE))?);
+        }
+        let mut tensors = Vec::new();
+        for given in given {
+            if let Given::Tensor(params, ..) = given {
+                tensors.push((params.get(), params.get().look(py)?));
+            }
+        }
+        let mut tensors = tensors.iter();
+        let mut arguments = Vec::with_capacity(given.len());
+        for (room, given) in self.rooms.iter().zip(given) {
+            arguments.push(match given {
+                Given::Tensor(_, start, ty) => {
+                    let Some((params, read)) = tensors.next() else { continue };
+                    let values = E::values(read).ok_or_else(|| wrong_dtype(params, <E as Float>::DTYPE))?;
+                    Argument::Float(values.get(*start..start + ty.dims.size()).unwrap_or(&[]))
+                }
+                Given::Numbers(array, Type { element: Element::Float, .. }) => {
+                    Argument::Float(array.in_place().unwrap_or(&room.floats))
+                }
+                Given::Numbers(array, Type { element: Element::Int, .. }) => {
+                    Argument::Int(array.in_place().unwrap_or(&room.ints))
+                }
+                Given::Numbers(..) => Argument::Mask(&room.masks),
+                Given::Integer(_) => Argument::Int(&room.ints),
+                Given::Number(_) => Argument::Float(&room.floats),
+                Given::Traced(_) => return Err(error_here(py, "an Array of a trace has no numbers")),
+            });
+        }
+        let plan = &mut self.plan;
+        asked(|| plan.run(&arguments, &parameters)).or_raise(py)
+    }
+
+    fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+        let Some(ty) = self.plan.outputs().nth(k) else { return Ok(py.None().into_bound(py)) };
+        if ty.element == Element::Int {
+            let numbers = self.plan.ints(k).or_raise(py)?;
+            return match (ty.dims.rank(), numbers) {
+                (0, [x]) => Ok(x.into_pyobject(py)?.into_any()),
+                _ => of_integers(py, &ty.dims, numbers),
+            };
+        }
+        let numbers = self.plan.floats(k).or_raise(py)?;
+        match (ty.dims.rank(), numbers, ty.element) {
+            (0, [x], Element::Mask) => Ok((x.to_f64() != 0.0).into_pyobject(py)?.to_owned().into_any()),
+            (0, [x], _) => Ok(x.to_f64().into_pyobject(py)?.into_any()),
+            (_, _, Element::Mask) => copied(py, &ty.dims, Kind::F64, numbers)?.call_method1("astype", ("bool",)),
+            _ => copied(py, &ty.dims, kind, numbers),
+        }
+    }
+}
+
+impl<E: Number> Room<E> {
+    fn fill(&mut self, given: &Given<'_>) {
+        match given {
+            Given::Number(x) => {
+                self.floats.clear();
+                self.floats.push(E::from_f64(*x));
+            }
+            Given::Integer(k) => {
+                self.ints.clear();
+                self.ints.push(*k);
+            }
+            Given::Numbers(array, ty) => self.fill_array(array, ty.element),
+            Given::Tensor(..) | Given::Traced(_) => {}
+        }
+    }
+
+    fn fill_array(&mut self, array: &Array, element: Element) {
+        match element {
+            Element::Float if array.in_place::<E>().is_none() => {
+                self.floats.clear();
+                self.floats.extend(array.floats().into_iter().map(E::from_f64));
+            }
+            Element::Int if array.in_place::<i64>().is_none() => self.ints = array.integers(),
+            Element::Mask => {
+                self.masks.clear();
+                self.masks.extend(array.integers().iter().map(|&x| x != 0));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl AnyRunner {
+    /// Makes a program ready. May be interrupted.
+    pub fn new(py: Python<'_>, program: &ArrayProgram) -> PyResult<Self> {
+        let made = asked(|| match program.dtype() {
+            DType::Float32 => Ok(AnyRunner::F32(Box::new(Runner::new(program)?))),
+            _ => Ok(AnyRunner::F64(Box::new(Runner::new(program)?))),
+        });
+        made.or_raise(py)
+    }
+
+    /// Runs the program on these arguments, as many as it has inputs, and on the present numbers of Parameters.
+    pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>], sets: &[Py<PyParameters>]) -> PyResult<()> {
+        with_runner!(self, runner => runner.run(py, given, sets))
+    }
+
+    /// Result `k` of the last run: a number for shape (), else a NumPy array, of floats of this kind.
+    pub fn result<'py>(&self, py: Python<'py>, k: usize, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+        with_runner!(self, runner => runner.result(py, k, kind))
+    }
+
+    /// Whether the mask that is result `k`, of shape (), holds.
+    pub fn holds(&self, py: Python<'_>, k: usize) -> PyResult<bool> {
+        with_runner!(self, runner => Ok(runner.plan.floats(k).or_raise(py)?.first().is_some_and(|x| x.to_f64() != 0.0)))
+    }
+
+    /// Bytes of its buffers.
+    pub fn bytes(&self) -> usize {
+        with_runner!(self, runner => runner.plan.bytes())
+    }
+}
