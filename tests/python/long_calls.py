@@ -273,11 +273,10 @@ def planning(name, n):
     x = numbers(50)
     f = bt.trace(rounds(n), x)
     data = pickle.dumps(f)
-    fresh = [pickle.loads(data) for _ in range(8)]
 
     def run():
         # A plan is made when a program runs for the second time.
-        g = fresh.pop() if fresh else pickle.loads(data)
+        g = pickle.loads(data)
         return bits([g(x), g(x), g(x)])
 
     return run

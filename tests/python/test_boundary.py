@@ -109,3 +109,25 @@ def test_the_binding_takes_nothing_for_granted(root, name):
     for path in sources(root):
         if "burtorch-py" in str(path):
             assert f".{name}" not in without_comments(path.read_text()), path
+
+
+DISCARDS = re.compile(
+    r"\.(getattr|hasattr|repr|str|call0|call1|call_method\w*|import|is_instance)\([^;|?]*\)\s*"
+    r"\.(ok\(\)|unwrap_or\w*\(|is_ok(_and)?\(|is_err\(|map_or(_else)?\()"
+)
+
+
+def test_no_call_into_python_loses_an_interrupt(root):
+    """Where an exception is discarded, that of a signal's handler would be too: `quietly` and `if_any` keep it."""
+    names_of_a_call = ("node/value/unevaluated.rs", "node/value/methods.rs", "node/value/attributes.rs")
+    found = []
+    for path in sources(root):
+        if "burtorch-core" in str(path) or str(path).endswith(names_of_a_call):
+            continue
+        text = without_comments(path.read_text())
+        for call in DISCARDS.finditer(text):
+            before = text[max(0, call.start() - 300) : call.start()]
+            kept = max(before.rfind("quietly("), before.rfind("if_any("))
+            if kept < max(before.rfind(";"), before.rfind("{")):
+                found.append(f"{path.name}: {call.group(0)[:90]}")
+    assert not found, found

@@ -13,6 +13,7 @@ use pyo3::types::PyTuple;
 
 use crate::convert::buffer::{buffer_of, refuse_masked};
 use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::convert::signals::quietly;
 
 /// The type of the numbers in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -164,7 +165,7 @@ pub struct Array {
 impl Array {
     /// The buffer of an object, if it has one of numbers, none of them masked.
     pub fn of(object: &Bound<'_, PyAny>) -> Option<Array> {
-        let buffer = buffer_of(object).ok()?;
+        let buffer = quietly(object.py(), || buffer_of(object))?;
         let kind = Kind::of(&buffer)?;
         Some(Array { buffer, kind })
     }
@@ -404,9 +405,10 @@ fn pieces(object: &Bound<'_, PyAny>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
         }
         // NumPy exports no dates and the like; its own method runs no Python code.
         let array = || object.py().import("numpy")?.getattr("ndarray");
-        let is_one = array().is_ok_and(|array| object.is_instance(&array).unwrap_or(false));
+        let py = object.py();
+        let is_one = quietly(py, || object.is_instance(&array()?)).unwrap_or(false);
         let copy = || array()?.getattr("tobytes")?.call1((object,))?.extract::<Vec<u8>>();
-        return is_one && copy().is_ok_and(|bytes| f(&bytes));
+        return is_one && quietly(py, copy).is_some_and(|bytes| f(&bytes));
     };
     let bytes_of = |numbers: &[usize]| numbers.iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>();
     if !f(buffer.format().to_bytes()) || !f(&bytes_of(&[buffer.item_size()])) || !f(&bytes_of(buffer.shape())) {

@@ -7,7 +7,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -122,6 +122,27 @@ pub fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
         // SAFETY: the caller holds the lock.
         (None, Some(f)) => f(unsafe { Python::assume_attached() }),
         (None, None) => unreachable!("a closure that ran has a result"),
+    }
+}
+
+/// Raises an exception as soon as Python code runs again: for a call that cannot pass it on.
+pub fn raise_later(py: Python<'_>, error: PyErr) {
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        caught(|| {
+            attached(|py| {
+                // SAFETY: the box made below, whose owner this is.
+                let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
+                error.restore(py);
+                -1
+            })
+        })
+    }
+    let error = Box::into_raw(Box::new(error));
+    // SAFETY: under the interpreter lock; the interpreter calls the function once, if it takes it.
+    unsafe {
+        if ffi::Py_AddPendingCall(Some(raise), error.cast()) != 0 {
+            Box::from_raw(error).write_unraisable(py, None);
+        }
     }
 }
 

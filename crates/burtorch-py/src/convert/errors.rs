@@ -107,7 +107,8 @@ pub fn instead(py: Python<'_>, error: PyErr, new: PyErr) -> PyErr {
     if is_final(py, &error) { error } else { new }
 }
 
-fn is_final(py: Python<'_>, error: &PyErr) -> bool {
+/// Whether an exception is an interrupt, an exit or want of memory.
+pub fn is_final(py: Python<'_>, error: &PyErr) -> bool {
     !error.is_instance_of::<PyException>(py) || error.is_instance_of::<PyMemoryError>(py)
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pyo3::prelude::*;
 
 use crate::convert::errors::derived;
+use crate::convert::signals::quietly;
 
 /// How many functions are traced in all threads: while there is none, nothing asks further.
 static N_TRACING: AtomicUsize = AtomicUsize::new(0);
@@ -67,7 +68,7 @@ fn line(py: Python<'_>) -> String {
         let line: u32 = frame.getattr("f_lineno")?.extract()?;
         Ok(format!("{file}:{line}"))
     };
-    frame().unwrap_or_else(|_| "unknown line".into())
+    quietly(py, frame).unwrap_or_else(|| "unknown line".into())
 }
 
 /// A `TraceError` that ends with the line Python is at.

@@ -9,6 +9,9 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
+use crate::convert::entry::raise_later;
+use crate::convert::errors::is_final;
+
 /// Between two questions to the interpreter: far below what a person notices, far above what a question costs.
 const EVERY: Duration = Duration::from_millis(5);
 
@@ -51,7 +54,8 @@ thread_local! {
 }
 
 /// Runs long work of the core that asks now and then whether to end early: with `Interrupted` where a signal handler raised. No
-/// reference into a graph or anything else that handlers could reach may be in use.
+/// reference into a graph or anything else that handlers could reach may be in use. What handlers raise when the work has
+/// been done is raised after the call.
 pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<T> {
     fn ask() -> bool {
         // Taken out, as a handler may do such work itself.
@@ -62,10 +66,33 @@ pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_cor
     }
     let before = NOW.take();
     let done = catch_unwind(AssertUnwindSafe(|| interrupt::asking(ask, work)));
-    if let Some(raised) = NOW.replace(before).and_then(Poll::raised) {
-        RAISED.set(Some(raised));
+    if let Some(poll) = NOW.replace(before) {
+        match poll.raised {
+            None => Python::attach(check_later),
+            raised => RAISED.set(raised),
+        }
     }
     done.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Runs the handlers of signals that have come, and raises later what they raise.
+fn check_later(py: Python<'_>) {
+    if let Err(error) = py.check_signals() {
+        raise_later(py, error);
+    }
+}
+
+/// What a call into Python gave, or nothing where it raised, for callers that pass no error on. Handlers of signals run before
+/// it; what they raise, interrupts, exits and wants of memory are raised later.
+pub fn quietly<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> Option<T> {
+    check_later(py);
+    call()
+        .map_err(|error| {
+            if is_final(py, &error) {
+                raise_later(py, error)
+            }
+        })
+        .ok()
 }
 
 /// Objects between two questions while Python's objects are read: a fraction of a millisecond.

@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::convert::buffer::copied_bytes;
+use crate::convert::buffer::type_name;
 use crate::convert::errors::IntoPython;
 use crate::convert::signals::asked;
 
@@ -54,7 +55,7 @@ impl Source {
 /// The path that an argument names.
 pub fn path_of(object: &Bound<'_, PyAny>, or: &str) -> PyResult<PathBuf> {
     object.extract::<PathBuf>().map_err(|error| {
-        let name = object.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string());
+        let name = type_name(object);
         match error.is_instance_of::<PyTypeError>(object.py()) {
             true => PyTypeError::new_err(format!("expected a path or {or}, found {name}")),
             false => error,

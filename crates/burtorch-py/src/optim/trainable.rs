@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+use crate::convert::buffer::type_name;
 use crate::node::vector::PyVector;
 use crate::optim::trained::is_value;
 use crate::params::{PyParameters, PyTensor};
@@ -153,8 +154,4 @@ fn items_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Items<'py>> {
         return Ok(Box::new(std::iter::once(Ok(params))));
     }
     all(object).map_err(|error| if error.is_instance_of::<PyTypeError>(py) { refused() } else { error })
-}
-
-fn type_name(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().name().map_or_else(|_| "an object".to_string(), |name| name.to_string())
 }

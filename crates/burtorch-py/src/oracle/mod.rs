@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
 
 use crate::convert::arguments::Count;
+use crate::convert::buffer::type_name;
 use crate::convert::buffer::{CallerMemory, read_numbers};
 use crate::convert::errors::{if_any, to_python};
 use crate::convert::exclusive::Guarded;
@@ -364,8 +365,8 @@ fn name_of(model: &Bound<'_, PyAny>) -> PyResult<String> {
     if model_of(model).is_ok() {
         return Ok(model.repr()?.to_string());
     }
-    let name = model.getattr("__qualname__").and_then(|name| name.extract::<String>());
-    name.or_else(|_| Ok(model.get_type().name()?.to_string()))
+    let name = if_any(model.py(), model.getattr("__qualname__").and_then(|name| name.extract::<String>()))?;
+    Ok(name.unwrap_or_else(|| type_name(model)))
 }
 
 /// Refuses what only models of burtorch can do.

@@ -442,7 +442,7 @@ pub fn params_of(object: &Bound<'_, PyAny>) -> PyResult<Py<PyParameters>> {
         Some(params) => Some(params),
         // A plain class: its attributes tell.
         None if !object.hasattr("__dict__")? => None,
-        None => object.py().import("burtorch._module")?.call_method1("home_of", (object,)).ok(),
+        None => if_any(object.py(), object.py().import("burtorch._module")?.call_method1("home_of", (object,)))?,
     };
     match of_model.as_ref().map(|params| params.cast::<PyParameters>()) {
         Some(Ok(params)) => Ok(params.clone().unbind()),

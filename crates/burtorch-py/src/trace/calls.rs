@@ -17,19 +17,20 @@ use super::record::{Traced, record};
 use super::state::{Path, Variant};
 use super::{attributes, audit, inline, keywords, primitive};
 use crate::convert::errors::{IntoPython, derived, if_any, instead};
-use crate::convert::signals::asked;
+use crate::convert::signals::{asked, quietly};
 
 /// The body's name, and where it is defined.
 pub fn name_of(body: &Bound<'_, PyAny>) -> String {
-    let name = body.getattr("__qualname__").map_or_else(|_| "the function".into(), |name| name.to_string());
+    let py = body.py();
+    let name = quietly(py, || Ok(body.getattr("__qualname__")?.str()?.to_string_lossy().into_owned()));
+    let name = name.unwrap_or_else(|| "the function".into());
     let place = || -> PyResult<String> {
         let code = body.getattr("__code__")?;
-        Ok(format!("{}:{}", code.getattr("co_filename")?, code.getattr("co_firstlineno")?))
+        let (file, line): (String, u32) =
+            (code.getattr("co_filename")?.extract()?, code.getattr("co_firstlineno")?.extract()?);
+        Ok(format!("{name} ({file}:{line})"))
     };
-    match place() {
-        Ok(place) => format!("{name} ({place})"),
-        Err(_) => name,
-    }
+    quietly(py, place).unwrap_or(name)
 }
 
 /// The function, and the name of its argument `k`, or which it is.
@@ -47,9 +48,9 @@ fn argument_name(call: &Call<'_>, k: usize) -> String {
         }
         code.getattr("co_varnames")?.get_item(at)?.extract().map(Some)
     };
-    match parameter() {
-        Ok(Some(parameter)) => format!("{name}: argument {parameter}"),
-        _ => format!("{name}: argument {k}"),
+    match quietly(py, parameter).flatten() {
+        Some(parameter) => format!("{name}: argument {parameter}"),
+        None => format!("{name}: argument {k}"),
     }
 }
 

@@ -8,6 +8,7 @@
 //! no versions and are looked up in. Knows nothing of how what is watched was found.
 #![allow(unsafe_code)]
 
+use crate::convert::signals::quietly;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString};
@@ -234,8 +235,8 @@ impl Probe {
 
 /// The text of what a C function returns.
 fn called(function: &Bound<'_, PyAny>) -> String {
-    let text = function.call0().and_then(|result| result.repr()).map(|text| text.to_string_lossy().into_owned());
-    text.unwrap_or_default()
+    let text = || Ok(function.call0()?.repr()?.to_string_lossy().into_owned());
+    quietly(function.py(), text).unwrap_or_default()
 }
 
 /// The value of a context variable; `None` if it has none.

@@ -3,6 +3,7 @@
 //! Promises: a keyword that neither knows is refused by name, with the nearest that is allowed, and the body does not run. One
 //! that looks like an option is never a static argument of a body that takes any (`**kwargs`).
 
+use crate::convert::signals::quietly;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -38,7 +39,9 @@ struct Taken {
 fn code_of<'py>(body: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, bool)> {
     let is_method = body.get_type().name().is_ok_and(|name| name == "method");
     let is_function = body.get_type().name().is_ok_and(|name| name == "function");
-    (is_method || is_function).then(|| body.getattr("__code__").ok().map(|code| (code, is_method))).flatten()
+    (is_method || is_function)
+        .then(|| quietly(body.py(), || body.getattr("__code__")).map(|code| (code, is_method)))
+        .flatten()
 }
 
 fn taken(body: &Bound<'_, PyAny>) -> PyResult<Taken> {

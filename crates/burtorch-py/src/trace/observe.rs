@@ -20,6 +20,7 @@ use super::search::Search;
 use super::unwatched::{self, Kind};
 use crate::convert::entry::entered;
 use crate::convert::refusals::{begin_tracing, end_tracing, outside_tracing};
+use crate::convert::signals::quietly;
 
 /// Whether the function that a frame runs can be told, and not its code only.
 pub const SEES_FUNCTIONS: bool = cfg!(all(Py_3_11, not(Py_3_14), not(PyPy), not(GraalPy), target_pointer_width = "64"));
@@ -113,8 +114,7 @@ pub fn unobserved<T>(f: impl FnOnce() -> T) -> T {
 
 /// Puts the hook before the profiler that is there; that one, kept alive. An error where it could not be called.
 fn install(py: Python<'_>) -> Result<Option<Py<PyAny>>, ()> {
-    let object =
-        py.import("sys").and_then(|sys| sys.call_method0("getprofile")).ok().filter(|object| !object.is_none());
+    let object = quietly(py, || py.import("sys")?.call_method0("getprofile")).filter(|object| !object.is_none());
     let before = match (installed(), &object) {
         (Some(before), _) => before,
         // One written in C, where its place is not known.
@@ -142,7 +142,7 @@ fn restore(py: Python<'_>, object: Option<Py<PyAny>>) {
         return;
     }
     let object = object.unwrap_or_else(|| py.None());
-    let _ = py.import("sys").and_then(|sys| sys.call_method1("setprofile", (object,)));
+    quietly(py, || py.import("sys")?.call_method1("setprofile", (object,)));
 }
 
 /// Calls a profiler written in Python.
@@ -280,7 +280,7 @@ fn line(frame: &Bound<'_, PyAny>) -> String {
         let file: String = at.getattr("f_code")?.getattr("co_filename")?.extract()?;
         Ok(format!("{file}:{}", at.getattr("f_lineno")?.extract::<u32>()?))
     };
-    place().unwrap_or_else(|_| "unknown line".into())
+    quietly(frame.py(), place).unwrap_or_else(|| "unknown line".into())
 }
 
 impl Observer {

@@ -12,8 +12,10 @@ use pyo3::exceptions::{PyException, PyReferenceError, PyTypeError, PyValueError}
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
+use crate::convert::buffer::type_name;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::number_of;
+use crate::convert::signals::quietly;
 use crate::graph::PyGraph;
 use crate::graph::cell::AnyGraph;
 use crate::node::vector::{Operand, all_nodes, atomically, common_owner, wrap};
@@ -195,14 +197,16 @@ impl PyPrimitive {
 
 impl PyPrimitive {
     fn name(&self, py: Python<'_>) -> String {
-        let name = self.function.bind(py).getattr("__name__").ok().and_then(|name| name.extract().ok());
+        let name = quietly(py, || self.function.bind(py).getattr("__name__")?.extract());
         name.unwrap_or_else(|| "primitive".into())
     }
 }
 
 /// Whether an argument that holds one scalar is a sequence all the same.
 fn is_sequence(x: &Bound<'_, PyAny>) -> bool {
-    x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>() || x.hasattr("__len__").unwrap_or(false)
+    x.is_instance_of::<PyList>()
+        || x.is_instance_of::<PyTuple>()
+        || quietly(x.py(), || x.hasattr("__len__")).unwrap_or(false)
 }
 
 /// Evaluates a primitive on operands and appends its node.
@@ -289,7 +293,7 @@ impl PythonCall {
 
     fn number(&self, result: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
         number_of(result)?.ok_or_else(|| {
-            let found = result.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+            let found = type_name(result);
             PyTypeError::new_err(format!("{what} {} returns a real number, found {found}", self.name))
         })
     }

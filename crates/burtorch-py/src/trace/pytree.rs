@@ -9,11 +9,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::convert::arrays::{Array, Kind, filled};
+use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::convert::refusals::error_here;
 use crate::convert::signals::ask_at;
+use crate::convert::signals::quietly;
 use crate::graph::PyGraph;
 use crate::node::value::is_value;
 use crate::node::vector::PyVector;
@@ -117,7 +119,7 @@ impl Tree {
             }
             (Tree::Dict { keys: a, items: x }, Tree::Dict { keys: b, items: y }) => {
                 x.len() == y.len()
-                    && a.iter().zip(b).all(|(a, b)| a.bind(py).eq(b.bind(py)).unwrap_or(false))
+                    && a.iter().zip(b).all(|(a, b)| quietly(py, || a.bind(py).eq(b)).unwrap_or(false))
                     && x.iter().zip(y).all(|(x, y)| x.same(py, y))
             }
             _ => false,
@@ -142,9 +144,10 @@ impl Tree {
                 found.find_map(|place| place)
             }
             (Tree::Dict { keys: a, items: x }, Tree::Dict { keys: b, items: y })
-                if x.len() == y.len() && a.iter().zip(b).all(|(a, b)| a.bind(py).eq(b).unwrap_or(false)) =>
+                if x.len() == y.len()
+                    && a.iter().zip(b).all(|(a, b)| quietly(py, || a.bind(py).eq(b)).unwrap_or(false)) =>
             {
-                let places = a.iter().map(|key| key.bind(py).repr().map_or_else(|_| "?".into(), |key| key.to_string()));
+                let places = a.iter().map(|key| shown(key.bind(py)));
                 let mut found =
                     places.zip(x.iter().zip(y)).map(|(key, (x, y))| Some(format!("[{key}]{}", x.differs(py, y)?)));
                 found.find_map(|place| place)
@@ -215,11 +218,7 @@ impl Tree {
         for (k, item) in items.iter().enumerate() {
             ask_at(object.py(), k)?;
             let step = || match object.cast_exact::<PyDict>() {
-                Ok(dict) => dict
-                    .keys()
-                    .get_item(k)
-                    .and_then(|key| key.repr())
-                    .map_or_else(|_| "[?]".into(), |key| format!("[{key}]")),
+                Ok(dict) => dict.keys().get_item(k).map_or_else(|_| "[?]".into(), |key| format!("[{}]", shown(&key))),
                 Err(_) => format!("[{k}]"),
             };
             match Tree::of(item, numbers, depth + 1).map_err(|wrong| wrong.within(step))? {
@@ -420,8 +419,13 @@ fn rows<'py>(
     }
 }
 
+/// How a key is written.
+fn shown(key: &Bound<'_, PyAny>) -> String {
+    quietly(key.py(), || Ok(key.repr()?.to_string_lossy().into_owned())).unwrap_or_else(|| "?".into())
+}
+
 fn unknown(object: &Bound<'_, PyAny>) -> Wrong {
-    let mut found = object.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    let mut found = type_name(object);
     match if_any(object.py(), object.getattr("dtype")) {
         Ok(Some(dtype)) => found += &format!(" of {dtype}"),
         Ok(None) => {}

@@ -20,6 +20,7 @@ use super::search::{Search, Unwatched};
 use super::state::{Options, Path};
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
+use crate::convert::signals::quietly;
 use crate::graph::cell::AnyGraph;
 use crate::graph::trace::Trace;
 use crate::graph::{self, PyGraph};
@@ -183,7 +184,7 @@ fn in_words(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
         let is_full = error.get_type(py).name()? == "GraphFullError";
         Ok(is_full && error.value(py).to_string().contains("holds at most"))
     };
-    if full().unwrap_or(false) {
+    if quietly(py, full).unwrap_or(false) {
         // Without a line nothing of the body has run.
         let place = find_line(py, &error).unwrap_or_else(|| "its arguments alone".into());
         let message = format!(
@@ -216,5 +217,5 @@ fn find_line(py: Python<'_>, error: &PyErr) -> Option<String> {
         let line: u32 = at.getattr("tb_lineno")?.extract()?;
         Ok(Some(format!("{file}:{line}")))
     };
-    find().ok().flatten()
+    quietly(py, find).flatten()
 }

@@ -20,6 +20,7 @@ use super::code::Names;
 use super::invalidate::{Scope, Watch};
 use super::unwatched::{self, Kind, Object};
 use crate::convert::arrays::raw_bytes;
+use crate::convert::signals::quietly;
 use crate::node::parameter::PyParameter;
 
 /// More objects than this are not looked at.
@@ -333,7 +334,7 @@ impl Search {
     }
 
     fn add_module(&mut self, module: &Bound<'_, PyModule>) {
-        let name = module.name().map_or_else(|_| String::new(), |name| name.to_string());
+        let name = module.name().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
         if name == "decimal" {
             self.watch_called(module.py(), "_decimal", "getcontext");
         }
@@ -375,7 +376,7 @@ impl Search {
         let (module, class) = class_names(&base);
         if (module.as_str(), class.as_str()) == ("_thread", "_local") {
             // Its dictionary is that of this thread.
-            if let Ok(Ok(own)) = object.getattr("__dict__").map(|own| own.cast_into::<PyDict>()) {
+            if let Some(Ok(own)) = quietly(py, || Ok(object.getattr("__dict__")?.cast_into::<PyDict>())) {
                 self.add_attributes(&own, Scope::All);
             }
             return;
@@ -400,7 +401,7 @@ impl Search {
 
     /// Watches what a function of a C module returns, without arguments.
     pub fn watch_called(&mut self, py: Python<'_>, module: &str, name: &str) {
-        if let Ok(function) = py.import(module).and_then(|module| module.getattr(name))
+        if let Some(function) = quietly(py, || py.import(module)?.getattr(name))
             && self.seen.insert(address(&function))
         {
             self.kept.push(function.clone().unbind());
@@ -428,14 +429,15 @@ impl Search {
 
     /// Functions that Cython makes are not seen when they are called.
     fn add_cython(&mut self, function: &Bound<'_, PyAny>) {
-        let text = |name: &str| function.getattr(name).and_then(|x| x.extract::<String>()).unwrap_or_default();
+        let py = function.py();
+        let text = |name: &str| quietly(py, || function.getattr(name)?.extract::<String>()).unwrap_or_default();
         let (module, name) = (text("__module__"), text("__name__"));
         if unwatched::is_random_of_numpy(&module) {
             self.note(Kind::Random, format!("draws random numbers by {module}.{name}()"));
         } else if !is_of_a_library(&module) {
             self.note(Kind::Hidden, format!("reads {module}.{name}(), which a replay cannot watch"));
         }
-        if let Ok(owner) = function.getattr("__self__") {
+        if let Some(owner) = quietly(py, || function.getattr("__self__")) {
             self.reach(&owner);
         }
     }
@@ -632,11 +634,11 @@ fn objects_in<'py>(array: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         }
         plain.getattr("flat")?.try_iter()?.map(|item| item.map(|item| of_record(item))).collect()
     };
-    all().unwrap_or_default()
+    quietly(array.py(), all).unwrap_or_default()
 }
 
 /// The fields of a record of NumPy, as a tuple; anything else as it is.
 fn of_record(item: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
     let is_record = item.get_type().name().is_ok_and(|name| name == "void");
-    if is_record { item.call_method0("item").unwrap_or(item) } else { item }
+    if is_record { quietly(item.py(), || item.call_method0("item")).unwrap_or(item) } else { item }
 }

@@ -4,6 +4,7 @@
 //! are observed.
 #![allow(unsafe_code)]
 
+use crate::convert::signals::quietly;
 use std::ffi::CStr;
 
 use pyo3::ffi;
@@ -133,8 +134,8 @@ pub fn of_called(function: &Bound<'_, PyAny>) -> (Kind, String) {
     };
     let owner = owner.filter(|owner| !owner.is_none());
     let of_module = || {
-        let module = function.getattr("__module__").and_then(|module| module.extract::<String>());
-        module.unwrap_or_else(|_| "builtins".into())
+        let module = quietly(py, || function.getattr("__module__")?.extract::<String>());
+        module.unwrap_or_else(|| "builtins".into())
     };
     let (module, class) = match owner {
         None => (of_module(), None),

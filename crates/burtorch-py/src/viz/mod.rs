@@ -8,6 +8,7 @@ use burtorch_core::viz::{Options, Picture, scripts};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, instead};
 use crate::convert::signals::asked;
 use crate::graph::parameters::with_values;
@@ -36,10 +37,6 @@ fn roots(graph: &Bound<'_, PyGraph>, root: Option<&Bound<'_, PyAny>>) -> PyResul
     })?;
     let values = values.collect::<PyResult<Vec<_>>>()?;
     values.iter().map(|value| node_of(py, graph, value)).collect()
-}
-
-fn type_name(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string())
 }
 
 /// The picture for `root`, with times where they are asked for.

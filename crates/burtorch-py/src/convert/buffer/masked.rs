@@ -3,6 +3,7 @@
 //! Promises: costs a look at a flag for every array that is not of a class written in Python. NumPy is not imported.
 #![allow(unsafe_code)]
 
+use crate::convert::signals::quietly;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -17,7 +18,7 @@ pub fn is_masked(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: as above.
     let is_heap_type = unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(object.as_ptr()), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let may_be = is_heap_type && class.tp_dictoffset != 0;
-    may_be && is_instance(object).unwrap_or(false)
+    may_be && quietly(object.py(), || is_instance(object)).unwrap_or(false)
 }
 
 fn is_instance(object: &Bound<'_, PyAny>) -> PyResult<bool> {

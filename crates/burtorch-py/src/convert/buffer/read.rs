@@ -135,7 +135,7 @@ impl Read for f64 {
 
 /// The name of an object's type, for messages.
 pub fn type_name(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().name().map_or_else(|_| "another type".to_string(), |name| name.to_string())
+    object.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Whether an object supports the buffer protocol.

@@ -22,6 +22,7 @@ use super::object::{ValueObject, cell_of, is_value};
 use crate::convert::entry::{attached, raise_python};
 use crate::convert::numbers::{self, Number, number};
 use crate::convert::refusals;
+use crate::convert::signals::quietly;
 use crate::node::critical_section::slot;
 use crate::node::numbers as of_node;
 
@@ -295,7 +296,7 @@ fn operator_of(how: c_int) -> CompareOp {
 fn one_or_lanes(x: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let Ok(lanes) = x.cast::<PyTuple>() else { return Ok(x) };
     let first = lanes.get_item(0)?;
-    let all_the_same = lanes.iter().all(|lane| lane.eq(&first).unwrap_or(false));
+    let all_the_same = lanes.iter().all(|lane| quietly(x.py(), || lane.eq(&first)).unwrap_or(false));
     Ok(if all_the_same { first } else { x })
 }
 

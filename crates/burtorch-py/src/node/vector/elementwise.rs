@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars};
 use super::plain::or_plain;
 use super::{PyVector, finish, functions, numpy};
+use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::numbers::number_of;
@@ -159,7 +160,7 @@ pub fn is_many(x: &Bound<'_, PyAny>) -> bool {
 
 /// The error for something else.
 pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
-    let found = x.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    let found = type_name(x);
     PyTypeError::new_err(format!("{}() expects a Value, a Vector or real numbers, found {found}", op.name()))
 }
 

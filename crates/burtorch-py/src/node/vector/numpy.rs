@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyFloat, PyTuple};
 
 use super::{PyVector, Symbol, finish};
 use crate::convert::entry::entered;
+use crate::convert::signals::quietly;
 use crate::node::value;
 
 /// How the error about a NumPy function ends, where the number may be meant.
@@ -20,7 +21,7 @@ pub fn n_dims(x: &Bound<'_, PyAny>) -> usize {
         x.getattr(pyo3::intern!(x.py(), "dtype"))?;
         x.getattr(pyo3::intern!(x.py(), "ndim"))?.extract()
     };
-    if x.is_instance_of::<PyFloat>() { 0 } else { n_dims().unwrap_or(0) }
+    if x.is_instance_of::<PyFloat>() { 0 } else { quietly(x.py(), n_dims).unwrap_or(0) }
 }
 
 /// Whether this is an array (not a NumPy scalar): it has a dtype and dimensions.
