@@ -5,5 +5,6 @@ mod reference;
 mod derivatives;
 mod eager;
 mod functions;
+mod linalg;
 mod random;
 mod values;

@@ -3,7 +3,7 @@
 
 use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Cumulate, Data, Dims, Dot, Element, Plan, Reduce,
-    Row, Type, ValueId, Variable,
+    Row, Solve, Type, ValueId, Variable,
 };
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
@@ -13,7 +13,7 @@ use burtorch_core::io::{
     Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
 };
 use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
-use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, Triangle};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
@@ -71,6 +71,8 @@ are_send_and_sync!(
     Element,
     Reduce,
     Row,
+    Solve,
+    Triangle,
     Type,
     ValueId,
     Variable,

@@ -251,7 +251,7 @@ pub fn run(program: &ArrayProgram, arguments: &[Array], parameters: &[Vec<f64>])
                     }),
                 }
             }
-            ArrayOp::Copy => of[0].clone(),
+            ArrayOp::Copy | ArrayOp::Adjoint => of[0].clone(),
             ArrayOp::Concat(axis) => {
                 let mut start = 0;
                 let mut result = Array::filled(ty.dims, |_| f64::NAN);
@@ -295,6 +295,7 @@ pub fn run(program: &ArrayProgram, arguments: &[Array], parameters: &[Vec<f64>])
                 values.extend(run(&callee.0, &arguments, parameters));
                 continue;
             }
+            op => unreachable!("{op:?} has tests of its own"),
         };
         assert_eq!(result.dims, ty.dims);
         values.push(result);

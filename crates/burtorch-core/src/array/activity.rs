@@ -12,6 +12,7 @@ pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
         ArrayOp::Select => k > 0,
         ArrayOp::Take { .. } => k == 0,
         ArrayOp::ScatterAdd { .. } => k != 1,
+        ArrayOp::LuSolve(_) => k != 1 && k != 2,
         // The value moves with the operand, which is enough to know.
         ArrayOp::ReducePull(..) => k < 2,
         _ => true,

@@ -38,21 +38,27 @@ impl ArrayProgram {
         let mut axes = in_axes.iter();
         for instr in program.instrs() {
             let of: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
-            new[instr.result.at()] = match (&instr.op, axes.as_slice()) {
+            let has_rows = of.iter().any(|(_, has_rows)| *has_rows);
+            let results = match (&instr.op, axes.as_slice()) {
                 (ArrayOp::Input(ty), [Some(axis), ..]) => {
                     axes.next();
-                    (batch.input(*ty, *axis)?, true)
+                    new[instr.result.at()] = (batch.input(*ty, *axis)?, true);
+                    continue;
                 }
                 (ArrayOp::Input(_), _) => {
                     axes.next();
-                    (batch.b.push(instr.op.clone(), &[])?, false)
+                    vec![batch.b.push(instr.op.clone(), &[])?]
                 }
-                _ if of.iter().any(|(_, has_rows)| *has_rows) => (batch.instr(&program, instr, &of)?, true),
-                _ => {
-                    let of: Vec<_> = of.iter().map(|(v, _)| *v).collect();
-                    (batch.b.push(instr.op.clone(), &of)?, false)
+                // Many matrices at once are what these take anyway.
+                (ArrayOp::Lu | ArrayOp::Qr, _) => {
+                    batch.b.push_all(instr.op.clone(), &of.iter().map(|(v, _)| *v).collect::<Vec<_>>())?
                 }
+                _ if has_rows => vec![batch.instr(&program, instr, &of)?],
+                _ => batch.b.push_all(instr.op.clone(), &of.iter().map(|(v, _)| *v).collect::<Vec<_>>())?,
             };
+            for (k, v) in results.into_iter().enumerate() {
+                new[instr.result.at() + k] = (v, has_rows);
+            }
         }
         let outputs = program.outputs().iter().map(|v| batch.with_rows(new[v.at()])).collect::<Result<Vec<_>>>()?;
         batch.b.finish(&outputs)?.cleaned()
@@ -111,6 +117,11 @@ impl Batch {
             &ArrayOp::Take { axis, batch } => ArrayOp::Take { axis: axis + 1, batch: batch + 1 },
             ArrayOp::Dot(dot) => return self.dot(*dot, of, dims(0)),
             ArrayOp::View(view) => return self.view(view, of[0].0, dims(0)),
+            ArrayOp::TriSolve(_) | ArrayOp::LuSolve(_)
+                if dims(0).rank() == 2 && of.iter().rev().skip(1).all(|v| !v.1) =>
+            {
+                return self.shared_matrix(instr, of);
+            }
             op => op.clone(),
         };
         let of = of.iter().map(|&v| self.with_rows(v)).collect::<Result<Vec<_>>>()?;
@@ -143,5 +154,18 @@ impl Batch {
         }
         let operands = [self.with_rows(of[0])?, self.with_rows(of[1])?];
         self.b.push(ArrayOp::Dot(dot), &operands)
+    }
+
+    /// Right sides of all rows beside each other meet a shared matrix at once.
+    fn shared_matrix(&mut self, instr: &ArrayInstr, of: &[(ValueId, bool)]) -> Result<ValueId> {
+        let sides = of[of.len() - 1].0;
+        let [rows, n, m] = self.b.dims(sides)[..] else { return self.b.push(ArrayOp::Copy, &[sides]) };
+        let sides = self.b.view(sides, View::Permute([1, 0, 2].into()))?;
+        let sides = self.b.view(sides, View::Reshape(Dims::new(&[n, rows * m])?))?;
+        let mut operands: Vec<_> = of.iter().map(|(v, _)| *v).collect();
+        operands[of.len() - 1] = sides;
+        let x = self.b.push(instr.op.clone(), &operands)?;
+        let x = self.b.view(x, View::Reshape(Dims::new(&[n, rows, m])?))?;
+        self.b.view(x, View::Permute([1, 0, 2].into()))
     }
 }

@@ -26,7 +26,9 @@ impl ArrayProgram {
         }
         for instr in program.instrs() {
             if active[instr.result.at()] && active_operands(instr, &active).next().is_some() {
-                tangents[instr.result.at()] = tangent(&mut b, instr, &tangents)?;
+                for (k, t) in moved(&mut b, instr, &tangents)?.into_iter().enumerate() {
+                    tangents[instr.result.at() + k] = t;
+                }
             }
         }
         let mut outputs = program.outputs().to_vec();
@@ -47,7 +49,7 @@ impl ArrayProgram {
 
 impl ArrayBuilder {
     /// A tangent with what does not move marked.
-    fn at_rest_unreached(&mut self, t: ValueId) -> Result<ValueId> {
+    pub(super) fn at_rest_unreached(&mut self, t: ValueId) -> Result<ValueId> {
         let dims = self.dims(t);
         let zero = self.literal(0.0)?;
         let zero = self.broadcast_to(zero, dims)?;
@@ -57,12 +59,21 @@ impl ArrayBuilder {
     }
 
     /// The sum of two tangents, of which one may be missing.
-    fn sum_of(&mut self, x: Option<ValueId>, y: Option<ValueId>) -> Result<ValueId> {
+    pub(super) fn sum_of(&mut self, x: Option<ValueId>, y: Option<ValueId>) -> Result<ValueId> {
         match (x, y) {
             (Some(x), Some(y)) => self.push(ArrayOp::Accumulate, &[x, y]),
             (Some(t), None) | (None, Some(t)) => Ok(t),
             (None, None) => unreachable!("an active instruction has an active operand"),
         }
+    }
+}
+
+/// The tangents of an active instruction's results.
+fn moved(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>]) -> Result<Vec<Option<ValueId>>> {
+    match (&instr.op, instr.operands.first().and_then(|v| tangents[v.at()])) {
+        (ArrayOp::Lu, Some(t)) => Ok(vec![Some(b.lu_moved(instr.result, t)?)]),
+        (ArrayOp::Qr, Some(t)) => Ok(b.qr_moved(instr.result, t)?.map(Some).to_vec()),
+        _ => Ok(vec![tangent(b, instr, tangents)?]),
     }
 }
 
@@ -137,6 +148,15 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
             b.push(instr.op.clone(), &[t, of[1]])
         }
         // What moves numbers moves tangents.
+        ArrayOp::Cholesky => {
+            let t = filled(b, 0)?;
+            b.cholesky_moved(z, t)
+        }
+        ArrayOp::TriSolve(_) | ArrayOp::LuSolve(_) => {
+            let (by_matrix, by_side) = (t(0), t(of.len() - 1));
+            b.solve_moved(instr, by_matrix, by_side)
+        }
+        ArrayOp::Adjoint => filled(b, 0),
         ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::Concat(_) | ArrayOp::AccumulateAt(_) | ArrayOp::Cumulate { .. } => {
             let all = (0..of.len()).map(|k| filled(b, k)).collect::<Result<Vec<_>>>()?;
             b.push(instr.op.clone(), &all)

@@ -64,6 +64,30 @@ fn taken(axis: usize, batch: usize, table: &Dims, indices: &Dims) -> Result<Dims
     Dims::new(&[&table[..axis], &indices[batch..], &table[axis + 1..]].concat())
 }
 
+/// The batch, rows and columns of matrices.
+fn matrices(dims: &Dims) -> Result<(Dims, [usize; 2])> {
+    match **dims {
+        [ref batch @ .., m, n] => Ok((Dims::new(batch)?, [m, n])),
+        _ => Err(bad("matrix", "an array of shape (.., m, n)".into(), dims.to_string())),
+    }
+}
+
+/// The batch and the rows of square matrices.
+fn square(dims: &Dims) -> Result<(Dims, usize)> {
+    match matrices(dims) {
+        Ok((batch, [m, n])) if m == n => Ok((batch, n)),
+        _ => Err(bad("matrix", "an array of shape (.., n, n)".into(), dims.to_string())),
+    }
+}
+
+fn right_sides(of: &Dims, sides: &Dims) -> Result<()> {
+    let (batch, n) = square(of)?;
+    match matrices(sides) {
+        Ok((sides, [rows, _])) if rows == n && sides == batch => Ok(()),
+        _ => Err(bad("right sides", format!("of shape (.., n, m) for matrices {of}"), sides.to_string())),
+    }
+}
+
 impl ArrayOp {
     /// The types of the results, given those of the operands.
     pub(super) fn infer(&self, of: &[Type]) -> Result<Vec<Type>> {
@@ -176,6 +200,47 @@ impl ArrayOp {
                 same_dims(&[Type::float(sliced(slices, &of[0].dims)?), of[1]])?;
                 Ok(vec![of[0]])
             }
+            ArrayOp::Adjoint => {
+                elements(of, &[Float])?;
+                Ok(of.to_vec())
+            }
+            ArrayOp::Lu => {
+                elements(of, &[Float])?;
+                let (batch, n) = square(&of[0].dims)?;
+                let permutation = Type { dims: Dims::new(&[&batch[..], &[n]].concat())?, element: Int };
+                Ok(vec![of[0], permutation, Type::float(batch)])
+            }
+            ArrayOp::Cholesky => {
+                elements(of, &[Float])?;
+                square(&of[0].dims)?;
+                Ok(of.to_vec())
+            }
+            ArrayOp::Qr => {
+                elements(of, &[Float])?;
+                let (batch, [m, n]) = matrices(&of[0].dims)?;
+                if m < n {
+                    return Err(bad(
+                        "matrix to factor",
+                        "one with as many rows as columns".into(),
+                        of[0].dims.to_string(),
+                    ));
+                }
+                Ok(vec![of[0], Type::float(Dims::new(&[&batch[..], &[n, n]].concat())?)])
+            }
+            ArrayOp::TriSolve(_) => {
+                elements(of, &[Float; 2])?;
+                right_sides(&of[0].dims, &of[1].dims)?;
+                Ok(vec![of[1]])
+            }
+            ArrayOp::LuSolve(_) => {
+                elements(of, &[Float, Float, Int, Float])?;
+                let (batch, n) = square(&of[0].dims)?;
+                let permutation = Type { dims: Dims::new(&[&batch[..], &[n]].concat())?, element: Int };
+                same_dims(&of[..2])?;
+                same_dims(&[permutation, of[2]])?;
+                right_sides(&of[0].dims, &of[3].dims)?;
+                Ok(vec![of[3]])
+            }
             ArrayOp::Call(program) => {
                 let inputs = program.0.input_types();
                 for (found, expected) in of.iter().zip(&inputs) {
@@ -197,7 +262,8 @@ impl ArrayOp {
             ArrayOp::Pull(row, _) => 2 + row.arity(),
             ArrayOp::Compare(Comparison::IsNan | Comparison::IsUnreached) => 1,
             ArrayOp::Compare(_) | ArrayOp::Dot(_) | ArrayOp::Take { .. } => 2,
-            ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) => 2,
+            ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) | ArrayOp::TriSolve(_) => 2,
+            ArrayOp::LuSolve(_) => 4,
             ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::ScatterAdd { .. } => 3,
             ArrayOp::Cumulate { kind: Cumulate::Recurrence, .. } => 2,
             ArrayOp::Concat(_) => found.max(1),
@@ -237,7 +303,8 @@ impl ArrayProgram {
     pub(super) fn propagates(&self, op: &ArrayOp, operands: &[ValueId], k: usize) -> bool {
         let any = |of: &[ValueId]| of.iter().any(|&v| self.may_be_unreached(v));
         match op {
-            ArrayOp::Unreached(_) | ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => true,
+            ArrayOp::Unreached(_) | ArrayOp::Adjoint | ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => true,
+            ArrayOp::TriSolve(solve) | ArrayOp::LuSolve(solve) => solve.adjoint,
             ArrayOp::Select | ArrayOp::Concat(_) => any(operands),
             ArrayOp::Dot(dot) => dot.adjoint != [false; 2],
             ArrayOp::Accumulate => operands.iter().all(|&v| self.may_be_unreached(v)),

@@ -1,170 +1,13 @@
-//! Instructions of array programs: what they are and what they hold.
+//! Instructions of array programs, and programs.
 //!
-//! Promises that equal instructions are equal (and have one hash), constants and programs by identity. Type rules are in
-//! `infer`, programs in `program`; knows nothing of how instructions run.
-
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+//! Promises that equal instructions are equal (and have one hash), constants and programs by identity; every value is assigned
+//! once, before it is used. Type rules are in `infer`; knows nothing of how instructions run.
 
 use super::dims::{Axes, Dims};
 use super::row::Row;
 use crate::scalar::DType;
 
-/// What an array holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Element {
-    /// The float type of the program.
-    Float,
-    /// 64-bit integers: indices and counts; they receive no gradient.
-    Int,
-    /// True or false.
-    Mask,
-}
-
-/// Shape and element of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Type {
-    /// The shape.
-    pub dims: Dims,
-    /// The element.
-    pub element: Element,
-}
-
-impl Type {
-    /// An array of floats.
-    pub fn float(dims: Dims) -> Self {
-        Type { dims, element: Element::Float }
-    }
-}
-
-/// A comparison of two floats or of two integers, or a question about one float.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Comparison {
-    /// `x < y`.
-    Less,
-    /// `x <= y`.
-    LessEqual,
-    /// `x == y`.
-    Equal,
-    /// Is it a NaN?
-    IsNan,
-    /// Is it an adjoint that no path reached?
-    IsUnreached,
-}
-
-/// A reduction over axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reduce {
-    /// The sum, in the order of `reduce_sum`; 0 of nothing.
-    Sum,
-    /// The product, from the first to the last; 1 of nothing.
-    Prod,
-    /// The largest.
-    Max,
-    /// The smallest.
-    Min,
-    /// The logarithm of the sum of exponentials.
-    LogSumExp,
-    /// The square root of the sum of squares.
-    Norm2,
-}
-
-/// A running result along an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cumulate {
-    /// The sum of the numbers up to each.
-    Sum,
-    /// Of operands a and b: `h[i] = a[i] h[i - 1] + b[i]`, from 0. Products, and the reverse pass of products, are of this kind.
-    Recurrence,
-}
-
-/// Every `step`-th of an axis, `count` of them from `start`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slice {
-    /// The first.
-    pub start: usize,
-    /// The distance, which may be negative.
-    pub step: isize,
-    /// How many.
-    pub count: usize,
-}
-
-impl Slice {
-    /// A whole axis.
-    pub fn all(extent: usize) -> Self {
-        Slice { start: 0, step: 1, count: extent }
-    }
-
-    /// Whether it stays inside of an axis.
-    pub(super) fn fits(self, extent: usize) -> bool {
-        let last = self.count.checked_sub(1).map(|n| self.start as i128 + n as i128 * self.step as i128);
-        last.is_none_or(|last| self.start < extent && (0..extent as i128).contains(&last))
-    }
-}
-
-/// Another look at the same numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum View {
-    /// The same numbers in C order with another shape.
-    Reshape(Dims),
-    /// Axis k of the result is axis `axes[k]` of the operand.
-    Permute(Box<[usize]>),
-    /// One slice for each axis.
-    Slice(Box<[Slice]>),
-    /// Axes of extent 1, and new axes before the first, repeat the same numbers.
-    Broadcast(Dims),
-}
-
-/// How a product of matrices reads its operands: `(batch .., m, k)` times `(batch .., k, n)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Dot {
-    /// Whether the last two axes of each operand are exchanged.
-    pub transposed: [bool; 2],
-    /// Whether each operand is an adjoint: terms with an unreached number are left out, and a result without terms is
-    /// unreached.
-    pub adjoint: [bool; 2],
-}
-
-/// Numbers of a constant array.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Data {
-    /// For a program of float64.
-    F64(Vec<f64>),
-    /// For a program of float32.
-    F32(Vec<f32>),
-    /// Integers.
-    Int(Vec<i64>),
-    /// A mask.
-    Mask(Vec<bool>),
-}
-
-impl Data {
-    /// How many numbers.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Data::F64(x) => x.len(),
-            Data::F32(x) => x.len(),
-            Data::Int(x) => x.len(),
-            Data::Mask(x) => x.len(),
-        }
-    }
-}
-
-/// A shared object, equal to itself only.
-#[derive(Clone, Debug)]
-pub struct Shared<T>(pub Arc<T>);
-
-impl<T> PartialEq for Shared<T> {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-impl<T> Eq for Shared<T> {}
-impl<T> Hash for Shared<T> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
-    }
-}
+pub use super::kinds::{Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Solve, Type, View};
 
 /// What an instruction does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -245,27 +88,22 @@ pub enum ArrayOp {
     Accumulate,
     /// The same where the contribution is to a slice.
     AccumulateAt(Box<[Slice]>),
+    /// The operand as an adjoint: elements that are -0.0 are unreached. Bodies of loops begin so with adjoints of other steps.
+    Adjoint,
+    /// Factors of square matrices by rows: `U`, with `L` below its diagonal; which row of the matrix each row of `L U` is; and
+    /// the sign of that permutation.
+    Lu,
+    /// The lower factor of symmetric matrices, of which the lower triangles are read.
+    Cholesky,
+    /// Factors of matrices `(.., m, n)` with `m >= n`: `Q` with orthonormal columns, and the upper triangle `R`.
+    Qr,
+    /// Solutions of triangular systems, of the triangles and right sides `(.., n, m)`.
+    TriSolve(Solve),
+    /// Solutions of linear systems, of the matrices, their two factors from [`ArrayOp::Lu`], and right sides `(.., n, m)`.
+    /// Moves with the matrices, from which the factors are known to come, and not with the factors.
+    LuSolve(Solve),
     /// All instructions of another program, on these operands. One result for each of its outputs.
     Call(Shared<ArrayProgram>),
-}
-
-impl Reduce {
-    /// The name that NumPy or burtorch has for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reduce::Sum => "sum",
-            Reduce::Prod => "prod",
-            Reduce::Max => "max",
-            Reduce::Min => "min",
-            Reduce::LogSumExp => "logsumexp",
-            Reduce::Norm2 => "norm2",
-        }
-    }
-
-    /// Whether integers have it.
-    pub(super) fn of_integers(self) -> bool {
-        !matches!(self, Reduce::LogSumExp | Reduce::Norm2)
-    }
 }
 
 /// A value of a program: result of an instruction.

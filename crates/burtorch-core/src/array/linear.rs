@@ -28,7 +28,7 @@ impl ArrayBuilder {
     }
 
     /// The negative of an adjoint.
-    fn adjoint_negative(&mut self, g: ValueId) -> Result<ValueId> {
+    pub(super) fn adjoint_negative(&mut self, g: ValueId) -> Result<ValueId> {
         self.pull(Row::Op(Op::Neg), 0, g, &[g], g)
     }
 

@@ -36,6 +36,8 @@
 mod dims;
 mod row;
 
+mod kinds;
+
 mod instr;
 
 mod infer;
@@ -45,6 +47,7 @@ mod text;
 mod build;
 mod contract;
 mod index;
+mod linalg;
 mod numpy;
 mod statistics;
 
@@ -55,6 +58,7 @@ mod batch;
 mod activity;
 mod cleanup;
 mod expand;
+mod factors;
 mod forward;
 mod linear;
 mod reverse;
@@ -66,8 +70,8 @@ pub use build::ArrayBuilder;
 pub use dims::{Axes, Dims, Strides};
 pub use index::Index;
 pub use instr::{
-    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Type, ValueId,
-    View,
+    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Solve, Type,
+    ValueId, View,
 };
 pub use plan::{Argument, ArrayFloat, Plan};
 pub use reverse::Variable;

@@ -101,15 +101,7 @@ fn gradients(
     for &(output, seed) in seeds {
         sweep.add(output, seed)?;
     }
-    for instr in program.instrs().iter().rev() {
-        if active[instr.result.at()]
-            && let Some(g) = sweep.adjoints[instr.result.at()]
-        {
-            for k in active_operands(instr, &active) {
-                sweep.contribute(instr, k, g)?;
-            }
-        }
-    }
+    sweep.run(program, &active)?;
     let Sweep { b, adjoints } = sweep;
     variables
         .into_iter()
@@ -130,6 +122,27 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
+    /// All instructions of a program, backwards.
+    fn run(&mut self, program: &ArrayProgram, active: &[bool]) -> Result<()> {
+        for (at, instr) in program.instrs().iter().enumerate().rev() {
+            let gs: Vec<_> = program.results(at).map(|v| self.adjoints[v.at()].filter(|_| active[v.at()])).collect();
+            if gs.iter().all(Option::is_none) {
+                continue;
+            }
+            for k in active_operands(instr, active) {
+                match gs[..] {
+                    [Some(g)] => self.contribute(instr, k, g)?,
+                    _ => {
+                        if let Some(c) = self.b.factors_back(instr, &gs)? {
+                            self.add(instr.operands[k], c)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, to: ValueId, c: ValueId) -> Result<()> {
         self.adjoints[to.at()] = Some(match self.adjoints[to.at()] {
             Some(adjoint) => self.b.push(ArrayOp::Accumulate, &[adjoint, c])?,
@@ -215,7 +228,9 @@ fn contribution(b: &mut ArrayBuilder, instr: &ArrayInstr, k: usize, g: ValueId) 
             b.view(g, View::Permute(back.into()))
         }
         ArrayOp::View(View::Broadcast(_)) => b.sum_to(g, dims),
-        ArrayOp::Copy | ArrayOp::Accumulate => Ok(g),
+        ArrayOp::Copy | ArrayOp::Accumulate | ArrayOp::Adjoint => Ok(g),
+        ArrayOp::Cholesky => b.cholesky_back(z, g),
+        ArrayOp::TriSolve(_) | ArrayOp::LuSolve(_) => b.solve_back(instr, k, g),
         ArrayOp::Concat(axis) => {
             let start = of[..k].iter().map(|&v| b.dims(v)[*axis]).sum();
             let mut slices: Vec<_> = dims.iter().map(|&extent| Slice::all(extent)).collect();

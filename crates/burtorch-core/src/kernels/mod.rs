@@ -26,6 +26,8 @@ mod weight_grad_lanes;
 
 mod product;
 
+mod factor;
+
 mod attention;
 mod elementwise;
 mod layer_norm;
@@ -54,6 +56,7 @@ pub use arithmetic::{
 pub use attention::{attention_probs_len, causal_attention_backward, causal_attention_forward};
 pub use blocks::{BlockMath, PANEL, naive};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
+pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangular};
 pub use float::KernelFloat;
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};

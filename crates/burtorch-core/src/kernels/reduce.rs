@@ -115,7 +115,7 @@ fn axpy_at<E: KernelFloat, T: Target>(a: E, x: &[E], y: &mut [E]) {
 /// # Safety
 /// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
-unsafe fn axpy_step<V: Pack, T: Target>(j: usize, a: V::Elem, x: &[V::Elem], y: &mut [V::Elem]) {
+pub(super) unsafe fn axpy_step<V: Pack, T: Target>(j: usize, a: V::Elem, x: &[V::Elem], y: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
     unsafe { T::mul_add(V::splat(a), V::read(x, j), V::read(y, j)).write(y, j) }
 }

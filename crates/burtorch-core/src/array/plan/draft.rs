@@ -154,6 +154,10 @@ impl<'p> Drafts<'p> {
                 self.places[v.at()] = Some(Place::whole(Source::Const(self.consts.len() - 1), 0, *dims));
             }
             ArrayOp::View(view) => self.view(v, instr.operands[0], view, ty.dims),
+            ArrayOp::Adjoint => {
+                self.places[v.at()] = self.places[instr.operands[0].at()];
+                self.ready[v.at()] = self.ready[instr.operands[0].at()];
+            }
             ArrayOp::Call(_) => return Err(bad("instruction", "one without a program".into(), "a call".into())),
             _ if is_elementwise(program, at) => self.join(at, ty.dims, true),
             ArrayOp::Reduce(..) if ty.element == Element::Float => {
@@ -262,8 +266,10 @@ impl<'p> Drafts<'p> {
         let step = self.steps.len();
         of.iter().for_each(|&place| self.read(place, step));
         self.steps.push(Draft::Alone { at, of });
-        self.written(instr.result);
-        self.needs[instr.result.at()].is_read = true;
+        for v in program.results(at) {
+            self.written(v);
+            self.needs[v.at()].is_read = true;
+        }
     }
 
     /// A copy of a value in C order, which later instructions take too.

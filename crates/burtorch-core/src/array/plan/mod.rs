@@ -15,6 +15,7 @@ mod compile;
 
 mod alone;
 mod dot;
+mod factors;
 mod integers;
 
 use super::dims::{Dims, bad};
@@ -25,6 +26,7 @@ use crate::simd::Real;
 use alone::{Alone, Operand, own_numbers};
 use chain::{BLOCK, Chain};
 use draft::{Draft, Drafts, Kept};
+use factors::Factors;
 pub use math::ArrayFloat;
 use memory::{Bank, assigned, bank, room};
 use place::{Source, Walk};
@@ -44,6 +46,7 @@ pub enum Argument<'a, E> {
 enum Step<E> {
     Chain(Chain<E>),
     Alone(Box<Alone<E>>),
+    Factors(Box<Factors<E>>),
     Mask { input: usize, to: usize },
 }
 
@@ -67,6 +70,7 @@ pub struct Plan<E> {
     blocks: Vec<Vec<E>>,
     outputs: Vec<(usize, Type)>,
     has_run: bool,
+    singular: Option<&'static str>,
 }
 
 impl<E: ArrayFloat> Plan<E> {
@@ -102,6 +106,7 @@ impl<E: ArrayFloat> Plan<E> {
             blocks,
             outputs,
             has_run: false,
+            singular: None,
         })
     }
 
@@ -112,7 +117,8 @@ impl<E: ArrayFloat> Plan<E> {
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
         self.check(arguments, parameters)?;
         self.has_run = false;
-        let Plan { parameters: from, steps, floats, ints, blocks, .. } = self;
+        self.singular = None;
+        let Plan { parameters: from, steps, floats, ints, blocks, singular, .. } = self;
         let given = |source| match source {
             Source::Input(k) => match arguments[k] {
                 Argument::Float(x) => x,
@@ -132,6 +138,7 @@ impl<E: ArrayFloat> Plan<E> {
             match step {
                 Step::Chain(chain) => chain.run(floats, blocks, &given)?,
                 Step::Alone(alone) => alone.run(floats, ints, &given, &given_ints)?,
+                Step::Factors(factors) => *singular = singular.or(factors.run(floats, ints, &given, &given_ints)?),
                 Step::Mask { input, to } => {
                     if let Argument::Mask(mask) = arguments[*input] {
                         for (to, &holds) in floats.buffers[*to].iter_mut().zip(mask) {
@@ -195,6 +202,12 @@ impl<E: ArrayFloat> Plan<E> {
         Ok(&self.ints.buffers[buffer][..dims.size()])
     }
 
+    /// What met a singular matrix in the last run, for callers that raise an error as NumPy does: `"solve"`, also of `inv`, for a
+    /// matrix without an inverse, or `"cholesky"` for one that is not positive definite.
+    pub fn singular(&self) -> Option<&'static str> {
+        self.singular
+    }
+
     /// Bytes of its buffers: the memory of the values that live at one time.
     pub fn bytes(&self) -> usize {
         let floats: usize = self.floats.buffers.iter().chain(&self.blocks).map(Vec::len).sum();
@@ -237,7 +250,13 @@ fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Ve
             Draft::Chain { dims, instrs } => Step::Chain(Chain::new(drafts, buffers, at, dims.size(), &instrs)?),
             Draft::Alone { at, of } => {
                 let instr = &program.instrs()[at];
-                let of = of.iter().zip(&instr.operands).map(|(&p, &v)| placed(p, program.type_of(v).element)).collect();
+                let of: Vec<_> =
+                    of.iter().zip(&instr.operands).map(|(&p, &v)| placed(p, program.type_of(v).element)).collect();
+                if let Some(kind) = factors::Kind::new(&instr.op) {
+                    let to = program.results(at).map(|v| (buffers[v.at()], program.type_of(v))).collect();
+                    steps.push(Step::Factors(Box::new(Factors::new(kind, of, to)?)));
+                    continue;
+                }
                 let (v, ty) = (instr.result, program.type_of(instr.result));
                 let is_in_place = drafts.needs[v.at()].takes_over.is_some();
                 Step::Alone(Box::new(Alone::new(instr.op.clone(), of, ty, buffers[v.at()], is_in_place)?))
