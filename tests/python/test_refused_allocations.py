@@ -144,3 +144,27 @@ print(*results)
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, encoding="utf-8", timeout=300)
     assert done.returncode == 0, f"exit {done.returncode}: {done.stdout} {done.stderr[-1500:]}"
     assert done.stdout.split()[0] == "refused", done.stdout
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of the address space are Linux's")
+@pytest.mark.parametrize("megabytes", [0, 2, 20, 50, 70, 100, 200, 300, 400, 450, 600])
+def test_threads_that_have_no_memory_are_not_started(megabytes):
+    """200 stacks have 400 MB, and the C library ends a process whose thread finds no memory for its own variables."""
+    check = f"""
+import re, resource
+import burtorch as bt
+x = bt.Value(2.0)
+in_use = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read()).group(1)) << 10
+resource.setrlimit(resource.RLIMIT_AS, (in_use + ({megabytes} << 20), resource.RLIM_INFINITY))
+try:
+    made = bt.parallel(lambda k: (x * k) ** 2, range(200), threads=200)
+    assert [y.data for y in made] == [(2.0 * k) ** 2 for k in range(200)]
+except MemoryError:
+    pass
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+made = bt.parallel(lambda k: (x * k) ** 2, range(200), threads=200)
+made[3].backward()
+assert x.grad == 36.0
+"""
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, encoding="utf-8", timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -58,14 +58,15 @@ pub(super) fn n_cores() -> usize {
 /// Starts a detached thread; returns `false` if the system refuses it, or is close to its memory limit: a thread without memory
 /// for its own start ends the process, and this cannot be caught.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
-    list_for::<u8>(2 * STACK, "a thread").is_ok_and(|room| {
+    list_for::<u8>(ROOM, "a thread").is_ok_and(|room| {
         drop(room);
         start_in_memory(work)
     })
 }
 
-/// The default of the standard library.
-const STACK: usize = 2 << 20;
+/// A stack and what several threads that start at once allocate. More than the largest block that the C library keeps when it
+/// is given back.
+const ROOM: usize = 34 << 20;
 
 fn start_in_memory(work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("burtorch".to_string()).spawn(work).is_ok()
