@@ -73,11 +73,16 @@ from burtorch._core import (
     floor_divide,
     gather,
     gelu,
+    grad,
+    hessian,
+    hvp,
     hypot,
     inner_product,
     inner_product_with_bias,
     inv,
     inv_sqrt,
+    jacobian,
+    jvp,
     leaky_relu,
     lgamma,
     load_function,
@@ -137,8 +142,10 @@ from burtorch._core import (
     sub,
     tan,
     tanh,
+    value_and_grad,
     variance,
     variance_biased,
+    vmap,
     xlogy,
 )
 from burtorch._where import clamp, where
@@ -152,6 +159,7 @@ if TYPE_CHECKING:
     from burtorch._function import function, trace
     from burtorch._memory import memory
     from burtorch._parallel import parallel
+    from burtorch._vjp import vjp
 
 __all__ = [
     "BurtorchError",
@@ -212,11 +220,16 @@ __all__ = [
     "function",
     "gather",
     "gelu",
+    "grad",
+    "hessian",
+    "hvp",
     "hypot",
     "inner_product",
     "inner_product_with_bias",
     "inv",
     "inv_sqrt",
+    "jacobian",
+    "jvp",
     "leaky_relu",
     "lgamma",
     "load_function",
@@ -284,9 +297,12 @@ __all__ = [
     "tanh",
     "text",
     "trace",
+    "value_and_grad",
     "variance",
     "variance_biased",
     "viz",
+    "vjp",
+    "vmap",
     "where",
     "xlogy",
 ]
@@ -308,6 +324,11 @@ def __getattr__(name: str) -> "Any":
 
         globals()[name] = getattr(_function, name)  # asked once
         return globals()[name]
+    if name == "vjp":
+        from burtorch._vjp import vjp
+
+        globals()[name] = vjp  # asked once
+        return vjp
     if name == "memory":
         from burtorch._memory import memory
 

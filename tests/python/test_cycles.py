@@ -123,18 +123,32 @@ def statics(companion):
     return f
 
 
+def derived(companion):
+    f = bt.function(lambda x, *, how: x)
+    f.vjp(np.ones((1, 2)), np.ones((1, 2)), how=companion)
+    return f
+
+
 def schedule_of(companion):
     return bt.optim.Schedule(bt.optim.SGD(companion.parameters(), lr=0.1), "cosine", total=2)
 
 
+def kept_array(companion):
+    w = companion.parameters().tensor(2)
+    kept = []
+    bt.jacobian(lambda x: [kept.append(x), x, w])(np.ones((1, 2)))
+    return kept[0]
+
+
 HOLD = {
+    "Array": [kept_array],
     "BoundFunction": [
         lambda c: traced(c).bind(np.ones(1)),
         lambda c: bt.function(lambda x: x.sum()).bind(c.floats(2)),
         lambda c: bt.function(lambda x: x.sum()).bind(np.ones(2), c.floats(2)),
     ],
     "FlatArray": [lambda c: c.parameters().values, lambda c: c.graph().vector([1.0]).data],
-    "Function": [bt.function, traced, calls_primitive, statics],
+    "Function": [bt.function, traced, calls_primitive, statics, bt.grad, bt.hessian, lambda c: bt.vmap(traced(c)), derived],
     "Graph": [Companion.graph, with_branches, joined_branch, reads_parameters],
     "Mark": [lambda c: c.graph().mark()],
     "NodeValues": [lambda c: c.graph().values],

@@ -2,7 +2,9 @@
 //!
 //! Promises one pass over the instructions, no recursion but into calls. Knows nothing of derivatives.
 
+use super::expand::inlined;
 use super::instr::{ArrayOp, ArrayProgram, Data};
+use crate::error::Result;
 
 impl Data {
     /// Whether both have the same bits.
@@ -20,6 +22,11 @@ impl Data {
 }
 
 impl ArrayProgram {
+    /// The same program with calls written out, and without what no result needs.
+    pub fn without_calls(&self) -> Result<ArrayProgram> {
+        inlined(self)
+    }
+
     /// This with some of its results only, by number; others are left out.
     pub fn selecting(&self, which: impl Iterator<Item = usize>) -> ArrayProgram {
         let outputs = which.filter_map(|k| self.outputs.get(k).copied()).collect();

@@ -3,7 +3,9 @@
 //! Promises: an operation that is refused leaves the program as it was, but for constants that nothing reads. Python code runs
 //! only while operands are read, before anything is appended.
 
-use burtorch_core::array::{ArrayBuilder, ValueId};
+use std::sync::Arc;
+
+use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Shared, ValueId};
 use pyo3::prelude::*;
 
 use super::array::PyArray;
@@ -61,6 +63,24 @@ pub fn append_to<'py>(
     let typed: Vec<_> = results.iter().map(|&value| (value, recording.builder.type_of(value))).collect();
     drop(content);
     typed.into_iter().map(|(value, ty)| PyArray::new(trace, value, ty)).collect::<PyResult<_>>().map(Some)
+}
+
+/// Appends a call of a program to this trace; its results. Numbers among the operands become what the program takes.
+pub fn append_call<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    program: ArrayProgram,
+    operands: &[Bound<'py, PyAny>],
+) -> PyResult<Vec<Bound<'py, PyArray>>> {
+    let types = program.input_types();
+    let called = append_to(trace, operands, |b, values| {
+        let mut values = values.to_vec();
+        for (value, ty) in values.iter_mut().zip(&types) {
+            *value = b.convert(*value, ty.element)?;
+            *value = b.broadcast_to(*value, ty.dims)?;
+        }
+        b.push_all(ArrayOp::Call(Shared(Arc::new(program))), &values)
+    })?;
+    called.ok_or_else(|| error_here(trace.py(), "this argument has no numbers"))
 }
 
 /// The innermost trace among the Arrays, or of this thread where there are none.

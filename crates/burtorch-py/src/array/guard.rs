@@ -5,11 +5,11 @@
 //! the outermost one is reached, whose arguments have numbers. Promises: only the instructions that the answer needs run,
 //! once. Knows nothing of what becomes of the answers.
 
-use burtorch_core::array::{ArrayOp, Dims, Element, Shared, Type, ValueId, View};
+use burtorch_core::array::{Dims, Element, Type, ValueId, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::append::{append_to, innermost_of};
+use super::append::{append_call, innermost_of};
 use super::arguments::Given;
 use super::array::PyArray;
 use super::run::AnyRunner;
@@ -105,7 +105,6 @@ fn outside<'py>(
                        use bt.where(condition, a, b)";
         return Err(error_here(py, message));
     }
-    let types = program.input_types();
     let zero = 0.0_f64.into_pyobject(py)?.into_any();
     // What has another axis there is not read.
     let own = objects.iter().zip(are_mapped);
@@ -115,14 +114,7 @@ fn outside<'py>(
         Some(target) => target,
         None => return Err(trace.get().ended(py)),
     };
-    let called = append_to(&target, &operands, |b, values| {
-        let mut values = values.to_vec();
-        for (value, ty) in values.iter_mut().zip(&types) {
-            *value = b.convert(*value, ty.element)?;
-            *value = b.broadcast_to(*value, ty.dims)?;
-        }
-        b.push_all(ArrayOp::Call(Shared(std::sync::Arc::new(program))), &values)
-    })?;
-    let called = called.and_then(|mut all| all.pop()).ok_or_else(|| error_here(py, "this argument has no numbers"))?;
+    let called = append_call(&target, program, &operands)?.pop();
+    let called = called.ok_or_else(|| trace.get().ended(py))?;
     Ok((target, called.get().value()))
 }

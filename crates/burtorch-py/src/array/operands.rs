@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
 use super::array::PyArray;
-use super::trace::{ArrayTrace, Known, Recording};
+use super::trace::{ArrayTrace, Known, Recording, want_dtype};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::{has_dtype, number_of};
@@ -115,6 +115,9 @@ fn check_dtype(params: &Py<PyParameters>, dtype: DType) -> PyResult<()> {
     let found = params.get().dtype_of();
     if found == dtype {
         return Ok(());
+    }
+    if matches!(found, DType::Float32 | DType::Float64) {
+        want_dtype(found);
     }
     let (found, dtype) = (found.name(), dtype.name());
     Err(PyTypeError::new_err(format!(

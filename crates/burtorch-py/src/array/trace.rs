@@ -7,11 +7,12 @@
 //! Promises: no lock is held while Python code runs; a trace that has ended refuses everything with a `TraceError`; whatever
 //! happens, the traces of a thread end in the order that they began in. Knows nothing of how programs run.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burtorch_core::DType;
 use burtorch_core::array::{ArrayBuilder, ArrayProgram, Data, Dims, Shared, Type, ValueId};
+use pyo3::exceptions::PyRecursionError;
 use pyo3::prelude::*;
 
 use super::array::PyArray;
@@ -19,6 +20,9 @@ use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::error_here;
 use crate::params::PyParameters;
+
+/// More traces are not begun inside of each other: each takes some kilobytes of the stack.
+const DEEPEST: usize = 64;
 
 /// A constant and the object whose numbers it has.
 pub(super) struct Known {
@@ -108,11 +112,22 @@ collected!(ArrayTrace: outer, content, source, sets);
 thread_local! {
     /// The traces of this thread, the innermost last.
     static ACTIVE: RefCell<Vec<Py<ArrayTrace>>> = const { RefCell::new(Vec::new()) };
+    static WANTED: Cell<Option<DType>> = const { Cell::new(None) };
 }
 
 /// The innermost trace of this thread.
 pub fn current(py: Python<'_>) -> Option<Bound<'_, ArrayTrace>> {
     ACTIVE.with_borrow(|all| all.last().map(|trace| trace.bind(py).clone()))
+}
+
+/// The float type of the Parameters that a body of this thread read last though its trace has another one; asked once.
+pub fn wanted_dtype() -> Option<DType> {
+    WANTED.take()
+}
+
+/// Notes that a body read Parameters of this float type, which its trace has not.
+pub(super) fn want_dtype(dtype: DType) {
+    WANTED.set(Some(dtype));
 }
 
 /// A trace that is under way in this thread, until this is dropped.
@@ -122,6 +137,11 @@ impl<'py> Active<'py> {
     /// Begins a trace of the function `name`, inside the innermost one of this thread.
     pub fn begin(py: Python<'py>, name: &str, dtype: DType, source: Source) -> PyResult<Self> {
         let outer = current(py);
+        let depth = outer.as_ref().map_or(0, |outer| outer.get().depth + 1);
+        if depth == DEEPEST {
+            let message = format!("functions are traced inside of each other {DEEPEST} deep; does {name} call itself?");
+            return Err(PyRecursionError::new_err(message));
+        }
         let recording = Recording {
             builder: ArrayBuilder::new(dtype).or_raise(py)?,
             captures: Vec::new(),
@@ -132,7 +152,7 @@ impl<'py> Active<'py> {
         let trace = ArrayTrace {
             name: name.to_string(),
             dtype,
-            depth: outer.as_ref().map_or(0, |outer| outer.get().depth + 1),
+            depth,
             outer: outer.map(Bound::unbind),
             content: Mutex::new(Some(recording)),
             source,
@@ -174,10 +194,9 @@ impl<'py> Active<'py> {
 impl Drop for Active<'_> {
     fn drop(&mut self) {
         let left = self.0.get().lock().take();
-        let trace = ACTIVE.with_borrow_mut(|all| {
-            let at = all.iter().position(|trace| trace.is(&self.0));
-            at.map(|at| all.split_off(at))
-        });
+        let mut all = ACTIVE.take();
+        let trace = all.iter().position(|trace| trace.is(&self.0)).map(|at| all.split_off(at));
+        ACTIVE.set(all);
         // What these hold may run Python code when it goes: nothing is borrowed here.
         drop((left, trace));
     }

@@ -8,6 +8,7 @@ pub mod errors;
 pub mod exclusive;
 pub mod gc;
 pub mod numbers;
+pub mod raw_bytes;
 pub mod refusals;
 #[cfg(feature = "refuse-allocations")]
 pub mod refused_allocations;

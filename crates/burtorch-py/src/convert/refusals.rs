@@ -17,6 +17,8 @@ static N_TRACING: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// How many of them this thread records, one inside the other.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// Whether a body that is traced with Values has met what needs Arrays.
+    static NEEDS_ARRAYS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether a function is traced in this thread.
@@ -35,6 +37,21 @@ pub fn begin_tracing() {
 pub fn end_tracing() {
     N_TRACING.fetch_sub(1, Ordering::Relaxed);
     DEPTH.set(DEPTH.get() - 1);
+}
+
+/// Whether a body that was traced with Values has met what needs Arrays; asked once.
+pub fn needed_arrays() -> bool {
+    NEEDS_ARRAYS.take()
+}
+
+/// Refuses Values where Arrays are needed. A trace that ends with this error is made again with Arrays.
+pub fn needs_arrays(py: Python<'_>, what: &str) -> PyErr {
+    NEEDS_ARRAYS.set(is_tracing());
+    let message = format!(
+        "{what} takes numbers, arrays, and Arrays of a traced function, found Values; call it in a \
+                           function that bt.function traces, or with their numbers"
+    );
+    derived(py, "TraceError", message)
 }
 
 /// Runs `f` as outside of the traces of this thread.

@@ -17,7 +17,7 @@ use super::keywords;
 use super::object::Call;
 use super::record::Traced;
 use super::search::Unwatched;
-use super::state::{Options, Path};
+use super::state::{FunctionState, Options, Path};
 use crate::convert::errors::{derived, warning};
 
 /// What all audits may take, besides a hundredth of the time spent in calls.
@@ -48,10 +48,9 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// After a trace that took so long.
-    pub fn plan(&mut self, options: &Options, traced: &Traced, took: Duration) {
-        let reads = !traced.unwatched.is_empty();
-        self.is_refused |= reads && !traced.may_run_again;
+    /// After a trace that took so long; whether it reads what is not watched, and may run again.
+    pub fn plan(&mut self, options: &Options, reads: bool, may_run_again: bool, took: Duration) {
+        self.is_refused |= reads && !may_run_again;
         self.is_planned = reads && options.audit && !self.is_refused;
         self.takes = took;
         (self.calls, self.agreed) = (1, 1);
@@ -102,32 +101,51 @@ pub fn is_due(call: &Call<'_>) -> PyResult<bool> {
 
 /// Audits the path that is right at these arguments, which the state has first; whether it was right.
 pub fn at_call(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
-    let has_time = call.with(|state| {
-        let started = Instant::now();
+    let has_time = has_time(call, |state| {
         let path = state.variants.first_mut().and_then(|variant| variant.paths.first_mut());
         // Primitives run Python code, and not while the state is in use.
         if let Some(path) = path.filter(|path| !path.program.calls_primitives()) {
             let _ = path.attempt(&arguments.numbers);
         }
+    })?;
+    Ok(!has_time || compare(call, arguments)?)
+}
+
+/// Whether there is time for an audit at a call of which `attempt` is a repetition.
+pub fn has_time(call: &Call<'_>, attempt: impl FnOnce(&mut FunctionState)) -> PyResult<bool> {
+    call.with(|state| {
+        let started = Instant::now();
+        attempt(state);
         let has_time = state.audit.has_time(started.elapsed() + CALL) && WANTED.load(Ordering::Relaxed);
         state.watch.audit_in = state.audit.next();
         has_time
-    })?;
-    if !has_time {
-        return Ok(true);
-    }
-    compare(call, arguments)
+    })
 }
 
 /// Records beside and compares with the path that the state has first; whether they agree.
 fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
+    compared(
+        call,
+        || record_beside(call, arguments),
+        |state, now| difference(state.variants.first()?.paths.first()?, now),
+        |traced, took| add(call, arguments, traced, took),
+    )
+}
+
+/// Records beside with `record` and compares with `difference`; whether they agree. If not, `add` puts what was traced in the
+/// place of all that was there.
+pub fn compared<P>(
+    call: &Call<'_>,
+    record: impl FnOnce() -> PyResult<Traced<P>>,
+    difference: impl FnOnce(&FunctionState, &P) -> Option<String>,
+    add: impl FnOnce(Traced<P>, Duration) -> PyResult<()>,
+) -> PyResult<bool> {
     let started = Instant::now();
-    let traced = record_beside(call, arguments)?;
+    let traced = record()?;
     let took = started.elapsed();
     let difference = call.with(|state| {
         state.audit.spent += took;
-        let path = state.variants.first().and_then(|variant| variant.paths.first())?;
-        let found = difference(path, &traced.path);
+        let found = difference(state, &traced.path);
         if found.is_none() {
             state.audit.agreed = state.audit.calls;
         }
@@ -138,7 +156,7 @@ fn compare(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
         state.stats.invalidated += 1;
         state.take()
     })?);
-    add(call, arguments, traced, took)?;
+    add(traced, took)?;
     let message = format!(
         "{name} was traced with values that have changed: {what}; results since call {} may have been wrong, and it has been traced \
          again. Pass them as arguments, or make each a bt.parameter",
@@ -205,6 +223,9 @@ pub fn refresh(call: &Call<'_>, all: &[Arguments<'_>]) -> PyResult<bool> {
         // Records, where nothing is left.
         super::calls::with_path(call, arguments, |_| ())?;
         is_right &= !audits || compare(call, arguments)?;
+    }
+    if audits {
+        is_right &= super::array_calls::audit(call)?;
     }
     Ok(is_right)
 }

@@ -12,10 +12,13 @@ use pyo3::types::{PyCFunction, PyComplex, PyDict, PyFloat, PyTuple};
 use super::bound_call::PyBound;
 use super::object::Call;
 use super::program::PyProgram;
-use super::pytree::{GivenArguments, Tree};
-use super::record::{Traced, record};
-use super::state::{Path, Variant};
-use super::{attributes, audit, inline, keywords, primitive};
+use super::pytree::{GivenArguments, Others, Tree};
+use super::record::{Traced, record, record_path};
+use super::search::Search;
+use super::state::{FunctionState, Options, Path, Stats, Variant};
+use super::transform::Argnums;
+use super::transforms::call_derived;
+use super::{array_calls, attributes, audit, inline, keywords, primitive};
 use crate::convert::errors::{IntoPython, derived, if_any, instead};
 use crate::convert::signals::{asked, quietly};
 
@@ -34,7 +37,7 @@ pub fn name_of(body: &Bound<'_, PyAny>) -> String {
 }
 
 /// The function, and the name of its argument `k`, or which it is.
-fn argument_name(call: &Call<'_>, k: usize) -> String {
+pub fn argument_name(call: &Call<'_>, k: usize) -> String {
     let py = call.py();
     let Ok((body, name)) = call.with(|state| (state.body.clone_ref(py), state.name.clone())) else {
         return format!("argument {k}");
@@ -65,11 +68,11 @@ pub struct Arguments<'py> {
 }
 
 impl<'py> Arguments<'py> {
-    /// Takes a call apart; `None` where Values are among the arguments.
-    pub fn read(call: &Call<'py>, positional: &[Bound<'py, PyAny>]) -> PyResult<Option<Self>> {
+    /// Takes a call apart; what else there is where it has more than numbers.
+    pub fn read(call: &Call<'py>, positional: &[Bound<'py, PyAny>]) -> PyResult<Result<Self, Others>> {
         let mut numbers = Vec::new();
         let mut items = Vec::with_capacity(positional.len());
-        let mut has_values = false;
+        let mut others = None;
         for (k, x) in positional.iter().enumerate() {
             let found = Tree::of(x, &mut numbers, 0).map_err(|wrong| {
                 let what = argument_name(call, k);
@@ -77,69 +80,105 @@ impl<'py> Arguments<'py> {
             })?;
             match found {
                 GivenArguments::Numbers(tree) => items.push(tree),
-                GivenArguments::Values => has_values = true,
+                GivenArguments::Others(found) => others = others.max(Some(found)),
             }
         }
-        if has_values {
+        if let Some(others) = others {
+            return Ok(Err(others));
+        }
+        let statics = statics(call)?;
+        Ok(Ok(Arguments { tree: Tree::Sequence { is_tuple: true, items }, numbers, statics }))
+    }
+
+    /// As `read`, for methods that go another way where arguments are Arrays, or arrays that are traced as such: `None`.
+    pub fn unless_arrays(call: &Call<'py>, positional: &[Bound<'py, PyAny>], method: &str) -> PyResult<Option<Self>> {
+        if array_calls::is_meant(call)? {
             return Ok(None);
         }
-        let statics = if call.named.is_empty() {
-            None
-        } else {
-            let dict = PyDict::new(call.py());
-            for (name, value) in &call.named {
-                if let Err(error) = value.hash() {
-                    let message =
-                        format!("the static argument {name} must be hashable, as every value of it is traced apart");
-                    let refusal = keywords::check(call).err().unwrap_or_else(|| PyTypeError::new_err(message));
-                    return Err(instead(call.py(), error, refusal));
-                }
-                dict.set_item(name, value)?;
+        match Self::read(call, positional)? {
+            Ok(arguments) => Ok(Some(arguments)),
+            Err(Others::Values) if crate::convert::refusals::is_tracing() => {
+                Err(crate::convert::refusals::needs_arrays(call.py(), &format!("{method}()")))
             }
-            Some(dict)
-        };
-        Ok(Some(Arguments { tree: Tree::Sequence { is_tuple: true, items }, numbers, statics }))
+            Err(Others::Values) => Err(no_numbers(method, Others::Values)),
+            Err(_) => Ok(None),
+        }
     }
 
     /// As `read`, for methods that take numbers only.
     pub fn numbers_only(call: &Call<'py>, positional: &[Bound<'py, PyAny>], method: &str) -> PyResult<Self> {
-        Self::read(call, positional)?.ok_or_else(|| {
-            PyTypeError::new_err(format!(
-                "{method}() takes numbers; call the function itself with Values, then backward()"
-            ))
-        })
+        Self::read(call, positional)?.map_err(|others| no_numbers(method, others))
     }
+}
+
+/// Why a method refuses.
+pub fn no_numbers(method: &str, others: Others) -> PyErr {
+    PyTypeError::new_err(match others {
+        Others::Values => format!("{method}() takes numbers; call the function itself with Values, then backward()"),
+        _ => format!("{method}() takes numbers and arrays of one dimension"),
+    })
+}
+
+/// The keyword arguments of a call, for the body.
+pub fn statics<'py>(call: &Call<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    Ok(if call.named.is_empty() {
+        None
+    } else {
+        let dict = PyDict::new(call.py());
+        for (name, value) in &call.named {
+            if let Err(error) = value.hash() {
+                let message =
+                    format!("the static argument {name} must be hashable, as every value of it is traced apart");
+                let refusal = keywords::check(call).err().unwrap_or_else(|| PyTypeError::new_err(message));
+                return Err(instead(call.py(), error, refusal));
+            }
+            dict.set_item(name, value)?;
+        }
+        Some(dict)
+    })
 }
 
 /// Brings the variant for these arguments to the front; whether there is one.
 fn find_variant(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<bool> {
     let py = call.py();
-    let n = call.with(|state| state.variants.len())?;
-    for k in 0..n {
-        // Comparing shapes and static arguments may run Python code: look at one variant at a time.
+    let found = find(call, arguments.statics.as_ref(), |state, k| match state.variants.get(k) {
+        Some(variant) => Some(variant.arguments.same(py, &arguments.tree).then_some(&variant.statics)),
+        None => None,
+    })?;
+    call.with(|state| match found {
+        Some(k) if k < state.variants.len() => {
+            state.variants[..=k].rotate_right(1);
+            true
+        }
+        _ => false,
+    })
+}
+
+/// The number of the first variant whose static arguments are these, among those that `at` does not rule out. `at` tells of
+/// each its static arguments, and has an end.
+pub fn find(
+    call: &Call<'_>,
+    statics: Option<&Bound<'_, PyDict>>,
+    at: impl Fn(&FunctionState, usize) -> Option<Option<&Option<Py<PyDict>>>>,
+) -> PyResult<Option<usize>> {
+    let py = call.py();
+    for k in 0.. {
+        // Comparing static arguments may run Python code: look at one variant at a time.
         let is_it = call.with(|state| {
-            state
-                .variants
-                .get(k)
-                .filter(|variant| variant.arguments.same(py, &arguments.tree))
-                .map(|variant| variant.statics.as_ref().map(|statics| statics.clone_ref(py)))
+            at(state, k).map(|same| same.map(|statics| statics.as_ref().map(|statics| statics.clone_ref(py))))
         })?;
-        let same = match (is_it, &arguments.statics) {
+        let Some(is_it) = is_it else { break };
+        let same = match (is_it, statics) {
             (None, _) => false,
             (Some(None), None) => true,
             (Some(Some(a)), Some(b)) => same_statics(a.bind(py), b)?,
             _ => false,
         };
         if same {
-            call.with(|state| {
-                if k < state.variants.len() {
-                    state.variants[..=k].rotate_right(1);
-                }
-            })?;
-            return Ok(true);
+            return Ok(Some(k));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Whether static arguments are equal, and of equal types: 1, 1.0 and True are not the same.
@@ -197,21 +236,43 @@ pub fn next_id() -> u64 {
 }
 
 /// Traces the function at these arguments, beside its other traces.
-pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Traced> {
+pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Traced<Path>> {
+    let Arguments { tree, numbers, statics } = arguments;
+    recorded(call, statics.as_ref(), |body, name, options, search| {
+        record_path(body, name, options, (tree, numbers), statics.as_ref(), search)
+    })
+}
+
+/// Traces the function with `run`, which is given the body, its name and how it is traced, and tells whether the body wrote.
+pub fn recorded<'py, P>(
+    call: &Call<'py>,
+    own: Option<&Bound<'py, PyDict>>,
+    run: impl FnOnce(&Bound<'py, PyAny>, &str, &Options, &mut Search) -> PyResult<(P, bool)>,
+) -> PyResult<Traced<P>> {
     let py = call.py();
     let (body, name, options) = call.with(|s| (s.body.clone_ref(py), s.name.clone(), s.options))?;
     let (mut statics, known) = call.with(|state| {
-        let others = state.variants.iter().flat_map(|v| &v.statics).map(|statics| statics.bind(py).clone());
+        let others = state.statics().map(|statics| statics.bind(py).clone());
         let known: Vec<_> = state.executed.iter().map(|held| held.clone_ref(py)).collect();
         (others.collect::<Vec<_>>(), known)
     })?;
-    // Those of the call come first; without any, an empty one takes their place.
-    statics.insert(0, arguments.statics.clone().unwrap_or_else(|| PyDict::new(py)));
-    record(body.bind(py), &name, &options, (&arguments.tree, &arguments.numbers), &statics, &known)
+    statics.extend(own.cloned());
+    let body = body.into_bound(py);
+    record(&body, &statics, &known, |search| run(&body, &name, &options, search))
 }
 
 /// Records the function at these arguments and adds the path.
 fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResult<()> {
+    let (traced, took) = told(call, is_new, || record_beside(call, arguments))?;
+    add(call, arguments, traced, took)
+}
+
+/// A trace, how long it took, and what is to be said of it.
+pub fn told<P>(
+    call: &Call<'_>,
+    is_new: bool,
+    record: impl FnOnce() -> PyResult<Traced<P>>,
+) -> PyResult<(Traced<P>, Duration)> {
     let py = call.py();
     if let Some(error) = primitive::interrupted(py) {
         return Err(error);
@@ -219,7 +280,8 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
     keywords::check(call)?;
     let (name, options) = call.with(|s| (s.name.clone(), s.options))?;
     let started = std::time::Instant::now();
-    let traced = record_beside(call, arguments)?;
+    let traced = record()?;
+    let took = started.elapsed();
     audit::say_unwatched(call, &traced.unwatched)?;
     if is_new {
         let n_made = call.with(|state| {
@@ -235,11 +297,11 @@ fn record_at(call: &Call<'_>, arguments: &Arguments<'_>, is_new: bool) -> PyResu
             warn(py, message)?;
         }
     }
-    add(call, arguments, traced, started.elapsed())
+    Ok((traced, took))
 }
 
 /// Adds a trace to the state.
-pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced, took: Duration) -> PyResult<()> {
+pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced<Path>, took: Duration) -> PyResult<()> {
     let py = call.py();
     // Tracing ran Python code, so the state may have changed: look for the variant again.
     let is_there = find_variant(call, arguments)?;
@@ -249,8 +311,7 @@ pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced, took: Dur
         statics: arguments.statics.clone().map(Bound::unbind),
         paths: Vec::with_capacity(1),
     };
-    // What is dropped may run Python code, so that waits until the state is no longer in use.
-    let dropped = call.with(|state| {
+    added(call, traced, took, |state, path, stats| {
         // All memory first: a path without its watch would go stale.
         let mut dropped = Vec::with_capacity(1);
         state.variants.reserve(1);
@@ -261,17 +322,33 @@ pub fn add(call: &Call<'_>, arguments: &Arguments<'_>, traced: Traced, took: Dur
             state.variants.insert(0, empty);
             while state.variants.len() > state.options.max_variants {
                 dropped.extend(state.variants.pop());
-                state.stats.dropped += 1;
+                stats.dropped += 1;
             }
         }
-        state.stats.traced += 1;
-        let mut stats = state.stats;
         let options = state.options;
-        state.audit.plan(&options, &traced, took);
-        state.variants[0].add(traced.path, &options, &mut stats);
+        state.variants[0].add(path, &options, stats);
+        dropped
+    })
+}
+
+/// Adds a trace, which `put` puts among the variants, and makes what it took for constant that of the function.
+pub fn added<P, D>(
+    call: &Call<'_>,
+    traced: Traced<P>,
+    took: Duration,
+    put: impl FnOnce(&mut FunctionState, P, &mut Stats) -> D,
+) -> PyResult<()> {
+    // What is dropped may run Python code, so that waits until the state is no longer in use.
+    let dropped = call.with(|state| {
+        let Traced { path, watch, unwatched, executed, may_run_again } = traced;
+        let mut stats = state.stats;
+        let dropped = put(state, path, &mut stats);
+        stats.traced += 1;
         state.stats = stats;
-        let before = std::mem::replace(&mut state.watch, traced.watch);
-        let executed = std::mem::replace(&mut state.executed, traced.executed);
+        let options = state.options;
+        state.audit.plan(&options, !unwatched.is_empty(), may_run_again, took);
+        let before = std::mem::replace(&mut state.watch, watch);
+        let executed = std::mem::replace(&mut state.executed, executed);
         state.watch.audit_in = state.audit.next();
         state.note_quick();
         (dropped, before, executed)
@@ -353,25 +430,38 @@ fn apart<T>(call: &Call<'_>, takes_long: bool, f: impl FnOnce(&mut Vec<Variant>)
 /// `f(x, ...)` in full.
 pub fn call<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
-    let Some(arguments) = Arguments::read(&call, &call.positional)? else {
-        // While another function is traced the body, if there is one, runs, so that all it reads is seen.
-        let has_body = call.with(|state| !state.body.bind(py).is_instance_of::<PyCFunction>())?;
-        if !(has_body && crate::convert::refusals::is_tracing())
-            && let Some(results) = inline::call(&call)?
-        {
-            return Ok(results);
+    if array_calls::is_meant(&call)? {
+        return array_calls::call(&call);
+    }
+    let arguments = match Arguments::read(&call, &call.positional)? {
+        Ok(arguments) => arguments,
+        Err(Others::Arrays) => return array_calls::call(&call),
+        Err(_) => {
+            // While another function is traced the body, if there is one, runs, so that all it reads is seen.
+            let has_body = call.with(|state| !state.body.bind(py).is_instance_of::<PyCFunction>())?;
+            if !(has_body && crate::convert::refusals::is_tracing())
+                && let Some(results) = inline::call(&call)?
+            {
+                return Ok(results);
+            }
+            // The body itself appends to the graph of its arguments.
+            return call_body(&call);
         }
-        // The body itself appends to the graph of its arguments.
-        keywords::check(&call)?;
-        let body = call.with(|state| state.body.clone_ref(py))?;
-        let named = PyDict::new(py);
-        for (name, value) in &call.named {
-            named.set_item(name, value)?;
-        }
-        return body.bind(py).call(PyTuple::new(py, &call.positional)?, Some(&named));
     };
     let (values, results) = with_path(&call, &arguments, |path| (path.values(), path.results.copy(py)))?;
     results.build(py, &mut &values[..])
+}
+
+/// Calls the body with the arguments as they are.
+pub fn call_body<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    keywords::check(call)?;
+    let body = call.with(|state| state.body.clone_ref(py))?;
+    let named = PyDict::new(py);
+    for (name, value) in &call.named {
+        named.set_item(name, value)?;
+    }
+    body.bind(py).call(PyTuple::new(py, &call.positional)?, Some(&named))
 }
 
 /// The value and the gradient of the only output.
@@ -428,7 +518,9 @@ pub fn shaped<'py>(
 /// `f.value_and_grad(x, ..., argnums=None)` in full.
 pub fn value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let which = call.take("argnums");
-    let arguments = Arguments::numbers_only(&call, &call.positional, "value_and_grad")?;
+    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "value_and_grad")? else {
+        return call_derived(&call, "value_and_grad", Argnums::of(which.as_ref())?);
+    };
     let (value, gradient) = value_and_gradient(&call, &arguments, "value_and_grad")?;
     let gradient = shaped(&call, &arguments.tree, &gradient, which.as_ref())?;
     Ok((value, gradient).into_pyobject(call.py())?.into_any())
@@ -437,7 +529,9 @@ pub fn value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// `f.grad(x, ..., argnums=None)` in full.
 pub fn grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let which = call.take("argnums");
-    let arguments = Arguments::numbers_only(&call, &call.positional, "grad")?;
+    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "grad")? else {
+        return call_derived(&call, "grad", Argnums::of(which.as_ref())?);
+    };
     let (_, gradient) = value_and_gradient(&call, &arguments, "grad")?;
     shaped(&call, &arguments.tree, &gradient, which.as_ref())
 }
@@ -449,8 +543,10 @@ pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.trace(x, ...)`
 pub fn record_now<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = Arguments::numbers_only(&call, &call.positional, "trace")?;
-    with_path(&call, &arguments, |_| ())?;
+    match Arguments::unless_arrays(&call, &call.positional, "trace")? {
+        Some(arguments) => with_path(&call, &arguments, |_| ())?,
+        None => drop(array_calls::call(&call)?),
+    }
     Ok(call.function.clone())
 }
 
@@ -459,11 +555,19 @@ pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     keywords::check_none(&call)?;
     let (stats, n_variants, n_paths, bytes, unwatched) = call.with(|state| {
         let paths = || state.variants.iter().flat_map(|v| &v.paths);
+        let array_paths = || state.arrays.iter().flat_map(|v| &v.paths);
         let bytes: usize = paths()
             .map(|path| path.program.bytes() + super::state::with_scalars!(&path.replay, replay => replay.bytes()))
+            .chain(array_paths().map(super::array_path::ArrayPath::bytes))
             .sum();
         let unwatched: Vec<String> = state.unwatched.iter().map(|found| found.text.clone()).collect();
-        (state.stats, state.variants.len(), paths().count(), bytes, unwatched)
+        (
+            state.stats,
+            state.variants.len() + state.arrays.len(),
+            paths().count() + array_paths().count(),
+            bytes,
+            unwatched,
+        )
     })?;
     let table = PyDict::new(call.py());
     for (name, n) in [

@@ -15,6 +15,8 @@ use super::calls::{Arguments, shaped, with_program};
 use super::object::Call;
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
+use super::transform::Argnums;
+use super::transforms::call_derived;
 use crate::convert::arrays::{Kind, filled};
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
@@ -50,14 +52,14 @@ fn ready<T>(place: &mut Option<T>, make: impl FnOnce() -> burtorch_core::Result<
 }
 
 /// Arguments, then a direction for each: `f.jvp(x, v)`, `f.jvp(x, y, vx, vy)`.
-fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<(Arguments<'py>, Vec<f64>)> {
+fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<Option<(Arguments<'py>, Vec<f64>)>> {
     let n = call.positional.len();
     if n == 0 || !n.is_multiple_of(2) {
         let message = format!("{method}() takes the arguments and then as many directions, found {n} in all");
         return Err(PyTypeError::new_err(message));
     }
-    let arguments = Arguments::numbers_only(call, &call.positional[..n / 2], method)?;
-    let direction = Arguments::numbers_only(call, &call.positional[n / 2..], method)?;
+    let Some(arguments) = Arguments::unless_arrays(call, &call.positional[..n / 2], method)? else { return Ok(None) };
+    let Some(direction) = Arguments::unless_arrays(call, &call.positional[n / 2..], method)? else { return Ok(None) };
     if let Some(place) = arguments.tree.differs(call.py(), &direction.tree) {
         let message = format!(
             "{method}() takes a direction of the structure of the arguments, {}, found {}, which differs at argument {place}",
@@ -73,13 +75,15 @@ fn with_direction<'py>(call: &Call<'py>, method: &str) -> PyResult<(Arguments<'p
             arguments.numbers.len()
         )));
     }
-    Ok((arguments, direction.numbers))
+    Ok(Some((arguments, direction.numbers)))
 }
 
 /// `f.jvp(x, v)`: values, and their derivative along v.
 pub fn jvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
-    let (arguments, direction) = with_direction(&call, "jvp")?;
+    let Some((arguments, direction)) = with_direction(&call, "jvp")? else {
+        return call_derived(&call, "jvp", Argnums::All);
+    };
     let (values, tangents, results) = with_program(&call, &arguments, |path| {
         let (mut values, mut tangents) =
             (vec![0.0; path.program.outputs().len()], vec![0.0; path.program.outputs().len()]);
@@ -99,7 +103,10 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let Some(weights) = call.positional.pop() else {
         return Err(PyTypeError::new_err("vjp() takes the arguments and then weights in the shape of the result"));
     };
-    let arguments = Arguments::numbers_only(&call, &call.positional, "vjp")?;
+    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "vjp")? else {
+        call.positional.push(weights);
+        return call_derived(&call, "vjp", Argnums::All);
+    };
     let mut seeds = Vec::new();
     let found = Tree::of(&weights, &mut seeds, 0).map_err(|wrong| wrong.into_python(py, "the weights of vjp()"))?;
     let GivenArguments::Numbers(_) = found else {
@@ -127,7 +134,9 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.hvp(x, v)`: the Hessian times v.
 pub fn hvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let (arguments, direction) = with_direction(&call, "hvp")?;
+    let Some((arguments, direction)) = with_direction(&call, "hvp")? else {
+        return call_derived(&call, "hvp", Argnums::All);
+    };
     let product = with_scalar(&call, &arguments, "hvp", |path| {
         let x = path.inputs(&arguments.numbers);
         let (mut gradient, mut product) = (vec![0.0; direction.len()], vec![0.0; direction.len()]);
@@ -140,7 +149,9 @@ pub fn hvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.hessian(x)`
 pub fn hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = Arguments::numbers_only(&call, &call.positional, "hessian")?;
+    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "hessian")? else {
+        return call_derived(&call, "hessian", Argnums::All);
+    };
     let n = arguments.numbers.len();
     let entries = with_scalar(&call, &arguments, "hessian", |path| {
         let x = path.inputs(&arguments.numbers);
@@ -155,7 +166,9 @@ pub fn hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// `f.jacobian(x)`
 pub fn jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
-    let arguments = Arguments::numbers_only(&call, &call.positional, "jacobian")?;
+    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "jacobian")? else {
+        return call_derived(&call, "jacobian", Argnums::All);
+    };
     let n = arguments.numbers.len();
     let (entries, m, is_scalar) = with_program(&call, &arguments, |path| {
         let m = path.program.outputs().len();

@@ -340,3 +340,33 @@ pub const PROGRAM: &CStr = c"The Program of the path used last.";
 
 /// See the name.
 pub const BOUND: &CStr = c"A function on arrays that it was bound to; made by Function.bind().";
+
+/// See the name.
+pub const VALUE_AND_PARAM_GRAD: &CStr = c"value_and_param_grad($self, /, *args, **static)
+--
+
+The value, and its gradient by all Parameters that the function reads: a FlatArray over `params.grads`, which the next call
+overwrites, as that of an Oracle; a tuple of them where the function reads several Parameters.
+
+The function is traced with arrays. It reads Parameters and tensors of them by reference: their numbers are looked at at each
+call. Gradients of frozen numbers are left as they are.
+
+Args:
+    args: numbers, arrays, tensors, and lists, tuples and dicts of them.
+    static: keyword arguments of the function.
+
+Raises:
+    TraceError: the function does not return one float, or reads no Parameters.
+
+Inside of another function that is traced with arrays the gradients are Arrays, and `params.grads` stays as it is.
+
+Example:
+    >>> import burtorch as bt
+    >>> params = bt.Parameters(dtype=\"float64\")
+    >>> w = params.tensor(2, init=3.0)
+    >>> f = bt.function(lambda x: (x * w).sum())
+    >>> import numpy as np
+    >>> value, grad = f.value_and_param_grad(np.array([1.0, 2.0]))
+    >>> value, list(grad)
+    (9.0, [1.0, 2.0])
+";

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString};
 
 use super::attributes;
-use crate::convert::arrays::has_raw_bytes;
+use crate::convert::raw_bytes::has_raw_bytes;
 
 /// A place in memory and its content at the trace.
 struct Word {

@@ -15,6 +15,8 @@ use super::calls::{Arguments, with_path};
 use super::columns::{Column, Table, columns};
 use super::object::Call;
 use super::pytree::Tree;
+use super::transform::Argnums;
+use super::transforms::call_derived;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, empty};
 use crate::convert::errors::{IntoPython, derived};
@@ -257,6 +259,9 @@ fn results<'py>(
 pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
+    if is_of_arrays(&call)? {
+        return mapped_arrays(&call, out);
+    }
     let mut batched = batched(call, "map")?;
     if batched.n_rows == 0 {
         return Ok(results(py, out, &[0], batched.kind())?.0);
@@ -276,6 +281,26 @@ pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     };
     batched.run(&mut table, threads, false)?;
     Ok(object)
+}
+
+/// Whether rows of the arguments are arrays of several dimensions, or of integers.
+fn is_of_arrays(call: &Call<'_>) -> PyResult<bool> {
+    if super::array_calls::is_meant(call)? {
+        return Ok(true);
+    }
+    let is_one = |object: &Bound<'_, PyAny>| {
+        let array = Array::of(object).filter(|array| array.shape().len() > 2);
+        array.is_some() || object.is_instance_of::<crate::array::array::PyArray>()
+    };
+    Ok(call.positional.iter().any(is_one))
+}
+
+/// `f.map(X)` of arrays: `vmap` over the first axis of all arguments.
+fn mapped_arrays<'py>(call: &Call<'py>, out: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    if out.is_some() {
+        return Err(PyTypeError::new_err("map() of arrays of several dimensions takes no out="));
+    }
+    call_derived(call, "map", Argnums::All)
 }
 
 /// `f.map_value_and_grad(X, ..., threads=1, out=None)`

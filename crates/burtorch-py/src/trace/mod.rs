@@ -4,12 +4,16 @@
 //! trace, `watch` what a trace took for constant, `search` and `observe` how that is found, `unwatched` what cannot be watched,
 //! `audit` the check of that, `keywords` what may be given by name; `calls`, `derivatives` and `map` are its methods.
 
+mod array_calls;
+mod array_path;
 mod attributes;
 mod audit;
+mod axes;
 mod bound_call;
 mod calls;
 mod code;
 mod columns;
+mod derivative_programs;
 mod derivatives;
 mod docs;
 mod file;
@@ -17,6 +21,7 @@ mod inline;
 mod invalidate;
 mod keywords;
 mod map;
+mod nest;
 mod object;
 mod object_type;
 mod observe;
@@ -26,6 +31,9 @@ mod pytree;
 mod record;
 mod search;
 mod state;
+mod transform;
+mod transform_rules;
+mod transforms;
 mod unwatched;
 
 use pyo3::prelude::*;
@@ -36,5 +44,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     primitive::register(m)?;
     program::register(m)?;
     file::register(m)?;
-    object_type::register(m)
+    object_type::register(m)?;
+    transforms::register(m)
 }

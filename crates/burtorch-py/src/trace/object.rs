@@ -15,8 +15,9 @@ use pyo3::types::PyTuple;
 
 use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
-use super::{audit, calls, derivatives, file, map};
+use super::{audit, calls, derivatives, file, map, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
+use crate::convert::refusals::{is_tracing, needed_arrays};
 use crate::node::parameter::PyParameter;
 
 /// A `Function` as the interpreter lays it out.
@@ -252,6 +253,7 @@ const METHODS: &[(Keywords, Method)] = &[
     (own("__reduce__", &[]), file::reduce),
     (own("save", &[]), file::save_to),
     (own("audit", &[]), audit::audit),
+    (passed_on("value_and_param_grad", &[]), transforms::value_and_param_grad),
 ];
 
 /// Options, and static arguments of the body.
@@ -279,11 +281,18 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         let (function, names) =
             unsafe { (Bound::from_borrowed_ptr(py, function), Bound::from_borrowed_ptr_or_opt(py, names)) };
         let (keywords, run) = METHODS[K];
-        let mut call = Call { positional: (0..n).map(at).collect(), keywords, ..Call::of(function) };
-        if let Some(names) = names {
-            let Ok(names) = names.cast_into::<PyTuple>() else { return ptr::null_mut() };
-            call.named = names.iter().enumerate().map(|(k, name)| (name.to_string(), at(n + k))).collect();
-        }
+        let names = match names.map(Bound::cast_into::<PyTuple>).transpose() {
+            Ok(names) => names,
+            Err(_) => return ptr::null_mut(),
+        };
+        let make = || {
+            let mut call = Call { positional: (0..n).map(at).collect(), keywords, ..Call::of(function.clone()) };
+            if let Some(names) = &names {
+                call.named = names.iter().enumerate().map(|(k, name)| (name.to_string(), at(n + k))).collect();
+            }
+            call
+        };
+        let call = make();
         let is_known = |(name, _): &(String, _)| keywords.options.contains(&name.as_str());
         if !keywords.are_passed_on
             && !call.named.iter().all(is_known)
@@ -291,7 +300,12 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         {
             return raise_python(error);
         }
-        match run(call) {
+        let mut done = run(call);
+        // The body met what needs Arrays: it is traced with them from now on.
+        if done.is_err() && !is_tracing() && needed_arrays() {
+            done = make().with(|state| state.uses_arrays = true).and_then(|()| run(make()));
+        }
+        match done {
             Ok(result) => match super::primitive::raised() {
                 None => result.into_ptr(),
                 Some(error) => raise_python(error),

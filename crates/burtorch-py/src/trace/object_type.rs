@@ -12,12 +12,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::audit::Audit;
-use super::calls;
-use super::invalidate::Watch;
 use super::keywords::unexpected;
 use super::object::{Call, FunctionObject, grad, method, state_of, value_and_grad, vectorcall};
-use super::state::{FunctionState, Options, Stats};
+use super::state::{FunctionState, Options};
 use crate::convert::entry::{caught, entered, raise_python, visited};
 use crate::convert::errors::if_any;
 use crate::convert::gc::HoldsObjects;
@@ -27,9 +24,19 @@ static mut TYPE: *mut ffi::PyTypeObject = ptr::null_mut();
 /// What may be said of how a function is recorded.
 const OPTIONS: &[&str] = &["dtype", "optimize", "max_paths", "max_variants", "max_nodes", "audit"];
 
+impl Default for Options {
+    fn default() -> Self {
+        let dtype = burtorch_core::DType::Float64;
+        let (max_paths, max_variants, max_nodes) = (64, 16, 10_000_000);
+        Options { dtype, has_dtype: false, fast: false, max_paths, max_variants, max_nodes, audit: true }
+    }
+}
+
 fn options(named: &mut Call<'_>) -> PyResult<Options> {
     let text = |x: Option<Bound<'_, PyAny>>| x.map(|x| x.extract::<String>()).transpose();
-    let dtype = match text(named.take("dtype"))?.as_deref() {
+    let dtype = text(named.take("dtype"))?;
+    let has_dtype = dtype.is_some();
+    let dtype = match dtype.as_deref() {
         None | Some("float64") => burtorch_core::DType::Float64,
         Some("float32") => burtorch_core::DType::Float32,
         Some(other) => {
@@ -51,14 +58,45 @@ fn options(named: &mut Call<'_>) -> PyResult<Options> {
             _ => Err(PyValueError::new_err(format!("{name} is a whole number of at least 1"))),
         }
     };
-    let max_paths = at_least_one("max_paths", 64)?;
-    let max_variants = at_least_one("max_variants", 16)?;
-    let max_nodes = at_least_one("max_nodes", 10_000_000)?.min(1 << 29) as u32;
+    let max_paths = at_least_one("max_paths", Options::default().max_paths)?;
+    let max_variants = at_least_one("max_variants", Options::default().max_variants)?;
+    let max_nodes = at_least_one("max_nodes", Options::default().max_nodes as usize)?.min(1 << 29) as u32;
     let audit = match named.named.iter().position(|(name, _)| name == "audit") {
         None => true,
         Some(at) => named.named.remove(at).1.extract::<bool>()?,
     };
-    Ok(Options { dtype, fast, max_paths, max_variants, max_nodes, audit })
+    Ok(Options { dtype, has_dtype, fast, max_paths, max_variants, max_nodes, audit })
+}
+
+/// A Function with this state, or null.
+///
+/// # Safety
+/// The type of Functions, or one that derives from it, under the interpreter lock.
+unsafe fn allocated(type_: *mut ffi::PyTypeObject, state: FunctionState) -> *mut FunctionObject {
+    // SAFETY: by the contract of this function; the object is filled before it is seen.
+    unsafe {
+        let object = (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(type_, 0).cast::<FunctionObject>();
+        if !object.is_null() {
+            (*object).vectorcall = Some(vectorcall);
+            (*object).state = Box::into_raw(Box::new(state));
+        }
+        object
+    }
+}
+
+/// A Function with this state.
+pub fn made(py: Python<'_>, state: FunctionState) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the type is made when the module is loaded; a new reference of ours, or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, allocated(TYPE, state).cast()) }
+}
+
+/// How a Function is traced.
+pub fn options_of(function: &Bound<'_, PyAny>) -> Option<Options> {
+    if !is_function(function) {
+        return None;
+    }
+    // SAFETY: a living Function under the interpreter lock.
+    unsafe { state_of(function.as_ptr().cast()) }.map(|state| state.options)
 }
 
 /// `Function(body, *, dtype, optimize, max_paths, max_variants, max_nodes, audit)`
@@ -83,24 +121,8 @@ unsafe extern "C" fn new(
             if let Some((name, _)) = call.named.first() {
                 return Err(unexpected("Function()", name, OPTIONS.iter().copied()));
             }
-            let state = FunctionState {
-                name: calls::name_of(&body),
-                body: body.unbind(),
-                options,
-                variants: Vec::new(),
-                watch: Watch::default(),
-                unwatched: Vec::new(),
-                executed: Vec::new(),
-                audit: Audit::default(),
-                stats: Stats::default(),
-                quick: usize::MAX,
-            };
-            let object = (*type_).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(type_, 0).cast::<FunctionObject>();
-            if !object.is_null() {
-                (*object).vectorcall = Some(vectorcall);
-                (*object).state = Box::into_raw(Box::new(state));
-            }
-            Ok(object.cast())
+            let state = FunctionState::new(&body, options);
+            Ok(allocated(type_, state).cast())
         };
         make().unwrap_or_else(raise_python)
     })
@@ -120,6 +142,8 @@ unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc,
             each(state.body.as_ptr());
             state.watch.for_each(&mut each);
             state.variants.visit(&mut |held| each(held.as_ptr()));
+            state.arrays.visit(&mut |held| each(held.as_ptr()));
+            state.derived.iter().for_each(|(_, held)| each(held.as_ptr()));
             state.executed.iter().for_each(|held| each(held.as_ptr()));
         }
         result
@@ -252,6 +276,7 @@ unsafe fn make_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         c"__reduce__" method::<19>, docs::REDUCE;
         c"save" method::<20>, docs::SAVE;
         c"audit" method::<21>, docs::AUDIT;
+        c"value_and_param_grad" method::<22>, docs::VALUE_AND_PARAM_GRAD;
     };
     let attribute = |name: &'static std::ffi::CStr, get: ffi::getter, doc: &'static std::ffi::CStr| ffi::PyGetSetDef {
         name: name.as_ptr(),

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use crate::array::array::PyArray;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any};
@@ -53,8 +54,26 @@ impl HoldsObjects for Tree {
 pub enum GivenArguments {
     /// Numbers only.
     Numbers(Tree),
-    /// A Value or a Vector somewhere.
+    /// Something else somewhere.
+    Others(Others),
+}
+
+/// What makes a call more than one with numbers; where there are several, the last of these counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Others {
+    /// An array of several dimensions, or one of integers: the function is traced with arrays.
+    Arrays,
+    /// An Array of a trace that is under way.
+    Traced,
+    /// A Value or a Vector.
     Values,
+}
+
+/// Whether an object is a Value or a Vector.
+pub fn is_of_graph(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object under the interpreter lock.
+    let is_value = unsafe { is_value(object.as_ptr()) };
+    is_value || object.is_instance_of::<PyVector>()
 }
 
 /// Why an argument cannot be taken apart.
@@ -188,9 +207,11 @@ impl Tree {
 
     /// Takes an argument apart; its numbers go to `numbers`.
     pub fn of(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>, depth: usize) -> Result<GivenArguments, Wrong> {
-        // SAFETY: a living object under the interpreter lock.
-        if unsafe { is_value(object.as_ptr()) } || object.is_instance_of::<PyVector>() {
-            return Ok(GivenArguments::Values);
+        if is_of_graph(object) {
+            return Ok(GivenArguments::Others(Others::Values));
+        }
+        if object.is_instance_of::<PyArray>() {
+            return Ok(GivenArguments::Others(Others::Traced));
         }
         if let Some(x) = number_of(object)? {
             numbers.push(x);
@@ -214,7 +235,7 @@ impl Tree {
             return Self::of_array(object, numbers);
         };
         let mut parts = Vec::with_capacity(items.len());
-        let mut has_values = false;
+        let mut others = None;
         for (k, item) in items.iter().enumerate() {
             ask_at(object.py(), k)?;
             let step = || match object.cast_exact::<PyDict>() {
@@ -223,11 +244,11 @@ impl Tree {
             };
             match Tree::of(item, numbers, depth + 1).map_err(|wrong| wrong.within(step))? {
                 GivenArguments::Numbers(tree) => parts.push(tree),
-                GivenArguments::Values => has_values = true,
+                GivenArguments::Others(found) => others = others.max(Some(found)),
             }
         }
-        if has_values {
-            return Ok(GivenArguments::Values);
+        if let Some(others) = others {
+            return Ok(GivenArguments::Others(others));
         }
         Ok(GivenArguments::Numbers(match object.cast_exact::<PyDict>() {
             Ok(dict) => Tree::Dict { keys: dict.keys().iter().map(Bound::unbind).collect(), items: parts },
@@ -254,6 +275,10 @@ impl Tree {
         if is_text || array.shape().is_empty() {
             return Err(unknown(object));
         }
+        let is_whole = matches!(array.kind, Kind::Signed(_) | Kind::Unsigned(_));
+        if has_dtype && (array.shape().len() > 1 || is_whole && !is_bool(object)?) {
+            return Ok(GivenArguments::Others(Others::Arrays));
+        }
         array.read_into(numbers);
         let tree = Tree::Array { shape: array.shape().to_vec(), kind: array.kind.of_results(), is_numpy: has_dtype };
         Ok(GivenArguments::Numbers(tree))
@@ -264,7 +289,7 @@ impl Tree {
         for item in object.getattr("flat")?.try_iter()? {
             // SAFETY: a living object under the interpreter lock.
             if unsafe { is_value(item?.as_ptr()) } {
-                return Ok(GivenArguments::Values);
+                return Ok(GivenArguments::Others(Others::Values));
             }
         }
         Err(unknown(object))
@@ -422,6 +447,11 @@ fn rows<'py>(
 /// How a key is written.
 fn shown(key: &Bound<'_, PyAny>) -> String {
     quietly(key.py(), || Ok(key.repr()?.to_string_lossy().into_owned())).unwrap_or_else(|| "?".into())
+}
+
+/// Whether an array holds bools, which are numbers 0 and 1.
+fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object.getattr("dtype")?.getattr("kind")?.eq("b")
 }
 
 fn unknown(object: &Bound<'_, PyAny>) -> Wrong {

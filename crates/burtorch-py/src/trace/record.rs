@@ -28,9 +28,9 @@ use crate::node::no_grad::OutsideNoGrad;
 use crate::node::parameter::PyParameter;
 
 /// What a trace leaves.
-pub struct Traced {
+pub struct Traced<P> {
     /// The program.
-    pub path: Path,
+    pub path: P,
     /// Its constants.
     pub watch: Watch,
     /// Its unwatched sources.
@@ -41,19 +41,18 @@ pub struct Traced {
     pub may_run_again: bool,
 }
 
-/// Records `body` while everything that it reads is looked for. `known` ran in earlier traces of it.
-pub fn record(
+/// Runs `run`, which records `body` and tells whether that wrote something, while everything that the body reads is looked
+/// for. `known` ran in earlier traces of it.
+pub fn record<P>(
     body: &Bound<'_, PyAny>,
-    name: &str,
-    options: &Options,
-    arguments: (&Tree, &[f64]),
     statics: &[Bound<'_, PyDict>],
     known: &[Py<PyAny>],
-) -> PyResult<Traced> {
+    run: impl FnOnce(&mut Search) -> PyResult<(P, bool)>,
+) -> PyResult<Traced<P>> {
     let py = body.py();
     let values: Vec<_> = statics.iter().flat_map(|statics| statics.values().iter().collect::<Vec<_>>()).collect();
     let mut search = Search::of(body, known, &values)?;
-    let (path, writes) = record_path(body, name, options, arguments, statics.first(), &mut search)?;
+    let (path, writes) = run(&mut search)?;
     let is_unchanged = search.watch.is_unchanged(py);
     let (watch, unwatched, executed) = search.finish(py)?;
     let may_run_again = is_unchanged && !writes && unwatched.iter().all(|found| found.kind.may_run_again());
@@ -61,7 +60,7 @@ pub fn record(
 }
 
 /// Runs `body` at `numbers`, in the shape of `arguments`, and returns what was traced, and whether it wrote something.
-fn record_path(
+pub fn record_path(
     body: &Bound<'_, PyAny>,
     name: &str,
     options: &Options,

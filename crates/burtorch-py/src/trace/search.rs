@@ -18,8 +18,9 @@ use pyo3::types::{PyDict, PyFunction, PyList, PyModule, PyString, PyTuple, PyTyp
 use super::attributes::{self, class_names, is_of_a_library, is_standard, is_written_in_python, top};
 use super::code::Names;
 use super::invalidate::{Scope, Watch};
+use super::transform::Transform;
 use super::unwatched::{self, Kind, Object};
-use crate::convert::arrays::raw_bytes;
+use crate::convert::raw_bytes::raw_bytes;
 use crate::convert::signals::quietly;
 use crate::node::parameter::PyParameter;
 
@@ -221,6 +222,10 @@ impl Search {
         }
         if super::object_type::is_function(object) {
             return self.add_recorded(object);
+        }
+        if let Ok(transform) = object.cast::<Transform>() {
+            self.reach(transform.get().function().bind(object.py()));
+            return Ok(());
         }
         self.add_contents(object);
         let kind = object.get_type();

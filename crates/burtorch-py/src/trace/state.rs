@@ -9,11 +9,13 @@ use burtorch_core::{DType, Float, Program};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::array_path::ArrayVariant;
 use super::audit::Audit;
 use super::invalidate::Watch;
 use super::primitive::PyPrimitive;
 use super::pytree::Tree;
 use super::search::Unwatched;
+use super::transform::Derived;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::asked;
@@ -25,6 +27,8 @@ use crate::node::parameter::PyParameter;
 pub struct Options {
     /// The element type.
     pub dtype: DType,
+    /// Whether it was asked for; if not, Parameters that a body with arrays reads decide.
+    pub has_dtype: bool,
     /// Whether sums may be taken in another order.
     pub fast: bool,
     /// Paths kept per variant.
@@ -259,7 +263,7 @@ pub struct Stats {
 }
 
 /// Traces that are no longer right, to be dropped when the state is no longer in use.
-pub type Forgotten = (Vec<Variant>, Watch, Vec<Py<PyAny>>);
+pub type Forgotten = (Vec<Variant>, Vec<ArrayVariant>, Watch, Vec<Py<PyAny>>);
 
 /// Everything a traced function remembers.
 pub struct FunctionState {
@@ -271,6 +275,12 @@ pub struct FunctionState {
     pub options: Options,
     /// The one used last comes first.
     pub variants: Vec<Variant>,
+    /// Those that were traced with arrays; likewise.
+    pub arrays: Vec<ArrayVariant>,
+    /// Whether all calls are: the body is a transform, or uses one.
+    pub uses_arrays: bool,
+    /// Functions for derivatives of this one with arrays, by what they were made of.
+    pub derived: Vec<(Derived, Py<PyAny>)>,
     /// What traces took for constant.
     pub watch: Watch,
     /// What cannot be watched, as it has been said.
@@ -286,6 +296,25 @@ pub struct FunctionState {
 }
 
 impl FunctionState {
+    /// Nothing traced yet.
+    pub fn new(body: &Bound<'_, PyAny>, options: Options) -> Self {
+        FunctionState {
+            name: super::calls::name_of(body),
+            body: body.clone().unbind(),
+            options,
+            variants: Vec::new(),
+            arrays: Vec::new(),
+            uses_arrays: false,
+            derived: Vec::new(),
+            watch: Watch::default(),
+            unwatched: Vec::new(),
+            executed: Vec::new(),
+            audit: Audit::default(),
+            stats: Stats::default(),
+            quick: usize::MAX,
+        }
+    }
+
     /// Forgets all traces if something they took for constant has changed.
     /// Returns what was forgotten, to be dropped when the state is no longer in use.
     pub fn look(&mut self, py: Python<'_>) -> Option<Forgotten> {
@@ -300,7 +329,13 @@ impl FunctionState {
     pub fn take(&mut self) -> Forgotten {
         self.quick = usize::MAX;
         let executed = std::mem::take(&mut self.executed);
-        (std::mem::take(&mut self.variants), std::mem::take(&mut self.watch), executed)
+        let arrays = std::mem::take(&mut self.arrays);
+        (std::mem::take(&mut self.variants), arrays, std::mem::take(&mut self.watch), executed)
+    }
+
+    /// The static arguments of all variants.
+    pub fn statics(&self) -> impl Iterator<Item = &Py<PyDict>> {
+        self.variants.iter().map(|v| &v.statics).chain(self.arrays.iter().map(|v| &v.statics)).flatten()
     }
 
     /// Notes whether calls with floats may take the fast way.

@@ -1,0 +1,261 @@
+//! Calls of a traced function with arrays: reading arguments, finding a path or tracing one, running it.
+//!
+//! Promises: what `calls` promises, by the same machinery: constants are watched, guards asked, the number of paths and
+//! variants is bounded. While a path runs it is outside of the state, so Python code may run.
+
+use std::mem::{replace, take};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use burtorch_core::DType;
+use burtorch_core::array::Type;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::array_path::{ArrayPath, ArrayVariant, Signature, record_arrays};
+use super::audit;
+use super::calls::{added, argument_name, call_body, find, next_id, recorded, statics, told};
+use super::nest::Nest;
+use super::object::Call;
+use super::pytree::is_of_graph;
+use super::record::Traced;
+use crate::array::arguments::Given;
+use crate::array::trace::{Source, current, wanted_dtype};
+use crate::convert::arrays::Kind;
+use crate::convert::errors::derived;
+
+/// Whether a call goes this way whatever its arguments are: the body uses transforms, or the call is part of a trace with
+/// arrays.
+pub fn is_meant(call: &Call<'_>) -> PyResult<bool> {
+    Ok(current(call.py()).is_some() || call.with(|state| state.uses_arrays)?)
+}
+
+/// Arguments taken apart.
+struct Arguments<'py> {
+    signature: Signature,
+    given: Vec<Given<'py>>,
+    objects: Vec<Bound<'py, PyAny>>,
+    statics: Option<Bound<'py, PyDict>>,
+    /// That of tensors among them.
+    dtype: Option<DType>,
+}
+
+/// Takes a call apart; `None` where Arrays or Values are among the arguments.
+fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
+    let py = call.py();
+    let mut objects = Vec::with_capacity(call.positional.len());
+    let mut items = Vec::with_capacity(call.positional.len());
+    let mut ends = Vec::with_capacity(call.positional.len());
+    for x in &call.positional {
+        items.push(Nest::of(x, &mut objects)?);
+        ends.push(objects.len());
+    }
+    let mut given = Vec::with_capacity(objects.len());
+    let mut dtype = None;
+    for (k, object) in objects.iter().enumerate() {
+        if is_of_graph(object) {
+            return Ok(None);
+        }
+        match Given::of(object)? {
+            Some(Given::Traced(_)) => return Ok(None),
+            Some(found) => {
+                if let Given::Tensor(params, ..) = &found {
+                    dtype = dtype.or(Some(params.get().dtype_of()));
+                }
+                given.push(found);
+            }
+            None => {
+                let at = ends.iter().position(|&end| k < end).unwrap_or(0);
+                let place = items[at].place(py, k - at.checked_sub(1).map_or(0, |before| ends[before]));
+                let found = object.get_type().name()?;
+                let message = format!(
+                    "{}{place}: expected a real number, an array, or a list, tuple or dict of them, found {found}; pass \
+                     other arguments by keyword",
+                    argument_name(call, at)
+                );
+                return Err(derived(py, "TraceError", message));
+            }
+        }
+    }
+    // Results are of the widest float type among the arrays, as in NumPy.
+    let kinds = given.iter().filter_map(Given::float_kind);
+    let kind = kinds.max_by_key(|kind| [Kind::F16, Kind::F32, Kind::F64].iter().position(|known| known == kind));
+    let types: Vec<Type> = given.iter().map(Given::type_of).collect();
+    let nest = Nest::Sequence { is_tuple: true, items };
+    let signature = Signature { nest, types, kind: kind.unwrap_or(Kind::F64) };
+    Ok(Some(Arguments { signature, given, objects, statics: statics(call)?, dtype }))
+}
+
+/// Brings the variant of this signature to the front; whether there is one.
+fn find_variant(call: &Call<'_>, signature: &Signature, statics: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+    let py = call.py();
+    let found = find(call, statics, |state, k| {
+        let variant = state.arrays.get(k)?;
+        Some(variant.signature.same(py, signature).then_some(&variant.statics))
+    })?;
+    call.with(|state| match found {
+        Some(k) if k < state.arrays.len() => {
+            state.arrays[..=k].rotate_right(1);
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Traces the function for this signature, in the float type that its Parameters have.
+fn record_beside(
+    call: &Call<'_>,
+    signature: &Signature,
+    statics: Option<&Bound<'_, PyDict>>,
+    dtype: Option<DType>,
+    source: impl Fn() -> Source,
+) -> PyResult<Traced<ArrayPath>> {
+    let options = call.with(|state| state.options)?;
+    let record = |dtype| {
+        recorded(call, statics, |body, name, _, search| {
+            record_arrays(body, name, dtype, (signature, source()), statics, search)
+        })
+    };
+    let first = dtype.filter(|_| !options.has_dtype).unwrap_or(options.dtype);
+    wanted_dtype();
+    let traced = record(first);
+    match wanted_dtype() {
+        Some(wanted) if wanted != first && !options.has_dtype && dtype.is_none() => record(wanted),
+        _ => traced,
+    }
+}
+
+/// Adds a trace to the state.
+fn add(
+    call: &Call<'_>,
+    signature: &Signature,
+    statics: Option<&Bound<'_, PyDict>>,
+    traced: Traced<ArrayPath>,
+    took: std::time::Duration,
+) -> PyResult<()> {
+    let py = call.py();
+    let is_there = find_variant(call, signature, statics)?;
+    let empty = ArrayVariant {
+        id: next_id(),
+        signature: signature.copy(py),
+        statics: statics.cloned().map(Bound::unbind),
+        paths: Vec::with_capacity(1),
+    };
+    added(call, traced, took, |state, path, stats| {
+        // All memory first: a path without its watch would go stale.
+        let mut dropped = (Vec::with_capacity(1), Vec::with_capacity(1));
+        state.arrays.reserve(1);
+        if !is_there || state.arrays.is_empty() {
+            state.arrays.insert(0, empty);
+        }
+        let (most_paths, most) = (state.options.max_paths, state.options.max_variants);
+        let paths = &mut state.arrays[0].paths;
+        paths.insert(0, path);
+        if paths.len() > most_paths {
+            dropped.0.extend(paths.pop());
+            stats.dropped += 1;
+        }
+        if state.arrays.len() > most {
+            dropped.1.extend(state.arrays.pop());
+            stats.dropped += 1;
+        }
+        dropped
+    })
+}
+
+/// Runs the paths of the variant that the state has first until one is right; its results.
+fn run_paths<'py>(call: &Call<'py>, given: &[Given<'py>]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = call.py();
+    let first = call.with(|state| state.arrays.first_mut().map(|variant| (variant.id, take(&mut variant.paths))))?;
+    let Some((id, mut paths)) = first else { return Ok(None) };
+    let mut misses = 0;
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        for k in 0..paths.len() {
+            if paths[k].run(py, given)? {
+                paths[..=k].rotate_right(1);
+                return paths[0].results(py).map(Some);
+            }
+            misses += 1;
+        }
+        Ok(None)
+    }));
+    // Back to where they were, also where memory was refused; what was made meanwhile goes.
+    let made = call.with(|state| {
+        state.stats.guard_misses += misses;
+        match state.arrays.iter_mut().find(|variant| variant.id == id) {
+            Some(variant) => replace(&mut variant.paths, paths),
+            None => paths,
+        }
+    })?;
+    drop(made);
+    ran.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// `f(x, ...)` with arrays.
+pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    // Inside of a trace the body becomes part of it.
+    if current(call.py()).is_some() {
+        return call_body(call);
+    }
+    match read(call)? {
+        Some(arguments) => run(call, &arguments),
+        None => call_body(call),
+    }
+}
+
+fn run<'py>(call: &Call<'py>, arguments: &Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    drop(call.with(|state| state.look(py))?);
+    let Arguments { signature, given, objects, statics, dtype } = arguments;
+    let is_there = find_variant(call, signature, statics.as_ref())?;
+    if is_there && let Some(results) = run_paths(call, given)? {
+        if !audit::is_due(call)? || audit_first(call)? {
+            return Ok(results);
+        }
+    } else {
+        let numbers = || Source::Numbers(objects.iter().map(|object| object.clone().unbind()).collect());
+        let (traced, took) =
+            told(call, !is_there, || record_beside(call, signature, statics.as_ref(), *dtype, numbers))?;
+        add(call, signature, statics.as_ref(), traced, took)?;
+    }
+    match run_paths(call, given)? {
+        Some(results) => Ok(results),
+        None => {
+            let message = "the function answers differently each time it runs at the same numbers; it must not depend on \
+                           anything but its arguments";
+            Err(derived(py, "TraceError", message.into()))
+        }
+    }
+}
+
+/// Audits the path that ran last if there is time; whether it was right.
+fn audit_first(call: &Call<'_>) -> PyResult<bool> {
+    let has_time = audit::has_time(call, |_| ())?;
+    Ok(!has_time || compare(call, 0)?)
+}
+
+/// Traces the first path of a variant again, with the answers that its guards had, and compares; whether they agree.
+fn compare(call: &Call<'_>, at: usize) -> PyResult<bool> {
+    let py = call.py();
+    let found = call.with(|state| {
+        let variant = state.arrays.get(at)?;
+        let path = variant.paths.first()?;
+        let statics = variant.statics.as_ref().map(|statics| statics.bind(py).clone());
+        Some((variant.id, variant.signature.copy(py), statics, path.answers.clone(), path.program.dtype()))
+    })?;
+    let Some((id, signature, statics, answers, dtype)) = found else { return Ok(true) };
+    audit::compared(
+        call,
+        || record_beside(call, &signature, statics.as_ref(), Some(dtype), || Source::Answers(answers.clone())),
+        |state, now| state.arrays.iter().find(|variant| variant.id == id)?.paths.first()?.difference(now),
+        |traced, took| add(call, &signature, statics.as_ref(), traced, took),
+    )
+}
+
+/// Audits every variant; whether all held.
+pub fn audit(call: &Call<'_>) -> PyResult<bool> {
+    let mut is_right = true;
+    for at in 0..call.with(|state| state.arrays.len())? {
+        is_right &= compare(call, at)?;
+    }
+    Ok(is_right)
+}

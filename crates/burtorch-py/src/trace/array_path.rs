@@ -1,0 +1,202 @@
+//! Array paths of a traced function: a program for arguments of given shapes and types, ready to run.
+//!
+//! Promises: a path is used for arguments of its types only, and only while its guards answer as traced. Numbers are looked
+//! at when a path runs, never before, but for what guards ask.
+
+use burtorch_core::DType;
+use burtorch_core::array::{ArrayProgram, Type, ValueId};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::nest::Nest;
+use super::observe::observed;
+use super::search::Search;
+use crate::array::append::append_to;
+use crate::array::arguments::Given;
+use crate::array::run::AnyRunner;
+use crate::array::trace::{Active, Ended, Source};
+use crate::convert::arrays::Kind;
+use crate::convert::errors::derived;
+use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::params::PyParameters;
+
+/// What a trace is made for: containers and types of arguments.
+#[derive(Debug)]
+pub struct Signature {
+    /// The tuple of arguments.
+    pub nest: Nest,
+    /// The types of its leaves.
+    pub types: Vec<Type>,
+    /// The float type of arrays that results are of.
+    pub kind: Kind,
+}
+
+impl Signature {
+    /// Whether both are the same.
+    pub fn same(&self, py: Python<'_>, other: &Signature) -> bool {
+        self.types == other.types && self.kind == other.kind && self.nest.same(py, &other.nest)
+    }
+
+    /// A copy.
+    pub fn copy(&self, py: Python<'_>) -> Signature {
+        Signature { nest: self.nest.copy(py), types: self.types.clone(), kind: self.kind }
+    }
+}
+
+/// One way through the function.
+pub struct ArrayPath {
+    /// Results, then guards.
+    pub program: ArrayProgram,
+    /// Ready to run.
+    runner: AnyRunner,
+    /// What each guard answered.
+    pub answers: Vec<bool>,
+    results: Nest,
+    kind: Kind,
+    sets: Vec<Py<PyParameters>>,
+}
+
+/// The paths for arguments of one signature.
+pub struct ArrayVariant {
+    /// A number of its own.
+    pub id: u64,
+    /// Containers and types.
+    pub signature: Signature,
+    /// Keyword arguments.
+    pub statics: Option<Py<PyDict>>,
+    /// The one used last comes first.
+    pub paths: Vec<ArrayPath>,
+}
+
+impl HoldsObjects for ArrayPath {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.results.visit(visit);
+        self.sets.visit(visit);
+    }
+}
+
+impl HoldsObjects for ArrayVariant {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.signature.nest.visit(visit);
+        self.statics.visit(visit);
+        self.paths.visit(visit);
+    }
+}
+
+/// What a body returned, in terms of the trace that it ran in.
+pub struct Returned {
+    /// Its containers.
+    pub nest: Nest,
+    /// Values of the trace.
+    pub values: Vec<ValueId>,
+}
+
+impl Returned {
+    /// Takes apart what a body returned: Arrays, numbers and arrays of numbers.
+    pub fn of<'py>(active: &Active<'py>, name: &str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let mut leaves = Vec::new();
+        let nest = Nest::of(object, &mut leaves)?;
+        let mut values = Vec::with_capacity(leaves.len());
+        for (k, leaf) in leaves.iter().enumerate() {
+            match append_to(active.trace(), std::slice::from_ref(leaf), |_, values| Ok(values.to_vec()))?.as_deref() {
+                Some([array]) => values.push(array.get().value()),
+                _ => {
+                    let (place, found) = (nest.place(py, k), leaf.get_type().name()?);
+                    let message = format!(
+                        "{name} returned {found}{}; return Arrays, or lists, tuples and dicts of them",
+                        if place.is_empty() { String::new() } else { format!(" at {place}") }
+                    );
+                    return Err(derived(py, "TraceError", message));
+                }
+            }
+        }
+        Ok(Returned { nest, values })
+    }
+}
+
+/// Runs `body` on Arrays of these types and returns the path, and whether it wrote something.
+pub fn record_arrays(
+    body: &Bound<'_, PyAny>,
+    name: &str,
+    dtype: DType,
+    (signature, source): (&Signature, Source),
+    statics: Option<&Bound<'_, PyDict>>,
+    search: &mut Search,
+) -> PyResult<(ArrayPath, bool)> {
+    let py = body.py();
+    let active = Active::begin(py, name, dtype, source)?;
+    let inputs = signature.types.iter().map(|&ty| Ok(active.input(ty)?.into_any())).collect::<PyResult<Vec<_>>>()?;
+    let arguments = signature.nest.build(py, &mut inputs.into_iter())?.cast_into::<PyTuple>()?;
+    let (result, writes) = observed(py, search, || body.call(&arguments, statics));
+    let Returned { nest, values } = Returned::of(&active, name, &result?)?;
+    if values.is_empty() {
+        return Err(derived(py, "TraceError", format!("{name} returned no numbers; return an Array or several")));
+    }
+    let Ended { program, answers, sets, .. } = active.finish(&values)?;
+    let runner = AnyRunner::new(py, &program)?;
+    // Arguments of a float32 program are never widened.
+    let kind = if dtype == DType::Float32 && signature.kind == Kind::F64 { Kind::F32 } else { signature.kind };
+    Ok((ArrayPath { program, runner, answers, results: nest, kind, sets }, writes))
+}
+
+impl ArrayPath {
+    /// Runs the program; whether every guard answered as traced. Python code may run.
+    pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>]) -> PyResult<bool> {
+        let ran = self.runner.run(py, given, &self.sets);
+        let n = self.results.len();
+        if self.answers.is_empty() {
+            return ran.map(|()| true);
+        }
+        if let Err(error) = ran {
+            // What failed may stand behind a guard that answers otherwise.
+            let guards = self.program.selecting(n..n + self.answers.len());
+            let mut alone = AnyRunner::new(py, &guards)?;
+            if alone.run(py, given, &self.sets).is_err() {
+                return Err(error);
+            }
+            return if self.agrees(py, &alone, 0)? { Err(error) } else { Ok(false) };
+        }
+        self.agrees(py, &self.runner, n)
+    }
+
+    fn agrees(&self, py: Python<'_>, runner: &AnyRunner, first: usize) -> PyResult<bool> {
+        for (k, &answer) in self.answers.iter().enumerate() {
+            if runner.holds(py, first + k)? != answer {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The results of the last run.
+    pub fn results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let leaves = (0..self.results.len()).map(|k| self.runner.result(py, k, self.kind));
+        let leaves = leaves.collect::<PyResult<Vec<_>>>()?;
+        self.results.build(py, &mut leaves.into_iter())
+    }
+
+    /// The Parameters that the program reads.
+    pub fn sets(&self) -> &[Py<PyParameters>] {
+        &self.sets
+    }
+
+    /// Bytes of its buffers.
+    pub fn bytes(&self) -> usize {
+        self.runner.bytes()
+    }
+
+    /// The difference of two traces of one function; `None` if they agree.
+    pub fn difference(&self, now: &ArrayPath) -> Option<String> {
+        let sets = |path: &ArrayPath| path.sets.iter().map(|set| set.as_ptr() as usize).collect::<Vec<_>>();
+        let (before, after) = (self.program.instrs().len(), now.program.instrs().len());
+        if sets(self) != sets(now) {
+            return Some("it reads other Parameters".into());
+        }
+        if before != after {
+            return Some(format!("it takes {after} operations and not {before}"));
+        }
+        let is_same = self.program.is_same(&now.program) && self.answers == now.answers;
+        (!is_same).then(|| "its operations or its constants are others".into())
+    }
+}

@@ -1,0 +1,179 @@
+//! Containers of arguments and results of array programs: lists, tuples and dicts, and what they hold.
+//!
+//! Promises: what is taken apart is put together in the same way; nesting is bounded; None holds nothing. Knows nothing of what
+//! is held.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use crate::convert::errors::derived;
+use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::convert::signals::{ask_at, quietly};
+
+/// Deeper nesting is refused.
+const DEEPEST: usize = 16;
+
+/// A structure of containers.
+#[derive(Debug)]
+pub enum Nest {
+    /// Anything that is no container.
+    Leaf,
+    /// None.
+    None,
+    /// A tuple or a list.
+    Sequence { is_tuple: bool, items: Vec<Nest> },
+    /// A dict, by insertion.
+    Dict { keys: Vec<Py<PyAny>>, items: Vec<Nest> },
+}
+
+impl HoldsObjects for Nest {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        match self {
+            Nest::Leaf | Nest::None => {}
+            Nest::Sequence { items, .. } => items.visit(visit),
+            Nest::Dict { keys, items } => {
+                keys.visit(visit);
+                items.visit(visit);
+            }
+        }
+    }
+}
+
+impl Nest {
+    /// Takes an object apart; what it holds goes to `leaves`, in order.
+    pub fn of<'py>(object: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>) -> PyResult<Nest> {
+        Self::within(object, leaves, 0)
+    }
+
+    fn within<'py>(object: &Bound<'py, PyAny>, leaves: &mut Vec<Bound<'py, PyAny>>, depth: usize) -> PyResult<Nest> {
+        let py = object.py();
+        if object.is_none() {
+            return Ok(Nest::None);
+        }
+        let mut parts = |items: &mut dyn Iterator<Item = Bound<'py, PyAny>>| {
+            if depth > DEEPEST {
+                return Err(PyValueError::new_err(format!(
+                    "lists, tuples and dicts are nested more than {DEEPEST} deep"
+                )));
+            }
+            let mut parts = Vec::new();
+            for (k, item) in items.enumerate() {
+                ask_at(py, k)?;
+                parts.push(Self::within(&item, leaves, depth + 1)?);
+            }
+            Ok(parts)
+        };
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            return Ok(Nest::Sequence { is_tuple: true, items: parts(&mut tuple.iter())? });
+        }
+        if let Ok(list) = object.cast::<PyList>() {
+            return Ok(Nest::Sequence { is_tuple: false, items: parts(&mut list.iter())? });
+        }
+        if let Ok(dict) = object.cast_exact::<PyDict>() {
+            // Keys are compared at every call, which must run no code of others.
+            if let Some(key) = dict.keys().iter().find(|key| !key.is_exact_instance_of::<PyString>()) {
+                let found = key.get_type().name()?;
+                let message = format!("expected a dict whose keys are strings, found a key of type {found}");
+                return Err(derived(py, "TraceError", message));
+            }
+            let items = parts(&mut dict.values().iter())?;
+            return Ok(Nest::Dict { keys: dict.keys().iter().map(Bound::unbind).collect(), items });
+        }
+        leaves.push(object.clone());
+        Ok(Nest::Leaf)
+    }
+
+    /// How many leaves.
+    pub fn len(&self) -> usize {
+        match self {
+            Nest::Leaf => 1,
+            Nest::None => 0,
+            Nest::Sequence { items, .. } | Nest::Dict { items, .. } => items.iter().map(Nest::len).sum(),
+        }
+    }
+
+    /// The parts of a sequence, or of a dict by insertion.
+    pub fn items(&self) -> &[Nest] {
+        match self {
+            Nest::Leaf | Nest::None => &[],
+            Nest::Sequence { items, .. } | Nest::Dict { items, .. } => items,
+        }
+    }
+
+    /// Whether both are put together in the same way.
+    pub fn same(&self, py: Python<'_>, other: &Nest) -> bool {
+        let all = |x: &[Nest], y: &[Nest]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.same(py, y));
+        match (self, other) {
+            (Nest::Leaf, Nest::Leaf) | (Nest::None, Nest::None) => true,
+            (Nest::Sequence { is_tuple: a, items: x }, Nest::Sequence { is_tuple: b, items: y }) => a == b && all(x, y),
+            (Nest::Dict { keys: a, items: x }, Nest::Dict { keys: b, items: y }) => {
+                let is_same = |(a, b): (&Py<PyAny>, &Py<PyAny>)| a.bind(py).eq(b.bind(py)).unwrap_or(false);
+                all(x, y) && a.iter().zip(b).all(is_same)
+            }
+            _ => false,
+        }
+    }
+
+    /// A copy.
+    pub fn copy(&self, py: Python<'_>) -> Nest {
+        let all = |items: &[Nest]| items.iter().map(|x| x.copy(py)).collect();
+        match self {
+            Nest::Leaf => Nest::Leaf,
+            Nest::None => Nest::None,
+            Nest::Sequence { is_tuple, items } => Nest::Sequence { is_tuple: *is_tuple, items: all(items) },
+            Nest::Dict { keys, items } => {
+                Nest::Dict { keys: keys.iter().map(|key| key.clone_ref(py)).collect(), items: all(items) }
+            }
+        }
+    }
+
+    /// Where leaf `k` is, as Python would write it behind the whole.
+    pub fn place(&self, py: Python<'_>, mut k: usize) -> String {
+        for (at, item) in self.items().iter().enumerate() {
+            if k < item.len() {
+                let step = match self {
+                    Nest::Dict { keys, .. } => {
+                        quietly(py, || Ok(keys[at].bind(py).repr()?.to_string())).unwrap_or_else(|| "?".into())
+                    }
+                    _ => at.to_string(),
+                };
+                return format!("[{step}]{}", item.place(py, k));
+            }
+            k -= item.len();
+        }
+        String::new()
+    }
+
+    /// Puts leaves together in this way.
+    pub fn build<'py>(
+        &self,
+        py: Python<'py>,
+        leaves: &mut impl Iterator<Item = Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // Called through a reference, or each level would be a type of its own.
+        self.build_from(py, leaves)
+    }
+
+    fn build_from<'py>(
+        &self,
+        py: Python<'py>,
+        leaves: &mut dyn Iterator<Item = Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut parts =
+            |items: &[Nest]| items.iter().map(|item| item.build_from(py, leaves)).collect::<PyResult<Vec<_>>>();
+        Ok(match self {
+            Nest::None => py.None().into_bound(py),
+            Nest::Leaf => leaves.next().unwrap_or_else(|| py.None().into_bound(py)),
+            Nest::Sequence { is_tuple: true, items } => PyTuple::new(py, parts(items)?)?.into_any(),
+            Nest::Sequence { items, .. } => PyList::new(py, parts(items)?)?.into_any(),
+            Nest::Dict { keys, items } => {
+                let dict = PyDict::new(py);
+                for (key, item) in keys.iter().zip(parts(items)?) {
+                    dict.set_item(key, item)?;
+                }
+                dict.into_any()
+            }
+        })
+    }
+}

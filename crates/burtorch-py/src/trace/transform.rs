@@ -1,0 +1,344 @@
+//! Transforms: functions made of functions, as gradients are. Called with Arrays of a trace they trace what they are made of in
+//! a trace inside of that one, transform its program, and append a call of it.
+//!
+//! Promises: what a body uses of outer traces becomes an argument of its program, so a derivative is by its own arguments
+//! only, however transforms are nested. A transform is the body of a Function, which finds its constants, keeps its programs
+//! and runs them. Knows no numbers.
+
+use burtorch_core::array::{ArrayProgram, Element, Type, Variable};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::array_path::Returned;
+use super::nest::Nest;
+use super::pytree::is_of_graph;
+use crate::array::append::{append_call, innermost};
+use crate::array::arguments::Given;
+use crate::array::array::PyArray;
+use crate::array::trace::{Active, Source, current};
+use crate::convert::errors::{derived, if_any, instead};
+use crate::convert::gc::{HoldsObjects, Visitor, collected};
+use crate::convert::refusals::{needs_arrays, not_in_a_trace};
+use crate::convert::signals::quietly;
+
+/// By which arguments a derivative is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argnums {
+    /// By all that have floats.
+    All,
+    /// By one.
+    One(isize),
+    /// By several, which gives a tuple.
+    Many(Vec<isize>),
+}
+
+impl Argnums {
+    /// Reads an int or a sequence of them; all for None.
+    pub fn of(which: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(which) = which else { return Ok(Argnums::All) };
+        if let Some(k) = if_any(which.py(), which.extract::<isize>())? {
+            return Ok(Argnums::One(k));
+        }
+        which.extract().map(Argnums::Many).map_err(|error| {
+            let message = "argnums is the number of an argument, or a sequence of such numbers";
+            instead(which.py(), error, PyTypeError::new_err(message))
+        })
+    }
+
+    /// The arguments that are meant, of `n`.
+    fn among(&self, n: usize) -> PyResult<Vec<usize>> {
+        let at = |&k: &isize| {
+            let place = if k < 0 { k + n as isize } else { k };
+            usize::try_from(place).ok().filter(|&place| place < n).ok_or_else(|| {
+                PyIndexError::new_err(format!("argnums {k} is out of range: the function was given {n} arguments"))
+            })
+        };
+        match self {
+            Argnums::All => Ok((0..n).collect()),
+            Argnums::One(k) => Ok(vec![at(k)?]),
+            Argnums::Many(all) => all.iter().map(at).collect(),
+        }
+    }
+}
+
+/// What a transform does.
+#[derive(Debug)]
+pub enum Rule {
+    /// The gradient, with the value or without.
+    Grad { with_value: bool },
+    /// The Jacobian.
+    Jacobian,
+    /// Result and its change along tangents, which follow the arguments; or that change alone.
+    Jvp { with_value: bool },
+    /// Result and what the last argument, weights of the result, pulls back to the others.
+    Vjp,
+    /// All rows at once.
+    Vmap { in_axes: Py<PyAny>, out_axes: Py<PyAny> },
+    /// The value and the gradient by Parameters.
+    ParamGrad,
+}
+
+/// Which function of a Function: a rule's name, and by which arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived(pub &'static str, pub Argnums);
+
+/// A transform of a function, as the body of a Function.
+#[pyclass(frozen, name = "Transform", module = "burtorch")]
+pub struct Transform {
+    pub(super) name: &'static str,
+    pub(super) rule: Rule,
+    pub(super) function: Py<PyAny>,
+    argnums: Argnums,
+    pub(super) has_aux: bool,
+}
+collected!(Transform: function, rule);
+
+impl HoldsObjects for Rule {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        if let Rule::Vmap { in_axes, out_axes } = self {
+            visit(in_axes);
+            visit(out_axes);
+        }
+    }
+}
+
+/// The arguments of a transform, taken apart.
+pub struct Arguments<'py> {
+    /// Containers of each.
+    pub nests: Vec<Nest>,
+    /// All their leaves.
+    pub leaves: Vec<Bound<'py, PyAny>>,
+    pub types: Vec<Type>,
+}
+
+impl<'py> Arguments<'py> {
+    pub fn of(py: Python<'py>, name: &str, positional: &[Bound<'py, PyAny>]) -> PyResult<Self> {
+        let mut leaves = Vec::new();
+        let nests = positional.iter().map(|x| Nest::of(x, &mut leaves)).collect::<PyResult<Vec<_>>>()?;
+        let mut types = Vec::with_capacity(leaves.len());
+        for leaf in &leaves {
+            if is_of_graph(leaf) {
+                return Err(needs_arrays(py, &format!("{name}()")));
+            }
+            match Given::of(leaf)? {
+                Some(given) => types.push(given.type_of()),
+                None => {
+                    let found = leaf.get_type().name()?;
+                    let message =
+                        format!("{name}() takes numbers and arrays, or lists, tuples and dicts of them, found {found}");
+                    return Err(derived(py, "TraceError", message));
+                }
+            }
+        }
+        Ok(Arguments { nests, leaves, types })
+    }
+
+    /// The leaves of argument `k`.
+    pub fn leaves_of(&self, k: usize) -> std::ops::Range<usize> {
+        let start = self.nests[..k].iter().map(Nest::len).sum();
+        start..start + self.nests[k].len()
+    }
+
+    pub fn is_float(&self, leaf: usize) -> bool {
+        self.types[leaf].element == Element::Float
+    }
+}
+
+/// A body's program in a trace of its own.
+pub struct Child<'py> {
+    /// Its results are those of the body.
+    pub program: ArrayProgram,
+    /// What it takes: the leaves of the arguments, then Arrays of outer traces.
+    pub operands: Vec<Bound<'py, PyAny>>,
+    /// Containers of what the body returned.
+    pub nest: Nest,
+}
+
+impl<'py> Child<'py> {
+    /// Appends a call of a program with its arguments and `more`, in the trace that they belong to.
+    pub fn call(
+        &self,
+        py: Python<'py>,
+        program: ArrayProgram,
+        more: &[Bound<'py, PyAny>],
+    ) -> PyResult<Vec<Bound<'py, PyArray>>> {
+        let operands = [&self.operands, more].concat();
+        let Some(trace) = innermost(py, &operands) else { return Err(not_in_a_trace(py, "this")) };
+        append_call(&trace, program, &operands)
+    }
+
+    /// The containers of the first result, and those of the rest, which is auxiliary.
+    pub fn split(&self, py: Python<'py>, name: &str, has_aux: bool) -> PyResult<(&Nest, Option<&Nest>)> {
+        match &self.nest {
+            nest if !has_aux => Ok((nest, None)),
+            Nest::Sequence { is_tuple: true, items } if items.len() == 2 => Ok((&items[0], Some(&items[1]))),
+            _ => {
+                let message =
+                    format!("{name} with has_aux=True needs a function that returns a tuple (result, auxiliary data)");
+                Err(derived(py, "TraceError", message))
+            }
+        }
+    }
+}
+
+impl Transform {
+    /// A transform of `function`.
+    pub fn new(name: &'static str, rule: Rule, function: Py<PyAny>, argnums: Argnums, has_aux: bool) -> Self {
+        Transform { name, rule, function, argnums, has_aux }
+    }
+
+    /// What it is made of.
+    pub fn function(&self) -> &Py<PyAny> {
+        &self.function
+    }
+
+    pub fn text(&self, py: Python<'_>) -> String {
+        let function = self.function.bind(py);
+        // Those of a gradient say of what it is.
+        let is_of_gradient = matches!(self.name, "hessian" | "hvp");
+        let of =
+            function.cast::<Transform>().ok().filter(|_| is_of_gradient).map(|inner| inner.get().function.bind(py));
+        let name = quietly(py, || Ok(of.unwrap_or(function).getattr("__qualname__")?.to_string()));
+        format!("{}({})", self.name, name.unwrap_or_else(|| "function".into()))
+    }
+
+    /// Traces the function for arguments of these types, in a trace inside of the present one.
+    pub fn child<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Arguments<'py>,
+        types: &[Type],
+        are_mapped: Vec<bool>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Child<'py>> {
+        let name = self.text(py);
+        let Some(outer) = current(py) else { return Err(not_in_a_trace(py, "this")) };
+        let source = Source::Operands(arguments.leaves.iter().map(|leaf| leaf.clone().unbind()).collect(), are_mapped);
+        let active = Active::begin(py, &name, outer.get().dtype(), source)?;
+        let mut inputs = Vec::with_capacity(types.len());
+        for &ty in types {
+            inputs.push(active.input(ty)?.into_any());
+        }
+        let mut inputs = inputs.into_iter();
+        let given = arguments.nests.iter().map(|nest| nest.build(py, &mut inputs)).collect::<PyResult<Vec<_>>>()?;
+        let result = self.function.bind(py).call(PyTuple::new(py, given)?, named)?;
+        let Returned { nest, values } = Returned::of(&active, &name, &result)?;
+        let ended = active.finish(&values)?;
+        let captures = ended.captures.into_iter().map(|array| array.into_bound(py).into_any());
+        Ok(Child { program: ended.program, operands: arguments.leaves.iter().cloned().chain(captures).collect(), nest })
+    }
+
+    /// The variables of a derivative, and for each leaf of a chosen argument which of them it is.
+    pub fn variables(&self, py: Python<'_>, arguments: &Arguments<'_>) -> PyResult<(Vec<Variable>, Vec<usize>)> {
+        let chosen = self.argnums.among(arguments.nests.len())?;
+        let mut by = Vec::new();
+        for &k in &chosen {
+            for leaf in arguments.leaves_of(k) {
+                match self.argnums {
+                    _ if arguments.is_float(leaf) => by.push(Variable::Input(leaf)),
+                    Argnums::All => {}
+                    _ => {
+                        let message = format!(
+                            "{} is by arguments of floats, and argument {k} holds integers{}; leave it out of argnums=, or \
+                             pass floats",
+                            self.text(py),
+                            arguments.nests[k].place(py, leaf - arguments.leaves_of(k).start)
+                        );
+                        return Err(PyTypeError::new_err(message));
+                    }
+                }
+            }
+        }
+        if by.is_empty() {
+            return Err(PyTypeError::new_err(format!("{} has no argument of floats", self.text(py))));
+        }
+        Ok((by, chosen))
+    }
+
+    /// Arrays for the chosen arguments, in their containers: that of the only one, or a tuple; None for integers.
+    pub fn shaped<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Arguments<'py>,
+        chosen: &[usize],
+        found: &mut dyn Iterator<Item = Bound<'py, PyArray>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let none = py.None().into_bound(py);
+        let mut all = Vec::with_capacity(chosen.len());
+        for &k in chosen {
+            let mut leaves = arguments.leaves_of(k).map(|leaf| match arguments.is_float(leaf) {
+                true => found.next().map_or_else(|| none.clone(), Bound::into_any),
+                false => none.clone(),
+            });
+            all.push(arguments.nests[k].build(py, &mut leaves)?);
+        }
+        match self.argnums {
+            Argnums::One(_) => Ok(all.swap_remove(0)),
+            Argnums::All if all.len() == 1 => Ok(all.swap_remove(0)),
+            _ => Ok(PyTuple::new(py, all)?.into_any()),
+        }
+    }
+}
+
+#[pymethods]
+impl Transform {
+    /// Its function at these arguments, transformed.
+    #[pyo3(signature = (*positional, **named))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        positional: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let positional: Vec<_> = positional.iter().collect();
+        match &self.rule {
+            Rule::Jvp { with_value } => return self.jvp(py, &positional, named, *with_value),
+            Rule::Vjp => return self.vjp(py, &positional, named),
+            Rule::Vmap { in_axes, out_axes } => {
+                return self.vmap(py, &positional, named, (in_axes.bind(py), out_axes.bind(py)));
+            }
+            Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad => {}
+        }
+        let arguments = Arguments::of(py, self.name, &positional)?;
+        self.argnums.among(positional.len())?;
+        let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
+        match self.rule {
+            Rule::Jacobian => self.jacobian(py, &arguments, &child),
+            Rule::ParamGrad => self.param_grad(py, &child),
+            _ => self.grad(py, &arguments, &child),
+        }
+    }
+
+    /// What it is made of.
+    #[getter]
+    fn __wrapped__(&self, py: Python<'_>) -> Py<PyAny> {
+        self.function.clone_ref(py)
+    }
+
+    /// Such as "grad(loss)".
+    #[getter]
+    fn __qualname__(&self, py: Python<'_>) -> String {
+        self.text(py)
+    }
+
+    /// As `__qualname__`.
+    #[getter]
+    fn __name__(&self, py: Python<'_>) -> String {
+        self.text(py)
+    }
+
+    /// The code of what it is made of.
+    #[getter]
+    fn __code__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let function = self.function.bind(py);
+        match if_any(py, function.getattr("__code__"))? {
+            Some(code) => Ok(code),
+            None => function.getattr("__wrapped__")?.getattr("__code__"),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("<{}>", self.text(py))
+    }
+}

@@ -1,0 +1,44 @@
+"""``bt.vjp``: what a function's result pulls back to its arguments."""
+
+from __future__ import annotations
+
+from burtorch._core import Function
+from burtorch._core import vjp as _vjp
+
+TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Result and gradient of its weighted sum.
+
+    Args:
+        f: the function.
+        primals: its arguments, for a call at once; without them the result is a function.
+        has_aux: ``f`` returns (result, auxiliary data).
+
+    Returns:
+        Without arguments a Function: ``vjp(f)(x, ..., w)`` is (f(x, ...), gradient), with weights ``w`` in the
+        structure of the result, and the gradient by the only argument, or a tuple by all; with ``has_aux`` the
+        auxiliary data are the last of three. With arguments, as in JAX, (f(x, ...), pull), or (f(x, ...), pull,
+        auxiliary data), where ``pull(w)`` is the tuple of gradients by all arguments.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.vjp(lambda x, y: x * y)(2.0, 3.0, 1.0)
+        (6.0, (3.0, 2.0))
+        >>> value, pull = bt.vjp(lambda x, y: x * y, 2.0, 3.0)
+        >>> value, pull(10.0)
+        (6.0, (30.0, 20.0))
+    """
+    weighted = _vjp(f, has_aux)
+    if not primals:
+        return weighted
+
+    def pull(weights: Any) -> tuple[Any, ...]:
+        gradient = weighted(*primals, weights)[1]
+        return gradient if len(primals) > 1 else (gradient,)
+
+    result = (f if isinstance(f, Function) else Function(f))(*primals)
+    return (result[0], pull, result[1]) if has_aux else (result, pull)
