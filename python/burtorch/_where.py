@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Tensor, Value, Vector, concat, parameter
+from burtorch._core import Array, Tensor, Value, Vector, array_where, concat, parameter
 from burtorch._core import max as _max
 from burtorch._core import min as _min
 
@@ -16,7 +16,7 @@ def where(cond: Any, a: Any, b: Any) -> Any:
 
     Args:
         cond: a bool, number or Value; or a sequence, array or Vector of them, for one choice per element.
-        a: a Value or a number, which stands for every element; or a Vector, sequence or array.
+        a: a Value or a number, which stands for every element; or a Vector, sequence or array; or an Array.
         b: likewise.
 
     Returns:
@@ -36,6 +36,8 @@ def where(cond: Any, a: Any, b: Any) -> Any:
         >>> y.data, x.grad
         (9.0, 6.0)
     """
+    if any(isinstance(x, Array) for x in (cond, a, b)):
+        return array_where(cond, a, b)
     if not _has_graph(a) and not _has_graph(b):
         return _of_numbers(cond, a, b)
     if _is_scalar(cond):
@@ -77,9 +79,9 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     bounds = [bound for bound in (low, high) if bound is not None]
     if not bounds:
         raise TypeError("clamp() needs a bound: clamp(x, low, high), clamp(x, low=0.0) or clamp(x, high=1.0)")
-    if any(not isinstance(bound, Value) and bound != bound for bound in bounds):
+    if any(not isinstance(bound, (Value, Array)) and bound != bound for bound in bounds):
         raise ValueError("a bound of clamp() is NaN")
-    if len(bounds) == 2 and not any(isinstance(bound, Value) for bound in bounds) and low > high:
+    if len(bounds) == 2 and not any(isinstance(bound, (Value, Array)) for bound in bounds) and low > high:
         raise ValueError(f"clamp() expects low <= high, found {low} and {high}")
     if low is not None:
         x = _max(x, low)

@@ -176,7 +176,10 @@ impl ArrayBuilder {
     /// A comparison with broadcasting.
     pub fn compare(&mut self, comparison: Comparison, operands: &[ValueId]) -> Result<ValueId> {
         self.whole(|b| {
-            let operands = b.together(operands)?;
+            let mut operands = b.together(operands)?;
+            for v in &mut operands {
+                *v = b.countable(*v)?;
+            }
             b.push(ArrayOp::Compare(comparison), &operands)
         })
     }
@@ -187,15 +190,21 @@ impl ArrayBuilder {
         if self.type_of(x).element == element { Ok(x) } else { self.push(ArrayOp::Convert(element), &[x]) }
     }
 
-    /// Operands of one shape and one element: floats unless all are integers.
+    /// Operands of one shape and one element, which the first of floats, integers and masks is that one of them has.
     pub(super) fn together(&mut self, operands: &[ValueId]) -> Result<Vec<ValueId>> {
-        operands.iter().try_for_each(|&v| self.check(v))?;
+        let element = self.common_element(operands)?;
         let mut dims = Dims::SCALAR;
         for &v in operands {
             dims = dims.broadcast(&self.dims(v))?;
         }
-        let all_int = operands.iter().all(|&v| self.type_of(v).element == Element::Int);
-        let element = if all_int { Element::Int } else { Element::Float };
         operands.iter().map(|&v| self.convert(v, element).and_then(|v| self.broadcast_to(v, dims))).collect()
+    }
+
+    /// The element that all of these can become without loss.
+    pub(super) fn common_element(&self, operands: &[ValueId]) -> Result<Element> {
+        operands.iter().try_for_each(|&v| self.check(v))?;
+        let has = |element| operands.iter().any(|&v| self.type_of(v).element == element);
+        let order = [Element::Float, Element::Int, Element::Mask];
+        Ok(order.into_iter().find(|&element| has(element)).unwrap_or(Element::Float))
     }
 }

@@ -18,10 +18,8 @@ impl ArrayBuilder {
         };
         self.whole(|b| {
             let mut operands = b.together(operands)?;
-            if !row.of_integers() {
-                for v in &mut operands {
-                    *v = b.convert(*v, Element::Float)?;
-                }
+            for v in &mut operands {
+                *v = if row.of_integers() { b.countable(*v)? } else { b.convert(*v, Element::Float)? };
             }
             b.push(ArrayOp::Row(row), &operands)
         })
@@ -96,10 +94,8 @@ impl ArrayBuilder {
             let Some(&first) = arrays.first() else {
                 return Err(bad("arrays to concatenate", "at least one".into(), "none".into()));
             };
-            arrays.iter().try_for_each(|&v| b.check(v))?;
+            let element = b.common_element(arrays)?;
             let axis = b.dims(first).axis(axis)?;
-            let all_int = arrays.iter().all(|&v| b.type_of(v).element == Element::Int);
-            let element = if all_int { Element::Int } else { Element::Float };
             let arrays = arrays.iter().map(|&v| b.convert(v, element)).collect::<Result<Vec<_>>>()?;
             if arrays.len() == 1 { Ok(arrays[0]) } else { b.push(ArrayOp::Concat(axis), &arrays) }
         })

@@ -25,6 +25,18 @@ pub fn append<'py>(
     Ok(all.and_then(|mut all| all.pop()))
 }
 
+/// The same for so many operands.
+pub fn append_of<'py, const N: usize>(
+    py: Python<'py>,
+    operands: [&Bound<'py, PyAny>; N],
+    build: impl FnOnce(&mut ArrayBuilder, [ValueId; N]) -> burtorch_core::Result<ValueId>,
+) -> PyResult<Option<Bound<'py, PyArray>>> {
+    append(py, &operands.map(Bound::clone), |b, values| match values.try_into() {
+        Ok(values) => build(b, values),
+        Err(_) => Err(burtorch_core::Error::LengthMismatch { op: "array", left: N, right: values.len() }),
+    })
+}
+
 /// The same for an operation with several results.
 pub fn append_all<'py>(
     py: Python<'py>,

@@ -1,9 +1,11 @@
 //! `Array`: a value of a program that is being traced, which knows its shape and dtype and no numbers.
 
 use burtorch_core::array::{Element, Type, ValueId};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::methods::of;
 use super::trace::ArrayTrace;
 use crate::convert::gc::collected;
 
@@ -39,6 +41,14 @@ impl PyArray {
         self.ty
     }
 
+    fn dtype_name(&self) -> &'static str {
+        match self.ty.element {
+            Element::Float => self.trace.get().dtype().name(),
+            Element::Int => "int64",
+            Element::Mask => "bool",
+        }
+    }
+
     /// Refuses an Array whose trace has ended.
     pub fn check(&self, py: Python<'_>) -> PyResult<()> {
         let trace = self.trace.bind(py).get();
@@ -67,17 +77,44 @@ impl PyArray {
         self.ty.dims.size()
     }
 
-    /// "float64", "float32", "int64" or "bool".
+    /// NumPy's dtype of it: float64, float32, int64 or bool.
     #[getter]
-    fn dtype(&self) -> &'static str {
-        match self.ty.element {
-            Element::Float => self.trace.get().dtype().name(),
-            Element::Int => "int64",
-            Element::Mask => "bool",
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("numpy")?.call_method1("dtype", (self.dtype_name(),))
+    }
+
+    /// The array with its axes in reverse order.
+    #[getter]
+    #[allow(non_snake_case)]
+    fn T<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray>> {
+        of(slf.as_any(), |b, x| {
+            let rank = b.type_of(x).dims.rank();
+            b.transpose(x, &(0..rank).rev().collect::<Vec<_>>())
+        })
+    }
+
+    /// The array with its last two axes exchanged.
+    #[getter]
+    #[allow(non_snake_case)]
+    fn mT<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray>> {
+        let rank = slf.get().ty.dims.rank();
+        if rank < 2 {
+            return Err(PyValueError::new_err("matrix transpose with ndim < 2 is undefined"));
         }
+        of(slf.as_any(), |b, x| {
+            let mut order: Vec<_> = (0..rank).collect();
+            order.swap(rank - 2, rank - 1);
+            b.transpose(x, &order)
+        })
+    }
+
+    /// The array itself, as its numbers are real.
+    #[getter]
+    fn real<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyArray> {
+        slf.clone()
     }
 
     fn __repr__(&self) -> String {
-        format!("Array(shape={}, dtype={:?})", self.ty.dims, self.dtype())
+        format!("Array(shape={}, dtype={})", self.ty.dims, self.dtype_name())
     }
 }

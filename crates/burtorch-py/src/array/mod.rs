@@ -1,11 +1,17 @@
 //! Arrays of programs as objects of Python: what is traced (`trace`), what an operation may take (`operands`), how one is
-//! appended (`append`), and the class `Array` itself.
+//! appended (`append`), the class `Array` itself (`array`; its operators, methods and indices, and NumPy beside it, have files of
+//! their own), and functions of several Arrays.
 
 pub mod append;
 pub mod arguments;
 pub mod array;
+pub mod functions;
 pub mod guard;
+mod index;
+mod methods;
+mod numpy;
 pub mod operands;
+mod operators;
 pub mod run;
 pub mod trace;
 
@@ -13,5 +19,6 @@ use pyo3::prelude::*;
 
 /// Adds the class to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<array::PyArray>()
+    m.add_class::<array::PyArray>()?;
+    functions::register(m)
 }

@@ -29,9 +29,9 @@ fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
     let signature = match info.arity {
         Arity::WithConstant if with_default.is_some() => with_default.as_deref().unwrap_or_default(),
         Arity::Unary => "(x, /, *, evaluate=True)",
-        Arity::Reduction => "(x, /, *, evaluate=True)",
+        Arity::Reduction => "(x, /, *, evaluate=True, axis=None, keepdims=False)",
         Arity::WithConstant => "(x, c, /)",
-        _ if info.folds.is_some() => "(x, y=None, /, *, evaluate=True)",
+        _ if info.folds.is_some() => "(x, y=None, /, *, evaluate=True, axis=None, keepdims=False)",
         _ => "(x, y, /, *, evaluate=True)",
     };
     writeln!(text, "{}{signature}\n--\n\n{}.\n\nArgs:", info.name, info.doc)?;
@@ -61,7 +61,12 @@ fn write_doc(text: &mut String, info: &OpInfo) -> std::fmt::Result {
             "    evaluate: False appends a node without a value, for its gradient alone; it is computed when it is read.\n"
         });
     }
-    text.push_str("\nOf plain numbers alone the result is a number, of arrays an array.\n");
+    if info.arity == Arity::Reduction || info.folds.is_some() {
+        text.push_str("    axis, keepdims: of an Array or an array of numbers, as in NumPy.\n");
+    }
+    text.push_str(
+        "\nOf an Array the result is an Array, of plain numbers alone a number, of arrays of numbers an array.\n",
+    );
     text.push_str("\nRaises:\n    TypeError: an operand is no Value, Vector, real number or array.\n");
     match info.arity {
         Arity::Reduction => text.push_str("    ValueError: there are no operands.\n"),

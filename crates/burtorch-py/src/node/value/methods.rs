@@ -226,6 +226,9 @@ unsafe extern "C" fn binary_function<O: BinaryOp>(
         unsafe {
             let operands = slice_of(arguments.cast_mut(), n);
             if !keywords.is_null() {
+                if let Some(made) = vector::with_axis(O::OP, arguments, operands.len(), keywords) {
+                    return made;
+                }
                 match read_keywords(O::OP, arguments, operands.len(), keywords) {
                     None => return std::ptr::null_mut(),
                     Some(false) => return append_unevaluated(O::OP, operands),
@@ -253,6 +256,11 @@ unsafe extern "C" fn reduction_function<const OP: u8>(
         // SAFETY: the interpreter passes `n` living objects, then one per keyword, under its lock.
         unsafe {
             let operands = slice_of(arguments.cast_mut(), n);
+            if !keywords.is_null()
+                && let Some(made) = vector::with_axis(op, arguments, operands.len(), keywords)
+            {
+                return made;
+            }
             match (operands, read_keywords(op, arguments, operands.len(), keywords)) {
                 (_, None) => std::ptr::null_mut(),
                 (&[x], Some(evaluate)) => vector::reduction_function(op, x, evaluate),

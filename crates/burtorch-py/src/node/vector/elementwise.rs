@@ -5,10 +5,13 @@ use burtorch_core::Op;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use super::arguments::{Operand, all_nodes, all_runs, appended, common_owner, n_scalars};
 use super::plain::or_plain;
 use super::{PyVector, finish, functions, numpy};
+use crate::array::array::PyArray;
+use crate::array::functions::{any_array, of_op};
 use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, to_python};
@@ -144,6 +147,9 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
     attached(|py| {
         // SAFETY: by the contract of this function.
         let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        if x.is_instance_of::<PyArray>() {
+            return finish(of_op(op, &[x]));
+        }
         finish(or_plain(py, &[x], false, |x| match x {
             [x] if is_many(x) => unary(op, x),
             // SAFETY: a living object under the interpreter lock: here a number, on a graph of its own.
@@ -172,8 +178,41 @@ pub fn not_a_vector(op: Op, x: &Bound<'_, PyAny>) -> PyErr {
 pub unsafe fn binary_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: by the contract of this function.
     unsafe {
-        with_arguments(arguments, |py, arguments| or_plain(py, arguments, true, |arguments| binary_of(op, arguments)))
+        with_arguments(arguments, |py, arguments| match any_array(arguments) {
+            true => of_op(op, arguments),
+            false => or_plain(py, arguments, true, |arguments| binary_of(op, arguments)),
+        })
     }
+}
+
+/// The call of a reduction of one Array or array of numbers with `axis` or `keepdims` among its keywords; `None` for others.
+///
+/// # Safety
+/// The arguments of a call as the interpreter passes them, with keywords, under its lock.
+pub unsafe fn with_axis(
+    op: Op,
+    arguments: *const *mut ffi::PyObject,
+    n: usize,
+    keywords: *mut ffi::PyObject,
+) -> Option<*mut ffi::PyObject> {
+    if n != 1 {
+        return None;
+    }
+    attached(|py| {
+        // SAFETY: by the contract of this function: one argument, then one for each name.
+        let (x, names) = unsafe {
+            let names = Bound::from_borrowed_ptr(py, keywords).cast_into_unchecked::<PyTuple>();
+            (Bound::from_borrowed_ptr(py, *arguments), names)
+        };
+        let mut given = Vec::with_capacity(names.len());
+        for (k, name) in names.iter().enumerate() {
+            // SAFETY: as above.
+            given.push((name.to_string(), unsafe { Bound::from_borrowed_ptr(py, *arguments.add(n + k)) }));
+        }
+        let of_arrays = given.iter().any(|(name, _)| name == "axis" || name == "keepdims");
+        let takes = x.is_instance_of::<PyArray>() || of_arrays && numpy::is_array(&x);
+        takes.then(|| finish(crate::array::functions::with_axis(op, &x, &given)))
+    })
 }
 
 /// What `f` makes of the arguments of a call.
@@ -224,6 +263,7 @@ pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mu
     // SAFETY: by the contract of this function.
     unsafe {
         with_arguments(arguments, |py, arguments| match arguments {
+            [x, _] if x.is_instance_of::<PyArray>() => of_op(op, arguments),
             [x, c] => or_plain(py, std::slice::from_ref(x), false, |x| constant_of(op, &[x[0].clone(), c.clone()])),
             _ => constant_of(op, arguments),
         })

@@ -13,6 +13,7 @@ use super::arguments::{
 };
 use super::plain::or_plain;
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
+use crate::array::functions::{self, any_array, of_op};
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
 use crate::graph::interruptible;
@@ -195,6 +196,9 @@ pub unsafe fn reduction_function(op: Op, x: *mut ffi::PyObject, evaluate: bool) 
     attached(|py| {
         // SAFETY: as above.
         let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        if any_array(std::slice::from_ref(&x)) {
+            return finish(of_op(op, &[x]));
+        }
         finish(or_plain(py, &[x], false, |x| reduce_operands(op, &read_many(op, &x[0])?, py, evaluate)))
     })
 }
@@ -227,7 +231,11 @@ fn inner_product_function<'py>(
     w: &Bound<'py, PyAny>,
     evaluate: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    or_plain(x.py(), &[x.clone(), w.clone()], false, |x| inner_product(&x[0], &x[1], None, evaluate))
+    let all = [x.clone(), w.clone()];
+    if any_array(&all) {
+        return functions::inner_product(x, w, None);
+    }
+    or_plain(x.py(), &all, false, |x| inner_product(&x[0], &x[1], None, evaluate))
 }
 
 /// sum of x_i w_i, plus a bias; dx_i = w_i, dw_i = x_i, dbias = 1.
@@ -250,6 +258,9 @@ fn inner_product_with_bias<'py>(
     evaluate: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let all = [x.clone(), w.clone(), bias.clone()];
+    if any_array(&all) {
+        return functions::inner_product(x, w, Some(bias));
+    }
     or_plain(x.py(), &all, false, |x| inner_product(&x[0], &x[1], Some(&x[2]), evaluate))
 }
 
@@ -272,6 +283,10 @@ fn inner_product_with_bias<'py>(
 #[pyo3(signature = (x, /))]
 fn reduce_mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    if any_array(std::slice::from_ref(x)) {
+        let both = [Op::AVERAGE, Op::MEAN_SQUARE].map(|op| of_op(op, std::slice::from_ref(x)));
+        return Ok(PyTuple::new(py, both.into_iter().collect::<PyResult<Vec<_>>>()?)?.into_any());
+    }
     or_plain(py, std::slice::from_ref(x), false, |x| Ok(mean_and_mean_squares(&x[0])?.into_pyobject(py)?.into_any()))
 }
 
@@ -323,7 +338,22 @@ fn mean_and_mean_squares<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyA
 #[pyo3(signature = (*parts))]
 fn concat<'py>(parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = parts.py();
+    let all = elements(parts)?;
+    if any_array(&all) {
+        return functions::array_concatenate(all, 0).map(Bound::into_any);
+    }
     or_plain(py, &parts.iter().collect::<Vec<_>>(), false, |x| join(py, &operands_of(x)?))
+}
+
+/// What a function takes one by one or as one list or tuple.
+fn elements<'py>(given: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let first = given.iter().next();
+    let sequence =
+        first.filter(|x| given.len() == 1 && (x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>()));
+    match sequence {
+        Some(sequence) => sequence.try_iter()?.collect(),
+        None => Ok(given.iter().collect()),
+    }
 }
 
 /// The operands of a function that takes them one by one or as one sequence.
@@ -359,16 +389,16 @@ fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny
 ///     >>> length.data, a.grad, b.grad
 ///     (5.0, 0.6, 0.8)
 #[pyfunction]
-#[pyo3(signature = (*values))]
-fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (*values, axis=0))]
+fn stack<'py>(values: &Bound<'py, PyTuple>, axis: isize) -> PyResult<Bound<'py, PyAny>> {
     let py = values.py();
-    let first = values.iter().next();
-    let sequence =
-        first.filter(|x| values.len() == 1 && (x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>()));
-    let values = match sequence {
-        Some(sequence) => sequence.try_iter()?.collect::<PyResult<Vec<_>>>()?,
-        None => values.iter().collect(),
-    };
+    let values = elements(values)?;
+    if any_array(&values) {
+        return functions::array_stack(values, axis).map(Bound::into_any);
+    }
+    if axis != 0 {
+        return Err(PyTypeError::new_err("stack() takes axis= for Arrays only"));
+    }
     or_plain(py, &values, false, |x| {
         let operands = operands_of(x)?;
         if operands.iter().any(|operand| matches!(operand, Operand::Vector(_) | Operand::Tensor(_))) {
@@ -381,10 +411,11 @@ fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
 /// exp(x_i) / sum of exp(x), shifted by the largest so that nothing overflows; dx_i = y_i (g_i - sum of g_j y_j).
 ///
 /// Args:
-///     x: a Vector, or a sequence of Values, Vectors and real numbers.
+///     x: an Array; or a Vector, or a sequence of Values, Vectors and real numbers.
+///     axis: of an Array, along which the outputs add up to 1; the last one unless told.
 ///
 /// Returns:
-///     A Vector with one probability per operand. Where operands are infinite, the limit; equal shares where they tie.
+///     An Array of the same shape, or a Vector with one probability per operand. Where operands are infinite, the limit; equal shares where they tie.
 ///
 /// Raises:
 ///     ValueError: there are no operands.
@@ -400,9 +431,9 @@ fn stack<'py>(values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
 ///     >>> list(p.data), list(x.grad)
 ///     ([0.5, 0.5], [0.25, -0.25])
 #[pyfunction(name = "softmax")]
-#[pyo3(signature = (x, /))]
-fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    or_plain(x.py(), std::slice::from_ref(x), false, |x| softmax(Op::Softmax, &x[0]))
+#[pyo3(signature = (x, /, axis=None))]
+fn softmax_function<'py>(x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+    softmax_along(Op::Softmax, x, axis)
 }
 
 /// log(softmax(x)), exact also where probabilities are near 0 or 1; dx_i = g_i - exp(y_i) sum of g_j.
@@ -415,9 +446,24 @@ fn softmax_function<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 ///     >>> list(bt.log_softmax(x).data)
 ///     [0.0, -1000.0]
 #[pyfunction]
-#[pyo3(signature = (x, /))]
-fn log_softmax<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    or_plain(x.py(), std::slice::from_ref(x), false, |x| softmax(Op::LogSoftmax, &x[0]))
+#[pyo3(signature = (x, /, axis=None))]
+fn log_softmax<'py>(x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+    softmax_along(Op::LogSoftmax, x, axis)
+}
+
+/// Of an Array, or of an array of numbers where it has axes to choose from: along the last axis unless told.
+fn softmax_along<'py>(op: Op, x: &Bound<'py, PyAny>, axis: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+    let along = axis.unwrap_or(-1);
+    if any_array(std::slice::from_ref(x)) {
+        return functions::softmax(op, x, along);
+    }
+    if numpy::n_dims(x) > 1 || axis.is_some() && numpy::is_array(x) {
+        return functions::evaluated(x.py(), std::slice::from_ref(x), |x| functions::softmax(op, &x[0], along));
+    }
+    if axis.is_some() {
+        return Err(PyTypeError::new_err(format!("{}() takes axis= for Arrays only", op.name())));
+    }
+    or_plain(x.py(), std::slice::from_ref(x), false, |x| softmax(op, &x[0]))
 }
 
 /// Adds the functions to the module.

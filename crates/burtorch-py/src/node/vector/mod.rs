@@ -40,7 +40,7 @@ use crate::params::PyTensor;
 pub use arguments::{
     New, Operand, all_nodes, all_views, appended, atomically, common_owner, n_scalars, numbers, read_by,
 };
-pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function};
+pub use elementwise::{Symbol, binary_function, binary_with_arrays, constant_function, unary_function, with_axis};
 pub use functions::{reduction_function, register_functions};
 pub use numpy::{NUMBER_ALONE, array_ufunc};
 

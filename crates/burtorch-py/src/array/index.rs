@@ -1,0 +1,153 @@
+//! `x[index]`: reads what Python gives for an index of an Array.
+//!
+//! Promises NumPy's rules and, for indices out of range, its words. Arrays of integers that are known now are checked now,
+//! those of a trace when the program runs.
+
+use burtorch_core::array::{Element, Index, Slice};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PySlice, PyTuple};
+
+use super::append::append;
+use super::array::PyArray;
+use crate::convert::numbers::has_dtype;
+use crate::convert::refusals::error_here;
+
+/// One part of an index; arrays are operands by number.
+enum Part {
+    Known(Index),
+    Operand(usize),
+}
+
+/// `x[index]`.
+pub fn item<'py>(x: &Bound<'py, PyArray>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let given: Vec<_> = match index.cast::<PyTuple>() {
+        Ok(parts) => parts.iter().collect(),
+        Err(_) => vec![index.clone()],
+    };
+    let mut given = given.into_iter().map(|part| with_masks_as_integers(&part)).collect::<PyResult<Vec<_>>>()?.concat();
+    let dims = x.get().type_of().dims;
+    let n_rest = given.iter().filter(|part| is_rest(part)).count();
+    let named = given.iter().filter(|part| !part.is_none() && !is_rest(part)).count();
+    if n_rest > 1 {
+        return Err(PyIndexError::new_err("an index can only have a single ellipsis ('...')"));
+    }
+    if named > dims.rank() {
+        let rank = dims.rank();
+        let message = format!("too many indices for array: array is {rank}-dimensional, but {named} were indexed");
+        return Err(PyIndexError::new_err(message));
+    }
+    if n_rest == 0 {
+        given.push(py.Ellipsis().into_bound(py));
+    }
+    let mut operands = vec![x.clone().into_any()];
+    let mut parts = Vec::with_capacity(given.len());
+    let mut axis = 0;
+    for part in &given {
+        let n = dims.get(axis).copied().unwrap_or(0);
+        parts.push(if part.is_none() {
+            Part::Known(Index::New)
+        } else if is_rest(part) {
+            axis += dims.rank() - named;
+            Part::Known(Index::Rest)
+        } else {
+            axis += 1;
+            match one(part, axis - 1, n)? {
+                Some(index) => Part::Known(index),
+                None => {
+                    operands.push(part.clone());
+                    Part::Operand(operands.len() - 1)
+                }
+            }
+        });
+    }
+    let made = append(py, &operands, |b, of| {
+        let parts: Option<Vec<_>> = parts
+            .iter()
+            .map(|part| match part {
+                Part::Known(index) => Some(*index),
+                Part::Operand(k) => of.get(*k).copied().map(Index::Array),
+            })
+            .collect();
+        match (of, parts) {
+            ([x, ..], Some(parts)) => b.indexed(*x, &parts),
+            _ => Err(burtorch_core::Error::IndexExhausted { limit: 0 }), // as many values as operands
+        }
+    })?;
+    made.map(Bound::into_any).ok_or_else(|| wrong(index))
+}
+
+fn is_rest(part: &Bound<'_, PyAny>) -> bool {
+    part.is_instance_of::<PyEllipsis>()
+}
+
+fn wrong(part: &Bound<'_, PyAny>) -> PyErr {
+    let found = part.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
+    PyIndexError::new_err(format!(
+        "only integers, slices (`:`), ellipsis (`...`), None and integer arrays are valid indices of an Array, found {found}"
+    ))
+}
+
+/// A part of an index that names one axis; `None` for an array of integers.
+fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>> {
+    let outside = |k: &dyn std::fmt::Display| {
+        PyIndexError::new_err(format!("index {k} is out of bounds for axis {axis} with size {n}"))
+    };
+    if let Ok(slice) = part.cast::<PySlice>() {
+        let indices = slice.indices(n as isize)?;
+        let start = if indices.slicelength == 0 { 0 } else { indices.start.max(0) as usize };
+        return Ok(Some(Index::Slice(Slice { start, step: indices.step, count: indices.slicelength })));
+    }
+    if let Ok(array) = part.cast::<PyArray>() {
+        return match array.get().type_of().element {
+            Element::Int => Ok(None),
+            Element::Mask => Err(error_here(
+                part.py(),
+                "the shape of x[mask] depends on the numbers of a traced mask; use bt.where(mask, x, 0)",
+            )),
+            Element::Float => {
+                Err(PyIndexError::new_err("arrays used as indices must be of integer (or boolean) type, found floats"))
+            }
+        };
+    }
+    if part.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err("an Array is not indexed by True or False; use bt.where"));
+    }
+    if has_dtype(part)? && part.getattr("ndim")?.extract::<usize>()? > 0 {
+        let (low, high): (i64, i64) = if part.getattr("size")?.extract::<usize>()? == 0 {
+            (0, -1)
+        } else {
+            (part.call_method0("min")?.extract()?, part.call_method0("max")?.extract()?)
+        };
+        if low < -(n as i64) {
+            return Err(outside(&low));
+        }
+        return if high >= n as i64 { Err(outside(&high)) } else { Ok(None) };
+    }
+    let Ok(k) = part.extract::<isize>() else { return Err(wrong(part)) };
+    if k >= n as isize || k < -(n as isize) {
+        return Err(outside(&k));
+    }
+    Ok(Some(Index::At(k)))
+}
+
+/// The part itself; lists as arrays; a mask that is known now as the places where it holds, an array for each axis of it.
+fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let py = part.py();
+    let is_list = part.is_instance_of::<pyo3::types::PyList>();
+    if !is_list && (part.is_instance_of::<PyArray>() || !has_dtype(part)?) {
+        return Ok(vec![part.clone()]);
+    }
+    let numpy = py.import("numpy")?;
+    let array = if is_list { numpy.call_method1("asarray", (part,))? } else { part.clone() };
+    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
+    let n_dims: usize = array.getattr("ndim")?.extract()?;
+    match kind.as_str() {
+        "b" if n_dims > 0 => numpy.call_method1("nonzero", (array,))?.try_iter()?.collect(),
+        "i" | "u" if n_dims > 0 => Ok(vec![array.call_method1("astype", ("int64",))?]),
+        "i" | "u" => Ok(vec![array.call_method0("item")?]),
+        _ if array.getattr("size")?.extract::<usize>()? == 0 => Ok(vec![array.call_method1("astype", ("int64",))?]),
+        _ => Err(PyIndexError::new_err("arrays used as indices must be of integer (or boolean) type")),
+    }
+}

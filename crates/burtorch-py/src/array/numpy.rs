@@ -1,0 +1,98 @@
+//! NumPy beside Arrays: its functions come here, and leave by `python/burtorch/_numpy.py`, which holds the table of those that
+//! Arrays have.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::array::PyArray;
+use super::{guard, index};
+use crate::convert::refusals::error_here;
+
+const NO_NUMBERS: &str = "a traced Array has a shape and a dtype and no numbers yet: compute with the Array itself, with bt or \
+                          NumPy functions, and return what is needed";
+
+fn table<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("burtorch._numpy")?.getattr(name)
+}
+
+#[pymethods]
+impl PyArray {
+    #[pyo3(signature = (*arguments, **keywords))]
+    fn __array_ufunc__<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        table(slf.py(), "ufunc")?.call(arguments, keywords)
+    }
+
+    fn __array_function__<'py>(
+        slf: &Bound<'py, Self>,
+        function: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyAny>,
+        arguments: &Bound<'py, PyTuple>,
+        keywords: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        table(slf.py(), "function")?.call1((function, types, arguments, keywords))
+    }
+
+    #[pyo3(signature = (*_arguments, **_keywords))]
+    fn __array__(
+        slf: &Bound<'_, Self>,
+        _arguments: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        Err(error_here(slf.py(), NO_NUMBERS))
+    }
+
+    fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        Err(error_here(slf.py(), NO_NUMBERS))
+    }
+
+    fn __int__(slf: &Bound<'_, Self>) -> PyResult<i64> {
+        Err(error_here(slf.py(), NO_NUMBERS))
+    }
+
+    fn __complex__(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        Err(error_here(slf.py(), NO_NUMBERS))
+    }
+
+    /// An Array has no numbers yet: TraceError.
+    fn item(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        Err(error_here(slf.py(), NO_NUMBERS))
+    }
+
+    /// An Array has no numbers yet: TraceError.
+    fn tolist(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        Err(error_here(slf.py(), NO_NUMBERS))
+    }
+
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        guard::truth(slf)
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        index::item(slf, index)
+    }
+
+    fn __setitem__(&self, _index: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "an Array does not change: join parts with bt.concatenate, or choose elements with bt.where",
+        ))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        let dims = self.type_of().dims;
+        dims.first().copied().ok_or_else(|| PyTypeError::new_err("len() of unsized object"))
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let Some(&n) = slf.get().type_of().dims.first() else {
+            return Err(PyTypeError::new_err("iteration over a 0-d array"));
+        };
+        let rows = (0..n).map(|k| index::item(slf, k.into_pyobject(py)?.as_any())).collect::<PyResult<Vec<_>>>()?;
+        Ok(pyo3::types::PyList::new(py, rows)?.try_iter()?.into_any())
+    }
+}

@@ -1,0 +1,116 @@
+"""What functions of arrays have in common: which operands are Arrays, and what plain arrays alone become."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+
+import numpy
+
+from burtorch import _core
+from burtorch._core import Array, Parameters, Tensor, Value, Vector
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+def is_array(x: Any) -> bool:
+    """Whether this is an Array, or has one in a list or tuple, or reads Parameters."""
+    if isinstance(x, (list, tuple)):
+        return builtins.any(map(is_array, x))
+    return isinstance(x, (Array, Tensor, Parameters))
+
+
+def array(x: Any) -> Any:
+    """What has the methods of arrays: an Array for a Tensor, else the thing itself, or NumPy's array of it."""
+    if isinstance(x, (Array, numpy.ndarray)):
+        return x
+    if isinstance(x, (Tensor, Parameters)):
+        return _core.array_of(x)
+    made = numpy.asarray(x)
+    if made.dtype.kind not in "biuf":
+        raise TypeError(f"expected an Array, a number or an array of numbers, found {type(x).__name__}")
+    return made
+
+
+def public(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that leaves plain arrays to NumPy's of the same name."""
+
+    @functools.wraps(f)
+    def of_any(*operands: Any, **keywords: Any) -> Any:
+        if is_array(operands) or is_array(tuple(keywords.values())):
+            return f(*operands, **keywords)
+        code = f.__code__
+        unknown = sorted(set(keywords) - set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]))
+        if unknown and not code.co_flags & inspect.CO_VARKEYWORDS:
+            raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{unknown[0]}'")
+        return getattr(numpy, f.__name__)(*operands, **keywords)
+
+    return of_any
+
+
+def evaluated(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A function whose first ``n`` operands are arrays, which NumPy has not."""
+
+    def made(f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def of_any(*operands: Any, **keywords: Any) -> Any:
+            if is_array(operands) or is_array(tuple(keywords.values())):
+                return f(*operands, **keywords)
+            arrays = [numpy.asarray(x) for x in operands[:n]]
+            return _core.array_evaluated(lambda *x: f(*x, *operands[n:], **keywords), *arrays)
+
+        return of_any
+
+    return made
+
+
+def operand(x: Any) -> Any:
+    """An operand of functions of several arrays: lists of numbers are arrays."""
+    return x if isinstance(x, (Array, Tensor, Parameters, numpy.ndarray)) else array(x)
+
+
+def part(x: Any, index: Any, axis: int) -> Any:
+    """``x`` indexed along one axis."""
+    return x[(slice(None),) * (axis % x.ndim) + (index,)]
+
+
+def axes_of(axis: int | tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Axes counted from the start."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    for one in axes:
+        if not -ndim <= one < ndim:
+            raise numpy.exceptions.AxisError(one, ndim)
+    return tuple(one % ndim for one in axes)
+
+
+def reduction(name: str) -> Callable[..., Any]:
+    """A function that is a method of arrays."""
+
+    def method(a: Any, axis: Any = None, *rest: Any, **keywords: Any) -> Any:
+        return getattr(array(a), name)(axis, *rest, **keywords)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"As numpy.{name}; see Array.{name}."
+    of_arrays = public(method)
+    of_values = {"sum": _core.reduce_sum, "prod": _core.reduce_mul}.get(name)
+    if of_values is None:
+        return of_arrays
+
+    @functools.wraps(method)
+    def of_any(a: Any, *arguments: Any, **keywords: Any) -> Any:
+        if not arguments and not keywords and has_value(a):
+            return of_values(a)
+        return of_arrays(a, *arguments, **keywords)
+
+    return of_any
+
+
+def has_value(x: Any) -> bool:
+    """Whether this is a Vector, or a list or tuple with Values."""
+    if isinstance(x, (list, tuple)):
+        return builtins.any(map(has_value, x))
+    return isinstance(x, (Value, Vector))

@@ -1,0 +1,93 @@
+"""Products of arrays, norms, and attention; NumPy's names and signatures where it has them."""
+
+from __future__ import annotations
+
+import math
+
+from burtorch import _core
+from burtorch._array_base import array, axes_of, evaluated, operand, public
+from burtorch._array_shapes import ravel
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@public
+def dot(a: Any, b: Any) -> Any:
+    """A product with a number, else the sum over the last axis of ``a`` and the last but one of ``b``."""
+    return _core.array_dot(operand(a), operand(b))
+
+
+@public
+def matmul(x1: Any, x2: Any) -> Any:
+    """``x1 @ x2``: vectors, matrices, and batches of them."""
+    return array(x1) @ array(x2)
+
+
+@public
+def outer(a: Any, b: Any) -> Any:
+    """All products of an element of ``a`` and one of ``b``, as a matrix."""
+    return ravel(a).reshape((-1, 1) if array(a).size else (0, 1)) * ravel(b)
+
+
+@public
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """The sum over pairs of axes: the last ``axes`` of ``a`` with the first of ``b``, or those that two lists name."""
+    a, b = operand(a), operand(b)
+    if isinstance(axes, int):
+        pair = [list(range(array(a).ndim - axes, array(a).ndim)), list(range(axes))]
+    else:
+        pair = [list(one) if isinstance(one, (list, tuple)) else [one] for one in axes]
+    return _core.array_tensordot(a, b, *pair)
+
+
+@public
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """Einstein's notation, as ``einsum("ij,jk->ik", x, y)``; several operands are multiplied from the left."""
+    if not isinstance(subscripts, str):
+        raise TypeError("numpy.einsum of Arrays takes subscripts as a text")
+    return _core.array_einsum(subscripts, [operand(x) for x in operands])
+
+
+@evaluated(1)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """As numpy.linalg.norm, but for those norms of matrices that need singular values."""
+    x = array(x)
+    if axis is None and ord is None:
+        axis = tuple(range(x.ndim))
+    elif axis is None:
+        axis = tuple(range(x.ndim)) if x.ndim == 2 else 0
+    axes = axes_of(axis, x.ndim)
+    if ord is None or (len(axes) == 2 and ord == "fro") or (len(axes) == 1 and ord == 2):
+        return x.norm2(axes, keepdims=keepdims)
+    size = abs(x)
+    if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):
+        summed, over = axes if abs(ord) == 1 else axes[::-1]
+        sums = size.sum(summed, keepdims=True)
+        total = sums.max(over, keepdims=True) if ord > 0 else sums.min(over, keepdims=True)
+        return total if keepdims else total.squeeze(axes)
+    if len(axes) != 1 or isinstance(ord, str):
+        raise TypeError(f"norm() of Arrays has no norm {ord!r} over {len(axes)} axes")
+    if abs(ord) == math.inf:
+        return size.max(axes, keepdims=keepdims) if ord > 0 else size.min(axes, keepdims=keepdims)
+    if ord == 0:
+        return (x != 0).astype(float).sum(axes, keepdims=keepdims)
+    total = (size if ord == 1 else size**ord).sum(axes, keepdims=keepdims)
+    return total if ord == 1 else total ** (1.0 / ord)
+
+
+@evaluated(1)
+def layer_norm(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
+    """``(x - mean) / sqrt(variance + epsilon)`` over axes."""
+    return _core.array_norm(x, axis, epsilon, True)
+
+
+@evaluated(3)
+def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    """``softmax(q k^T / sqrt(d)) v`` over the last two axes; leading axes broadcast.
+
+    Where ``mask`` is given and does not hold, a query (row) does not look at a key (column): with ``np.tri(n)`` tokens
+    see the past.
+    """
+    return _core.array_attention(q, k, v, mask)

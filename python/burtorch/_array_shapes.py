@@ -1,0 +1,213 @@
+"""Functions that join, part and arrange arrays, with NumPy's names and signatures."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+
+import numpy
+
+from burtorch import _core
+from burtorch._array_base import array, axes_of, operand, part, public
+from burtorch._core import Array
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+@public
+def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
+    """Arrays one after the other along an axis; all of their elements for None."""
+    if axis is None:
+        return _core.array_concatenate([ravel(x) for x in arrays], 0)
+    return _core.array_concatenate([operand(x) for x in arrays], axis)
+
+
+@public
+def vstack(tup: Sequence[Any]) -> Any:
+    """Arrays one below the other."""
+    return concatenate([reshape(x, (1, -1)) if array(x).ndim < 2 else x for x in map(array, tup)], 0)
+
+
+@public
+def hstack(tup: Sequence[Any]) -> Any:
+    """Arrays side by side."""
+    arrays = [array(x) if array(x).ndim else reshape(x, (1,)) for x in tup]
+    return concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
+
+
+@public
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Equal parts along an axis, or the parts between indices."""
+    n = ary.shape[axis]
+    if isinstance(indices_or_sections, int):
+        if n % indices_or_sections:
+            raise ValueError("array split does not result in an equal division")
+        step = n // indices_or_sections
+        cuts = [step * k for k in range(1, indices_or_sections)]
+    else:
+        cuts = [int(cut) for cut in indices_or_sections]
+    ends = [*cuts, n]
+    return [part(ary, slice(a, b), axis) for a, b in zip([0, *cuts], ends)]
+
+
+@public
+def reshape(a: Any, shape: Any, order: str = "C") -> Any:
+    """The same numbers with another shape; -1 stands for the extent that fits."""
+    if order != "C":
+        raise TypeError(f"numpy.reshape of Arrays takes order='C' only, found {order!r}")
+    return array(a).reshape(shape)
+
+
+@public
+def ravel(a: Any, order: str = "C") -> Any:
+    """All elements in one row."""
+    return reshape(a, (-1,) if array(a).size else (0,), order)
+
+
+@public
+def transpose(a: Any, axes: Any = None) -> Any:
+    """The axes in another order, reversed unless told."""
+    return array(a).transpose(*(() if axes is None else (tuple(axes),)))
+
+
+@public
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """The array with two axes exchanged."""
+    return array(a).swapaxes(axis1, axis2)
+
+
+@public
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """The array with some axes at other places."""
+    a = array(a)
+    pair = [axes_of(tuple(axis) if isinstance(axis, list) else axis, a.ndim) for axis in (source, destination)]
+    if len(pair[0]) != len(pair[1]):
+        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+    order = [axis for axis in range(a.ndim) if axis not in pair[0]]
+    for to, axis in sorted(zip(pair[1], pair[0])):
+        order.insert(to, axis)
+    return a.transpose(tuple(order))
+
+
+@public
+def expand_dims(a: Any, axis: Any) -> Any:
+    """The array with new axes of extent 1."""
+    a = array(a)
+    n_new = len(axis) if isinstance(axis, (tuple, list)) else 1
+    places = axes_of(tuple(axis) if isinstance(axis, list) else axis, a.ndim + n_new)
+    rest = iter(a.shape)
+    return a.reshape(tuple(1 if k in places else next(rest) for k in range(a.ndim + n_new)))
+
+
+@public
+def squeeze(a: Any, axis: Any = None) -> Any:
+    """The array without axes of extent 1: those that are named, or all."""
+    return array(a).squeeze(axis)
+
+
+@public
+def broadcast_to(array: Any, shape: Any) -> Any:
+    """The array repeated to a shape, without copying."""
+    return _core.array_broadcast_to(array, [shape] if isinstance(shape, int) else list(shape))
+
+
+@public
+def flip(m: Any, axis: Any = None) -> Any:
+    """The elements in reverse order along axes, or along all."""
+    m = array(m)
+    axes = range(m.ndim) if axis is None else axes_of(axis, m.ndim)
+    return m[tuple(slice(None, None, -1) if k in axes else slice(None) for k in range(m.ndim))]
+
+
+@public
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """The elements moved along axes; those that leave at one end come back at the other."""
+    a = array(a)
+    if axis is None:
+        return roll(a.ravel(), shift, 0).reshape(a.shape)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
+    for by, along in zip(map(operator.index, shifts), axes_of(axes, a.ndim)):
+        n = a.shape[along]
+        if n and by % n:
+            a = concatenate([part(a, slice(n - by % n, None), along), part(a, slice(None, n - by % n), along)], along)
+    return a
+
+
+@public
+def tile(A: Any, reps: Any) -> Any:
+    """The array repeated as a whole along each axis."""
+    A = array(A)
+    reps = (reps,) if isinstance(reps, int) else tuple(reps)
+    n = builtins.max(A.ndim, len(reps))
+    shape, reps = (1,) * (n - A.ndim) + A.shape, (1,) * (n - len(reps)) + reps
+    apart = A.reshape(tuple(extent for m in shape for extent in (1, m)))
+    repeated = broadcast_to(apart, tuple(extent for pair in zip(reps, shape) for extent in pair))
+    return repeated.reshape(tuple(k * m for k, m in zip(reps, shape)))
+
+
+@public
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Each element as often as is said, along an axis or in one row."""
+    a = array(a)
+    if axis is None:
+        return repeat(a.ravel(), repeats, 0)
+    n = a.shape[axes_of(axis, a.ndim)[0]]
+    return part(a, numpy.repeat(numpy.arange(n), repeats), axis)
+
+
+@public
+def take(a: Any, indices: Any, axis: int | None = None) -> Any:
+    """The elements along an axis, or of all in one row, that integers name."""
+    return _core.array_of(a, *(x for x in (indices,) if isinstance(x, Array))).take(indices, axis)
+
+
+@public
+def take_along_axis(arr: Any, indices: Any, axis: int = -1) -> Any:
+    """For each row along an axis, the elements that a row of integers names."""
+    return _core.array_take_along_axis(arr, indices, axis)
+
+
+@public
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements on a diagonal of two axes, as a last axis."""
+    return array(a).diagonal(offset, axis1, axis2)
+
+
+@public
+def diag(v: Any, k: int = 0) -> Any:
+    """The diagonal of a matrix, or the matrix with this diagonal and 0 elsewhere."""
+    v = array(v)
+    if v.ndim == 2:
+        return v.diagonal(k)
+    if v.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    n = v.shape[0] + abs(k)
+    if v.shape[0] == 0:
+        return numpy.zeros((n, n))
+    places = numpy.arange(n) - builtins.max(k, 0)
+    return _core.array_where(numpy.eye(n, k=k, dtype=bool), v[numpy.clip(places, 0, v.shape[0] - 1)], 0)
+
+
+def triangle(m: Any, k: int, is_lower: bool) -> Any:
+    m = array(m)
+    if m.ndim < 1:
+        raise ValueError("tril and triu take an array of one axis or more")
+    rows = m.shape[-1] if m.ndim == 1 else m.shape[-2]
+    below = numpy.tri(rows, m.shape[-1], k if is_lower else k - 1, dtype=bool)
+    return _core.array_where(below, m, 0) if is_lower else _core.array_where(below, 0, m)
+
+
+@public
+def tril(m: Any, k: int = 0) -> Any:
+    """The array with 0 above a diagonal of the last two axes."""
+    return triangle(m, k, True)
+
+
+@public
+def triu(m: Any, k: int = 0) -> Any:
+    """The array with 0 below a diagonal of the last two axes."""
+    return triangle(m, k, False)

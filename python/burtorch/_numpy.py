@@ -1,0 +1,136 @@
+"""NumPy's functions on Arrays: the table of what dispatches, and what comes here from ``Array.__array_ufunc__`` and
+``Array.__array_function__``.
+
+A function that is not in the table is a TypeError that names it. NumPy is never called again with an Array.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy
+
+from burtorch import _array_base, _arrays, _core, _numpy_more
+from burtorch._core import Array
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+ROWS = {
+    "absolute": "abs", "fabs": "abs", "negative": "neg", "square": "sqr", "reciprocal": "inv", "sign": "sign",
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
+    "sqrt": "sqrt", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
+    "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh",
+    "arctanh": "atanh", "rint": "round", "floor": "floor", "ceil": "ceil", "arctan2": "atan2", "hypot": "hypot",
+    "logaddexp": "logaddexp", "maximum": "max", "minimum": "min",
+}  # fmt: skip
+"""Ufuncs that are rows of the op table."""
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
+    "true_divide": operator.truediv, "power": operator.pow, "float_power": lambda x, y: (x * 1.0) ** y,
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "mod": operator.mod, "divmod": divmod,
+    "matmul": operator.matmul, "positive": operator.pos, "less": operator.lt, "less_equal": operator.le,
+    "greater": operator.gt, "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "invert": operator.inv,
+    "logical_and": lambda x, y: mask(x) & mask(y), "logical_or": lambda x, y: mask(x) | mask(y),
+    "logical_xor": lambda x, y: mask(x) ^ mask(y), "logical_not": lambda x: ~mask(x),
+    "isnan": _core.array_isnan, "isinf": lambda x: abs(x) == math.inf, "isfinite": lambda x: abs(x) < math.inf,
+    "deg2rad": lambda x: x * (math.pi / 180), "radians": lambda x: x * (math.pi / 180),
+    "rad2deg": lambda x: x * (180 / math.pi), "degrees": lambda x: x * (180 / math.pi),
+    "conjugate": operator.pos, "trunc": lambda x: _core.array_where(x < 0, numpy.ceil(x), numpy.floor(x)),
+    "clip": lambda x, low, high: _arrays.clip(x, low, high),
+}  # fmt: skip
+"""Other ufuncs."""
+
+REDUCTIONS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logaddexp": "logsumexp",
+    "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+"""What ``reduce`` of a ufunc is."""
+
+RUNNING = {"add": "cumsum", "multiply": "cumprod"}
+"""What ``accumulate`` of a ufunc is."""
+
+
+def mask(x: Any) -> Any:
+    return x.astype(bool) if hasattr(x, "astype") else bool(x)
+
+
+def plain_operand(x: Any) -> Any:
+    """A NumPy scalar or array of no axes as a number, so that its operators do not ask NumPy again."""
+    return x.item() if isinstance(x, (numpy.generic, numpy.ndarray)) and x.ndim == 0 else x
+
+
+def ufunc(function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
+    """What ``__array_ufunc__`` answers."""
+    name = function.__name__
+    if keywords.pop("out", None) is not None:
+        raise TypeError(f"numpy.{name} takes no out= where an operand is an Array: Arrays do not change")
+    if method == "__call__":
+        if keywords:
+            raise TypeError(f"numpy.{name} of Arrays takes no {', '.join(sorted(keywords))}=")
+        return elementwise(name, *operands)
+    if method == "reduce" and name in REDUCTIONS:
+        return getattr(operands[0], REDUCTIONS[name])(**{"axis": 0, **dict(zip(["axis"], operands[1:])), **keywords})
+    if method == "accumulate" and name in RUNNING:
+        return getattr(operands[0], RUNNING[name])(*(operands[1:] or (keywords.pop("axis", 0),)), **keywords)
+    if method == "outer" and len(operands) == 2 and not keywords and function.nin == 2:
+        x, y = (_array_base.array(x) for x in operands)
+        return elementwise(name, x.reshape(x.shape + (1,) * y.ndim), y)
+    raise TypeError(f"numpy.{name}.{method} does not take Arrays")
+
+
+def elementwise(name: str, *operands: Any) -> Any:
+    if name not in ROWS and name not in OPERATORS:
+        raise TypeError(f"numpy.{name} does not take Arrays: burtorch has no such function")
+    if not all(isinstance(x, Array) for x in operands):
+        allowed = (Array, numpy.ndarray, numpy.generic, float, int, _core.Tensor, _core.Parameters)
+        operands = tuple(x if isinstance(x, allowed) else _array_base.array(x) for x in operands)
+        operands = tuple(map(plain_operand, operands))
+        # An operator of an array would ask NumPy, which would ask here again.
+        first = next(x for x in operands if isinstance(x, Array))
+        operands = tuple(_core.array_of(x, first) if isinstance(x, numpy.ndarray) else x for x in operands)
+    if name in ROWS:
+        return _core.array_row(ROWS[name], *operands)
+    return OPERATORS[name](*operands)
+
+
+def named(function: Any) -> str:
+    """A function's name as users write it."""
+    return f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
+
+
+def function(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """What ``__array_function__`` answers."""
+    ours = FUNCTIONS.get(named(called))
+    if ours is None:
+        raise TypeError(f"{named(called)} does not take Arrays: burtorch has no such function")
+    if keywords.get("out") is not None:
+        raise TypeError(f"{named(called)} takes no out= where an operand is an Array: Arrays do not change")
+    keywords = {key: value for key, value in keywords.items() if key != "out"}
+    try:
+        return ours(*operands, **keywords)
+    except (TypeError, AttributeError) as error:
+        if isinstance(error, _core.TraceError):
+            raise
+        raise TypeError(f"{named(called)} of Arrays: {error}") from error
+
+
+def table() -> dict[str, Callable[..., Any]]:
+    """The functions of Arrays, by the names of NumPy's."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module in (_arrays, _numpy_more):
+        for name, ours in vars(module).items():
+            if callable(theirs := getattr(numpy, name, None)) and hasattr(ours, "__wrapped__"):
+                found[named(theirs)] = ours.__wrapped__
+    for alias, name in _numpy_more.ALIASES.items():
+        found[f"numpy.{alias}"] = found[f"numpy.{name}"]
+    found.update({f"numpy.linalg.{name}": ours for name, ours in _numpy_more.LINALG.items()})
+    return found
+
+
+FUNCTIONS = table()
