@@ -1,0 +1,176 @@
+"""Derivatives through what an Array can do: reverse and forward mode, second order, rows; against differences and loops."""
+
+from __future__ import annotations
+
+import random
+import runpy
+from pathlib import Path
+
+import pytest
+
+import burtorch as bt
+
+np = pytest.importorskip("numpy")
+
+same = runpy.run_path(str(Path(__file__).with_name("array_cases.py")))["same"]
+
+A = np.random.default_rng(1).uniform(0.4, 1.6, (3, 4))
+W = np.random.default_rng(2).uniform(-1.0, 1.0, (4, 3))
+T = np.random.default_rng(3).uniform(-1.0, 1.0, (2, 3, 4))
+PLACES = np.array([2, 0, -1, 2])
+
+BODIES = {
+    "operators": lambda x: (x + 2) * (3 - x) / (1 + x**2) - x**-1.5 + 2.0**x + x**x,
+    "remainders": lambda x: (x * 5) % 1.3 + (x * 5) // 1.3 * x,
+    "functions": lambda x: np.sin(x) * np.exp(-x) + np.log1p(x) * np.tanh(x) + np.arctan2(x, x.T.reshape(3, 4)),
+    "rows of ops": lambda x: bt.erf(x) + bt.softplus(x) * bt.gelu(x) + bt.digamma(x) + bt.leaky_relu(x - 1, 0.1),
+    "broadcasting": lambda x: x * x[0] + x[:, :1] - x[1, 2] + W.T * x.sum(0),
+    "products": lambda x: (x @ W) @ x + np.dot(x, W) @ x,
+    "vectors": lambda x: x[0] @ W @ x[:, 1] * (x[1] @ x[2]),
+    "batches": lambda x: (T @ x.T) @ x,
+    "outer": lambda x: np.outer(x[0], x[:, 0]) + np.tensordot(x, x, ([0], [0]))[:, :3],
+    "einsum": lambda x: np.einsum("ij,jk,kl->il", x, W, x) + np.einsum("ij,ij->i", x, x)[:, None],
+    "einsum with diagonals": lambda x: np.einsum("ii->i", x[:, :3]) * np.einsum("ij->j", x)[:3],
+    "slices": lambda x: x[::-1, 1::2] * x[1:2, ::-2] - x[..., None, 0] * x[-1, 1],
+    "integers": lambda x: x[:, PLACES] * x[[0, 0, 1]] + x[PLACES[:3], PLACES[1:]][:, None],
+    "places": lambda x: np.take_along_axis(x, np.argsort(A, 1), 1) * x + x.take([0, 5, 5]).sum(),
+    "concatenate": lambda x: np.concatenate([x, x[:1] ** 2, A], 0)[1:4] * np.stack([x[0], x[1], x[1]]),
+    "shapes": lambda x: x.T.reshape(2, 6)[:, ::2] * np.moveaxis(x[None], 0, 2).ravel()[:3] * np.roll(x, 3)[:2, :3],
+    "repeats": lambda x: np.tile(x, (2, 1)) * np.repeat(x, 2, 0) + np.flip(np.tile(x, (2, 1))),
+    "triangles": lambda x: np.tril(x) @ np.triu(x, 1).T + np.diag(np.diag(x, 1)),
+    "where": lambda x: np.where(x > 1, x**2, np.sin(x)) + np.where(A > 1, x, 0.0),
+    "extremes": lambda x: x.max(0) * x.min(1, keepdims=True) + np.maximum(x, 1.0) * np.clip(x, 0.7, 1.3),
+    "sums": lambda x: x.sum(1, keepdims=True) * x.mean(0) + x.prod(1)[:, None],
+    "variances": lambda x: x.var(1)[:, None] * x.std(0, ddof=1) + x.var(),
+    "running": lambda x: np.cumsum(x, 1) * np.cumprod(x, 0) + np.cumsum(x).reshape(3, 4),
+    "softmax": lambda x: bt.softmax(x, axis=0) * bt.log_softmax(x) + bt.logsumexp(x, axis=1, keepdims=True),
+    "norms": lambda x: np.linalg.norm(x, axis=1)[:, None] * x + np.linalg.norm(x) + np.linalg.norm(x, 3, axis=0),
+    "layer norm": lambda x: bt.layer_norm(x) * W.T + bt.layer_norm(x, axis=(0, 1)),
+    "attention": lambda x: bt.attention(x, x * 2, x**2, np.tri(3, dtype=bool)),
+    "solve": lambda x: np.linalg.solve(x[:, :3] + 3 * np.eye(3), x),
+    "determinant": lambda x: np.linalg.det(x[:, 1:] + 2 * np.eye(3)) * np.linalg.inv(x[:, :3] + 2 * np.eye(3)),
+    "diff": lambda x: np.diff(x, axis=1) * np.diff(x, 2, 0)[:, 1:] + np.trapezoid(x, axis=0)[:3],
+    "kron": lambda x: np.kron(x[:2, :2], x[1:, 1:3]) + np.pad(x, ((0, 1), (0, 0))),
+    "cross": lambda x: np.cross(x[:, :3], W.T[:, :3]) * np.average(x, 0, weights=A[:, 0])[:3],
+}  # fmt: skip
+
+
+def total(body):
+    """A number that depends on each number of a result in its own way."""
+
+    def loss(x):
+        y = body(x)
+        weights = np.cos(np.arange(1.0, y.size + 1)).reshape(y.shape)
+        return (y * weights).sum()
+
+    return loss
+
+
+def differences(f, x, h=1e-6):
+    """The gradient of ``f`` by central differences."""
+    gradient = np.zeros(x.shape)
+    for place in np.ndindex(x.shape):
+        ends = []
+        for step in (h, -h):
+            moved = x.copy()
+            moved[place] += step
+            ends.append(f(moved))
+        gradient[place] = (ends[0] - ends[1]) / (2 * h)
+    return gradient
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_gradients_are_those_of_differences(name):
+    f = total(BODIES[name])
+    value, gradient = bt.value_and_grad(f)(A)
+    assert same(value, bt.function(f)(A))
+    assert gradient.shape == A.shape
+    assert same(gradient, differences(bt.function(f), A), 2e-7 * max(1.0, np.abs(gradient).max()))
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_modes_and_orders_agree(name):
+    f = total(BODIES[name])
+    direction = np.sin(np.arange(1.0, 13.0)).reshape(3, 4)
+    _, change = bt.jvp(f, (A,), (direction,))
+    gradient = bt.grad(f)
+    assert same(change, (gradient(A) * direction).sum(), 1e-10 * max(1.0, abs(change)))
+    h = 1e-5
+    expected = (gradient(A + h * direction) - gradient(A - h * direction)) / (2 * h)
+    product = bt.grad(lambda x: (gradient(x) * direction).sum())(A)
+    assert same(product, expected, 3e-6 * max(1.0, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_rows_of_a_batch_are_those_of_a_loop(name):
+    body = BODIES[name]
+    rows = np.stack([A, A[::-1], A * 0.9 + 0.05])
+    found = bt.vmap(body)(rows)
+    expected = np.stack([bt.function(body)(row) for row in rows])
+    assert same(found, expected, 1e-11)
+    f = total(body)
+    assert same(bt.vmap(bt.grad(f))(rows), np.stack([bt.grad(f)(row) for row in rows]), 1e-9)
+
+
+def test_integer_arguments_choose_and_receive_no_gradient():
+    def f(table, rows, columns):
+        return (table[rows, columns] ** 2).sum() + table[rows[0]].sum()
+
+    rows, columns = np.array([1, -1, 1]), np.array([0, 3, 0])
+    expected = np.zeros((3, 4))
+    np.add.at(expected, (rows, columns), 2 * A[rows, columns])
+    expected[1] += 1
+    assert same(bt.grad(f)(A, rows, columns), expected)
+    with pytest.raises(TypeError):
+        bt.grad(f, argnums=1)(A, rows, columns)
+
+
+def test_what_is_not_chosen_receives_nothing_from_an_infinite_slope():
+    x = np.array([[0.0, 4.0], [9.0, 0.0]])
+    for chosen in (
+        lambda y: y[0, 1] + y[1, 0],
+        lambda y: y[[0, 1], [1, 0]].sum(),
+        lambda y: np.where(x > 0, y, 0.0).sum(),
+    ):
+        assert same(bt.grad(lambda x: chosen(np.sqrt(x)))(x), np.array([[0, 0.25], [1 / 6, 0]]))  # noqa: B023
+
+
+SMOOTH = [np.sin, np.tanh, lambda x: np.exp(-x), lambda x: x**2, lambda x: x.T, lambda x: x[::-1], lambda x: x[..., 1:],
+          lambda x: np.cumsum(x, -1), lambda x: x.reshape(-1), lambda x: x[[0, -1, 0]], lambda x: bt.softmax(x)]  # fmt: skip
+PAIRS = [np.add, np.multiply, np.subtract, np.logaddexp, lambda x, y: np.where(x > y, x, y), np.maximum]
+REDUCE = [np.sum, np.mean, np.var, np.max, np.prod]
+
+
+def program(seed):
+    """A random body of one array."""
+
+    def body(x):
+        dice = random.Random(seed)
+        values = [x]
+        for _ in range(dice.randrange(2, 9)):
+            x, y, kind, axis = dice.choice(values), dice.choice(values), dice.randrange(6), dice.choice([None, 0, -1])
+            f, g, h = dice.choice(SMOOTH), dice.choice(PAIRS), dice.choice(REDUCE)
+            if x.ndim == 0 or min(x.shape) < 2:
+                values.append(np.tanh(x) * y.sum())
+            elif kind < 2:
+                values.append(f(x))
+            elif kind == 2 and x.shape == y.shape:
+                values.append(g(x, y))
+            elif kind == 3:
+                values.append(h(x, axis=axis, keepdims=True) * x)
+            elif kind == 4 and x.ndim == 2 and y.ndim == 2:
+                values.append(x @ y if x.shape[1] == y.shape[0] else np.einsum("ij,kl->ik", x, y))
+            else:
+                values.append(np.concatenate([x, x * y.mean()]) if x.size < 40 else x * 0.5)
+        return sum(np.sin(value).sum() for value in values)
+
+    return body
+
+
+@pytest.mark.filterwarnings("ignore::burtorch.StaleRiskWarning")
+@pytest.mark.parametrize("block", range(10))
+def test_random_programs(block):
+    for seed in range(block * 10, block * 10 + 10):
+        f = program(seed)
+        found, expected = bt.grad(f)(A), differences(bt.function(f), A)
+        assert same(found, expected, 1e-6 * max(1.0, np.abs(expected).max())), seed
