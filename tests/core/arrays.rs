@@ -6,5 +6,6 @@ mod derivatives;
 mod eager;
 mod functions;
 mod linalg;
+mod loops;
 mod random;
 mod values;

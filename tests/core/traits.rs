@@ -2,8 +2,8 @@
 //! public type stands here.
 
 use burtorch_core::array::{
-    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Cumulate, Data, Dims, Dot, Element, Plan, Reduce,
-    Row, Solve, Type, ValueId, Variable,
+    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cumulate, Data, Dims, Dot, Element,
+    Length, Loop, Plan, Reduce, Row, ScanOptions, Solve, Type, ValueId, Variable,
 };
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
@@ -71,6 +71,10 @@ are_send_and_sync!(
     Element,
     Reduce,
     Row,
+    Checkpoint,
+    Length,
+    Loop,
+    ScanOptions,
     Solve,
     Triangle,
     Type,

@@ -152,7 +152,7 @@ pub fn planned(program: &ArrayProgram, arguments: &[Array]) -> Vec<Array> {
     first.into_iter().zip(outputs).map(|(x, ty)| Array::new(ty.dims, x)).collect()
 }
 
-fn same_bits(x: &[f64], y: &[f64]) -> bool {
+pub fn same_bits(x: &[f64], y: &[f64]) -> bool {
     x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan())
 }
 
@@ -167,7 +167,7 @@ fn agree(program: &ArrayProgram, x: &[Array], y: &[Array]) -> bool {
         })
 }
 
-fn check(program: &ArrayProgram, arguments: &[Array], what: &str) -> Vec<Array> {
+pub fn check(program: &ArrayProgram, arguments: &[Array], what: &str) -> Vec<Array> {
     let (found, expected) = (planned(program, arguments), reference::run(program, arguments, &[]));
     assert!(agree(program, &found, &expected), "{what}\n{program}\n{arguments:?}\n{found:?}\n{expected:?}");
     found
@@ -181,7 +181,7 @@ fn dot(x: &[Array], y: &[Array]) -> (f64, f64) {
 }
 
 /// The change that a tangent makes, by forward mode and by reverse mode.
-fn both_ways(program: &ArrayProgram, arguments: &[Array], dice: &mut Dice, what: &str) -> ArrayProgram {
+pub fn both_ways(program: &ArrayProgram, arguments: &[Array], dice: &mut Dice, what: &str) -> ArrayProgram {
     let gradient = program.gradient(BOTH).unwrap();
     let forward = program.jvp(BOTH).unwrap();
     let tangents: Vec<_> = arguments[..2]
@@ -203,7 +203,7 @@ fn both_ways(program: &ArrayProgram, arguments: &[Array], dice: &mut Dice, what:
 }
 
 /// A number made of a gradient, to be differentiated again.
-fn number_of(gradient: &ArrayProgram) -> ArrayProgram {
+pub fn number_of(gradient: &ArrayProgram) -> ArrayProgram {
     let mut b = ArrayBuilder::new(DType::Float64).unwrap();
     let inputs: Vec<_> = gradient.input_types().iter().map(|ty| b.input(&ty.dims, ty.element).unwrap()).collect();
     let call = burtorch_core::array::ArrayOp::Call(burtorch_core::array::Shared(std::sync::Arc::new(gradient.clone())));

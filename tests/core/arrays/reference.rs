@@ -1,7 +1,7 @@
 //! The reference: each instruction, number by number, with indices written out.
 
 use burtorch_core::array::{
-    ArrayOp, ArrayProgram, Axes, Comparison, Cumulate, Data, Dims, Element, Reduce, Row, Slice, View,
+    ArrayOp, ArrayProgram, Axes, Comparison, Cumulate, Data, Dims, Element, Length, Loop, Reduce, Row, Slice, View,
 };
 use burtorch_core::ops::{Reduction, row_partial, row_value};
 use burtorch_core::{Op, Scalar};
@@ -95,6 +95,60 @@ fn taken(at: &[usize], indices: &Array, axis: usize, batch: usize, n: usize) -> 
     let m = indices.dims.rank() - batch;
     let of_index = [&at[..batch], &at[axis..axis + m]].concat();
     [&at[..axis], &[index(indices.at(&of_index), n)], &at[axis + m..]].concat()
+}
+
+fn of_values(of: &[&Array]) -> Vec<Array> {
+    of.iter().map(|&x| x.clone()).collect()
+}
+
+/// The results of a loop. A stack is an array with the steps as its first axis.
+fn run_loop(of: &Loop, operands: &[Array]) -> Vec<Array> {
+    let (mut length, mut operands) = (usize::MAX, operands);
+    match &of.length {
+        Length::Fixed(n) => length = *n,
+        Length::Counted => {
+            length = operands[0].dims.first().map_or(operands[0].data.first().map_or(0.0, |x| *x) as usize, |n| *n);
+            operands = &operands[1..];
+        }
+        Length::While { most, .. } => length = most.unwrap_or(length),
+    }
+    let (captures, rest) = operands.split_at(of.captures);
+    let (carries, slices) = rest.split_at(of.carries);
+    let mut carries = carries.to_vec();
+    let types = of.body.0.output_types();
+    let mut stacks: Vec<Vec<Array>> = vec![Vec::new(); types.len() - of.carries];
+    let mut step = 0;
+    while step < length {
+        let before = [captures, &carries].concat();
+        if let Length::While { condition, .. } = &of.length
+            && run(&condition.0, &before, &[])[0].data[0] == 0.0
+        {
+            break;
+        }
+        let at = if of.reverse { length - 1 - step } else { step };
+        let mut arguments = before;
+        for x in slices {
+            let dims = Dims::new(&x.dims[1..]).unwrap();
+            arguments.push(Array::new(dims, x.data[at * dims.size()..(at + 1) * dims.size()].to_vec()));
+        }
+        let mut results = run(&of.body.0, &arguments, &[]);
+        let stacked = results.split_off(of.carries);
+        carries = results;
+        stacked.into_iter().zip(&mut stacks).for_each(|(y, stack)| stack.push(y));
+        step += 1;
+    }
+    let mut results = carries;
+    for (mut stack, ty) in stacks.into_iter().zip(&types[of.carries..]) {
+        if of.reverse {
+            stack.reverse();
+        }
+        let dims = Dims::new(&[&[step], &ty.dims[..]].concat()).unwrap();
+        results.push(Array::new(dims, stack.into_iter().flat_map(|x| x.data).collect()));
+    }
+    if matches!(of.length, Length::While { .. }) {
+        results.push(Array::new(Dims::SCALAR, vec![step as f64]));
+    }
+    results
 }
 
 /// The results of a program.
@@ -293,6 +347,15 @@ pub fn run(program: &ArrayProgram, arguments: &[Array], parameters: &[Vec<f64>])
             ArrayOp::Call(callee) => {
                 let arguments: Vec<_> = of.iter().map(|&x| x.clone()).collect();
                 values.extend(run(&callee.0, &arguments, parameters));
+                continue;
+            }
+            ArrayOp::Loop(l) => {
+                values.extend(run_loop(l, &of_values(&of)));
+                continue;
+            }
+            ArrayOp::Cond { yes, no } => {
+                let branch = if of[0].data[0] != 0.0 { yes } else { no };
+                values.extend(run(&branch.0, &of_values(&of[1..]), &[]));
                 continue;
             }
             op => unreachable!("{op:?} has tests of its own"),

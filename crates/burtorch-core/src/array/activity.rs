@@ -1,8 +1,8 @@
 //! Which values of a program depend on which others in a way that has a derivative.
 //!
-//! Promises one pass over the instructions, no recursion. Knows nothing of derivatives themselves.
+//! Promises one pass over the instructions, no recursion but into the bodies of loops. Knows nothing of derivatives themselves.
 
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, ValueId};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, Loop, ValueId};
 
 /// Whether a small change of operand `k` can change the result by a multiple of it.
 pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
@@ -32,10 +32,47 @@ pub(super) fn active_values(program: &ArrayProgram, with: &[ValueId]) -> Vec<boo
     }
     for (at, instr) in program.instrs().iter().enumerate() {
         if active_operands(instr, &active).next().is_some() {
-            for v in program.results(at) {
-                active[v.at()] = program.type_of(v).element == Element::Float;
+            let of: Vec<_> = instr.operands.iter().map(|v| active[v.at()]).collect();
+            let moving = match &instr.op {
+                ArrayOp::Loop(l) => Some(active_in_loop(l, &of[l.first()..]).1),
+                ArrayOp::Cond { yes, no } => {
+                    let moving = [yes, no].map(|branch| active_outputs(&branch.0, &of[1..]));
+                    Some(moving[0].iter().zip(&moving[1]).map(|(yes, no)| *yes || *no).collect())
+                }
+                _ => None,
+            };
+            for (k, v) in program.results(at).enumerate() {
+                // A stack moves as the numbers in it do, though what stands for it is an integer.
+                active[v.at()] = match &moving {
+                    Some(moving) => moving.get(k).copied().unwrap_or(false),
+                    None => program.type_of(v).element == Element::Float,
+                };
             }
         }
     }
     active
+}
+
+/// Which results of a program move with those arguments.
+fn active_outputs(program: &ArrayProgram, arguments: &[bool]) -> Vec<bool> {
+    let moving = program.inputs().iter().zip(arguments).filter(|(_, moves)| **moves).map(|(&v, _)| v);
+    let floats: Vec<_> = moving.filter(|&v| program.type_of(v).element == Element::Float).collect();
+    let active = active_values(program, &floats);
+    program.outputs().iter().map(|v| active[v.at()]).collect()
+}
+
+/// Which arguments and results of a loop's body move, in some step, given which operands do.
+pub(super) fn active_in_loop(of: &Loop, operands: &[bool]) -> (Vec<bool>, Vec<bool>) {
+    let body = &of.body.0;
+    let is_float = |v: &ValueId| body.type_of(*v).element == Element::Float;
+    let mut inputs: Vec<_> = body.inputs().iter().zip(operands).map(|(v, moves)| *moves && is_float(v)).collect();
+    loop {
+        let outputs = active_outputs(body, &inputs);
+        let carries = &mut inputs[of.captures..of.captures + of.carries];
+        let more: Vec<_> = carries.iter().zip(&outputs).map(|(input, output)| *input || *output).collect();
+        if *carries == *more {
+            return (inputs, outputs);
+        }
+        carries.copy_from_slice(&more);
+    }
 }

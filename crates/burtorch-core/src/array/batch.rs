@@ -33,45 +33,58 @@ impl ArrayProgram {
         }
         let program = inlined(self)?;
         let mut batch = Batch { b: ArrayBuilder::new(program.dtype())?, rows };
-        // Each value in the new program, and whether it has rows.
-        let mut new = vec![(ValueId(0), false); program.n_values()];
-        let mut axes = in_axes.iter();
-        for instr in program.instrs() {
-            let of: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
-            let has_rows = of.iter().any(|(_, has_rows)| *has_rows);
-            let results = match (&instr.op, axes.as_slice()) {
-                (ArrayOp::Input(ty), [Some(axis), ..]) => {
-                    axes.next();
-                    new[instr.result.at()] = (batch.input(*ty, *axis)?, true);
-                    continue;
-                }
-                (ArrayOp::Input(_), _) => {
-                    axes.next();
-                    vec![batch.b.push(instr.op.clone(), &[])?]
-                }
-                // Many matrices at once are what these take anyway.
-                (ArrayOp::Lu | ArrayOp::Qr, _) => {
-                    batch.b.push_all(instr.op.clone(), &of.iter().map(|(v, _)| *v).collect::<Vec<_>>())?
-                }
-                _ if has_rows => vec![batch.instr(&program, instr, &of)?],
-                _ => batch.b.push_all(instr.op.clone(), &of.iter().map(|(v, _)| *v).collect::<Vec<_>>())?,
-            };
-            for (k, v) in results.into_iter().enumerate() {
-                new[instr.result.at() + k] = (v, has_rows);
-            }
+        let mut inputs = Vec::with_capacity(in_axes.len());
+        for (&v, axis) in program.inputs().iter().zip(in_axes) {
+            let ty = program.type_of(v);
+            inputs.push(match axis {
+                Some(axis) => (batch.input(ty, *axis)?, true),
+                None => (batch.b.push(ArrayOp::Input(ty), &[])?, false),
+            });
         }
+        let new = batch.run(&program, &inputs)?;
         let outputs = program.outputs().iter().map(|v| batch.with_rows(new[v.at()])).collect::<Result<Vec<_>>>()?;
         batch.b.finish(&outputs)?.cleaned()
     }
 }
 
-struct Batch {
-    b: ArrayBuilder,
-    rows: usize,
+/// A program for many rows, being built.
+pub(super) struct Batch {
+    pub(super) b: ArrayBuilder,
+    pub(super) rows: usize,
 }
 
 impl Batch {
-    fn led(&self, dims: &[usize]) -> Result<Dims> {
+    /// All instructions, with these arguments: each with whether it has rows. What each value is.
+    pub(super) fn run(&mut self, program: &ArrayProgram, inputs: &[(ValueId, bool)]) -> Result<Vec<(ValueId, bool)>> {
+        let mut new = vec![(ValueId(0), false); program.n_values()];
+        for (v, &input) in program.inputs().iter().zip(inputs) {
+            new[v.at()] = input;
+        }
+        for (at, instr) in program.instrs().iter().enumerate() {
+            if matches!(instr.op, ArrayOp::Input(_)) {
+                continue;
+            }
+            let of: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+            let has_rows = of.iter().any(|(_, has_rows)| *has_rows);
+            let alone = || of.iter().map(|(v, _)| *v).collect::<Vec<_>>();
+            let results = match &instr.op {
+                ArrayOp::Loop(l) if has_rows => self.loop_of_rows(l, &of)?,
+                ArrayOp::Cond { yes, no } if has_rows => self.cond_of_rows([&yes.0, &no.0], &of)?,
+                // Many matrices at once are what these take anyway.
+                ArrayOp::Lu | ArrayOp::Qr => {
+                    self.b.push_all(instr.op.clone(), &alone())?.into_iter().map(|v| (v, has_rows)).collect()
+                }
+                _ if has_rows => vec![(self.instr(program, instr, &of)?, true)],
+                op => self.b.push_all(op.clone(), &alone())?.into_iter().map(|v| (v, false)).collect(),
+            };
+            for (v, now) in program.results(at).zip(results) {
+                new[v.at()] = now;
+            }
+        }
+        Ok(new)
+    }
+
+    pub(super) fn led(&self, dims: &[usize]) -> Result<Dims> {
         Dims::new(&[&[self.rows], dims].concat())
     }
 
@@ -85,14 +98,14 @@ impl Batch {
         self.rows_first(x, axis)
     }
 
-    fn rows_first(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
+    pub(super) fn rows_first(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
         let rank = self.b.dims(x).rank();
         let axes: Vec<_> = [axis].into_iter().chain((0..rank).filter(|&k| k != axis)).collect();
         self.b.view(x, View::Permute(axes.into()))
     }
 
     /// The value with rows, repeated if it has none.
-    fn with_rows(&mut self, (v, has_rows): (ValueId, bool)) -> Result<ValueId> {
+    pub(super) fn with_rows(&mut self, (v, has_rows): (ValueId, bool)) -> Result<ValueId> {
         if has_rows { Ok(v) } else { self.b.broadcast_to(v, self.led(&self.b.dims(v))?) }
     }
 

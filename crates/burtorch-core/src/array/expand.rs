@@ -35,29 +35,14 @@ pub(super) fn inlined(program: &ArrayProgram) -> Result<ArrayProgram> {
     let mut program = program.cleaned()?;
     while program.instrs().iter().any(|instr| matches!(instr.op, ArrayOp::Call(_))) {
         program = copied(&program, |b, at, operands| match &program.instrs()[at].op {
-            ArrayOp::Call(callee) => call(b, &callee.0, operands),
+            ArrayOp::Call(callee) => {
+                let new = b.append(&callee.0, operands)?;
+                Ok(callee.0.outputs().iter().map(|v| new[v.at()]).collect())
+            }
             op => b.push_all(op.clone(), operands),
         })?;
     }
     Ok(program)
-}
-
-/// Appends the instructions of a program with these arguments.
-fn call(b: &mut ArrayBuilder, callee: &ArrayProgram, arguments: &[ValueId]) -> Result<Vec<ValueId>> {
-    let mut new = vec![ValueId(0); callee.n_values()];
-    let mut arguments = arguments.iter();
-    for (at, instr) in callee.instrs().iter().enumerate() {
-        if let (ArrayOp::Input(_), Some(&argument)) = (&instr.op, arguments.clone().next()) {
-            arguments.next();
-            new[instr.result.at()] = argument;
-            continue;
-        }
-        let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
-        for (v, now) in callee.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
-            new[v.at()] = now;
-        }
-    }
-    Ok(callee.outputs().iter().map(|v| new[v.at()]).collect())
 }
 
 /// The program with those partials written out that move with `with` by more than their adjoint.
@@ -75,6 +60,23 @@ pub(super) fn with_formulas(program: &ArrayProgram, with: &[ValueId]) -> Result<
 }
 
 impl ArrayBuilder {
+    /// The instructions of a program with these arguments; what each of its values is here.
+    pub(super) fn append(&mut self, program: &ArrayProgram, arguments: &[ValueId]) -> Result<Vec<ValueId>> {
+        let mut new = vec![ValueId(0); program.n_values()];
+        for (v, &argument) in program.inputs().iter().zip(arguments) {
+            new[v.at()] = argument;
+        }
+        for (at, instr) in program.instrs().iter().enumerate() {
+            if !matches!(instr.op, ArrayOp::Input(_)) {
+                let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+                for (v, now) in program.results(at).zip(self.push_all(instr.op.clone(), &operands)?) {
+                    new[v.at()] = now;
+                }
+            }
+        }
+        Ok(new)
+    }
+
     /// The operations of a formula. `operands` are adjoint, first and second operand, value; those it does not read may be
     /// anything.
     fn formula(&mut self, formula: &Expansion, operands: [ValueId; 4]) -> Result<ValueId> {

@@ -17,24 +17,32 @@ impl ArrayProgram {
         let program = prepared(self, by)?;
         let variables = values_of(&program, by)?;
         let active = active_values(&program, &variables);
-        let mut b = ArrayBuilder::from(program.clone());
-        let mut tangents = vec![None; program.n_values()];
-        for &v in &variables {
-            let t = b.push(ArrayOp::Input(program.type_of(v)), &[])?;
-            let t = b.at_rest_unreached(t)?;
-            tangents[v.at()] = Some(b.sum_of(tangents[v.at()], Some(t))?);
+        let mut f = Forward { b: ArrayBuilder::new(program.dtype())?, new: Vec::new(), tangents: Vec::new() };
+        let types = program.input_types();
+        let inputs = f.b.inputs_of(&types)?;
+        let mut moving = Vec::new();
+        // Parameters come first: tangents are arguments after all others.
+        let params: Vec<_> = program.instrs().iter().filter(|i| matches!(i.op, ArrayOp::Param { .. })).collect();
+        let params = params.iter().map(|i| f.b.push(i.op.clone(), &[])).collect::<Result<Vec<_>>>()?;
+        for variable in by {
+            let v = match *variable {
+                Variable::Input(k) => inputs[k],
+                Variable::Param(k) => params[k],
+            };
+            let t = f.b.push(ArrayOp::Input(f.b.type_of(v)), &[])?;
+            moving.push((v, f.b.at_rest_unreached(t)?));
         }
-        for instr in program.instrs() {
-            if active[instr.result.at()] && active_operands(instr, &active).next().is_some() {
-                for (k, t) in moved(&mut b, instr, &tangents)?.into_iter().enumerate() {
-                    tangents[instr.result.at() + k] = t;
-                }
-            }
+        for (v, t) in moving {
+            let before = f.tangent_of(v);
+            let t = f.b.sum_of(before, Some(t))?;
+            f.moves(v, Some(t));
         }
-        let mut outputs = program.outputs().to_vec();
-        for &output in program.outputs() {
+        f.run(&program, &inputs, &params, &active)?;
+        let Forward { mut b, new, tangents } = f;
+        let mut outputs: Vec<_> = program.outputs().iter().map(|v| new[v.at()]).collect();
+        for (k, &output) in program.outputs().iter().enumerate() {
             if program.type_of(output).element == Element::Float {
-                outputs.push(match tangents[output.at()] {
+                outputs.push(match tangents.get(outputs[k].at()).copied().flatten() {
                     Some(t) => b.reached(t)?,
                     None => {
                         let zero = b.literal(0.0)?;
@@ -44,6 +52,69 @@ impl ArrayProgram {
             }
         }
         b.finish(&outputs)?.cleaned()
+    }
+}
+
+/// A walk over a program's instructions, each of which is copied and followed by its tangent.
+pub(super) struct Forward {
+    pub(super) b: ArrayBuilder,
+    /// What each value of the program is in the new one.
+    pub(super) new: Vec<ValueId>,
+    /// The tangents of values of the new program.
+    pub(super) tangents: Vec<Option<ValueId>>,
+}
+
+impl Forward {
+    pub(super) fn tangent_of(&self, v: ValueId) -> Option<ValueId> {
+        self.tangents.get(v.at()).copied().flatten()
+    }
+
+    pub(super) fn moves(&mut self, v: ValueId, t: Option<ValueId>) {
+        if v.at() >= self.tangents.len() {
+            self.tangents.resize(v.at() + 1, None);
+        }
+        self.tangents[v.at()] = t;
+    }
+
+    /// All instructions, with these values for inputs and parameters.
+    pub(super) fn run(
+        &mut self,
+        program: &ArrayProgram,
+        inputs: &[ValueId],
+        params: &[ValueId],
+        active: &[bool],
+    ) -> Result<()> {
+        self.new = vec![ValueId(0); program.n_values()];
+        for (v, &now) in program.inputs().iter().zip(inputs).chain(program.params().iter().zip(params)) {
+            self.new[v.at()] = now;
+        }
+        for (at, instr) in program.instrs().iter().enumerate() {
+            if matches!(instr.op, ArrayOp::Input(_) | ArrayOp::Param { .. }) {
+                continue;
+            }
+            let operands: Box<[_]> = instr.operands.iter().map(|v| self.new[v.at()]).collect();
+            let is_active =
+                program.results(at).any(|v| active[v.at()]) && active_operands(instr, active).next().is_some();
+            let results = match &instr.op {
+                ArrayOp::Loop(of) if is_active => self.loop_moved(of, &operands)?,
+                ArrayOp::Cond { yes, no } if is_active => self.cond_moved([&yes.0, &no.0], &operands)?,
+                op => {
+                    let results = self.b.push_all(op.clone(), &operands)?;
+                    if is_active {
+                        let mapped = ArrayInstr { op: op.clone(), operands, result: results[0] };
+                        self.tangents.resize(self.b.so_far().n_values(), None);
+                        for (k, t) in moved(&mut self.b, &mapped, &self.tangents)?.into_iter().enumerate() {
+                            self.moves(results[k], t);
+                        }
+                    }
+                    results
+                }
+            };
+            for (v, now) in program.results(at).zip(results) {
+                self.new[v.at()] = now;
+            }
+        }
+        Ok(())
     }
 }
 

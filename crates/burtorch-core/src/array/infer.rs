@@ -2,6 +2,7 @@
 //!
 //! Promises that the rule is also the check: what it accepts can run. Knows nothing of how.
 
+use super::control::infer_cond;
 use super::dims::{Axes, Dims, bad};
 use super::instr::{
     ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, Slice, Type, ValueId, View,
@@ -250,6 +251,8 @@ impl ArrayOp {
                 }
                 Ok(program.0.output_types())
             }
+            ArrayOp::Loop(of_loop) => of_loop.infer(of),
+            ArrayOp::Cond { yes, no } => infer_cond(&yes.0, &no.0, of),
         }
     }
 
@@ -268,6 +271,8 @@ impl ArrayOp {
             ArrayOp::Cumulate { kind: Cumulate::Recurrence, .. } => 2,
             ArrayOp::Concat(_) => found.max(1),
             ArrayOp::Call(program) => program.0.inputs().len(),
+            ArrayOp::Loop(of_loop) => of_loop.first() + of_loop.body.0.inputs().len(),
+            ArrayOp::Cond { yes, .. } => 1 + yes.0.inputs().len(),
             _ => 1,
         }
     }
@@ -313,6 +318,13 @@ impl ArrayProgram {
             ArrayOp::Cumulate { kind: Cumulate::Sum, .. } => any(&operands[..1]),
             ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. } => any(&operands[..1]),
             ArrayOp::Call(program) => program.0.may_be_unreached(program.0.outputs[k]),
+            ArrayOp::Loop(of_loop) => {
+                let body = &of_loop.body.0;
+                let carry = operands.get(of_loop.first() + of_loop.captures + k).filter(|_| k < of_loop.carries);
+                let passes = carry.is_some_and(|&v| self.may_be_unreached(v));
+                passes || body.outputs.get(k).is_some_and(|&v| body.may_be_unreached(v))
+            }
+            ArrayOp::Cond { yes, no } => [yes, no].iter().any(|p| p.0.may_be_unreached(p.0.outputs[k])),
             _ => false,
         }
     }

@@ -104,6 +104,67 @@ pub enum ArrayOp {
     LuSolve(Solve),
     /// All instructions of another program, on these operands. One result for each of its outputs.
     Call(Shared<ArrayProgram>),
+    /// The instructions of another program again and again.
+    Loop(Loop),
+    /// The instructions of one of two programs, on these operands after the predicate, a mask of shape ().
+    Cond {
+        /// Where the predicate holds.
+        yes: Shared<ArrayProgram>,
+        /// Where it does not.
+        no: Shared<ArrayProgram>,
+    },
+}
+
+/// A loop: a body that maps carries to carries, step by step.
+///
+/// Operands: the number of steps if they are counted, then captures (equal in all steps), carries, and slices. The body takes captures,
+/// carries and, for each array of slices, that of the step; it gives the carries of the next step, then what is stacked.
+/// Results: the last carries, what was stacked, and of a `While` loop the number of steps.
+///
+/// Arrays of slices have the steps as their first axis. Where the number of steps is not fixed they are *stacks* instead, for
+/// which a value of shape () stands that holds the number of steps; only counted loops take them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Loop {
+    /// One step. It reads no parameters: these are captures.
+    pub body: Shared<ArrayProgram>,
+    /// How many steps.
+    pub length: Length,
+    /// From the last slice to the first.
+    pub reverse: bool,
+    /// How many captures.
+    pub captures: usize,
+    /// How many carries.
+    pub carries: usize,
+    /// In reverse mode, carries are kept only every so many steps, and those in between are computed again.
+    pub checkpoint: Option<usize>,
+}
+
+/// How many steps a loop has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Length {
+    /// So many.
+    Fixed(usize),
+    /// As many as the first operand says, an integer of shape () that a `While` loop gave.
+    Counted,
+    /// As long as a program of captures and carries gives true.
+    While {
+        /// The program, whose result is a mask of shape ().
+        condition: Shared<ArrayProgram>,
+        /// At most so many.
+        most: Option<usize>,
+    },
+}
+
+impl Loop {
+    /// Where captures begin among the operands.
+    pub(super) fn first(&self) -> usize {
+        usize::from(self.length == Length::Counted)
+    }
+
+    /// How many results of a step are stacked.
+    pub(super) fn stacked(&self) -> usize {
+        self.body.0.outputs.len() - self.carries
+    }
 }
 
 /// A value of a program: result of an instruction.

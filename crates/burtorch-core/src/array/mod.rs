@@ -8,8 +8,8 @@
 //! out, by running it on a scalar that records. An element of an adjoint that no path has reached is -0.0 and every
 //! contribution to a reached one is never -0.0, so unreached elements stay so through every instruction, and infinities beside
 //! them do not spread; elements that `where`, a slice, an index or a maximum does not choose are unreached. Tangents are kept
-//! in the same way: what does not move contributes nothing. An instruction may give several values and may hold another
-//! program (`Call`), which is how loops will come. Parameters are values by reference, read at every call. A [`Plan`] is a
+//! in the same way: what does not move contributes nothing. An instruction may give several values and may hold other
+//! programs: calls, loops and choices do. Parameters are values by reference, read at every call. A [`Plan`] is a
 //! program made ready: instructions become blocks that fit the first-level cache, views become strides, and memory is
 //! assigned once by the lifetime of values, so that a call allocates nothing.
 //!
@@ -40,6 +40,7 @@ mod kinds;
 
 mod instr;
 
+mod control;
 mod infer;
 mod parts;
 mod text;
@@ -67,11 +68,12 @@ mod lower;
 mod plan;
 
 pub use build::ArrayBuilder;
+pub use control::{Checkpoint, ScanOptions};
 pub use dims::{Axes, Dims, Strides};
 pub use index::Index;
 pub use instr::{
-    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Solve, Type,
-    ValueId, View,
+    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, Reduce, Shared, Slice,
+    Solve, Type, ValueId, View,
 };
 pub use plan::{Argument, ArrayFloat, Plan};
 pub use reverse::Variable;

@@ -1,9 +1,9 @@
 //! Questions about programs: parts of one, what a result reads, whether two are the same.
 //!
-//! Promises one pass over the instructions, no recursion but into calls. Knows nothing of derivatives.
+//! Promises one pass over the instructions, no recursion but into programs that instructions hold. Knows nothing of derivatives.
 
 use super::expand::inlined;
-use super::instr::{ArrayOp, ArrayProgram, Data};
+use super::instr::{ArrayOp, ArrayProgram, Data, Length, Loop};
 use crate::error::Result;
 
 impl Data {
@@ -18,6 +18,20 @@ impl Data {
             }
             (x, y) => x == y,
         }
+    }
+}
+
+impl Loop {
+    /// Whether both take the same steps.
+    fn is_same(&self, other: &Loop) -> bool {
+        let length = match (&self.length, &other.length) {
+            (Length::While { condition: a, most: m }, Length::While { condition: b, most: n }) => {
+                m == n && a.0.is_same(&b.0)
+            }
+            (a, b) => a == b,
+        };
+        let others = Loop { body: other.body.clone(), length: other.length.clone(), ..self.clone() };
+        length && others == *other && self.body.0.is_same(&other.body.0)
     }
 }
 
@@ -52,6 +66,10 @@ impl ArrayProgram {
         let is_same = |a: &ArrayOp, b: &ArrayOp| match (a, b) {
             (ArrayOp::Const(x, a), ArrayOp::Const(y, b)) => x == y && a.0.is_same(&b.0),
             (ArrayOp::Call(a), ArrayOp::Call(b)) => a.0.is_same(&b.0),
+            (ArrayOp::Cond { yes: a, no: b }, ArrayOp::Cond { yes: c, no: d }) => {
+                a.0.is_same(&c.0) && b.0.is_same(&d.0)
+            }
+            (ArrayOp::Loop(a), ArrayOp::Loop(b)) => a.is_same(b),
             (a, b) => a == b,
         };
         self.outputs == other.outputs

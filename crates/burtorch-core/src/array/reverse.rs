@@ -6,6 +6,7 @@
 
 use super::activity::{active_operands, active_values};
 use super::build::ArrayBuilder;
+use super::control::with_history;
 use super::dims::bad;
 use super::expand::{inlined, with_formulas};
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Cumulate, Dot, Element, Reduce, Slice, ValueId, View};
@@ -46,11 +47,18 @@ pub(super) fn prepared(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayP
     with_formulas(&program, &values_of(&program, by)?)?.cleaned()
 }
 
+/// The program with the carries kept of those loops whose results move with variables.
+fn with_carries_kept(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram> {
+    let active = active_values(program, &values_of(program, by)?);
+    let moves = (0..program.instrs().len()).map(|at| program.results(at).any(|v| active[v.at()]));
+    with_history(program, &moves.collect::<Vec<_>>())
+}
+
 impl ArrayProgram {
     /// The program that multiplies adjoints by the Jacobian: after the arguments it takes one adjoint for each float output,
     /// and gives the outputs, then one gradient for each variable.
     pub fn vjp(&self, by: &[Variable]) -> Result<ArrayProgram> {
-        let program = prepared(self, by)?;
+        let program = with_carries_kept(&prepared(self, by)?, by)?;
         let outputs = program.outputs().to_vec();
         let mut b = ArrayBuilder::from(program.clone());
         let mut seeds = Vec::new();
@@ -66,7 +74,7 @@ impl ArrayProgram {
 
     /// The program that gives the value, a single number, and then its gradient by each variable.
     pub fn value_and_gradient(&self, by: &[Variable]) -> Result<ArrayProgram> {
-        let program = prepared(self, by)?;
+        let program = with_carries_kept(&prepared(self, by)?, by)?;
         let [output] = program.outputs() else {
             return Err(bad("outputs of what is differentiated", "one".into(), program.outputs().len().to_string()));
         };
@@ -116,18 +124,31 @@ fn gradients(
         .collect()
 }
 
-struct Sweep<'a> {
-    b: &'a mut ArrayBuilder,
-    adjoints: Vec<Option<ValueId>>,
+/// A walk backwards over the instructions that a builder began with.
+pub(super) struct Sweep<'a> {
+    pub(super) b: &'a mut ArrayBuilder,
+    /// The adjoints so far.
+    pub(super) adjoints: Vec<Option<ValueId>>,
 }
 
 impl Sweep<'_> {
     /// All instructions of a program, backwards.
-    fn run(&mut self, program: &ArrayProgram, active: &[bool]) -> Result<()> {
+    pub(super) fn run(&mut self, program: &ArrayProgram, active: &[bool]) -> Result<()> {
         for (at, instr) in program.instrs().iter().enumerate().rev() {
             let gs: Vec<_> = program.results(at).map(|v| self.adjoints[v.at()].filter(|_| active[v.at()])).collect();
             if gs.iter().all(Option::is_none) {
                 continue;
+            }
+            match &instr.op {
+                ArrayOp::Loop(of) => {
+                    self.loop_back(of, program, at, active)?;
+                    continue;
+                }
+                ArrayOp::Cond { yes, no } => {
+                    self.cond_back([&yes.0, &no.0], instr, &gs, active)?;
+                    continue;
+                }
+                _ => {}
             }
             for k in active_operands(instr, active) {
                 match gs[..] {
@@ -143,8 +164,9 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    fn add(&mut self, to: ValueId, c: ValueId) -> Result<()> {
+    pub(super) fn add(&mut self, to: ValueId, c: ValueId) -> Result<()> {
         self.adjoints[to.at()] = Some(match self.adjoints[to.at()] {
+            Some(adjoint) if self.b.type_of(to).element == Element::Int => self.b.stacks_added(adjoint, c)?,
             Some(adjoint) => self.b.push(ArrayOp::Accumulate, &[adjoint, c])?,
             None => c,
         });
@@ -152,7 +174,7 @@ impl Sweep<'_> {
     }
 
     /// The adjoint so far, to be added to in part.
-    fn begun(&mut self, of: ValueId) -> Result<ValueId> {
+    pub(super) fn begun(&mut self, of: ValueId) -> Result<ValueId> {
         match self.adjoints[of.at()] {
             Some(adjoint) => Ok(adjoint),
             None => self.b.push(ArrayOp::Unreached(self.b.dims(of)), &[]),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::instr::{ArrayOp, ArrayProgram, Type};
+use super::instr::{ArrayOp, ArrayProgram, Length, Type};
 
 impl fmt::Display for ArrayProgram {
     /// One instruction a line.
@@ -14,6 +14,16 @@ impl fmt::Display for ArrayProgram {
                 ArrayOp::Const(..) => "Const".into(),
                 ArrayOp::Literal(bits) => format!("Literal({})", f64::from_bits(*bits)),
                 ArrayOp::Call(_) => "Call".into(),
+                ArrayOp::Cond { .. } => "Cond".into(),
+                ArrayOp::Loop(of) => {
+                    let length = match of.length {
+                        Length::Fixed(n) => n.to_string(),
+                        Length::Counted => "counted".into(),
+                        Length::While { .. } => "while".into(),
+                    };
+                    let body = of.body.0.to_string().replace('\n', "\n    ");
+                    format!("Loop({length}, {} captures, {} carries) [\n    {body}]", of.captures, of.carries)
+                }
                 op => format!("{op:?}"),
             };
             writeln!(f, "%{}: {element:?}{dims} = {op} {}", instr.result.0, operands.join(" "))?;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::super::dims::{Dims, bad};
-use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Shared, Type, ValueId, View};
+use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Shared, Type, ValueId, View};
 use super::place::{Place, Source};
 use crate::error::Result;
 
@@ -70,6 +70,10 @@ pub(super) struct Drafts<'p> {
     /// Values that were copied to lie in C order.
     copies: HashMap<ValueId, Place>,
     pub(super) outputs: Vec<usize>,
+    /// Whether arguments are written into buffers: those of a body are.
+    in_buffers: bool,
+    /// Which stack a value stands for.
+    pub(super) stacks: HashMap<ValueId, usize>,
 }
 
 /// Whether blocks of floats are computed by it.
@@ -91,7 +95,7 @@ pub(super) fn is_elementwise(program: &ArrayProgram, at: usize) -> bool {
 }
 
 impl<'p> Drafts<'p> {
-    pub(super) fn new(program: &'p ArrayProgram) -> Result<Self> {
+    pub(super) fn new(program: &'p ArrayProgram, in_buffers: bool) -> Result<Self> {
         let n = program.n_values();
         let needs = (0..n).map(|v| need_of(program.type_of(ValueId(v as u32)))).collect();
         let mut drafts = Drafts {
@@ -106,6 +110,8 @@ impl<'p> Drafts<'p> {
             literals: HashMap::new(),
             copies: HashMap::new(),
             outputs: Vec::new(),
+            in_buffers,
+            stacks: HashMap::new(),
         };
         let mut inputs = 0;
         let mut params = 0;
@@ -123,6 +129,11 @@ impl<'p> Drafts<'p> {
         let ty = program.type_of(v);
         let mut free = |place| self.places[v.at()] = Some(place);
         match &instr.op {
+            ArrayOp::Input(ty) if self.in_buffers => {
+                free(Place::whole(Source::Buffer(v.at()), 0, ty.dims));
+                let need = &mut self.needs[v.at()];
+                (need.is_read, need.last) = (true, usize::MAX);
+            }
             ArrayOp::Input(ty) => {
                 let k = *inputs;
                 *inputs += 1;
@@ -159,6 +170,7 @@ impl<'p> Drafts<'p> {
                 self.ready[v.at()] = self.ready[instr.operands[0].at()];
             }
             ArrayOp::Call(_) => return Err(bad("instruction", "one without a program".into(), "a call".into())),
+            ArrayOp::Loop(_) | ArrayOp::Cond { .. } => self.alone(at),
             _ if is_elementwise(program, at) => self.join(at, ty.dims, true),
             ArrayOp::Reduce(..) if ty.element == Element::Float => {
                 self.join(at, program.type_of(instr.operands[0]).dims, false);
@@ -266,9 +278,15 @@ impl<'p> Drafts<'p> {
         let step = self.steps.len();
         of.iter().for_each(|&place| self.read(place, step));
         self.steps.push(Draft::Alone { at, of });
-        for v in program.results(at) {
+        for (k, v) in program.results(at).enumerate() {
             self.written(v);
             self.needs[v.at()].is_read = true;
+            if let ArrayOp::Loop(of) = &instr.op
+                && (of.carries..of.body.0.outputs().len()).contains(&k)
+                && !matches!(of.length, Length::Fixed(_))
+            {
+                self.stacks.insert(v, self.stacks.len());
+            }
         }
     }
 
@@ -288,12 +306,17 @@ impl<'p> Drafts<'p> {
         copy
     }
 
+    /// Whether a buffer holds an argument of a body, which the next step overwrites.
+    fn is_argument(&self, buffer: usize) -> bool {
+        self.in_buffers && self.program.inputs().iter().any(|v| v.at() == buffer)
+    }
+
     /// Puts outputs into memory of their own, and finds what can be changed in place.
     fn finish(&mut self) {
         for &v in self.program.outputs() {
             let (place, ty) = (self.place_of(v), self.program.type_of(v));
             let whole = match place.source {
-                Source::Buffer(b) if place.is_contiguous() && place.offset == 0 => {
+                Source::Buffer(b) if place.is_contiguous() && place.offset == 0 && !self.is_argument(b) => {
                     (self.needs[b].len == ty.dims.size()).then_some(b)
                 }
                 _ => None,

@@ -11,7 +11,7 @@ use super::super::instr::{Data, Shared};
 use super::draft::{Kept, Need};
 use super::place::Source;
 use crate::error::Result;
-use crate::memory::filled;
+use crate::memory::{filled, list_for};
 
 /// `len` times the same number, or an error if there is no memory.
 pub(super) fn room<T: Clone>(len: usize, of: T) -> Result<Vec<T>> {
@@ -45,6 +45,8 @@ impl<T: 'static> Numbers<T> {
 pub(super) struct Bank<T> {
     consts: Vec<Numbers<T>>,
     pub(super) buffers: Vec<Vec<T>>,
+    /// What loops stack whose number of steps is not fixed. They grow when such a loop takes more steps than ever before.
+    pub(super) stacks: Vec<Vec<T>>,
 }
 
 impl<T: 'static> Bank<T> {
@@ -61,7 +63,7 @@ impl<T: 'static> Bank<T> {
 /// Constants of a type: those of others are empty, so that numbers stay.
 pub(super) fn bank<T: Clone + 'static>(
     kept: &[Kept],
-    sizes: &[usize],
+    (sizes, stacks): (&[usize], usize),
     zero: T,
     own: impl Fn(&Kept) -> Option<Vec<T>>,
 ) -> Result<Bank<T>> {
@@ -74,7 +76,9 @@ pub(super) fn bank<T: Clone + 'static>(
         })
         .collect();
     let buffers = sizes.iter().map(|&len| room(len, zero.clone())).collect::<Result<_>>()?;
-    Ok(Bank { consts, buffers })
+    let mut no_stacks = list_for(stacks, "an array program")?;
+    no_stacks.resize_with(stacks, Vec::new);
+    Ok(Bank { consts, buffers, stacks: no_stacks })
 }
 
 /// Buffers for needs: for each need that is read its buffer, and the sizes of the buffers of floats and of integers.

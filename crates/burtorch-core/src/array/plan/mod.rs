@@ -14,17 +14,19 @@ mod chain;
 mod compile;
 
 mod alone;
+mod control;
 mod dot;
 mod factors;
 mod integers;
 
 use super::dims::{Dims, bad};
-use super::instr::{ArrayOp, ArrayProgram, Element, Type};
+use super::instr::{ArrayOp, ArrayProgram, Element, Length, Type};
 use super::lower::lowered;
 use crate::error::Result;
 use crate::simd::Real;
 use alone::{Alone, Operand, own_numbers};
 use chain::{BLOCK, Chain};
+use control::{Body, Choice, LoopStep};
 use draft::{Draft, Drafts, Kept};
 use factors::Factors;
 pub use math::ArrayFloat;
@@ -47,6 +49,8 @@ enum Step<E> {
     Chain(Chain<E>),
     Alone(Box<Alone<E>>),
     Factors(Box<Factors<E>>),
+    Loop(Box<LoopStep<E>>),
+    Choice(Box<Choice<E>>),
     Mask { input: usize, to: usize },
 }
 
@@ -68,6 +72,8 @@ pub struct Plan<E> {
     floats: Bank<E>,
     ints: Bank<i64>,
     blocks: Vec<Vec<E>>,
+    /// Buffers of arguments, of a body.
+    arguments: Vec<usize>,
     outputs: Vec<(usize, Type)>,
     has_run: bool,
     singular: Option<&'static str>,
@@ -76,11 +82,16 @@ pub struct Plan<E> {
 impl<E: ArrayFloat> Plan<E> {
     /// Makes a program ready.
     pub fn new(program: &ArrayProgram) -> Result<Self> {
+        Self::with_arguments(program, false)
+    }
+
+    /// The same with arguments given at each run, or written into buffers.
+    fn with_arguments(program: &ArrayProgram, in_buffers: bool) -> Result<Self> {
         if program.dtype() != E::DTYPE {
             return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
         }
         let program = lowered(program)?;
-        let mut drafts = Drafts::new(&program)?;
+        let mut drafts = Drafts::new(&program, in_buffers)?;
         let (buffers, [floats, ints]) = assigned(&drafts.needs);
         let steps = steps(&mut drafts, &buffers)?;
         let n_blocks = steps.iter().map(|step| if let Step::Chain(chain) = step { chain.blocks } else { 0 }).max();
@@ -100,10 +111,11 @@ impl<E: ArrayFloat> Plan<E> {
         Ok(Plan {
             inputs: program.input_types(),
             parameters,
-            floats: bank(&drafts.consts, &floats, E::default(), of_floats)?,
-            ints: bank(&drafts.consts, &ints, 0, of_ints)?,
+            floats: bank(&drafts.consts, (&floats, drafts.stacks.len()), E::default(), of_floats)?,
+            ints: bank(&drafts.consts, (&ints, drafts.stacks.len()), 0, of_ints)?,
             steps,
             blocks,
+            arguments: if in_buffers { program.inputs().iter().map(|v| buffers[v.at()]).collect() } else { Vec::new() },
             outputs,
             has_run: false,
             singular: None,
@@ -116,6 +128,10 @@ impl<E: ArrayFloat> Plan<E> {
     /// refused; then there are no results.
     pub fn run(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
         self.check(arguments, parameters)?;
+        self.run_steps(arguments, parameters)
+    }
+
+    fn run_steps(&mut self, arguments: &[Argument<'_, E>], parameters: &[&[E]]) -> Result<()> {
         self.has_run = false;
         self.singular = None;
         let Plan { parameters: from, steps, floats, ints, blocks, singular, .. } = self;
@@ -139,6 +155,8 @@ impl<E: ArrayFloat> Plan<E> {
                 Step::Chain(chain) => chain.run(floats, blocks, &given)?,
                 Step::Alone(alone) => alone.run(floats, ints, &given, &given_ints)?,
                 Step::Factors(factors) => *singular = singular.or(factors.run(floats, ints, &given, &given_ints)?),
+                Step::Loop(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
+                Step::Choice(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Mask { input, to } => {
                     if let Argument::Mask(mask) = arguments[*input] {
                         for (to, &holds) in floats.buffers[*to].iter_mut().zip(mask) {
@@ -211,12 +229,66 @@ impl<E: ArrayFloat> Plan<E> {
     /// Bytes of its buffers: the memory of the values that live at one time.
     pub fn bytes(&self) -> usize {
         let floats: usize = self.floats.buffers.iter().chain(&self.blocks).map(Vec::len).sum();
-        floats * size_of::<E>() + self.ints.buffers.iter().map(Vec::len).sum::<usize>() * 8
+        let stacks: usize = self.floats.stacks.iter().map(Vec::capacity).sum();
+        let ints: usize = self.ints.buffers.iter().map(Vec::len).sum();
+        let int_stacks: usize = self.ints.stacks.iter().map(Vec::capacity).sum();
+        let bodies = self.steps.iter().map(|step| match step {
+            Step::Loop(step) => step.bytes(),
+            Step::Choice(step) => step.bytes(),
+            _ => 0,
+        });
+        (floats + stacks) * size_of::<E>() + (ints + int_stacks) * 8 + bodies.sum::<usize>()
     }
 
     /// How many steps a run has.
     pub fn n_steps(&self) -> usize {
         self.steps.len()
+    }
+}
+
+/// A body made ready.
+fn body_of<E: ArrayFloat>(program: &ArrayProgram) -> Result<Box<dyn Body<E>>> {
+    Ok(Box::new(Plan::with_arguments(program, true)?))
+}
+
+impl<E: ArrayFloat> Body<E> for Plan<E> {
+    fn floats_in(&mut self, k: usize) -> &mut [E] {
+        let n = self.inputs[k].dims.size();
+        &mut self.floats.buffers[self.arguments[k]][..n]
+    }
+    fn ints_in(&mut self, k: usize) -> &mut [i64] {
+        let n = self.inputs[k].dims.size();
+        &mut self.ints.buffers[self.arguments[k]][..n]
+    }
+    fn floats_out(&self, k: usize) -> &[E] {
+        let (buffer, ty) = &self.outputs[k];
+        &self.floats.buffers[*buffer][..ty.dims.size()]
+    }
+    fn ints_out(&self, k: usize) -> &[i64] {
+        let (buffer, ty) = &self.outputs[k];
+        &self.ints.buffers[*buffer][..ty.dims.size()]
+    }
+    fn pass_on(&mut self, from: usize, to: usize) {
+        fn pass<T: Copy>(buffers: &mut [Vec<T>], from: usize, to: usize, n: usize) {
+            let room = std::mem::take(&mut buffers[from]);
+            buffers[to][..n].copy_from_slice(&room[..n]);
+            buffers[from] = room;
+        }
+        let ((from, ty), to) = (self.outputs[from], self.arguments[to]);
+        match ty.element {
+            Element::Int => pass(&mut self.ints.buffers, from, to, ty.dims.size()),
+            _ => pass(&mut self.floats.buffers, from, to, ty.dims.size()),
+        }
+    }
+    fn run(&mut self) -> Result<Option<&'static str>> {
+        self.run_steps(&[], &[])?;
+        Ok(self.singular)
+    }
+    fn cost(&self) -> usize {
+        self.bytes() / 8 + 8 * self.steps.len()
+    }
+    fn bytes(&self) -> usize {
+        Plan::bytes(self)
     }
 }
 
@@ -252,6 +324,27 @@ fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Ve
                 let instr = &program.instrs()[at];
                 let of: Vec<_> =
                     of.iter().zip(&instr.operands).map(|(&p, &v)| placed(p, program.type_of(v).element)).collect();
+                match &instr.op {
+                    ArrayOp::Loop(l) => {
+                        let (operands, stacks) = (&instr.operands, &drafts.stacks);
+                        let to: Vec<_> =
+                            program.results(at).map(|v| (v, buffers[v.at()], program.type_of(v))).collect();
+                        let body = body_of(&l.body.0)?;
+                        let condition = match &l.length {
+                            Length::While { condition, .. } => Some(body_of(&condition.0)?),
+                            _ => None,
+                        };
+                        steps.push(Step::Loop(Box::new(LoopStep::new(l, body, condition, operands, of, &to, stacks)?)));
+                        continue;
+                    }
+                    ArrayOp::Cond { yes, no } => {
+                        let to = program.results(at).map(|v| buffers[v.at()]).collect();
+                        let branches = [body_of(&yes.0)?, body_of(&no.0)?];
+                        steps.push(Step::Choice(Box::new(Choice::new(branches, of, to, yes.0.output_types()))));
+                        continue;
+                    }
+                    _ => {}
+                }
                 if let Some(kind) = factors::Kind::new(&instr.op) {
                     let to = program.results(at).map(|v| (buffers[v.at()], program.type_of(v))).collect();
                     steps.push(Step::Factors(Box::new(Factors::new(kind, of, to)?)));

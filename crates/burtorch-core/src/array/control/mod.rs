@@ -1,0 +1,20 @@
+//! Loops and choices: instructions that hold programs.
+//!
+//! Type rules, builder methods, and the rules of derivatives and batches. Promises: a rolled loop has the values and the first
+//! derivatives of the unrolled one to the last bit, as long as a step passes on each carry as a value of its own and begins
+//! from different values. Knows nothing of how loops run.
+
+mod types;
+
+mod body;
+mod build;
+mod checkpoint;
+mod hoist;
+
+mod batch;
+mod forward;
+mod reverse;
+
+pub use build::{Checkpoint, ScanOptions};
+pub(super) use checkpoint::with_history;
+pub(super) use types::infer_cond;

@@ -1,0 +1,335 @@
+//! Loops and choices: bodies that run in place, on buffers of their own.
+//!
+//! In words: arguments are copied into a body's buffers once, carries from its results to its arguments after each step, slices
+//! before it, and what is stacked after it. Promises no heap call but where a loop of unknown length takes more steps than ever
+//! before. Knows nothing of what bodies compute.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+
+use super::super::dims::bad;
+use super::super::instr::{Element, Length, Loop, Type, ValueId};
+use super::alone::Operand;
+use super::math::ArrayFloat;
+use super::memory::Bank;
+use super::place::Source;
+use crate::error::Result;
+use crate::interrupt;
+use crate::memory::reserve_in;
+
+/// A program that is run again and again on its own buffers. Masks are floats.
+pub(super) trait Body<E>: Debug + Send + Sync {
+    fn floats_in(&mut self, k: usize) -> &mut [E];
+    fn ints_in(&mut self, k: usize) -> &mut [i64];
+    fn floats_out(&self, k: usize) -> &[E];
+    fn ints_out(&self, k: usize) -> &[i64];
+    /// Makes a result an argument of the next run.
+    fn pass_on(&mut self, from: usize, to: usize);
+    /// Runs it; what met a singular matrix.
+    fn run(&mut self) -> Result<Option<&'static str>>;
+    /// About how many elementary operations a run takes.
+    fn cost(&self) -> usize;
+    fn bytes(&self) -> usize;
+}
+
+/// Where slices come from, or go to.
+#[derive(Clone, Copy, Debug)]
+enum Slices {
+    /// An operand of the loop, or a buffer.
+    Array(usize),
+    Stack(usize),
+}
+
+/// One argument or result of each step.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Its number among the body's.
+    k: usize,
+    is_int: bool,
+    size: usize,
+    slices: Slices,
+}
+
+/// A loop that is ready to run.
+#[derive(Debug)]
+pub(super) struct LoopStep<E> {
+    body: Box<dyn Body<E>>,
+    condition: Option<Box<dyn Body<E>>>,
+    length: Option<usize>,
+    most: usize,
+    count: Option<Operand>,
+    reverse: bool,
+    captures: usize,
+    carries: usize,
+    operands: Vec<Operand>,
+    sliced: Vec<Part>,
+    stacked: Vec<Part>,
+    /// Buffers of the last carries, and whether they are integers.
+    last: Vec<(usize, bool)>,
+    /// Buffers that get the number of steps.
+    counts: Vec<usize>,
+    cost: usize,
+}
+
+impl<E: ArrayFloat> LoopStep<E> {
+    /// `to` names the results and their buffers, `stacks` which stacks values stand for.
+    pub(super) fn new(
+        of: &Loop,
+        body: Box<dyn Body<E>>,
+        condition: Option<Box<dyn Body<E>>>,
+        values: &[ValueId],
+        mut operands: Vec<Operand>,
+        to: &[(ValueId, usize, Type)],
+        stacks: &HashMap<ValueId, usize>,
+    ) -> Result<Self> {
+        let values = &values[of.first()..];
+        let count = (of.length == Length::Counted).then(|| operands.remove(0));
+        let (length, most) = match of.length {
+            Length::Fixed(n) => (Some(n), usize::MAX),
+            Length::Counted => (None, usize::MAX),
+            Length::While { most, .. } => (None, most.unwrap_or(usize::MAX)),
+        };
+        let part =
+            |k: usize, ty: Type, slices| Part { k, is_int: ty.element == Element::Int, size: ty.dims.size(), slices };
+        let (inputs, outputs) = (of.body.0.input_types(), of.body.0.output_types());
+        let mut sliced = Vec::new();
+        for (k, ty) in inputs.into_iter().enumerate().skip(of.captures + of.carries) {
+            let slices = match (length, stacks.get(&values[k])) {
+                (Some(_), _) => Slices::Array(k),
+                (None, Some(&stack)) => Slices::Stack(stack),
+                _ => return Err(bad("slices of a counted loop", "a stack".into(), "an array".into())),
+            };
+            sliced.push(part(k, ty, slices));
+        }
+        let mut stacked = Vec::new();
+        for (k, ty) in outputs.into_iter().enumerate().skip(of.carries) {
+            let (v, buffer, _) = to[k];
+            let slices = stacks.get(&v).map_or(Slices::Array(buffer), |&stack| Slices::Stack(stack));
+            stacked.push(part(k, ty, slices));
+        }
+        let last = to[..of.carries].iter().map(|(_, b, ty)| (*b, ty.element == Element::Int)).collect();
+        let counts = if length.is_some() { Vec::new() } else { to[of.carries..].iter().map(|(_, b, _)| *b).collect() };
+        let sizes: usize = sliced.iter().chain(&stacked).map(|part| part.size).sum();
+        let cost = body.cost() + sizes;
+        Ok(LoopStep {
+            body,
+            condition,
+            length,
+            most,
+            count,
+            reverse: of.reverse,
+            captures: of.captures,
+            carries: of.carries,
+            operands,
+            sliced,
+            stacked,
+            last,
+            counts,
+            cost,
+        })
+    }
+
+    /// Runs it; what met a singular matrix.
+    pub(super) fn run<'a>(
+        &mut self,
+        floats: &mut Bank<E>,
+        ints: &mut Bank<i64>,
+        given: &impl Fn(Source) -> &'a [E],
+        given_ints: &impl Fn(Source) -> &'a [i64],
+    ) -> Result<Option<&'static str>> {
+        let before = self.captures + self.carries;
+        for (k, operand) in self.operands[..before].iter().enumerate() {
+            write(&mut *self.body, k, operand, floats, ints, given, given_ints);
+            // Of a condition, carries are written before each step.
+            if let Some(condition) = &mut self.condition
+                && k < self.captures
+            {
+                write(&mut **condition, k, operand, floats, ints, given, given_ints);
+            }
+        }
+        let counted = self.count.map(|count| ints.read(count.place.source, given_ints)[count.place.offset] as usize);
+        let length = self.length.or(counted);
+        self.grow(floats, ints, length)?;
+        let mut work = interrupt::Work::default();
+        let mut singular = None;
+        let mut step = 0;
+        while length.map_or(step < self.most, |n| step < n) {
+            if !self.goes_on(&mut singular)? {
+                break;
+            }
+            work.add(self.cost)?;
+            let at = length.filter(|_| self.reverse).map_or(step, |n| n - 1 - step);
+            for part in &self.sliced {
+                let Part { k, is_int, size, slices } = *part;
+                let operand = |k: usize| &self.operands[k].place;
+                match (slices, is_int) {
+                    (Slices::Array(x), false) => {
+                        let from = &floats.read(operand(x).source, given)[operand(x).offset + at * size..][..size];
+                        self.body.floats_in(k).copy_from_slice(from);
+                    }
+                    (Slices::Array(x), true) => {
+                        let from = &ints.read(operand(x).source, given_ints)[operand(x).offset + at * size..][..size];
+                        self.body.ints_in(k).copy_from_slice(from);
+                    }
+                    (Slices::Stack(s), false) => {
+                        self.body.floats_in(k).copy_from_slice(&floats.stacks[s][at * size..][..size]);
+                    }
+                    (Slices::Stack(s), true) => {
+                        self.body.ints_in(k).copy_from_slice(&ints.stacks[s][at * size..][..size]);
+                    }
+                }
+            }
+            singular = singular.or(self.body.run()?);
+            for part in &self.stacked {
+                let Part { k, is_int, size, slices } = *part;
+                match (slices, is_int) {
+                    (Slices::Array(b), false) => {
+                        floats.buffers[b][at * size..][..size].copy_from_slice(self.body.floats_out(k));
+                    }
+                    (Slices::Array(b), true) => {
+                        ints.buffers[b][at * size..][..size].copy_from_slice(self.body.ints_out(k));
+                    }
+                    (Slices::Stack(s), false) => put(&mut floats.stacks[s], at * size, self.body.floats_out(k))?,
+                    (Slices::Stack(s), true) => put(&mut ints.stacks[s], at * size, self.body.ints_out(k))?,
+                }
+            }
+            for k in 0..self.carries {
+                self.body.pass_on(k, self.captures + k);
+            }
+            step += 1;
+        }
+        for (k, &(buffer, is_int)) in self.last.iter().enumerate() {
+            if is_int {
+                let from = self.body.ints_in(self.captures + k);
+                ints.buffers[buffer][..from.len()].copy_from_slice(from);
+            } else {
+                let from = self.body.floats_in(self.captures + k);
+                floats.buffers[buffer][..from.len()].copy_from_slice(from);
+            }
+        }
+        for &buffer in &self.counts {
+            ints.buffers[buffer][0] = step as i64;
+        }
+        Ok(singular)
+    }
+
+    /// Whether there is another step.
+    fn goes_on(&mut self, singular: &mut Option<&'static str>) -> Result<bool> {
+        let Some(condition) = &mut self.condition else { return Ok(true) };
+        for (k, &(_, is_int)) in self.last.iter().enumerate() {
+            let k = self.captures + k;
+            if is_int {
+                condition.ints_in(k).copy_from_slice(self.body.ints_in(k));
+            } else {
+                condition.floats_in(k).copy_from_slice(self.body.floats_in(k));
+            }
+        }
+        *singular = singular.or(condition.run()?);
+        Ok(condition.floats_out(0)[0] != E::default())
+    }
+
+    /// Makes stacks as long as they will be, where that is known.
+    fn grow(&mut self, floats: &mut Bank<E>, ints: &mut Bank<i64>, length: Option<usize>) -> Result<()> {
+        for part in &self.stacked {
+            let Slices::Stack(s) = part.slices else { continue };
+            let len = length.unwrap_or(0) * part.size;
+            if part.is_int {
+                resize(&mut ints.stacks[s], len)?;
+            } else {
+                resize(&mut floats.stacks[s], len)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.body.bytes() + self.condition.as_ref().map_or(0, |condition| condition.bytes())
+    }
+}
+
+fn resize<T: Copy + Default>(stack: &mut Vec<T>, len: usize) -> Result<()> {
+    reserve_in(stack, len.saturating_sub(stack.len()), "what a loop keeps")?;
+    stack.resize(len, T::default());
+    Ok(())
+}
+
+/// Writes numbers into a stack, at its end or inside of it.
+fn put<T: Copy>(stack: &mut Vec<T>, at: usize, numbers: &[T]) -> Result<()> {
+    if at < stack.len() {
+        stack[at..at + numbers.len()].copy_from_slice(numbers);
+    } else {
+        reserve_in(stack, numbers.len(), "what a loop keeps")?;
+        stack.extend_from_slice(numbers);
+    }
+    Ok(())
+}
+
+/// Copies an operand into argument `k` of a body.
+fn write<'a, E: ArrayFloat>(
+    body: &mut dyn Body<E>,
+    k: usize,
+    operand: &Operand,
+    floats: &Bank<E>,
+    ints: &Bank<i64>,
+    given: &impl Fn(Source) -> &'a [E],
+    given_ints: &impl Fn(Source) -> &'a [i64],
+) {
+    let (place, n) = (&operand.place, operand.size());
+    if operand.element == Element::Int {
+        body.ints_in(k).copy_from_slice(&ints.read(place.source, given_ints)[place.offset..][..n]);
+    } else {
+        body.floats_in(k).copy_from_slice(&floats.read(place.source, given)[place.offset..][..n]);
+    }
+}
+
+/// A choice that is ready to run.
+#[derive(Debug)]
+pub(super) struct Choice<E> {
+    branches: [Box<dyn Body<E>>; 2],
+    operands: Vec<Operand>,
+    to: Vec<(usize, bool)>,
+}
+
+impl<E: ArrayFloat> Choice<E> {
+    /// Of operands, the predicate first, with results of these types in these buffers.
+    pub(super) fn new(
+        branches: [Box<dyn Body<E>>; 2],
+        operands: Vec<Operand>,
+        to: Vec<usize>,
+        types: Vec<Type>,
+    ) -> Self {
+        let to = to.into_iter().zip(types).map(|(buffer, ty)| (buffer, ty.element == Element::Int)).collect();
+        Choice { branches, operands, to }
+    }
+
+    /// Runs one branch; what met a singular matrix.
+    pub(super) fn run<'a>(
+        &mut self,
+        floats: &mut Bank<E>,
+        ints: &mut Bank<i64>,
+        given: &impl Fn(Source) -> &'a [E],
+        given_ints: &impl Fn(Source) -> &'a [i64],
+    ) -> Result<Option<&'static str>> {
+        let predicate = &self.operands[0].place;
+        let holds = floats.read(predicate.source, given)[predicate.offset] != E::default();
+        let branch = &mut *self.branches[usize::from(!holds)];
+        for (k, operand) in self.operands[1..].iter().enumerate() {
+            write(branch, k, operand, floats, ints, given, given_ints);
+        }
+        let singular = branch.run()?;
+        for (k, &(buffer, is_int)) in self.to.iter().enumerate() {
+            if is_int {
+                let from = branch.ints_out(k);
+                ints.buffers[buffer][..from.len()].copy_from_slice(from);
+            } else {
+                let from = branch.floats_out(k);
+                floats.buffers[buffer][..from.len()].copy_from_slice(from);
+            }
+        }
+        Ok(singular)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.branches.iter().map(|branch| branch.bytes()).sum()
+    }
+}
