@@ -81,7 +81,9 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     // SAFETY: a type's name is a C string that lives as long as the type.
     let name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) };
     // A class written in Python has a name without a dot here.
-    if name == c"array.array" {
+    const WITHOUT: [&CStr; 5] =
+        [c"burtorch.Vector", c"burtorch.Value", c"burtorch.Tensor", c"burtorch.parameter", c"array.array"];
+    if WITHOUT.contains(&name) {
         return Ok(false);
     }
     object.hasattr(pyo3::intern!(object.py(), "dtype"))

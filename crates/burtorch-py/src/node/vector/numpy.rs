@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyFloat, PyTuple};
 
 use super::{PyVector, Symbol, finish};
 use crate::convert::entry::entered;
+use crate::convert::numbers::has_dtype;
 use crate::convert::signals::quietly;
 use crate::node::value;
 
@@ -18,10 +19,12 @@ pub const NUMBER_ALONE: &str = ", or float(v) for the number alone";
 /// The dimensions of an array; 0 for a NumPy scalar and for anything that is no array.
 pub fn n_dims(x: &Bound<'_, PyAny>) -> usize {
     let n_dims = || -> PyResult<usize> {
-        x.getattr(pyo3::intern!(x.py(), "dtype"))?;
+        if x.is_instance_of::<PyFloat>() || !has_dtype(x)? {
+            return Ok(0);
+        }
         x.getattr(pyo3::intern!(x.py(), "ndim"))?.extract()
     };
-    if x.is_instance_of::<PyFloat>() { 0 } else { quietly(x.py(), n_dims).unwrap_or(0) }
+    quietly(x.py(), n_dims).unwrap_or(0)
 }
 
 /// Whether this is an array (not a NumPy scalar): it has a dtype and dimensions.
