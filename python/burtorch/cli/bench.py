@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="eager: building and differentiating the tiny and the small graph, in ns, beside plain Python "
         "floats, a gradient written by hand, and micrograd where it is installed. function: traced functions called "
         "and mapped, in ns, beside the rivals asked for. mlp: one SGD step of the character model; gpt: a gradient of "
-        "the paper's GPT; both in ms, likewise. memory: peak memory of whole processes, in MB. startup: their time, "
+        "the paper's GPT; both in ms. memory: peak memory of whole processes, in MB. startup: their time, "
         "in ms. threads: building and gradients on one thread and on two, in ms. io: saving and loading 7 of 32 "
         "numbers, in us per call.",
     )
@@ -56,12 +56,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     cells.add_argument(
         "--batch", type=counts, metavar="B,B", help="batch sizes (default 1,64 for mlp, 1,2,4,8,16,32,64 for gpt)"
     )
-    cells.add_argument(
+    parser.add_argument(
         "--peers",
         type=peers,
         default=[],
         metavar="NAME,NAME",
-        help="mlp and gpt: numpy, torch, jax; function: jax, casadi, numba, autograd; those that are installed join",
+        help=f"function: {', '.join(FUNCTION_PEERS)}; those that are installed join",
     )
     parser.set_defaults(run=run)
 
@@ -73,13 +73,10 @@ def counts(text: str) -> list[int]:
 
 def peers(text: str) -> list[str]:
     """Names of rivals between commas."""
-    from burtorch.cli import bench_mlp
-
     names = text.split(",")
-    known = sorted({*bench_mlp.PEERS, *FUNCTION_PEERS})
     for name in names:
-        if name not in known:
-            raise argparse.ArgumentTypeError(f"{name!r}: expected {', '.join(known)}")
+        if name not in FUNCTION_PEERS:
+            raise argparse.ArgumentTypeError(f"{name!r}: expected {', '.join(FUNCTION_PEERS)}")
     return names
 
 
@@ -117,7 +114,7 @@ def run_mlp(args: argparse.Namespace) -> int:
         for hidden in args.hidden or bench_mlp.HIDDEN:
             for batch in args.batch or bench_mlp.BATCHES:
                 cell = f"e={hidden}, b={batch}"
-                record["cells"][cell] = bench_mlp.measure(hidden, batch, args.peers, args.rounds)
+                record["cells"][cell] = bench_mlp.measure(hidden, batch, args.rounds)
     except (ValueError, AssertionError) as error:
         print(f"burtorch bench: {error}")
         return 1
@@ -129,7 +126,7 @@ def run_gpt(args: argparse.Namespace) -> int:
 
     record = header("gpt", "ms per loss and gradient", args.rounds)
     try:
-        record["cells"] = bench_gpt.measure(tuple(args.batch or bench_gpt.BATCHES), args.peers, args.rounds)
+        record["cells"] = bench_gpt.measure(tuple(args.batch or bench_gpt.BATCHES), args.rounds)
     except (ValueError, AssertionError) as error:
         print(f"burtorch bench: {error}")
         return 1

@@ -1,8 +1,8 @@
-"""``burtorch bench gpt``: loss and gradient of the paper's GPT at several batch sizes, beside rivals where asked for.
+"""``burtorch bench gpt``: loss and gradient of the paper's GPT at several batch sizes.
 
-The rivals are the modules of ``benches/python/peers`` in burtorch's repository. Every answer is checked first:
-burtorch's in float32 against its own in float64, and against each rival's, loss and gradient within
-1e-5. Contenders take turns in short slices within one run, so that a busy machine slows them all alike.
+Answers in float32 are checked against those in float64 first, loss and gradient within 1e-5. Contenders take turns in
+short slices within one run, so that a busy machine slows them all alike. Rivals come from
+``benches/python/bench_beside.py`` in burtorch's repository.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any, Literal
 
 import burtorch
-from burtorch.cli.bench_mlp import PEERS, find_peers
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT, VOCAB = 8, 65
@@ -23,18 +22,15 @@ TOLERANCE = 1e-5
 SLICE_SECONDS = 0.02
 
 Step = Callable[[], object]
+# Label of its cell, name, seconds of compiling, what takes a turn.
+Contender = tuple[str, str, float, Step]
 
 
 class Cell:
-    """One batch size: weights and batches, made by NumPy for the rivals, else by Python."""
+    """One batch size: weights and batches."""
 
-    def __init__(self, batch: int, peers: Any) -> None:
+    def __init__(self, batch: int) -> None:
         self.batch = batch
-        if peers is not None:
-            self.of_peers = peers.gpt_cell(batch)
-            self.weights = self.of_peers.weights
-            self.X, self.Y = self.of_peers.X.astype("int32"), self.of_peers.Y.astype("int32")
-            return
         draw = random.Random(batch)
         params = burtorch.Parameters(seed=batch)
         burtorch.nn.GPT(params)
@@ -66,24 +62,18 @@ class Cell:
         return step
 
 
-def measure(batches: Sequence[int], names: Sequence[str], rounds: int) -> dict[str, dict[str, Any]]:
-    """Rows by batch size: seconds of compiling, and median, minimum and quartile of a gradient in ms, by contender."""
-    peers = find_peers() if names else None
-    if names and peers is None:
-        raise ValueError("the rivals are in benches/python/peers of a checkout: run this inside one")
-    contenders: list[tuple[str, str, float, Step]] = []
+def measure(batches: Sequence[int], rounds: int) -> dict[str, dict[str, Any]]:
+    """The rows by batch size; see :func:`rows`."""
+    contenders = []
     for batch in batches:
-        cell = Cell(batch, peers)
-        label = f"b={batch}"
-        answer = _checked(cell)
-        contenders.append((label, "burtorch", 0.0, cell.step()))
-        for name in (full for short in names for full in PEERS[short]):
-            rival = None if peers is None else peers.make(name, cell.of_peers)
-            if rival is None:
-                continue
-            loss, gradient = rival.loss_and_grad()
-            _agree(name, answer, (loss, list(map(float, gradient))))
-            contenders.append((label, name, rival.compile_seconds, rival.step))
+        cell = Cell(batch)
+        checked(cell)
+        contenders.append((f"b={batch}", "burtorch", 0.0, cell.step()))
+    return rows(contenders, rounds)
+
+
+def rows(contenders: Sequence[Contender], rounds: int) -> dict[str, dict[str, Any]]:
+    """Seconds of compiling, and median, minimum and quartile of a gradient in ms, by cell and contender."""
     cells: dict[str, dict[str, Any]] = {label: {} for label, *_ in contenders}
     all_times = _interleaved([step for *_, step in contenders], rounds)
     for (label, name, seconds, _), times in zip(contenders, all_times):
@@ -97,7 +87,7 @@ def measure(batches: Sequence[int], names: Sequence[str], rounds: int) -> dict[s
     return cells
 
 
-def _checked(cell: Cell) -> tuple[float, list[float]]:
+def checked(cell: Cell) -> tuple[float, list[float]]:
     """Loss and gradient in float32, after they agreed with those in float64."""
     found = []
     dtypes: tuple[Literal["float64", "float32"], ...] = ("float64", "float32")
@@ -105,11 +95,11 @@ def _checked(cell: Cell) -> tuple[float, list[float]]:
         oracle, _ = cell.oracle(dtype)
         loss, grad = oracle(cell.X[0], cell.Y[0])
         found.append((loss, [float(g) for g in grad]))
-    _agree("float32", found[0], found[1])
+    agree("float32", found[0], found[1])
     return found[1]
 
 
-def _agree(name: str, expected: tuple[float, list[float]], found: tuple[float, list[float]]) -> None:
+def agree(name: str, expected: tuple[float, list[float]], found: tuple[float, list[float]]) -> None:
     norm = math.sqrt(sum(g * g for g in expected[1]))
     off = math.sqrt(sum((a - b) ** 2 for a, b in zip(expected[1], found[1]))) / norm
     same_loss = abs(found[0] - expected[0]) <= TOLERANCE * abs(expected[0])

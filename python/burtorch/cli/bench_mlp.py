@@ -1,19 +1,15 @@
-"""``burtorch bench mlp``: one SGD step of the paper's character model, beside the rivals that are installed.
+"""``burtorch bench mlp``: one SGD step of the paper's character model, after it was seen to reduce the loss.
 
-Every contender starts from the same weights; losses and gradients must agree to 1e-5, and weights after a few steps,
-before anything is timed. Contenders take turns, one short slice each, so that a busy machine slows them all alike. The
-rivals are those of ``benches/python/peers`` in a checkout; without them burtorch is timed alone and needs no NumPy.
+Contenders take turns, one short slice each, so that a busy machine slows them all alike. Rivals come from
+``benches/python/bench_beside.py`` in burtorch's repository.
 """
 
 from __future__ import annotations
 
-import importlib
 import random
-import sys
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -24,8 +20,6 @@ HIDDEN = (4, 16, 32, 64, 128, 512, 1024)
 BATCHES = (1, 64)
 LEARNING_RATE = 0.01
 SLICE_SECONDS = 0.02
-# The rivals behind each name that --peers takes.
-PEERS = {"numpy": ("numpy",), "torch": ("torch", "torch-compile"), "jax": ("jax",)}
 
 
 @dataclass
@@ -64,40 +58,21 @@ class Burtorch:
     def __call__(self) -> object:
         return self.step()
 
-    def loss_and_grad(self) -> tuple[float, Any]:
-        import numpy as np
 
-        loss, grad = self.oracle(*self.batches[0])
-        return loss, np.array(grad)
-
-    def weights(self) -> Any:
-        import numpy as np
-
-        return np.array(self.params.values)
+def measure(hidden: int, n: int, rounds: int) -> dict[str, Any]:
+    """The row of one cell; see :func:`rows`."""
+    return rows([alone(hidden, n)], rounds)
 
 
-def find_peers() -> Any | None:
-    """The package of rivals, from a checkout that is the working directory or holds it; None where there is none."""
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / "benches" / "python" / "peers" / "__init__.py").is_file():
-            sys.path.insert(0, str(folder / "benches" / "python"))
-            return importlib.import_module("peers")
-    return None
-
-
-def measure(hidden: int, n: int, names: Sequence[str], rounds: int) -> dict[str, Any]:
-    """Rows of one cell: seconds of compiling, and median and minimum of a step in ms, for each contender."""
-    peers = find_peers() if names else None
-    if names and peers is None:
-        raise ValueError("the rivals are in benches/python/peers of a checkout: run this inside one")
-    contenders = _alone(hidden, n) if peers is None else _beside(peers, hidden, n, names)
+def rows(contenders: Sequence[Contender], rounds: int) -> dict[str, Any]:
+    """Seconds of compiling, and median and minimum of a step in ms, for each contender."""
     return {
         contender.name: {**times, "compile_seconds": contender.compile_seconds}
         for contender, times in zip(contenders, _interleaved(contenders, rounds))
     }
 
 
-def _alone(hidden: int, n: int) -> list[Contender]:
+def alone(hidden: int, n: int) -> Contender:
     rng = random.Random(0)
     batches = []
     for _ in range(64):
@@ -108,16 +83,7 @@ def _alone(hidden: int, n: int) -> list[Contender]:
     burtorch.Oracle(mine.model).step(*batches[0], lr=LEARNING_RATE)
     if not mine.oracle.loss(*batches[0]) < first:
         raise ValueError("a step did not reduce the loss of its batch")
-    return [Contender(mine.name, mine)]
-
-
-def _beside(peers: Any, hidden: int, n: int, names: Sequence[str]) -> list[Contender]:
-    cell = peers.mlp_cell(hidden, n)
-    batches = [(x.astype("int32"), y.astype("int32")) for x, y in zip(cell.X, cell.Y)]
-    rivals = [peers.make(rival, cell) for name in names for rival in PEERS[name]]
-    present = [Burtorch(hidden, batches, cell.weights), *(rival for rival in rivals if rival is not None)]
-    peers.check(present)
-    return [Contender(peer.name, peer, peer.compile_seconds) for peer in present]
+    return Contender(mine.name, mine)
 
 
 def _interleaved(contenders: Sequence[Contender], rounds: int) -> list[dict[str, float]]:
