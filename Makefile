@@ -11,9 +11,11 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml README.md LICENSE-MIT LICENSE-AP
 # Cargo and maturin must agree on the interpreter; the package under test is the one in .venv.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 unexport PYTHONPATH
+# Beside other work of make, cargo would look for jobs of its own in MAKEFLAGS.
+ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint demo bench bench-peers docs fuzz refusing safety clean .lint-tools
+.PHONY: help setup build test lint demo bench bench-peers docs fuzz refusing safety clean .lint-tools .test-core .test-wheel
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -25,14 +27,20 @@ build: $(VENV)/.wheel ## Build the release wheel and install it into .venv
 demo: $(VENV)/.wheel ## Train a character model on names, print the summary, keep it in runs/demo
 	$(BIN)/burtorch train --model char-mlp --steps 3000 --out runs/demo
 
-test: lint $(VENV)/.wheel ## Run every test: lint, the core, the stubs, the installed wheel, the README
-	cargo test --locked -p burtorch-core
+# At once: the release build is on one core for most of its time.
+test: .lint-tools $(VENV)/.tools ## Run every test: lint, the core, the stubs, the installed wheel, the README
+	@$(MAKE) --no-print-directory --jobs=2 .test-core .test-wheel
+
+.test-core: lint
+	$(ALONE) cargo test --locked -p burtorch-core
+
+.test-wheel: $(VENV)/.wheel
 	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/pytest
 
 lint: .lint-tools $(VENV)/.tools ## Check format, lints and types: rustfmt, clippy, ruff, mypy --strict
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(ALONE) cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
@@ -93,6 +101,6 @@ $(VENV)/.tools: requirements-dev.txt
 $(VENV)/.wheel: $(VENV)/.tools $(SOURCES)
 	@scripts/check-tools.sh $(BIN)/python
 	rm -f dist/burtorch-*.whl
-	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
+	$(ALONE) $(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/burtorch-*.whl
 	@touch $@
