@@ -3,6 +3,52 @@
 //! Promises: lane k of every operation equals the operation on lane k, bit for bit; an op on half numbers is computed in
 //! f32 and rounded once. The half types are in `narrow`, f128 is in `wide`. Knows nothing of graphs.
 
+/// What scalars of one lane have in common: how they are compared, and that the lane is the scalar.
+macro_rules! of_one_number {
+    (compared) => {
+        type Mask = bool;
+
+        #[inline(always)]
+        fn less(self, other: Self) -> bool {
+            self < other
+        }
+        #[inline(always)]
+        fn less_equal(self, other: Self) -> bool {
+            self <= other
+        }
+        #[inline(always)]
+        fn equal(self, other: Self) -> bool {
+            self == other
+        }
+        #[inline(always)]
+        fn nan_mask(self) -> bool {
+            self.is_nan()
+        }
+        #[inline(always)]
+        fn select(mask: bool, yes: Self, no: Self) -> Self {
+            if mask { yes } else { no }
+        }
+    };
+    (lane) => {
+        #[inline(always)]
+        fn splat(elem: Self) -> Self {
+            elem
+        }
+        #[inline(always)]
+        fn lane(self, _k: usize) -> Self {
+            self
+        }
+        #[inline(always)]
+        fn with_lane(self, _k: usize, elem: Self) -> Self {
+            elem
+        }
+        #[inline(always)]
+        fn sum_lanes(self) -> Self {
+            self
+        }
+    };
+}
+
 mod row_math;
 
 mod decimal;
@@ -191,32 +237,11 @@ macro_rules! plain_float {
         impl sealed::Sealed for $t {}
 
         impl RowMath for $t {
-            type Mask = bool;
-
             #[inline(always)]
             fn lit(x: f64) -> Self {
                 x as $t
             }
-            #[inline(always)]
-            fn less(self, other: Self) -> bool {
-                self < other
-            }
-            #[inline(always)]
-            fn less_equal(self, other: Self) -> bool {
-                self <= other
-            }
-            #[inline(always)]
-            fn equal(self, other: Self) -> bool {
-                self == other
-            }
-            #[inline(always)]
-            fn nan_mask(self) -> bool {
-                self.is_nan()
-            }
-            #[inline(always)]
-            fn select(mask: bool, yes: Self, no: Self) -> Self {
-                if mask { yes } else { no }
-            }
+            of_one_number!(compared);
 
             for_each_function!(of_numbers);
         }
@@ -236,22 +261,7 @@ macro_rules! plain_float {
                 computed
             }
 
-            #[inline(always)]
-            fn splat(elem: $t) -> Self {
-                elem
-            }
-            #[inline(always)]
-            fn lane(self, _k: usize) -> $t {
-                self
-            }
-            #[inline(always)]
-            fn with_lane(self, _k: usize, elem: $t) -> Self {
-                elem
-            }
-            #[inline(always)]
-            fn sum_lanes(self) -> $t {
-                self
-            }
+            of_one_number!(lane);
             #[inline(always)]
             fn all_finite(self) -> bool {
                 self.is_finite()

@@ -30,6 +30,18 @@ fn wide_to_odd(x: f128) -> f64 {
     f64::from_bits((near.to_bits() - u64::from(outwards)) | 1)
 }
 
+/// A half number in f32: the conversion asks what the CPU has, and is one copy.
+#[inline(never)]
+fn f32_of_f16(x: f16) -> f32 {
+    x.to_f32()
+}
+
+/// The nearest half number, likewise.
+#[inline(never)]
+fn f16_of_f32(x: f32) -> f16 {
+    f16::from_f32(x)
+}
+
 /// Functions: those of f32, rounded.
 macro_rules! of_halves {
     (
@@ -59,36 +71,15 @@ macro_rules! of_halves {
 }
 
 macro_rules! half_number {
-    ($t:ty, $dtype:ident, $fraction:literal) => {
+    ($t:ty, $dtype:ident, $fraction:literal, $widen:expr, $narrow:expr) => {
         impl sealed::Sealed for $t {}
 
         impl RowMath for $t {
-            type Mask = bool;
-
             #[inline]
             fn lit(x: f64) -> Self {
-                <$t>::from_f32(to_odd(x))
+                $narrow(to_odd(x))
             }
-            #[inline(always)]
-            fn less(self, other: Self) -> bool {
-                self < other
-            }
-            #[inline(always)]
-            fn less_equal(self, other: Self) -> bool {
-                self <= other
-            }
-            #[inline(always)]
-            fn equal(self, other: Self) -> bool {
-                self == other
-            }
-            #[inline(always)]
-            fn nan_mask(self) -> bool {
-                self.is_nan()
-            }
-            #[inline(always)]
-            fn select(mask: bool, yes: Self, no: Self) -> Self {
-                if mask { yes } else { no }
-            }
+            of_one_number!(compared);
 
             for_each_function!(of_halves);
         }
@@ -101,28 +92,13 @@ macro_rules! half_number {
 
             #[inline(always)]
             fn widen(self) -> f32 {
-                self.to_f32()
+                $widen(self)
             }
             #[inline(always)]
             fn narrow(computed: f32) -> $t {
-                <$t>::from_f32(computed)
+                $narrow(computed)
             }
-            #[inline(always)]
-            fn splat(elem: $t) -> Self {
-                elem
-            }
-            #[inline(always)]
-            fn lane(self, _k: usize) -> $t {
-                self
-            }
-            #[inline(always)]
-            fn with_lane(self, _k: usize, elem: $t) -> Self {
-                elem
-            }
-            #[inline(always)]
-            fn sum_lanes(self) -> $t {
-                self
-            }
+            of_one_number!(lane);
             #[inline(always)]
             fn all_finite(self) -> bool {
                 self.is_finite()
@@ -146,21 +122,21 @@ macro_rules! half_number {
             const DTYPE: DType = DType::$dtype;
             #[inline]
             fn from_f64(x: f64) -> Self {
-                <$t>::from_f32(to_odd(x))
+                $narrow(to_odd(x))
             }
             #[inline]
             fn to_f64(self) -> f64 {
-                self.to_f32().into()
+                $widen(self).into()
             }
             fn from_f128(x: f128) -> Self {
                 <Self as Float>::from_f64(wide_to_odd(x))
             }
             fn to_f128(self) -> f128 {
-                self.to_f32().into()
+                $widen(self).into()
             }
         }
     };
 }
 
-half_number!(f16, Float16, 10);
-half_number!(bf16, BFloat16, 7);
+half_number!(f16, Float16, 10, f32_of_f16, f16_of_f32);
+half_number!(bf16, BFloat16, 7, bf16::to_f32, bf16::from_f32);

@@ -40,32 +40,11 @@ macro_rules! of_f128 {
 }
 
 impl RowMath for f128 {
-    type Mask = bool;
-
     #[inline(always)]
     fn lit(x: f64) -> Self {
         x.into()
     }
-    #[inline(always)]
-    fn less(self, other: Self) -> bool {
-        self < other
-    }
-    #[inline(always)]
-    fn less_equal(self, other: Self) -> bool {
-        self <= other
-    }
-    #[inline(always)]
-    fn equal(self, other: Self) -> bool {
-        self == other
-    }
-    #[inline(always)]
-    fn nan_mask(self) -> bool {
-        self.is_nan()
-    }
-    #[inline(always)]
-    fn select(mask: bool, yes: Self, no: Self) -> Self {
-        if mask { yes } else { no }
-    }
+    of_one_number!(compared);
 
     for_each_function!(of_f128);
 }
@@ -84,22 +63,7 @@ impl Scalar for f128 {
     fn narrow(computed: f128) -> f128 {
         computed
     }
-    #[inline(always)]
-    fn splat(elem: f128) -> Self {
-        elem
-    }
-    #[inline(always)]
-    fn lane(self, _k: usize) -> f128 {
-        self
-    }
-    #[inline(always)]
-    fn with_lane(self, _k: usize, elem: f128) -> Self {
-        elem
-    }
-    #[inline(always)]
-    fn sum_lanes(self) -> f128 {
-        self
-    }
+    of_one_number!(lane);
     #[inline(always)]
     fn all_finite(self) -> bool {
         self.is_finite()

@@ -153,54 +153,33 @@ impl PyParameter {
     ) -> PyResult<Bound<'py, PyAny>> {
         operate("pow", other, &value_of(slf)?)
     }
+}
 
-    fn __add__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("add", &value_of(slf)?, other)
-    }
+/// Operators of two operands, and what Python calls where a parameter is the right one.
+macro_rules! operators {
+    ($($name:ident $reflected:ident $operator:literal)*) => {
+        #[allow(unsafe_op_in_unsafe_fn, reason = "what the attribute makes of names that are written here")]
+        const _: () = {
+            #[pymethods]
+            impl PyParameter { $(
+                fn $name<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                    operate($operator, &value_of(slf)?, other)
+                }
 
-    fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("add", other, &value_of(slf)?)
-    }
-
-    fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("sub", &value_of(slf)?, other)
-    }
-
-    fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("sub", other, &value_of(slf)?)
-    }
-
-    fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("mul", &value_of(slf)?, other)
-    }
-
-    fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("mul", other, &value_of(slf)?)
-    }
-
-    fn __floordiv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("floordiv", &value_of(slf)?, other)
-    }
-
-    fn __rfloordiv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("floordiv", other, &value_of(slf)?)
-    }
-
-    fn __mod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("mod", &value_of(slf)?, other)
-    }
-
-    fn __rmod__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("mod", other, &value_of(slf)?)
-    }
-
-    fn __truediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("truediv", &value_of(slf)?, other)
-    }
-
-    fn __rtruediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        operate("truediv", other, &value_of(slf)?)
-    }
+                fn $reflected<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                    operate($operator, other, &value_of(slf)?)
+                }
+            )* }
+        };
+    };
+}
+operators! {
+    __add__ __radd__ "add"
+    __sub__ __rsub__ "sub"
+    __mul__ __rmul__ "mul"
+    __truediv__ __rtruediv__ "truediv"
+    __floordiv__ __rfloordiv__ "floordiv"
+    __mod__ __rmod__ "mod"
 }
 
 /// Adds the class to the module.

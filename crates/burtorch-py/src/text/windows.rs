@@ -1,10 +1,11 @@
 //! Running text for Python: windows to train on, and text that a GPT goes on with.
 
 use burtorch_core::text::{Sampling, TextWindows, continue_text};
-use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::zeros;
 use crate::convert::arguments::sizes;
 use crate::convert::buffer::TokenIdArray;
 use crate::convert::errors::{IntoPython, to_python};
@@ -152,14 +153,6 @@ impl PyTextWindows {
         self.windows.with(py, |windows| asked(|| read(windows, &mut x, &mut y)))?.or_raise(py)?;
         Ok((TokenIdArray::rows(x, self.context), TokenIdArray::rows(y, self.context)))
     }
-}
-
-fn zeros(n: usize) -> PyResult<Vec<u32>> {
-    let mut symbols = Vec::new();
-    let reserved = symbols.try_reserve_exact(n);
-    reserved.map_err(|_| PyMemoryError::new_err(format!("no memory for {n} symbols; take fewer")))?;
-    symbols.resize(n, 0);
-    Ok(symbols)
 }
 
 /// `prompt` and `n` characters more, drawn one by one by what a GPT makes of the `context` characters before.

@@ -12,42 +12,38 @@ use crate::params::PyTensor;
 
 type Any<'py> = Bound<'py, PyAny>;
 
+/// Operators on two operands: what Python calls on the left one, on the right one, and what they mean.
+macro_rules! on_both_sides {
+    ($class:ident: $($name:ident $reflected:ident $symbol:ident)*) => {
+        #[allow(unsafe_op_in_unsafe_fn, reason = "what the attribute makes of names that are written here")]
+        const _: () = {
+            #[pymethods]
+            impl $class { $(
+                fn $name<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+                    elementwise::operator(Symbol::$symbol, slf.as_any(), other)
+                }
+
+                fn $reflected<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
+                    elementwise::operator(Symbol::$symbol, other, slf.as_any())
+                }
+            )* }
+        };
+    };
+}
+
 macro_rules! operators {
     ($class:ident) => {
+        on_both_sides! { $class:
+            __add__ __radd__ Plus
+            __sub__ __rsub__ Minus
+            __mul__ __rmul__ Times
+            __truediv__ __rtruediv__ Over
+            __floordiv__ __rfloordiv__ FloorOver
+            __mod__ __rmod__ Modulo
+        }
+
         #[pymethods]
         impl $class {
-            fn __add__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Plus, slf.as_any(), other)
-            }
-
-            fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Plus, other, slf.as_any())
-            }
-
-            fn __sub__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Minus, slf.as_any(), other)
-            }
-
-            fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Minus, other, slf.as_any())
-            }
-
-            fn __mul__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Times, slf.as_any(), other)
-            }
-
-            fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Times, other, slf.as_any())
-            }
-
-            fn __truediv__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Over, slf.as_any(), other)
-            }
-
-            fn __rtruediv__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Over, other, slf.as_any())
-            }
-
             fn __pow__<'py>(
                 slf: &Bound<'py, Self>,
                 other: &Any<'py>,
@@ -62,22 +58,6 @@ macro_rules! operators {
                 _modulus: Option<&Any<'py>>,
             ) -> PyResult<Any<'py>> {
                 elementwise::operator(Symbol::Power, other, slf.as_any())
-            }
-
-            fn __floordiv__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::FloorOver, slf.as_any(), other)
-            }
-
-            fn __rfloordiv__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::FloorOver, other, slf.as_any())
-            }
-
-            fn __mod__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Modulo, slf.as_any(), other)
-            }
-
-            fn __rmod__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
-                elementwise::operator(Symbol::Modulo, other, slf.as_any())
             }
 
             fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Any<'py>) -> PyResult<Any<'py>> {
