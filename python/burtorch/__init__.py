@@ -155,7 +155,7 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that imp
 if TYPE_CHECKING:
     from typing import Any
 
-    from burtorch import data, micrograd, nn, optim, system, text, viz
+    from burtorch import autograd, data, micrograd, nn, optim, system, text, viz
     from burtorch._arrays import (
         all,
         any,
@@ -246,6 +246,7 @@ __all__ = [
     "atan2",
     "atanh",
     "attention",
+    "autograd",
     "broadcast_to",
     "bytes_needed",
     "cbrt",
@@ -445,7 +446,7 @@ _OF_ARRAYS = frozenset(
     }
 )
 
-_SUBMODULES = frozenset({"data", "micrograd", "nn", "optim", "system", "text", "viz"})
+_SUBMODULES = frozenset({"autograd", "data", "micrograd", "nn", "optim", "system", "text", "viz"})
 
 
 def __getattr__(name: str) -> "Any":

@@ -412,19 +412,21 @@ impl PyArray {
         }
     }
 
-    /// The numbers as floats, integers (toward zero) or a mask (whether they are not 0).
+    /// The numbers as floats, integers of 64 bits (toward zero) or a mask (whether they are not 0).
     fn astype<'py>(slf: &Bound<'py, Self>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
         let py = slf.py();
-        let name: String = py.import("numpy")?.call_method1("dtype", (dtype,))?.getattr("name")?.extract()?;
+        let dtype_of = py.import("numpy")?.call_method1("dtype", (dtype,))?;
+        let (name, kind): (String, String) =
+            (dtype_of.getattr("name")?.extract()?, dtype_of.getattr("kind")?.extract()?);
         let float = slf.get().trace(py).get().dtype().name();
         // Python's float means the float type of the program.
         let is_python_float = dtype.is(py.get_type::<pyo3::types::PyFloat>());
         let element = match name.as_str() {
-            "int64" => Element::Int,
+            _ if kind == "i" || kind == "u" => Element::Int,
             "bool" => Element::Mask,
             name if name == float || is_python_float => Element::Float,
             _ => {
-                let message = format!("an Array of this program becomes {float}, int64 or bool, found {name}");
+                let message = format!("an Array of this program holds {float}, integers or bool, found {name}");
                 return Err(PyTypeError::new_err(message));
             }
         };

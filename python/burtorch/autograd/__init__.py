@@ -1,0 +1,316 @@
+"""The functions of HIPS autograd, with its names and signatures, over burtorch's derivatives.
+
+Code written for autograd runs with its import changed::
+
+    import burtorch.autograd.numpy as np
+    from burtorch.autograd import grad
+
+A body runs at every call, as in autograd: it may draw random numbers, print, or read what has changed. Only the
+arguments that are differentiated are Arrays while it runs; the others are what was given. ``bt.grad`` and its like keep
+the program of a body instead, which is faster.
+
+    >>> import burtorch.autograd.numpy as np
+    >>> from burtorch.autograd import elementwise_grad, grad
+    >>> grad(lambda x: np.sum(np.tanh(x) ** 2))(np.array([0.0, 1.0])).round(4)
+    array([0.    , 0.6397])
+    >>> elementwise_grad(elementwise_grad(np.sin))(np.array([0.5, 1.0])).round(4)
+    array([-0.4794, -0.8415])
+"""
+
+from __future__ import annotations
+
+import functools
+
+import burtorch as bt
+from burtorch import _core
+from burtorch._array_base import is_array
+from burtorch._core import Array
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = [
+    "deriv",
+    "elementwise_grad",
+    "grad",
+    "grad_and_aux",
+    "grad_named",
+    "hessian",
+    "hessian_tensor_product",
+    "hessian_vector_product",
+    "jacobian",
+    "make_ggnvp",
+    "make_hvp",
+    "make_jvp",
+    "make_vjp",
+    "multigrad_dict",
+    "tensor_jacobian_product",
+    "value_and_grad",
+    "vector_jacobian_product",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+class _Hole:
+    """The place of an Array in a nest."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+
+def _mapped(f: Callable[[Any], Any], nest: Any) -> Any:
+    """A nest of lists, tuples and dicts with ``f`` of its leaves."""
+    if isinstance(nest, dict):
+        return {key: _mapped(f, one) for key, one in nest.items()}
+    if isinstance(nest, (list, tuple)):
+        made = [_mapped(f, one) for one in nest]
+        return type(nest)(*made) if hasattr(nest, "_fields") else type(nest)(made)
+    return f(nest)
+
+
+def _run(body: Callable[..., Any], *arguments: Any) -> Any:
+    """``body`` of Arrays for the numbers in nests of arguments, and its result as numbers."""
+    leaves: list[Any] = []
+
+    def leaf(x: Any) -> _Hole:
+        leaves.append(x)
+        return _Hole(len(leaves) - 1)
+
+    holes = _mapped(leaf, arguments)
+    if any(map(is_array, leaves)):
+        return body(*arguments)
+    results: list[Any] = []
+    kept: list[Any] = []
+
+    def recording(*arrays: Any) -> Any:
+        kept.append(_mapped(_out_of(results), body(*_filled(holes, arrays))))
+        return results
+
+    numbers = _core.array_evaluated(recording, *leaves)
+    return _filled(kept[0], numbers)
+
+
+def _out_of(arrays: list[Any]) -> Callable[[Any], Any]:
+    """What moves the Arrays of a nest to a list."""
+
+    def leaf(x: Any) -> Any:
+        if not isinstance(x, Array):
+            return x
+        arrays.append(x)
+        return _Hole(len(arrays) - 1)
+
+    return leaf
+
+
+def _filled(nest: Any, leaves: Any) -> Any:
+    """The nest with these in its holes."""
+    return _mapped(lambda x: leaves[x.k] if isinstance(x, _Hole) else x, nest)
+
+
+def _with(arguments: tuple[Any, ...], argnum: Any, x: Any) -> tuple[Any, ...]:
+    """Arguments with others in some places."""
+    places = argnum if isinstance(argnum, (tuple, list)) else (argnum,)
+    given = list(arguments)
+    for place, one in zip(places, x if isinstance(argnum, (tuple, list)) else (x,)):
+        given[place] = one
+    return tuple(given)
+
+
+def _chosen(arguments: tuple[Any, ...], argnum: Any) -> Any:
+    if isinstance(argnum, (tuple, list)):
+        return tuple(arguments[place] for place in argnum)
+    return arguments[argnum]
+
+
+def _of_argument(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of ``fun`` and ``argnum`` from one that takes a function of one argument, and that argument."""
+
+    @functools.wraps(transform)
+    def made(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
+        def derivative(*arguments: Any, **keywords: Any) -> Any:
+            def body(x: Any) -> Any:
+                return fun(*_with(arguments, argnum, x), **keywords)
+
+            return _run(functools.partial(transform, body), _chosen(arguments, argnum))
+
+        return derivative
+
+    return made
+
+
+@_of_argument
+def grad(fun: Callable[..., Any], x: Any) -> Any:
+    """A function that gives the gradient of ``fun`` by its argument ``argnum``, in the structure of that."""
+    return bt.grad(fun)(x)
+
+
+@_of_argument
+def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
+    """A function that gives the value and the gradient."""
+    return bt.value_and_grad(fun)(x)
+
+
+@_of_argument
+def elementwise_grad(fun: Callable[..., Any], x: Any) -> Any:
+    """A function that gives the gradient of the sum of the results: for elementwise ``fun``, each derivative."""
+    return bt.grad(lambda x: _sum(fun(x)))(x)
+
+
+def _sum(y: Any) -> Any:
+    return y.sum() if isinstance(y, Array) else y
+
+
+@_of_argument
+def jacobian(fun: Callable[..., Any], x: Any) -> Any:
+    """A function that gives the Jacobian, of shape (result, argument)."""
+    return bt.jacobian(fun)(x)
+
+
+@_of_argument
+def hessian(fun: Callable[..., Any], x: Any) -> Any:
+    """A function that gives the Hessian: the Jacobian of the Jacobian."""
+    return bt.jacobian(bt.jacobian(fun))(x)
+
+
+@_of_argument
+def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
+    """Of a ``fun`` that returns a value and something else: the gradient, and the something else."""
+    kept: list[Any] = []
+
+    def with_arrays(x: Any) -> Any:
+        value, aux = fun(x)
+        arrays: list[Any] = []
+        kept.append(_mapped(_out_of(arrays), aux))
+        return value, arrays
+
+    gradient, arrays = bt.grad(with_arrays, has_aux=True)(x)
+    return gradient, _filled(kept[-1], arrays)
+
+
+def deriv(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """A function that gives the derivative by a number."""
+
+    def derivative(*arguments: Any, **keywords: Any) -> Any:
+        def along(x: Any) -> Any:
+            return bt.jvp(lambda x: fun(*_with(arguments, argnum, x), **keywords), (x,), (_ones(x),))[1]
+
+        return _run(along, arguments[argnum])
+
+    return derivative
+
+
+def _ones(x: Any) -> Any:
+    return x * 0.0 + 1.0
+
+
+def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
+    """The gradient by the argument of this name."""
+    import inspect
+
+    derivative: Callable[..., Any] = grad(fun, list(inspect.signature(fun).parameters).index(argname))
+    return derivative
+
+
+def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradients by all arguments, as a dict by name."""
+    import inspect
+
+    signature = inspect.signature(fun)
+
+    def gradients(*arguments: Any, **keywords: Any) -> Any:
+        bound = signature.bind(*arguments, **keywords)
+        bound.apply_defaults()
+        return _run(bt.grad(lambda named: fun(**named)), dict(bound.arguments))
+
+    return gradients
+
+
+def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """A function of the arguments and then a tensor: the Hessian times that."""
+
+    def product(*arguments: Any, **keywords: Any) -> Any:
+        *given, tensor = arguments
+
+        def times(x: Any) -> Any:
+            gradient = bt.grad(lambda x: fun(*_with(tuple(given), argnum, x), **keywords))
+            return bt.grad(lambda x: _sum(gradient(x) * tensor))(x)
+
+        return _run(times, given[argnum])
+
+    return product
+
+
+hessian_vector_product = hessian_tensor_product
+
+
+def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """A function of the arguments and then a tensor of the shape of the result: the tensor times the Jacobian."""
+
+    def product(*arguments: Any, **keywords: Any) -> Any:
+        *given, tensor = arguments
+
+        def times(x: Any) -> Any:
+            return bt.grad(lambda x: _sum(fun(*_with(tuple(given), argnum, x), **keywords) * tensor))(x)
+
+        return _run(times, given[argnum])
+
+    return product
+
+
+vector_jacobian_product = tensor_jacobian_product
+
+
+def make_vjp(fun: Callable[..., Any], argnum: Any = 0) -> Callable[..., Any]:
+    """A function of the arguments that gives ``(vjp, value)``, where ``vjp(g)`` is g times the Jacobian."""
+
+    def maker(*arguments: Any, **keywords: Any) -> Any:
+        def body(x: Any) -> Any:
+            return fun(*_with(arguments, argnum, x), **keywords)
+
+        def vjp(g: Any) -> Any:
+            return _run(lambda x, g: bt.vjp(body)(x, g)[1], _chosen(arguments, argnum), g)
+
+        return vjp, _run(body, _chosen(arguments, argnum))
+
+    return maker
+
+
+def make_hvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """A function of the arguments that gives ``(hvp, gradient)``, where ``hvp(v)`` is the Hessian times v."""
+    maker: Callable[..., Any] = make_vjp(grad(fun, argnum), argnum)
+    return maker
+
+
+def make_jvp(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """A function of the arguments that gives ``jvp``, where ``jvp(v)`` is the value and its change along v."""
+
+    def maker(*arguments: Any, **keywords: Any) -> Any:
+        def body(x: Any) -> Any:
+            return fun(*_with(arguments, argnum, x), **keywords)
+
+        return lambda v: _run(lambda x, v: bt.jvp(body, (x,), (v,)), arguments[argnum], v)
+
+    return maker
+
+
+def make_ggnvp(f: Callable[..., Any], g: Any = None, f_argnum: int = 0) -> Callable[..., Any]:
+    """A function of the arguments that gives the product with the generalised Gauss-Newton matrix of ``g(f(x))``."""
+    g = g or (lambda y: 0.5 * (y * y).sum())
+
+    def maker(*arguments: Any, **keywords: Any) -> Any:
+        def body(x: Any) -> Any:
+            return f(*_with(arguments, f_argnum, x), **keywords)
+
+        def times(x: Any, v: Any) -> Any:
+            y, change = bt.jvp(body, (x,), (v,))
+            bent = hessian_tensor_product(g)(y, change)
+            return bt.vjp(body)(x, bent)[1]
+
+        return lambda v: _run(times, arguments[f_argnum], v)
+
+    return maker

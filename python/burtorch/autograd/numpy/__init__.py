@@ -1,0 +1,37 @@
+"""NumPy, for bodies that are differentiated: its functions dispatch to burtorch's where they are given Arrays.
+
+Only what NumPy does not hand over has a form of its own here: ``array`` and ``asarray`` of lists that hold Arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as _numpy
+
+from burtorch import _core
+from burtorch._array_base import is_array
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = sorted({*_numpy.__all__, "array", "asarray"})
+
+
+def array(object: Any, *arguments: Any, **keywords: Any) -> Any:
+    """``numpy.array``; of lists that hold Arrays an Array."""
+    if not is_array(object):
+        return _numpy.array(object, *arguments, **keywords)
+    if not isinstance(object, (list, tuple)):
+        return object
+    return _core.array_stack([array(one) for one in object], 0)
+
+
+asarray = array
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("linalg", "random", "fft"):
+        import importlib
+
+        return importlib.import_module(f"burtorch.autograd.numpy.{name}")
+    return getattr(_numpy, name)

@@ -1,0 +1,1 @@
+"""Distributions of ``scipy.stats``: ``norm``."""
