@@ -172,3 +172,50 @@ fn a_plan_makes_no_heap_call_after_its_first_run() {
     assert_eq!(calls() - before, 0);
     assert!(plan.floats(1).unwrap().iter().all(|g| g.is_finite()));
 }
+
+#[test]
+fn loops_make_no_heap_call_after_their_longest_run() {
+    use burtorch_core::array::{Argument, ArrayBuilder, Element, Plan, Reduce, ScanOptions, Variable};
+    use burtorch_core::{DType, Op};
+
+    // The step of a scan, of one number and of several; while one of it is above x, halve it.
+    for extents in [&[][..], &[5]] {
+        let mut body = ArrayBuilder::new(DType::Float64).unwrap();
+        let inputs: Vec<_> = (0..2).map(|_| body.input(extents, Element::Float).unwrap()).collect();
+        let product = body.row(Op::Mul, &inputs).unwrap();
+        let next = body.row(Op::Sin, &[product]).unwrap();
+        let step = body.finish(&[next, product]).unwrap();
+        let mut body = ArrayBuilder::new(DType::Float64).unwrap();
+        let h = [(); 2].map(|()| body.input(extents, Element::Float).unwrap())[1];
+        let half = body.row_with(Op::MulByConstant, h, 0.5).unwrap();
+        let halve = body.finish(&[half]).unwrap();
+        let mut condition = ArrayBuilder::new(DType::Float64).unwrap();
+        let [x, h] = [(); 2].map(|()| condition.input(extents, Element::Float).unwrap());
+        let [x, h] = [x, h].map(|v| condition.reduce(Reduce::Max, v, None, false).unwrap());
+        let above = condition.less(x, h).unwrap();
+        let condition = condition.finish(&[above]).unwrap();
+
+        let mut b = ArrayBuilder::new(DType::Float64).unwrap();
+        let (x, h) = (b.input(extents, Element::Float).unwrap(), b.input(extents, Element::Float).unwrap());
+        let options = ScanOptions { length: Some(20), ..ScanOptions::default() };
+        let scanned = b.scan(step, &[x], &[h], &[], options).unwrap();
+        let halved = b.while_loop(condition, halve, &[x], &[h], None).unwrap();
+        let mut total = b.literal(0.0).unwrap();
+        for v in [scanned[0], scanned[1], halved[0]] {
+            let v = b.reduce(Reduce::Sum, v, None, false).unwrap();
+            total = b.row(Op::Add, &[total, v]).unwrap();
+        }
+        let by = [Variable::Input(0), Variable::Input(1)];
+        let gradient = b.finish(&[total]).unwrap().value_and_gradient(&by).unwrap();
+        let mut plan = Plan::<f64>::new(&gradient).unwrap();
+        let n: usize = extents.iter().product();
+        let (x, start, short) = (vec![0.01; n], vec![3.0; n], vec![0.2; n]);
+        plan.run(&[Argument::Float(&x), Argument::Float(&start)], &[]).unwrap();
+        let before = calls();
+        for h in [&start, &short, &start] {
+            plan.run(&[Argument::Float(&x), Argument::Float(h)], &[]).unwrap();
+        }
+        assert_eq!(calls() - before, 0);
+        assert!(plan.floats(2).unwrap().iter().all(|g| g.is_finite() && *g != 0.0));
+    }
+}

@@ -46,7 +46,11 @@ fn body(dice: &mut Dice) -> Body {
     let mut moving = [h.clone(), x].concat();
     let mut all = [c, moving.clone()].concat();
     for _ in 0..1 + dice.below(6) {
-        let (x, y) = (moving[dice.below(moving.len())], all[dice.below(all.len())]);
+        let (x, mut y) = (moving[dice.below(moving.len())], all[dice.below(all.len())]);
+        if !moving.contains(&y) && b.type_of(x) != b.type_of(y) {
+            // It would be broadcast, once for all steps: by the unrolled program within its first step.
+            y = x;
+        }
         let z = match dice.below(8) {
             0..3 => b.row(UNARY[dice.below(UNARY.len())], &[x]).ok(),
             3..6 => b.row(BINARY[dice.below(BINARY.len())], &[x, y]).ok(),

@@ -12,6 +12,7 @@ use super::chain::{Arg, BLOCK, Chain, Stream, Work};
 use super::draft::{Drafts, Read};
 use super::math::{ArrayFloat, BlockOp, arity};
 use super::memory::room;
+use super::numbers::Numbers;
 use super::place::{Place, Source, Walk};
 use super::reducer::Reducer;
 use crate::error::Result;
@@ -30,7 +31,13 @@ struct Compiler<'a, 'p> {
     kept: HashMap<u64, Arg>,
 }
 
-impl<E: ArrayFloat> Chain<E> {
+/// A chain ready to run: over blocks, or over single numbers.
+pub(super) enum Compiled<E> {
+    Chain(Chain<E>),
+    Numbers(Numbers<E>),
+}
+
+impl<E: ArrayFloat> Compiled<E> {
     /// Compiles the instructions of a chain. `buffers` is the buffer of each need.
     pub(super) fn new(
         drafts: &mut Drafts<'_>,
@@ -80,12 +87,16 @@ impl<E: ArrayFloat> Chain<E> {
             }
         }
         let Compiler { walks, repeated, work, blocks, .. } = c;
+        if size == 1 && reducers.is_empty() {
+            return Ok(Compiled::Numbers(Numbers::new(live(work, blocks).0, &walks, blocks)?));
+        }
         let (work, repeated, blocks) = with_few_blocks(work, repeated, blocks);
         let row = reducers.iter().map(Reducer::row_len).find(|&len| (1..=BLOCK).contains(&len)).unwrap_or(1);
         for reducer in &mut reducers {
             reducer.give(room(reducer.state_len(), E::default())?);
         }
-        Ok(Chain { size, block: BLOCK / row * row, streams: walks, repeated, work, reducers, blocks })
+        let chain = Chain { size, block: BLOCK / row * row, streams: walks, repeated, work, reducers, blocks };
+        Ok(Compiled::Chain(chain))
     }
 }
 
@@ -224,17 +235,17 @@ impl Compiler<'_, '_> {
     }
 }
 
-/// The same work without operations whose blocks nothing reads, in as few blocks as their lifetimes allow.
-fn with_few_blocks(
-    work: Vec<Work>,
-    mut repeated: Vec<(usize, usize)>,
-    blocks: usize,
-) -> (Vec<Work>, Vec<(usize, usize)>, usize) {
-    let reads = |work: &Work| match *work {
+/// Blocks that an operation reads.
+fn reads(work: &Work) -> Vec<Arg> {
+    match *work {
         Work::Compute { op, of, .. } => of[..arity(op)].to_vec(),
         Work::Gather { .. } => Vec::new(),
         Work::Store { of, .. } | Work::Reduce { of, .. } => vec![of],
-    };
+    }
+}
+
+/// The work, with its numbers, without operations whose blocks nothing reads; and which of it reads a block last.
+fn live(work: Vec<Work>, blocks: usize) -> (Vec<(usize, Work)>, Vec<Option<usize>>) {
     let mut last = vec![None; blocks];
     let mut kept = Vec::with_capacity(work.len());
     for (at, work) in work.into_iter().enumerate().rev() {
@@ -251,6 +262,16 @@ fn with_few_blocks(
         kept.push((at, work));
     }
     kept.reverse();
+    (kept, last)
+}
+
+/// The same work without operations whose blocks nothing reads, in as few blocks as their lifetimes allow.
+fn with_few_blocks(
+    work: Vec<Work>,
+    mut repeated: Vec<(usize, usize)>,
+    blocks: usize,
+) -> (Vec<Work>, Vec<(usize, usize)>, usize) {
+    let (kept, last) = live(work, blocks);
     repeated.retain(|(_, to)| last[*to].is_some());
     // Those that are filled once a run stay.
     let mut new = vec![usize::MAX; blocks];

@@ -12,6 +12,8 @@ use super::super::instr::{Element, Length, Loop, Type, ValueId};
 use super::alone::Operand;
 use super::math::ArrayFloat;
 use super::memory::Bank;
+use super::number_loop::{MOST_SLICES, NumberLoop, Steps};
+use super::numbers::Straight;
 use super::place::Source;
 use crate::error::Result;
 use crate::interrupt;
@@ -27,6 +29,9 @@ pub(super) trait Body<E>: Debug + Send + Sync {
     fn pass_on(&mut self, from: usize, to: usize);
     /// Runs it; what met a singular matrix.
     fn run(&mut self) -> Result<Option<&'static str>>;
+    /// Appends its operations to others, if all are on single numbers, with its arguments in these slots: the slots of its
+    /// results.
+    fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>>;
     /// About how many elementary operations a run takes.
     fn cost(&self) -> usize;
     fn bytes(&self) -> usize;
@@ -69,6 +74,8 @@ pub(super) struct LoopStep<E> {
     /// Buffers that get the number of steps.
     counts: Vec<usize>,
     cost: usize,
+    /// The same where all is single numbers.
+    numbers: Option<NumberLoop<E>>,
 }
 
 impl<E: ArrayFloat> LoopStep<E> {
@@ -111,6 +118,12 @@ impl<E: ArrayFloat> LoopStep<E> {
         let counts = if length.is_some() { Vec::new() } else { to[of.carries..].iter().map(|(_, b, _)| *b).collect() };
         let sizes: usize = sliced.iter().chain(&stacked).map(|part| part.size).sum();
         let cost = body.cost() + sizes;
+        let of_condition = condition.as_ref().map(|c| |s: &mut Straight<E>, a: &[usize]| c.append_to(s, a));
+        let numbers = NumberLoop::new(
+            &|straight, arguments| body.append_to(straight, arguments),
+            of_condition.as_ref().map(|append| append as &dyn Fn(&mut Straight<E>, &[usize]) -> Option<Vec<usize>>),
+            [of.captures, of.carries, sliced.len()],
+        );
         Ok(LoopStep {
             body,
             condition,
@@ -126,6 +139,7 @@ impl<E: ArrayFloat> LoopStep<E> {
             last,
             counts,
             cost,
+            numbers,
         })
     }
 
@@ -137,6 +151,15 @@ impl<E: ArrayFloat> LoopStep<E> {
         given: &impl Fn(Source) -> &'a [E],
         given_ints: &impl Fn(Source) -> &'a [i64],
     ) -> Result<Option<&'static str>> {
+        let counted = self.count.map(|count| ints.read(count.place.source, given_ints)[count.place.offset] as usize);
+        let length = self.length.or(counted);
+        self.grow(floats, ints, length)?;
+        if self.numbers.is_some() {
+            let steps = Steps { length, most: self.most, reverse: self.reverse };
+            let step = self.run_numbers(steps, floats, given)?;
+            self.counts.iter().for_each(|&buffer| ints.buffers[buffer][0] = step as i64);
+            return Ok(None);
+        }
         let before = self.captures + self.carries;
         for (k, operand) in self.operands[..before].iter().enumerate() {
             write(&mut *self.body, k, operand, floats, ints, given, given_ints);
@@ -147,9 +170,6 @@ impl<E: ArrayFloat> LoopStep<E> {
                 write(&mut **condition, k, operand, floats, ints, given, given_ints);
             }
         }
-        let counted = self.count.map(|count| ints.read(count.place.source, given_ints)[count.place.offset] as usize);
-        let length = self.length.or(counted);
-        self.grow(floats, ints, length)?;
         let mut work = interrupt::Work::default();
         let mut singular = None;
         let mut step = 0;
@@ -211,6 +231,47 @@ impl<E: ArrayFloat> LoopStep<E> {
             ints.buffers[buffer][0] = step as i64;
         }
         Ok(singular)
+    }
+
+    /// Runs it on single numbers; the number of steps.
+    fn run_numbers<'a>(
+        &mut self,
+        steps: Steps,
+        floats: &mut Bank<E>,
+        given: &impl Fn(Source) -> &'a [E],
+    ) -> Result<usize> {
+        let Some(numbers) = &mut self.numbers else { return Ok(0) };
+        for (k, operand) in self.operands[..self.captures + self.carries].iter().enumerate() {
+            numbers.set(k, floats.read(operand.place.source, given)[operand.place.offset]);
+        }
+        numbers.stacks.clear();
+        for part in &self.stacked {
+            numbers.stacks.push(std::mem::take(match part.slices {
+                Slices::Array(b) => &mut floats.buffers[b],
+                Slices::Stack(s) => &mut floats.stacks[s],
+            }));
+        }
+        let mut from: [&[E]; MOST_SLICES] = [&[]; MOST_SLICES];
+        for (part, from) in self.sliced.iter().zip(&mut from) {
+            *from = match part.slices {
+                Slices::Array(k) => {
+                    let place = &self.operands[k].place;
+                    &floats.read(place.source, given)[place.offset..]
+                }
+                Slices::Stack(s) => &floats.stacks[s],
+            };
+        }
+        let done = numbers.run(steps, from);
+        for (part, stack) in self.stacked.iter().zip(numbers.stacks.drain(..)) {
+            match part.slices {
+                Slices::Array(b) => floats.buffers[b] = stack,
+                Slices::Stack(s) => floats.stacks[s] = stack,
+            }
+        }
+        for (k, &(buffer, _)) in self.last.iter().enumerate() {
+            floats.buffers[buffer][0] = numbers.carry(k);
+        }
+        done
     }
 
     /// Whether there is another step.

@@ -11,13 +11,22 @@ mod draft;
 mod reducer;
 
 mod chain;
+mod scalars;
+
+mod numbers;
+
 mod compile;
 
 mod alone;
-mod control;
 mod dot;
 mod factors;
 mod integers;
+
+mod number_loop;
+
+mod control;
+
+use std::collections::HashMap;
 
 use super::dims::{Dims, bad};
 use super::instr::{ArrayOp, ArrayProgram, Element, Length, Type};
@@ -26,11 +35,13 @@ use crate::error::Result;
 use crate::simd::Real;
 use alone::{Alone, Operand, own_numbers};
 use chain::{BLOCK, Chain};
+use compile::Compiled;
 use control::{Body, Choice, LoopStep};
 use draft::{Draft, Drafts, Kept};
 use factors::Factors;
 pub use math::ArrayFloat;
 use memory::{Bank, assigned, bank, room};
+use numbers::{Numbers, Straight};
 use place::{Source, Walk};
 
 /// An argument of a run: numbers in C order.
@@ -47,6 +58,7 @@ pub enum Argument<'a, E> {
 #[derive(Debug)]
 enum Step<E> {
     Chain(Chain<E>),
+    Numbers(Numbers<E>),
     Alone(Box<Alone<E>>),
     Factors(Box<Factors<E>>),
     Loop(Box<LoopStep<E>>),
@@ -153,6 +165,7 @@ impl<E: ArrayFloat> Plan<E> {
         for step in steps {
             match step {
                 Step::Chain(chain) => chain.run(floats, blocks, &given)?,
+                Step::Numbers(numbers) => numbers.run(floats, &given),
                 Step::Alone(alone) => alone.run(floats, ints, &given, &given_ints)?,
                 Step::Factors(factors) => *singular = singular.or(factors.run(floats, ints, &given, &given_ints)?),
                 Step::Loop(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
@@ -284,6 +297,20 @@ impl<E: ArrayFloat> Body<E> for Plan<E> {
         self.run_steps(&[], &[])?;
         Ok(self.singular)
     }
+    fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>> {
+        let is_number = |ty: &Type| ty.dims.size() == 1 && ty.element != Element::Int;
+        let mut places = HashMap::new();
+        for ((&buffer, ty), &slot) in self.arguments.iter().zip(&self.inputs).zip(arguments) {
+            places.insert((Source::Buffer(buffer), 0), is_number(ty).then_some(slot)?);
+        }
+        for step in &self.steps {
+            let Step::Numbers(numbers) = step else { return None };
+            straight.append(numbers, &self.floats, &mut places).then_some(())?;
+        }
+        let slot =
+            |(buffer, ty): &(usize, Type)| places.get(&(Source::Buffer(*buffer), 0)).copied().filter(|_| is_number(ty));
+        self.outputs.iter().map(slot).collect()
+    }
     fn cost(&self) -> usize {
         self.bytes() / 8 + 8 * self.steps.len()
     }
@@ -314,12 +341,18 @@ fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Ve
         steps.push(match draft {
             Draft::Mask { to, .. } | Draft::Copy { to, .. } if !drafts.needs[to].is_read => continue,
             Draft::Mask { input, to } => Step::Mask { input, to: buffers[to] },
+            Draft::Copy { from, element: Element::Float | Element::Mask, to } if from.dims.size() == 1 => {
+                Step::Numbers(Numbers::copied(placed(from, Element::Float).place, buffers[to])?)
+            }
             Draft::Copy { from, element, to } => {
                 let ty = Type { dims: from.dims, element };
                 let alone = Alone::new(ArrayOp::Copy, vec![placed(from, element)], ty, buffers[to], false)?;
                 Step::Alone(Box::new(alone))
             }
-            Draft::Chain { dims, instrs } => Step::Chain(Chain::new(drafts, buffers, at, dims.size(), &instrs)?),
+            Draft::Chain { dims, instrs } => match Compiled::new(drafts, buffers, at, dims.size(), &instrs)? {
+                Compiled::Chain(chain) => Step::Chain(chain),
+                Compiled::Numbers(numbers) => Step::Numbers(numbers),
+            },
             Draft::Alone { at, of } => {
                 let instr = &program.instrs()[at];
                 let of: Vec<_> =

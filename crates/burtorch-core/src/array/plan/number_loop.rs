@@ -1,0 +1,146 @@
+//! Loops whose bodies compute single numbers: all steps in one piece of code over one list of slots.
+//!
+//! Promises the bits of the body run step by step, and no heap call but where a loop of unknown length takes more steps than ever
+//! before. Knows nothing of where slices come from.
+
+use super::math::ArrayFloat;
+use super::memory::room;
+use super::numbers::Straight;
+use super::scalars::Code;
+use crate::error::Result;
+use crate::interrupt;
+use crate::memory::reserve_in;
+
+/// The most arrays of slices of such a loop.
+pub(super) const MOST_SLICES: usize = 16;
+
+/// Steps between two looks at whether to end early.
+const STEPS: usize = 256;
+
+/// How many steps a run has, and in which order they go through slices.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps {
+    pub(super) length: Option<usize>,
+    pub(super) most: usize,
+    pub(super) reverse: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct NumberLoop<E> {
+    code: Code<E>,
+    condition: Option<(Code<E>, usize)>,
+    slots: Vec<E>,
+    /// Slots of captures, then carries, then slices.
+    arguments: Vec<usize>,
+    captures: usize,
+    /// From a slot to that of a carry.
+    moves: Vec<(usize, usize)>,
+    /// Numbers on the way, where a carry becomes another one.
+    between: Vec<E>,
+    sliced: Vec<usize>,
+    stacked: Vec<usize>,
+    /// Where what is stacked goes during a run.
+    pub(super) stacks: Vec<Vec<E>>,
+}
+
+/// Appends a program to others, given the slots of its arguments: the slots of its results, if it computes single numbers only.
+type Append<'a, E> = &'a dyn Fn(&mut Straight<E>, &[usize]) -> Option<Vec<usize>>;
+
+impl<E: ArrayFloat> NumberLoop<E> {
+    /// Of a body and, maybe, a condition with so many captures, carries and slices; `None` unless both compute single numbers.
+    pub(super) fn new(
+        body: Append<'_, E>,
+        condition: Option<Append<'_, E>>,
+        [captures, carries, slices]: [usize; 3],
+    ) -> Option<Self> {
+        if slices > MOST_SLICES {
+            return None;
+        }
+        let mut straight = Straight::new();
+        let arguments: Vec<_> = (0..captures + carries + slices).map(|_| straight.slot(E::default())).collect();
+        let results = body(&mut straight, &arguments)?;
+        let code = Code::new(&straight.operations);
+        straight.operations.clear();
+        let condition = match condition {
+            Some(condition) => {
+                let goes_on = condition(&mut straight, &arguments[..captures + carries])?;
+                Some((Code::new(&straight.operations), goes_on[0]))
+            }
+            None => None,
+        };
+        let of_carries = &arguments[captures..captures + carries];
+        let moves: Vec<_> =
+            results.iter().copied().zip(of_carries.iter().copied()).filter(|(from, to)| from != to).collect();
+        let crosses = moves.iter().any(|(from, _)| of_carries.contains(from));
+        let between = room(if crosses { moves.len() } else { 0 }, E::default()).ok()?;
+        Some(NumberLoop {
+            code,
+            condition,
+            slots: straight.slots,
+            sliced: arguments[captures + carries..].to_vec(),
+            stacked: results[carries..].to_vec(),
+            arguments,
+            captures,
+            moves,
+            between,
+            stacks: Vec::with_capacity(results.len() - carries),
+        })
+    }
+
+    /// Sets capture or carry `k` before a run.
+    pub(super) fn set(&mut self, k: usize, number: E) {
+        self.slots[self.arguments[k]] = number;
+    }
+
+    /// Carry `k` after a run.
+    pub(super) fn carry(&self, k: usize) -> E {
+        self.slots[self.arguments[self.captures + k]]
+    }
+
+    /// Runs all steps over these slices and says how many they were. `stacks` must have the length of the loop, if that is known.
+    pub(super) fn run(&mut self, steps: Steps, from: [&[E]; MOST_SLICES]) -> Result<usize> {
+        let cost = self.code.len() * 4;
+        let mut work = interrupt::Work::default();
+        let mut step = 0;
+        while steps.length.map_or(step < steps.most, |n| step < n) {
+            if let Some((condition, goes_on)) = &self.condition {
+                condition.run(&mut self.slots);
+                if self.slots[*goes_on] == E::default() {
+                    break;
+                }
+            }
+            if step % STEPS == 0 {
+                work.add(cost * STEPS)?;
+            }
+            let at = steps.length.filter(|_| steps.reverse).map_or(step, |n| n - 1 - step);
+            for (&slot, from) in self.sliced.iter().zip(&from) {
+                self.slots[slot] = from[at];
+            }
+            self.code.run(&mut self.slots);
+            for (&slot, stack) in self.stacked.iter().zip(&mut self.stacks) {
+                match stack.get_mut(at) {
+                    Some(place) => *place = self.slots[slot],
+                    None => {
+                        reserve_in(stack, 1, "what a loop keeps")?;
+                        stack.push(self.slots[slot]);
+                    }
+                }
+            }
+            if self.between.is_empty() {
+                for &(from, to) in &self.moves {
+                    self.slots[to] = self.slots[from];
+                }
+            } else {
+                for (number, &(from, _)) in self.between.iter_mut().zip(&self.moves) {
+                    *number = self.slots[from];
+                }
+                for (number, &(_, to)) in self.between.iter().zip(&self.moves) {
+                    self.slots[to] = *number;
+                }
+            }
+            step += 1;
+        }
+        Ok(step)
+    }
+}

@@ -1,0 +1,136 @@
+//! A chain over single numbers: loads, operations, stores.
+//!
+//! Promises that every number has a slot of its own, so that chains can follow each other in one piece of code. Knows nothing
+//! of loops.
+
+use std::collections::HashMap;
+
+use super::chain::{Arg, Stream, Work};
+use super::math::ArrayFloat;
+use super::memory::{Bank, room};
+use super::place::{Place, Source};
+use super::scalars::{Code, NumberOp, Operation};
+use crate::error::Result;
+
+/// A number that is read: from where, to which slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Load {
+    source: Source,
+    offset: usize,
+    slot: usize,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Numbers<E> {
+    loads: Vec<Load>,
+    operations: Vec<Operation>,
+    /// Slots and the buffers that get their numbers.
+    stores: Vec<(usize, usize)>,
+    code: Code<E>,
+    slots: Vec<E>,
+}
+
+impl<E: ArrayFloat> Numbers<E> {
+    /// Of the work of a chain over shapes of one number, whose results are `blocks` blocks.
+    pub(super) fn new(work: Vec<(usize, Work)>, streams: &[Stream], blocks: usize) -> Result<Self> {
+        let slot = |arg: Arg| match arg {
+            Arg::Block(k) => k,
+            Arg::Stream(k) => blocks + k,
+        };
+        let (mut operations, mut stores, mut loads) = (Vec::new(), Vec::new(), Vec::new());
+        let read = |stream: usize, slot: usize| {
+            let Stream { source, walk } = streams[stream];
+            Load { source, offset: walk.offset(), slot }
+        };
+        for (_, work) in work {
+            match work {
+                Work::Compute { op, to, of } => {
+                    operations.push(Operation { op: NumberOp::Of(op), of: of.map(slot), to });
+                }
+                Work::Gather { stream, to } => loads.push(read(stream, to)),
+                Work::Store { of, buffer } => stores.push((slot(of), buffer)),
+                // Chains with reductions run over blocks.
+                Work::Reduce { .. } => {}
+            }
+        }
+        loads.extend((0..streams.len()).map(|k| read(k, blocks + k)));
+        let slots = room(blocks + streams.len(), E::default())?;
+        Ok(Numbers { loads, code: Code::new(&operations), operations, stores, slots })
+    }
+
+    /// One number from a place to a buffer.
+    pub(super) fn copied(from: Place, buffer: usize) -> Result<Self> {
+        let load = Load { source: from.source, offset: from.offset, slot: 0 };
+        let slots = room(1, E::default())?;
+        Ok(Numbers { loads: vec![load], operations: vec![], stores: vec![(0, buffer)], code: Code::new(&[]), slots })
+    }
+
+    /// Runs it.
+    pub(super) fn run<'a>(&mut self, bank: &mut Bank<E>, given: &impl Fn(Source) -> &'a [E]) {
+        for load in &self.loads {
+            self.slots[load.slot] = bank.read(load.source, given)[load.offset];
+        }
+        self.code.run(&mut self.slots);
+        for &(slot, buffer) in &self.stores {
+            bank.buffers[buffer][0] = self.slots[slot];
+        }
+    }
+}
+
+/// Operations of many chains in one piece, every number in a slot of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Straight<E> {
+    pub(super) operations: Vec<Operation>,
+    /// What slots hold at first: constants.
+    pub(super) slots: Vec<E>,
+}
+
+impl<E: ArrayFloat> Straight<E> {
+    pub(super) fn new() -> Self {
+        Straight { operations: Vec::new(), slots: Vec::new() }
+    }
+
+    /// A slot that holds this number at first.
+    pub(super) fn slot(&mut self, number: E) -> usize {
+        self.slots.push(number);
+        self.slots.len() - 1
+    }
+
+    /// Appends a chain. `places` knows the slots of buffers, whose numbers are those of the operations before; false if it
+    /// reads anything else.
+    pub(super) fn append(
+        &mut self,
+        chain: &Numbers<E>,
+        bank: &Bank<E>,
+        places: &mut HashMap<(Source, usize), usize>,
+    ) -> bool {
+        let mut new: HashMap<usize, usize> = HashMap::new();
+        for load in &chain.loads {
+            let place = (load.source, load.offset);
+            let slot = match (load.source, places.get(&place)) {
+                (_, Some(&slot)) => slot,
+                (Source::Const(_), None) => {
+                    let slot = self.slot(bank.read(load.source, &|_| &[])[load.offset]);
+                    places.insert(place, slot);
+                    slot
+                }
+                _ => return false,
+            };
+            new.insert(load.slot, slot);
+        }
+        for operation in &chain.operations {
+            let mut of = [0; 3];
+            for (of, k) in of.iter_mut().zip(&operation.of[..operation.arity()]) {
+                *of = new[k];
+            }
+            let to = self.slot(E::default());
+            new.insert(operation.to, to);
+            self.operations.push(Operation { op: operation.op, of, to });
+        }
+        for (slot, buffer) in &chain.stores {
+            places.insert((Source::Buffer(*buffer), 0), new[slot]);
+        }
+        true
+    }
+}
