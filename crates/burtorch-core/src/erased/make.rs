@@ -2,7 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::graph::{ErasedGraph, Growable};
+use super::graph::ErasedGraph;
+use super::growable::Growable;
 use super::number::ScalarType;
 use super::params::{AnyParameters, typed};
 use crate::error::{Error, Result};

@@ -4,14 +4,36 @@
 //! crate that uses this one compiles none of them again. A call costs an indirect jump. Numbers cross the interface as
 //! [`AnyNumber`] or as slices of `f64`, which hold every number of a type but float128 exactly.
 
+/// A trait, and that graphs have it, from one list.
+macro_rules! of_any_scalar {
+    (
+        $(#[$doc:meta])* $name:ident: $($bound:path),*;
+        $( $(#[$attribute:meta])* fn $method:ident($($arguments:tt)*) $(-> $result:ty)? $body:block )*
+    ) => {
+        $(#[$doc])*
+        pub trait $name: $($bound +)* {
+            $( $(#[$attribute])* fn $method($($arguments)*) $(-> $result)?; )*
+        }
+
+        impl<S: $crate::erased::growable::Growable> $name for $crate::graph::Graph<'static, S> {
+            $( $(#[$attribute])* fn $method($($arguments)*) $(-> $result)? $body )*
+        }
+    };
+}
+
+mod append;
 mod blocks;
 mod graph;
+mod growable;
 mod make;
+mod nodes;
 mod number;
 mod params;
 
+pub use append::ErasedAppend;
 pub use blocks::ErasedBlocks;
-pub use graph::{ErasedGraph, Found, Seed};
+pub use graph::{ErasedGraph, Seed};
 pub use make::{Room, bytes_for, load_graph, make_graph, scalar_type_of};
+pub use nodes::{ErasedNodes, Found};
 pub use number::{AnyNumber, AnyNumbers, ScalarType};
 pub use params::{AnyNumbersMut, AnyParameters, Erasable, GradientTarget};

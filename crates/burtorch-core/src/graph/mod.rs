@@ -14,16 +14,20 @@ mod check;
 mod compact;
 mod deferred;
 mod in_place;
+mod inspect;
 #[cfg(feature = "labels")]
 mod labels;
 mod leaves;
 mod liveness;
 mod mark;
+mod nary;
+mod node;
 mod operands;
 mod parallel_append;
 mod quick;
 mod recompute;
 mod renumber;
+mod reset;
 mod slots;
 mod splice;
 mod sweep;
@@ -35,10 +39,12 @@ use std::marker::PhantomData;
 
 pub use block::{CrossEntropyTarget, Tokens};
 pub use branch::{Branch, Branches, Imports};
-pub use build::Operands;
 pub use capacity::{Capacity, bytes_needed};
 pub use compact::Renumbering;
+pub use inspect::{Memory, NonFinite};
 pub use mark::{Mark, UNEVALUATED};
+pub use nary::Operands;
+pub use node::{NodeId, Range};
 pub use operands::{OperandRun, View};
 pub use quick::Quick;
 pub use splice::{Joined, Spliced};
@@ -64,74 +70,6 @@ use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
 use crate::sync::unique_id;
-
-/// The number of a node in its graph, in building order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub(crate) u32);
-
-impl NodeId {
-    /// The plain number.
-    #[inline(always)]
-    pub const fn index(self) -> u32 {
-        self.0
-    }
-
-    /// The id with this number. Using it on a graph that has no such node is an error, not a mistake in memory.
-    #[inline(always)]
-    pub const fn from_index(index: u32) -> Self {
-        NodeId(index)
-    }
-}
-
-/// Contiguous nodes of a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Range {
-    pub(crate) start: u32,
-    pub(crate) len: u32,
-}
-
-impl Range {
-    /// The nodes from `first`, `len` of them.
-    pub const fn new(first: NodeId, len: u32) -> Self {
-        Range { start: first.0, len }
-    }
-
-    /// The first node.
-    pub const fn first(self) -> NodeId {
-        NodeId(self.start)
-    }
-
-    /// How many nodes.
-    pub const fn len(self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there are none.
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
-    }
-
-    /// Node `k` of the range, if it has one.
-    pub fn get(self, k: usize) -> Option<NodeId> {
-        (k < self.len as usize).then(|| NodeId(self.start + k as u32))
-    }
-
-    /// The nodes `from..to` of the range, if it has them.
-    pub fn slice(self, from: usize, to: usize) -> Option<Range> {
-        (from <= to && to <= self.len as usize)
-            .then(|| Range { start: self.start + from as u32, len: (to - from) as u32 })
-    }
-
-    /// The nodes, in order.
-    pub fn nodes(self) -> impl Iterator<Item = NodeId> {
-        (self.start..self.start + self.len).map(NodeId)
-    }
-
-    /// The indices of the nodes.
-    pub fn indices(self) -> std::ops::Range<usize> {
-        self.start as usize..self.start as usize + self.len as usize
-    }
-}
 
 /// A graph of scalar operations on numbers of type `S`, each evaluated when it is appended.
 ///
@@ -282,29 +220,6 @@ impl<'m, S: Scalar> Graph<'m, S> {
         self.columns.is_fixed()
     }
 
-    /// Bytes in use by column, and bytes reserved in all.
-    pub fn memory(&self) -> Memory {
-        let n = self.columns.len() as usize;
-        Memory {
-            nodes: n,
-            opcodes: n * size_of::<Op>(),
-            operands: n * size_of::<[u32; 2]>(),
-            values: n * size_of::<S>(),
-            adjoints: n * size_of::<S>(),
-            operand_lists: self.extra.len() * 4,
-            leaves: self.leaves.len() as usize * (4 + size_of::<S>()),
-            temporaries: self.scratch.len() * size_of::<S>(),
-            reserved: self.columns.capacity() as usize * columns::bytes_per_node::<S>()
-                + self.extra.capacity() * 4
-                + self.leaves.capacity() as usize * (4 + size_of::<S>())
-                + self.scratch.capacity() * size_of::<S>()
-                + self.rewinds.capacity() * 16
-                + self.spares.iter().map(|spare| spare.memory().reserved).sum::<usize>()
-                + self.spare_temporaries.iter().map(|spare| spare.capacity() * size_of::<S>()).sum::<usize>(),
-            reserved_adjoints: self.columns.capacity() as usize * size_of::<S>(),
-        }
-    }
-
     /// The op of a node.
     pub fn op(&self, node: NodeId) -> Result<Op> {
         self.check_exists(node)?;
@@ -367,34 +282,6 @@ impl<'m, S: Scalar> Graph<'m, S> {
         };
     }
 
-    /// Sets the gradients of all leaves, and of everything else, to zero.
-    pub fn zero_grad(&mut self) {
-        self.leaves.grads_mut().fill(S::lit(0.0));
-        self.reset_adjoints();
-    }
-
-    /// Makes every adjoint "not reached" again: only the span of the last sweep can hold another.
-    #[inline(always)]
-    pub(crate) fn reset_adjoints(&mut self) {
-        if self.dirty.0 < self.dirty.1 {
-            self.reset_dirty();
-        }
-    }
-
-    #[inline(never)]
-    fn reset_dirty(&mut self) {
-        let (from, to) = std::mem::take(&mut self.dirty);
-        self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
-    }
-
-    /// As [`Graph::reset_adjoints`], but leaves alone what `overwritten` says, which lies at the start, if it may be anything.
-    pub(crate) fn reset_adjoints_but(&mut self, overwritten: std::ops::Range<u32>) {
-        debug_assert_eq!(overwritten.start, 0);
-        let (from, to) = std::mem::take(&mut self.dirty);
-        let from = from.max(overwritten.end).min(to);
-        self.columns.split_for_sweep().1[from as usize..to as usize].fill(S::UNREACHED);
-    }
-
     /// From now on the adjoints of rows that this graph begins with are anything until a sweep, which saves a pass over
     /// them where the sweep overwrites them. For a graph whose gradients nobody asks for before.
     pub(crate) fn mark_later(&mut self, later: bool) {
@@ -447,24 +334,6 @@ impl<'m, S: Scalar> Graph<'m, S> {
         !self.columns.set_recording(!on)
     }
 
-    /// The first node whose value, or adjoint of the last sweep, is infinite or NaN. Linear in the number of nodes.
-    pub fn find_nonfinite(&self) -> Option<NonFinite<S>> {
-        let adjoints = self.columns.adjoints();
-        let values = self.columns.values();
-        let found = (0..values.len()).find(|&k| !values[k].all_finite() || !adjoints[k].all_finite())?;
-        let node = NodeId(found as u32);
-        let mut inputs = Vec::new();
-        self.for_each_operand(node, |run| inputs.push(run));
-        Some(NonFinite {
-            node,
-            op: self.columns.op(node.0),
-            value: values[found],
-            adjoint: adjoints[found],
-            in_value: !values[found].all_finite(),
-            inputs,
-        })
-    }
-
     /// Whether `node` is in the graph.
     #[inline(always)]
     pub(crate) fn check_exists(&self, node: NodeId) -> Result<()> {
@@ -513,46 +382,4 @@ impl<'m, S: Scalar> Graph<'m, S> {
     pub fn stores(&self) -> &[u64] {
         &self.stores
     }
-}
-
-/// Bytes that a graph uses, by column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// Number of nodes.
-    pub nodes: usize,
-    /// One byte a node.
-    pub opcodes: usize,
-    /// Two ids a node.
-    pub operands: usize,
-    /// One scalar a node.
-    pub values: usize,
-    /// One scalar a node.
-    pub adjoints: usize,
-    /// Lists of operands and records of block ops.
-    pub operand_lists: usize,
-    /// Index and accumulated gradient of each leaf.
-    pub leaves: usize,
-    /// Temporaries of block ops.
-    pub temporaries: usize,
-    /// Everything reserved, in use or not.
-    pub reserved: usize,
-    /// What of it is for adjoints.
-    pub reserved_adjoints: usize,
-}
-
-/// What [`Graph::find_nonfinite`] found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NonFinite<S> {
-    /// The node.
-    pub node: NodeId,
-    /// Its op.
-    pub op: Op,
-    /// Its value.
-    pub value: S,
-    /// Its adjoint in the last sweep.
-    pub adjoint: S,
-    /// Whether it is the value that is not finite (else the adjoint).
-    pub in_value: bool,
-    /// What it was computed from.
-    pub inputs: Vec<OperandRun>,
 }

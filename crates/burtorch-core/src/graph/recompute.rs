@@ -3,7 +3,7 @@
 use super::operands::{Encoded, InnerOperands, StoreValues};
 use super::{Graph, NodeId};
 use crate::error::{Error, Result};
-use crate::graph::build::inner_values;
+use crate::graph::nary::inner_values;
 use crate::interrupt::Work;
 use crate::kernels::slices;
 use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary};

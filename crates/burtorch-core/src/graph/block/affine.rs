@@ -4,18 +4,17 @@
 //! activations.
 
 use super::super::check::{Check, Checked};
-use super::super::deferred::{Application, DenseLayer, MAX_GROUPS};
+use super::super::deferred::DenseLayer;
 use super::super::operands::{Encoded, OperandRun, StoreValues};
 use super::super::sweep::Sweep;
 use super::super::{Graph, Range, View};
 use super::append::Fill;
-use super::gather::GatherRecord;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::{BlockHeader, Field, Layout};
 use crate::error::{Error, Result};
-use crate::kernels::{BlockMath, PANEL};
+use crate::kernels::BlockMath;
 use crate::ops::Op;
-use crate::params::{Parameters, Slice, Values, apart};
+use crate::params::{Parameters, Slice};
 
 /// A matrix of parameters times a concatenation of views, plus a bias.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +61,7 @@ impl AffineRecord {
         ]
     }
 
-    fn layer(&self) -> DenseLayer {
+    pub(super) fn layer(&self) -> DenseLayer {
         DenseLayer {
             n_in: self.n_in,
             n_out: self.header.n_out,
@@ -74,12 +73,12 @@ impl AffineRecord {
     }
 
     /// The weights among the values of its slot.
-    fn weights(&self) -> std::ops::Range<usize> {
+    pub(super) fn weights(&self) -> std::ops::Range<usize> {
         self.layer().weights()
     }
 
     /// Slot and place of the bias.
-    fn bias(&self) -> Option<(usize, std::ops::Range<usize>)> {
+    pub(super) fn bias(&self) -> Option<(usize, std::ops::Range<usize>)> {
         self.layer().bias()
     }
 }
@@ -229,280 +228,5 @@ impl<S: BlockMath> Graph<'_, S> {
         let bias = record.bias().map(|(slot, at)| &stores[slot][at]);
         let weights = &stores[record.w_slot as usize][record.weights()];
         S::affine_forward(weights, bias, x, &mut outputs[..record.header.n_out as usize]);
-    }
-}
-
-impl<S: BlockMath> Sweep<'_, '_, S> {
-    fn affine(&mut self, record: AffineRecord, top: u32) {
-        let n_out = record.header.n_out as usize;
-        let n_met = (top + 1 - record.header.first) as usize;
-        let met = &self.adjoints[self.place(record.header.first, top)];
-        let all_reached = n_met == n_out && S::all_reached(met);
-        match record.x.contiguous() {
-            Some(x) if all_reached && self.affine_in_place(record, x) => {}
-            _ => self.affine_gathered(record, n_met, all_reached),
-        }
-    }
-
-    /// The usual case, inputs in one place and all outputs reached: nothing is copied. `false`, with nothing done, where
-    /// it is another.
-    fn affine_in_place(&mut self, record: AffineRecord, x: Range) -> bool {
-        let weights = record.weights();
-        let store = &self.params[self.places[record.w_slot as usize] as usize];
-        let grows = store.any_trainable(weights.clone());
-        let stepped = matches!(store.values, Values::Stepped(..));
-        if stepped && !grows || grows && !self.bias_goes_along(&record) {
-            return false;
-        }
-        if stepped {
-            return self.affine_stepped(record, x);
-        }
-        if self.wants_gradient(record.x) {
-            let overwrites = self.is_fresh(&x.indices());
-            let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
-            let dy = &outputs[..record.header.n_out as usize];
-            let dx = &mut below[(x.start - self.base) as usize..][..x.len()];
-            // Added to what is there one by one, rows would round otherwise than where the sum is made first.
-            if overwrites {
-                S::affine_input_grad_set(&store.values()[weights], dy, dx);
-                self.overwritten = std::mem::take(&mut self.fresh);
-            } else if S::none_reached(dx) {
-                S::affine_input_grad_add(&store.values()[weights], dy, dx);
-            } else {
-                return false;
-            }
-            self.low = self.low.min(x.start);
-        }
-        if grows {
-            self.weight_grad(&record);
-        } else if let Some((slot, at)) = record.bias() {
-            let scratch = std::mem::take(&mut self.scratch);
-            let dy = &mut scratch[..at.len()];
-            dy.copy_from_slice(&self.adjoints[(record.header.first - self.base) as usize..][..at.len()]);
-            self.add_parameters(slot as u32, at.start, dy);
-            self.scratch = scratch;
-        }
-        true
-    }
-
-    /// As [`Sweep::affine_in_place`], where weights and biases move against their gradients at once.
-    fn affine_stepped(&mut self, record: AffineRecord, x: Range) -> bool {
-        let wanted = self.wants_gradient(record.x);
-        let overwrites = wanted && self.is_fresh(&x.indices());
-        let (below, outputs) = self.adjoints.split_at_mut((record.header.first - self.base) as usize);
-        let dy = &outputs[..record.header.n_out as usize];
-        let dx = wanted.then(|| &mut below[(x.start - self.base) as usize..][..x.len()]);
-        // What is there already would be overwritten.
-        if !overwrites && dx.as_ref().is_some_and(|dx| !S::none_reached(dx)) {
-            return false;
-        }
-        let bias = record.bias().map(|(_, at)| at);
-        let store = &mut self.params[self.places[record.w_slot as usize] as usize];
-        let bias = bias.filter(|at| store.any_trainable(at.clone()));
-        let Values::Stepped(values, lr) = &mut store.values else {
-            return false;
-        };
-        let (w, bias) = match bias {
-            Some(at) => {
-                let (w, bias) = apart(values, record.weights(), at);
-                (w, Some(bias))
-            }
-            None => (&mut values[record.weights()], None),
-        };
-        let mut panel = [S::UNREACHED; PANEL];
-        S::affine_descend(*lr, dy, &self.recorded.values[x.indices()], w, bias, dx, &mut panel);
-        if overwrites {
-            self.overwritten = std::mem::take(&mut self.fresh);
-        }
-        if wanted {
-            self.low = self.low.min(x.start);
-        }
-        true
-    }
-
-    /// Whether weights and biases lie in one `Parameters`, apart, the weights all trainable and the biases all or none.
-    fn bias_goes_along(&self, record: &AffineRecord) -> bool {
-        let (place, weights) = (self.places[record.w_slot as usize], record.weights());
-        let store = &self.params[place as usize];
-        let along = |(slot, at): (usize, std::ops::Range<usize>)| {
-            self.places[slot] == place
-                && (at.start >= weights.end || at.end <= weights.start)
-                && (store.all_trainable(at.clone()) || !store.any_trainable(at))
-        };
-        store.all_trainable(weights.clone()) && record.bias().is_none_or(along)
-    }
-
-    /// The general case: inputs from several runs, unreached outputs, frozen rows, or values that change during the sweep.
-    fn affine_gathered(&mut self, record: AffineRecord, n_met: usize, all_reached: bool) {
-        self.mark_fresh();
-        let (n_in, n_out) = (record.n_in as usize, record.header.n_out as usize);
-        let scratch = std::mem::take(&mut self.scratch);
-        let (gathered, rest) = scratch.split_at_mut(n_in);
-        let (dx, rest) = rest.split_at_mut(n_in);
-        let dy = &mut rest[..n_out];
-        let first = (record.header.first - self.base) as usize;
-        dy[..n_met].copy_from_slice(&self.adjoints[first..first + n_met]);
-        dy[n_met..].fill(S::UNREACHED);
-        let x = match record.x.contiguous() {
-            Some(run) => &self.recorded.values[run.indices()],
-            None => self.gather(record.x, gathered),
-        };
-        let input_grad = self.affine_matrix(record, dy, x, dx, all_reached);
-        if let Some((slot, at)) = record.bias() {
-            self.affine_bias(slot as u32, at, dy, all_reached);
-        }
-        if input_grad {
-            self.scatter(record.x, dx);
-        }
-        self.scratch = scratch;
-    }
-
-    /// What the inputs receive goes to `dx`, if they receive anything; what the weights receive, to them.
-    fn affine_matrix(&mut self, record: AffineRecord, dy: &[S], x: &[S], dx: &mut [S], all_reached: bool) -> bool {
-        let (weights, n_in) = (record.weights(), x.len());
-        let wanted = self.wants_gradient(record.x);
-        let store = &mut self.params[self.places[record.w_slot as usize] as usize];
-        let whole = all_reached && store.all_trainable(weights.clone());
-        if let (true, Values::Stepped(values, lr)) = (whole, &mut store.values) {
-            let mut panel = [S::UNREACHED; PANEL];
-            S::affine_descend(*lr, dy, x, &mut values[weights], None, wanted.then_some(dx), &mut panel);
-            return wanted;
-        }
-        if wanted {
-            let weights = &store.values()[weights.clone()];
-            dx.fill(S::UNREACHED);
-            if all_reached {
-                S::affine_input_grad_add(weights, dy, dx);
-            } else {
-                for (&dy, row) in dy.iter().zip(weights.chunks_exact(n_in)).filter(|(dy, _)| !dy.is_unreached()) {
-                    for (dx, &w) in dx.iter_mut().zip(row) {
-                        *dx = *dx + (S::splat(w) * dy + S::lit(0.0));
-                    }
-                }
-            }
-        }
-        if whole {
-            let mode = store.mode(weights.clone());
-            let mut panel = [S::UNREACHED; PANEL];
-            S::affine_weight_grad(&[dy], &[x], &mut store.grads[weights], None, mode, &mut panel);
-        } else if store.any_trainable(weights.clone()) {
-            for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
-                self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
-            }
-        }
-        wanted
-    }
-
-    /// Whether some of the operands can receive a gradient now.
-    fn wants_gradient(&self, operands: Encoded) -> bool {
-        let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
-        let mut wants = false;
-        operands.for_each_run(self.extra, |run| {
-            wants = wants
-                || match run.source {
-                    0 => self.nodes_want_gradient(run.range()),
-                    source => store(source - 1).any_trainable(run.range()),
-                };
-        });
-        wants
-    }
-
-    /// Whether some of the nodes can hand a gradient on now.
-    fn nodes_want_gradient(&self, nodes: std::ops::Range<usize>) -> bool {
-        let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
-        let mut node = nodes.start;
-        // Only rows of a frozen table are outputs of a block that hand nothing on.
-        if node < nodes.end && self.recorded.ops[node] == Op::Part && self.params.iter().all(|p| p.frozen.is_empty()) {
-            return true;
-        }
-        while node < nodes.end {
-            let tail = self.tail(node);
-            let wants = match (self.recorded.ops[tail], self.recorded.operands[tail]) {
-                (Op::Constant, _) => false,
-                (Op::Param | Op::FrozenParam, [index, slot]) => store(slot).is_trainable(index as usize),
-                (Op::Gather, [record, _]) => {
-                    let rows = GatherRecord::read(self.extra, record);
-                    store(rows.slot).any_trainable(rows.table())
-                }
-                _ => true,
-            };
-            if wants {
-                return true;
-            }
-            node = tail + 1;
-        }
-        false
-    }
-
-    /// Adds what one row of weights receives.
-    fn affine_row(&mut self, slot: u32, row: usize, dy: S, x: &[S]) {
-        let range = row..row + x.len();
-        let store = &mut self.params[self.places[slot as usize] as usize];
-        if store.all_trainable(range.clone()) {
-            if let Values::Stepped(values, lr) = &mut store.values {
-                let mut panel = [S::UNREACHED; PANEL];
-                S::affine_descend(*lr, &[dy], x, &mut values[range], None, None, &mut panel);
-            } else {
-                let mode = store.mode(range.clone());
-                let mut panel = [S::UNREACHED; PANEL];
-                S::affine_weight_grad(&[&[dy]], &[x], &mut store.grads[range], None, mode, &mut panel);
-            }
-        } else if store.any_trainable(range.clone()) {
-            for (index, &x) in range.zip(x) {
-                self.add_parameter(slot, index, dy * x);
-            }
-        }
-    }
-
-    /// Adds what biases receive.
-    fn affine_bias(&mut self, slot: u32, at: std::ops::Range<usize>, dy: &[S], all_reached: bool) {
-        if all_reached {
-            return self.add_parameters(slot, at.start, dy);
-        }
-        for (index, &dy) in at.zip(dy).filter(|(_, dy)| !dy.is_unreached()) {
-            self.add_parameter(slot, index, dy);
-        }
-    }
-}
-
-impl<S: BlockMath> Sweep<'_, '_, S> {
-    /// Adds what the weights and biases of a layer receive, now or later.
-    fn weight_grad(&mut self, record: &AffineRecord) {
-        let at = (record.x.0, record.header.first);
-        if let Some(deferred) = &mut self.deferred {
-            if deferred.push(record.layer(), at) {
-                self.add_deferred();
-            }
-            return;
-        }
-        let mut panel = [S::UNREACHED; PANEL];
-        self.weight_grad_of(record.layer(), &[at], &mut panel);
-    }
-
-    /// Adds all that waits.
-    pub(crate) fn add_deferred(&mut self) {
-        let Some(deferred) = self.deferred.take() else {
-            return;
-        };
-        let mut places = [(0, 0); MAX_GROUPS];
-        while let Some((layer, n)) = deferred.take(&mut places) {
-            self.weight_grad_of(layer, &places[..n], &mut deferred.panel);
-        }
-        self.deferred = Some(deferred);
-    }
-
-    /// Adds what weights and biases receive from all `places`.
-    fn weight_grad_of(&mut self, layer: DenseLayer, places: &[Application], panel: &mut [S]) {
-        let (n_in, n_out) = (layer.n_in as usize, layer.n_out as usize);
-        let mut x: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
-        let mut dy: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
-        for (k, &(input, output)) in places.iter().enumerate() {
-            x[k] = &self.recorded.values[input as usize..][..n_in];
-            dy[k] = &self.adjoints[(output - self.base) as usize..][..n_out];
-        }
-        let store = &mut self.params[self.places[layer.w_slot as usize] as usize];
-        let bias = layer.bias().map(|(_, at)| at).filter(|at| store.any_trainable(at.clone()));
-        let (mode, dw, db) = store.grads_of_layer(layer.weights(), bias);
-        S::affine_weight_grad(&dy[..places.len()], &x[..places.len()], dw, db, mode, panel);
     }
 }

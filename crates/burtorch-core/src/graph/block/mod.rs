@@ -11,6 +11,7 @@ mod op;
 mod record;
 
 mod affine;
+mod affine_pull;
 mod cross_entropy;
 mod gather;
 mod map;

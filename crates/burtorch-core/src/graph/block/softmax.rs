@@ -3,7 +3,7 @@
 //! Promises: as all blocks: values when appended, an error changes nothing, rewinding past a record costs nothing. The
 //! arithmetic is in `ops/peak.rs`.
 
-use super::super::build::Operands;
+use super::super::Operands;
 use super::super::check::{Check, Checked};
 use super::super::operands::{Encoded, OperandRun, StoreValues};
 use super::super::sweep::Sweep;
