@@ -540,3 +540,49 @@ def test_sums_and_products_of_values_stay_values():
     y = bt.sum([x, 2.0, x * x]) * bt.prod([x, x])
     y.backward()
     assert (y.data, x.grad) == (126.0, 6 * 14 + 9 * 7)
+
+
+def test_layers_take_arrays():
+    w, b = numbers((4, 3), 7), numbers((4,), 8)
+    table, rows = numbers((5, 3), 9), np.array([4, 0, -1])
+
+    def body(x, w, b, table, rows):
+        y = bt.affine(w, x, b, "tanh")
+        loss = bt.softmax_cross_entropy(y, np.array([3, 0]))
+        norm = bt.rms_norm(x, table[0])
+        return [
+            y,
+            bt.affine(w, x[0]),
+            loss,
+            bt.softmax_cross_entropy(y[0], 2),
+            norm,
+            bt.gather(table, rows),
+            bt.gather(table, 1),
+        ]
+
+    y = np.tanh(X @ w.T + b)
+    log_shares = y - np.log(np.exp(y).sum(1, keepdims=True))
+    share = X / np.sqrt((X * X).mean(1, keepdims=True) + 1e-5)
+    expected = [y, w @ X[0], -log_shares[[0, 1], [3, 0]], -log_shares[0, 2], share * table[0], table[rows], table[1]]
+    assert same(run(body, X, w, b, table, rows), expected)
+
+
+def test_parameters_are_read_in_bodies():
+    params = bt.Parameters(dtype="float64", seed=0)
+    w, b = params.tensor((4, 3), name="w", init="glorot"), params.tensor((4,), name="b", init=0.5)
+    flat = np.array(params.values)
+    matrix, bias = flat[:12].reshape(4, 3), flat[12:]
+    f = bt.function(lambda x: np.sum(np.tanh(x @ bt.transpose(w) + b) * bt.reshape(w, (4, 3)).sum()))
+    assert same(f(X), np.sum(np.tanh(X @ matrix.T + bias)) * matrix.sum())
+    params.values[0] = 3.0
+    matrix[0, 0] = 3.0
+    assert same(f(X), np.sum(np.tanh(X @ matrix.T + bias)) * matrix.sum())
+    x = np.arange(12.0).reshape(4, 3)
+    g = bt.function(
+        lambda x: [bt.concatenate([w, x * w]), np.exp(b * x[0, 0]), w @ x.T, w - x, bt.outer(b, b), x[0] @ w.sum(0)]
+    )
+    with pytest.raises(AttributeError):
+        g(x)  # a Tensor has no methods of arrays
+    g = bt.function(lambda x: [bt.concatenate([w, x * w]), np.exp(b * x[0, 0]), w @ x.T, w - x, bt.outer(b, b)])
+    products = [np.r_[matrix, x * matrix], np.exp(bias * x[0, 0]), matrix @ x.T, matrix - x, np.outer(bias, bias)]
+    assert same(g(x), products)

@@ -1,6 +1,7 @@
 //! Functions of several Arrays, which `python/burtorch/_arrays.py` gives NumPy's signatures; and op functions of Arrays.
 
-use burtorch_core::array::{ArrayBuilder, Element, Reduce, Row};
+use burtorch_core::array::{ArrayBuilder, ArrayOp, Element, Reduce, Row, ValueId};
+use burtorch_core::nn::Activation;
 use burtorch_core::ops::Arity;
 use burtorch_core::{DType, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -81,6 +82,50 @@ pub fn inner_product<'py>(x: &Any<'py>, w: &Any<'py>, bias: Option<&Any<'py>>) -
         Some(bias) => Ok(of_two(product.as_any(), bias, |b, x, y| b.row(Op::SUM, &[x, y]))?.into_any()),
         None => Ok(product.into_any()),
     }
+}
+
+/// Rows of a table that integers name.
+pub fn gather<'py>(table: &Any<'py>, rows: &Any<'py>) -> PyResult<Any<'py>> {
+    let whole = rows.extract::<i64>().ok();
+    let made = of_two(table, rows, |b, table, rows| {
+        let rows = integer_or(b, whole, rows)?;
+        b.take(table, rows, 0)
+    });
+    made.map(Bound::into_any)
+}
+
+/// An integer of Python's, which beside floats would be a float, or the operand itself.
+fn integer_or(b: &mut ArrayBuilder, whole: Option<i64>, operand: ValueId) -> burtorch_core::Result<ValueId> {
+    whole.map_or(Ok(operand), |k| b.push(ArrayOp::Integer(k), &[]))
+}
+
+/// A dense layer: `x W^T + b`, and an activation.
+pub fn affine<'py>(
+    weight: &Any<'py>,
+    x: &Any<'py>,
+    bias: Option<&Any<'py>>,
+    activation: Activation,
+) -> PyResult<Any<'py>> {
+    let operands: Vec<_> = [weight, x].into_iter().chain(bias).cloned().collect();
+    let made = all_of(&operands, |b, of| {
+        let [weight, x, bias @ ..] = of else { return Err(burtorch_core::Error::EmptyReduction { op: "affine" }) };
+        let weight = b.transpose(*weight, &[1, 0])?;
+        let mut y = b.matmul(*x, weight)?;
+        for &bias in bias {
+            y = b.row(Op::SUM, &[y, bias])?;
+        }
+        activation.op().map_or(Ok(y), |op| b.row(op, &[y]))
+    });
+    made.map(Bound::into_any)
+}
+
+/// `x / sqrt(mean of x^2 + epsilon)` along the last axis, times a weight.
+pub fn rms_norm<'py>(x: &Any<'py>, weight: &Any<'py>, epsilon: f64) -> PyResult<Any<'py>> {
+    let made = of_two(x, weight, |b, x, weight| {
+        let share = b.rms_norm(x, Some(&[-1]), epsilon)?;
+        b.row(Op::PRODUCT, &[share, weight])
+    });
+    made.map(Bound::into_any)
 }
 
 /// Softmax or its logarithm along the last axis.
@@ -172,7 +217,11 @@ fn array_isnan<'py>(x: Any<'py>) -> Made<'py> {
 /// Minus the logarithm of the softmax along the last axis, at the class that integers name.
 #[pyfunction]
 pub fn array_cross_entropy<'py>(logits: Any<'py>, targets: Any<'py>) -> Made<'py> {
-    of_two(&logits, &targets, ArrayBuilder::softmax_cross_entropy)
+    let whole = targets.extract::<i64>().ok();
+    of_two(&logits, &targets, |b, logits, targets| {
+        let targets = integer_or(b, whole, targets)?;
+        b.softmax_cross_entropy(logits, targets)
+    })
 }
 
 /// (x - mean) / sqrt(variance + epsilon) over axes, or x / sqrt(mean of x^2 + epsilon).

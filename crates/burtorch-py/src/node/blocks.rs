@@ -8,6 +8,7 @@ use burtorch_core::{Range, Tensor, View};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::array::{self, functions::any_array};
 use crate::convert::arguments::activation_named;
 use crate::convert::buffer::read_token_ids;
 use crate::convert::errors::{IntoPython, if_any};
@@ -111,8 +112,8 @@ pub fn token_ids_for<'a>(
 /// Rows of a matrix of parameters, one after the other: embeddings.
 ///
 /// Args:
-///     table: a tensor of shape (rows, width).
-///     rows: TokenIds, an int, or a sequence of ints; on a graph of lanes TokenIds give each lane its own rows.
+///     table: a tensor of shape (rows, width), or an Array.
+///     rows: an Array of integers, and then the result is an Array; TokenIds, an int, or a sequence of ints; on a graph of lanes TokenIds give each lane its own rows.
 ///
 /// Returns a Vector of `len(rows) * width` scalars, one block on the current graph. Costs a copy; the way back touches the
 /// rows that were named.
@@ -128,7 +129,15 @@ pub fn token_ids_for<'a>(
 ///     >>> x.sum().backward()
 ///     >>> len(x), list(table.grads)
 ///     (6, [1.0, 1.0, 0.0, 0.0, 2.0, 2.0])
-#[pyfunction]
+#[pyfunction(name = "gather")]
+fn gather_function<'py>(table: &Bound<'py, PyAny>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if any_array(&[table.clone(), rows.clone()]) {
+        return array::functions::gather(table, rows);
+    }
+    gather(table.cast()?, rows)
+}
+
+/// The same of a table of parameters on a graph.
 pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = rows.py();
     let owner = current_graph(py)?.into_bound(py).cast_into::<PyGraph>()?;
@@ -171,12 +180,17 @@ pub fn gather<'py>(table: &Bound<'py, PyTensor>, rows: &Bound<'py, PyAny>) -> Py
 #[pyfunction]
 #[pyo3(signature = (weight, x, bias=None, activation=None))]
 fn affine<'py>(
-    weight: &Bound<'py, PyTensor>,
+    weight: &Bound<'py, PyAny>,
     x: &Bound<'py, PyAny>,
-    bias: Option<&Bound<'py, PyTensor>>,
+    bias: Option<&Bound<'py, PyAny>>,
     activation: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    affine_of(weight, x, bias, activation_named(x.py(), activation)?)
+    let activation = activation_named(x.py(), activation)?;
+    if any_array(&[weight.clone(), x.clone()]) || bias.is_some_and(|bias| any_array(std::slice::from_ref(bias))) {
+        return array::functions::affine(weight, x, bias, activation);
+    }
+    let bias = bias.map(|bias| bias.cast::<PyTensor>()).transpose()?;
+    affine_of(weight.cast()?, x, bias, activation)
 }
 
 /// As [`affine`], with an activation that is known.
@@ -242,12 +256,13 @@ pub fn affine_of<'py>(
 ///     >>> round(loss.data, 6), list(z.grad)
 ///     (0.693147, [0.5, -0.5])
 #[pyfunction]
-fn softmax_cross_entropy<'py>(
-    logits: &Bound<'py, PyVector>,
-    target: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn softmax_cross_entropy<'py>(logits: &Bound<'py, PyAny>, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     use burtorch_core::CrossEntropyTarget;
     let py = logits.py();
+    if any_array(std::slice::from_ref(logits)) {
+        return array::functions::array_cross_entropy(logits.clone(), target.clone()).map(Bound::into_any);
+    }
+    let logits = logits.cast::<PyVector>()?;
     let owner = logits.get().owner(py).clone();
     let probabilities = target.cast::<PyVector>().ok();
     if let Some(probabilities) = probabilities
@@ -282,7 +297,7 @@ fn softmax_cross_entropy<'py>(
 /// Adds the class and the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyTokenIds>()?;
-    m.add_function(wrap_pyfunction!(gather, m)?)?;
+    m.add_function(wrap_pyfunction!(gather_function, m)?)?;
     m.add_function(wrap_pyfunction!(affine, m)?)?;
     m.add_function(wrap_pyfunction!(softmax_cross_entropy, m)?)
 }

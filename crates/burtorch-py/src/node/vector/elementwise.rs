@@ -63,6 +63,9 @@ impl Symbol {
 /// `x op y` where at least one is a Vector, or an array beside a Value.
 pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    if x.is_instance_of::<PyArray>() || y.is_instance_of::<PyArray>() {
+        return Ok(py.NotImplemented().into_bound(py)); // the Array's own operator
+    }
     crate::convert::buffer::refuse_masked(x)?;
     crate::convert::buffer::refuse_masked(y)?;
     if let Some(result) = numpy::object_array(symbol, x, y)? {

@@ -138,6 +138,9 @@ pub fn inner_product<'py>(
 
 /// `x @ y`: an inner product, or one per row of a matrix of parameters on the left.
 pub fn product<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if any_array(&[x.clone(), y.clone()]) {
+        return functions::inner_product(x, y, None);
+    }
     let matrix = |a: &Bound<'py, PyAny>| a.cast::<PyTensor>().ok().filter(|w| w.get().n_dims() > 1).cloned();
     match (matrix(x), matrix(y)) {
         (None, None) => inner_product(x, y, None, true),

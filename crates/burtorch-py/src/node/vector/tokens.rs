@@ -154,12 +154,16 @@ fn token_layer_norm<'py>(
 #[pyfunction]
 #[pyo3(signature = (x, weight, eps=1e-5, tokens=0))]
 fn rms_norm<'py>(
-    x: &Bound<'py, PyVector>,
-    weight: &Bound<'py, PyTensor>,
+    x: &Bound<'py, PyAny>,
+    weight: &Bound<'py, PyAny>,
     eps: f64,
     tokens: usize,
-) -> PyResult<Py<PyVector>> {
+) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    if crate::array::functions::any_array(&[x.clone(), weight.clone()]) {
+        return crate::array::functions::rms_norm(x, weight, eps);
+    }
+    let (x, weight) = (x.cast::<PyVector>()?, weight.cast::<PyTensor>()?);
     let owner = x.get().owner(py).clone();
     let range = atomically(&owner, |cell| {
         cell.need_kernels("rms_norm")?;
@@ -174,7 +178,7 @@ fn rms_norm<'py>(
         with_values(py, parameters, |given| graph.blocks()?.append_block(Op::RmsNorm, given, &operands, &own))?
             .or_raise(py)
     })?;
-    range.made(|range| PyVector::of_runs(&owner, &[range]))
+    range.made(|range| Ok(PyVector::of_runs(&owner, &[range])?.into_bound(py).into_any()))
 }
 
 /// Causal attention of `n` tokens.
