@@ -426,6 +426,33 @@ fn empty_loops_pass_on_their_carries_and_integers_count() {
 }
 
 #[test]
+fn carries_change_places() {
+    // Of numbers in one piece of code, and of arrays.
+    for extents in [&[][..], &[2]] {
+        let mut body = builder();
+        let [a, b, c] = [(); 3].map(|()| body.input(extents, Element::Float).unwrap());
+        let sum = body.row(Op::Add, &[a, b]).unwrap();
+        let body = body.finish(&[b, sum, c, b, a]).unwrap();
+        let mut b = builder();
+        let inputs = [(); 3].map(|()| b.input(extents, Element::Float).unwrap());
+        let options = ScanOptions { length: Some(7), ..ScanOptions::default() };
+        let results = b.scan(body, &[], &inputs, &[], options).unwrap();
+        let ends = results[..3].iter().map(|&v| b.reduce(Reduce::Sum, v, None, false).unwrap()).collect::<Vec<_>>();
+        let program = b.finish(&[&ends[..], &results[3..]].concat()).unwrap();
+        let n = extents.iter().product::<usize>() as f64;
+        let ones = vec![1.0; n as usize];
+        let found = run(&program, &[&ones, &ones, &ones]);
+        assert_eq!([found[0][0], found[1][0], found[2][0]], [21.0 * n, 34.0 * n, n]);
+        let column = |x: &[f64]| x.iter().step_by(n as usize).copied().collect::<Vec<_>>();
+        assert_eq!(column(&found[3]), [1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0]);
+        assert_eq!(column(&found[4]), [1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0]);
+        let gradient = program.selecting([1].into_iter()).gradient(&all_inputs(&program)).unwrap();
+        let found = run(&gradient, &[&ones, &ones, &ones]);
+        assert_eq!([found[0][0], found[1][0], found[2][0]], [13.0, 21.0, 0.0]);
+    }
+}
+
+#[test]
 fn wrong_bodies_are_refused_and_change_nothing() {
     let of = |shapes: &[&[usize]], build: fn(&mut ArrayBuilder, &[ValueId]) -> Vec<ValueId>| {
         let mut b = builder();

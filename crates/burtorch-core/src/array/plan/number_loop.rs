@@ -6,7 +6,7 @@
 use super::math::ArrayFloat;
 use super::memory::room;
 use super::numbers::Straight;
-use super::scalars::Code;
+use super::scalars::{Code, Operation};
 use crate::error::Result;
 use crate::interrupt;
 use crate::memory::reserve_in;
@@ -39,7 +39,8 @@ pub(super) struct NumberLoop<E> {
     /// Numbers on the way, where a carry becomes another one.
     between: Vec<E>,
     sliced: Vec<usize>,
-    stacked: Vec<usize>,
+    /// What is stacked: its slot, its stack, and whether that is known before the step.
+    stacked: Vec<(usize, usize, bool)>,
     /// Where what is stacked goes during a run.
     pub(super) stacks: Vec<Vec<E>>,
 }
@@ -59,13 +60,15 @@ impl<E: ArrayFloat> NumberLoop<E> {
         }
         let mut straight = Straight::new();
         let arguments: Vec<_> = (0..captures + carries + slices).map(|_| straight.slot(E::default())).collect();
-        let results = body(&mut straight, &arguments)?;
-        let code = Code::new(&straight.operations);
+        let mut results = body(&mut straight, &arguments)?;
+        let of_stacked = &results[carries..].to_vec();
+        write_carries(&mut straight.operations, &mut results, &arguments, captures, carries);
+        let code = Code::new(&straight.operations, &results);
         straight.operations.clear();
         let condition = match condition {
             Some(condition) => {
                 let goes_on = condition(&mut straight, &arguments[..captures + carries])?;
-                Some((Code::new(&straight.operations), goes_on[0]))
+                Some((Code::new(&straight.operations, &goes_on), goes_on[0]))
             }
             None => None,
         };
@@ -73,13 +76,15 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let moves: Vec<_> =
             results.iter().copied().zip(of_carries.iter().copied()).filter(|(from, to)| from != to).collect();
         let crosses = moves.iter().any(|(from, _)| of_carries.contains(from));
+        let stacked = results[carries..].iter().zip(of_stacked).enumerate();
+        let stacked = stacked.map(|(k, (&slot, &before))| (slot, k, arguments.contains(&before))).collect();
         let between = room(if crosses { moves.len() } else { 0 }, E::default()).ok()?;
         Some(NumberLoop {
             code,
             condition,
             slots: straight.slots,
             sliced: arguments[captures + carries..].to_vec(),
-            stacked: results[carries..].to_vec(),
+            stacked,
             arguments,
             captures,
             moves,
@@ -117,16 +122,9 @@ impl<E: ArrayFloat> NumberLoop<E> {
             for (&slot, from) in self.sliced.iter().zip(&from) {
                 self.slots[slot] = from[at];
             }
+            self.stack(at, true)?;
             self.code.run(&mut self.slots);
-            for (&slot, stack) in self.stacked.iter().zip(&mut self.stacks) {
-                match stack.get_mut(at) {
-                    Some(place) => *place = self.slots[slot],
-                    None => {
-                        reserve_in(stack, 1, "what a loop keeps")?;
-                        stack.push(self.slots[slot]);
-                    }
-                }
-            }
+            self.stack(at, false)?;
             if self.between.is_empty() {
                 for &(from, to) in &self.moves {
                     self.slots[to] = self.slots[from];
@@ -142,5 +140,50 @@ impl<E: ArrayFloat> NumberLoop<E> {
             step += 1;
         }
         Ok(step)
+    }
+
+    /// Stacks what is known before a step, or after it.
+    #[inline]
+    fn stack(&mut self, at: usize, now: bool) -> Result<()> {
+        for &(slot, k, is_before) in &self.stacked {
+            if is_before != now {
+                continue;
+            }
+            let (stack, number) = (&mut self.stacks[k], self.slots[slot]);
+            match stack.get_mut(at) {
+                Some(place) => *place = number,
+                None => {
+                    reserve_in(stack, 1, "what a loop keeps")?;
+                    stack.push(number);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets operations write carries where the next step reads them, unless this step still does.
+fn write_carries(
+    operations: &mut [Operation],
+    results: &mut [usize],
+    arguments: &[usize],
+    captures: usize,
+    carries: usize,
+) {
+    for i in 0..carries {
+        let (from, to) = (results[i], arguments[captures + i]);
+        let Some(written) = operations.iter().position(|operation| operation.to == from) else { continue };
+        let reads = |operation: &Operation| operation.of[..operation.arity()].contains(&to);
+        let is_needed = operations[written + 1..].iter().any(reads);
+        let is_shared = results[..carries].iter().enumerate().any(|(j, &k)| j != i && (k == from || k == to));
+        if is_needed || is_shared || arguments.contains(&from) {
+            continue;
+        }
+        for operation in &mut operations[written..] {
+            let arity = operation.arity();
+            operation.of[..arity].iter_mut().filter(|k| **k == from).for_each(|k| *k = to);
+            operation.to = if operation.to == from { to } else { operation.to };
+        }
+        results.iter_mut().filter(|k| **k == from).for_each(|k| *k = to);
     }
 }

@@ -56,14 +56,21 @@ impl<E: ArrayFloat> Numbers<E> {
         }
         loads.extend((0..streams.len()).map(|k| read(k, blocks + k)));
         let slots = room(blocks + streams.len(), E::default())?;
-        Ok(Numbers { loads, code: Code::new(&operations), operations, stores, slots })
+        let kept: Vec<_> = stores.iter().map(|(slot, _)| *slot).collect();
+        Ok(Numbers { loads, code: Code::new(&operations, &kept), operations, stores, slots })
     }
 
     /// One number from a place to a buffer.
     pub(super) fn copied(from: Place, buffer: usize) -> Result<Self> {
         let load = Load { source: from.source, offset: from.offset, slot: 0 };
         let slots = room(1, E::default())?;
-        Ok(Numbers { loads: vec![load], operations: vec![], stores: vec![(0, buffer)], code: Code::new(&[]), slots })
+        Ok(Numbers {
+            loads: vec![load],
+            operations: vec![],
+            stores: vec![(0, buffer)],
+            code: Code::new(&[], &[]),
+            slots,
+        })
     }
 
     /// Runs it.

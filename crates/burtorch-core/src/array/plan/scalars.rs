@@ -1,8 +1,9 @@
 //! Operations on single numbers, as steps that jump to each other.
 //!
 //! In words: for each operation, read its slots, compute, write a slot. Departures, as in `program/steps`: an operation holds
-//! the address of code for it, which ends with a jump to that of the next and keeps no register for its caller; a
-//! contribution that is a product is one step. Promises the bits of the operations on blocks. Knows nothing of programs.
+//! the address of code for it, which ends with a jump to that of the next and keeps no register for its caller; the number
+//! computed last comes in a register, as a number that is stored and loaded again waits 5 cycles; a contribution that is a
+//! product is one step. Promises the bits of the operations on blocks. Knows nothing of programs.
 #![allow(unsafe_code)]
 
 use super::super::expansion::MathOp;
@@ -37,7 +38,8 @@ impl Operation {
     }
 }
 
-type Step<E> = unsafe extern "rust-preserve-none" fn(*mut E, *const Instr<E>);
+/// Of the slots, the instruction, and the number that the step before computed.
+type Step<E> = unsafe extern "rust-preserve-none" fn(*mut E, *const Instr<E>, E);
 
 struct Instr<E> {
     step: Step<E>,
@@ -65,20 +67,25 @@ pub(super) struct Code<E> {
 }
 
 impl<E: ArrayFloat> Code<E> {
-    /// Makes operations ready that are to run one after the other.
-    pub(super) fn new(operations: &[Operation]) -> Self {
-        let operations = fused(operations);
+    /// Makes operations ready that are to run one after the other. Numbers in the slots `kept` are read afterwards.
+    pub(super) fn new(operations: &[Operation], kept: &[usize]) -> Self {
+        let operations = fused(operations, kept);
         let mut slots = 0;
+        let mut last = usize::MAX;
         let mut instrs: Vec<_> = operations
             .iter()
             .map(|operation| {
                 let mut of = [0; 3];
-                for (slot, &k) in of.iter_mut().zip(&operation.of[..operation.arity()]) {
+                let operands = &operation.of[..operation.arity()];
+                for (slot, &k) in of.iter_mut().zip(operands) {
                     slots = slots.max(k + 1);
                     *slot = k as u32;
                 }
                 slots = slots.max(operation.to + 1);
-                Instr { step: step_of(operation.op), of, to: operation.to as u32 }
+                let is_last = |k: usize| operands.get(k) == Some(&last);
+                let step = step_of(operation.op, [is_last(0), is_last(1)]);
+                last = operation.to;
+                Instr { step, of, to: operation.to as u32 }
             })
             .collect();
         instrs.push(Instr { step: stop::<E>, of: [0; 3], to: 0 });
@@ -90,7 +97,7 @@ impl<E: ArrayFloat> Code<E> {
     pub(super) fn run(&self, slots: &mut [E]) {
         assert!(slots.len() >= self.slots, "fewer slots than operations name");
         // SAFETY: there is a first instruction and a last one that stops, and all slots that they name are inside of `slots`.
-        unsafe { (self.instrs[0].step)(slots.as_mut_ptr(), self.instrs.as_ptr()) }
+        unsafe { (self.instrs[0].step)(slots.as_mut_ptr(), self.instrs.as_ptr(), E::default()) }
     }
 
     /// How many operations there are.
@@ -100,9 +107,10 @@ impl<E: ArrayFloat> Code<E> {
 }
 
 /// The operations with products that only a contribution reads done by it.
-fn fused(operations: &[Operation]) -> Vec<Operation> {
+fn fused(operations: &[Operation], kept: &[usize]) -> Vec<Operation> {
     let slots = operations.iter().map(|o| o.to + 1).max().unwrap_or(0);
     let mut reads = vec![0; slots];
+    kept.iter().filter(|k| **k < slots).for_each(|&k| reads[k] += 2);
     for operation in operations {
         for &k in operation.of[..operation.arity()].iter().filter(|k| **k < slots) {
             reads[k] += 1;
@@ -128,24 +136,55 @@ fn fused(operations: &[Operation]) -> Vec<Operation> {
 
 /// # Safety
 /// There are no more than the slots that the instruction before named.
-unsafe extern "rust-preserve-none" fn stop<E>(_slots: *mut E, _at: *const Instr<E>) {}
+unsafe extern "rust-preserve-none" fn stop<E>(_slots: *mut E, _at: *const Instr<E>, _last: E) {}
 
 /// Code for one operation.
 trait Number {
     fn of<E: ArrayFloat>(x: E, y: E, z: E) -> E;
 }
 
+/// Of which operands the number computed last is one: bit 0 is the first, bit 1 the second.
+///
 /// # Safety
 /// The slots that instructions name, up to one that stops, lie behind `slots`.
-unsafe extern "rust-preserve-none" fn step<O: Number, E: ArrayFloat>(slots: *mut E, at: *const Instr<E>) {
+unsafe extern "rust-preserve-none" fn step<O: Number, E: ArrayFloat, const LAST: u8>(
+    slots: *mut E,
+    at: *const Instr<E>,
+    last: E,
+) {
     debug_assert!(!at.is_null());
     // SAFETY: by the contract. Slots that the operation does not take are 0, which is one of them.
     unsafe {
-        let [x, y, z] = (*at).of.map(|k| *slots.add(k as usize));
-        *slots.add((*at).to as usize) = O::of(x, y, z);
+        let slot = |k: usize| *slots.add((*at).of[k] as usize);
+        let x = if LAST & 1 > 0 { last } else { slot(0) };
+        let y = if LAST & 2 > 0 { last } else { slot(1) };
+        let result = O::of(x, y, slot(2));
+        *slots.add((*at).to as usize) = result;
         let next = at.add(1);
-        become ((*next).step)(slots, next)
+        become ((*next).step)(slots, next, result)
     }
+}
+
+/// An operation as a step.
+fn compiled<O: Number, E: ArrayFloat>(last: [bool; 2]) -> Step<E> {
+    match last {
+        [false, false] => step::<O, E, 0>,
+        [true, false] => step::<O, E, 1>,
+        [false, true] => step::<O, E, 2>,
+        [true, true] => step::<O, E, 3>,
+    }
+}
+
+/// A function as a step: one that is rarely worth a register.
+fn called<O: Number, E: ArrayFloat>(last: [bool; 2]) -> Step<E> {
+    if last == [true, false] { step::<O, E, 1> } else { step::<O, E, 0> }
+}
+
+/// Out of line, so that nothing waits for the comparison.
+#[cold]
+#[inline(never)]
+fn unreached<E: ArrayFloat>() -> E {
+    E::UNREACHED
 }
 
 fn mask<E: ArrayFloat>(holds: bool) -> E {
@@ -177,8 +216,8 @@ numbers! {
     IsNan(x, y, z) => mask(x != x);
     Choice(x, y, z) => if x == E::default() { z } else { y };
     IsUnreached(x, y, z) => mask(x.is_unreached());
-    Contribution(x, y, z) => if x.is_unreached() { x } else { y + E::default() };
-    Product(x, y, z) => if x.is_unreached() { x } else { x * y + E::default() };
+    Contribution(x, y, z) => if x.is_unreached() { unreached() } else { y + E::default() };
+    Product(x, y, z) => if x.is_unreached() { unreached() } else { x * y + E::default() };
     Same(x, y, z) => x;
     Root(x, y, z) => Real::sqrt(x);
     Magnitude(x, y, z) => Real::abs(x);
@@ -186,26 +225,26 @@ numbers! {
     Ceil(x, y, z) => RowMath::ceil(x);
 }
 
-fn step_of<E: ArrayFloat>(op: NumberOp) -> Step<E> {
+fn step_of<E: ArrayFloat>(op: NumberOp, last: [bool; 2]) -> Step<E> {
     let op = match op {
-        NumberOp::Product => return step::<Product, E>,
-        NumberOp::Of(BlockOp::IsUnreached) => return step::<IsUnreached, E>,
-        NumberOp::Of(BlockOp::Contribution) => return step::<Contribution, E>,
+        NumberOp::Product => return compiled::<Product, E>(last),
+        NumberOp::Of(BlockOp::IsUnreached) => return compiled::<IsUnreached, E>(last),
+        NumberOp::Of(BlockOp::Contribution) => return compiled::<Contribution, E>(last),
         NumberOp::Of(BlockOp::Math(op)) => op,
     };
     match op {
-        MathOp::Add => step::<Sum, E>,
-        MathOp::Sub => step::<Difference, E>,
-        MathOp::Mul => step::<Times, E>,
-        MathOp::Div => step::<Quotient, E>,
-        MathOp::Neg => step::<Negative, E>,
-        MathOp::Less => step::<IsLess, E>,
-        MathOp::LessEqual => step::<IsLessEqual, E>,
-        MathOp::Equal => step::<IsEqual, E>,
-        MathOp::IsNan => step::<IsNan, E>,
-        MathOp::Select => step::<Choice, E>,
-        MathOp::Function(function) => functions::step_of_function(function),
-        MathOp::Operand(_) | MathOp::Literal(_) => step::<Same, E>,
+        MathOp::Add => compiled::<Sum, E>(last),
+        MathOp::Sub => compiled::<Difference, E>(last),
+        MathOp::Mul => compiled::<Times, E>(last),
+        MathOp::Div => compiled::<Quotient, E>(last),
+        MathOp::Neg => compiled::<Negative, E>(last),
+        MathOp::Less => compiled::<IsLess, E>(last),
+        MathOp::LessEqual => compiled::<IsLessEqual, E>(last),
+        MathOp::Equal => compiled::<IsEqual, E>(last),
+        MathOp::IsNan => compiled::<IsNan, E>(last),
+        MathOp::Select => compiled::<Choice, E>(last),
+        MathOp::Function(function) => functions::step_of_function(function, last),
+        MathOp::Operand(_) | MathOp::Literal(_) => compiled::<Same, E>(last),
     }
 }
 
@@ -236,16 +275,16 @@ mod functions {
                 fn of<E: ArrayFloat>(x: E, y: E, _: E) -> E { Elementary::$hname2(x, y) }
             } )*
 
-            pub(super) fn step_of_function<E: ArrayFloat>(function: Function) -> Step<E> {
+            pub(super) fn step_of_function<E: ArrayFloat>(function: Function, last: [bool; 2]) -> Step<E> {
                 match function {
-                    $( Function::$row => step::<$row, E>, )*
-                    $( Function::$hrow => step::<$hrow, E>, )*
-                    $( Function::$row2 => step::<$row2, E>, )*
-                    $( Function::$hrow2 => step::<$hrow2, E>, )*
-                    Function::Sqrt => step::<Root, E>,
-                    Function::Abs => step::<Magnitude, E>,
-                    Function::Floor => step::<super::Floor, E>,
-                    Function::Ceil => step::<super::Ceil, E>,
+                    $( Function::$row => called::<$row, E>(last), )*
+                    $( Function::$hrow => called::<$hrow, E>(last), )*
+                    $( Function::$row2 => called::<$row2, E>(last), )*
+                    $( Function::$hrow2 => called::<$hrow2, E>(last), )*
+                    Function::Sqrt => called::<Root, E>(last),
+                    Function::Abs => called::<Magnitude, E>(last),
+                    Function::Floor => called::<super::Floor, E>(last),
+                    Function::Ceil => called::<super::Ceil, E>(last),
                 }
             }
         };
