@@ -13,6 +13,7 @@ import numpy
 
 from burtorch import _array_base, _arrays, _core, _numpy_more
 from burtorch._core import Array
+from burtorch._where import clamp, where
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
@@ -134,3 +135,33 @@ def table() -> dict[str, Callable[..., Any]]:
 
 
 FUNCTIONS = table()
+
+
+def shape_of_vector(x: Any) -> tuple[int]:
+    return (len(x),)
+
+
+REDUCTIONS_OF_VECTORS: dict[str, Callable[..., Any]] = {
+    "numpy.sum": _core.reduce_sum, "numpy.prod": _core.reduce_mul, "numpy.mean": _core.reduce_mean,
+    "numpy.max": _core.reduce_max, "numpy.amax": _core.reduce_max, "numpy.min": _core.reduce_min,
+    "numpy.amin": _core.reduce_min, "numpy.var": _core.variance_biased, "numpy.linalg.norm": _core.norm2,
+}  # fmt: skip
+OF_VECTORS: dict[str, Callable[..., Any]] = {
+    "numpy.dot": _core.inner_product, "numpy.vdot": _core.inner_product, "numpy.inner": _core.inner_product,
+    "numpy.concatenate": lambda arrays: _core.concat(*arrays), "numpy.where": where, "numpy.clip": clamp,
+    "numpy.shape": shape_of_vector, "numpy.size": len, "numpy.ndim": lambda x: 1,
+}  # fmt: skip
+
+
+def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """What ``Vector.__array_function__`` answers."""
+    name = named(called)
+    if name in REDUCTIONS_OF_VECTORS:
+        x, *axes = operands
+        rest = {key: value for key, value in keywords.items() if key != "axis"}
+        axes += [keywords["axis"]] if "axis" in keywords else []
+        if not rest and axes in ([], [None], [0], [-1]):
+            return REDUCTIONS_OF_VECTORS[name](x)
+    elif name in OF_VECTORS and not keywords:
+        return OF_VECTORS[name](*operands)
+    raise TypeError(f"{name} does not take Vectors so; use the functions of burtorch, or x.data for the numbers alone")

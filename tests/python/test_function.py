@@ -270,12 +270,12 @@ def test_what_cannot_be_recorded_is_refused_by_name(body, message):
     assert bt.Value(1.0).data == 1.0
 
 
-def test_numpy_functions_name_the_op_to_use():
+def test_numpy_functions_are_ops_or_are_named():
+    assert bt.function(lambda x: np.exp(x))(0.0) == 1.0
+    assert bt.function(lambda x: np.sum(np.tanh(x)))(np.array([0.0, 0.0])) == 0.0
     line = inspect.currentframe().f_lineno + 2
-    with pytest.raises(bt.TraceError, match=rf"bt\.exp.*test_function\.py:{line}\)"):
-        bt.function(lambda x: np.exp(x))(1.0)
-    with pytest.raises(bt.TraceError, match=rf"bt\.tanh.*test_function\.py:{line + 2}\)"):
-        bt.function(lambda x: np.tanh(x))(np.array([1.0]))
+    with pytest.raises(bt.TraceError, match=rf"numpy\.spacing.*test_function\.py:{line}\)"):
+        bt.function(lambda x: np.spacing(x))(1.0)
 
 
 def test_escaped_values_are_refused_with_the_line():

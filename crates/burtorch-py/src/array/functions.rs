@@ -13,15 +13,21 @@ use super::arguments::Given;
 use super::array::PyArray;
 use super::methods::{Over, all_of, of, of_two};
 use super::run::AnyRunner;
-use super::trace::{Active, Source};
+use super::trace::{Active, Source, current};
 use crate::convert::arrays::Kind;
+use crate::params::PyTensor;
 
 type Any<'py> = Bound<'py, PyAny>;
 type Made<'py> = PyResult<Bound<'py, PyArray>>;
 
-/// Whether one of these is an Array.
+/// Whether one of these is an Array, or a tensor of Parameters that a function reads while it is traced with Arrays.
 pub fn any_array(of: &[Any<'_>]) -> bool {
-    of.iter().any(|x| x.is_instance_of::<PyArray>())
+    of.iter().any(|x| x.is_instance_of::<PyArray>() || x.is_instance_of::<PyTensor>() && current(x.py()).is_some())
+}
+
+/// A tensor of Parameters as an Array of the innermost trace.
+pub fn array_of_tensor<'py>(tensor: &Bound<'py, PyTensor>) -> Made<'py> {
+    of(tensor.as_any(), |_, x| Ok(x))
 }
 
 /// An op function of Arrays: elementwise, or a reduction of all of one Array.

@@ -7,11 +7,11 @@ pub mod arguments;
 pub mod array;
 pub mod functions;
 pub mod guard;
-mod index;
+pub mod index;
 mod methods;
 mod numpy;
 pub mod operands;
-mod operators;
+pub mod operators;
 pub mod run;
 pub mod trace;
 

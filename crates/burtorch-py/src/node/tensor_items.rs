@@ -5,14 +5,19 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple};
 
 use super::vector;
+use crate::array::functions::{any_array, array_of_tensor};
+use crate::array::index::item;
 use crate::convert::errors::instead;
 use crate::params::PyTensor;
 
 #[pymethods]
 impl PyTensor {
     /// w[k] is a Value on the current graph for a vector, and the k-th row, as a Tensor, otherwise; w[i, j] goes down
-    /// further; w[a:b] are rows. Nothing is copied.
+    /// further; w[a:b] are rows. Nothing is copied. In a function that is traced with Arrays: an Array, by NumPy's rules.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if any_array(&[slf.clone().into_any()]) {
+            return item(&array_of_tensor(slf)?, index);
+        }
         let (py, this) = (slf.py(), slf.get());
         let n = this.tensor().shape().dims()[0] as usize;
         let part = |tensor| Ok(PyTensor::new(this.owner().clone_ref(py), tensor, None).into_pyobject(py)?.into_any());

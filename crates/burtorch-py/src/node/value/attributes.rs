@@ -444,6 +444,6 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
         method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe nearest integer as a new Value; with ndigits the data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
         method(c"__format__", c"__format__($self, spec, /)\n--\n\nThe data, formatted as a float is; repr(self) for an empty spec.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: format }),
         method(c"__reduce__", c"__reduce__($self, /)\n--\n\nRaises TypeError: a Value is not pickled without its graph.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: reduce }),
-        method(c"__array_ufunc__", c"__array_ufunc__($self, ufunc, method, *inputs, **keywords)\n--\n\nLets NumPy operators defer to Value; other ufuncs raise TypeError that names the op to use.", ffi::METH_VARARGS | ffi::METH_KEYWORDS, ffi::PyMethodDefPointer { PyCFunctionWithKeywords: crate::node::vector::array_ufunc }),
+        method(c"__array_ufunc__", c"__array_ufunc__($self, ufunc, method, *inputs, **keywords)\n--\n\nThe operator or op that a ufunc of NumPy stands for; other ufuncs raise a TypeError that names them.", ffi::METH_VARARGS | ffi::METH_KEYWORDS, ffi::PyMethodDefPointer { PyCFunctionWithKeywords: crate::node::vector::array_ufunc }),
     ]
 }

@@ -63,8 +63,11 @@ impl Symbol {
 /// `x op y` where at least one is a Vector, or an array beside a Value.
 pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    if x.is_instance_of::<PyArray>() || y.is_instance_of::<PyArray>() {
-        return Ok(py.NotImplemented().into_bound(py)); // the Array's own operator
+    if any_array(&[x.clone(), y.clone()]) {
+        return match symbol {
+            Symbol::Power => crate::array::operators::power(x, y),
+            _ => crate::array::operators::row(symbol.op(), x, y),
+        };
     }
     crate::convert::buffer::refuse_masked(x)?;
     crate::convert::buffer::refuse_masked(y)?;
@@ -126,6 +129,9 @@ fn binary<'py>(op: Op, x: &[Operand], y: &[Operand], py: Python<'py>) -> PyResul
 /// A unary op over a Vector or a Tensor, as one block per run.
 pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    if any_array(std::slice::from_ref(x)) {
+        return of_op(op, std::slice::from_ref(x));
+    }
     let operands = Operand::read_all(x)?;
     let owner = common_owner(py, &operands)?;
     let n = n_scalars(&operands);
@@ -150,7 +156,7 @@ pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObjec
     attached(|py| {
         // SAFETY: by the contract of this function.
         let x = unsafe { Bound::from_borrowed_ptr(py, x) };
-        if x.is_instance_of::<PyArray>() {
+        if any_array(std::slice::from_ref(&x)) {
             return finish(of_op(op, &[x]));
         }
         finish(or_plain(py, &[x], false, |x| match x {
@@ -266,7 +272,7 @@ pub unsafe fn constant_function(op: Op, arguments: &[*mut ffi::PyObject]) -> *mu
     // SAFETY: by the contract of this function.
     unsafe {
         with_arguments(arguments, |py, arguments| match arguments {
-            [x, _] if x.is_instance_of::<PyArray>() => of_op(op, arguments),
+            [x, _] if any_array(std::slice::from_ref(x)) => of_op(op, arguments),
             [x, c] => or_plain(py, std::slice::from_ref(x), false, |x| constant_of(op, &[x[0].clone(), c.clone()])),
             _ => constant_of(op, arguments),
         })

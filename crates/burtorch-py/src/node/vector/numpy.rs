@@ -86,7 +86,7 @@ pub fn object_array<'py>(
     Ok(Some(results))
 }
 
-/// A ufunc that met a Value or Vector: operators are done here, others are refused by name.
+/// A ufunc that met a Value or Vector: operators and ops of the table are done here, others are refused by name.
 pub fn ufunc<'py>(
     py: Python<'py>,
     arguments: &Bound<'py, PyTuple>,
@@ -173,7 +173,7 @@ fn data_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// An operator, or the error that names the op to use.
+/// The operator or the op of a ufunc, or the error that names it.
 fn by_name<'py>(
     py: Python<'py>,
     name: &str,
@@ -212,9 +212,13 @@ fn by_name<'py>(
         "reciprocal" => "inv",
         other => other,
     };
-    let has_op = burtorch_core::Op::from_name(ours).is_some();
-    let hint = if has_op { format!("use bt.{ours}(...)") } else { "burtorch has no op of that name".to_string() };
-    Err(PyTypeError::new_err(format!("numpy.{name} does not take Values; {hint}{NUMBER_ALONE}")))
+    if method == "__call__" && burtorch_core::Op::from_name(ours).is_some() {
+        let inputs = inputs.iter().map(|x| without_numpy_scalar(&x)).collect::<PyResult<Vec<_>>>()?;
+        return py.import("burtorch._core")?.getattr(ours)?.call1(PyTuple::new(py, inputs)?);
+    }
+    let form = if method == "__call__" { String::new() } else { format!(".{method}") };
+    let message = format!("numpy.{name}{form} does not take Values; burtorch has no op of that name{NUMBER_ALONE}");
+    Err(PyTypeError::new_err(message))
 }
 
 /// Runs an operator with NumPy scalars turned into floats, so that NumPy is not asked again.

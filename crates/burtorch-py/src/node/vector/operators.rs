@@ -93,6 +93,18 @@ operators!(PyTensor);
 
 #[pymethods]
 impl PyVector {
+    /// The function of burtorch that a function of NumPy stands for; others raise a TypeError that names them.
+    fn __array_function__<'py>(
+        slf: &Bound<'py, Self>,
+        function: &Any<'py>,
+        types: &Any<'py>,
+        arguments: &Any<'py>,
+        keywords: &Any<'py>,
+    ) -> PyResult<Any<'py>> {
+        let table = slf.py().import("burtorch._numpy")?;
+        table.getattr("function_of_vectors")?.call1((function, types, arguments, keywords))
+    }
+
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
         slf.clone()
     }
