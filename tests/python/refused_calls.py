@@ -29,6 +29,34 @@ BINARY = "add add_squares atan2 div floor_divide hypot logaddexp max mean mean_s
 REDUCTIONS = "logsumexp max mean min norm2 reduce_max reduce_mean reduce_mean_and_mean_squares reduce_mean_squares reduce_min reduce_mul reduce_negative_mean reduce_sub reduce_sum reduce_sum_of_squares softmax log_softmax variance variance_biased concat stack".split()
 
 CALLS = {
+    "arrays": """
+        f(a, b)
+        f.grad(a, b)
+        f.value_and_grad(a, b)
+        fb(a, b)
+        fb(-abs(a), b)
+        fw(a)
+        gradient(a, b)
+        gradient(a.astype("float32"), b.astype("float32"))
+        hessian(x)
+        bt.function(matrix)(a, b)
+        bt.function(linear)(a, b)
+        bt.grad(linear)(a, b)
+        bt.grad(matrix)(a, b)
+        bt.value_and_grad(matrix)(a, b)
+        bt.jacobian(lambda x: bt.sin(x) * x[0])(x)
+        bt.hessian(square)(x)
+        bt.hvp(square)(x, x)
+        bt.jvp(square, (x,), (x,))
+        bt.vjp(square, x)[1](1.0)
+        bt.vmap(square)(rows)
+        bt.vmap(bt.grad(square))(rows)
+        bt.grad(lambda x: (bt.grad(square)(x) ** 2).sum())(x)
+        bt.concatenate([a, b.T])
+        bt.einsum("ij,jk->ik", a, b)
+        bt.outer(x, x)
+        bt.matmul(a, b)
+        """.strip().split("\n        "),
     "graph": [
         *(f"bt.{op}(x)" for op in UNARY),
         *(f"bt.{op}(v)" for op in UNARY),
@@ -587,6 +615,44 @@ def functions():
     return {**names, "a": g.value(0.3), "b": g.value(0.4)}
 
 
+def matrix(a, b):
+    z = bt.exp(a @ b / 9.0)
+    return bt.where(z > 1.0, z, bt.sin(a[:, :4] * b[:4])).sum() + np.concatenate([a, b.T]).mean()
+
+
+def linear(a, b):
+    return np.linalg.solve(b @ a + 9.0 * np.eye(6), b[:, 0]).max()
+
+
+def array_branch(a, b):
+    return (a * a).sum() if a[0, 0] > 0.0 else b.sum()
+
+
+def with_tensor(a, w):
+    return bt.softmax(a @ w, axis=1).std()
+
+
+def square(x):
+    return (x * x * bt.sin(x)).sum()
+
+
+def arrays():
+    rng = np.random.default_rng(1)
+    names = {
+        "a": rng.normal(size=(4, 6)),
+        "b": rng.normal(size=(6, 4)),
+        "x": rng.normal(size=5),
+        "p": bt.Parameters("float64", seed=1),
+    }
+    names["w"] = names["p"].tensor((6, 3), init="he", name="w")
+    tensor = names["w"]
+    names.update(f=bt.function(matrix), fb=bt.function(array_branch), fw=bt.function(lambda a: with_tensor(a, tensor)))
+    names.update(gradient=bt.grad(matrix, argnums=(0, 1)), hessian=bt.hessian(square), rows=rng.normal(size=(3, 5)))
+    for call in ("f", "fb", "gradient"):
+        names[call](names["a"], names["b"])
+    return names
+
+
 def with_parameter_rows(x):
     return SCALE * x[0] + x[1]
 
@@ -663,6 +729,7 @@ def training():
 
 SCENES = {
     "graph": graph,
+    "arrays": arrays,
     "dtypes": dtypes,
     "branches": branches,
     "functions": functions,

@@ -132,7 +132,11 @@ fn install(py: Python<'_>) -> Result<Option<Py<PyAny>>, ()> {
 /// Puts back the profiler that was there, unless the body has put another one there.
 fn restore(py: Python<'_>, object: Option<Py<PyAny>>) {
     let before = BEFORE.replace(Before { function: None, object: ptr::null_mut() });
-    let is_ours = installed().is_none_or(|now| now.function.map_or(0, |f| f as usize) == hook_address());
+    let is_ours = match installed() {
+        Some(now) => now.function.map_or(0, |f| f as usize) == hook_address(),
+        // Python shows no hook that is written in C.
+        None => quietly(py, || py.import("sys")?.call_method0("getprofile")).is_none_or(|shown| shown.is_none()),
+    };
     if !is_ours {
         return;
     }
