@@ -4,6 +4,7 @@
 
 pub mod append;
 pub mod arguments;
+#[allow(clippy::module_inception)]
 pub mod array;
 pub mod functions;
 pub mod guard;

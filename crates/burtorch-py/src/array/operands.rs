@@ -40,7 +40,7 @@ pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> Data {
 /// Whether an object's dtype is bool.
 pub(super) fn is_mask(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let dtype = object.getattr(pyo3::intern!(object.py(), "dtype"))?;
-    Ok(dtype.getattr(pyo3::intern!(object.py(), "kind"))?.eq("b")?)
+    dtype.getattr(pyo3::intern!(object.py(), "kind"))?.eq("b")
 }
 
 impl<'py> Operand<'py> {

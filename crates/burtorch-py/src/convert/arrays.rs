@@ -303,8 +303,8 @@ impl Array {
     /// All numbers of an array of integers, by rows, exactly; those of 64 bits without a sign wrap.
     pub fn integers(&self) -> Vec<i64> {
         let mut all = Vec::with_capacity(self.len());
-        // SAFETY: `for_each` visits the entries of the buffer, which is held here.
         self.for_each(|at| {
+            // SAFETY: `for_each` visits the entries of the buffer, which is held here.
             all.push(unsafe {
                 match self.kind {
                     Kind::Signed(8) | Kind::Unsigned(8) => at.cast::<i64>().read_unaligned(),
