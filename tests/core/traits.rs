@@ -3,7 +3,7 @@
 
 use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cumulate, Data, Dims, Dot, Element,
-    Length, Loop, Plan, Reduce, Row, ScanOptions, Solve, Type, ValueId, Variable,
+    Index, Length, Loop, Plan, Reduce, Row, ScanOptions, Solve, Type, ValueId, Variable,
 };
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
@@ -69,6 +69,7 @@ are_send_and_sync!(
     Dims,
     Dot,
     Element,
+    Index,
     Reduce,
     Row,
     Checkpoint,
