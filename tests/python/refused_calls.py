@@ -644,6 +644,7 @@ def arrays():
         "x": rng.normal(size=5),
         "p": bt.Parameters("float64", seed=1),
     }
+    names["g"] = bt.Graph()
     names["w"] = names["p"].tensor((6, 3), init="he", name="w")
     tensor = names["w"]
     names.update(f=bt.function(matrix), fb=bt.function(array_branch), fw=bt.function(lambda a: with_tensor(a, tensor)))
