@@ -39,8 +39,8 @@ pub(super) struct NumberLoop<E> {
     /// Numbers on the way, where a carry becomes another one.
     between: Vec<E>,
     sliced: Vec<usize>,
-    /// What is stacked: its slot, its stack, and whether that is known before the step.
-    stacked: Vec<(usize, usize, bool)>,
+    /// Slots and their stacks: of what is known before a step, and of its results.
+    stacked: [Vec<(usize, usize)>; 2],
     /// Where what is stacked goes during a run.
     pub(super) stacks: Vec<Vec<E>>,
 }
@@ -76,8 +76,11 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let moves: Vec<_> =
             results.iter().copied().zip(of_carries.iter().copied()).filter(|(from, to)| from != to).collect();
         let crosses = moves.iter().any(|(from, _)| of_carries.contains(from));
-        let stacked = results[carries..].iter().zip(of_stacked).enumerate();
-        let stacked = stacked.map(|(k, (&slot, &before))| (slot, k, arguments.contains(&before))).collect();
+        let stacked = [true, false].map(|is_known| {
+            let pairs = results[carries..].iter().zip(of_stacked).enumerate();
+            let wanted = pairs.filter(|(_, (_, before))| arguments.contains(before) == is_known);
+            wanted.map(|(k, (&slot, _))| (slot, k)).collect()
+        });
         let between = room(if crosses { moves.len() } else { 0 }, E::default()).ok()?;
         Some(NumberLoop {
             code,
@@ -105,61 +108,59 @@ impl<E: ArrayFloat> NumberLoop<E> {
 
     /// Runs all steps over these slices and says how many they were. `stacks` must have the length of the loop, if that is known.
     pub(super) fn run(&mut self, steps: Steps, from: [&[E]; MOST_SLICES]) -> Result<usize> {
-        let cost = self.code.len() * 4;
+        let NumberLoop { code, condition, slots, moves, between, sliced, stacked, stacks, .. } = self;
+        let cost = code.len() * 4;
         let mut work = interrupt::Work::default();
-        let mut step = 0;
-        while steps.length.map_or(step < steps.most, |n| step < n) {
-            if let Some((condition, goes_on)) = &self.condition {
-                condition.run(&mut self.slots);
-                if self.slots[*goes_on] == E::default() {
-                    break;
+        let n = steps.length.unwrap_or(steps.most);
+        let mut at = if steps.reverse { n.wrapping_sub(1) } else { 0 };
+        for step in 0..n {
+            if let Some((condition, goes_on)) = condition {
+                condition.run(slots);
+                if slots[*goes_on] == E::default() {
+                    return Ok(step);
                 }
             }
             if step % STEPS == 0 {
                 work.add(cost * STEPS)?;
             }
-            let at = steps.length.filter(|_| steps.reverse).map_or(step, |n| n - 1 - step);
-            for (&slot, from) in self.sliced.iter().zip(&from) {
-                self.slots[slot] = from[at];
+            for (&slot, from) in sliced.iter().zip(&from) {
+                slots[slot] = from[at];
             }
-            self.stack(at, true)?;
-            self.code.run(&mut self.slots);
-            self.stack(at, false)?;
-            if self.between.is_empty() {
-                for &(from, to) in &self.moves {
-                    self.slots[to] = self.slots[from];
-                }
+            for &(slot, k) in &stacked[0] {
+                put(&mut stacks[k], at, slots[slot])?;
+            }
+            code.run(slots);
+            for &(slot, k) in &stacked[1] {
+                put(&mut stacks[k], at, slots[slot])?;
+            }
+            if between.is_empty() {
+                moves.iter().for_each(|&(from, to)| slots[to] = slots[from]);
             } else {
-                for (number, &(from, _)) in self.between.iter_mut().zip(&self.moves) {
-                    *number = self.slots[from];
-                }
-                for (number, &(_, to)) in self.between.iter().zip(&self.moves) {
-                    self.slots[to] = *number;
-                }
+                between.iter_mut().zip(&*moves).for_each(|(number, &(from, _))| *number = slots[from]);
+                between.iter().zip(&*moves).for_each(|(number, &(_, to))| slots[to] = *number);
             }
-            step += 1;
+            at = if steps.reverse { at.wrapping_sub(1) } else { at + 1 };
         }
-        Ok(step)
+        Ok(n)
     }
+}
 
-    /// Stacks what is known before a step, or after it.
-    #[inline]
-    fn stack(&mut self, at: usize, now: bool) -> Result<()> {
-        for &(slot, k, is_before) in &self.stacked {
-            if is_before != now {
-                continue;
-            }
-            let (stack, number) = (&mut self.stacks[k], self.slots[slot]);
-            match stack.get_mut(at) {
-                Some(place) => *place = number,
-                None => {
-                    reserve_in(stack, 1, "what a loop keeps")?;
-                    stack.push(number);
-                }
-            }
-        }
-        Ok(())
+/// Writes a number into a stack, at its end or inside of it.
+#[inline(always)]
+fn put<E>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
+    if at >= stack.len() {
+        return grow(stack, number);
     }
+    stack[at] = number;
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
+fn grow<E>(stack: &mut Vec<E>, number: E) -> Result<()> {
+    reserve_in(stack, 1, "what a loop keeps")?;
+    stack.push(number);
+    Ok(())
 }
 
 /// Lets operations write carries where the next step reads them, unless this step still does.
