@@ -2,6 +2,7 @@
 
 mod reference;
 
+mod control;
 mod derivatives;
 mod eager;
 mod functions;
