@@ -1,0 +1,25 @@
+"""The descent that particle and saddle share, in steps that grow after ten successes and shrink after a failure."""
+
+TOLERANCE = 1e-5
+
+
+def length(x):
+    return sum(part * part for part in x) ** 0.5
+
+
+def argmin(value, gradient, x):
+    """The point, a list of numbers, where the slope or the step is short enough."""
+    best, slope, rate, successes = value(x), gradient(x), 1e-5, 0
+    while length(slope) > TOLERANCE:
+        if successes == 10:
+            rate, successes = 2.0 * rate, 0
+            continue
+        trial = [part - rate * down for part, down in zip(x, slope)]
+        if length([a - b for a, b in zip(x, trial)]) <= TOLERANCE:
+            break
+        reached = value(trial)
+        if reached < best:
+            x, best, slope, successes = trial, reached, gradient(trial), successes + 1
+        else:
+            rate, successes = rate / 2.0, 0
+    return x
