@@ -148,11 +148,12 @@ impl Forward {
         let moving: Vec<_> = operands[1..].iter().map(|&v| self.tangent_of(v).is_some()).collect();
         let n = branches[0].outputs().len();
         let moving_results: Vec<_> = branches[0].output_types().into_iter().map(is_float).collect();
-        let step = |body| moved(body, &[0..moving.len()], &moving, &[0..n], &moving_results).map(shared);
+        let (all, results) = ([(); 1].map(|()| 0..moving.len()), [(); 1].map(|()| 0..n));
+        let step = |body| moved(body, &all, &moving, &results, &moving_results).map(shared);
         let op = ArrayOp::Cond { yes: step(branches[0])?, no: step(branches[1])? };
         let mut given = operands.to_vec();
         given.extend(operands[1..].iter().filter_map(|&v| self.tangent_of(v)));
         let found = self.b.push_all(op, &given)?;
-        Ok(self.sorted(&found, &[0..n], &moving_results))
+        Ok(self.sorted(&found, &results, &moving_results))
     }
 }

@@ -213,7 +213,7 @@ numbers! {
     IsLess(x, y, z) => mask(x < y);
     IsLessEqual(x, y, z) => mask(x <= y);
     IsEqual(x, y, z) => mask(x == y);
-    IsNan(x, y, z) => mask(x != x);
+    IsNan(x, y, z) => mask(x.partial_cmp(&x).is_none());
     Choice(x, y, z) => if x == E::default() { z } else { y };
     IsUnreached(x, y, z) => mask(x.is_unreached());
     Contribution(x, y, z) => if x.is_unreached() { unreached() } else { y + E::default() };

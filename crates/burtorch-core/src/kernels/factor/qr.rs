@@ -127,7 +127,7 @@ fn reflections_at<E: KernelFloat, T: Target>(
     for k in first..end {
         let head = a[k * n + k];
         let below = (k + 1..m).fold(zero, |top, i| if a[i * n + k].abs() > top { a[i * n + k].abs() } else { top });
-        let is_nan = (k + 1..m).any(|i| a[i * n + k] != a[i * n + k]);
+        let is_nan = (k + 1..m).any(|i| a[i * n + k].partial_cmp(&zero).is_none());
         if below == zero && !is_nan {
             // Nothing to reflect.
             scales[k - first] = zero;
