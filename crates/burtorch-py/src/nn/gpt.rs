@@ -47,6 +47,25 @@ pub struct PyGpt {
 }
 collected!(PyGpt: params);
 
+shape_getters! { PyGpt:
+    /// How many symbols.
+    vocab: usize;
+    /// The most tokens it reads at once.
+    context: usize;
+    /// How many layers.
+    layers: usize;
+    /// How many heads each layer has.
+    heads: usize;
+    /// Features of a token.
+    width: usize;
+    /// Width of the feed-forward layers, in widths.
+    expansion: usize;
+    /// What layer norms add to the variance.
+    eps: f64;
+    /// Whether a layer norm follows the last layer.
+    final_norm: bool;
+}
+
 #[pymethods]
 impl PyGpt {
     #[new]
@@ -83,54 +102,6 @@ impl PyGpt {
             return Err(PyValueError::new_err(format!("tokens must have shape (1..{most},), found {}", dims.text())));
         }
         self.params.get().with(py, |params| with_kernels!(params, p => logits(&self.model, p, &symbols)))?.or_raise(py)
-    }
-
-    /// How many symbols.
-    #[getter]
-    fn vocab(&self) -> usize {
-        self.model.shape().vocab
-    }
-
-    /// The most tokens it reads at once.
-    #[getter]
-    fn context(&self) -> usize {
-        self.model.shape().context
-    }
-
-    /// How many layers.
-    #[getter]
-    fn layers(&self) -> usize {
-        self.model.shape().layers
-    }
-
-    /// How many heads each layer has.
-    #[getter]
-    fn heads(&self) -> usize {
-        self.model.shape().heads
-    }
-
-    /// Features of a token.
-    #[getter]
-    fn width(&self) -> usize {
-        self.model.shape().width
-    }
-
-    /// Width of the feed-forward layers, in widths.
-    #[getter]
-    fn expansion(&self) -> usize {
-        self.model.shape().expansion
-    }
-
-    /// What layer norms add to the variance.
-    #[getter]
-    fn eps(&self) -> f64 {
-        self.model.shape().eps
-    }
-
-    /// Whether a layer norm follows the last layer.
-    #[getter]
-    fn final_norm(&self) -> bool {
-        self.model.shape().final_norm
     }
 
     /// The embeddings of tokens, a Tensor of shape (vocab, width).

@@ -1,5 +1,22 @@
 //! Models for Python: `CharMLP`, `MLP` and `Linear` over the tensors of `Parameters`.
 
+/// Attributes that are numbers of a model's shape.
+macro_rules! shape_getters {
+    ($class:ident: $($(#[$doc:meta])* $name:ident: $kind:ty;)*) => {
+        #[allow(unsafe_op_in_unsafe_fn, reason = "what the attribute makes of names that are written here")]
+        const _: () = {
+            #[pymethods]
+            impl $class { $(
+                $(#[$doc])*
+                #[getter]
+                fn $name(&self) -> $kind {
+                    self.model.shape().$name
+                }
+            )* }
+        };
+    };
+}
+
 pub mod gpt;
 pub mod layer_call;
 pub mod sample_loss;
@@ -122,6 +139,13 @@ pub struct PyCharMlp {
 }
 collected!(PyCharMlp: params);
 
+shape_getters! { PyCharMlp:
+    /// How many symbols.
+    vocab: usize;
+    /// How many symbols back it looks.
+    context: usize;
+}
+
 #[pymethods]
 impl PyCharMlp {
     #[new]
@@ -162,18 +186,6 @@ impl PyCharMlp {
                 |params| with_kernels!(params, p => evaluate(p, |graph, p| self.model.logits(graph, p, &symbols))),
             )?
             .or_raise(py)
-    }
-
-    /// How many symbols.
-    #[getter]
-    fn vocab(&self) -> usize {
-        self.model.shape().vocab
-    }
-
-    /// How many symbols back it looks.
-    #[getter]
-    fn context(&self) -> usize {
-        self.model.shape().context
     }
 
     /// The embeddings, a Tensor of shape (vocab, embedding).
