@@ -80,6 +80,13 @@ macro_rules! leveled {
             fn avx2<$e: $crate::kernels::KernelFloat $(, const $l: usize)?>($($arg: $ty),*) $(-> $ret)? {
                 $body::<$e, levels::Avx2 $(, $l)?>($($arg),*)
             }
+            // A copy of its own, not one in each caller.
+            #[cfg(target_arch = "x86_64")]
+            #[inline(never)]
+            #[optimize(size)]
+            fn baseline<$e: $crate::kernels::KernelFloat $(, const $l: usize)?>($($arg: $ty),*) $(-> $ret)? {
+                $body::<$e, levels::Baseline $(, $l)?>($($arg),*)
+            }
             match $crate::simd::level() {
                 // SAFETY: `level` names only levels whose instructions this CPU has.
                 #[cfg(target_arch = "x86_64")]
@@ -89,6 +96,9 @@ macro_rules! leveled {
                 $crate::simd::Level::Avx2 => unsafe { avx2::<$e $(, $l)?>($($arg),*) },
                 #[cfg(target_arch = "aarch64")]
                 $crate::simd::Level::Neon => $body::<$e, levels::Neon $(, $l)?>($($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                _ => baseline::<$e $(, $l)?>($($arg),*),
+                #[cfg(not(target_arch = "x86_64"))]
                 _ => $body::<$e, levels::Baseline $(, $l)?>($($arg),*),
             }
         }

@@ -187,6 +187,16 @@ pub trait BinaryOp: sealed::Sealed {
     }
 }
 
+/// The sum of what is there, 0 of nothing.
+#[inline(always)]
+pub(crate) fn sum_of_some<S: RowMath>(x: Option<S>, y: Option<S>) -> S {
+    match (x, y) {
+        (Some(x), Some(y)) => x + y,
+        (Some(x), None) | (None, Some(x)) => x,
+        (None, None) => S::lit(0.0),
+    }
+}
+
 macro_rules! define_ops {
     (
         nullary { $( #[doc = $ndoc:literal] $N:ident $nname:ident $npaper:literal )* }

@@ -27,6 +27,8 @@ pub(super) struct Instr<S> {
     /// What to do for the first and, from bit 2, for the second operand.
     pub(super) modes: u8,
     pub(super) op: Op,
+    /// Scalars of a slot.
+    pub(super) width: u8,
 }
 
 impl<S> Clone for Instr<S> {
@@ -59,7 +61,7 @@ unsafe extern "rust-preserve-none" fn stop<S>(_v: *mut S, _d: *mut S, _i: *const
 impl<S> Instr<S> {
     /// An instruction that ends a run.
     pub(super) fn stop() -> Self {
-        Instr { step: stop::<S>, a: 0, b: 0, c: 0, modes: SKIP, op: Op::Leaf }
+        Instr { step: stop::<S>, a: 0, b: 0, c: 0, modes: SKIP, op: Op::Leaf, width: 1 }
     }
 
     /// Whether it computes something.
@@ -76,6 +78,12 @@ pub(super) trait Body<S> {
     /// Every slot of the instruction and of its list lies in `v` and `d`; scratch holds twice its operands; nothing else
     /// uses the memory.
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>);
+}
+
+/// Scalars of a slot: `W`, or where that is 0 as many as the instruction says.
+#[inline(always)]
+pub(super) fn width<const W: usize, S>(i: &Instr<S>) -> usize {
+    if W == 0 { i.width.into() } else { W }
 }
 
 /// Makes a contribution of mode `mode` to a slot.

@@ -113,7 +113,7 @@ impl<S: Carrier, const W: usize> Builder<'_, S, W> {
             Arity::Binary | Arity::WithConstant => (place(node.a), place(node.b)),
             _ => (node.a, node.b),
         };
-        Ok(Instr { step, a, b, c: place(self.slot(k)), modes, op: node.op })
+        Ok(Instr { step, a, b, c: place(self.slot(k)), modes, op: node.op, width: W as u8 })
     }
 
     /// Lists operands with what to do for each, asked in order; returns where.

@@ -6,7 +6,7 @@
 //! Promises: the bits of the same op in the sweep. Knows slots and nothing of programs.
 #![allow(unsafe_code)]
 
-use super::instr::{Body, Instr, Lists, SKIP, contribute};
+use super::instr::{Body, Instr, Lists, SKIP, contribute, width};
 use crate::kernels::slices;
 use crate::ops::{Dual, Op, Properties, Reduction, moved};
 use crate::scalar::{RowMath, Scalar};
@@ -36,20 +36,20 @@ impl<'a, S: Scalar> Many<'a, S> {
     /// # Safety
     /// The listed slots lie in `from`.
     #[inline(always)]
-    unsafe fn gather<const W: usize>(&mut self, from: *const S, k: usize) {
+    unsafe fn gather(&mut self, from: *const S, k: usize, w: usize) {
         for (x, &operand) in self.xs.iter_mut().zip(self.operands) {
             // SAFETY: by the contract of this function.
-            *x = unsafe { *from.add((operand >> 2) as usize * W + k) };
+            *x = unsafe { *from.add((operand >> 2) as usize * w + k) };
         }
     }
 
     /// # Safety
     /// The listed slots lie in `to`.
     #[inline(always)]
-    unsafe fn scatter<const W: usize>(&self, to: *mut S, k: usize) {
+    unsafe fn scatter(&self, to: *mut S, k: usize, w: usize) {
         for (&c, &operand) in self.contributions.iter().zip(self.operands) {
             // SAFETY: by the contract of this function.
-            unsafe { contribute((operand & 3) as u8, to.add((operand >> 2) as usize * W + k), c) }
+            unsafe { contribute((operand & 3) as u8, to.add((operand >> 2) as usize * w + k), c) }
         }
     }
 }
@@ -60,13 +60,13 @@ impl<S: Scalar, const W: usize> Body<S> for Reduce<W> {
     const IS: Properties = AT_EACH_LEVEL;
     #[inline(always)]
     unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
-        let n = operand_count(i);
+        let (n, w) = (operand_count(i), width::<W, _>(i));
         // SAFETY: as above.
         unsafe {
             let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
-                *v.add(i.c as usize * W + k) = value_of_many(i, many.xs);
+            for k in 0..w {
+                many.gather(v, k, w);
+                *v.add(i.c as usize * w + k) = value_of_many(i, many.xs);
             }
         }
     }
@@ -77,14 +77,14 @@ impl<S: Scalar, const W: usize> Body<S> for PullMany<W> {
     const IS: Properties = AT_EACH_LEVEL;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
-        let n = operand_count(i);
+        let (n, w) = (operand_count(i), width::<W, _>(i));
         // SAFETY: as above.
         unsafe {
             let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
-                pull_many(i, *d.add(i.c as usize * W + k), many.xs, many.contributions);
-                many.scatter::<W>(d, k);
+            for k in 0..w {
+                many.gather(v, k, w);
+                pull_many(i, *d.add(i.c as usize * w + k), many.xs, many.contributions);
+                many.scatter(d, k, w);
             }
         }
     }
@@ -96,15 +96,15 @@ impl<S: Scalar, const W: usize> Body<S> for PushMany<W> {
     const IS: Properties = AT_EACH_LEVEL;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, lists: *mut Lists<S>) {
-        let n = operand_count(i);
+        let (n, w) = (operand_count(i), width::<W, _>(i));
         // SAFETY: as above.
         unsafe {
             let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
+            for k in 0..w {
+                many.gather(v, k, w);
                 pull_many(i, S::lit(1.0), many.xs, many.contributions);
-                let tangent = |x: &u32| *d.add((x >> 2) as usize * W + k);
-                *d.add(i.c as usize * W + k) = along(many.operands, many.contributions, tangent);
+                let tangent = |x: &u32| *d.add((x >> 2) as usize * w + k);
+                *d.add(i.c as usize * w + k) = along(many.operands, many.contributions, tangent);
             }
         }
     }
@@ -114,12 +114,12 @@ pub(super) struct DualMany<const W: usize>;
 impl<S: Scalar, const W: usize> Body<Dual<S>> for DualMany<W> {
     #[inline(always)]
     unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, lists: *mut Lists<Dual<S>>) {
-        let n = operand_count(i);
+        let (n, w) = (operand_count(i), width::<W, _>(i));
         // SAFETY: as above.
         unsafe {
             let mut many = Many::of(i, n, lists);
-            for k in 0..W {
-                many.gather::<W>(v, k);
+            for k in 0..w {
+                many.gather(v, k, w);
                 let z = value_of_many(i, many.xs);
                 pull_many(i, Dual::lit(1.0), many.xs, many.contributions);
                 let mut d: Option<S> = None;
@@ -129,7 +129,7 @@ impl<S: Scalar, const W: usize> Body<Dual<S>> for DualMany<W> {
                         d = Some(d.map_or(term, |d| d + term));
                     }
                 }
-                *v.add(i.c as usize * W + k) = Dual::new(z.v, d.unwrap_or(S::lit(0.0)));
+                *v.add(i.c as usize * w + k) = Dual::new(z.v, d.unwrap_or(S::lit(0.0)));
             }
         }
     }

@@ -16,94 +16,61 @@
 #![allow(unsafe_code)]
 
 use super::call_steps::{CallValue, PullCall, PushCall};
-use super::instr::{ADD, Body, Instr, Lists, SET, SKIP, Step, contribute};
+use super::instr::{ADD, Body, Instr, Lists, SET, SKIP, Step, contribute, width};
 use super::nary::{DualMany, PullMany, PushMany, Reduce};
 use crate::ops::Dual;
 use crate::ops::{self, Arity, BinaryOp, Op, Properties, UnaryOp};
 use crate::scalar::Scalar;
 use crate::simd::Level;
 
-unsafe extern "rust-preserve-none" fn plain<B: Body<S>, S>(
-    v: *mut S,
-    d: *mut S,
-    i: *const Instr<S>,
-    lists: *mut Lists<S>,
-) {
-    debug_assert!(!i.is_null());
-    // SAFETY: the caller keeps the contract of the body, for this instruction and for all up to one that stops.
-    unsafe {
-        B::run(v, d, &*i, lists);
-        let next = i.add(1);
-        become ((*next).step)(v, d, next, lists)
-    }
+macro_rules! steps {
+    ($($(#[$attribute:meta])* $name:ident)*) => { $(
+        $(#[$attribute])*
+        unsafe extern "rust-preserve-none" fn $name<B: Body<S>, S>(
+            v: *mut S,
+            d: *mut S,
+            i: *const Instr<S>,
+            lists: *mut Lists<S>,
+        ) {
+            debug_assert!(!i.is_null());
+            // SAFETY: the caller keeps the contract of the body, for this instruction and for all up to one that stops.
+            unsafe {
+                B::run(v, d, &*i, lists);
+                let next = i.add(1);
+                become ((*next).step)(v, d, next, lists)
+            }
+        }
+    )* };
 }
-
-/// A step of vectors that is kept small: its loops are loops.
-#[optimize(size)]
-unsafe extern "rust-preserve-none" fn small<B: Body<S>, S>(
-    v: *mut S,
-    d: *mut S,
-    i: *const Instr<S>,
-    lists: *mut Lists<S>,
-) {
-    debug_assert!(!i.is_null());
-    // SAFETY: the caller keeps the contract of the body, for this instruction and for all up to one that stops.
-    unsafe {
-        B::run(v, d, &*i, lists);
-        let next = i.add(1);
-        become ((*next).step)(v, d, next, lists)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe extern "rust-preserve-none" fn avx2<B: Body<S>, S>(
-    v: *mut S,
-    d: *mut S,
-    i: *const Instr<S>,
-    lists: *mut Lists<S>,
-) {
-    debug_assert!(!i.is_null());
-    // SAFETY: the caller keeps the contract of the body, for this instruction and for all up to one that stops.
-    unsafe {
-        B::run(v, d, &*i, lists);
-        let next = i.add(1);
-        become ((*next).step)(v, d, next, lists)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-unsafe extern "rust-preserve-none" fn avx512<B: Body<S>, S>(
-    v: *mut S,
-    d: *mut S,
-    i: *const Instr<S>,
-    lists: *mut Lists<S>,
-) {
-    debug_assert!(!i.is_null());
-    // SAFETY: the caller keeps the contract of the body, for this instruction and for all up to one that stops.
-    unsafe {
-        B::run(v, d, &*i, lists);
-        let next = i.add(1);
-        become ((*next).step)(v, d, next, lists)
-    }
+steps! {
+    plain
+    /// A step of vectors that is kept small: its loops are loops.
+    #[optimize(size)]
+    small
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    avx2
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+    avx512
 }
 
 /// A body as a step. One number gains nothing from vector instructions, and a function that is called little: AVX-512 has
-/// copies of quick ops and reductions, rare ops have one copy. A CPU of x86 without AVX2 runs small ones.
-fn compiled<B: Body<S>, S: Scalar>(level: Level) -> Step<S> {
+/// copies of quick ops and reductions, rare ops have one copy. A CPU of x86 without AVX2 runs small ones, whose body is the
+/// one that reads the width of slots from the instruction.
+fn compiled<B: Body<S>, AnyWidth: Body<S>, S: Scalar>(level: Level) -> Step<S> {
     if S::LANES == 1 {
         return plain::<B, S>;
     }
     if B::IS.rare {
-        return small::<B, S>;
+        return small::<AnyWidth, S>;
     }
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if B::IS.quick => avx512::<B, S>,
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 | Level::Avx2 => avx2::<B, S>,
-        _ if cfg!(target_arch = "x86_64") => small::<B, S>,
+        _ if cfg!(target_arch = "x86_64") => small::<AnyWidth, S>,
         _ => plain::<B, S>,
     }
 }
@@ -122,10 +89,11 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for Unary<O, W> {
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let w = width::<W, _>(i);
         // SAFETY: by the contract of the trait, as in every body here.
         unsafe {
-            let (x, y) = (v.add(i.a as usize * W), v.add(i.c as usize * W));
-            for k in 0..W {
+            let (x, y) = (v.add(i.a as usize * w), v.add(i.c as usize * w));
+            for k in 0..w {
                 *y.add(k) = O::forward(*x.add(k));
             }
         }
@@ -137,10 +105,11 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for Binary<O, W> {
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let w = width::<W, _>(i);
         // SAFETY: as above.
         unsafe {
-            let (x, y, z) = (v.add(i.a as usize * W), v.add(i.b as usize * W), v.add(i.c as usize * W));
-            for k in 0..W {
+            let (x, y, z) = (v.add(i.a as usize * w), v.add(i.b as usize * w), v.add(i.c as usize * w));
+            for k in 0..w {
                 *z.add(k) = O::forward(*x.add(k), *y.add(k));
             }
         }
@@ -152,10 +121,11 @@ struct Copied<const W: usize>;
 impl<S: Scalar, const W: usize> Body<S> for Copied<W> {
     #[inline(always)]
     unsafe fn run(v: *mut S, _d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let w = width::<W, _>(i);
         // SAFETY: as above.
         unsafe {
-            for k in 0..W {
-                *v.add(i.c as usize * W + k) = *v.add(i.a as usize * W + k);
+            for k in 0..w {
+                *v.add(i.c as usize * w + k) = *v.add(i.a as usize * w + k);
             }
         }
     }
@@ -166,11 +136,12 @@ impl<O: UnaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullUnary<O
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let w = width::<W, _>(i);
         let (mode, _) = modes_of::<M, S>(i);
         // SAFETY: as above.
         unsafe {
-            let (a, c) = (i.a as usize * W, i.c as usize * W);
-            for k in 0..W {
+            let (a, c) = (i.a as usize * w, i.c as usize * w);
+            for k in 0..w {
                 contribute(mode, d.add(a + k), O::pull(*d.add(c + k), *v.add(a + k), *v.add(c + k)));
             }
         }
@@ -182,11 +153,12 @@ impl<O: BinaryOp, S: Scalar, const W: usize, const M: u8> Body<S> for PullBinary
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let w = width::<W, _>(i);
         let (to_x, to_y) = modes_of::<M, S>(i);
         // SAFETY: as above.
         unsafe {
-            let (a, b, c) = (i.a as usize * W, i.b as usize * W, i.c as usize * W);
-            for k in 0..W {
+            let (a, b, c) = (i.a as usize * w, i.b as usize * w, i.c as usize * w);
+            for k in 0..w {
                 let (g, x, y, z) = (*d.add(c + k), *v.add(a + k), *v.add(b + k), *v.add(c + k));
                 if to_x != SKIP {
                     contribute(to_x, d.add(a + k), O::pull_x(g, x, y, z));
@@ -205,10 +177,11 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<S> for PushUnary<O, W> {
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let w = width::<W, _>(i);
         // SAFETY: as above.
         unsafe {
-            let (a, c) = (i.a as usize * W, i.c as usize * W);
-            for k in 0..W {
+            let (a, c) = (i.a as usize * w, i.c as usize * w);
+            for k in 0..w {
                 *d.add(c + k) = O::pull(*d.add(a + k), *v.add(a + k), *v.add(c + k));
             }
         }
@@ -220,19 +193,16 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<S> for PushBinary<O, W> {
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut S, d: *mut S, i: &Instr<S>, _lists: *mut Lists<S>) {
+        let w = width::<W, _>(i);
         let (from_x, from_y) = modes_of::<AT_RUN_TIME, S>(i);
         // SAFETY: as above.
         unsafe {
-            let (a, b, c) = (i.a as usize * W, i.b as usize * W, i.c as usize * W);
-            for k in 0..W {
+            let (a, b, c) = (i.a as usize * w, i.b as usize * w, i.c as usize * w);
+            for k in 0..w {
                 let (x, y, z) = (*v.add(a + k), *v.add(b + k), *v.add(c + k));
-                let by_x = |d: *mut S| O::pull_x(*d.add(a + k), x, y, z);
-                let by_y = |d: *mut S| O::pull_y(*d.add(b + k), x, y, z);
-                *d.add(c + k) = match (from_x, from_y) {
-                    (SKIP, _) => by_y(d),
-                    (_, SKIP) => by_x(d),
-                    _ => by_x(d) + by_y(d),
-                };
+                let by_x = (from_x != SKIP).then(|| O::pull_x(*d.add(a + k), x, y, z));
+                let by_y = (from_y != SKIP).then(|| O::pull_y(*d.add(b + k), x, y, z));
+                *d.add(c + k) = ops::sum_of_some(by_x, by_y);
             }
         }
     }
@@ -251,13 +221,14 @@ impl<O: UnaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualUnary<O, W> {
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
+        let w = width::<W, _>(i);
         // SAFETY: as above.
         unsafe {
-            for k in 0..W {
-                let x = *v.add(i.a as usize * W + k);
+            for k in 0..w {
+                let x = *v.add(i.a as usize * w + k);
                 let y = O::forward(x.v);
                 let d = if i.modes & 3 == SKIP { S::lit(0.0) } else { moving(x.d, |d| O::pull(d, x.v, y)) };
-                *v.add(i.c as usize * W + k) = Dual::new(y, d);
+                *v.add(i.c as usize * w + k) = Dual::new(y, d);
             }
         }
     }
@@ -268,20 +239,17 @@ impl<O: BinaryOp, S: Scalar, const W: usize> Body<Dual<S>> for DualBinary<O, W> 
     const IS: Properties = O::IS;
     #[inline(always)]
     unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
+        let w = width::<W, _>(i);
         // SAFETY: as above.
         unsafe {
-            for k in 0..W {
-                let (x, y) = (*v.add(i.a as usize * W + k), *v.add(i.b as usize * W + k));
+            for k in 0..w {
+                let (x, y) = (*v.add(i.a as usize * w + k), *v.add(i.b as usize * w + k));
                 let z = O::forward(x.v, y.v);
-                let by_x = || moving(x.d, |d| O::pull_x(d, x.v, y.v, z));
-                let by_y = || moving(y.d, |d| O::pull_y(d, x.v, y.v, z));
-                let d = match (i.modes & 3, i.modes >> 2) {
-                    (SKIP, SKIP) => S::lit(0.0),
-                    (SKIP, _) => by_y(),
-                    (_, SKIP) => by_x(),
-                    _ => by_x() + by_y(),
-                };
-                *v.add(i.c as usize * W + k) = Dual::new(z, d);
+                let (from_x, from_y) = modes_of::<AT_RUN_TIME, _>(i);
+                let by_x = (from_x != SKIP).then(|| moving(x.d, |d| O::pull_x(d, x.v, y.v, z)));
+                let by_y = (from_y != SKIP).then(|| moving(y.d, |d| O::pull_y(d, x.v, y.v, z)));
+                let d = ops::sum_of_some(by_x, by_y);
+                *v.add(i.c as usize * w + k) = Dual::new(z, d);
             }
         }
     }
@@ -298,23 +266,23 @@ macro_rules! define_steps {
         /// The step that computes an op's value; `None` for what no program contains.
         pub(super) fn forward<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<S>> {
             Some(match op {
-                Op::Constant => compiled::<Copied<W>, S>(level),
+                Op::Constant => compiled::<Copied<W>, Copied<0>, S>(level),
                 Op::Linearised => plain::<CallValue<W>, S>,
-                $( Op::$U => compiled::<Unary<ops::$U, W>, S>(level), )*
-                $( Op::$B => compiled::<Binary<ops::$B, W>, S>(level), )*
-                $( Op::$K => compiled::<Binary<ops::$K, W>, S>(level), )*
-                _ => return many(op, compiled::<Reduce<W>, S>(level)),
+                $( Op::$U => compiled::<Unary<ops::$U, W>, Unary<ops::$U, 0>, S>(level), )*
+                $( Op::$B => compiled::<Binary<ops::$B, W>, Binary<ops::$B, 0>, S>(level), )*
+                $( Op::$K => compiled::<Binary<ops::$K, W>, Binary<ops::$K, 0>, S>(level), )*
+                _ => return many(op, compiled::<Reduce<W>, Reduce<0>, S>(level)),
             })
         }
 
         /// The same on dual numbers.
         pub(super) fn forward_dual<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<Dual<S>>> {
             Some(match op {
-                Op::Constant => compiled::<Detached<W>, Dual<S>>(level),
-                $( Op::$U => compiled::<DualUnary<ops::$U, W>, Dual<S>>(level), )*
-                $( Op::$B => compiled::<DualBinary<ops::$B, W>, Dual<S>>(level), )*
-                $( Op::$K => compiled::<DualBinary<ops::$K, W>, Dual<S>>(level), )*
-                _ => return many(op, compiled::<DualMany<W>, Dual<S>>(level)),
+                Op::Constant => compiled::<Detached<W>, Detached<0>, Dual<S>>(level),
+                $( Op::$U => compiled::<DualUnary<ops::$U, W>, DualUnary<ops::$U, 0>, Dual<S>>(level), )*
+                $( Op::$B => compiled::<DualBinary<ops::$B, W>, DualBinary<ops::$B, 0>, Dual<S>>(level), )*
+                $( Op::$K => compiled::<DualBinary<ops::$K, W>, DualBinary<ops::$K, 0>, Dual<S>>(level), )*
+                _ => return many(op, compiled::<DualMany<W>, DualMany<0>, Dual<S>>(level)),
             })
         }
 
@@ -323,10 +291,10 @@ macro_rules! define_steps {
             if S::LANES > 1 || W > 1 || size_of::<S>() > 8 {
                 return Some(match op {
                     Op::Linearised => plain::<PullCall<W>, S>,
-                    $( Op::$U => compiled::<PullUnary<ops::$U, W, AT_RUN_TIME>, S>(level), )*
-                    $( Op::$B => compiled::<PullBinary<ops::$B, W, AT_RUN_TIME>, S>(level), )*
-                    $( Op::$K => compiled::<PullBinary<ops::$K, W, AT_RUN_TIME>, S>(level), )*
-                    _ => return many(op, compiled::<PullMany<W>, S>(level)),
+                    $( Op::$U => compiled::<PullUnary<ops::$U, W, AT_RUN_TIME>, PullUnary<ops::$U, 0, AT_RUN_TIME>, S>(level), )*
+                    $( Op::$B => compiled::<PullBinary<ops::$B, W, AT_RUN_TIME>, PullBinary<ops::$B, 0, AT_RUN_TIME>, S>(level), )*
+                    $( Op::$K => compiled::<PullBinary<ops::$K, W, AT_RUN_TIME>, PullBinary<ops::$K, 0, AT_RUN_TIME>, S>(level), )*
+                    _ => return many(op, compiled::<PullMany<W>, PullMany<0>, S>(level)),
                 });
             }
             Some(match op {
@@ -360,10 +328,10 @@ macro_rules! define_steps {
         pub(super) fn push<S: Scalar, const W: usize>(op: Op, level: Level) -> Option<Step<S>> {
             Some(match op {
                 Op::Linearised => plain::<PushCall<W>, S>,
-                $( Op::$U => compiled::<PushUnary<ops::$U, W>, S>(level), )*
-                $( Op::$B => compiled::<PushBinary<ops::$B, W>, S>(level), )*
-                $( Op::$K => compiled::<PushBinary<ops::$K, W>, S>(level), )*
-                _ => return many(op, compiled::<PushMany<W>, S>(level)),
+                $( Op::$U => compiled::<PushUnary<ops::$U, W>, PushUnary<ops::$U, 0>, S>(level), )*
+                $( Op::$B => compiled::<PushBinary<ops::$B, W>, PushBinary<ops::$B, 0>, S>(level), )*
+                $( Op::$K => compiled::<PushBinary<ops::$K, W>, PushBinary<ops::$K, 0>, S>(level), )*
+                _ => return many(op, compiled::<PushMany<W>, PushMany<0>, S>(level)),
             })
         }
     };
@@ -381,10 +349,11 @@ struct Detached<const W: usize>;
 impl<S: Scalar, const W: usize> Body<Dual<S>> for Detached<W> {
     #[inline(always)]
     unsafe fn run(v: *mut Dual<S>, _d: *mut Dual<S>, i: &Instr<Dual<S>>, _lists: *mut Lists<Dual<S>>) {
+        let w = width::<W, _>(i);
         // SAFETY: as above.
         unsafe {
-            for k in 0..W {
-                *v.add(i.c as usize * W + k) = Dual::new((*v.add(i.a as usize * W + k)).v, S::lit(0.0));
+            for k in 0..w {
+                *v.add(i.c as usize * w + k) = Dual::new((*v.add(i.a as usize * w + k)).v, S::lit(0.0));
             }
         }
     }

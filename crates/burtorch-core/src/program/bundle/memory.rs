@@ -9,7 +9,7 @@
 
 use std::marker::PhantomData;
 
-use crate::ops::Op;
+use crate::ops::{Op, Properties};
 use crate::scalar::{Float, Inlined, Scalar};
 use crate::simd::gather::{Collect, Gather};
 use crate::simd::{F64x4, F64x8, Level};
@@ -168,6 +168,8 @@ impl<S> Bundle<S> {
 
 /// What a bundle does; compiled for a level by [`compiled`].
 pub(super) trait Body<S: InLanes, L: Lanes<S>> {
+    /// What the row of its op says; nothing where there is no row.
+    const IS: Properties = Properties::NONE;
     /// # Safety
     /// Every slot that the bundle lists, and a vector's lanes from every slot it stores to, lie in `v` and `d`; lists end
     /// a vector's lanes before `slots` does; nothing else uses the memory.
@@ -197,9 +199,14 @@ macro_rules! for_levels {
 }
 for_levels! { avx2 "avx2,fma" avx512 "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma" }
 
-/// A body as code for a level that has wide vectors.
+/// A body as code for a level that has wide vectors. Rare ops have one copy, of half a vector: no group of them is larger.
 pub(super) fn compiled<B: Body<S, L>, S: InLanes, L: Lanes<S>>(level: Level) -> Option<Run<S>> {
+    if B::IS.rare && L::LANES > S::Half::LANES {
+        return None;
+    }
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 if B::IS.rare => Some(avx2::<B, S, L>),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => Some(avx512::<B, S, L>),
         #[cfg(target_arch = "x86_64")]

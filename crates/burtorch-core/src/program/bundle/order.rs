@@ -29,8 +29,14 @@ pub(super) fn for_each_operand(program: &Program, unit: Unit, mut f: impl FnMut(
     }
 }
 
-/// No more reductions than these go together, which is half a vector.
-const MOST_REDUCTIONS: usize = 4;
+/// No more than these go together of units that take half a vector.
+const HALF: usize = 4;
+
+/// Whether units of a kind take half a vector: sums and products of four units take fewer cycles from load to store than
+/// those of eight, and rare ops have no other code.
+fn takes_half(key: Key) -> bool {
+    key.shape == Shape::Many || key.op.info().is.rare
+}
 
 /// Units of one key, by number.
 pub(super) struct Group {
@@ -87,8 +93,7 @@ impl Queue<'_> {
     fn take(&mut self, lanes: usize) -> Option<Group> {
         let tops = self.ready.iter().filter_map(|(key, heap)| heap.peek().map(|&top| (top, *key)));
         let (_, key) = tops.max_by_key(|x| x.0)?;
-        // Sums and products of four units take fewer cycles from load to store than those of eight.
-        let lanes = if key.shape == Shape::Many { lanes.min(MOST_REDUCTIONS) } else { lanes };
+        let lanes = if takes_half(key) { lanes.min(HALF) } else { lanes };
         let most = if key.shape == Shape::Lone { 1 } else { lanes / super::lanes_of(key) };
         let heap = self.ready.get_mut(&key)?;
         let units = std::iter::from_fn(|| heap.pop()).take(most).map(|top| top.1.0).collect();

@@ -11,7 +11,7 @@ use super::memory::{Body, Bundle, InLanes, Lanes, Memory, Run, compiled, partial
 use super::products::{Product, ProductWithPartials, PullProductByPartials};
 use super::softmax::{PullSoftmax, PushSoftmax, Softmax, SoftmaxWithPartials};
 use super::units::{Key, MOST_OPERANDS, Shape};
-use crate::ops::{self, BinaryOp, Op, Reduction, UnaryOp};
+use crate::ops::{self, BinaryOp, Op, Properties, Reduction, UnaryOp};
 use crate::scalar::Scalar;
 use crate::simd::Level;
 use crate::simd::gather::Gather;
@@ -22,6 +22,7 @@ macro_rules! body {
         $(#[$doc])*
         pub(super) struct $name $(<$o>($o))?;
         impl<S: InLanes, $l: Lanes<S>, $($o: $bound)?> Body<S, $l> for $name $(<$o>)? {
+            $(const IS: Properties = $o::IS;)?
             #[inline(always)]
             unsafe fn run($b: &Bundle<S>, $at: Memory<S, $l>) {
                 // SAFETY: by the contract of the trait.
@@ -81,12 +82,9 @@ body!(PullBinary<O: BinaryOp> |b, at, L| {
 
 body!(PushBinary<O: BinaryOp> |b, at, L| {
     let (x, y, z) = (at.old_operand(b, 0), at.old_operand(b, 1), at.load(at.v, b.values));
-    let t = match b.moving & 3 {
-        1 => O::pull_x(at.operand(at.d, b, 0), x, y, z),
-        2 => O::pull_y(at.operand(at.d, b, 1), x, y, z),
-        _ => O::pull_x(at.operand(at.d, b, 0), x, y, z) + O::pull_y(at.operand(at.d, b, 1), x, y, z),
-    };
-    at.store_tangents(b, t);
+    let by_x = (b.moving & 3 != 2).then(|| O::pull_x(at.operand(at.d, b, 0), x, y, z));
+    let by_y = (b.moving & 3 != 1).then(|| O::pull_y(at.operand(at.d, b, 1), x, y, z));
+    at.store_tangents(b, ops::sum_of_some(by_x, by_y));
 });
 
 body!(
@@ -334,13 +332,19 @@ macro_rules! define_codes {
                     }
                 };
             }
+            macro_rules! binary {
+                ($O:ty) => {
+                    match <$O>::IS.through {
+                        true => three!(Binary<$O>, PullThrough, PushBinary<$O>),
+                        false => three!(Binary<$O>, PullBinary<$O>, PushBinary<$O>),
+                    }
+                };
+            }
             match op {
                 Op::Constant => three!(Copied, Copied, Copied),
                 $( Op::$U => three!(Unary<ops::$U>, PullUnary<ops::$U>, PushUnary<ops::$U>), )*
-                $( Op::$B if ops::$B::IS.through => three!(Binary<ops::$B>, PullThrough, PushBinary<ops::$B>), )*
-                $( Op::$B => three!(Binary<ops::$B>, PullBinary<ops::$B>, PushBinary<ops::$B>), )*
-                $( Op::$K if ops::$K::IS.through => three!(Binary<ops::$K>, PullThrough, PushBinary<ops::$K>), )*
-                $( Op::$K => three!(Binary<ops::$K>, PullBinary<ops::$K>, PushBinary<ops::$K>), )*
+                $( Op::$B => binary!(ops::$B), )*
+                $( Op::$K => binary!(ops::$K), )*
                 Op::TOTAL => three!(Sum, PullThrough, PushMany),
                 Op::TOTAL_PRODUCT => three!(ProductOfMany, PullMany, PushMany),
                 Op::Softmax => three!(Softmax, PullSoftmax, PushSoftmax),
