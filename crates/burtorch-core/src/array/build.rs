@@ -6,7 +6,11 @@
 use super::dims::{Dims, bad};
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Data, Element, Known, Type, ValueId, View};
 use crate::error::Result;
+use crate::interrupt;
 use crate::scalar::DType;
+
+/// Values between two questions whether to end early: about a millisecond of any pass.
+const QUESTIONS: usize = 1 << 11;
 
 /// Makes an [`ArrayProgram`], instruction by instruction.
 ///
@@ -96,6 +100,10 @@ impl ArrayBuilder {
 
     /// Appends an instruction that has several results.
     pub fn push_all(&mut self, op: ArrayOp, operands: &[ValueId]) -> Result<Vec<ValueId>> {
+        // Every pass over a program comes by here.
+        if self.program.known.len().is_multiple_of(QUESTIONS) && interrupt::is_over() {
+            return Err(crate::Error::Interrupted);
+        }
         operands.iter().try_for_each(|&v| self.check(v))?;
         let types: Vec<_> = operands.iter().map(|&v| self.type_of(v)).collect();
         let results = op.infer(&types)?;

@@ -3,10 +3,19 @@
 //! Promises one pass over the instructions, no recursion but into programs that instructions hold. Knows nothing of derivatives.
 
 use super::expand::inlined;
-use super::instr::{ArrayOp, ArrayProgram, Data, Length, Loop};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Data, Length, Loop};
 use crate::error::Result;
 
 impl Data {
+    fn bytes(&self) -> usize {
+        match self {
+            Data::F64(x) => size_of_val(&**x),
+            Data::F32(x) => size_of_val(&**x),
+            Data::Int(x) => size_of_val(&**x),
+            Data::Mask(x) => size_of_val(&**x),
+        }
+    }
+
     /// Whether both have the same bits.
     fn is_same(&self, other: &Data) -> bool {
         match (self, other) {
@@ -39,6 +48,18 @@ impl ArrayProgram {
     /// The same program with calls written out, and without what no result needs.
     pub fn without_calls(&self) -> Result<ArrayProgram> {
         inlined(self)
+    }
+
+    /// Memory of the program in bytes, with its constants.
+    pub fn bytes(&self) -> usize {
+        let of_instr = |instr: &ArrayInstr| match &instr.op {
+            ArrayOp::Const(_, data) => data.0.bytes(),
+            ArrayOp::Call(program) => program.0.bytes(),
+            _ => 0,
+        };
+        let operands = |instr: &ArrayInstr| size_of_val(&*instr.operands);
+        let held: usize = self.instrs.iter().map(|instr| of_instr(instr) + operands(instr)).sum();
+        held + size_of_val(&*self.instrs) + size_of_val(&*self.known)
     }
 
     /// This with some of its results only, by number; others are left out.

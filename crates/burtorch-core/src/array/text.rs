@@ -4,6 +4,23 @@ use std::fmt;
 
 use super::instr::{ArrayOp, ArrayProgram, Length, Type};
 
+impl ArrayOp {
+    /// The name: that of the op of the table where there is one.
+    pub fn name(&self) -> String {
+        match self {
+            ArrayOp::Row(row) => row.name().into(),
+            ArrayOp::Pull(row, _) => format!("{} pull", row.name()),
+            ArrayOp::Reduce(kind, _) => kind.name().into(),
+            ArrayOp::ReducePull(kind, _) => format!("{} pull", kind.name()),
+            // The name of the variant.
+            op => {
+                let text = format!("{op:?}");
+                text[..text.find(['(', ' ']).unwrap_or(text.len())].to_lowercase()
+            }
+        }
+    }
+}
+
 impl fmt::Display for ArrayProgram {
     /// One instruction a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -13,6 +30,7 @@ impl fmt::Display for ArrayProgram {
             let op = match &instr.op {
                 ArrayOp::Const(..) => "Const".into(),
                 ArrayOp::Literal(bits) => format!("Literal({})", f64::from_bits(*bits)),
+                ArrayOp::Row(row) => row.name().into(),
                 ArrayOp::Call(_) => "Call".into(),
                 ArrayOp::Cond { .. } => "Cond".into(),
                 ArrayOp::Loop(of) => {

@@ -250,8 +250,11 @@ impl ArrayTrace {
         }) as u32
     }
 
-    /// The Parameters that programs of this outermost trace read, by number.
+    /// The Parameters that programs of the outermost trace read, by number.
     pub fn sets(&self, py: Python<'_>) -> Vec<Py<PyParameters>> {
+        if let Some(outer) = &self.outer {
+            return outer.bind(py).get().sets(py);
+        }
         let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         sets.iter().map(|set| set.clone_ref(py)).collect()
     }

@@ -146,7 +146,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         Error::GraphFull { .. } | Error::IndexExhausted { .. } => derived(py, "GraphFullError", message),
         Error::OutOfMemory { .. } | Error::ParametersFull { .. } => PyMemoryError::new_err(message),
         Error::NoSuchNode { .. } => PyIndexError::new_err(message),
-        Error::OutOfRange { .. } => PyIndexError::new_err(message),
+        Error::OutOfRange { .. } | Error::BadArgument { what: "index", .. } => PyIndexError::new_err(message),
         Error::NoSuchName { .. } => PyKeyError::new_err(message),
         Error::Format { offset, reason } => malformed(py, message, offset, reason),
         Error::System { code, path, .. } => system(code, path),

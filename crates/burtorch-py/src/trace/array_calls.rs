@@ -11,9 +11,10 @@ use burtorch_core::array::Type;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::arguments::{argument_name, statics};
 use super::array_path::{ArrayPath, ArrayVariant, Signature, record_arrays};
 use super::audit;
-use super::calls::{added, argument_name, call_body, find, next_id, recorded, statics, told};
+use super::calls::{added, call_body, find, next_id, recorded, told};
 use super::nest::Nest;
 use super::object::Call;
 use super::pytree::is_of_graph;

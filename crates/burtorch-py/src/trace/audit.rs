@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use burtorch_core::Program;
 use pyo3::prelude::*;
 
-use super::calls::{Arguments, add, record_beside};
+use super::arguments::Arguments;
+use super::calls::{add, record_beside};
 use super::keywords;
 use super::object::Call;
 use super::record::Traced;

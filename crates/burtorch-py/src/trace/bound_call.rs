@@ -12,7 +12,8 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::calls::{Arguments, with_path};
+use super::arguments::Arguments;
+use super::calls::with_path;
 use super::object::{Call, FunctionObject, state_of};
 use super::pytree::Tree;
 use super::state::Scalars;

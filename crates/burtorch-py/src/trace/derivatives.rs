@@ -11,7 +11,8 @@ use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
 
-use super::calls::{Arguments, shaped, with_program};
+use super::arguments::Arguments;
+use super::calls::{shaped, with_program};
 use super::object::Call;
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;

@@ -114,6 +114,11 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
         Some((numbers, keys, paths))
     })?;
     let Some((numbers, keys, paths)) = parts else {
+        if call.with(|state| !state.arrays.is_empty())? {
+            let message =
+                format!("{name} was traced with arrays; functions of numbers and arrays of one dimension can be saved");
+            return Err(derived(py, "TraceError", message));
+        }
         return Err(derived(py, "TraceError", "nothing has been traced yet; call the function first".into()));
     };
     if keys.iter().any(|key| key.contains('\n')) {

@@ -10,7 +10,8 @@ use burtorch_core::{DType, NodeId, Program};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::calls::{Arguments, with_path};
+use super::arguments::Arguments;
+use super::calls::with_path;
 use super::object::Call;
 use super::pytree::Tree;
 use crate::convert::arrays::Kind;

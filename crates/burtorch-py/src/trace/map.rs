@@ -11,7 +11,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::calls::{Arguments, with_path};
+use super::arguments::Arguments;
+use super::calls::with_path;
 use super::columns::{Column, Table, columns};
 use super::object::Call;
 use super::pytree::Tree;

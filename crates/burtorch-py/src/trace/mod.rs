@@ -4,6 +4,7 @@
 //! trace, `watch` what a trace took for constant, `search` and `observe` how that is found, `unwatched` what cannot be watched,
 //! `audit` the check of that, `keywords` what may be given by name; `calls`, `derivatives` and `map` are its methods.
 
+mod arguments;
 mod array_calls;
 mod array_path;
 mod attributes;

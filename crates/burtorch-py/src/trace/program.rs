@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
+use burtorch_core::array::ArrayProgram;
 use burtorch_core::{Error, Program};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -32,16 +34,28 @@ use crate::convert::signals::asked;
 ///     {'exp': 1, 'mul': 1, 'add_constant': 1}
 #[pyclass(frozen, name = "Program", module = "burtorch", weakref)]
 pub struct PyProgram {
-    program: Program,
+    program: Content,
     /// Those that it calls, which it knows by weak references.
     primitives: Vec<Py<PyPrimitive>>,
 }
 collected!(PyProgram: primitives);
 
+/// Operations on numbers, or on arrays.
+enum Content {
+    Numbers(Program),
+    /// And how many of its results are guards.
+    Arrays(ArrayProgram, usize),
+}
+
 impl PyProgram {
     /// For a program of the core.
     pub fn new(program: Program, primitives: Vec<Py<PyPrimitive>>) -> Self {
-        PyProgram { program, primitives }
+        PyProgram { program: Content::Numbers(program), primitives }
+    }
+
+    /// For a program over arrays, whose last results are guards.
+    pub fn of_arrays(program: ArrayProgram, n_guards: usize) -> Self {
+        PyProgram { program: Content::Arrays(program, n_guards), primitives: Vec::new() }
     }
 }
 
@@ -49,17 +63,24 @@ impl PyProgram {
 impl PyProgram {
     fn __str__(&self, py: Python<'_>) -> PyResult<String> {
         let mut text = String::new();
-        py.detach(|| asked(|| write!(text, "{}", self.program).map_err(|_| Error::Interrupted))).or_raise(py)?;
+        let mut write = || match &self.program {
+            Content::Numbers(program) => write!(text, "{program}"),
+            Content::Arrays(program, _) => write!(text, "{program}"),
+        };
+        py.detach(|| asked(|| write().map_err(|_| Error::Interrupted))).or_raise(py)?;
         Ok(text)
     }
 
     fn __repr__(&self) -> String {
-        let (n, m) = (self.program.n_inputs(), self.program.outputs().len());
-        format!("<Program of {} operations, {n} inputs, {m} outputs>", self.program.nodes().len())
+        let (n, m) = (self.n_inputs(), self.n_outputs());
+        format!("<Program of {} operations, {n} inputs, {m} outputs>", self.__len__())
     }
 
     fn __len__(&self) -> usize {
-        self.program.nodes().len()
+        match &self.program {
+            Content::Numbers(program) => program.nodes().len(),
+            Content::Arrays(program, _) => program.instrs().len() - program.inputs().len(),
+        }
     }
 
     fn __bool__(&self) -> bool {
@@ -70,8 +91,19 @@ impl PyProgram {
     #[getter]
     fn op_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let table = PyDict::new(py);
-        for (name, n) in self.program.op_counts() {
-            table.set_item(name, n)?;
+        match &self.program {
+            Content::Numbers(program) => {
+                for (name, n) in program.op_counts() {
+                    table.set_item(name, n)?;
+                }
+            }
+            Content::Arrays(program, _) => {
+                for instr in program.instrs() {
+                    let name = instr.op.name();
+                    let n = table.get_item(&name)?.map_or(Ok(0), |n| n.extract::<usize>())?;
+                    table.set_item(name, n + 1)?;
+                }
+            }
         }
         Ok(table)
     }
@@ -79,37 +111,59 @@ impl PyProgram {
     /// The number of inputs, those of parameters included.
     #[getter]
     fn n_inputs(&self) -> usize {
-        self.program.n_inputs()
+        match &self.program {
+            Content::Numbers(program) => program.n_inputs(),
+            Content::Arrays(program, _) => program.inputs().len() + program.params().len(),
+        }
     }
 
     /// The number of outputs.
     #[getter]
     fn n_outputs(&self) -> usize {
-        self.program.outputs().len()
+        match &self.program {
+            Content::Numbers(program) => program.outputs().len(),
+            Content::Arrays(program, n_guards) => program.outputs().len() - n_guards,
+        }
     }
 
     /// The number of guards: comparisons whose answer the program takes for granted and each call checks.
     #[getter]
     fn n_guards(&self) -> usize {
-        self.program.guards().len()
+        match &self.program {
+            Content::Numbers(program) => program.guards().len(),
+            Content::Arrays(_, n_guards) => *n_guards,
+        }
     }
 
     /// The element type, "float64" or "float32".
     #[getter]
     fn dtype(&self) -> &'static str {
-        self.program.dtype().name()
+        match &self.program {
+            Content::Numbers(program) => program.dtype().name(),
+            Content::Arrays(program, _) => program.dtype().name(),
+        }
     }
 
     /// Memory of the program in bytes, without the slots of its replays.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.program.bytes()
+        match &self.program {
+            Content::Numbers(program) => program.bytes(),
+            Content::Arrays(program, _) => program.bytes(),
+        }
     }
 
     /// The program in the DOT language of Graphviz.
     fn dot(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| asked(|| self.program.dot())).or_raise(py)
+        match &self.program {
+            Content::Numbers(program) => py.detach(|| asked(|| program.dot())).or_raise(py),
+            Content::Arrays(..) => Err(not_of_arrays("dot()")),
+        }
     }
+}
+
+fn not_of_arrays(what: &str) -> PyErr {
+    PyTypeError::new_err(format!("{what} is of programs of numbers; str(program) lists one of arrays"))
 }
 
 /// Adds the class to the module.

@@ -299,7 +299,7 @@ impl FunctionState {
     /// Nothing traced yet.
     pub fn new(body: &Bound<'_, PyAny>, options: Options) -> Self {
         FunctionState {
-            name: super::calls::name_of(body),
+            name: super::arguments::name_of(body),
             body: body.clone().unbind(),
             options,
             variants: Vec::new(),

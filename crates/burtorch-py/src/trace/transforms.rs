@@ -208,6 +208,16 @@ fn vjp<'py>(f: &Bound<'py, PyAny>, has_aux: bool) -> PyResult<Bound<'py, PyAny>>
     function(f, transform(f, "vjp", Rule::Vjp, Argnums::All, has_aux)?)
 }
 
+/// Axes as they were given: None is not the same as nothing.
+struct Axes(Option<Py<PyAny>>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
+    type Error = PyErr;
+    fn extract(axes: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Axes(Some(axes.to_owned().unbind())))
+    }
+}
+
 /// A function for many rows at once: each argument has an axis more, along which the function is applied.
 ///
 /// Args:
@@ -227,16 +237,11 @@ fn vjp<'py>(f: &Bound<'py, PyAny>, has_aux: bool) -> PyResult<Bound<'py, PyAny>>
 ///     >>> bt.vmap(bt.grad(lambda x: x**3))(np.array([1.0, 2.0]))
 ///     array([ 3., 12.])
 #[pyfunction]
-#[pyo3(signature = (f, in_axes=None, out_axes=None), text_signature = "(f, in_axes=0, out_axes=0)")]
-fn vmap<'py>(
-    f: &Bound<'py, PyAny>,
-    in_axes: Option<Bound<'py, PyAny>>,
-    out_axes: Option<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (f, in_axes=Axes(None), out_axes=Axes(None)), text_signature = "(f, in_axes=0, out_axes=0)")]
+fn vmap<'py>(f: &Bound<'py, PyAny>, in_axes: Axes, out_axes: Axes) -> PyResult<Bound<'py, PyAny>> {
     let py = f.py();
-    let zero = || Ok::<_, PyErr>(0_isize.into_pyobject(py)?.into_any());
-    let axis = |axes: Option<Bound<'py, PyAny>>| Ok::<_, PyErr>(axes.map_or_else(zero, Ok)?.unbind());
-    let rule = Rule::Vmap { in_axes: axis(in_axes)?, out_axes: axis(out_axes)? };
+    let zero = || Ok::<_, PyErr>(0_isize.into_pyobject(py)?.into_any().unbind());
+    let rule = Rule::Vmap { in_axes: in_axes.0.map_or_else(zero, Ok)?, out_axes: out_axes.0.map_or_else(zero, Ok)? };
     function(f, transform(f, "vmap", rule, Argnums::All, false)?)
 }
 

@@ -11,6 +11,7 @@ use super::super::dims::{Dims, bad};
 use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Shared, Type, ValueId, View};
 use super::place::{Place, Source};
 use crate::error::Result;
+use crate::interrupt;
 
 /// Numbers that a plan keeps beside its buffers.
 #[derive(Clone, Debug)]
@@ -116,6 +117,7 @@ impl<'p> Drafts<'p> {
         let mut inputs = 0;
         let mut params = 0;
         for at in 0..program.instrs().len() {
+            interrupt::ask_at(at * 32)?;
             drafts.place(at, &mut inputs, &mut params)?;
         }
         drafts.finish();

@@ -1,0 +1,86 @@
+"""Parameters in functions of arrays: read by reference, differentiated by, of one float type with the program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import burtorch as bt
+
+
+def test_parameters_are_read_at_every_call():
+    params = bt.Parameters(dtype="float64")
+    w, b = params.tensor((3, 2), init=0.5), params.tensor(2, init=1.0)
+    f = bt.function(lambda x: ((x @ w + b) ** 2).sum())
+    x = np.arange(12.0).reshape(4, 3)
+    values = np.asarray(params.values)
+
+    def reference():
+        wv, bv = values[:6].reshape(3, 2), values[6:]
+        r = x @ wv + bv
+        return (r**2).sum(), np.concatenate([(2 * x.T @ r).ravel(), 2 * r.sum(0)]), 2 * r @ wv.T
+
+    for step in range(3):
+        value, flat, by_x = reference()
+        assert f(x) == pytest.approx(value, rel=1e-14)
+        found, gradient = f.value_and_param_grad(x)
+        assert found == pytest.approx(value, rel=1e-14)
+        np.testing.assert_allclose(np.asarray(gradient), flat, rtol=1e-13)
+        np.testing.assert_allclose(np.asarray(params.grads), flat, rtol=1e-13)
+        np.testing.assert_allclose(f.grad(x), by_x, rtol=1e-13)
+        values[:] = values * 0.9 + 0.01 * step
+    assert f.stats()["traced"] == 1
+    # By a tensor as an argument, and through the optimiser.
+    np.testing.assert_allclose(
+        bt.grad(lambda w, x: ((x @ w) ** 2).sum())(w, x), 2 * x.T @ (x @ values[:6].reshape(3, 2))
+    )
+    bt.optim.SGD(params, lr=1e-3).step()
+    assert f(x) < reference()[0] * 1.0001
+    w.freeze()
+    before = np.asarray(params.grads).copy()
+    before[6:] = 0.0
+    f.value_and_param_grad(x)
+    assert np.asarray(params.grads)[:6].tolist() == before[:6].tolist()
+    with pytest.raises(bt.TraceError, match="reads Parameters"):
+        bt.function(lambda x: x.sum()).value_and_param_grad(x)
+
+
+def test_parameters_decide_the_float_type():
+    params = bt.Parameters()
+    w = params.tensor(3, init=0.1)
+    runs = []
+
+    def f(x):
+        runs.append(x.dtype)
+        return (w * x).sum()
+
+    x = np.ones((2, 3))
+    assert bt.function(f)(x) == pytest.approx(0.6, abs=1e-6)
+    assert runs == ["float64", "float32"]
+    assert bt.grad(f)(x).dtype == np.float32
+    other = bt.Parameters(dtype="float64").tensor(3)
+    with pytest.raises(TypeError, match="float32 reads Parameters of float64"):
+        bt.function(lambda x: (w * x).sum() + (other * x).sum())(x)
+    with pytest.raises(TypeError, match="float64 reads Parameters of float32; give"):
+        bt.function(f, dtype="float64")(x)
+    half = bt.Parameters(dtype="float16").tensor(3)
+    with pytest.raises(TypeError, match="float16"):
+        bt.function(lambda x: (half * x).sum())(x)
+    assert bt.function(lambda x: x / 3.0, dtype="float32")(x).dtype == np.float32
+
+
+def test_functions_of_parameters_nest():
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor((2, 2), init=0.5)
+
+    def loss(x):
+        return (bt.tanh(x @ w) ** 2).sum()
+
+    x = np.array([[1.0, 2.0], [3.0, -1.0]])
+    _value, gradient = bt.function(loss).value_and_param_grad(x)
+    f = bt.function(lambda x: bt.function(loss).value_and_param_grad(x)[1].sum())
+    epsilon, total = 1e-6, np.asarray(gradient).sum()
+    assert f(x) == pytest.approx(total, rel=1e-12)
+    along = np.ones_like(x)
+    numeric = (f(x + epsilon * along) - f(x - epsilon * along)) / (2 * epsilon)
+    assert f.grad(x).sum() == pytest.approx(numeric, rel=1e-6)
