@@ -14,7 +14,7 @@ np = pytest.importorskip("numpy")
 HERE = Path(__file__).parents[2] / "benches" / "gradbench"
 SIZES = {
     **{"ba": (), "det": (5,), "gmm": (3, 4, 20), "hello": (), "kmeans": (3, 20, 2)},
-    **{"llsq": (30, 6), "lse": (50,), "lstm": (2, 5, 3), "ode": (6, 3)},
+    **{"llsq": (30, 6), "lse": (50,), "lstm": (2, 5, 3), "ode": (6, 3), "particle": (), "saddle": ()},
 }
 
 

@@ -1,5 +1,7 @@
 """The descent that particle and saddle share, in steps that grow after ten successes and shrink after a failure."""
 
+import numpy as np
+
 TOLERANCE = 1e-5
 
 
@@ -7,8 +9,8 @@ def length(x):
     return sum(part * part for part in x) ** 0.5
 
 
-def argmin(value, gradient, x):
-    """The point, a list of numbers, where the slope or the step is short enough."""
+def argmin(value, gradient, x, steps=None):
+    """The point, a list of numbers, where slope or step is short enough; steps takes each point and the rate there."""
     best, slope, rate, successes = value(x), gradient(x), 1e-5, 0
     while length(slope) > TOLERANCE:
         if successes == 10:
@@ -19,6 +21,8 @@ def argmin(value, gradient, x):
             break
         reached = value(trial)
         if reached < best:
+            if steps is not None:
+                steps.append((np.array(x), rate))
             x, best, slope, successes = trial, reached, gradient(trial), successes + 1
         else:
             rate, successes = rate / 2.0, 0

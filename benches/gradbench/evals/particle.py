@@ -1,4 +1,8 @@
-"""The place of a charge for which a particle reaches the origin: derivatives in a loop within derivatives."""
+"""The place of a charge for which a particle reaches the origin: derivatives in a loop within derivatives.
+
+The length of the loop depends on data, so Python runs it, over a traced step. The derivative of the loop goes forward
+along with it, or back over the states that it left.
+"""
 
 import numpy as np
 
@@ -6,18 +10,15 @@ import burtorch as bt
 from evals.descent import argmin
 
 STEP = 0.1
+START = np.array([[0.0, 8.0], [0.75, 0.0]])
 
 
 def forward(f):
-    """The derivative by an argument that is a number or a vector, in forward mode."""
+    """The gradient by the first argument, a vector, in forward mode."""
 
     def gradient(x, *others):
-        def along(direction):
-            return bt.jvp(lambda x: f(x, *others), (x,), (direction,))[1]
-
-        if not np.shape(x):
-            return along(1.0)
-        return np.stack([along(direction) for direction in np.eye(np.shape(x)[0])])
+        directions = np.eye(x.shape[0])
+        return bt.vmap(lambda direction: bt.jvp(lambda x: f(x, *others), (x,), (direction,))[1])(directions)
 
     return gradient
 
@@ -26,34 +27,64 @@ def potential(x, w):
     return 1.0 / np.sqrt((x[0] - 10.0) ** 2 + (x[1] - (10.0 - w)) ** 2) + 1.0 / np.sqrt((x[0] - 10.0) ** 2 + x[1] ** 2)
 
 
-def miss(field):
-    """The squared distance from the origin at which the particle crosses the axis."""
+def miss(state):
+    """The squared distance from the origin at which the last step crosses the axis."""
+    (x, y), (speed_x, speed_y) = state
+    return (x - y / speed_y * speed_x) ** 2
 
-    def miss(w):
-        # 0 w: jvp takes numbers without an Array among them for a call outside the body.
-        x, speed = np.stack([0.0 * w, 8.0]), np.array([0.75, 0.0])
+
+miss_and_slope = bt.value_and_grad(miss)
+
+
+class Path:
+    """The miss of the particle as a function of the control, with derivatives of the field in one mode."""
+
+    def __init__(self, inner):
+        field = inner(potential)
+
+        def step(state, w):
+            return np.stack([state[0] + STEP * state[1], state[1] - STEP * field(state[0], w)])
+
+        self.step = bt.function(step)
+        self.along = bt.function(lambda state, w, tangent: bt.jvp(step, (state, w), (tangent, 1.0)))
+        self.against = bt.grad(lambda state, w, weights: np.sum(step(state, w) * weights), argnums=(0, 1))
+
+    def states(self, w):
+        found = [START]
         while True:
-            following = x + STEP * speed
-            if following[1] <= 0.0:
-                return (x[0] - x[1] / speed[1] * speed[0]) ** 2
-            x, speed = following, speed - STEP * field(x, w)
+            following = self.step(found[-1], w)
+            if following[0, 1] <= 0.0:
+                return found
+            found.append(following)
 
-    return miss
+    def value(self, w):
+        return miss_and_slope(self.states(w)[-1])[0]
+
+    def forward_slope(self, w):
+        state, tangent = START, np.zeros((2, 2))
+        while True:
+            following, change = self.along(state, w, tangent)
+            if following[0, 1] <= 0.0:
+                return np.sum(miss_and_slope(state)[1] * tangent)
+            state, tangent = following, change
+
+    def reverse_slope(self, w):
+        states = self.states(w)
+        weights, total = miss_and_slope(states[-1])[1], 0.0
+        for state in reversed(states[:-1]):
+            weights, slope = self.against(state, w, weights)
+            total += slope
+        return total
 
 
 def control(outer, inner):
-    path = miss(inner(potential))
-    slope = outer(path)
-    # A matrix of one number: a body of numbers alone would be traced as scalars, which transforms do not take.
-    value, gradient = bt.function(lambda w: path(w[0, 0])), bt.function(lambda w: slope(w[0, 0]))
-    return lambda w: argmin(lambda x: value(np.array([x])), lambda x: [gradient(np.array([x]))], [w])[0]
+    path = Path(inner)
+    slope = path.forward_slope if outer == "f" else path.reverse_slope
+    return lambda w: argmin(lambda x: path.value(x[0]), lambda x: [slope(x[0])], [w])[0]
 
 
-FUNCTIONS = {
-    first + second: control(outer, inner)
-    for first, outer in (("f", forward), ("r", bt.grad))
-    for second, inner in (("f", forward), ("r", bt.grad))
-}
+MODES = {"f": forward, "r": bt.grad}
+FUNCTIONS = {outer + inner: control(outer, MODES[inner]) for outer in MODES for inner in MODES}
 
 
 def prepare(given):
