@@ -44,7 +44,7 @@ fn variances_are_those_of_the_eager_graph_and_exact_for_equal_numbers() {
         b.reduce(Reduce::Sum, var, None, false).unwrap()
     });
     assert_eq!(planned(&program, std::slice::from_ref(&equal))[0].data, [0.0]);
-    assert_eq!(planned(&program.gradient(X).unwrap(), &[equal.clone()])[0].data, [0.0; 6]);
+    assert_eq!(planned(&program.gradient(X).unwrap(), std::slice::from_ref(&equal))[0].data, [0.0; 6]);
     // One number less than degrees of freedom leaves nothing to divide by.
     let one = Array::new(Dims::new(&[1]).unwrap(), vec![3.0]);
     assert!(value(&[&one], |b, x| b.std(x[0], None, 1.0, false).unwrap()).data[0].is_nan());
@@ -211,7 +211,7 @@ fn an_infinite_partial_of_an_element_that_is_not_chosen_reaches_nobody() {
             let y = build(b, root);
             b.reduce(Reduce::Sum, y, None, false).unwrap()
         });
-        let gradient = planned(&program.gradient(X).unwrap(), &[x.clone()]).remove(0).data;
+        let gradient = planned(&program.gradient(X).unwrap(), std::slice::from_ref(&x)).remove(0).data;
         assert!(gradient.iter().all(|g| [0.0, 0.25, 1.0 / 6.0, f64::INFINITY].contains(g)), "{gradient:?}");
         assert!(gradient[3] == 0.0);
     }
