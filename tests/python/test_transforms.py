@@ -365,3 +365,12 @@ def test_names():
     with pytest.raises(TypeError, match="did you mean 'key'"):
         bt.grad(lambda x, key=1: x)(1.0, kee=2)
     assert bt.grad(lambda x, key=1: x * key)(1.0, key=5) == 5.0
+
+
+def test_what_numpy_makes_of_values_is_traced_again_with_arrays():
+    def body(w):
+        return bt.grad(lambda x: (x * x * w).sum())(np.stack([w, 2.0 * w])).sum()
+
+    f = bt.function(body)
+    assert f(0.5) == 2.0 * 0.5 * 0.5 * 3.0
+    assert f.grad(0.5) == 2.0 * 2.0 * 0.5 * 3.0

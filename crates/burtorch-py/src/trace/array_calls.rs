@@ -17,7 +17,7 @@ use super::audit;
 use super::calls::{added, call_body, find, next_id, recorded, told};
 use super::nest::Nest;
 use super::object::Call;
-use super::pytree::is_of_graph;
+use super::pytree::{holds_values, is_of_graph};
 use super::record::Traced;
 use crate::array::arguments::Given;
 use crate::array::trace::{Source, current, wanted_dtype};
@@ -64,6 +64,7 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
                 }
                 given.push(found);
             }
+            None if holds_values(object)? => return Ok(None),
             None => {
                 let at = ends.iter().position(|&end| k < end).unwrap_or(0);
                 let place = items[at].place(py, k - at.checked_sub(1).map_or(0, |before| ends[before]));

@@ -261,7 +261,7 @@ impl Tree {
         let array = match Array::of(object) {
             Some(array) => array,
             None if has_dtype => match object.getattr("dtype")?.getattr("kind")?.extract::<String>()?.as_str() {
-                "O" => return Self::of_objects(object),
+                "O" if holds_values(object)? => return Ok(GivenArguments::Others(Others::Values)),
                 // Of another byte order or size.
                 "f" | "i" | "u" | "b" => match if_any(object.py(), Array::converted(object))? {
                     Some(array) => array,
@@ -282,17 +282,6 @@ impl Tree {
         array.read_into(numbers);
         let tree = Tree::Array { shape: array.shape().to_vec(), kind: array.kind.of_results(), is_numpy: has_dtype };
         Ok(GivenArguments::Numbers(tree))
-    }
-
-    /// An array of objects holds Values, or is refused.
-    fn of_objects(object: &Bound<'_, PyAny>) -> Result<GivenArguments, Wrong> {
-        for item in object.getattr("flat")?.try_iter()? {
-            // SAFETY: a living object under the interpreter lock.
-            if unsafe { is_value(item?.as_ptr()) } {
-                return Ok(GivenArguments::Others(Others::Values));
-            }
-        }
-        Err(unknown(object))
     }
 
     /// Whether NumPy arrays are among this.
@@ -450,6 +439,17 @@ fn shown(key: &Bound<'_, PyAny>) -> String {
 }
 
 /// Whether an array holds bools, which are numbers 0 and 1.
+/// Whether there are Values in an array of objects.
+pub fn holds_values(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if !has_dtype(object)? || !object.getattr("dtype")?.getattr("kind")?.eq("O")? {
+        return Ok(false);
+    }
+    // SAFETY: living objects under the interpreter lock.
+    let is_one =
+        |item: &PyResult<Bound<'_, PyAny>>| item.as_ref().map_or(true, |item| unsafe { is_value(item.as_ptr()) });
+    object.getattr("flat")?.try_iter()?.find(is_one).transpose().map(|found| found.is_some())
+}
+
 fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.getattr("dtype")?.getattr("kind")?.eq("b")
 }

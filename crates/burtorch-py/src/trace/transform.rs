@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::array_path::Returned;
 use super::nest::Nest;
-use super::pytree::is_of_graph;
+use super::pytree::{holds_values, is_of_graph};
 use crate::array::append::{append_call, innermost};
 use crate::array::arguments::Given;
 use crate::array::array::PyArray;
@@ -123,6 +123,7 @@ impl<'py> Arguments<'py> {
             }
             match Given::of(leaf)? {
                 Some(given) => types.push(given.type_of()),
+                None if holds_values(leaf)? => return Err(needs_arrays(py, &format!("{name}()"))),
                 None => {
                     let found = leaf.get_type().name()?;
                     let message =
