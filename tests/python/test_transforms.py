@@ -374,3 +374,12 @@ def test_what_numpy_makes_of_values_is_traced_again_with_arrays():
     f = bt.function(body)
     assert f(0.5) == 2.0 * 0.5 * 0.5 * 3.0
     assert f.grad(0.5) == 2.0 * 2.0 * 0.5 * 3.0
+
+
+@pytest.mark.parametrize("power", [lambda x, y: x**y, bt.pow, np.power, lambda x, y: (x**y).sum()])
+@pytest.mark.parametrize("x", [2.0, np.array([2.0, 3.0])])
+def test_an_exponent_may_be_one_traced_number(power, x):
+    gradients = bt.grad(lambda x, y: bt.sum(power(x, y)), argnums=(0, 1))(x, 3.0)
+    assert np.allclose(gradients[0], 3.0 * x**2, rtol=1e-15)
+    assert np.isclose(gradients[1], np.sum(x**3 * np.log(x)), rtol=1e-15)
+    assert bt.grad(lambda y: 2.0**y)(3.0) == pytest.approx(8.0 * np.log(2.0), rel=1e-15)

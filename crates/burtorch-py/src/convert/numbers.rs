@@ -78,15 +78,19 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is_builtin {
         return Ok(false);
     }
-    // SAFETY: a type's name is a C string that lives as long as the type.
-    let name = unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) };
     // A class written in Python has a name without a dot here.
     const WITHOUT: [&CStr; 5] =
         [c"burtorch.Vector", c"burtorch.Value", c"burtorch.Tensor", c"burtorch.parameter", c"array.array"];
-    if WITHOUT.contains(&name) {
+    if WITHOUT.contains(&type_name_of(object)) {
         return Ok(false);
     }
     object.hasattr(pyo3::intern!(object.py(), "dtype"))
+}
+
+/// The name of an object's type as C has it.
+fn type_name_of<'a>(object: &'a Bound<'_, PyAny>) -> &'a CStr {
+    // SAFETY: a type's name is a C string that lives as long as the type.
+    unsafe { CStr::from_ptr((*ffi::Py_TYPE(object.as_ptr())).tp_name) }
 }
 
 /// Whether `object` is a real NumPy scalar or 0-d array, judged by its class's attributes: NumPy is not imported for it.
@@ -94,7 +98,9 @@ unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> PyResult<bool> {
     let kind = |py: Python<'_>| -> PyResult<bool> {
         // SAFETY: a living object under the interpreter lock, by the contract of `number`.
         let object = unsafe { Bound::from_borrowed_ptr(py, object) };
-        if !has_dtype(&object)? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
+        // An Array of a trace has a dtype and no number.
+        let is_array = type_name_of(&object) == c"burtorch.Array";
+        if is_array || !has_dtype(&object)? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
             return Ok(false);
         }
         let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
