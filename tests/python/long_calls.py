@@ -14,6 +14,8 @@ import tempfile
 import weakref
 from array import array
 
+import numpy as np
+
 import burtorch as bt
 
 # Name of a call: the least and the greatest size, and what makes the work of a size: a call without arguments, which
@@ -264,6 +266,28 @@ def recording(name, n):
         if name == "Function.__reduce__":
             return bits(pickle.dumps(f))
         return len(f.program)
+
+    return run
+
+
+@long("jvp", "vjp", "Function.value_and_param_grad", n=1, most=4000)
+def of_arrays(name, n):
+    x = np.linspace(0.1, 0.9, 20_000 * n)[None]
+    params = bt.Parameters("float64")
+    w = params.tensor(1, init=2.0)
+
+    def body(x):
+        return (w * bt.tanh(x * x) + bt.sin(x)).sum()
+
+    f = bt.function(body)
+
+    def run():
+        if name == "jvp":
+            return bits(bt.jvp(body, (x,), (x,)))
+        if name == "vjp":
+            value, pulled = bt.vjp(body, x)
+            return bits([value, *pulled(1.0)[0].ravel()[:5]])
+        return bits([f.value_and_param_grad(x)[0], *params.grads])
 
     return run
 
@@ -603,6 +627,21 @@ short(
     "a look at a table", *(f"system.{name}" for name in ("available_cpu_levels", "cpu_level", "force_cpu_level", "ops"))
 )
 short("makes tensors as Parameters.tensor does, which is long", *(f"nn.{model}" for model in MODELS))
+
+OF_ARRAYS = (
+    "__getitem__ __iter__ __matmul__ __setitem__ all any argmax argmin astype clip copy cumprod cumsum "
+    "diagonal dot flatten item log_softmax logsumexp max mean min norm2 prod ravel reshape round softmax "
+    "squeeze std sum swapaxes take tolist trace transpose var "
+).split()
+LIKE_NUMPY = (
+    "all any argmax argmin attention broadcast_to clip concatenate cumprod cumsum diag diagonal dot "
+    "einsum expand_dims flip hstack matmul maximum minimum moveaxis norm outer prod ravel repeat reshape "
+    "roll split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu var "
+    "vstack "
+).split()
+short("appends an instruction to a trace, or is refused", "Array", *(f"Array.{method}" for method in OF_ARRAYS))
+short("appends an instruction to a trace, or is NumPy's own function", *LIKE_NUMPY)
+short("makes a function", "grad", "value_and_grad", "hessian", "jacobian", "hvp", "vmap")
 
 # Calls that run the same code as one of the table.
 LIKE = {

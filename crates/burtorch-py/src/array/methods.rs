@@ -13,6 +13,7 @@ use super::array::PyArray;
 use super::index;
 use super::operators::unary;
 use crate::convert::errors::IntoPython;
+use crate::convert::errors::if_any;
 
 /// The axes that an argument names: one, several, or all for None.
 pub struct Over(Option<Vec<isize>>);
@@ -484,7 +485,10 @@ fn many(given: &Bound<'_, PyTuple>) -> PyResult<Vec<isize>> {
     match given.len() {
         1 => {
             let only = given.get_item(0)?;
-            only.extract::<isize>().map(|n| vec![n]).or_else(|_| only.extract())
+            match if_any(given.py(), only.extract::<isize>())? {
+                Some(n) => Ok(vec![n]),
+                None => only.extract(),
+            }
         }
         _ => given.extract(),
     }

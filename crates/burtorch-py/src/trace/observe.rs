@@ -84,6 +84,7 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
     let is_first = !IS_INSTALLED.replace(true);
     let mut before = Err(());
     // What was there before comes back also where memory was refused.
+    let collects = is_first && set_collecting(py, false);
     let result = catch_unwind(AssertUnwindSafe(|| {
         before = if is_first { install(py) } else { Ok(None) };
         if before.is_err() {
@@ -101,7 +102,22 @@ pub fn observed<T>(py: Python<'_>, search: &mut Search, f: impl FnOnce() -> T) -
             restore(py, before);
         }
     }
+    if collects {
+        set_collecting(py, true);
+    }
     (result.unwrap_or_else(|panic| resume_unwind(panic)), observer.writes)
+}
+
+/// Switches the garbage collector on or off; whether it was on. What it calls (destructors, `gc.callbacks`) is no part of a
+/// body that happens to run then.
+fn set_collecting(py: Python<'_>, on: bool) -> bool {
+    let switch = || {
+        let gc = py.import("gc")?;
+        let was_on = gc.call_method0("isenabled")?.extract::<bool>()?;
+        gc.call_method0(if on { "enable" } else { "disable" })?;
+        Ok(was_on)
+    };
+    quietly(py, switch).unwrap_or(false)
 }
 
 /// Runs `f` unobserved: what replays call back is no constant.

@@ -247,6 +247,7 @@ fn vmap<'py>(f: &Bound<'py, PyAny>, in_axes: Axes, out_axes: Axes) -> PyResult<B
 
 /// A method of a Function for arrays: the Function of that name that was made of it, called with the same arguments.
 pub fn call_derived<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums) -> PyResult<Bound<'py, PyAny>> {
+    super::keywords::check(call)?;
     let function = function_for(call, name, argnums)?;
     let named = PyDict::new(call.py());
     for (name, value) in &call.named {
