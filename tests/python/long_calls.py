@@ -3,6 +3,7 @@
 A new public call belongs to one of the two, or a test fails. "Can" means up to 10^7 nodes, numbers or bytes.
 """
 
+# ruff: noqa: SIM905
 from __future__ import annotations
 
 import hashlib
