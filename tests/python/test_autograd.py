@@ -262,7 +262,7 @@ def test_a_gaussian_process():
     assert same(grad(evidence)(params), grad(by_cholesky)(params), 1e-9)
 
 
-def test_variational_inference_draws_anew_at_every_call():
+def test_variational_inference_draws_other_numbers_at_every_call():
     def log_density(x):
         return norm.logpdf(x[:, 0], 0, np.exp(x[:, 1] / 2)) + norm.logpdf(x[:, 1], 0, 1.35)
 

@@ -196,7 +196,7 @@ fn indices_that_name_an_element_outside_are_refused_before_a_run_or_in_it() {
 }
 
 #[test]
-fn an_infinite_partial_of_an_element_that_is_not_chosen_reaches_nobody() {
+fn an_infinite_partial_of_an_element_that_is_not_chosen_has_no_effect() {
     let x = Array::new(Dims::new(&[2, 2]).unwrap(), vec![0.0, 4.0, 9.0, 0.0]);
     for build in [
         |b: &mut ArrayBuilder, y: ValueId| b.indexed(y, &[Index::Rest, Index::At(0)]).unwrap(),

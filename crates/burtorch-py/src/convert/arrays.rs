@@ -365,7 +365,7 @@ pub fn of_integers<'py>(py: Python<'py>, shape: &[usize], numbers: &[i64]) -> Py
     let array = empty_of(py, shape, "int64")?;
     let place = Array::of(&array).filter(|place| place.len() == numbers.len() && place.kind == i64::KIND);
     let place = place.ok_or_else(|| PyTypeError::new_err("NumPy made no array of int64"))?;
-    // SAFETY: a new array is contiguous and aligned, has as many numbers, and nobody else knows it.
+    // SAFETY: a new array is contiguous and aligned, has as many numbers, and nothing else refers to it.
     unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), place.start().cast(), numbers.len()) };
     Ok(array)
 }
@@ -375,7 +375,7 @@ pub fn filled<'py>(py: Python<'py>, shape: &[usize], kind: Kind, numbers: &[f64]
     let array = empty(py, shape, kind)?;
     let view = Array::writable(&array, "a new array")?;
     if kind == Kind::F64 && view.len() == numbers.len() {
-        // SAFETY: a new array is contiguous and aligned and has as many numbers, and nobody else knows it.
+        // SAFETY: a new array is contiguous and aligned and has as many numbers, and nothing else refers to it.
         unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), view.start().cast(), numbers.len()) };
     } else {
         view.write(numbers.iter().copied());
