@@ -56,6 +56,7 @@ from burtorch._core import (
     cbrt,
     ceil,
     concat,
+    cond,
     config,
     cos,
     cosh,
@@ -72,6 +73,7 @@ from burtorch._core import (
     expm1,
     floor,
     floor_divide,
+    fori_loop,
     gather,
     gelu,
     grad,
@@ -127,6 +129,7 @@ from burtorch._core import (
     remainder,
     rms_norm,
     round,
+    scan,
     selu,
     sigmoid,
     sign,
@@ -147,6 +150,7 @@ from burtorch._core import (
     variance,
     variance_biased,
     vmap,
+    while_loop,
     xlogy,
 )
 from burtorch._where import clamp, where
@@ -256,6 +260,7 @@ __all__ = [
     "clip",
     "concat",
     "concatenate",
+    "cond",
     "config",
     "cos",
     "cosh",
@@ -281,6 +286,7 @@ __all__ = [
     "flip",
     "floor",
     "floor_divide",
+    "fori_loop",
     "function",
     "gather",
     "gelu",
@@ -355,6 +361,7 @@ __all__ = [
     "rms_norm",
     "roll",
     "round",
+    "scan",
     "selu",
     "sigmoid",
     "sign",
@@ -395,6 +402,7 @@ __all__ = [
     "vmap",
     "vstack",
     "where",
+    "while_loop",
     "xlogy",
 ]
 

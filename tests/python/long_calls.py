@@ -629,6 +629,22 @@ short(
 )
 short("makes tensors as Parameters.tensor does, which is long", *(f"nn.{model}" for model in MODELS))
 
+
+@long("scan", "while_loop", "fori_loop", "cond", n=2000, most=4000)
+def loops(name, n):
+    def count(x):
+        return bt.while_loop(lambda c: c[1] < n, lambda c: (bt.sin(c[0]), c[1] + 1), (x, 0.0))[0]
+
+    def run():
+        if name == "scan":
+            return bits([bt.scan(lambda c, _: (bt.sin(c), None), 0.5, length=n)[0]])
+        if name == "fori_loop":
+            return bits([bt.fori_loop(0, n, lambda i, c: bt.sin(c), 0.5)])
+        return bits([count(0.5) if name == "while_loop" else bt.cond(True, count, lambda x: x, 0.5)])
+
+    return run
+
+
 OF_ARRAYS = (
     "__getitem__ __iter__ __matmul__ __setitem__ all any argmax argmin astype clip copy cumprod cumsum "
     "diagonal dot flatten item log_softmax logsumexp max mean min norm2 prod ravel reshape round softmax "

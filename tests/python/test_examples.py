@@ -78,3 +78,8 @@ def test_micrograd_shapes():
     assert isinstance(micrograd.Layer(2, 1)([1.0, 2.0]), micrograd.Value)
     assert isinstance(micrograd.MLP(2, [1, 3, 1])([1.0, 2.0]), micrograd.Value)
     assert micrograd.Module().parameters() == []
+
+
+def test_ode(example, capsys):
+    assert example("ode").main(["--steps", "200", "--descents", "8"]) < 1e-3
+    assert "loss" in capsys.readouterr().out

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use super::array::PyArray;
 use super::operands::{Operand, are_integers};
-use super::trace::{ArrayTrace, current};
+use super::trace::{ArrayTrace, around_loops, current};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 
@@ -50,6 +50,10 @@ pub fn append_all<'py>(
     append_to(&trace, operands, build)
 }
 
+fn as_it_is(_: &mut ArrayBuilder, values: &[ValueId]) -> burtorch_core::Result<Vec<ValueId>> {
+    Ok(values.to_vec())
+}
+
 /// The same in this trace, which is no further out than those of the operands.
 pub fn append_to<'py>(
     trace: &Bound<'py, ArrayTrace>,
@@ -58,7 +62,16 @@ pub fn append_to<'py>(
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let py = trace.py();
     let read = operands.iter().map(|object| Operand::of(object, trace.get().dtype()));
-    let Some(read) = read.collect::<PyResult<Option<Vec<_>>>>()? else { return Ok(None) };
+    let Some(mut read) = read.collect::<PyResult<Option<Vec<_>>>>()? else { return Ok(None) };
+    // Bodies of loops read no Parameters: they capture them from around the loops.
+    for (operand, object) in read.iter_mut().zip(operands) {
+        if let Operand::Param(..) = operand
+            && let Some(around) = around_loops(trace)
+            && let Some([array]) = append_to(&around, std::slice::from_ref(object), as_it_is)?.as_deref()
+        {
+            *operand = Operand::Array(array.clone());
+        }
+    }
     // An outer trace that has ended cannot be captured.
     for array in read.iter().filter_map(Operand::array) {
         array.get().check(py)?;

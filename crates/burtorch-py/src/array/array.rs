@@ -36,6 +36,11 @@ impl PyArray {
         self.value
     }
 
+    /// Whether both are the same value of the same trace.
+    pub fn is_same(&self, other: &Bound<'_, Self>) -> bool {
+        self.value == other.get().value && self.trace.is(&other.get().trace)
+    }
+
     /// Shape and element.
     pub fn type_of(&self) -> Type {
         self.ty

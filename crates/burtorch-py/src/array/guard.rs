@@ -40,7 +40,18 @@ fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool
     let py = trace.py();
     loop {
         (trace, value) = match trace.get().source() {
-            Source::Operands(objects, are_mapped) => outside(&trace, value, objects, are_mapped)?,
+            Source::Operands(objects, are_mapped) => {
+                let message = "a comparison of Arrays has an answer for each row under vmap, so no branch can be taken for \
+                               all; use bt.where(condition, a, b)";
+                outside(&trace, value, objects, are_mapped, message)?
+            }
+            &Source::Body(n) => {
+                let message = "a comparison of Arrays has an answer for each step of a loop, so no branch can be taken for \
+                               all; use bt.cond(condition, f, g, ...) or bt.where(condition, a, b)";
+                let zero = 0.0_f64.into_pyobject(py)?.into_any();
+                let objects: Vec<_> = (0..n).map(|_| zero.clone().unbind()).collect();
+                outside(&trace, value, &objects, &vec![true; n], message)?
+            }
             Source::Numbers(objects) => {
                 let objects = objects.iter().map(|object| object.bind(py).clone()).collect::<Vec<_>>();
                 return asked_before(&trace, value).map_or_else(|| evaluated(&trace, value, &objects), Ok);
@@ -90,6 +101,7 @@ fn outside<'py>(
     value: ValueId,
     objects: &[Py<PyAny>],
     are_mapped: &[bool],
+    refusal: &str,
 ) -> PyResult<(Bound<'py, ArrayTrace>, ValueId)> {
     let py = trace.py();
     let (program, captures) = {
@@ -101,9 +113,7 @@ fn outside<'py>(
     let program = program.or_raise(py)?;
     let mapped: Vec<_> = (0..are_mapped.len()).filter(|&k| are_mapped[k]).collect();
     if program.outputs_that_read(&mapped)[0] {
-        let message = "a comparison of Arrays has an answer for each row under vmap, so no branch can be taken for all; \
-                       use bt.where(condition, a, b)";
-        return Err(error_here(py, message));
+        return Err(error_here(py, refusal));
     }
     let zero = 0.0_f64.into_pyobject(py)?.into_any();
     // What has another axis there is not read.

@@ -128,11 +128,7 @@ fn check_dtype(params: &Py<PyParameters>, dtype: DType) -> PyResult<()> {
 impl Recording {
     /// The argument that stands for an Array of an outer trace.
     fn capture(&mut self, py: Python<'_>, array: &Bound<'_, PyArray>) -> PyResult<ValueId> {
-        let is_same = |other: &Py<PyArray>| {
-            let (a, b) = (array.get(), other.get());
-            a.value() == b.value() && a.trace(py).is(b.trace(py))
-        };
-        if let Some((value, _)) = self.captures.iter().find(|(_, other)| is_same(other)) {
+        if let Some((value, _)) = self.captures.iter().find(|(_, other)| other.get().is_same(array)) {
             return Ok(*value);
         }
         let ty = array.get().type_of();

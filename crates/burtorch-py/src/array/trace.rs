@@ -54,6 +54,8 @@ pub enum Source {
     Answers(Vec<bool>),
     /// The arguments of a trace that lies inside another one, and which of them have an axis more there.
     Operands(Vec<Py<PyAny>>, Vec<bool>),
+    /// Nowhere: so many arguments of a body of a loop or choice differ from step to step.
+    Body(usize),
 }
 
 impl HoldsObjects for Source {
@@ -118,6 +120,18 @@ thread_local! {
 /// The innermost trace of this thread.
 pub fn current(py: Python<'_>) -> Option<Bound<'_, ArrayTrace>> {
     ACTIVE.with_borrow(|all| all.last().map(|trace| trace.bind(py).clone()))
+}
+
+/// The trace around all loops and choices of whose bodies this is part; nothing if it is part of none.
+pub fn around_loops<'py>(trace: &Bound<'py, ArrayTrace>) -> Option<Bound<'py, ArrayTrace>> {
+    let (py, mut at, mut around) = (trace.py(), Some(trace.clone()), None);
+    while let Some(inner) = at {
+        at = inner.get().outer.as_ref().map(|outer| outer.bind(py).clone());
+        if matches!(inner.get().source, Source::Body(_)) {
+            around = at.clone();
+        }
+    }
+    around
 }
 
 /// The float type of the Parameters that a body of this thread read last though its trace has another one; asked once.

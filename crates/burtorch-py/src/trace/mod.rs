@@ -14,6 +14,7 @@ mod bound_call;
 mod calls;
 mod code;
 mod columns;
+mod control;
 mod derivative_programs;
 mod derivatives;
 mod docs;
@@ -21,6 +22,7 @@ mod file;
 mod inline;
 mod invalidate;
 mod keywords;
+mod loops;
 mod map;
 mod nest;
 mod object;
@@ -46,5 +48,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     program::register(m)?;
     file::register(m)?;
     object_type::register(m)?;
-    transforms::register(m)
+    transforms::register(m)?;
+    loops::register(m)
 }

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::array_path::Returned;
+use super::control::Control;
 use super::nest::Nest;
 use super::pytree::{holds_values, is_of_graph};
 use crate::array::append::{append_call, innermost};
@@ -77,6 +78,8 @@ pub enum Rule {
     Vmap { in_axes: Py<PyAny>, out_axes: Py<PyAny> },
     /// The value and the gradient by Parameters.
     ParamGrad,
+    /// A loop or a choice.
+    Control(Control),
 }
 
 /// Which function of a Function: a rule's name, and by which arguments.
@@ -96,9 +99,13 @@ collected!(Transform: function, rule);
 
 impl HoldsObjects for Rule {
     fn visit(&self, visit: &mut Visitor<'_>) {
-        if let Rule::Vmap { in_axes, out_axes } = self {
-            visit(in_axes);
-            visit(out_axes);
+        match self {
+            Rule::Vmap { in_axes, out_axes } => {
+                visit(in_axes);
+                visit(out_axes);
+            }
+            Rule::Control(control) => control.visit(visit),
+            _ => {}
         }
     }
 }
@@ -183,6 +190,30 @@ impl<'py> Child<'py> {
     }
 }
 
+/// Traces what `call` does with arguments of these types, in a trace inside of the present one.
+pub fn traced_child<'py>(
+    py: Python<'py>,
+    name: &str,
+    arguments: &Arguments<'py>,
+    types: &[Type],
+    source: Source,
+    call: impl FnOnce(Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Child<'py>> {
+    let Some(outer) = current(py) else { return Err(not_in_a_trace(py, "this")) };
+    let active = Active::begin(py, name, outer.get().dtype(), source)?;
+    let mut inputs = Vec::with_capacity(types.len());
+    for &ty in types {
+        inputs.push(active.input(ty)?.into_any());
+    }
+    let mut inputs = inputs.into_iter();
+    let given = arguments.nests.iter().map(|nest| nest.build(py, &mut inputs)).collect::<PyResult<Vec<_>>>()?;
+    let result = call(PyTuple::new(py, given)?)?;
+    let Returned { nest, values } = Returned::of(&active, name, &result)?;
+    let ended = active.finish(&values)?;
+    let captures = ended.captures.into_iter().map(|array| array.into_bound(py).into_any());
+    Ok(Child { program: ended.program, operands: arguments.leaves.iter().cloned().chain(captures).collect(), nest })
+}
+
 impl Transform {
     /// A transform of `function`.
     pub fn new(name: &'static str, rule: Rule, function: Py<PyAny>, argnums: Argnums, has_aux: bool) -> Self {
@@ -213,21 +244,34 @@ impl Transform {
         are_mapped: Vec<bool>,
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Child<'py>> {
-        let name = self.text(py);
-        let Some(outer) = current(py) else { return Err(not_in_a_trace(py, "this")) };
         let source = Source::Operands(arguments.leaves.iter().map(|leaf| leaf.clone().unbind()).collect(), are_mapped);
-        let active = Active::begin(py, &name, outer.get().dtype(), source)?;
-        let mut inputs = Vec::with_capacity(types.len());
-        for &ty in types {
-            inputs.push(active.input(ty)?.into_any());
+        traced_child(py, &self.text(py), arguments, types, source, |given| self.function.bind(py).call(given, named))
+    }
+
+    /// The function at these arguments, transformed, in the present trace.
+    pub fn apply<'py>(
+        &self,
+        py: Python<'py>,
+        positional: &[Bound<'py, PyAny>],
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match &self.rule {
+            Rule::Jvp { with_value } => return self.jvp(py, positional, named, *with_value),
+            Rule::Vjp => return self.vjp(py, positional, named),
+            Rule::Vmap { in_axes, out_axes } => {
+                return self.vmap(py, positional, named, (in_axes.bind(py), out_axes.bind(py)));
+            }
+            Rule::Control(control) => return self.control(py, positional, control),
+            Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad => {}
         }
-        let mut inputs = inputs.into_iter();
-        let given = arguments.nests.iter().map(|nest| nest.build(py, &mut inputs)).collect::<PyResult<Vec<_>>>()?;
-        let result = self.function.bind(py).call(PyTuple::new(py, given)?, named)?;
-        let Returned { nest, values } = Returned::of(&active, &name, &result)?;
-        let ended = active.finish(&values)?;
-        let captures = ended.captures.into_iter().map(|array| array.into_bound(py).into_any());
-        Ok(Child { program: ended.program, operands: arguments.leaves.iter().cloned().chain(captures).collect(), nest })
+        let arguments = Arguments::of(py, self.name, positional)?;
+        self.argnums.among(positional.len())?;
+        let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
+        match self.rule {
+            Rule::Jacobian => self.jacobian(py, &arguments, &child),
+            Rule::ParamGrad => self.param_grad(py, &child),
+            _ => self.grad(py, &arguments, &child),
+        }
     }
 
     /// The variables of a derivative, and for each leaf of a chosen argument which of them it is.
@@ -292,23 +336,7 @@ impl Transform {
         positional: &Bound<'py, PyTuple>,
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let positional: Vec<_> = positional.iter().collect();
-        match &self.rule {
-            Rule::Jvp { with_value } => return self.jvp(py, &positional, named, *with_value),
-            Rule::Vjp => return self.vjp(py, &positional, named),
-            Rule::Vmap { in_axes, out_axes } => {
-                return self.vmap(py, &positional, named, (in_axes.bind(py), out_axes.bind(py)));
-            }
-            Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad => {}
-        }
-        let arguments = Arguments::of(py, self.name, &positional)?;
-        self.argnums.among(positional.len())?;
-        let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
-        match self.rule {
-            Rule::Jacobian => self.jacobian(py, &arguments, &child),
-            Rule::ParamGrad => self.param_grad(py, &child),
-            _ => self.grad(py, &arguments, &child),
-        }
+        self.apply(py, &positional.iter().collect::<Vec<_>>(), named)
     }
 
     /// What it is made of.

@@ -13,7 +13,7 @@ use super::derivative_programs::{batched, jacobian, parameter_gradient, row_type
 use super::nest::Nest;
 use super::transform::{Arguments, Child, Rule, Transform};
 use crate::array::array::PyArray;
-use crate::array::trace::current;
+use crate::array::trace::{around_loops, current};
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::not_in_a_trace;
 use crate::convert::signals::asked;
@@ -90,6 +90,11 @@ impl Transform {
     pub fn param_grad<'py>(&self, py: Python<'py>, child: &Child<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.need_number(py, child, &child.nest)?;
         let Some(trace) = current(py) else { return Err(not_in_a_trace(py, "this")) };
+        if around_loops(&trace).is_some() {
+            let message =
+                format!("{} is not for bodies of loops, which take Parameters as arguments; use grad", self.text(py));
+            return Err(derived(py, "TraceError", message));
+        }
         let sets = trace.get().sets(py).into_iter().enumerate();
         let sets = sets.map(|(k, set)| Ok((k as u32, set.get().all(py)?.len()))).collect::<PyResult<Vec<_>>>()?;
         if sets.is_empty() {

@@ -16,7 +16,7 @@ use crate::convert::arrays::Array;
 use crate::params::{PyParameters, with_params};
 
 /// A Function whose body is a transform, traced as `f` is.
-fn function<'py>(f: &Bound<'py, PyAny>, transform: Transform) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn function<'py>(f: &Bound<'py, PyAny>, transform: Transform) -> PyResult<Bound<'py, PyAny>> {
     let py = f.py();
     let body = Bound::new(py, transform)?.into_any();
     let mut state = FunctionState::new(&body, options_of(f).unwrap_or_default());
@@ -24,7 +24,8 @@ fn function<'py>(f: &Bound<'py, PyAny>, transform: Transform) -> PyResult<Bound<
     made(py, state)
 }
 
-fn transform(
+/// A transform of `f`, which must be a function.
+pub(super) fn transform(
     f: &Bound<'_, PyAny>,
     name: &'static str,
     rule: Rule,

@@ -1,0 +1,205 @@
+//! `bt.scan`, `bt.while_loop`, `bt.fori_loop` and `bt.cond`.
+//!
+//! Promises: inside of a trace with Arrays one instruction is appended to it; outside of one, the loop is traced as a Function of its
+//! arguments is, and runs. Knows nothing of how bodies are traced.
+
+use burtorch_core::array::{Checkpoint, ScanOptions};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyTuple};
+
+use super::control::{Control, known_predicate};
+use super::transform::{Argnums, Rule, Transform};
+use super::transforms::{function, transform};
+use crate::array::trace::current;
+use crate::convert::errors::if_any;
+use crate::convert::refusals::{is_tracing, needs_arrays};
+
+/// The results of a loop or choice at these arguments.
+fn done<'py>(
+    f: &Bound<'py, PyAny>,
+    name: &'static str,
+    control: Control,
+    positional: &[Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = f.py();
+    let made: Transform = transform(f, name, Rule::Control(control), Argnums::All, false)?;
+    if current(py).is_some() {
+        return made.apply(py, positional, None);
+    }
+    if is_tracing() {
+        return Err(needs_arrays(py, &format!("{name}()")));
+    }
+    function(f, made)?.call1(PyTuple::new(py, positional)?)
+}
+
+/// Refuses what cannot be called.
+fn callable(f: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
+    if f.is_callable() {
+        return Ok(());
+    }
+    Err(PyTypeError::new_err(format!("{name}() takes a function, found {}", f.get_type().name()?)))
+}
+
+/// A number of steps, or of steps between others.
+fn steps(x: Option<&Bound<'_, PyAny>>, name: &str, least: usize) -> PyResult<Option<usize>> {
+    let Some(x) = x else { return Ok(None) };
+    match if_any(x.py(), x.extract::<usize>())? {
+        Some(n) if n >= least => Ok(Some(n)),
+        _ => Err(PyValueError::new_err(format!("{name} a whole number of at least {least}"))),
+    }
+}
+
+/// A loop over the first axis of arrays: `carry, y = f(carry, x)` for each x of xs; the last carry, and all y stacked.
+///
+/// Args:
+///     f: a function of the carry and of one slice of xs, that returns a tuple of the next carry and of what is stacked.
+///     init: the first carry: a number, an array, or lists, tuples and dicts of them. A carry keeps its structure, shapes and dtypes.
+///     xs: arrays with the same extent along their first axis, in containers; None if there are none.
+///     length: the number of steps; needed without xs.
+///     reverse: from the last slice to the first.
+///     checkpoint: what reverse mode keeps: None for each carry, k for each k-th one, "sqrt" for as many as there are steps
+///         between them; it computes the others again.
+///
+/// Raises:
+///     TraceError: the carry changes its structure, shape or dtype, or f returns no tuple of two.
+///     ValueError: arrays of different lengths, another length than that of xs, or neither xs nor length.
+///
+/// f is traced once, whatever the length. Values and first derivatives are those of a loop of Python.
+///
+/// Example:
+///     >>> import burtorch as bt, numpy as np
+///     >>> bt.scan(lambda total, x: (total + x, total * x), 0.0, np.array([1.0, 2.0, 3.0]))
+///     (6.0, array([0., 2., 9.]))
+#[pyfunction]
+#[pyo3(signature = (f, init, xs=None, length=None, reverse=false, checkpoint=None))]
+fn scan<'py>(
+    f: &Bound<'py, PyAny>,
+    init: Bound<'py, PyAny>,
+    xs: Option<Bound<'py, PyAny>>,
+    length: Option<&Bound<'py, PyAny>>,
+    reverse: bool,
+    checkpoint: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let length = steps(length, "length is", 0)?;
+    let is_sqrt = checkpoint.is_some_and(|x| x.extract::<&str>().is_ok_and(|x| x == "sqrt"));
+    let checkpoint = match is_sqrt {
+        true => Checkpoint::Sqrt,
+        false => steps(checkpoint, "checkpoint is None, \"sqrt\", or", 1)?.map_or(Checkpoint::None, Checkpoint::Every),
+    };
+    let xs = xs.unwrap_or_else(|| f.py().None().into_bound(f.py()));
+    done(f, "scan", Control::Scan(ScanOptions { length, reverse, checkpoint }), &[init, xs])
+}
+
+/// `carry = body(carry)` as long as `cond(carry)` is true; the last carry.
+///
+/// Args:
+///     cond: a function of the carry that returns one bool.
+///     body: a function of the carry that returns the next one.
+///     init: the first carry, as that of `scan`.
+///     max_steps: the loop ends after so many steps at the latest.
+///
+/// Raises:
+///     TraceError: the carry changes its structure, shape or dtype, or cond returns no single bool.
+///
+/// Both functions are traced once. Reverse mode keeps the carry of each step.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> bt.while_loop(lambda x: x < 100.0, lambda x: x * 3.0, 1.0)
+///     243.0
+#[pyfunction]
+#[pyo3(signature = (cond, body, init, max_steps=None))]
+fn while_loop<'py>(
+    cond: Bound<'py, PyAny>,
+    body: &Bound<'py, PyAny>,
+    init: Bound<'py, PyAny>,
+    max_steps: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    callable(&cond, "while_loop")?;
+    let most = steps(max_steps, "max_steps is", 0)?;
+    done(body, "while_loop", Control::While { condition: cond.unbind(), most }, &[init])
+}
+
+/// `carry = body(i, carry)` for the integers i from lower up to upper, without it; the last carry.
+///
+/// Args:
+///     lower: the first integer.
+///     upper: the one after the last.
+///     body: a function of the integer, an Array, and the carry, that returns the next carry.
+///     init: the first carry, as that of `scan`.
+///
+/// Raises:
+///     TraceError: the carry changes its structure, shape or dtype.
+///     TypeError: bounds that are not whole numbers; use while_loop where they are computed.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> bt.fori_loop(1, 5, lambda i, x: x * i, 1.0)
+///     24.0
+#[pyfunction]
+#[pyo3(signature = (lower, upper, body, init))]
+fn fori_loop<'py>(
+    lower: &Bound<'py, PyAny>,
+    upper: &Bound<'py, PyAny>,
+    body: &Bound<'py, PyAny>,
+    init: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let bound = |x: &Bound<'py, PyAny>| match if_any(x.py(), x.extract::<i64>())? {
+        Some(k) => Ok(k),
+        None => {
+            let found =
+                if x.is_instance_of::<PyInt>() { "a larger one".into() } else { x.get_type().name()?.to_string() };
+            let message = format!(
+                "fori_loop() goes from a whole number of 64 bits to another one, found {found}; use while_loop"
+            );
+            Err(PyTypeError::new_err(message))
+        }
+    };
+    done(body, "fori_loop", Control::Fori(bound(lower)?, bound(upper)?), &[init])
+}
+
+/// `f(*args)` where pred is true, else `g(*args)`; only one of them is computed.
+///
+/// Args:
+///     pred: one bool, or an Array that is one.
+///     f: a function of the arguments.
+///     g: a function that returns the same structure, shapes and dtypes.
+///     args: numbers, arrays, or lists, tuples and dicts of them.
+///
+/// Raises:
+///     TraceError: f and g return different structures, shapes or dtypes.
+///     TypeError: pred is no single bool.
+///
+/// Both functions are traced. Under vmap with a predicate that differs from row to row both are computed.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> h = lambda x: bt.cond(x > 0.0, lambda x: x * x, lambda x: -x, x)
+///     >>> bt.grad(h)(3.0), bt.grad(h)(-3.0)
+///     (6.0, -1.0)
+#[pyfunction]
+#[pyo3(signature = (pred, f, g, *args))]
+fn cond<'py>(
+    pred: Bound<'py, PyAny>,
+    f: &Bound<'py, PyAny>,
+    g: Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    callable(&g, "cond")?;
+    if is_tracing() && current(f.py()).is_none() {
+        return Err(needs_arrays(f.py(), "cond()"));
+    }
+    let known = known_predicate(&pred)?;
+    let predicate = known.is_none().then_some(pred);
+    let positional: Vec<_> = predicate.into_iter().chain(args.iter()).collect();
+    done(f, "cond", Control::Cond { no: g.unbind(), known }, &positional)
+}
+
+/// Adds the loops to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(scan, m)?)?;
+    m.add_function(wrap_pyfunction!(while_loop, m)?)?;
+    m.add_function(wrap_pyfunction!(fori_loop, m)?)?;
+    m.add_function(wrap_pyfunction!(cond, m)?)
+}
