@@ -271,7 +271,7 @@ def recording(name, n):
     return run
 
 
-@long("jvp", "vjp", "Function.value_and_param_grad", n=1, most=4000)
+@long("jvp", "vjp", "Function.value_and_param_grad", n=1, most=500)
 def of_arrays(name, n):
     x = np.linspace(0.1, 0.9, 20_000 * n)[None]
     params = bt.Parameters("float64")

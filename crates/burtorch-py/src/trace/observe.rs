@@ -19,6 +19,7 @@ use super::attributes::{is_of_a_library, is_standard, top};
 use super::search::Search;
 use super::unwatched::{self, Kind};
 use crate::convert::entry::entered;
+use crate::convert::errors::is_final;
 use crate::convert::refusals::{begin_tracing, end_tracing, outside_tracing};
 use crate::convert::signals::quietly;
 
@@ -205,6 +206,7 @@ unsafe extern "C" fn hook(
     entered(|py| unsafe {
         if what == ffi::PyTrace_CALL || what == ffi::PyTrace_C_CALL {
             let frame = Bound::from_borrowed_ptr(py, frame.cast());
+            let mut interrupt = None;
             OBSERVERS.with_borrow(|all| {
                 for &observer in all {
                     let observer = &mut *observer;
@@ -213,13 +215,21 @@ unsafe extern "C" fn hook(
                     } else {
                         observer.c_call(&frame, &Bound::from_borrowed_ptr(py, argument))
                     };
-                    // What cannot be looked at is not watched.
-                    if let Err(error) = seen {
-                        let text = format!("runs code that a replay cannot watch: {error}");
-                        (*observer.search).note(Kind::Hidden, text);
+                    match seen {
+                        Ok(()) => {}
+                        Err(error) if is_final(py, &error) => interrupt = Some(error),
+                        // What cannot be looked at is not watched.
+                        Err(error) => {
+                            let text = format!("runs code that a replay cannot watch: {error}");
+                            (*observer.search).note(Kind::Hidden, text);
+                        }
                     }
                 }
             });
+            if let Some(error) = interrupt {
+                error.restore(py);
+                return -1;
+            }
         }
         let before = BEFORE.get();
         before.function.map_or(0, |function| function(before.object, frame, what, argument))

@@ -231,7 +231,8 @@ impl Transform {
         let is_of_gradient = matches!(self.name, "hessian" | "hvp");
         let of =
             function.cast::<Transform>().ok().filter(|_| is_of_gradient).map(|inner| inner.get().function.bind(py));
-        let name = quietly(py, || Ok(of.unwrap_or(function).getattr("__qualname__")?.to_string()));
+        let name =
+            quietly(py, || Ok(of.unwrap_or(function).getattr("__qualname__")?.str()?.to_string_lossy().into_owned()));
         format!("{}({})", self.name, name.unwrap_or_else(|| "function".into()))
     }
 
