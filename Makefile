@@ -15,7 +15,7 @@ unexport PYTHONPATH
 ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint demo bench bench-peers docs fuzz refusing safety clean .lint-tools .test-core .test-wheel
+.PHONY: help setup build test lint demo bench bench-peers docs fuzz refusing safety clean .lint-tools .test-core
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,16 +27,14 @@ build: $(VENV)/.wheel ## Build the release wheel and install it into .venv
 demo: $(VENV)/.wheel ## Train a character model on names, print the summary, keep it in runs/demo
 	$(BIN)/burtorch train --model char-mlp --steps 3000 --out runs/demo
 
-# At once: the release build is on one core for most of its time.
+# The release build is on one core for most of its time; the tests of the wheel measure time and run alone.
 test: .lint-tools $(VENV)/.tools ## Run every test: lint, the core, the stubs, the installed wheel, the README
-	@$(MAKE) --no-print-directory --jobs=2 .test-core .test-wheel
+	@$(MAKE) --no-print-directory --jobs=2 .test-core $(VENV)/.wheel
+	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
+	$(BIN)/pytest
 
 .test-core: lint
 	$(ALONE) cargo test --locked -p burtorch-core
-
-.test-wheel: $(VENV)/.wheel
-	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
-	$(BIN)/pytest
 
 lint: .lint-tools $(VENV)/.tools ## Check format, lints and types: rustfmt, clippy, ruff, mypy --strict
 	cargo fmt --all --check
