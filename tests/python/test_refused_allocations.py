@@ -149,8 +149,8 @@ print(*results)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of the address space are Linux's")
 @pytest.mark.parametrize("megabytes", [0, 2, 10, 20, 30])
 def test_threads_that_have_no_memory_are_not_started(megabytes):
-    """The C library ends a process whose thread finds no memory for its own variables. Where 34 MB are left, threads start; what
-    they take at once afterwards is not bounded, so larger limits are not tried here.
+    """The C library ends a process whose thread finds no memory for its own variables. Threads start where
+    34 MB are left; what many of them take at once is not bounded, so larger limits are not tried.
     """
     check = f"""
 import re, resource
