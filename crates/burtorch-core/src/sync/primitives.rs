@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell;
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use crate::memory::list_for;
@@ -55,22 +56,26 @@ pub(super) fn n_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Starts a detached thread; returns `false` if the system refuses it, or is close to its memory limit: a thread without memory
-/// for its own start ends the process, and this cannot be caught.
+/// Starts a detached thread and waits until it runs; returns `false` if the system refuses it, or is close to its memory limit: a
+/// thread without memory for its own variables ends the process, and this cannot be caught. So threads take theirs one by one.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
-    list_for::<u8>(ROOM, "a thread").is_ok_and(|room| {
-        drop(room);
-        start_in_memory(work)
-    })
+    if list_for::<u8>(ROOM, "a thread").is_err() {
+        return false;
+    }
+    let (runs, has_begun) = sync_channel(1);
+    let work = move || {
+        // The first memory of a thread decides which arena of the C library it has.
+        drop(std::hint::black_box(list_for::<u8>(1, "a thread")));
+        if runs.send(()).is_ok() {
+            work();
+        }
+    };
+    let is_there = std::thread::Builder::new().name("burtorch".to_string()).spawn(work).is_ok();
+    is_there && has_begun.recv().is_ok()
 }
 
-/// A stack and what several threads that start at once allocate. More than the largest block that the C library keeps when it
-/// is given back.
+/// A stack, and what a thread allocates while it works. More than the largest freed block that the C library keeps.
 const ROOM: usize = 34 << 20;
-
-fn start_in_memory(work: impl FnOnce() + Send + 'static) -> bool {
-    std::thread::Builder::new().name("burtorch".to_string()).spawn(work).is_ok()
-}
 
 /// A cell whose owner says when it is accessed, so that a model can see it.
 #[derive(Debug)]
