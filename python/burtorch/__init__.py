@@ -406,54 +406,6 @@ __all__ = [
     "xlogy",
 ]
 
-_OF_ARRAYS = frozenset(
-    {
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "attention",
-        "broadcast_to",
-        "clip",
-        "concatenate",
-        "cumprod",
-        "cumsum",
-        "diag",
-        "diagonal",
-        "dot",
-        "einsum",
-        "expand_dims",
-        "flip",
-        "hstack",
-        "layer_norm",
-        "matmul",
-        "maximum",
-        "minimum",
-        "moveaxis",
-        "norm",
-        "outer",
-        "prod",
-        "ravel",
-        "repeat",
-        "reshape",
-        "roll",
-        "split",
-        "squeeze",
-        "std",
-        "sum",
-        "swapaxes",
-        "take",
-        "take_along_axis",
-        "tensordot",
-        "tile",
-        "transpose",
-        "tril",
-        "triu",
-        "var",
-        "vstack",
-    }
-)
-
 _SUBMODULES = frozenset({"autograd", "data", "micrograd", "nn", "optim", "system", "text", "viz"})
 
 
@@ -466,11 +418,6 @@ def __getattr__(name: str) -> "Any":
         import importlib
 
         return importlib.import_module(f"burtorch.{name}")
-    if name in _OF_ARRAYS:
-        from burtorch import _arrays
-
-        globals()[name] = getattr(_arrays, name)  # asked once
-        return globals()[name]
     if name in ("function", "trace"):
         from burtorch import _function
 
@@ -490,6 +437,11 @@ def __getattr__(name: str) -> "Any":
 
         globals()[name] = parallel  # asked once
         return parallel
+    if name in __all__:
+        from burtorch import _arrays
+
+        globals()[name] = getattr(_arrays, name)  # asked once
+        return globals()[name]
     raise AttributeError(f"module 'burtorch' has no attribute {name!r}")
 
 
