@@ -1,4 +1,4 @@
-"""``burtorch.autograd``: programs in the manner of those that HIPS autograd publishes, and each of its functions."""
+"""``burtorch.autograd``: programs like the published examples of HIPS autograd, and each function of the module."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ fn repeated(labels: &[usize]) -> Option<(usize, usize)> {
     (0..labels.len()).find_map(|i| (i + 1..labels.len()).find(|&j| labels[i] == labels[j]).map(|j| (i, j)))
 }
 
-/// Labels above all letters: axis k from the end of those that `...` stands for.
+/// The labels of the axes under `...` begin here, above all letters, and count from the last axis.
 const ELLIPSIS: usize = 0x11_0000;
 
 /// The labels of the axes of operands of these ranks, and of the result.

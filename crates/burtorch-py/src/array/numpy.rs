@@ -1,5 +1,5 @@
-//! NumPy beside Arrays: its functions come here, and leave by `python/burtorch/_numpy.py`, which holds the table of those that
-//! Arrays have.
+//! NumPy's functions on Arrays: NumPy calls the two methods here, which look the function up in the table of
+//! `python/burtorch/_numpy.py`.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -8,8 +8,8 @@ use super::super::instr::{ArrayOp, ArrayProgram, Length, Loop, Type, ValueId};
 use super::body::{is_float, parts, shared};
 use crate::error::Result;
 
-/// The program that takes, in groups, arguments and after each group the tangents of those that move; it gives, in groups of
-/// `results`, results and the tangents of those that move.
+/// The body with tangents. Each group of its arguments is followed by the tangents of the arguments in it that move, and each
+/// group of its results by the tangents of these results.
 fn moved(
     body: &ArrayProgram,
     groups: &[std::ops::Range<usize>],
