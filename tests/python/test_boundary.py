@@ -112,7 +112,7 @@ def test_the_binding_takes_nothing_for_granted(root, name):
 
 
 DISCARDS = re.compile(
-    r"\.(getattr|hasattr|repr|str|call0|call1|call_method\w*|import|is_instance)\([^;|?]*\)\s*"
+    r"\.(getattr|hasattr|repr|str|call0|call1|call_method\w*|import|is_instance|converted)\([^;|?]*\)\s*"
     r"\.(ok\(\)|unwrap_or\w*\(|is_ok(_and)?\(|is_err\(|map_or(_else)?\()"
 )
 

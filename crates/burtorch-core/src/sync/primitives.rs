@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell;
+use std::hint::black_box;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
@@ -59,19 +60,24 @@ pub(super) fn n_cores() -> usize {
 /// Starts a detached thread and waits until it runs; returns `false` if the system refuses it, or is close to its memory limit: a
 /// thread without memory for its own variables ends the process, and this cannot be caught. So threads take theirs one by one.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
-    if list_for::<u8>(ROOM, "a thread").is_err() {
+    if !has_room(ROOM) {
         return false;
     }
     let (runs, has_begun) = sync_channel(1);
     let work = move || {
         // The first memory of a thread decides which arena of the C library it has.
-        drop(std::hint::black_box(list_for::<u8>(1, "a thread")));
+        has_room(1);
         if runs.send(()).is_ok() {
             work();
         }
     };
     let is_there = std::thread::Builder::new().name("burtorch".to_string()).spawn(work).is_ok();
     is_there && has_begun.recv().is_ok()
+}
+
+/// Whether so many bytes can be allocated now. An optimiser drops an allocation that nobody looks at, and takes it to succeed.
+fn has_room(n_bytes: usize) -> bool {
+    black_box(list_for::<u8>(n_bytes, "a thread")).is_ok()
 }
 
 /// A stack, and what a thread allocates while it works. More than the largest freed block that the C library keeps.

@@ -15,6 +15,7 @@ use super::methods::{Over, all_of, of, of_two};
 use super::run::AnyRunner;
 use super::trace::{Active, Source, current};
 use crate::convert::arrays::Kind;
+use crate::convert::errors::if_any;
 use crate::params::PyTensor;
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -92,7 +93,7 @@ pub fn inner_product<'py>(x: &Any<'py>, w: &Any<'py>, bias: Option<&Any<'py>>) -
 
 /// Rows of a table that integers name.
 pub fn gather<'py>(table: &Any<'py>, rows: &Any<'py>) -> PyResult<Any<'py>> {
-    let whole = rows.extract::<i64>().ok();
+    let whole = if_any(rows.py(), rows.extract::<i64>())?;
     let made = of_two(table, rows, |b, table, rows| {
         let rows = integer_or(b, whole, rows)?;
         b.take(table, rows, 0)
@@ -223,7 +224,7 @@ fn array_isnan<'py>(x: Any<'py>) -> Made<'py> {
 /// Minus the logarithm of the softmax along the last axis, at the class that integers name.
 #[pyfunction]
 pub fn array_cross_entropy<'py>(logits: Any<'py>, targets: Any<'py>) -> Made<'py> {
-    let whole = targets.extract::<i64>().ok();
+    let whole = if_any(targets.py(), targets.extract::<i64>())?;
     of_two(&logits, &targets, |b, logits, targets| {
         let targets = integer_or(b, whole, targets)?;
         b.softmax_cross_entropy(logits, targets)

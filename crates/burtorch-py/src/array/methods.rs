@@ -12,8 +12,8 @@ use super::append::{append, append_of};
 use super::array::PyArray;
 use super::index;
 use super::operators::unary;
-use crate::convert::errors::IntoPython;
-use crate::convert::errors::if_any;
+use crate::convert::buffer::type_name;
+use crate::convert::errors::{IntoPython, if_any};
 
 /// The axes that an argument names: one, several, or all for None.
 pub struct Over(Option<Vec<isize>>);
@@ -72,7 +72,7 @@ pub fn all_of<'py>(
 
 fn need<'py>(made: Option<Bound<'py, PyArray>>, operands: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyArray>> {
     made.ok_or_else(|| {
-        let names: Vec<String> = operands.iter().filter_map(|x| Some(x.get_type().name().ok()?.to_string())).collect();
+        let names: Vec<String> = operands.iter().map(type_name).collect();
         PyTypeError::new_err(format!("expected Arrays, real numbers or arrays of numbers, found {}", names.join(", ")))
     })
 }

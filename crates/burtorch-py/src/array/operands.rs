@@ -11,7 +11,7 @@ use pyo3::types::{PyFloat, PyInt};
 use super::array::PyArray;
 use super::trace::{ArrayTrace, Known, Recording, want_dtype};
 use crate::convert::arrays::{Array, Kind};
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::params::{PyParameters, PyTensor};
 
@@ -63,12 +63,13 @@ impl<'py> Operand<'py> {
         if let Some(x) = number_of(object)? {
             let is_whole =
                 object.is_instance_of::<PyInt>() || !object.is_instance_of::<PyFloat>() && is_integer(object)?;
-            return Ok(Some(Operand::Number(x, if is_whole { object.extract().ok() } else { None })));
+            let whole = if is_whole { if_any(py, object.extract())? } else { None };
+            return Ok(Some(Operand::Number(x, whole)));
         }
         if !has_dtype(object)? {
             return Ok(None);
         }
-        let Some(array) = Array::of(object).or_else(|| Array::converted(object).ok()) else { return Ok(None) };
+        let Some(array) = if_any(py, Array::converted(object))? else { return Ok(None) };
         let dims = Dims::new(array.shape()).or_raise(py)?;
         Ok(Some(Operand::Data(dims, data_of(&array, is_mask(object)?, dtype), object.clone())))
     }
