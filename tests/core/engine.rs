@@ -8,6 +8,7 @@ mod arrays;
 mod branches;
 mod chains;
 mod compaction;
+mod draws;
 mod eager;
 mod edges;
 #[cfg(feature = "labels")]

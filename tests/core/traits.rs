@@ -5,6 +5,7 @@ use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cumulate, Data, Dims, Dot, Element,
     Index, Length, Loop, Plan, Reduce, Row, ScanOptions, Solve, Type, ValueId, Variable,
 };
+use burtorch_core::draw::{Draw, Purpose, Subset};
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
 };
@@ -210,6 +211,9 @@ are_send_and_sync!(
     Picture,
     Role,
     Dual<f64>,
+    Draw<'static>,
+    Purpose,
+    Subset,
 );
 
 are_not!(Send: Eager<'static, f64>, Value<'static, f64>, Eager<'static, F32x8>);

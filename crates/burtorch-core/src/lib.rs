@@ -17,6 +17,7 @@
 #[macro_use]
 pub mod ops;
 
+pub mod draw;
 pub mod error;
 pub mod interrupt;
 pub mod memory;

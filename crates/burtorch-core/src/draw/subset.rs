@@ -1,0 +1,116 @@
+//! Random subsets without replacement, each with the same probability.
+//!
+//! Floyd's algorithm (Bentley and Floyd 1987, "A sample of brilliance") asks k times whether an index was chosen before.
+//! Departures: 1. dense subsets are marked in a bitmap of n bits, which also yields them in order, without a sort; 2. sparse
+//! ones in a table of at most 4k entries, so that neither time nor memory depends on n.
+
+use super::Draw;
+use crate::error::{Error, Result};
+use crate::memory::reserve_in;
+
+/// A subset of the first n indices, and the memory that is reused for the next one.
+///
+/// ```
+/// use burtorch_core::draw::{Draw, Purpose, Subset};
+/// let mut subset = Subset::default();
+/// let chosen = subset.draw(&mut Draw::new(0, 0, 0, Purpose::Sampling), 1_000_000, 3)?;
+/// assert!(chosen.len() == 3 && chosen.is_sorted());
+/// # Ok::<(), burtorch_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Subset {
+    chosen: Vec<u32>,
+    bitmap: Vec<u64>,
+    table: Vec<u32>,
+}
+
+/// An entry of the table that holds no index.
+const FREE: u32 = u32::MAX;
+
+/// Up to how many indices for each one that is chosen the bitmap is used.
+const DENSE: usize = 32;
+
+const WHAT: &str = "a random subset";
+
+/// Makes a list one of `n` equal entries, in the memory it has if that is enough.
+fn refill<T: Copy>(list: &mut Vec<T>, entry: T, n: usize) -> Result<()> {
+    list.clear();
+    reserve_in(list, n, WHAT)?;
+    list.resize(n, entry);
+    Ok(())
+}
+
+impl Subset {
+    /// The subset drawn last, ascending.
+    pub fn chosen(&self) -> &[u32] {
+        &self.chosen
+    }
+
+    /// Draws `k` of the first `n` indices; they come ascending. Takes k draws, O(k) time and memory (and the time of a sort
+    /// where k is below n/32).
+    pub fn draw(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) -> Result<&[u32]> {
+        if k > n || u32::try_from(n).is_err() {
+            return Err(Error::BadArgument {
+                what: "the size of a subset",
+                expected: format!("at most the {n} there are, and these below 2^32"),
+                found: k.to_string(),
+            });
+        }
+        self.chosen.clear();
+        reserve_in(&mut self.chosen, k, WHAT)?;
+        if n / DENSE <= k {
+            self.dense(draw, n, k)?
+        } else {
+            self.sparse(draw, n, k)?
+        }
+        Ok(&self.chosen)
+    }
+
+    fn dense(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) -> Result<()> {
+        refill(&mut self.bitmap, 0, n.div_ceil(64))?;
+        for j in n - k..n {
+            let at = draw.below(j as u64 + 1) as usize;
+            let was_chosen = self.bitmap[at / 64] >> (at % 64) & 1 == 1;
+            let at = if was_chosen { j } else { at };
+            self.bitmap[at / 64] |= 1 << (at % 64);
+        }
+        for (k, &word) in self.bitmap.iter().enumerate() {
+            let mut left = word;
+            while left != 0 {
+                self.chosen.push(64 * k as u32 + left.trailing_zeros());
+                left &= left - 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn sparse(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) -> Result<()> {
+        refill(&mut self.table, FREE, (2 * k).next_power_of_two())?;
+        for j in n - k..n {
+            let at = draw.below(j as u64 + 1) as u32;
+            let at = if self.insert(at) { at } else { j as u32 };
+            if at == j as u32 {
+                self.insert(at);
+            }
+            self.chosen.push(at);
+        }
+        self.chosen.sort_unstable();
+        Ok(())
+    }
+
+    /// Whether the index was not yet in the table, which holds it afterwards.
+    fn insert(&mut self, index: u32) -> bool {
+        let mask = self.table.len() - 1;
+        let mut place = (u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & mask;
+        loop {
+            match self.table[place] {
+                FREE => {
+                    self.table[place] = index;
+                    return true;
+                }
+                found if found == index => return false,
+                _ => place = (place + 1) & mask,
+            }
+        }
+    }
+}
