@@ -5,6 +5,7 @@
 //! text that begins with `REFUSED`, and the process goes on. Does not know what the memory is for.
 
 use std::alloc::{Layout, alloc, dealloc, set_alloc_error_hook};
+use std::hint::black_box;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -34,6 +35,11 @@ pub fn copied<T: Clone>(entries: &[T], what: &'static str) -> Result<Vec<T>> {
     let mut list = list_for(entries.len(), what)?;
     list.extend_from_slice(entries);
     Ok(list)
+}
+
+/// Whether so many bytes can be allocated now. An optimiser drops an allocation that nobody looks at, and takes it to succeed.
+pub fn has_room(n_bytes: usize) -> bool {
+    black_box(list_for::<u8>(n_bytes, "a question")).is_ok()
 }
 
 /// The error for `n` entries that there is no memory for.

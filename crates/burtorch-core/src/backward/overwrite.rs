@@ -33,7 +33,8 @@ impl<S: Scalar> Graph<'_, S> {
     #[inline(never)]
     fn ready_dirty(&mut self, root: u32) -> Range<u32> {
         let (from, to) = self.dirty;
-        let fresh = if from == 0 { overwritten_below(self.topology(), root) } else { 0..0 };
+        let ends_in_block = self.topology().op(root).info().arity == Arity::Block;
+        let fresh = if from == 0 && ends_in_block { overwritten_below(self.topology(), root) } else { 0..0 };
         if fresh.end > to {
             // What lies outside of the dirty span is "not reached" already.
             self.reset_adjoints();

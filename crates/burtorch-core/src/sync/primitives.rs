@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use std::cell;
-use std::hint::black_box;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use crate::memory::list_for;
+use crate::memory::has_room;
 
 pub(super) use std::sync::Arc;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -73,11 +72,6 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
     };
     let is_there = std::thread::Builder::new().name("burtorch".to_string()).spawn(work).is_ok();
     is_there && has_begun.recv().is_ok()
-}
-
-/// Whether so many bytes can be allocated now. An optimiser drops an allocation that nobody looks at, and takes it to succeed.
-fn has_room(n_bytes: usize) -> bool {
-    black_box(list_for::<u8>(n_bytes, "a thread")).is_ok()
 }
 
 /// A stack, and what a thread allocates while it works. More than the largest freed block that the C library keeps.

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use burtorch_core::memory::has_room;
 use burtorch_core::sync::{self, Baton};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -88,14 +89,25 @@ impl Drop for Back {
     }
 }
 
-/// Calls `work` so many times, on as many threads if there are, with the interpreter lock.
+/// Whether this thread may ask for the interpreter lock. CPython ends a process that has no memory for the state of a thread.
+fn may_attach() -> bool {
+    /// The state, and what others allocate meanwhile.
+    const ROOM: usize = 1 << 20;
+    // SAFETY: any thread may ask.
+    unsafe { !ffi::PyGILState_GetThisThreadState().is_null() || has_room(ROOM) }
+}
+
+/// Calls `work`, which is to do all that is left to be done, on so many threads if there are, with the interpreter lock.
 pub fn on_threads(py: Python<'_>, threads: usize, work: &(dyn Fn(Python<'_>) + Sync)) {
     // More threads than cores would wait awake for those that have none.
     let baton = (threads <= sync::n_cores()).then(|| Arc::new(Baton::new()));
     detached(py, || {
         sync::run(threads, threads, &|_| match &baton {
+            _ if !may_attach() => {}
             Some(baton) => in_turn(baton, work),
             None => Python::attach(work),
         });
     });
+    // Of the calls above it may be that none was made.
+    work(py);
 }

@@ -5,7 +5,6 @@
 //! others. Reclaim itself is `reclaim`.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use burtorch_core::erased::{ErasedGraph, Room, ScalarType, make_graph};
@@ -13,6 +12,7 @@ use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::{DType, Graph, Mark, NodeId, Result, Scalar, Unevaluated};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::Branching;
@@ -117,6 +117,9 @@ impl DerefMut for AnyGraph {
     }
 }
 
+/// Marks by their number. Every rewind looks one up: numbers of our own need no hash that withstands an attack.
+pub type Marks = FxHashMap<u64, Mark>;
+
 /// See the module.
 pub struct Cell {
     /// The graph.
@@ -124,7 +127,7 @@ pub struct Cell {
     /// Values and Vectors that are alive.
     pub handles: LiveHandles,
     /// Marks that are alive, by their number.
-    pub marks: HashMap<u64, Mark>,
+    pub marks: Marks,
     next_mark: u64,
     /// Identities of nodes whose hash was asked for: stable when nodes are renumbered.
     pub serials: ByNode<u64>,
@@ -172,7 +175,7 @@ impl Cell {
         let mut cell = Cell {
             graph,
             handles: LiveHandles::default(),
-            marks: HashMap::new(),
+            marks: Marks::default(),
             next_mark: 0,
             serials: ByNode::default(),
             next_serial: 0,

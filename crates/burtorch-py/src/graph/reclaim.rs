@@ -5,14 +5,12 @@
 //! survives one.) An operand is older than its node, so nothing young is missed; an old node that has died stays until all
 //! are looked at, which is when the old have doubled. Called at the entry of an operation, before it reads operands.
 
-use std::collections::HashMap;
-
 use burtorch_core::erased::ErasedGraph;
 use burtorch_core::graph::UNEVALUATED;
 use burtorch_core::{Mark, NodeId, Result};
 
 use crate::graph::by_node::ByNode;
-use crate::graph::cell::Cell;
+use crate::graph::cell::{Cell, Marks};
 use crate::graph::handle::{Handle, LiveHandles};
 use crate::graph::objects::Objects;
 
@@ -156,7 +154,7 @@ fn compact(
     line: Mark,
     survived: Mark,
     handles: &LiveHandles,
-    marks: &mut HashMap<u64, Mark>,
+    marks: &mut Marks,
     serials: &mut ByNode<u64>,
     objects: &mut Objects,
 ) -> Result<(usize, Mark)> {
