@@ -625,7 +625,8 @@ short(
     *("viz.plot_script", "viz.Live", "viz.Live.add", "viz.Live.close", "viz.live", "viz.run", "viz.show"),
 )
 short(
-    "a look at a table", *(f"system.{name}" for name in ("available_cpu_levels", "cpu_level", "force_cpu_level", "ops"))
+    "a look at a table, or at a file",
+    *(f"system.{name}" for name in ("available_cpu_levels", "cpu_level", "energy", "force_cpu_level", "ops")),
 )
 short("makes tensors as Parameters.tensor does, which is long", *(f"nn.{model}" for model in MODELS))
 
