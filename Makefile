@@ -1,5 +1,5 @@
 # Every target makes what it needs: `make demo` and `make test` each work alone on a fresh clone.
-# Needed: cargo (1.95 or newer), Python 3.9 or newer with venv, a C linker. Another Python: make PYTHON=python3.12 test
+# Needed: cargo (1.95 or newer), Python 3.11 or newer with venv, a C linker. Another Python: make PYTHON=python3.12 test
 
 PYTHON ?= python3
 VENV := .venv

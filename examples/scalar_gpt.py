@@ -10,6 +10,7 @@ makes up.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 import time
@@ -149,7 +150,7 @@ def train(value: Any, begin: dict[str, list[list[float]]], words: list[list[int]
     losses, began = [], time.perf_counter()
     for step in range(n_steps):
         word, memory, loss = words[step % len(words)][: N_POSITIONS + 1], [], 0.0
-        for symbol, following in zip(word, word[1:]):
+        for symbol, following in itertools.pairwise(word):
             loss = loss + -softmax(logits(weights, symbol, memory))[following].log()
         loss = loss * (1.0 / (len(word) - 1))
         for p in parameters:

@@ -7,6 +7,7 @@ difference, and how many times faster burtorch was.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 import time
@@ -68,7 +69,7 @@ def weights(sizes: list[int]) -> list[list[list[float]]]:
     """One row per neuron of each layer: its weights, then its bias."""
     return [
         [[random.uniform(-1, 1) for _ in range(n_in)] + [0.0] for _ in range(n_out)]
-        for n_in, n_out in zip(sizes, sizes[1:])
+        for n_in, n_out in itertools.pairwise(sizes)
     ]
 
 

@@ -22,9 +22,9 @@ command -v cc >/dev/null 2>&1 ||
     need "a linker, and finds no cc: install gcc or clang (Debian: apt install gcc libc6-dev; macOS: xcode-select --install)"
 
 command -v "$python" >/dev/null 2>&1 ||
-    need "Python 3.9 or newer, and finds no $python: install it, or name yours as in 'make PYTHON=python3.12 demo'"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
-    need "Python 3.9 or newer, and $python is older: install one, or name yours as in 'make PYTHON=python3.12 demo'"
+    need "Python 3.11 or newer, and finds no $python: install it, or name yours as in 'make PYTHON=python3.12 demo'"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    need "Python 3.11 or newer, and $python is older: install one, or name yours as in 'make PYTHON=python3.12 demo'"
 "$python" -c 'import venv, ensurepip' 2>/dev/null ||
     need "Python's venv module, and $python has none: install it (Debian: apt install python3-venv)"
 

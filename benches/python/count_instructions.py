@@ -15,7 +15,7 @@ import os
 import re
 import subprocess
 import sys
-from typing import Callable
+from collections.abc import Callable
 
 SHORT, LONG = 20_000, 120_000
 """Turns of the two runs: the short one is long enough for the interpreter to specialise the loop."""

@@ -2,9 +2,21 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, SupportsFloat, SupportsIndex, final, overload
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    Protocol,
+    Self,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+    final,
+    overload,
+)
 
-from typing_extensions import Buffer, Self, TypeAlias, disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 __version__: str
 

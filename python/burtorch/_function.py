@@ -6,7 +6,8 @@ from burtorch._core import Function
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
 
 def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -18,12 +18,12 @@ TYPE_CHECKING = False  # as in the package: importing typing costs several milli
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
-    from typing import Any, Union
+    from typing import Any
 
     from burtorch._module import Module
 
-    Path = Union[str, PathLike[str]]
-    Model = Union[_built_in.CharMLP, _built_in.GPT, _built_in.MLP, layers.Linear]
+    Path = str | PathLike[str]
+    Model = _built_in.CharMLP | _built_in.GPT | _built_in.MLP | layers.Linear
 
 VERSION = 1
 MAX_SIZE = 2**31

@@ -7,7 +7,8 @@ from burtorch._core import vjp as _vjp
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
 
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

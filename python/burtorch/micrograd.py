@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Union
 
 from burtorch._core import Value
 
@@ -32,7 +31,7 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-_Input = Union[Value, float]
+_Input = Value | float
 
 
 class Module:

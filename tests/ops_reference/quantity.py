@@ -10,14 +10,13 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from mpmath import mp, mpf
 
 mp.prec = 200
 
 # A result: an exact number, a float (zeros with their sign, infinities, NaN), or one of the words ANY and ZERO.
-Result = Union[mpf, float, str]
+Result = mpf | float | str
 ANY = "any"  # the rules leave it open
 ZERO = "zero"  # a zero of either sign
 NAN, INF = math.nan, math.inf

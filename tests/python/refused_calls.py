@@ -11,6 +11,7 @@ import array
 import copy
 import decimal
 import gc
+import itertools
 import os
 import pickle
 import random
@@ -560,7 +561,7 @@ def branches():
 
 
 def body(x):
-    return sum(bt.exp(a * b) for a, b in zip(x, x[1:])) + bt.sin(x[0]) / x[1]
+    return sum(bt.exp(a * b) for a, b in itertools.pairwise(x)) + bt.sin(x[0]) / x[1]
 
 
 def vector(x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import runpy
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_logistic_regression():
 
 
 def layers(sizes):
-    return [(RS.randn(m, n) * 0.5, RS.randn(n) * 0.1) for m, n in zip(sizes[:-1], sizes[1:])]
+    return [(RS.randn(m, n) * 0.5, RS.randn(n) * 0.1) for m, n in itertools.pairwise(sizes)]
 
 
 def network(params, x):

@@ -1,5 +1,6 @@
 """The GPT from Python: in an oracle, layer by layer, on text, and from the command line."""
 
+import itertools
 import json
 import random
 import subprocess
@@ -28,7 +29,7 @@ def test_the_papers_configuration_has_46289_parameters():
     ends = [tensor.span for _, tensor in named]
     assert ends[0][0] == 0
     assert ends[-1][1] == 46_289
-    assert all(a[1] == b[0] for a, b in zip(ends, ends[1:]))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(ends))
 
 
 @pytest.mark.parametrize("length", [1, 8, 9])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -42,7 +44,6 @@ def test_the_metadata():
     facts = metadata.metadata("burtorch")
     assert facts["Version"] == burtorch.__version__
     assert facts["License-Expression"] == "MIT OR Apache-2.0"
-    assert facts["Requires-Python"] == ">=3.9"
     assert "burtorch" in facts.get_payload() or "burtorch" in facts["Description"]
 
 
@@ -51,23 +52,44 @@ def test_the_only_thing_it_needs_is_the_progress_bar():
     assert [line.split(">")[0] for line in needed] == ["tqdm"]
 
 
-def test_the_source_distribution_builds_anywhere(root, tmp_path):
-    command = [sys.executable, "-m", "maturin", "sdist", "--out", str(tmp_path)]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    (archive,) = tmp_path.iterdir()
+def test_the_versions_of_python_are_told_in_one_way():
+    facts = metadata.metadata("burtorch")
+    (oldest,) = re.findall(r"^>=3\.(\d+)$", facts["Requires-Python"])
+    told = re.findall(r"^Programming Language :: Python :: 3\.(\d+)$", "\n".join(facts.get_all("Classifier")), re.M)
+    assert told
+    assert [int(minor) for minor in told] == list(range(int(oldest), int(oldest) + len(told)))
+
+
+def source_distribution(root, folder):
+    command = [sys.executable, "-m", "maturin", "sdist", "--out", str(folder)]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run(command, cwd=root, check=True, capture_output=True, env=environment)
+    (archive,) = folder.iterdir()
+    return archive
+
+
+def files_below(root, folder):
+    caches = ("__pycache__", ".ruff_cache")
+    paths = [path.relative_to(root) for path in (root / folder).rglob("*") if path.is_file()]
+    return {path.as_posix() for path in paths if not any(part in caches for part in path.parts)}
+
+
+def test_the_source_distribution_holds_all_that_a_clone_holds_and_is_the_same_each_time(root, tmp_path):
+    for name in ("once", "again"):
+        (tmp_path / name).mkdir()
+    archive = source_distribution(root, tmp_path / "once")
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
     needed = {
         *("Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "PKG-INFO"),
-        ".cargo/config.toml",
-        "crates/burtorch-core/src/lib.rs",
-        "crates/burtorch-py/src/lib.rs",
-        "crates/burtorch-py/order.ld",
-        "python/burtorch/_core.pyi",
-        "python/burtorch/py.typed",
-        "python/burtorch/data/words.txt",
+        *("Makefile", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "requirements-dev.txt"),
+        *(".cargo/config.toml", "clippy.toml", "rustfmt.toml", "rust-toolchain.toml"),
     }
-    assert needed <= names
+    for folder in ("benches", "crates", "docs", "examples", "python", "scripts", "tests"):
+        needed |= files_below(root, folder)
+    assert needed - names == set()
+    assert [name for name in names if name.endswith((".so", ".pyd", ".pyc")) or "_cache/" in name] == []
+    assert archive.read_bytes() == source_distribution(root, tmp_path / "again").read_bytes()
 
 
 def loaded_by(code):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from decimal import Decimal, localcontext
 
@@ -157,7 +158,7 @@ def assert_close(found, expected, tolerance):
 def kinks(nodes):
     """Whether some argument is so close to a kink that rounding may choose the other side."""
     values = sorted({node.value for node in nodes} | {Decimal(0)})
-    return any(b - a < Decimal("1e-9") for a, b in zip(values, values[1:]))
+    return any(b - a < Decimal("1e-9") for a, b in itertools.pairwise(values))
 
 
 @settings(max_examples=2000 * TIMES, deadline=None)

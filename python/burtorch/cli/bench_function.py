@@ -9,7 +9,8 @@ minimised by SciPy, where NumPy and SciPy are installed.
 from __future__ import annotations
 
 from array import array
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import burtorch as bt
 from burtorch.cli import bench_function_costs, bench_function_peers, bench_graphs

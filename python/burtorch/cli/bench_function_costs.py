@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Callable
+from typing import Any
 
 import burtorch as bt
 

@@ -6,7 +6,8 @@ hand. Nothing is imported before it is asked for.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 Loop = Callable[[int], Any]
 POINT = {"tiny": (-41.0, 2.0), "small": (-4.0, 2.0)}

@@ -6,7 +6,8 @@ A loop runs its graph ``n`` times and returns the last answer: the value, or the
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from burtorch import Value
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib
 import os
 from array import array
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 import burtorch
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import burtorch
 from burtorch import _core

@@ -6,7 +6,7 @@ and how to let a trained model write. It knows nothing of training or of files o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import burtorch
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from burtorch.nn import GPT, CharMLP
     from burtorch.text import TextWindows, WordContexts
 
-    AnyModel = Union[CharMLP, GPT]
-    AnyData = Union[WordContexts, TextWindows]
+    AnyModel = CharMLP | GPT
+    AnyData = WordContexts | TextWindows
 
 N_WORDS = 20
 N_CHARACTERS = 200

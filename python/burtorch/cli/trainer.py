@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import signal
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import FrameType

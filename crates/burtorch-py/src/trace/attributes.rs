@@ -27,27 +27,9 @@ pub fn top(module: &str) -> &str {
 
 /// Whether a module is of Python's standard library: its functions are followed only when they run.
 pub fn is_standard(py: Python<'_>, module: &str) -> bool {
-    static NAMES: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
-    let names = NAMES.get_or_init(py, || {
-        let names = py.import("sys").and_then(|sys| sys.getattr("stdlib_module_names"));
-        names.ok().map(Bound::unbind)
-    });
-    match names {
-        Some(names) => names.bind(py).contains(top(module)).unwrap_or(false),
-        None => is_beside_os(py, top(module)).unwrap_or(false),
-    }
-}
-
-/// Before CPython 3.10: whether a module is built in, or lies where `os` does.
-fn is_beside_os(py: Python<'_>, module: &str) -> PyResult<bool> {
-    let sys = py.import("sys")?;
-    if sys.getattr("builtin_module_names")?.contains(module)? {
-        return Ok(true);
-    }
-    let file: String = sys.getattr("modules")?.get_item(module)?.getattr("__file__")?.extract()?;
-    let os: String = py.import("os")?.getattr("__file__")?.extract()?;
-    let folder = os.trim_end_matches("os.py");
-    Ok(file.starts_with(folder) && !file.contains("site-packages") && !file.contains("dist-packages"))
+    static NAMES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let names = NAMES.get_or_try_init(py, || py.import("sys")?.getattr("stdlib_module_names").map(Bound::unbind));
+    names.is_ok_and(|names| names.bind(py).contains(top(module)).unwrap_or(false))
 }
 
 /// Whether an object is a number, text or the like, which hold nothing that could change.
