@@ -15,7 +15,7 @@ unexport PYTHONPATH
 ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint demo bench bench-peers docs fuzz refusing safety clean .lint-tools .test-core
+.PHONY: help setup build test lint demo bench bench-peers docs site workflows fuzz refusing safety clean .lint-tools .test-core
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,15 @@ bench-peers: $(VENV)/.wheel ## Time burtorch beside PyTorch, JAX and others, whi
 docs: ## Build the Rust documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p burtorch-core
 
+RELEASE := .venv-release
+site: $(VENV)/.wheel $(RELEASE)/.tools ## Build the site of the manual and the reference: target/site/html
+	$(BIN)/python scripts/site.py --zensical $(RELEASE)/bin/zensical
+	$(BIN)/pytest tests/python/test_site.py
+
+workflows: $(RELEASE)/.tools ## Check the workflows of .github
+	$(RELEASE)/bin/zizmor --offline --persona=pedantic .github
+	$(RELEASE)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+
 fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of make test
 	PROPTEST_CASES=25600 cargo test --locked --release -p burtorch-core
 	$(BIN)/pytest tests/python --hypothesis-profile=long
@@ -82,7 +91,7 @@ safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the mo
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/tsan --test races
 	LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p burtorch-core --test models
 
-clean: ## Remove .venv and what was built; keep runs and .venv-peers
+clean: ## Remove .venv and what was built; keep runs, .venv-peers and .venv-release
 	rm -rf $(VENV) dist target .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 .lint-tools: # before .venv is made
@@ -94,6 +103,12 @@ $(VENV)/.tools: requirements-dev.txt
 	rm -rf $(VENV)
 	"$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(RELEASE)/.tools: requirements-release.txt
+	rm -rf $(RELEASE)
+	"$(PYTHON)" -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-release.txt
 	@touch $@
 
 $(VENV)/.wheel: $(VENV)/.tools $(SOURCES)

@@ -4,7 +4,6 @@ from burtorch._core import available_cpu_levels, cpu_level, force_cpu_level, ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
 
     from burtorch._energy import EnergyMeter
 
@@ -21,7 +20,7 @@ def __dir__() -> "list[str]":
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-def energy(source: "Optional[str]" = None) -> "EnergyMeter":
+def energy(source: "str | None" = None) -> "EnergyMeter":
     """A meter of the energy that this machine uses, of all processes together, idle power included.
 
     ``meter.joules`` and ``meter.seconds`` count from its creation, or over a ``with`` block. Read a RAPL meter at least
