@@ -134,7 +134,7 @@ impl ArrayBuilder {
         match (x, y) {
             (Some(x), Some(y)) => self.push(ArrayOp::Accumulate, &[x, y]),
             (Some(t), None) | (None, Some(t)) => Ok(t),
-            (None, None) => unreachable!("an active instruction has an active operand"),
+            (None, None) => unreachable!("one of the two moves"),
         }
     }
 }
@@ -152,6 +152,10 @@ fn moved(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>])
 fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>]) -> Result<Option<ValueId>> {
     let (of, z) = (&instr.operands, instr.result);
     let t = |k: usize| tangents[of[k].at()].filter(|_| super::activity::moves(&instr.op, k));
+    if (0..of.len()).all(|k| t(k).is_none()) {
+        // What could have moved it has turned out to rest.
+        return Ok(None);
+    }
     let filled = |b: &mut ArrayBuilder, k: usize| match t(k) {
         Some(t) => Ok(t),
         None => b.push(ArrayOp::Unreached(b.dims(of[k])), &[]),

@@ -18,7 +18,19 @@ thread_local! {
     /// How many of them this thread records, one inside the other.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// Whether a body that is traced with Values has met what needs Arrays.
-    static NEEDS_ARRAYS: Cell<bool> = const { Cell::new(false) };
+    static NEEDS_ARRAYS: Cell<NeedsArrays> = const { Cell::new(NeedsArrays::No) };
+}
+
+/// Whether a body that failed with Values is to be traced with Arrays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NeedsArrays {
+    /// It failed for another reason.
+    #[default]
+    No,
+    /// It may be that Arrays can do what Vectors cannot; otherwise the first error counts.
+    Perhaps,
+    /// It met what takes Arrays alone.
+    Surely,
 }
 
 /// Whether a function is traced in this thread.
@@ -40,13 +52,20 @@ pub fn end_tracing() {
 }
 
 /// Whether a body that was traced with Values has met what needs Arrays; asked once.
-pub fn needed_arrays() -> bool {
+pub fn needed_arrays() -> NeedsArrays {
     NEEDS_ARRAYS.take()
+}
+
+/// Notes that a body has failed with Vectors for which Arrays may do.
+pub fn may_need_arrays() {
+    if NEEDS_ARRAYS.get() == NeedsArrays::No {
+        NEEDS_ARRAYS.set(NeedsArrays::Perhaps);
+    }
 }
 
 /// Refuses Values where Arrays are needed. A trace that ends with this error is made again with Arrays.
 pub fn needs_arrays(py: Python<'_>, what: &str) -> PyErr {
-    NEEDS_ARRAYS.set(is_tracing());
+    NEEDS_ARRAYS.set(if is_tracing() { NeedsArrays::Surely } else { NeedsArrays::No });
     let message = format!(
         "{what} takes numbers, arrays, and Arrays of a traced function, found Values; call it in a \
                            function that bt.function traces, or with their numbers"

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyIndexError, PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
@@ -21,6 +21,7 @@ use super::transform::Argnums;
 use super::transforms::call_derived;
 use super::{array_calls, audit, inline, keywords, primitive};
 use crate::convert::errors::{IntoPython, derived, if_any, instead};
+use crate::convert::refusals::may_need_arrays;
 use crate::convert::signals::asked;
 
 /// Brings the variant for these arguments to the front; whether there is one.
@@ -80,9 +81,24 @@ pub fn next_id() -> u64 {
 /// Traces the function at these arguments, beside its other traces.
 pub fn record_beside(call: &Call<'_>, arguments: &Arguments<'_>) -> PyResult<Traced<Path>> {
     let Arguments { tree, numbers, statics } = arguments;
-    recorded(call, statics.as_ref(), |body, name, options, search| {
+    let traced = recorded(call, statics.as_ref(), |body, name, options, search| {
         record_path(body, name, options, (tree, numbers), statics.as_ref(), search)
-    })
+    });
+    if let Err(error) = &traced
+        && tree.has_numpy()
+        && is_of_a_wrong_type(call.py(), error)
+    {
+        may_need_arrays();
+    }
+    traced
+}
+
+/// Whether this is how a body fails that does with a Vector what only an Array can do.
+fn is_of_a_wrong_type(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyAttributeError>(py)
+        || error.is_instance_of::<PyIndexError>(py)
+        || error.is_instance_of::<PyValueError>(py)
 }
 
 /// Traces the function with `run`, which is given the body, its name and how it is traced, and tells whether the body wrote.

@@ -8,7 +8,7 @@
 
 use std::ptr;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -17,7 +17,7 @@ use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
 use super::{audit, calls, derivatives, file, map, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
-use crate::convert::refusals::{is_tracing, needed_arrays};
+use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
 use crate::node::parameter::PyParameter;
 
 /// A `Function` as the interpreter lays it out.
@@ -302,8 +302,17 @@ pub(super) unsafe extern "C" fn method<const K: usize>(
         }
         let mut done = run(call);
         // The body met what needs Arrays: it is traced with them from now on.
-        if done.is_err() && !is_tracing() && needed_arrays() {
-            done = make().with(|state| state.uses_arrays = true).and_then(|()| run(make()));
+        if done.is_err() && !is_tracing() {
+            let needs = needed_arrays();
+            if needs != NeedsArrays::No {
+                let again = make().with(|state| state.uses_arrays = true).and_then(|()| run(make()));
+                let is_failure = |error: &PyErr| error.is_instance_of::<PyException>(py);
+                if needs == NeedsArrays::Perhaps && again.as_ref().is_err_and(is_failure) {
+                    done = make().with(|state| state.uses_arrays = false).and(done);
+                } else {
+                    done = again;
+                }
+            }
         }
         match done {
             Ok(result) => match super::primitive::raised() {
