@@ -8,6 +8,7 @@ mod arrays;
 mod branches;
 mod chains;
 mod compaction;
+mod compression;
 mod draws;
 mod eager;
 mod edges;

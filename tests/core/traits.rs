@@ -5,6 +5,7 @@ use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cumulate, Data, Dims, Dot, Element,
     Index, Length, Loop, Plan, Reduce, Row, ScanOptions, Solve, Type, ValueId, Variable,
 };
+use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::draw::{Draw, Purpose, Subset};
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
@@ -214,6 +215,14 @@ are_send_and_sync!(
     Draw<'static>,
     Purpose,
     Subset,
+    Client,
+    Compressor,
+    Count,
+    Message<f32>,
+    Quantiser,
+    Sparsifier,
+    Support,
+    Values,
 );
 
 are_not!(Send: Eager<'static, f64>, Value<'static, f64>, Eager<'static, F32x8>);

@@ -25,6 +25,7 @@ pub mod scalar;
 pub mod simd;
 
 pub mod array;
+pub mod compress;
 pub mod graph;
 
 pub mod backward;

@@ -101,6 +101,13 @@ impl<'a> Draw<'a> {
         Ok(Draw { given: Some(Given { left: uniforms, missing: 0 }), ..Draw::new(0, 0, 0, Purpose::Compression) })
     }
 
+    /// The sequence that all clients share, from its beginning; `None` if the numbers are given.
+    pub fn shared(&self) -> Option<Draw<'a>> {
+        let [_, round, _, purpose] = self.counter;
+        let counter = [0, round, u64::MAX, purpose];
+        self.given.is_none().then_some(Draw { counter, taken: 4, ..*self })
+    }
+
     /// An error if more numbers were drawn than were given.
     pub fn check(&self) -> Result<()> {
         match self.given {

@@ -46,6 +46,11 @@ impl Subset {
         &self.chosen
     }
 
+    /// Exchanges the list drawn last for another, whose memory the next one takes.
+    pub fn swap(&mut self, list: &mut Vec<u32>) {
+        std::mem::swap(&mut self.chosen, list);
+    }
+
     /// Draws `k` of the first `n` indices; they come ascending. Takes k draws, O(k) time and memory (and the time of a sort
     /// where k is below n/32).
     pub fn draw(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) -> Result<&[u32]> {

@@ -1,0 +1,167 @@
+//! Compressors: a sparsifier, which chooses coordinates, and a quantiser, which rounds what is sent.
+
+use super::message::Message;
+use super::number::Number;
+use super::quantiser::Quantiser;
+use super::sparsifier::Sparsifier;
+use crate::draw::Draw;
+use crate::error::{Error, Result};
+
+/// Which of several clients compresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its number.
+    pub index: usize,
+    /// How many there are.
+    pub n: usize,
+}
+
+impl Client {
+    /// The only one.
+    pub const ALONE: Client = Client { index: 0, n: 1 };
+}
+
+/// A compressor: the coordinates it sends, then how it rounds them.
+///
+/// An unbiased one, E C(x) = x, has a constant `omega` with E |C(x) - x|^2 <= omega |x|^2; a contractive one a constant `alpha`
+/// with E |C(x) - x|^2 <= (1 - alpha) |x|^2.
+///
+/// ```
+/// use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier};
+/// use burtorch_core::draw::{Draw, Purpose};
+/// let top = Compressor::new(Sparsifier::TopK(Count::Of(2)), Quantiser::None)?;
+/// let mut message = Message::new();
+/// let mut draw = Draw::new(0, 0, 0, Purpose::Compression);
+/// top.compress(&[1.0, -3.0, 2.0, 0.5], &mut draw, Client::ALONE, &mut message)?;
+/// let mut dense = [0.0; 4];
+/// message.write_to(&mut dense)?;
+/// assert_eq!(dense, [0.0, -3.0, 2.0, 0.0]);
+/// assert_eq!(top.alpha(4, 1)?, 0.5);
+/// # Ok::<(), burtorch_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compressor {
+    sparsifier: Sparsifier,
+    quantiser: Quantiser,
+}
+
+impl Compressor {
+    /// One that chooses and then rounds. An error for constants that no vector has a meaning for.
+    pub fn new(sparsifier: Sparsifier, quantiser: Quantiser) -> Result<Self> {
+        sparsifier.check()?;
+        quantiser.check()?;
+        Ok(Compressor { sparsifier, quantiser })
+    }
+
+    /// What it sends.
+    pub fn sparsifier(&self) -> Sparsifier {
+        self.sparsifier
+    }
+
+    /// How it rounds.
+    pub fn quantiser(&self) -> Quantiser {
+        self.quantiser
+    }
+
+    /// Compresses `x`. All clients of [`Sparsifier::PermK`] share a partition: it is drawn for the seed, round and purpose of
+    /// `draw` and not for its client. After an error the message stands for a vector without numbers.
+    pub fn compress<F: Number>(
+        &self,
+        x: &[F],
+        draw: &mut Draw<'_>,
+        client: Client,
+        out: &mut Message<F>,
+    ) -> Result<()> {
+        let done = self.try_compress(x, draw, client, out);
+        if done.is_err() {
+            out.clear();
+            out.indices.clear();
+        }
+        done
+    }
+
+    fn try_compress<F: Number>(
+        &self,
+        x: &[F],
+        draw: &mut Draw<'_>,
+        client: Client,
+        out: &mut Message<F>,
+    ) -> Result<()> {
+        if x.is_empty() || u32::try_from(x.len()).is_err() {
+            return Err(Error::BadArgument {
+                what: "the length of a vector to compress",
+                expected: "1 to 2^32 - 1".into(),
+                found: x.len().to_string(),
+            });
+        }
+        if client.index >= client.n {
+            return Err(Error::BadArgument {
+                what: "the number of a client",
+                expected: format!("below {}, the number of clients", client.n),
+                found: client.index.to_string(),
+            });
+        }
+        self.sparsifier.select(x, draw, (client.index, client.n), out)?;
+        self.quantiser.round(draw, out)?;
+        draw.check()
+    }
+
+    /// The constant of an unbiased compressor for vectors of `d` numbers, among `n_clients`; an error for a biased one.
+    pub fn omega(&self, d: usize, n_clients: usize) -> Result<f64> {
+        let (selected, n_sent) = match self.sparsifier {
+            Sparsifier::All => (0.0, d),
+            Sparsifier::RandK(count) | Sparsifier::RandSeqK(count) => {
+                let k = count.of(d)?;
+                (d as f64 / k as f64 - 1.0, k)
+            }
+            Sparsifier::PermK => (n_clients as f64 - 1.0, d.div_ceil(n_clients.max(1))),
+            Sparsifier::Bernoulli(p) => (1.0 / p - 1.0, d),
+            Sparsifier::TopK(_) | Sparsifier::TopLeK(_) => return Err(has_none("omega", "unbiased", "alpha")),
+        };
+        let rounded = self.quantiser.omega(n_sent).ok_or_else(|| has_none("omega", "unbiased", "alpha"))?;
+        // Both variances, and that of the quantiser on what the sparsifier adds.
+        Ok(selected + rounded + selected * rounded)
+    }
+
+    /// The constant of a contractive compressor for vectors of `d` numbers, among `n_clients`: K/d of TopK; 1 - omega of an
+    /// unbiased one whose omega is below 1; an error for others.
+    pub fn alpha(&self, d: usize, n_clients: usize) -> Result<f64> {
+        // These are orthogonal projections, so that the error of rounding adds to that of leaving out.
+        let projection = match self.sparsifier {
+            Sparsifier::All => Some((1.0, d)),
+            Sparsifier::TopK(count) | Sparsifier::TopLeK(count) => {
+                let k = count.of(d)?;
+                Some((k as f64 / d as f64, k))
+            }
+            _ => None,
+        };
+        let alpha = match (projection, self.quantiser) {
+            (Some((alpha, k)), Quantiser::Sign) => alpha / k as f64,
+            (Some((alpha, k)), quantiser) => quantiser.omega(k).map_or(0.0, |omega| alpha * (1.0 - omega)),
+            (None, _) => 1.0 - self.omega(d, n_clients)?,
+        };
+        if alpha > 0.0 { Ok(alpha) } else { Err(has_none("alpha", "contractive", "omega")) }
+    }
+
+    /// The share of numbers that is sent in expectation, for vectors of `d` numbers among `n_clients`; of
+    /// [`Sparsifier::TopLeK`] the largest.
+    pub fn density(&self, d: usize, n_clients: usize) -> Result<f64> {
+        match self.sparsifier {
+            Sparsifier::All => Ok(1.0),
+            Sparsifier::PermK => Ok(1.0 / n_clients.max(1) as f64),
+            Sparsifier::Bernoulli(p) => Ok(p),
+            Sparsifier::RandK(count)
+            | Sparsifier::RandSeqK(count)
+            | Sparsifier::TopK(count)
+            | Sparsifier::TopLeK(count) => Ok(count.of(d)? as f64 / d as f64),
+        }
+    }
+}
+
+fn has_none(constant: &'static str, kind: &str, other: &str) -> Error {
+    Error::BadArgument {
+        what: if constant == "omega" { "a compressor with omega" } else { "a compressor with alpha" },
+        expected: format!("{kind} for vectors of this length"),
+        found: format!("one that is not; ask for {other}"),
+    }
+}

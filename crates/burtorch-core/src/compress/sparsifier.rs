@@ -1,0 +1,208 @@
+//! Which coordinates are sent.
+
+use super::message::{Message, Support, WHAT};
+use super::number::Number;
+use super::top::largest;
+use crate::draw::Draw;
+use crate::error::{Error, Result};
+use crate::interrupt::ask_at;
+use crate::memory::reserve_in;
+
+/// How many coordinates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Count {
+    /// So many, at least 1 and at most all.
+    Of(usize),
+    /// This share of all, above 0 and at most 1: the nearest integer, but at least 1.
+    Fraction(f64),
+}
+
+/// Which coordinates are sent. Of d coordinates:
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sparsifier {
+    /// All.
+    All,
+    /// K random ones, times d/K: unbiased, omega = d/K - 1.
+    RandK(Count),
+    /// K neighbours from a random one on, times d/K: unbiased, omega = d/K - 1 (Burlachenko and Richtarik 2024).
+    RandSeqK(Count),
+    /// The client's part of a random partition among n clients, times n (Szlendak, Tyurin and Richtarik 2021): unbiased, omega
+    /// = n - 1; the mean over all clients has the variance constants A = B = 1, also where n does not divide d.
+    PermK,
+    /// The K of the largest magnitude, of equal ones those of the lowest index: alpha = K/d.
+    TopK(Count),
+    /// The t or t - 1 of the largest magnitude, for the least t with enough of |x|^2; which of the two is drawn, so that
+    /// E |C(x) - x|^2 = (1 - K/d) |x|^2 exactly (Burlachenko and Richtarik 2024, "Unlocking FedNL").
+    TopLeK(Count),
+    /// All with this probability, divided by it, else none: unbiased, omega = 1/p - 1.
+    Bernoulli(f64),
+}
+
+fn refused(what: &'static str, expected: String, found: impl ToString) -> Error {
+    Error::BadArgument { what, expected, found: found.to_string() }
+}
+
+impl Count {
+    /// The number for `d` coordinates.
+    pub fn of(self, d: usize) -> Result<usize> {
+        match self {
+            Count::Of(k) if (1..=d).contains(&k) => Ok(k),
+            Count::Of(k) => {
+                Err(refused("k, the number of coordinates to send,", format!("1 to {d}, the length of the vector"), k))
+            }
+            Count::Fraction(_) => {
+                self.check()?;
+                Ok(self.share(d))
+            }
+        }
+    }
+
+    fn share(self, d: usize) -> usize {
+        if let Count::Fraction(share) = self { ((share * d as f64).round() as usize).clamp(1, d.max(1)) } else { d }
+    }
+
+    fn check(self) -> Result<()> {
+        match self {
+            Count::Of(0) => Err(refused("k, the number of coordinates to send,", "at least 1".into(), 0)),
+            Count::Fraction(share) if !(share > 0.0 && share <= 1.0) => {
+                Err(refused("the fraction of coordinates to send", "above 0 and at most 1".into(), share))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Sparsifier {
+    /// An error if its constants make no sense for any vector.
+    pub(super) fn check(self) -> Result<()> {
+        match self {
+            Sparsifier::RandK(k) | Sparsifier::RandSeqK(k) | Sparsifier::TopK(k) | Sparsifier::TopLeK(k) => k.check(),
+            Sparsifier::Bernoulli(p) if !(p > 0.0 && p <= 1.0) => {
+                Err(refused("the probability of sending", "above 0 and at most 1".into(), p))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins `out` with the coordinates chosen, their numbers and the unit.
+    pub(super) fn select<F: Number>(
+        self,
+        x: &[F],
+        draw: &mut Draw<'_>,
+        (client, n_clients): (usize, usize),
+        out: &mut Message<F>,
+    ) -> Result<()> {
+        let d = x.len();
+        match self {
+            Sparsifier::All => whole(x, out)?,
+            Sparsifier::RandK(count) => {
+                let k = count.of(d)?;
+                out.work.subset.draw(draw, d, k)?;
+                out.work.subset.swap(&mut out.indices);
+                gather(x, Support::Drawn, out)?;
+                out.unit = F::from_f64(d as f64 / k as f64);
+            }
+            Sparsifier::RandSeqK(count) => {
+                let k = count.of(d)?;
+                let start = draw.below(d as u64) as usize;
+                out.begin(d, Support::Block(start as u32), k)?;
+                let (before, from) = x.split_at(start);
+                out.numbers.extend_from_slice(&from[..k.min(from.len())]);
+                out.numbers.extend_from_slice(&before[..k - out.numbers.len()]);
+                out.unit = F::from_f64(d as f64 / k as f64);
+            }
+            Sparsifier::PermK => {
+                part(d, draw, client, n_clients, out)?;
+                gather(x, Support::Drawn, out)?;
+                out.unit = F::from_f64(n_clients as f64);
+            }
+            Sparsifier::TopK(count) => {
+                largest(x, count.of(d)?, &mut out.work.list, &mut out.indices)?;
+                gather(x, Support::Chosen, out)?;
+            }
+            Sparsifier::TopLeK(count) => {
+                let k = count.of(d)?;
+                largest(x, k, &mut out.work.list, &mut out.indices)?;
+                at_most(x, k, draw, out)?;
+                gather(x, Support::Chosen, out)?;
+            }
+            Sparsifier::Bernoulli(p) => {
+                if draw.happens(p) {
+                    whole(x, out)?;
+                    out.unit = F::from_f64(1.0 / p);
+                } else {
+                    out.begin(d, Support::None, 0)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn whole<F: Number>(x: &[F], out: &mut Message<F>) -> Result<()> {
+    out.begin(x.len(), Support::All, x.len())?;
+    out.numbers.extend_from_slice(x);
+    Ok(())
+}
+
+/// The numbers at the indices.
+fn gather<F: Number>(x: &[F], support: Support, out: &mut Message<F>) -> Result<()> {
+    out.begin(x.len(), support, out.indices.len())?;
+    out.numbers.extend(out.indices.iter().map(|&i| x[i as usize]));
+    Ok(())
+}
+
+/// The client's part of a random partition: parts are as equal as can be, and which client has which part is drawn as well, so
+/// that each coordinate is each client's with the same probability.
+fn part<F: Number>(d: usize, draw: &mut Draw<'_>, client: usize, n_clients: usize, out: &mut Message<F>) -> Result<()> {
+    let mut shared = draw.shared();
+    let shared = shared.as_mut().unwrap_or(draw);
+    let place = (client + shared.below(n_clients as u64) as usize) % n_clients;
+    let bound = |place: usize| (place as u128 * d as u128 / n_clients as u128) as usize;
+    let (start, end) = (bound(place), bound(place + 1));
+    let order = &mut out.work.list;
+    order.clear();
+    reserve_in(order, d, WHAT)?;
+    order.extend(0..d as u32);
+    shared.permute(order, end);
+    out.indices.clear();
+    reserve_in(&mut out.indices, end - start, WHAT)?;
+    out.indices.extend_from_slice(&order[start..end]);
+    out.indices.sort_unstable();
+    Ok(())
+}
+
+/// Of the indices of the k largest numbers keeps those that TopLeK sends.
+fn at_most<F: Number>(x: &[F], k: usize, draw: &mut Draw<'_>, out: &mut Message<F>) -> Result<()> {
+    let order = &mut out.indices;
+    order.sort_unstable_by_key(|&i| (!x[i as usize].magnitude(), i));
+    let largest = x[order[0] as usize].to_f64().abs();
+    if !largest.is_finite() {
+        return Err(refused("a vector to compress by TopLEK", "of finite numbers".into(), largest));
+    }
+    // In units of the largest, so that no square is out of range.
+    let square = |x: F| if largest > 0.0 { (x.to_f64() / largest).powi(2) } else { 0.0 };
+    let mut total = 0.0;
+    for (n, &x) in x.iter().enumerate() {
+        ask_at(n)?;
+        total += square(x);
+    }
+    let mut missing = total * (k as f64 / x.len() as f64);
+    let mut n_sent = 0;
+    for &i in order.iter() {
+        let next = square(x[i as usize]);
+        if missing < next {
+            break;
+        }
+        missing -= next;
+        n_sent += 1;
+    }
+    let next = order.get(n_sent).map_or(0.0, |&i| square(x[i as usize]));
+    // What is missing of the next square is its probability.
+    if draw.uniform() * next < missing {
+        n_sent += usize::from(n_sent < order.len());
+    }
+    order.truncate(n_sent);
+    order.sort_unstable();
+    Ok(())
+}
