@@ -12,11 +12,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import numpy as np
-import peers
-
 from burtorch.cli import bench, bench_gpt, bench_mlp
 from burtorch.cli.arguments import count
+from burtorch.cli.reproduce import programs as peers
+
+peers.hold_to_one_thread()
+import numpy as np  # noqa: E402
+
+from burtorch.cli.reproduce.programs.cells import gpt_cell, mlp_cell  # noqa: E402
 
 # The rivals behind each name that --peers takes.
 PEERS = {"numpy": ("numpy",), "torch": ("torch", "torch-compile"), "jax": ("jax",)}
@@ -35,7 +38,7 @@ class Burtorch(bench_mlp.Burtorch):
 
 def mlp(hidden: int, n: int, names: list[str], rounds: int) -> dict[str, Any]:
     """Rows of one cell of the character model."""
-    cell = peers.mlp_cell(hidden, n)
+    cell = mlp_cell(hidden, n)
     batches = [(x.astype("int32"), y.astype("int32")) for x, y in zip(cell.X, cell.Y)]
     rivals = [peers.make(name, cell) for name in names]
     present = [Burtorch(hidden, batches, cell.weights), *(rival for rival in rivals if rival is not None)]
@@ -47,7 +50,7 @@ def gpt(sizes: list[int], names: list[str], rounds: int) -> dict[str, dict[str, 
     """Rows by batch size of the GPT."""
     contenders: list[bench_gpt.Contender] = []
     for batch in sizes:
-        of_peers = peers.gpt_cell(batch)
+        of_peers = gpt_cell(batch)
         cell = bench_gpt.Cell(batch)
         cell.weights, cell.X, cell.Y = of_peers.weights, of_peers.X.astype("int32"), of_peers.Y.astype("int32")
         label, answer = f"b={batch}", bench_gpt.checked(cell)

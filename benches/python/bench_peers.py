@@ -21,9 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-import peers
-from peers import scalar_peers
 from record import cpu_name, write_record
+
+from burtorch.cli.reproduce import programs as peers
+from burtorch.cli.reproduce.programs import graphs, scalar_peers
+from burtorch.cli.reproduce.programs.peer import Peer
 
 MLP_CELLS = [(hidden, batch) for hidden in (4, 16, 32, 64, 128, 512, 1024) for batch in (1, 64)]
 GPT_BATCHES = (1, 8, 64)
@@ -37,7 +39,7 @@ PACKAGES = ("numpy", "torch", "jax", "numba", "casadi", "micrograd")
 class Timing:
     """One rival on one problem: the seconds a step took, by round."""
 
-    peer: peers.Peer
+    peer: Peer
     rounds: list[float] = field(default_factory=list)
     repeats: int = 1
 
@@ -56,7 +58,7 @@ class Timing:
 Problems = dict[str, list[Timing]]
 
 
-def make_all(label: str, names: tuple[str, ...], make: Callable[[str], peers.Peer | None]) -> Problems:
+def make_all(label: str, names: tuple[str, ...], make: Callable[[str], Peer | None]) -> Problems:
     """The installed rivals on one problem, checked against each other."""
     found = [peer for peer in map(make, names) if peer is not None]
     peers.check(found)
@@ -115,11 +117,13 @@ def versions() -> str:
 
 def measure(what: list[str], rounds: int, clock: Callable[[], float]) -> str:
     """Everything asked for, as Markdown. Scalars come last: their JAX rival changes the process's precision."""
+    from burtorch.cli.reproduce.programs.cells import gpt_cell, mlp_cell  # imports NumPy, after the threads are held
+
     text = ""
     if "mlp" in what:
         problems: Problems = {}
         for hidden, batch in MLP_CELLS:
-            cell = peers.mlp_cell(hidden, batch)
+            cell = mlp_cell(hidden, batch)
             problems |= make_all(f"e={hidden}, b={batch}", peers.NAMES, partial(peers.make, cell=cell))
         time_all(problems, rounds, clock)
         text += "\n## Character MLP, one SGD step (float32)\n\n" + table(problems, "ms", 1e3, peers.NAMES)
@@ -127,7 +131,7 @@ def measure(what: list[str], rounds: int, clock: Callable[[], float]) -> str:
     if "gpt" in what:
         problems = {}
         for batch in GPT_BATCHES:
-            cell = peers.gpt_cell(batch)
+            cell = gpt_cell(batch)
             problems |= make_all(f"b={batch}", peers.NAMES, partial(peers.make, cell=cell))
         time_all(problems, rounds, clock)
         text += "\n## GPT of 46,289 parameters, loss and gradient (float32)\n\n" + table(
@@ -136,7 +140,7 @@ def measure(what: list[str], rounds: int, clock: Callable[[], float]) -> str:
         text += "\n" + compile_times(problems, peers.NAMES)
     if "scalar" in what:
         problems = {}
-        for graph in scalar_peers.POINTS:
+        for graph in graphs.POINTS:
             names = scalar_peers.NAMES
             problems |= make_all(graph, names, partial(scalar_peers.make, graph=graph))
         time_all(problems, rounds, clock)
@@ -153,6 +157,7 @@ def main() -> None:
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu leaves out the time that other work took")
     parser.add_argument("--record", action="store_true", help="write benches/record/<date>-<cpu>-peers.md")
     args = parser.parse_args()
+    peers.hold_to_one_thread()
     os.sched_setaffinity(0, {args.cpu})
     load = os.getloadavg()[0]
     head = (

@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import peers
 from record import write_record
+
+from burtorch.cli.reproduce.programs.cells import mlp_cell, mlp_shapes, split
+from burtorch.cli.reproduce.programs.numpy_peers import MlpStep
 
 HERE = Path(__file__).resolve().parent
 HIDDEN, BATCH, CONTEXT, LR, SEED = 64, 32, 16, 0.1, 0
@@ -54,10 +56,7 @@ def burtorch_follower(words: list[str]) -> Follower:
 
 def numpy_follower(words: list[str]) -> Follower:
     """The NumPy rival on contexts cut here: shows what float32 rounding alone does over the run."""
-    from peers.cells import mlp_shapes, split
-    from peers.numpy_peers import MlpStep
-
-    cell = peers.mlp_cell(HIDDEN, BATCH, SEED)
+    cell = mlp_cell(HIDDEN, BATCH, SEED)
     network = MlpStep(cell)
     symbols = {symbol: code for code, symbol in enumerate(["\n", *sorted(set("".join(words)))])}
     codes = np.array([symbols[symbol] for word in words for symbol in "\n" * CONTEXT + word + "\n"], np.int32)

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import peers
 import reference_gpt
 import torch
-from peers.torch_peers import mlp_loss
 from record import write_record
 
 import burtorch as bt
+from burtorch.cli.reproduce.programs import distance
+from burtorch.cli.reproduce.programs.torch_peers import mlp_loss
 
 STEPS, BATCH, LOSS_TOLERANCE, GRADIENT_TOLERANCE = 100, 64, 1e-4, 1e-5
 Batch = tuple[np.ndarray, np.ndarray]
@@ -98,7 +98,7 @@ def follow(
         value = loss_of(flat, torch.from_numpy(x).long(), torch.from_numpy(y).long())
         value.backward()
         if step == 0:
-            off = peers.distance(np.array(grad), flat.grad.numpy())
+            off = distance(np.array(grad), flat.grad.numpy())
         worst = max(worst, abs(loss - value.item()))
         mine.step()
         theirs.step()

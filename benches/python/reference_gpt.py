@@ -136,7 +136,8 @@ def jax_loss_and_grad(weights: np.ndarray, X: np.ndarray, Y: np.ndarray) -> tupl
 def main() -> None:
     """Compares the two references with each other in both precisions."""
     import jax
-    from peers import gpt_cell
+
+    from burtorch.cli.reproduce.programs.cells import gpt_cell
 
     jax.config.update("jax_enable_x64", True)
     cell = gpt_cell(batch=4)

@@ -4,7 +4,6 @@ from burtorch._core import available_cpu_levels, cpu_level, force_cpu_level, ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
     from burtorch._energy import EnergyMeter
 
 __all__ = ["DTYPES", "available_cpu_levels", "cpu_level", "energy", "force_cpu_level", "ops"]

@@ -16,7 +16,7 @@ import burtorch
 from burtorch import _core
 from burtorch.cli import main
 
-COMMANDS = ["train", "generate", "bench", "selftest", "info"]
+COMMANDS = ["train", "generate", "bench", "reproduce", "selftest", "info"]
 
 
 def assert_one_error_line(done, *words):

@@ -14,18 +14,18 @@ from typing import Any
 
 import burtorch as bt
 from burtorch.cli import bench_function_costs, bench_function_peers, bench_graphs
-from burtorch.cli.bench_function_peers import POINT, small, tiny
+from burtorch.cli.reproduce.programs.graphs import FLOATS_BY_HAND, POINTS, small, tiny
 
 Loop = Callable[[int], Any]
 N_ROWS = 100_000
 
 
-BODIES: dict[str, Callable[..., Any]] = {"tiny": tiny, "small": lambda a, b: small(a, b)}
+BODIES: dict[str, Callable[..., Any]] = {"tiny": lambda a, b: tiny(a, b), "small": lambda a, b: small(a, b)}
 
 
 def calls(graph: str, peers: list[str]) -> dict[str, Loop]:
     """Contenders that compute one value and gradient per round."""
-    a, b = POINT[graph]
+    a, b = POINTS[graph]
     f = bt.function(BODIES[graph])
     x, grad = array("d", [a, b]), array("d", [0.0, 0.0])
     bound = f.bind(x, grad)
@@ -40,11 +40,10 @@ def calls(graph: str, peers: list[str]) -> dict[str, Loop]:
             value = bound()
         return value, grad[0], grad[1]
 
-    by_hand = {"tiny": bench_graphs.tiny_by_hand, "small": bench_graphs.small_by_hand}[graph]
     found: dict[str, Loop] = {
         "burtorch, called with floats": floats,
         "burtorch, preset buffers": buffers,
-        "Python floats, gradient by hand": by_hand,
+        "Python floats, gradient by hand": FLOATS_BY_HAND[graph],
     }
     for peer in peers:
         found.update(bench_function_peers.CALLS[peer](graph))
@@ -56,8 +55,8 @@ def rows(graph: str, peers: list[str]) -> dict[str, tuple[int, Loop]]:
     import numpy as np
 
     rng = np.random.default_rng(0)
-    x = np.asarray(POINT[graph]) * (1.0 + 0.1 * rng.normal(size=(N_ROWS, 2)))
-    x[0] = POINT[graph]
+    x = np.asarray(POINTS[graph]) * (1.0 + 0.1 * rng.normal(size=(N_ROWS, 2)))
+    x[0] = POINTS[graph]
     f = bt.function(BODIES[graph])
     values, grads = np.zeros(N_ROWS), np.zeros((N_ROWS, 2))
 

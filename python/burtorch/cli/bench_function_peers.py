@@ -9,27 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from burtorch.cli.reproduce.programs.graphs import BY_HAND, POINTS, small, tiny
+
 Loop = Callable[[int], Any]
-POINT = {"tiny": (-41.0, 2.0), "small": (-4.0, 2.0)}
-
-
-def tiny(a: Any, b: Any) -> Any:
-    c = a + b
-    d = a * b + b**3
-    e = c - d
-    return e**2 / 2
-
-
-def small(a: Any, b: Any, relu: Callable[[Any], Any] = lambda x: x.relu()) -> Any:
-    c = a + b
-    d = a * b + b**3
-    c = c + c + 1
-    c = c + 1 + c + (-a)
-    d = d + d * 2 + relu(b + a)
-    d = d + 3 * d + relu(b - a)
-    e = c - d
-    f = e**2
-    return f / 2.0 + 10.0 / f
 
 
 def _jax_body(graph: str) -> Callable[..., Any]:
@@ -48,7 +30,7 @@ def _jax_calls(graph: str) -> dict[str, Loop]:
 
     def loop(n: int) -> Any:
         for _ in range(n):
-            value, grads = f(*POINT[graph])
+            value, grads = f(*POINTS[graph])
             value.block_until_ready()
         return float(value), float(grads[0]), float(grads[1])
 
@@ -86,7 +68,7 @@ def _casadi_calls(graph: str) -> dict[str, Loop]:
 
     def loop(n: int) -> Any:
         for _ in range(n):
-            value, da, db = f(*POINT[graph])
+            value, da, db = f(*POINTS[graph])
         return float(value), float(da), float(db)
 
     return {"casadi": loop}
@@ -108,23 +90,7 @@ def _numba_gradient(graph: str) -> Any:
     import importlib
 
     numba = importlib.import_module("numba")
-
-    def tiny_gradient(a: float, b: float) -> tuple[float, float, float]:
-        e = a + b - (a * b + b**3)
-        return e * e / 2, e - e * b, e - e * (a + 3 * b * b)
-
-    def small_gradient(a: float, b: float) -> tuple[float, float, float]:
-        d0, s, t = a * b + b**3, max(b + a, 0.0), max(b - a, 0.0)
-        e = 4 * (a + b) + 3 - a - (4 * (3 * d0 + s) + t)
-        f = e * e
-        de = (0.5 - 10.0 / (f * f)) * (2 * e)
-        from_sum = -4 * de if s > 0 else 0.0
-        from_difference = -de if t > 0 else 0.0
-        da = 3 * de - 12 * de * b + from_sum - from_difference
-        db = 4 * de - 12 * de * (a + 3 * b * b) + from_sum + from_difference
-        return f / 2.0 + 10.0 / f, da, db
-
-    return numba, numba.njit(tiny_gradient if graph == "tiny" else small_gradient)
+    return numba, numba.njit(BY_HAND[graph])
 
 
 def _numba_calls(graph: str) -> dict[str, Loop]:
@@ -132,7 +98,7 @@ def _numba_calls(graph: str) -> dict[str, Loop]:
 
     def loop(n: int) -> Any:
         for _ in range(n):
-            answer = f(*POINT[graph])
+            answer = f(*POINTS[graph])
         return answer
 
     return {"numba, gradient by hand": loop}
@@ -165,7 +131,7 @@ def _autograd_calls(graph: str) -> dict[str, Loop]:
     numpy = importlib.import_module("autograd.numpy")
     body = tiny if graph == "tiny" else lambda a, b: small(a, b, lambda x: numpy.maximum(x, 0.0))
     f = autograd.value_and_grad(lambda x: body(x[0], x[1]))
-    x = numpy.array(POINT[graph])
+    x = numpy.array(POINTS[graph])
 
     def loop(n: int) -> Any:
         for _ in range(n):

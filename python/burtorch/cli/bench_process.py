@@ -44,7 +44,7 @@ for _ in range(20000):
     g.backward()
 assert (a.grad, b.grad) == (-35.0, 1050.0)
 """
-# As ``small_burtorch`` of bench_graphs, which this process does not import.
+# As the loop of ``reproduce.programs.graphs``, which this process does not import.
 SMALL = """
 import burtorch
 for _ in range(20000):

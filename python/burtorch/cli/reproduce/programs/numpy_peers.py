@@ -7,13 +7,16 @@ gradient as a product with a one-hot matrix. The input gradient is taken before 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .cells import CONTEXT, EMBEDDING, SYMBOLS, Cell, Floats, mlp_shapes, split
 from .peer import Peer
 
 try:
-    from scipy.linalg.blas import sgemm, sger
+    from scipy.linalg.blas import sgemm, sger  # type: ignore[import-untyped, unused-ignore]
 except ImportError:
     sgemm = sger = None
 
@@ -81,7 +84,7 @@ class MlpStep:
         return loss, grad
 
 
-def add_product(target: Floats, left: Floats, right: Floats) -> None:
+def add_product(target: Floats, left: NDArray[Any], right: Floats) -> None:
     """target += left.T @ right, in place; the transposes are BLAS's column-major view of the same memory."""
     if sgemm is None:
         target += left.T @ right

@@ -14,6 +14,7 @@ Matrices are (outputs, inputs), row-major.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,3 +88,14 @@ def gpt_cell(batch: int, seed: int = 0) -> Cell:
             parts[gain] += 1
     X = rng.integers(0, GPT_SYMBOLS, (N_BATCHES, batch, WINDOW))
     return Cell("gpt", batch, 4 * WIDTH, weights, X, rng.integers(0, GPT_SYMBOLS, X.shape))
+
+
+def read_cell(problem: dict[str, Any]) -> Cell:
+    """The cell of a problem file: float32 weights, then int32 contexts and targets of all batches."""
+    n, b, inputs, targets = (problem[key] for key in ("n_batches", "batch", "inputs", "targets"))
+    weights = np.fromfile(problem["file"], np.float32, problem["n_weights"])
+    symbols = np.fromfile(problem["file"], np.int32, offset=weights.nbytes).astype(np.int64)
+    X, Y = np.split(symbols, [n * b * inputs])
+    shape = (n, b) if targets == 1 else (n, b, targets)
+    hidden = problem.get("hidden", 4 * WIDTH)
+    return Cell(problem["model"], b, hidden, weights, X.reshape(n, b, inputs), Y.reshape(shape), problem["lr"])

@@ -1,46 +1,49 @@
-"""The rivals that burtorch is measured against, by name.
+"""The programs of the paper's experiments, by name: burtorch's own and those of the rivals that are installed.
 
     cell = mlp_cell(hidden=64, batch=1)
     step = make("numpy", cell)          # None where the rival is not installed or has no such model
     check([step, ...])                  # same losses, gradients and, after a few steps, weights; else AssertionError
     step()                              # one timed step
 
-Import this package before NumPy, torch or JAX: it holds their thread pools to one thread. Names: numpy, torch,
-torch-compile, jax (and for scalar graphs those of scalar_peers). It knows nothing of burtorch; burtorch's own step
-can be wrapped in a Peer and checked along.
+Models: numpy, torch, torchscript, torch-compile, jax. One scalar expression: the names of ``scalar_peers`` and of
+``tensor_graphs``. A program imports nothing but its library, so this folder also runs as a package of its own, without
+burtorch: ``launch.py`` is what such a process executes. Call ``hold_to_one_thread`` before NumPy, torch or JAX are
+imported.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+from typing import TYPE_CHECKING, Any
 
-for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+if TYPE_CHECKING:
+    from .cells import Cell
+    from .peer import Peer
 
-import importlib  # noqa: E402
+NAMES = ("numpy", "torch", "torchscript", "torch-compile", "jax")
+FAMILIES = {"torchscript": "torch", "torch-compile": "torch"}
 
-import numpy as np  # noqa: E402
 
-from .cells import Cell, gpt_cell, mlp_cell  # noqa: E402
-from .peer import Peer  # noqa: E402
-
-NAMES = ("numpy", "torch", "torch-compile", "jax")
-__all__ = ["NAMES", "Cell", "Peer", "check", "gpt_cell", "make", "mlp_cell"]
+def hold_to_one_thread() -> None:
+    """Libraries read these variables when they are imported."""
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        os.environ.setdefault(variable, "1")
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 def make(name: str, cell: Cell) -> Peer | None:
     """A rival set up for a cell, compiled but not warmed; None where it is not installed or has no such model."""
     if name not in NAMES:
         raise ValueError(f"unknown rival {name!r}: one of {', '.join(NAMES)}")
-    family = name.partition("-")[0]
+    family = FAMILIES.get(name, name)
     try:
         importlib.import_module(family)
     except ImportError:
         return None
     module = importlib.import_module(f".{family}_peers", __name__)
-    peer = module.make(cell, compiled=name == "torch-compile") if family == "torch" else module.make(cell)
-    assert peer is None or isinstance(peer, Peer)
+    peer: Peer | None = module.make(cell, name) if family == "torch" else module.make(cell)
     return peer
 
 
@@ -60,6 +63,7 @@ def check(peers: list[Peer], steps: int = 5, tolerance: float = 1e-5) -> None:
         assert distance(peer.weights(), first) <= tolerance, f"{peer.name}: weights drift apart"
 
 
-def distance(a: np.ndarray, b: np.ndarray) -> float:
+def distance(a: Any, b: Any) -> float:
     """Relative difference in the Euclidean norm."""
-    return float(np.linalg.norm(a.astype(np.float64) - b) / np.linalg.norm(b))
+    norm = importlib.import_module("numpy").linalg.norm
+    return float(norm(a.astype("float64") - b) / norm(b))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .cells import Floats
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .cells import Floats
 
 
 @dataclass

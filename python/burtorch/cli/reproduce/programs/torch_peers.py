@@ -1,4 +1,4 @@
-"""PyTorch on one thread: eager, tuned (foreach SGD, fused attention), and torch.compile of the whole step.
+"""PyTorch on one thread: eager, tuned (foreach SGD, fused attention), TorchScript, and torch.compile of the whole step.
 
 Compiled steps hold forward, backward and update in one graph (`torch.func.grad_and_value`), with C++ wrappers to keep
 the cost of a call down. Compile time is the first two calls and stands apart.
@@ -7,6 +7,7 @@ the cost of a call down. Compile time is the first two calls and stands apart.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
@@ -84,14 +85,16 @@ def flat(tensors: Any) -> Floats:
     return torch.cat([t.detach().reshape(-1) for t in tensors]).numpy()
 
 
-def make(cell: Cell, compiled: bool) -> Peer:
-    """The rival for a cell."""
-    name = "torch-compile" if compiled else "torch"
+def make(cell: Cell, name: str) -> Peer:
+    """The rival for a cell: "torch", "torchscript" or "torch-compile"."""
+    compiled = name == "torch-compile"
     loss = (COMPILED if compiled else EAGER)[cell.model]
     w = parameters(cell)
     batches = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(cell.X, cell.Y)]
     turn = cycle(batches)
     if not compiled:
+        if name == "torchscript":
+            loss = scripted(loss, w, batches[0])
         step = eager_step(loss, w, cell, turn)
         return Peer(name, step, lambda: eager_grad(loss, w, batches[0]), lambda: flat(w))
     w = [t.detach() for t in w]
@@ -103,6 +106,14 @@ def make(cell: Cell, compiled: bool) -> Peer:
     torch._foreach_copy_(w, before)
     turn(reset=True)
     return Peer(name, step, lambda: compiled_grad(oracle, w, batches[0]), lambda: flat(w), seconds)
+
+
+def scripted(loss: Loss, w: Tensors, batch: Any) -> Loss:
+    """The loss as a TorchScript graph; its gradient is autograd's, as eager."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch advises torch.compile, which is a rival of its own
+        graph = torch.jit.trace(lambda *inputs: loss(list(inputs[:-2]), *inputs[-2:]), (*w, *batch))
+    return lambda w, X, Y: graph(*w, X, Y)
 
 
 def cycle(batches: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:

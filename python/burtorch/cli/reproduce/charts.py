@@ -1,0 +1,51 @@
+"""Bar charts of tables, drawn by Matplotlib where it is installed (``pip install burtorch[peers]``)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from burtorch.cli.reproduce.tables import Table, show
+
+OURS, THEIRS, THEORY = "#1f6fb4", "#9aa3ad", "#d9a441"
+
+
+def draw(table: Table, path: str) -> str | None:
+    """Writes a PNG of the bars of a table; returns ``None``, or why there is none."""
+    if table.bars is None:
+        return "the table has no bars"
+    try:
+        importlib.import_module("matplotlib").use("Agg")
+        plt: Any = importlib.import_module("matplotlib.pyplot")
+    except ImportError:
+        return "Matplotlib is not installed"
+    indices = [k for k, column in enumerate(table.columns) if column.name in table.bars.columns]
+    rows = [row for row in table.rows if any(isinstance(row.values[k], (int, float)) for k in indices)]
+    figure, axes = plt.subplots(
+        1, len(indices), figsize=(5 + 4.5 * len(indices), 1.2 + 0.32 * len(rows)), squeeze=False, sharey=True
+    )
+    for at, (k, axis) in enumerate(zip(indices, axes[0])):
+        numbers = [_number(row.values[k]) for row in rows]
+        bars = axis.barh(range(len(rows)), numbers, color=[_colour(row.label) for row in rows])
+        axis.bar_label(bars, [show(row.values[k]) for row in rows], padding=3, fontsize=8)
+        axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
+        if at == 0:
+            axis.invert_yaxis()
+        if table.bars.log:
+            axis.set_xscale("log")
+            axis.set_xlim(right=max(numbers) * 6)
+        axis.set_xlabel(table.columns[k].head(), fontsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{table.name}: {table.title}", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+    return None
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _colour(label: str) -> str:
+    return OURS if "burtorch" in label else THEORY if "theory" in label else THEIRS

@@ -1,0 +1,69 @@
+"""Launches: one program of one experiment in a process of its own, and many of them in turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from burtorch.cli.errors import say
+
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+# The folder of the programs becomes a package of its own, so that a rival's process does not hold burtorch.
+BOOT = """
+import json, sys, types
+package = types.ModuleType("programs")
+package.__path__ = [sys.argv[1]]
+sys.modules["programs"] = package
+with open(sys.argv[1] + "/__init__.py", encoding="utf-8") as file:
+    exec(file.read(), package.__dict__)
+from programs.launch import main
+main(json.loads(sys.argv[2]))
+"""
+TIMEOUT = 1200
+
+
+class LaunchError(Exception):
+    """A program did not run, or gave a wrong answer; the message is its last line."""
+
+
+def launch(job: dict[str, Any]) -> dict[str, Any]:
+    """What one process measured; see ``programs/launch.py``."""
+    command = [sys.executable, "-c", BOOT, PROGRAMS, json.dumps(job)]
+    try:
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise LaunchError(f"no end within {TIMEOUT} s") from None
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise LaunchError(lines[-1] if lines else f"exit code {done.returncode}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def in_turn(jobs: dict[str, dict[str, Any]], launches: int) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """The results of several launches of each job, and a line on each job that failed: it is not tried again."""
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
+    failed: dict[str, str] = {}
+    for k in range(launches):
+        for name, job in jobs.items():
+            if name in failed:
+                continue
+            say(f"launch {k + 1} of {launches}: {name}")
+            try:
+                results[name].append(launch(job))
+            except LaunchError as error:
+                failed[name] = str(error)
+    done = {name: found for name, found in results.items() if found and name not in failed}
+    return done, [f"{name} failed: {message}" for name, message in failed.items()]
+
+
+def mean_and_deviation(numbers: Iterable[float]) -> tuple[float, float | None]:
+    """The deviation is that of a sample; ``None`` of one number."""
+    import statistics
+
+    found = list(numbers)
+    return statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else None

@@ -1,0 +1,96 @@
+"""What a process measures of itself: times of iterations, peak memory. It knows nothing of what is measured."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+SLICES = 20
+
+
+def keep_to_one_core() -> None:
+    """The last core that this process may use, where the system can do that."""
+    try:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    except AttributeError:
+        return
+
+
+def loop_time(run: Callable[[int], Any], iterations: int, budget: float) -> dict[str, Any]:
+    """Times ``iterations`` calls of one body in slices.
+
+    A body that would take longer than ``budget`` seconds runs fewer times and the total is scaled; ``iterations`` of
+    the answer says how many times it ran.
+    """
+    n = max(1, iterations // (10 * SLICES))
+    start = perf_counter()
+    run(n)
+    projected = (perf_counter() - start) / n * iterations
+    done = iterations if projected <= budget else max(1, int(iterations * budget / projected))
+    slices, left = [], done
+    for k in range(SLICES, 0, -1):
+        n = left // k
+        left -= n
+        if n:
+            start = perf_counter()
+            run(n)
+            slices.append((n, perf_counter() - start))
+    total = sum(seconds for _, seconds in slices)
+    return {
+        "seconds": total * iterations / done,
+        "minimum": min(seconds / n for n, seconds in slices) * iterations,
+        "iterations": done,
+    }
+
+
+def step_times(step: Callable[[], Any], iterations: int, budget: float) -> dict[str, Any]:
+    """Seconds of each of many steps: mean, deviation, median, minimum. Ends early after ``budget`` seconds."""
+    times: list[float] = []
+    end = perf_counter() + budget
+    while len(times) < iterations:
+        start = perf_counter()
+        step()
+        now = perf_counter()
+        times.append(now - start)
+        if now > end:
+            break
+    mean = sum(times) / len(times)
+    variance = sum((x - mean) ** 2 for x in times) / max(1, len(times) - 1)
+    return {
+        "mean": mean,
+        "deviation": math.sqrt(variance),
+        "median": sorted(times)[len(times) // 2],
+        "minimum": min(times),
+        "iterations": len(times),
+    }
+
+
+def memory() -> dict[str, float | None]:
+    """Bytes: peak virtual and peak resident of this process so far, and what is private to it now.
+
+    ``None`` where the system does not say: virtual and private are Linux only.
+    """
+    status = _fields("/proc/self/status")
+    private = _fields("/proc/self/smaps_rollup")
+    found: dict[str, float | None] = {"virtual": status.get("VmPeak"), "resident": status.get("VmHWM"), "private": None}
+    if private:
+        found["private"] = private["Private_Clean"] + private["Private_Dirty"]
+    if found["resident"] is None and sys.platform == "darwin":
+        import resource
+
+        found["resident"] = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return found
+
+
+def _fields(path: str) -> dict[str, float]:
+    """The lines ``name: number kB`` of a file of /proc, in bytes."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            parts = [line.split() for line in file]
+    except OSError:
+        return {}
+    return {part[0].rstrip(":"): 1024.0 * int(part[1]) for part in parts if len(part) == 3 and part[2] == "kB"}

@@ -1,0 +1,113 @@
+"""The form of every result: a table with columns that have units, rows, notes, published figures and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Cell = float | int | str | None
+
+
+@dataclass
+class Column:
+    name: str
+    unit: str = ""
+
+    def head(self) -> str:
+        """As a table shows it."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+
+@dataclass
+class Row:
+    label: str
+    values: list[Cell]
+
+
+@dataclass
+class Published:
+    """A figure that was measured elsewhere."""
+
+    row: str
+    column: str
+    value: Cell
+    unit: str
+    source: str
+
+
+@dataclass
+class Bars:
+    """A bar chart of some columns of the table."""
+
+    columns: tuple[str, ...]
+    log: bool = True
+
+
+@dataclass
+class Table:
+    name: str
+    title: str
+    columns: list[Column]
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
+    bars: Bars | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """Text files that go to ``--out``, by name."""
+    text: str = ""
+    """Markdown instead of rows, as listings."""
+    pictures: list[str] = field(default_factory=list)
+    """The files in ``--out`` that show it."""
+    measured: bool = True
+    """Whether there is anything but notes."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "measured": self.measured,
+            "columns": [asdict(column) for column in self.columns],
+            "rows": [asdict(row) for row in self.rows],
+            "notes": self.notes,
+            "published": [asdict(figure) for figure in self.published],
+            "text": self.text,
+            "pictures": self.pictures,
+        }
+
+    def as_markdown(self) -> str:
+        lines = [f"## {self.name}: {self.title}", ""]
+        if self.text:
+            lines += [self.text, ""]
+        if self.rows:
+            heads = [column.head() for column in self.columns]
+            lines += _grid(["", *heads], [[row.label, *map(show, row.values)] for row in self.rows])
+        if self.published:
+            lines += ["Published or measured elsewhere:", ""]
+            lines += _grid(
+                ["", "figure", "value", "source"],
+                [[p.row, p.column, f"{show(p.value)} {p.unit}".strip(), p.source] for p in self.published],
+            )
+        lines += [f"![{self.name}]({name})" for name in self.pictures] + [""] * bool(self.pictures)
+        lines += [f"- {note}" for note in self.notes] + [""] * bool(self.notes)
+        return "\n".join(lines)
+
+
+def _grid(heads: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    return [*lines, *(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows), ""]
+
+
+def show(value: Cell) -> str:
+    """Four significant digits; whole numbers in full."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or (value == int(value) and abs(value) >= 1000):
+        return f"{int(value):,}"
+    if value == 0.0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:#.4g}"
+    return text.rstrip(".") if "e" not in text else f"{value:.3e}"
