@@ -21,7 +21,15 @@ def wheel():
 
 
 def test_the_wheel_holds_code_types_and_data(wheel):
-    for name in ("__init__.py", "py.typed", "_core.pyi", "data/words.txt", "cli/__init__.py", "__main__.py"):
+    for name in (
+        "__init__.py",
+        "py.typed",
+        "_core.pyi",
+        "data/words.txt",
+        "cli/reproduce/schema.json",
+        "cli/__init__.py",
+        "__main__.py",
+    ):
         assert f"burtorch/{name}" in wheel
     assert any(name.startswith("burtorch/_core.") and name.endswith((".so", ".pyd")) for name in wheel)
 

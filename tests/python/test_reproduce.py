@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from burtorch.cli.reproduce import catalogue, charts, machine, models, power, rivals, scalars, tables
+from burtorch.cli.reproduce import catalogue, charts, machine, models, power, rivals, scalars, tables, training
 from burtorch.cli.reproduce.processes import LaunchError, in_turn, launch, mean_and_deviation
 from burtorch.cli.reproduce.programs import measure
 from burtorch.cli.reproduce.settings import Settings
@@ -214,6 +214,29 @@ def test_a_table_as_markdown():
     table = tables.Table("table0", "nothing", [tables.Column("time", "s"), tables.Column("ratio")])
     table.rows.append(tables.Row("a|b", [1.5, None]))
     assert "|  | time, s | ratio |\n|---|---:|---:|\n| a&#124;b | 1.500 | - |" in table.as_markdown()
+
+
+def test_a_rival_that_is_ahead_is_named():
+    table = tables.Table("table0", "nothing", [tables.Column("ratio"), tables.Column("time", "s")])
+    table.rows = [tables.Row(label, [0.0, time]) for label, time in (("burtorch", 2.0), ("other", 3.0))]
+    assert tables.standing(table, "time") == "burtorch's fastest way is ahead of every rival in time."
+    table.rows += [tables.Row("b=2: burtorch", [0.0, 9.0]), tables.Row("b=2: fast", [0.0, 4.5])]
+    table.rows += [tables.Row("b=2: absent", [0.0, None]), tables.Row("in theory, registers only", [0.0, 0.1])]
+    ahead = "Ahead of the fastest way of burtorch in time, as a share of its time: b=2: fast (0.50)."
+    assert tables.standing(table, "time") == ahead
+
+
+def test_training_runs_and_keeps_its_curves(monkeypatch, tmp_path):
+    monkeypatch.setattr(training, "QUICK_STEPS", 3)
+    monkeypatch.setattr(training, "QUICK_BATCHES", (2,))
+    table = training.table(settings(words=["anna", "bob"] * 20, out=str(tmp_path)), "training")
+    assert [row.label for row in table.rows] == ["character model, e=64, b=32", "GPT, b=2"]
+    for row in table.rows:
+        parameters, steps, loss, *_ = row.values
+        assert parameters > 40_000
+        assert steps == 3
+        assert 0.0 < loss < 10.0
+    assert {path.name for path in tmp_path.iterdir()} == set(table.pictures)
 
 
 def test_bars_are_drawn(tmp_path):

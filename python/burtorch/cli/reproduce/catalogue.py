@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from burtorch.cli.errors import InputError
-from burtorch.cli.reproduce import drawings, files, models, ops_tables, power, scalars, scaling, sizes
+from burtorch.cli.reproduce import drawings, files, models, ops_tables, power, scalars, scaling, sizes, training
 from burtorch.cli.reproduce import report as reports
 from burtorch.cli.reproduce.settings import Settings
 from burtorch.cli.reproduce.tables import Table
@@ -62,6 +62,7 @@ ENTRIES: dict[str, Entry] = {
     "figure7": Entry("bars of table 19", power.table),
     "sizes": Entry("installed size, time and memory of an import (appendix E)", sizes.table),
     "large-batches": Entry("1 to 65,536 samples (appendix K)", scaling.batches),
+    "training": Entry("training runs of both models, with loss curves", training.table),
     "large-graphs": Entry("10^4 to 10^8 nodes (appendix K)", scaling.graphs),
 }
 

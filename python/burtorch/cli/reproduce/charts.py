@@ -21,20 +21,25 @@ def draw(table: Table, path: str) -> str | None:
         return "Matplotlib is not installed"
     indices = [k for k, column in enumerate(table.columns) if column.name in table.bars.columns]
     rows = [row for row in table.rows if any(isinstance(row.values[k], (int, float)) for k in indices)]
+    alone = not any("burtorch" in row.label for row in rows)
+    colours = [OURS if alone else _colour(row.label) for row in rows]
     figure, axes = plt.subplots(
-        1, len(indices), figsize=(5 + 4.5 * len(indices), 1.2 + 0.32 * len(rows)), squeeze=False, sharey=True
+        1, len(indices), figsize=(5 + 4.5 * len(indices), 1.4 + 0.32 * len(rows)), squeeze=False, sharey=True
     )
     for at, (k, axis) in enumerate(zip(indices, axes[0])):
         numbers = [_number(row.values[k]) for row in rows]
-        bars = axis.barh(range(len(rows)), numbers, color=[_colour(row.label) for row in rows])
+        bars = axis.barh(range(len(rows)), numbers, color=colours)
         axis.bar_label(bars, [show(row.values[k]) for row in rows], padding=3, fontsize=8)
         axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
         if at == 0:
             axis.invert_yaxis()
         if table.bars.log:
             axis.set_xscale("log")
-            axis.set_xlim(right=max(numbers) * 6)
+            axis.set_xlim(min(filter(None, numbers)) / 3, max(numbers) * 6)
+        else:
+            axis.set_xlim(right=max(numbers) * 1.15)
         axis.set_xlabel(table.columns[k].head(), fontsize=8)
+        axis.tick_params(axis="x", labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{table.name}: {table.title}", fontsize=9)
     figure.tight_layout()

@@ -9,7 +9,7 @@ from typing import Any
 from burtorch.cli.reproduce import paper
 from burtorch.cli.reproduce.processes import in_turn, mean_and_deviation
 from burtorch.cli.reproduce.settings import Settings
-from burtorch.cli.reproduce.tables import Bars, Cell, Column, Row, Table
+from burtorch.cli.reproduce.tables import Bars, Cell, Column, Row, Table, standing
 
 CALLS, QUICK_CALLS = 5000, 400
 TRIALS, QUICK_TRIALS = 5, 2
@@ -39,7 +39,7 @@ def table(settings: Settings, name: str) -> Table:
     for place, runs in results.items():
         found.notes.append(f"{place}: {runs[0]['folder']}.")
         found.rows += [Row(f"{place}: {which}", _cells(which, runs)) for which in runs[0]["contenders"]]
-    found.notes += failures
+    found.notes += [*failures, standing(found, "save"), standing(found, "load")]
     if "memory" not in folders:
         found.notes.append("No rows in memory: the system has no /dev/shm.")
     found.notes += [f"Mean and deviation over {trials} processes. What was loaded was checked.", paper.SEE]

@@ -9,7 +9,7 @@ from burtorch.cli.reproduce.processes import in_turn, mean_and_deviation
 from burtorch.cli.reproduce.programs.graphs import BY_HAND, POINTS
 from burtorch.cli.reproduce.rivals import LABELS, OURS
 from burtorch.cli.reproduce.settings import Settings
-from burtorch.cli.reproduce.tables import Bars, Cell, Column, Row, Table
+from burtorch.cli.reproduce.tables import Bars, Cell, Column, Row, Table, standing
 
 ITERATIONS = {"tiny": 100_000, "small": 20_000}
 COLUMNS = [
@@ -35,7 +35,7 @@ def table(settings: Settings, name: str, graph: str) -> Table:
     for program, runs in results.items():
         scaled = "*" if any(run["iterations"] < n for run in runs) else ""
         found.rows.append(Row(LABELS[program] + scaled, _cells(runs, n, own)))
-    found.notes += failures
+    found.notes += [*failures, standing(found, "minimum")]
     if any(row.label.endswith("*") for row in found.rows):
         found.notes.append("* ran fewer iterations, and its time is scaled to all of them.")
     clock = machine.clock_hz()
@@ -64,6 +64,7 @@ def table(settings: Settings, name: str, graph: str) -> Table:
 def figure(settings: Settings, name: str, graph: str) -> Table:
     """The bars of a table of this run."""
     whole = table(settings, name, graph)
+    whole.notes = [note for note in whole.notes if "in minimum" not in note]
     whole.title = f"compute time of the {graph} graph"
     keep = [0, 4]
     whole.columns = [whole.columns[k] for k in keep]

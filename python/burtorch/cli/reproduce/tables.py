@@ -92,6 +92,26 @@ class Table:
         return "\n".join(lines)
 
 
+def standing(table: Table, column: str) -> str:
+    """The note that names each rival below burtorch's fastest way in a column.
+
+    Rows whose labels share what stands before ": " are compared with each other.
+    """
+    (k, *_) = (k for k, found in enumerate(table.columns) if found.name == column)
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for row in table.rows:
+        number, (group, colon, _) = row.values[k], row.label.partition(": ")
+        if isinstance(number, (int, float)) and "theory" not in row.label:
+            groups.setdefault(group if colon else "", []).append((row.label, float(number)))
+    ahead = []
+    for rows in groups.values():
+        own = min((number for label, number in rows if "burtorch" in label), default=0.0)
+        ahead += [f"{label} ({number / own:.2f})" for label, number in rows if number < own]
+    if ahead:
+        return f"Ahead of the fastest way of burtorch in {column}, as a share of its time: {', '.join(ahead)}."
+    return f"burtorch's fastest way is ahead of every rival in {column}."
+
+
 def _grid(heads: list[str], rows: list[list[str]]) -> list[str]:
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     return [*lines, *(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows), ""]
