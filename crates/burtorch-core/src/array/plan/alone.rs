@@ -12,6 +12,7 @@ use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::{Along, Place, Source, Walk};
 use crate::error::{Error, Result};
+use crate::kernels;
 use crate::ops::products_of_others;
 use crate::simd::Real;
 
@@ -110,12 +111,15 @@ impl<E: ArrayFloat> Alone<E> {
                 if !self.is_in_place {
                     of[0].walk.gather(source(0), 0, to);
                 }
+                let Some(at) = &self.at else { return Ok(()) };
+                if of[1].place.is_contiguous() {
+                    add_at(at, 0, whole(1), to);
+                    return Ok(());
+                }
                 for start in (0..of[1].size()).step_by(BLOCK) {
                     let c = &mut self.floats[..BLOCK.min(of[1].size() - start)];
                     of[1].walk.gather(source(1), start, c);
-                    if let Some(at) = &self.at {
-                        at.with_each(to, start, c, accumulate);
-                    }
+                    add_at(at, start, c, to);
                 }
             }
             ArrayOp::Take { axis, batch } => take(of, *axis, *batch, whole(0), whole_ints(1), to)?,
@@ -237,11 +241,21 @@ fn no_step(op: &ArrayOp) -> Error {
     Error::BadArgument { what: "instruction", expected: "one that plans run".into(), found }
 }
 
-/// `sum += c`, where that is reached.
-fn accumulate<E: ArrayFloat>(sum: &mut E, c: E) {
-    if !c.is_unreached() {
-        *sum = *sum + (c + <E as Real>::of(0.0));
-    }
+/// Adds contributions to the numbers that lie on a way, from `start` on. One that is unreached, -0.0, changes no sum.
+fn add_at<E: ArrayFloat>(way: &Walk, start: usize, c: &[E], to: &mut [E]) {
+    let mut rest = c;
+    way.runs(start, c.len(), |at, stride, count| {
+        let (run, after) = rest.split_at(count);
+        rest = after;
+        if stride == 1 {
+            kernels::add_to(run, &mut to[at..at + count]);
+            return;
+        }
+        for (k, &c) in run.iter().enumerate() {
+            let sum = &mut to[at.wrapping_add_signed(stride * k as isize)];
+            *sum = *sum + c;
+        }
+    });
 }
 
 /// The way through a part of an array in C order.
@@ -289,6 +303,14 @@ fn take<T: Copy>(of: &[Operand], axis: usize, batch: usize, table: &[T], indices
     for b in 0..batches {
         for o in 0..outer {
             let table = &table[(b * outer + o) * n * inner..][..n * inner];
+            if inner == 1 {
+                let (part, after) = std::mem::take(&mut rest).split_at_mut(m);
+                for (to, &i) in part.iter_mut().zip(&indices[b * m..]) {
+                    *to = table[index(i, n)?];
+                }
+                rest = after;
+                continue;
+            }
             for &i in &indices[b * m..(b + 1) * m] {
                 let (part, after) = std::mem::take(&mut rest).split_at_mut(inner);
                 part.copy_from_slice(&table[index(i, n)? * inner..][..inner]);
@@ -313,10 +335,19 @@ fn scatter_add<E: ArrayFloat>(
     for b in 0..batches {
         for o in 0..outer {
             let table = &mut to[(b * outer + o) * n * inner..][..n * inner];
+            if inner == 1 {
+                let (part, after) = rest.split_at(m);
+                for (&c, &i) in part.iter().zip(&indices[b * m..]) {
+                    let sum = &mut table[index(i, n)?];
+                    *sum = *sum + c;
+                }
+                rest = after;
+                continue;
+            }
             for &i in &indices[b * m..(b + 1) * m] {
                 let (part, after) = rest.split_at(inner);
                 let sums = &mut table[index(i, n)? * inner..][..inner];
-                sums.iter_mut().zip(part).for_each(|(sum, &c)| accumulate(sum, c));
+                sums.iter_mut().zip(part).for_each(|(sum, &c)| *sum = *sum + c);
                 rest = after;
             }
         }

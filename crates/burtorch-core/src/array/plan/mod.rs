@@ -17,6 +17,8 @@ mod numbers;
 
 mod compile;
 
+mod fold;
+
 mod alone;
 mod dot;
 mod factors;
@@ -102,7 +104,11 @@ impl<E: ArrayFloat> Plan<E> {
         if program.dtype() != E::DTYPE {
             return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
         }
-        let program = lowered(program)?;
+        Self::prepared(fold::folded::<E>(lowered(program)?)?, in_buffers)
+    }
+
+    /// The same of a program that has been lowered.
+    fn prepared(program: ArrayProgram, in_buffers: bool) -> Result<Self> {
         let mut drafts = Drafts::new(&program, in_buffers)?;
         let (buffers, [floats, ints]) = assigned(&drafts.needs);
         let steps = steps(&mut drafts, &buffers)?;

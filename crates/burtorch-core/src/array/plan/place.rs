@@ -198,18 +198,6 @@ impl Walk {
             }
         });
     }
-
-    /// Calls `change` with each of the numbers from `start` on and its counterpart.
-    pub(super) fn with_each<T: Copy>(&self, to: &mut [T], start: usize, with: &[T], change: impl Fn(&mut T, T)) {
-        let mut rest = with;
-        self.runs(start, with.len(), |at, stride, count| {
-            let (run, after) = rest.split_at(count);
-            rest = after;
-            for (k, &x) in run.iter().enumerate() {
-                change(&mut to[at.wrapping_add_signed(stride * k as isize)], x);
-            }
-        });
-    }
 }
 
 /// Extents before, along and after an axis.

@@ -1,0 +1,121 @@
+//! What depends on constants alone, computed when a plan is made.
+//!
+//! Promises the bits that a run would have computed, and no more memory than a few megabytes: larger constants are computed at each
+//! run. What a run would refuse is left to it. Knows nothing of chains.
+
+use std::sync::Arc;
+
+use super::super::build::ArrayBuilder;
+use super::super::expand::copied;
+use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Shared, Type, ValueId};
+use super::{ArrayFloat, Plan};
+use crate::error::{Error, Result};
+use crate::memory::list_for;
+use crate::scalar::DType;
+
+/// Numbers of a constant that is kept, at most, and of all of them.
+const MOST: usize = 1 << 16;
+const MOST_OF_ALL: usize = 1 << 19;
+
+/// The program with what depends on constants alone as constants.
+pub(super) fn folded<E: ArrayFloat>(program: ArrayProgram) -> Result<ArrayProgram> {
+    let roots = roots(&program);
+    if roots.is_empty() {
+        return Ok(program);
+    }
+    let made = match evaluated::<E>(&program, &roots) {
+        Err(error @ (Error::OutOfMemory { .. } | Error::Interrupted)) => return Err(error),
+        Ok(Some(made)) => made,
+        _ => return Ok(program),
+    };
+    let mut of: Vec<Option<Data>> = (0..program.n_values()).map(|_| None).collect();
+    roots.iter().zip(made).for_each(|(root, made)| of[root.at()] = Some(made));
+    copied(&program, |b, at, operands| {
+        let instr = &program.instrs()[at];
+        match of[instr.result.at()].take() {
+            Some(made) => Ok(vec![constant(b, program.type_of(instr.result), made)?]),
+            None => b.push_all(instr.op.clone(), operands),
+        }
+    })?
+    .cleaned()
+}
+
+/// Values that are computed of constants alone, as far as something else needs them.
+fn roots(program: &ArrayProgram) -> Vec<ValueId> {
+    let mut is_const = vec![false; program.n_values()];
+    let mut is_wanted = vec![false; program.n_values()];
+    for (at, instr) in program.instrs().iter().enumerate() {
+        let is_own = match instr.op {
+            ArrayOp::Const(..) | ArrayOp::Literal(_) | ArrayOp::Integer(_) | ArrayOp::Unreached(_) => true,
+            ArrayOp::Input(_) | ArrayOp::Param { .. } | ArrayOp::Call(_) | ArrayOp::Loop(_) | ArrayOp::Cond { .. } => {
+                false
+            }
+            _ => program.results(at).count() == 1 && instr.operands.iter().all(|v| is_const[v.at()]),
+        };
+        is_const[instr.result.at()] = is_own;
+        if !is_own {
+            instr.operands.iter().for_each(|v| is_wanted[v.at()] = true);
+        }
+    }
+    program.outputs().iter().for_each(|v| is_wanted[v.at()] = true);
+    let (mut roots, mut total) = (Vec::new(), 0);
+    for instr in program.instrs().iter().rev() {
+        let v = instr.result;
+        if !(is_const[v.at()] && is_wanted[v.at()]) || instr.operands.is_empty() {
+            continue;
+        }
+        let size = program.type_of(v).dims.size();
+        let is_view = matches!(instr.op, ArrayOp::View(_) | ArrayOp::Adjoint);
+        if !is_view && size <= MOST && total + size <= MOST_OF_ALL {
+            total += size;
+            roots.push(v);
+        } else {
+            instr.operands.iter().for_each(|v| is_wanted[v.at()] = true);
+        }
+    }
+    roots
+}
+
+/// Their numbers; nothing where a matrix is singular, which every run is to say.
+fn evaluated<E: ArrayFloat>(program: &ArrayProgram, roots: &[ValueId]) -> Result<Option<Vec<Data>>> {
+    let mut b = ArrayBuilder::new(program.dtype())?;
+    let mut new: Vec<Option<ValueId>> = vec![None; program.n_values()];
+    for instr in program.instrs() {
+        let operands: Option<Vec<_>> = instr.operands.iter().map(|v| new[v.at()]).collect();
+        let is_own = !matches!(instr.op, ArrayOp::Input(_) | ArrayOp::Param { .. });
+        let is_one = is_own && !matches!(instr.op, ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Call(_));
+        if let Some(operands) = operands.filter(|_| is_one) {
+            let results = b.push_all(instr.op.clone(), &operands)?;
+            new[instr.result.at()] = results.first().copied().filter(|_| results.len() == 1);
+        }
+    }
+    let outputs: Vec<_> = roots.iter().filter_map(|v| new[v.at()]).collect();
+    let mut plan = Plan::<E>::prepared(b.finish(&outputs)?.cleaned()?, false)?;
+    plan.run(&[], &[])?;
+    if plan.singular().is_some() {
+        return Ok(None);
+    }
+    roots.iter().enumerate().map(|(k, &root)| data::<E>(&plan, k, program.type_of(root).element).map(Some)).collect()
+}
+
+fn data<E: ArrayFloat>(plan: &Plan<E>, k: usize, element: Element) -> Result<Data> {
+    fn list<T, U>(from: &[T], to: impl Fn(&T) -> U) -> Result<Vec<U>> {
+        let mut list = list_for(from.len(), "a constant")?;
+        list.extend(from.iter().map(to));
+        Ok(list)
+    }
+    Ok(match element {
+        Element::Int => Data::Int(list(plan.ints(k)?, |&x| x)?),
+        Element::Mask => Data::Mask(list(plan.floats(k)?, |x| x.to_f64() != 0.0)?),
+        Element::Float if E::DTYPE == DType::Float32 => Data::F32(list(plan.floats(k)?, |x| x.to_f64() as f32)?),
+        Element::Float => Data::F64(list(plan.floats(k)?, |x| x.to_f64())?),
+    })
+}
+
+fn constant(b: &mut ArrayBuilder, ty: Type, data: Data) -> Result<ValueId> {
+    match data {
+        Data::F64(x) if ty.dims.rank() == 0 => b.literal(x[0]),
+        Data::Int(x) if ty.dims.rank() == 0 => b.push(ArrayOp::Integer(x[0]), &[]),
+        data => b.push(ArrayOp::Const(ty.dims, Shared(Arc::new(data))), &[]),
+    }
+}
