@@ -219,3 +219,35 @@ fn loops_make_no_heap_call_after_their_longest_run() {
         assert!(plan.floats(2).unwrap().iter().all(|g| g.is_finite() && *g != 0.0));
     }
 }
+
+#[test]
+fn a_step_of_a_method_makes_no_heap_call_after_warm_up() {
+    use burtorch_core::opt::{
+        Choices, FiniteSum, LSvrg, Linear, Loss, Method, Page, Prox, Regulariser, Rows, Runner, Saga, Sampler,
+        Sampling, Sgd,
+    };
+    use std::sync::Arc;
+
+    let number = |k: usize| (k as f64 * 0.61).sin();
+    let rows = Rows::dense((0..3000 * 4).map(number).collect(), 4).unwrap();
+    let labels = (0..3000).map(number).collect();
+    let terms = Linear::new(rows, labels, Loss::Robust).unwrap();
+    let regulariser = Regulariser { l2: 0.1, nonconvex: 0.1 };
+    let problem = Arc::new(FiniteSum::new(Box::new(terms), regulariser).unwrap());
+    let sampler = |rule| Sampler::new(rule, 3000).unwrap();
+    let methods: [(Box<dyn Method>, Prox); 5] = [
+        (Box::new(Sgd::new(sampler(Sampling::Full))), Prox::L1(0.1)),
+        (Box::new(Sgd::new(sampler(Sampling::Reshuffle(1000)))), Prox::Simplex(1.0)),
+        (Box::new(LSvrg::new(sampler(Sampling::WithReplacement(64)), 0.3).unwrap()), Prox::Zero),
+        (Box::new(Saga::new(sampler(Sampling::Nice(2)))), Prox::Box(-1.0, 1.0)),
+        (Box::new(Page::new(sampler(Sampling::Independent(0.4)), 0.5).unwrap()), Prox::L1Ball(0.5)),
+    ];
+    for (method, prox) in methods {
+        let mut runner = Runner::new(problem.clone(), method, &[0.0; 4], prox, 7, 1).unwrap();
+        let mut steps = |n| (0..n).for_each(|_| runner.step(0.01, Choices::default()).unwrap());
+        steps(100);
+        let before = calls();
+        steps(100);
+        assert_eq!(calls(), before);
+    }
+}

@@ -18,6 +18,10 @@ use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, 
 use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, Triangle};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
+use burtorch_core::opt::{
+    Choices, Cost, Env, FiniteSum, LSvrg, Linear, Loss, Page, Prox, Regulariser, Rows, Runner, Saga, Sampler, Samples,
+    Sgd as SgdMethod, Softmax, Workspace,
+};
 use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
 use burtorch_core::oracle::OracleMemory;
 use burtorch_core::params::{NonFiniteParameter, Selection};
@@ -88,6 +92,25 @@ are_send_and_sync!(
     MatrixMut<'static, f64>,
     Start<'static, f64>,
     Function,
+    Choices<'static>,
+    Cost,
+    Env<'static>,
+    FiniteSum,
+    LSvrg,
+    Linear,
+    Loss,
+    Page,
+    Prox,
+    Regulariser,
+    Rows,
+    Runner,
+    Saga,
+    Sampler,
+    burtorch_core::opt::Sampling,
+    Samples<'static>,
+    SgdMethod,
+    Softmax,
+    Workspace,
     SweepOptions,
     Selection,
     Properties,

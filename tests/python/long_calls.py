@@ -646,6 +646,54 @@ def loops(name, n):
     return run
 
 
+@long("opt.FiniteSum.loss", "opt.FiniteSum.grad", "opt.FiniteSum.gradients")
+def finite_sum(name, n):
+    problem = bt.opt.logistic_regression(np.array(numbers(n)).reshape(-1, 10), np.ones(n // 10))
+    run = getattr(problem, name.split(".")[-1])
+    return lambda: bits(run(np.full(10, 0.1)))
+
+
+@long("opt.GD.run", n=10, most=1000)
+def optimisation(name, n):
+    problem = bt.opt.least_squares(np.array(numbers(100_000)).reshape(-1, 10), numbers(10_000))
+
+    def run():
+        method = bt.opt.GD(problem, step=1e-3)
+        method.run(n)
+        return bits(method.x)
+
+    return run
+
+
+# Special methods that do work.
+SPECIAL = {"__call__", "__getitem__", "__setitem__", "__iter__", "__reduce__", "__matmul__", "__str__"}
+
+
+def methods(kind):
+    for name in dir(kind):
+        own = getattr(object, name, None) is not getattr(kind, name)
+        if own and callable(getattr(kind, name)) and (not name.startswith("_") or name in SPECIAL):
+            yield name
+
+
+OF_OPT = [name for name, kind in vars(bt.opt).items() if isinstance(kind, type) and issubclass(kind, bt.opt.Method)]
+OF_RULES = [
+    name
+    for name, kind in vars(bt.opt).items()
+    if isinstance(kind, type) and issubclass(kind, (bt.opt.Prox, bt.opt.Sampling))
+]
+short("makes one object, and reads the numbers it is of", *(f"opt.{name}" for name in OF_OPT + OF_RULES))
+short("makes one object, and reads the numbers it is of", "opt.FiniteSum", "opt.Record", "opt.Smoothness")
+short("makes one object, and reads the numbers it is of", "opt.from_oracle")
+short("reads each number once", *(f"opt.{name}_regression" for name in ("logistic", "robust", "softmax")))
+short("reads each number once", "opt.least_squares", "opt.FiniteSum.features")
+short("arithmetic with a few numbers", "opt.optimal_batch", "opt.page_step")
+short("NumPy's linear algebra: Ctrl-C ends it between two calls", "opt.smoothness", "opt.solve")
+short(
+    "a draw, or a pass over a point",
+    *(f"opt.{rule}.{name}" for rule in OF_RULES for name in methods(getattr(bt.opt, rule))),
+)
+
 OF_ARRAYS = (
     "__getitem__ __iter__ __matmul__ __setitem__ all any argmax argmin astype clip copy cumprod cumsum "
     "diagonal dot flatten item log_softmax logsumexp max mean min norm2 prod ravel reshape round softmax "
@@ -672,6 +720,8 @@ LIKE = {
     "optim.Adam.load_state": ["optim.AdamW.load_state"],
     "Vector.reductions": ["Vector.__matmul__", "Vector.dot", "Vector.sum", "Vector.prod"],
     "Oracle of a callable": ["Oracle"],
+    "opt.GD.run": [f"opt.{kind}.{name}" for kind in OF_OPT for name in methods(getattr(bt.opt, kind)) if name != "run"]
+    + [f"opt.{kind}.run" for kind in OF_OPT if kind != "GD"],
 }
 LIKE = {name: [call for call in calls if call not in SHORT] for name, calls in LIKE.items()}
 
@@ -681,7 +731,7 @@ OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu
 
 def public():
     """All public callables by name: functions of the modules, classes, their methods."""
-    modules = ["", *(f".{name}" for name in ("data", "micrograd", "nn", "optim", "system", "text", "viz"))]
+    modules = ["", *(f".{name}" for name in ("data", "micrograd", "nn", "opt", "optim", "system", "text", "viz"))]
     found = {}
     for module in modules:
         holder = importlib.import_module("burtorch" + module)
@@ -696,17 +746,6 @@ def public():
             if isinstance(thing, type):
                 found.update({f"{full}.{method}": getattr(thing, method) for method in methods(thing)})
     return found
-
-
-# Special methods that do work.
-SPECIAL = {"__call__", "__getitem__", "__setitem__", "__iter__", "__reduce__", "__matmul__", "__str__"}
-
-
-def methods(kind):
-    for name in dir(kind):
-        own = getattr(object, name, None) is not getattr(kind, name)
-        if own and callable(getattr(kind, name)) and (not name.startswith("_") or name in SPECIAL):
-            yield name
 
 
 def covered():

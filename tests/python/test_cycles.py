@@ -133,6 +133,15 @@ def schedule_of(companion):
     return bt.optim.Schedule(bt.optim.SGD(companion.parameters(), lr=0.1), "cosine", total=2)
 
 
+def finite_sum(companion):
+    return bt.opt.FiniteSum(companion, n=1, d=1)
+
+
+def runner(problem):
+    full, zero = ("full",), ("zero",)
+    return _core.Runner(problem, "sgd", [0.0], sampling=full, prox=zero, seed=0, threads=1)
+
+
 def kept_array(companion):
     w = companion.parameters().tensor(2)
     kept = []
@@ -182,6 +191,10 @@ HOLD = {
     "Adam": [lambda c: bt.optim.Adam(c.parameters())],
     "AdamW": [lambda c: bt.optim.AdamW(c.parameters())],
     "Schedule": [schedule_of],
+    "FiniteSum": [finite_sum],
+    "Record": [lambda c: slotted(bt.opt.Record, c)],
+    "Smoothness": [lambda c: slotted(bt.opt.Smoothness, c)],
+    "Runner": [lambda c: runner(finite_sum(c))],
     "Tokens": [lambda c: slotted(sys.modules["burtorch._layers"].Tokens, c)],
     "MemoryUse": [lambda c: slotted(sys.modules["burtorch._memory"].MemoryUse, c)],
     "Contender": [lambda c: importlib.import_module("burtorch.cli.bench_io").Contender(c, c, c)],

@@ -175,6 +175,14 @@ pub enum Error {
         /// Where.
         path: std::path::PathBuf,
     },
+    /// A method of optimisation left the finite numbers. It stays at its last finite iterate.
+    #[error(
+        "diverged: step {round} has a result that is not finite; the last finite iterate is kept: take a smaller step"
+    )]
+    Diverged {
+        /// Which step.
+        round: u64,
+    },
     /// The work was interrupted from outside.
     #[error("interrupted; nothing was changed")]
     Interrupted,

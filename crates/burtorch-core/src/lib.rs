@@ -37,6 +37,7 @@ pub mod program;
 pub mod io;
 
 pub mod nn;
+pub mod opt;
 pub mod optim;
 pub mod oracle;
 pub mod text;

@@ -7,6 +7,7 @@ mod files;
 mod graph;
 mod nn;
 mod node;
+mod opt;
 mod optim;
 mod oracle;
 mod params;
@@ -40,6 +41,7 @@ mod _core {
         oracle::register(m)?;
         nn::sample_loss::register(m)?;
         optim::register(m)?;
+        opt::register(m)?;
         text::register(m)?;
         files::register(m)?;
         viz::register(m)?;

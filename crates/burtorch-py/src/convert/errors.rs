@@ -6,7 +6,8 @@ use burtorch_core::Error;
 use pyo3::PyErrArguments;
 use pyo3::create_exception;
 use pyo3::exceptions::{
-    PyException, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeWarning, PyTypeError, PyValueError,
+    PyException, PyFloatingPointError, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeWarning,
+    PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
@@ -150,6 +151,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         Error::NoSuchName { .. } => PyKeyError::new_err(message),
         Error::Format { offset, reason } => malformed(py, message, offset, reason),
         Error::System { code, path, .. } => system(code, path),
+        Error::Diverged { .. } => PyFloatingPointError::new_err(message),
         Error::Interrupted => crate::convert::signals::interrupted(message),
         Error::EmptyReduction { .. }
         | Error::LengthMismatch { .. }

@@ -1,0 +1,160 @@
+//! Terms that look at a sample through one product a_i x: regression and classification by linear models.
+//!
+//! Promises: slopes of a chunk are computed together, in vectors; each row is read once for its product and, while it is
+//! in the nearest cache, once for its gradient. Knows no regulariser.
+
+use super::rows::{Rows, check_finite};
+use super::terms::{Samples, Terms};
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::simd::slices;
+
+/// How a product z and a label b make a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// `log(1 + e^(-b z))`, with labels -1 and 1.
+    Logistic,
+    /// `(z - b)^2 / 2`.
+    Squares,
+    /// `log(1 + (z - b)^2 / 2)`: that of Cauchy, which is not convex.
+    Robust,
+}
+
+impl Loss {
+    /// The largest absolute second derivative: 1/4, 1 and 1.
+    pub fn curvature(self) -> f64 {
+        if self == Loss::Logistic { 0.25 } else { 1.0 }
+    }
+
+    /// Makes slopes of products, in place; `labels` gives the label of each.
+    fn slopes(self, z: &mut [f64], labels: impl Iterator<Item = f64> + Clone, scratch: &mut [f64]) {
+        match self {
+            Loss::Logistic => {
+                scratch.iter_mut().zip(&*z).zip(labels.clone()).for_each(|((s, z), b)| *s = -b * z);
+                slices::sigmoid(scratch, z);
+                z.iter_mut().zip(labels).for_each(|(z, b)| *z *= -b);
+            }
+            Loss::Squares => z.iter_mut().zip(labels).for_each(|(z, b)| *z -= b),
+            Loss::Robust => z.iter_mut().zip(labels).for_each(|(z, b)| {
+                let r = *z - b;
+                *z = r / (1.0 + 0.5 * r * r);
+            }),
+        }
+    }
+
+    /// Makes values of products, in place.
+    fn values(self, z: &mut [f64], labels: impl Iterator<Item = f64>, scratch: &mut [f64]) {
+        let pairs = scratch.iter_mut().zip(&*z).zip(labels);
+        match self {
+            Loss::Logistic => {
+                pairs.for_each(|((s, z), b)| *s = -b * z);
+                slices::softplus(scratch, z);
+            }
+            Loss::Squares => {
+                pairs.for_each(|((s, z), b)| *s = z - b);
+                z.iter_mut().zip(&*scratch).for_each(|(z, r)| *z = 0.5 * r * r);
+            }
+            Loss::Robust => {
+                pairs.for_each(|((s, z), b)| *s = 0.5 * (z - b) * (z - b));
+                slices::log1p(scratch, z);
+            }
+        }
+    }
+}
+
+/// A linear model of samples with a number as label.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    rows: Rows,
+    labels: Vec<f64>,
+    loss: Loss,
+}
+
+impl Linear {
+    /// Rows and a label for each: -1 or 1 for [`Loss::Logistic`].
+    pub fn new(rows: Rows, labels: Vec<f64>, loss: Loss) -> Result<Self> {
+        if labels.len() != rows.n() {
+            return Err(Error::LengthMismatch { op: "a linear model", left: rows.n(), right: labels.len() });
+        }
+        check_finite(&labels, "labels")?;
+        if let Some(b) = labels.iter().find(|&&b| loss == Loss::Logistic && b.abs() != 1.0) {
+            let expected = "-1 or 1 for the logistic loss".into();
+            return Err(Error::BadArgument { what: "labels", expected, found: b.to_string() });
+        }
+        Ok(Linear { rows, labels, loss })
+    }
+
+    fn labels_of<'a>(&'a self, samples: Samples<'a>) -> impl Iterator<Item = f64> + Clone + 'a {
+        samples.indices.iter().map(|&i| self.labels[i as usize])
+    }
+
+    fn products(&self, x: &[f64], samples: Samples<'_>, z: &mut [f64]) {
+        z.iter_mut().zip(samples.indices).for_each(|(z, &i)| *z = self.rows.dot(i as usize, x));
+    }
+}
+
+/// Samples whose products are computed before their gradients: rows are read twice while they are near.
+const GROUP: usize = 64;
+
+/// `n` numbers of scratch, in the memory it has if that is enough.
+pub(super) fn scratch_of(scratch: &mut Vec<f64>, n: usize) -> Result<&mut [f64]> {
+    if scratch.len() < n {
+        let missing = n - scratch.len();
+        memory::reserve_in(scratch, missing, "products of samples")?;
+        scratch.resize(n, 0.0);
+    }
+    Ok(&mut scratch[..n])
+}
+
+impl Terms for Linear {
+    fn n(&self) -> usize {
+        self.rows.n()
+    }
+
+    fn d(&self) -> usize {
+        self.rows.d()
+    }
+
+    fn rows(&self) -> Option<&Rows> {
+        Some(&self.rows)
+    }
+
+    fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64> {
+        let mut sum = 0.0;
+        for group in samples.groups(GROUP) {
+            let n = group.indices.len();
+            let (z, more) = scratch_of(scratch, 2 * n)?.split_at_mut(n);
+            self.products(x, group, z);
+            self.loss.values(z, self.labels_of(group), more);
+            sum += group.weighted().zip(&*z).map(|((_, w), value)| w * value).sum::<f64>();
+        }
+        Ok(sum)
+    }
+
+    fn grad(
+        &self,
+        x: &[f64],
+        minus: Option<&[f64]>,
+        samples: Samples<'_>,
+        scratch: &mut Vec<f64>,
+        out: &mut [f64],
+    ) -> Result<()> {
+        for group in samples.groups(GROUP) {
+            let n = group.indices.len();
+            let all = scratch_of(scratch, 3 * n)?;
+            let (z, more) = all.split_at_mut(n);
+            let (y, more) = more.split_at_mut(n);
+            self.products(x, group, z);
+            if let Some(minus) = minus {
+                self.products(minus, group, y);
+                self.loss.slopes(y, self.labels_of(group), more);
+            }
+            self.loss.slopes(z, self.labels_of(group), more);
+            if minus.is_some() {
+                z.iter_mut().zip(&*y).for_each(|(z, y)| *z -= y);
+            }
+            group.weighted().zip(&*z).for_each(|((i, w), slope)| self.rows.add(i, w * slope, out));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Which samples, or clients, a step takes, and the weights that make the mean of their gradients unbiased.
+//!
+//! Promises: a batch is a function of the seed and the round alone, so that a run that goes on after a break draws what it
+//! would have drawn. Knows no gradients.
+
+use crate::draw::{Draw, Purpose, Subset};
+use crate::error::{Error, Result};
+use crate::memory;
+
+use super::terms::Samples;
+
+/// A rule that draws batches.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sampling {
+    /// All samples.
+    Full,
+    /// So many different ones, each subset with the same probability.
+    Nice(usize),
+    /// So many, each drawn from all.
+    WithReplacement(usize),
+    /// Each sample with this probability, whatever happens to the others; a batch may be empty.
+    Independent(f64),
+    /// So many, each drawn from all with probabilities in proportion to the weights.
+    Importance(usize, Vec<f64>),
+    /// The next so many of a permutation that is drawn for each epoch; the last batch of an epoch may be smaller. Biased
+    /// within an epoch.
+    Reshuffle(usize),
+    /// One of so many parts, which are consecutive samples, each with the same probability.
+    Partition(usize),
+}
+
+/// Batches of `n` samples.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    rule: Sampling,
+    n: usize,
+    /// Sums of the probabilities up to each sample.
+    cumulative: Vec<f64>,
+    /// Of all importance weights.
+    total: f64,
+    subset: Subset,
+    permutation: Vec<u32>,
+    /// Of the permutation.
+    epoch: Option<u64>,
+    indices: Vec<u32>,
+    weights: Vec<f64>,
+    scale: f64,
+}
+
+const WHAT: &str = "a batch";
+
+fn bad<T>(what: &'static str, expected: String, found: impl ToString) -> Result<T> {
+    Err(Error::BadArgument { what, expected, found: found.to_string() })
+}
+
+impl Sampler {
+    /// The rule for `n` samples.
+    pub fn new(rule: Sampling, n: usize) -> Result<Self> {
+        let (mut cumulative, mut total) = (Vec::new(), 0.0);
+        match &rule {
+            Sampling::Nice(size) | Sampling::Reshuffle(size) if !(1..=n).contains(size) => {
+                return bad("a batch's size", format!("from 1 to the {n} there are"), size);
+            }
+            Sampling::WithReplacement(0) | Sampling::Importance(0, _) => {
+                return bad("a batch's size", "at least 1".into(), 0);
+            }
+            Sampling::Partition(parts) if !(1..=n).contains(parts) => {
+                return bad("parts", format!("from 1 to the {n} samples there are"), parts);
+            }
+            Sampling::Independent(p) if !(*p > 0.0 && *p <= 1.0) => {
+                return bad("a probability", "above 0 and at most 1".into(), p);
+            }
+            Sampling::Importance(_, weights) => {
+                if weights.len() != n {
+                    return bad("importance weights", format!("one for each of the {n} samples"), weights.len());
+                }
+                total = weights.iter().sum();
+                if !(weights.iter().all(|&w| w > 0.0) && total.is_finite()) {
+                    return bad("importance weights", "positive and finite".into(), "others");
+                }
+                memory::reserve_in(&mut cumulative, n, WHAT)?;
+                cumulative.extend(weights.iter().scan(0.0, |so_far, w| {
+                    *so_far += w / total;
+                    Some(*so_far)
+                }));
+            }
+            _ => {}
+        }
+        let size = match rule {
+            Sampling::Nice(size)
+            | Sampling::WithReplacement(size)
+            | Sampling::Importance(size, _)
+            | Sampling::Reshuffle(size) => size,
+            _ => n,
+        };
+        let (indices, weights) = (memory::list_for(size, WHAT)?, memory::list_for(size, WHAT)?);
+        let subset = Subset::default();
+        Ok(Sampler {
+            rule,
+            n,
+            cumulative,
+            total,
+            subset,
+            permutation: Vec::new(),
+            epoch: None,
+            indices,
+            weights,
+            scale: 0.0,
+        })
+    }
+
+    /// The rule.
+    pub fn rule(&self) -> &Sampling {
+        &self.rule
+    }
+
+    /// How many samples a batch has on average.
+    pub fn expected_size(&self) -> f64 {
+        let n = self.n as f64;
+        match self.rule {
+            Sampling::Full => n,
+            Sampling::Nice(size)
+            | Sampling::WithReplacement(size)
+            | Sampling::Importance(size, _)
+            | Sampling::Reshuffle(size) => size as f64,
+            Sampling::Independent(p) => n * p,
+            Sampling::Partition(parts) => n / parts as f64,
+        }
+    }
+
+    /// The constants A and B of Tyurin et al. 2022: for the estimate g of a mean v of vectors v_i,
+    /// `E |g - v|^2 <= A mean |v_i|^2/(n q_i) - B |v|^2`, with q_i the probabilities of `Importance`, otherwise 1/n. Only
+    /// for rules that draw without bias and whose parts do not depend on the order of samples.
+    pub fn constants(&self) -> Option<(f64, f64)> {
+        let n = self.n as f64;
+        match self.rule {
+            Sampling::Full => Some((0.0, 0.0)),
+            Sampling::Nice(_) if self.n == 1 => Some((0.0, 0.0)),
+            Sampling::Nice(size) => {
+                let a = (n - size as f64) / (size as f64 * (n - 1.0));
+                Some((a, a))
+            }
+            Sampling::WithReplacement(size) | Sampling::Importance(size, _) => {
+                Some((1.0 / size as f64, 1.0 / size as f64))
+            }
+            Sampling::Independent(p) => Some(((1.0 - p) / (n * p), 0.0)),
+            Sampling::Reshuffle(_) | Sampling::Partition(_) => None,
+        }
+    }
+
+    /// Draws the batch of a round for a client (0 where there are none).
+    pub fn draw(&mut self, seed: u64, round: u64, client: u64) -> Result<()> {
+        let mut draw = Draw::new(seed, round, client, Purpose::Sampling);
+        self.indices.clear();
+        match self.rule {
+            Sampling::Full => self.indices.extend(0..self.n as u32),
+            Sampling::Nice(size) => self.indices.extend_from_slice(self.subset.draw(&mut draw, self.n, size)?),
+            Sampling::WithReplacement(size) => {
+                self.indices.extend((0..size).map(|_| draw.below(self.n as u64) as u32));
+            }
+            Sampling::Independent(p) => self.indices.extend((0..self.n as u32).filter(|_| draw.happens(p))),
+            Sampling::Importance(size, _) => {
+                let last = self.n - 1;
+                let cumulative = &self.cumulative;
+                let one = |u: f64| cumulative.partition_point(|&so_far| so_far <= u).min(last) as u32;
+                self.indices.extend((0..size).map(|_| one(draw.uniform())));
+            }
+            Sampling::Reshuffle(size) => self.reshuffle(seed, round, client, size)?,
+            Sampling::Partition(parts) => {
+                let part = draw.below(parts as u64) as usize;
+                self.indices.extend((part * self.n / parts) as u32..((part + 1) * self.n / parts) as u32);
+            }
+        }
+        self.weigh();
+        Ok(())
+    }
+
+    fn reshuffle(&mut self, seed: u64, round: u64, client: u64, size: usize) -> Result<()> {
+        let rounds = self.n.div_ceil(size) as u64;
+        let epoch = round / rounds;
+        if self.epoch != Some(epoch) {
+            self.epoch = None;
+            self.permutation.clear();
+            memory::reserve_in(&mut self.permutation, self.n, WHAT)?;
+            self.permutation.extend(0..self.n as u32);
+            Draw::new(seed, epoch, client, Purpose::Sampling).permute(&mut self.permutation, self.n);
+            self.epoch = Some(epoch);
+        }
+        let start = (round % rounds) as usize * size;
+        self.indices.extend_from_slice(&self.permutation[start..self.n.min(start + size)]);
+        Ok(())
+    }
+
+    /// Takes the batch that is given, with the weights the rule would give it.
+    pub fn take(&mut self, indices: &[u32]) -> Result<()> {
+        if let Some(&wrong) = indices.iter().find(|&&i| i as usize >= self.n) {
+            return Err(Error::OutOfRange { what: "sample", found: wrong.into(), max: self.n as u64 - 1 });
+        }
+        let size = match self.rule {
+            Sampling::Full => Some(self.n),
+            Sampling::Nice(size) | Sampling::WithReplacement(size) | Sampling::Importance(size, _) => Some(size),
+            _ => None,
+        };
+        if let Some(size) = size.filter(|&size| size != indices.len()) {
+            return bad("a given batch", format!("of {size} samples"), indices.len());
+        }
+        self.indices.clear();
+        memory::reserve_in(&mut self.indices, indices.len(), WHAT)?;
+        self.indices.extend_from_slice(indices);
+        self.weigh();
+        Ok(())
+    }
+
+    fn weigh(&mut self) {
+        let n = self.n as f64;
+        self.weights.clear();
+        self.scale = match self.rule {
+            Sampling::Independent(p) => 1.0 / (n * p),
+            Sampling::Partition(parts) => parts as f64 / n,
+            _ => 1.0 / self.indices.len() as f64,
+        };
+        if let Sampling::Importance(_, weights) = &self.rule {
+            self.weights.extend(self.indices.iter().map(|&i| self.total / (n * weights[i as usize])));
+        }
+    }
+
+    /// The batch drawn last.
+    pub fn samples(&self) -> Samples<'_> {
+        let weights = matches!(self.rule, Sampling::Importance(..)).then_some(&self.weights[..]);
+        Samples { indices: &self.indices, weights, scale: self.scale }
+    }
+}

@@ -1,0 +1,15 @@
+//! Optimisation for Python: problems, and methods at work on them. Which step sizes theory allows is said in Python.
+
+mod callable;
+mod problem;
+mod rules;
+mod runner;
+
+use pyo3::prelude::*;
+
+/// Adds the classes to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<problem::PyFiniteSum>()?;
+    m.add_class::<runner::PyRunner>()?;
+    rules::register(m)
+}

@@ -1,0 +1,376 @@
+//! `FiniteSum` for Python.
+
+use std::sync::Arc;
+
+use burtorch_core::opt::{FiniteSum, Linear, Loss, Regulariser, Rows, Samples, Softmax, Terms, Workspace};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::callable::{Callable, CallableTerms};
+use crate::convert::arguments::Count;
+use crate::convert::arrays::{Array, Kind, filled};
+use crate::convert::buffer::{read_numbers, read_token_ids};
+use crate::convert::errors::to_python;
+use crate::convert::gc::{HoldsObjects, Visitor, collected};
+use crate::convert::signals::asked;
+
+/// f(x) = (1/n) sum f_i(x): values and gradients of chosen samples.
+///
+/// Args:
+///     function: `function(x, indices)` returns the mean value of these samples at the array x, and its gradient.
+///     n: samples.
+///     d: numbers of a point.
+///     l2: adds l2/2 |x|^2 to each term.
+///     nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2) to each term, and 2 * nonconvex to its smoothness constant.
+///
+/// `logistic_regression`, `least_squares`, `robust_regression` and `softmax_regression` make sums whose terms are computed in
+/// Rust. A function is called once for a batch, or for each sample where these have weights of their own, and holds the
+/// interpreter's lock.
+///
+/// Raises:
+///     ValueError: no samples, no variables, or a factor that is negative or not finite.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> import numpy as np
+///     >>> points = np.array([1.0, 2.0, 6.0])
+///     >>> f = bt.opt.FiniteSum(lambda x, S: (((x - points[S]) ** 2).mean() / 2, [(x - points[S]).mean()]), n=3, d=1)
+///     >>> f.loss([3.0]), f.grad([0.0]), f.grad([0.0], [2])
+///     (2.3333333333333335, array([-3.]), array([-6.]))
+#[pyclass(frozen, name = "FiniteSum", module = "burtorch.opt")]
+pub struct PyFiniteSum {
+    sum: Arc<FiniteSum>,
+    callable: Option<Arc<Callable>>,
+    kind: String,
+    classes: Option<usize>,
+}
+collected!(PyFiniteSum: callable);
+
+impl HoldsObjects for Arc<Callable> {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        (**self).visit(visit);
+    }
+}
+
+/// Numbers of an array or a sequence.
+pub fn numbers(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<f64>> {
+    let mut all = Vec::new();
+    read_numbers(object, &mut all, what)?;
+    Ok(all)
+}
+
+/// Indices of an array or a sequence.
+pub fn indices(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
+    let mut all = Vec::new();
+    read_token_ids(object, &mut all, what)?;
+    Ok(all)
+}
+
+/// The first places of sparse rows.
+fn starts_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let starts = Array::converted(object)?.integers();
+    let whole =
+        |start| usize::try_from(start).map_err(|_| PyValueError::new_err("starts of sparse rows are 0 or more"));
+    starts.into_iter().map(whole).collect()
+}
+
+/// Features: a matrix, or starts, columns and values of sparse rows and their length.
+fn rows_of(features: &Bound<'_, PyAny>) -> PyResult<burtorch_core::Result<Rows>> {
+    let py = features.py();
+    if let Ok((starts, columns, values, d)) =
+        features.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>, usize)>()
+    {
+        let (starts, columns) = (starts_of(&starts)?, indices(&columns, "columns")?);
+        let values = numbers(&values, "values")?;
+        return Ok(py.detach(|| Rows::sparse(starts, columns, values, d)));
+    }
+    let mut all = Vec::new();
+    let dims = read_numbers(features, &mut all, "features")?;
+    let Some((_, d)) = dims.matrix() else {
+        return Err(PyValueError::new_err(format!("features must be a matrix, found the shape {}", dims.text())));
+    };
+    Ok(py.detach(|| Rows::dense(all, d)))
+}
+
+impl PyFiniteSum {
+    fn of_terms(
+        py: Python<'_>,
+        terms: burtorch_core::Result<Box<dyn Terms>>,
+        regulariser: Regulariser,
+        callable: Option<Arc<Callable>>,
+        kind: &str,
+    ) -> PyResult<Self> {
+        let sum = terms.and_then(|terms| FiniteSum::new(terms, regulariser)).map_err(|error| to_python(py, error))?;
+        Ok(PyFiniteSum { sum: Arc::new(sum), callable, kind: kind.into(), classes: None })
+    }
+
+    /// The sum itself.
+    pub fn sum(&self) -> &Arc<FiniteSum> {
+        &self.sum
+    }
+
+    /// Whether a function of Python computes it.
+    pub fn is_callable(&self) -> bool {
+        self.callable.is_some()
+    }
+
+    /// Runs work on it without the interpreter lock.
+    pub fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce() -> burtorch_core::Result<T> + Send,
+    ) -> PyResult<T> {
+        let done = crate::convert::threads::detached(py, || asked(work));
+        done.map_err(|error| self.raised().unwrap_or_else(|| to_python(py, error)))
+    }
+
+    fn raised(&self) -> Option<PyErr> {
+        self.callable.as_ref().and_then(|callable| callable.raised())
+    }
+
+    /// A point of the right length.
+    pub fn point(&self, x: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<f64>> {
+        let x = numbers(x, what)?;
+        if x.len() == self.sum.d() {
+            return Ok(x);
+        }
+        Err(PyValueError::new_err(format!("{what} has {} numbers, expected {}", x.len(), self.sum.d())))
+    }
+
+    /// The samples that are given, or all.
+    fn chosen(&self, of: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<u32>> {
+        let Some(of) = of else { return Ok(self.sum.all().to_vec()) };
+        let chosen = indices(of, "samples")?;
+        self.sum.check(&chosen).map_err(|error| to_python(of.py(), error))?;
+        Ok(chosen)
+    }
+}
+
+/// Weights of samples, of which there are as many.
+fn weights_of(weights: Option<&Bound<'_, PyAny>>, n: usize) -> PyResult<Option<Vec<f64>>> {
+    let weights = weights.map(|weights| numbers(weights, "weights")).transpose()?;
+    match weights.as_ref().filter(|weights| weights.len() != n) {
+        Some(weights) => Err(PyValueError::new_err(format!("{} weights for {n} samples", weights.len()))),
+        None => Ok(weights),
+    }
+}
+
+#[pymethods]
+impl PyFiniteSum {
+    #[new]
+    #[pyo3(signature = (function, n, d, *, l2=0.0, nonconvex=0.0))]
+    fn new(function: &Bound<'_, PyAny>, n: Count, d: Count, l2: f64, nonconvex: f64) -> PyResult<Self> {
+        let py = function.py();
+        let (n, d) = (n.positive("n")?, d.positive("d")?);
+        if !function.is_callable() {
+            return Err(PyTypeError::new_err("function must be callable: function(x, indices)"));
+        }
+        let callable = Callable::new(function.clone().unbind(), n, d);
+        let terms = Box::new(CallableTerms(callable.clone()));
+        Self::of_terms(py, Ok(terms), Regulariser { l2, nonconvex }, Some(callable), "function")
+    }
+
+    /// A linear model: features, labels, and "logistic", "squares" or "robust".
+    #[staticmethod]
+    fn _linear(
+        features: &Bound<'_, PyAny>,
+        labels: &Bound<'_, PyAny>,
+        loss: &str,
+        l2: f64,
+        nonconvex: f64,
+    ) -> PyResult<Self> {
+        let kind = match loss {
+            "logistic" => Loss::Logistic,
+            "squares" => Loss::Squares,
+            _ => Loss::Robust,
+        };
+        let (rows, labels) = (rows_of(features)?, numbers(labels, "labels")?);
+        let terms = rows.and_then(|rows| Ok(Box::new(Linear::new(rows, labels, kind)?) as Box<dyn Terms>));
+        Self::of_terms(features.py(), terms, Regulariser { l2, nonconvex }, None, loss)
+    }
+
+    /// Softmax regression: features, a class for each sample, and how many classes.
+    #[staticmethod]
+    fn _softmax(
+        features: &Bound<'_, PyAny>,
+        labels: &Bound<'_, PyAny>,
+        classes: usize,
+        l2: f64,
+        nonconvex: f64,
+    ) -> PyResult<Self> {
+        let (rows, labels) = (rows_of(features)?, indices(labels, "labels")?);
+        let terms = rows.and_then(|rows| Ok(Box::new(Softmax::new(rows, labels, classes)?) as Box<dyn Terms>));
+        let made = Self::of_terms(features.py(), terms, Regulariser { l2, nonconvex }, None, "softmax")?;
+        Ok(PyFiniteSum { classes: Some(classes), ..made })
+    }
+
+    /// Samples.
+    #[getter]
+    fn n(&self) -> usize {
+        self.sum.n()
+    }
+
+    /// Numbers of a point.
+    #[getter]
+    fn d(&self) -> usize {
+        self.sum.d()
+    }
+
+    /// "logistic", "squares", "robust", "softmax" or "function".
+    #[getter]
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Classes of softmax regression; None for others.
+    #[getter]
+    fn classes(&self) -> Option<usize> {
+        self.classes
+    }
+
+    /// The factor of half the squared norm in each term.
+    #[getter]
+    fn l2(&self) -> f64 {
+        self.sum.regulariser().l2
+    }
+
+    /// The factor of the non-convex sum in each term.
+    #[getter]
+    fn nonconvex(&self) -> f64 {
+        self.sum.regulariser().nonconvex
+    }
+
+    /// The features of samples as a new dense matrix, a row each; None where terms are a function of Python.
+    fn features<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(rows) = self.sum.rows() else { return Ok(None) };
+        let mut all = vec![0.0; rows.n() * rows.d()];
+        for (i, row) in all.chunks_exact_mut(rows.d()).enumerate() {
+            rows.add(i, 1.0, row);
+        }
+        filled(py, &[rows.n(), rows.d()], Kind::F64, &all).map(Some)
+    }
+
+    /// The sum of squares of each row of the features.
+    fn _row_squares<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(rows) = self.sum.rows() else { return Ok(None) };
+        let squares: Vec<f64> = (0..rows.n()).map(|i| rows.square(i)).collect();
+        filled(py, &[rows.n()], Kind::F64, &squares).map(Some)
+    }
+
+    /// The gradient of each of the samples (all unless told otherwise) at x, a row of a new array each.
+    #[pyo3(signature = (x, samples=None))]
+    fn gradients<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        samples: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, chosen, d) = (x.py(), self.chosen(samples)?, self.sum.d());
+        let x = self.point(x, "x")?;
+        let mut all = vec![0.0; chosen.len() * d];
+        self.detached(py, || {
+            let mut workspace = Workspace::default();
+            chosen.iter().zip(all.chunks_exact_mut(d)).try_for_each(|(i, row)| {
+                self.sum.grad(&x, None, Samples::mean(std::slice::from_ref(i)), 1, &mut workspace, row)
+            })
+        })?;
+        filled(py, &[chosen.len(), d], Kind::F64, &all)
+    }
+
+    /// The mean value of samples (all unless told otherwise) at x; with weights, the weighted sum.
+    #[pyo3(signature = (x, samples=None, *, weights=None, threads=None))]
+    fn loss(
+        &self,
+        x: &Bound<'_, PyAny>,
+        samples: Option<&Bound<'_, PyAny>>,
+        weights: Option<&Bound<'_, PyAny>>,
+        threads: Option<Count>,
+    ) -> PyResult<f64> {
+        let threads = self.threads(threads)?;
+        let (x_numbers, chosen) = (self.point(x, "x")?, self.chosen(samples)?);
+        let weights = weights_of(weights, chosen.len())?;
+        self.detached(x.py(), || {
+            let samples = samples_of(&chosen, weights.as_deref(), 1.0);
+            self.sum.loss(&x_numbers, samples, threads, &mut Workspace::default())
+        })
+    }
+
+    /// The gradient of `loss`, as a new array or in `out`.
+    ///
+    /// Args:
+    ///     x: the point.
+    ///     samples: indices; all unless told otherwise. One may come several times.
+    ///     minus: a second point, whose gradient is subtracted in the same pass over the data.
+    ///     weights: a factor for each sample, in place of the mean.
+    ///     scale: a factor of all.
+    ///     out: an array of d floats to write to.
+    ///     accumulate: whether to add to `out` instead.
+    ///     threads: the result is the same for any number.
+    ///
+    /// Raises:
+    ///     ValueError: lengths that do not fit; IndexError: a sample that does not exist.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 4.0])
+    ///     >>> f.grad([0.0, 0.0]), f.grad([1.0, 1.0], [1], minus=[0.0, 0.0])
+    ///     (array([-0.5, -4. ]), array([0., 4.]))
+    #[pyo3(signature = (x, samples=None, *, minus=None, weights=None, scale=1.0, out=None, accumulate=false, threads=None))]
+    #[allow(clippy::too_many_arguments, reason = "one for each keyword of Python")]
+    fn grad<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        samples: Option<&Bound<'py, PyAny>>,
+        minus: Option<&Bound<'py, PyAny>>,
+        weights: Option<&Bound<'py, PyAny>>,
+        scale: f64,
+        out: Option<&Bound<'py, PyAny>>,
+        accumulate: bool,
+        threads: Option<Count>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, threads) = (x.py(), self.threads(threads)?);
+        let (x, chosen) = (self.point(x, "x")?, self.chosen(samples)?);
+        let minus = minus.map(|minus| self.point(minus, "minus")).transpose()?;
+        let weights = weights_of(weights, chosen.len())?;
+        let to = out.map(|out| Array::writable(out, "out")).transpose()?;
+        if let Some(wrong) = to.as_ref().filter(|to| to.len() != x.len()) {
+            return Err(PyValueError::new_err(format!("out has {} numbers, expected {}", wrong.len(), x.len())));
+        }
+        let mut g = match &to {
+            Some(to) if accumulate => to.floats(),
+            _ => vec![0.0; x.len()],
+        };
+        self.detached(py, || {
+            let samples = samples_of(&chosen, weights.as_deref(), scale);
+            self.sum.grad(&x, minus.as_deref(), samples, threads, &mut Workspace::default(), &mut g)
+        })?;
+        match (out, to) {
+            (Some(out), Some(to)) => {
+                to.write(g.into_iter());
+                Ok(out.clone())
+            }
+            _ => filled(py, &[g.len()], Kind::F64, &g),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<FiniteSum of n={} terms, d={}, {}>", self.sum.n(), self.sum.d(), self.kind)
+    }
+}
+
+impl PyFiniteSum {
+    /// How many threads; one for a function of Python.
+    pub fn threads(&self, threads: Option<Count>) -> PyResult<usize> {
+        let threads = threads.map_or(Ok(1), |n| n.positive("threads"))?;
+        if threads > 1 && self.is_callable() {
+            return Err(PyValueError::new_err("threads must be 1 for a function of Python, which holds its lock"));
+        }
+        Ok(threads)
+    }
+}
+
+fn samples_of<'a>(indices: &'a [u32], weights: Option<&'a [f64]>, scale: f64) -> Samples<'a> {
+    match weights {
+        Some(_) => Samples { indices, weights, scale },
+        None => Samples { scale: scale / indices.len().max(1) as f64, ..Samples::mean(indices) },
+    }
+}

@@ -1,0 +1,226 @@
+//! A method at work, for Python: steps without the interpreter lock, state, and counts.
+
+use std::time::{Duration, Instant};
+
+use burtorch_core::opt::{Choices, Cost, LSvrg, Method, Page, Runner, Saga, Sgd};
+use burtorch_core::{Error, interrupt};
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::problem::{PyFiniteSum, indices, numbers};
+use super::rules::{prox_of, sampler_of};
+use crate::convert::arguments::Count;
+use crate::convert::arrays::{Kind, filled, of_integers};
+use crate::convert::errors::IntoPython;
+use crate::convert::exclusive::Guarded;
+use crate::convert::gc::collected;
+
+/// A method and its iterate. `burtorch.opt` has a class for each method; this is what they share.
+#[pyclass(frozen, name = "Runner", module = "burtorch._core")]
+pub struct PyRunner {
+    problem: Py<PyFiniteSum>,
+    runner: Guarded<Runner>,
+}
+collected!(PyRunner: problem);
+
+/// What ends a run.
+struct Limits {
+    steps: u64,
+    calls: u64,
+    bits: f64,
+    time: Option<Duration>,
+}
+
+/// Takes steps until a limit is met; how many.
+fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits) -> burtorch_core::Result<u64> {
+    let start = Instant::now();
+    let mut done = 0;
+    let mut last = 0.0;
+    let mut next = gammas.iter();
+    while done < limits.steps {
+        let cost = runner.cost();
+        let is_late = limits.time.is_some_and(|time| start.elapsed() >= time);
+        if is_late || cost.oracle_calls >= limits.calls || cost.bits_up >= limits.bits {
+            break;
+        }
+        if interrupt::is_over() {
+            return Err(Error::Interrupted);
+        }
+        last = next.next().copied().unwrap_or(last);
+        runner.step(last, Choices::default())?;
+        done += 1;
+    }
+    Ok(done)
+}
+
+impl PyRunner {
+    /// Runs work on the runner without the interpreter lock.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Runner) -> burtorch_core::Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut runner = self.runner.enter(py)?;
+        let runner: &mut Runner = &mut runner;
+        self.problem.get().detached(py, || work(runner))
+    }
+}
+
+#[pymethods]
+impl PyRunner {
+    #[new]
+    #[pyo3(signature = (problem, method, x, *, sampling, prox, seed, threads, p=1.0))]
+    #[allow(clippy::too_many_arguments, reason = "one for each keyword of Python")]
+    fn new(
+        problem: &Bound<'_, PyFiniteSum>,
+        method: &str,
+        x: &Bound<'_, PyAny>,
+        sampling: &Bound<'_, PyTuple>,
+        prox: &Bound<'_, PyTuple>,
+        seed: Count,
+        threads: Count,
+        p: f64,
+    ) -> PyResult<Self> {
+        let (py, of) = (problem.py(), problem.get());
+        let (x, prox) = (of.point(x, "x0")?, prox_of(prox)?);
+        let (seed, threads) = (seed.within("seed", 0..=usize::MAX)? as u64, of.threads(Some(threads))?);
+        let sampler = sampler_of(sampling, of.sum().n())?;
+        let method: Box<dyn Method> = match method {
+            "sgd" => Box::new(Sgd::new(sampler)),
+            "l_svrg" => Box::new(LSvrg::new(sampler, p).or_raise(py)?),
+            "saga" => Box::new(Saga::new(sampler)),
+            "page" => Box::new(Page::new(sampler, p).or_raise(py)?),
+            _ => return Err(PyValueError::new_err(format!("unknown method {method:?}"))),
+        };
+        let sum = of.sum().clone();
+        let runner = of.detached(py, || Runner::new(sum, method, &x, prox, seed, threads))?;
+        Ok(PyRunner { problem: problem.clone().unbind(), runner: Guarded::new(runner, "this method's numbers") })
+    }
+
+    /// One step of this size, with what is given in place of draws.
+    #[pyo3(signature = (step, batch=None, coin=None, compression=None))]
+    fn step(
+        &self,
+        py: Python<'_>,
+        step: f64,
+        batch: Option<&Bound<'_, PyAny>>,
+        coin: Option<bool>,
+        compression: Option<Vec<Vec<f64>>>,
+    ) -> PyResult<()> {
+        let batch = batch.map(|batch| indices(batch, "batch")).transpose()?;
+        self.with(py, |runner| {
+            let choices = Choices { batch: batch.as_deref(), coin, compression: compression.as_deref() };
+            runner.step(step, choices)
+        })
+    }
+
+    /// Steps of these sizes, of which the last one serves for the rest, until a limit is met; how many were taken.
+    #[pyo3(signature = (gammas, steps, calls=None, bits=None, seconds=None))]
+    fn steps(
+        &self,
+        py: Python<'_>,
+        gammas: &Bound<'_, PyAny>,
+        steps: u64,
+        calls: Option<u64>,
+        bits: Option<f64>,
+        seconds: Option<f64>,
+    ) -> PyResult<u64> {
+        let gammas = numbers(gammas, "steps")?;
+        let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX));
+        let limits = Limits { steps, calls: calls.unwrap_or(u64::MAX), bits: bits.unwrap_or(f64::INFINITY), time };
+        self.with(py, |runner| run(runner, &gammas, &limits))
+    }
+
+    /// The iterate, as a new array.
+    #[getter]
+    fn x<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let x = self.runner.with(py, |runner| runner.x().to_vec())?;
+        filled(py, &[x.len()], Kind::F64, &x)
+    }
+
+    /// Steps taken.
+    #[getter]
+    fn round(&self, py: Python<'_>) -> PyResult<u64> {
+        self.runner.with(py, |runner| runner.round())
+    }
+
+    /// Oracle calls, bits up, bits down, bytes of messages, exchanges.
+    #[getter]
+    fn cost(&self, py: Python<'_>) -> PyResult<(u64, f64, f64, u64, u64)> {
+        let cost = self.runner.with(py, |runner| runner.cost())?;
+        Ok((cost.oracle_calls, cost.bits_up, cost.bits_down, cost.wire_bytes, cost.rounds))
+    }
+
+    /// The batch of the last step, and whether its rare event happened.
+    fn drawn<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Option<bool>)> {
+        let (batch, coin) = self.runner.with(py, |runner| {
+            let (batch, coin) = runner.drawn();
+            (batch.iter().map(|&i| i64::from(i)).collect::<Vec<_>>(), coin)
+        })?;
+        Ok((of_integers(py, &[batch.len()], &batch)?, coin))
+    }
+
+    /// The value at the iterate, with the proximal term, and the gradient without it.
+    fn evaluate<'py>(&self, py: Python<'py>) -> PyResult<(f64, Bound<'py, PyAny>)> {
+        let (loss, g) = self.with(py, |runner| {
+            let (x, mut g) = (runner.x().to_vec(), vec![0.0; runner.x().len()]);
+            Ok((runner.evaluate(&x, &mut g)?, g))
+        })?;
+        Ok((loss, filled(py, &[g.len()], Kind::F64, &g)?))
+    }
+
+    /// Every array that decides the next steps, copied.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (state, mut parts) = (PyDict::new(py), Vec::new());
+        self.with(py, |runner| {
+            runner.for_parts(|name, part| {
+                parts.push((name, part.to_vec()));
+                Ok(())
+            })
+        })?;
+        for (name, part) in parts {
+            state.set_item(name, filled(py, &[part.len()], Kind::F64, &part)?)?;
+        }
+        Ok(state)
+    }
+
+    /// Goes on from such arrays, after so many steps at such a cost.
+    fn load(
+        &self,
+        py: Python<'_>,
+        state: &Bound<'_, PyDict>,
+        round: u64,
+        cost: (u64, f64, f64, u64, u64),
+    ) -> PyResult<()> {
+        let mut parts = Vec::new();
+        let mut names = Vec::new();
+        self.runner
+            .with(py, |runner| {
+                runner.for_parts(|name, part| {
+                    names.push((name, part.len()));
+                    Ok(())
+                })
+            })?
+            .or_raise(py)?;
+        for &(name, len) in &names {
+            let part = state.get_item(name)?.ok_or_else(|| PyKeyError::new_err(format!("no state named {name:?}")))?;
+            let part = numbers(&part, name)?;
+            if part.len() != len {
+                let message = format!("the state {name:?} has {} numbers, expected {len}", part.len());
+                return Err(PyValueError::new_err(message));
+            }
+            parts.push(part);
+        }
+        let (oracle_calls, bits_up, bits_down, wire_bytes, rounds) = cost;
+        let mut parts = parts.iter();
+        self.with(py, |runner| {
+            runner.for_parts(|_, part| {
+                parts.next().iter().for_each(|new| part.copy_from_slice(new));
+                Ok(())
+            })?;
+            runner.restore(round, Cost { oracle_calls, bits_up, bits_down, wire_bytes, rounds });
+            Ok(())
+        })
+    }
+}

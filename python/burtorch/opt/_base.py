@@ -1,0 +1,376 @@
+"""What all methods share: steps, runs, records, and state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from burtorch import _core
+from burtorch.opt._rules import Full, Prox, Sampling, Zero
+from burtorch.opt._smoothness import Smoothness, smoothness
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from burtorch._core import FiniteSum
+
+    Vector = NDArray[np.float64]
+
+Step = float | str | Callable[[int], float]
+
+CHUNK = 256
+"""Steps of a schedule that are computed at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where a method is. What needs x* or f* is None where these were not given."""
+
+    step: int
+    """Steps taken."""
+    loss: float
+    """f(x), with the proximal term."""
+    gap: float | None
+    """loss - f*."""
+    distance: float | None
+    """|x - x*|^2."""
+    grad_norm: float
+    """|grad f(x)|, without the proximal term."""
+    lyapunov: float | None
+    """The quantity that the method's theorem bounds, where asked for by `lyapunov=True`."""
+    oracle_calls: int
+    """Gradients of single samples; a difference of two counts as two."""
+    epochs: float
+    """Oracle calls by samples."""
+    bits_up: float
+    """Bits that clients sent, as theory counts them."""
+    bits_down: float
+    """Bits that clients received."""
+    wire_bytes: int
+    """Bytes of the clients' messages as they are encoded."""
+    rounds: int
+    """Exchanges between clients and server."""
+    seconds: float
+    """Time of steps; recording is not part of it."""
+
+
+def squared(x: Vector) -> float:
+    """The sum of squares."""
+    return float((x * x).sum())
+
+
+def probability(p: float) -> float:
+    """A probability above 0."""
+    if not 0.0 < p <= 1.0:
+        raise ValueError(f"p must be above 0 and at most 1, found {p}")
+    return p
+
+
+def _factor(step: str) -> float:
+    """Of "theory*4"."""
+    name, _, factor = step.partition("*")
+    try:
+        value = float(factor) if factor else 1.0
+    except ValueError:
+        value = 0.0
+    if name.strip() != "theory" or not value > 0.0 or value == float("inf"):
+        raise ValueError(f'step must be a number, a function of the round, "theory" or "theory*FACTOR", found {step!r}')
+    return value
+
+
+class Method:
+    """An iterate that takes steps: the base of all methods.
+
+    Args of every method:
+        problem: a FiniteSum.
+        x0: the first point; zeros unless told otherwise.
+        step: a number, a function of the round (0, 1, ...), "theory" (what the method's theorem allows), or
+            "theory*FACTOR".
+        prox: the proximal term.
+        seed: decides all draws, each of which is a function of (seed, round, client, purpose).
+        threads: for gradients and clients; changes no bit of a result.
+        constants: of `smoothness(problem, clients)`, to save their computation.
+        x_star: the minimiser, for records and theory that needs it.
+        f_star: the minimum or a lower bound; of x_star unless told otherwise.
+        lyapunov: whether records hold the quantity of the theorem, which costs the gradients of all terms.
+
+    Steps run in Rust without the interpreter's lock, and each is whole or not done: after Ctrl-C or an error the state
+    is that of the last whole step.
+
+    Raises:
+        ValueError: a step that is not positive, sizes that do not fit, numbers that are not finite; before anything
+            runs.
+        FloatingPointError, of steps: the method diverged. `x` is the last finite iterate.
+    """
+
+    _name: ClassVar[str]
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        step: Step = "theory",
+        prox: Prox | None = None,
+        seed: int = 0,
+        threads: int = 1,
+        constants: Smoothness | None = None,
+        x_star: ArrayLike | None = None,
+        f_star: float | None = None,
+        lyapunov: bool = False,
+        clients: Sequence[ArrayLike] | None = None,
+        sampling: Sampling | None = None,
+        **options: Any,
+    ) -> None:
+        self.problem = problem
+        self.clients = None if clients is None else [np.asarray(part) for part in clients]
+        self.sampling = Full() if sampling is None else sampling
+        self.prox = Zero() if prox is None else prox
+        self.x_star = None if x_star is None else np.asarray(x_star, float)
+        self.f_star = f_star
+        self.seconds = 0.0
+        self._constants = constants
+        self._lyapunov = lyapunov
+        if clients is not None:
+            options["clients"] = self.clients
+        if self.x_star is not None and f_star is None:
+            self.f_star = self._loss(self.x_star)
+        self._step = step
+        self._gamma: float | None = self._fixed_step(step)
+        self._runner = _core.Runner(
+            problem,
+            self._name,
+            np.zeros(problem.d) if x0 is None else x0,
+            sampling=self.sampling.rule,
+            prox=self.prox.rule,
+            seed=seed,
+            threads=threads,
+            **options,
+        )
+
+    # Constants and theory
+
+    @property
+    def constants(self) -> Smoothness:
+        """The constants of the problem, or of its clients."""
+        if self._constants is None:
+            self._constants = smoothness(self.problem, self.clients)
+        return self._constants
+
+    def theory_step(self) -> float:
+        """The largest step size of the method's theorem."""
+        raise NotImplementedError
+
+    def _fixed_step(self, step: Step) -> float | None:
+        if isinstance(step, str):
+            return _factor(step) * self.theory_step()
+        if callable(step):
+            return None
+        if not (step > 0.0 and step < float("inf")):
+            raise ValueError(f"a step must be finite and above 0, found {step}")
+        return float(step)
+
+    def _gammas(self, steps: int) -> list[float]:
+        if callable(self._step):
+            return [float(self._step(self._runner.round + k)) for k in range(steps)]
+        assert self._gamma is not None
+        return [self._gamma]
+
+    # Where it is
+
+    @property
+    def x(self) -> Vector:
+        """The iterate, copied."""
+        x: Vector = self._runner.x
+        return x
+
+    @property
+    def gamma(self) -> float:
+        """The size of the next step."""
+        return self._gammas(1)[0]
+
+    def drawn(self) -> tuple[NDArray[np.int64], bool | None]:
+        """The batch (or the clients) of the last step, and whether its rare event happened."""
+        return self._runner.drawn()
+
+    def _weights(self) -> Vector:
+        """What each sample counts in f."""
+        weights = np.full(self.problem.n, 1.0 / self.problem.n)
+        for part in self.clients or []:
+            weights[part] = 1.0 / (len(self.clients or ()) * len(part))
+        return weights
+
+    def _loss(self, x: Vector) -> float:
+        every = np.arange(self.problem.n)
+        return self.problem.loss(x, every, weights=self._weights()) + self.prox.value(x)
+
+    def _gradients(self, x: Vector) -> Vector:
+        """The gradient of every sample or client at x, a row each."""
+        if self.clients is None:
+            return np.asarray(self.problem.gradients(x))
+        return np.array([self.problem.grad(x, part) for part in self.clients])
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """The quantity that the method's theorem bounds, at the iterate, whose loss and gradient are given."""
+        return self._distance(self.x)
+
+    def _distance(self, x: Vector) -> float | None:
+        return None if self.x_star is None else squared(x - self.x_star)
+
+    def record(self) -> Record:
+        """Where the method is. Costs the loss and gradient of all samples."""
+        loss, grad = self._runner.evaluate()
+        with np.errstate(over="ignore"):
+            return self._record_of(loss, grad)
+
+    def _record_of(self, loss: float, grad: Vector) -> Record:
+        calls, bits_up, bits_down, wire_bytes, rounds = self._runner.cost
+        return Record(
+            step=self._runner.round,
+            loss=loss,
+            gap=None if self.f_star is None else loss - self.f_star,
+            distance=self._distance(self.x),
+            grad_norm=float(np.linalg.norm(grad)),
+            lyapunov=self.lyapunov(loss, grad) if self._lyapunov else None,
+            oracle_calls=calls,
+            epochs=calls / self.problem.n,
+            bits_up=bits_up,
+            bits_down=bits_down,
+            wire_bytes=wire_bytes,
+            rounds=rounds,
+            seconds=self.seconds,
+        )
+
+    # Steps
+
+    def step(
+        self,
+        *,
+        batch: ArrayLike | None = None,
+        coin: bool | None = None,
+        compression: Sequence[Sequence[float]] | None = None,
+    ) -> Record:
+        """Take one step and say where the method is, which costs a pass over the data: for many steps use `run`.
+
+        Args:
+            batch: samples (of `FedAvg`, clients) in place of those that would be drawn.
+            coin: whether the rare event happens, in place of a draw.
+            compression: for each client numbers in [0, 1) in place of those its compressor would draw.
+        """
+        gamma, start = self._gammas(1)[0], time.perf_counter()
+        try:
+            self._runner.step(gamma, batch, coin, compression)
+        finally:
+            self.seconds += time.perf_counter() - start
+        return self.record()
+
+    def run(
+        self,
+        steps: int | None = None,
+        *,
+        epochs: float | None = None,
+        bits: float | None = None,
+        seconds: float | None = None,
+        callback: Callable[[Record], object] | None = None,
+        record_every: int | None = None,
+        progress: bool = False,
+    ) -> list[Record]:
+        """Take steps until a limit is met, and return the records, the first and last among them.
+
+        Args:
+            steps: so many more.
+            epochs: until so many more oracle calls, by samples.
+            bits: until clients have sent so many more.
+            seconds: until steps have taken so long.
+            callback: is called with each record; the run ends where it returns True.
+            record_every: steps between records; only the first and last unless told otherwise.
+            progress: whether to show a progress bar.
+
+        Ctrl-C ends it between steps. Raises ValueError without any limit.
+        """
+        if steps is None and epochs is None and bits is None and seconds is None:
+            raise ValueError("run needs a limit: steps, epochs, bits or seconds")
+        if record_every is not None and record_every < 1:
+            raise ValueError(f"record_every must be at least 1, found {record_every}")
+        calls, sent = self._runner.cost[:2]
+        most_calls = None if epochs is None else calls + int(epochs * self.problem.n)
+        most_bits = None if bits is None else sent + bits
+        end = None if seconds is None else self.seconds + seconds
+        left = 2**62 if steps is None else steps
+        records = [self.record()]
+        with _bar(progress, steps) as bar:
+            while left > 0 and not (callback is not None and callback(records[-1]) is True):
+                want = min(left, record_every or left)
+                taken = self._take(want, most_calls, most_bits, end)
+                left -= taken
+                bar.update(taken)
+                if taken or want == left:
+                    records.append(self.record())
+                if taken < want:
+                    break
+        return records
+
+    def _take(self, want: int, calls: int | None, bits: float | None, end: float | None) -> int:
+        """Steps until so many are done or a limit is met; how many."""
+        taken = 0
+        while taken < want:
+            size = min(want - taken, CHUNK) if callable(self._step) else want - taken
+            gammas, start = self._gammas(size), time.perf_counter()
+            left = None if end is None else end - self.seconds
+            try:
+                done = self._runner.steps(gammas, size, calls, bits, left)
+            finally:
+                self.seconds += time.perf_counter() - start
+            taken += done
+            if done < size:
+                break
+        return taken
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides the next steps besides the arguments. A method with the same ones goes on bit for bit."""
+        return {
+            "method": type(self).__name__,
+            "round": self._runner.round,
+            "cost": self._runner.cost,
+            "seconds": self.seconds,
+            "arrays": self._runner.state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a `state_dict`. Raises ValueError for one of another method or size; then nothing has changed."""
+        if state["method"] != type(self).__name__:
+            raise ValueError(f"a state of {state['method']}, expected one of {type(self).__name__}")
+        self._runner.load(state["arrays"], state["round"], tuple(state["cost"]))
+        self.seconds = state["seconds"]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} after {self._runner.round} steps on {self.problem!r}>"
+
+
+class _NoBar:
+    """A progress bar that is not shown."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self, n: int) -> None:
+        pass
+
+
+def _bar(progress: bool, steps: int | None) -> Any:
+    if not progress:
+        return _NoBar()
+    from tqdm import tqdm
+
+    return tqdm(total=steps, unit="step")

@@ -1,0 +1,317 @@
+"""Methods of one machine: gradient descent, SGD, L-SVRG, SAGA, PAGE."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from burtorch.opt._base import Method, probability, squared
+from burtorch.opt._rules import Full, Independent, Nice, Sampling, WithReplacement
+
+if TYPE_CHECKING:
+    from burtorch._core import FiniteSum
+    from burtorch.opt._base import Vector
+
+
+def _constants_of(sampling: Sampling, n: int, method: str) -> tuple[float, float]:
+    found = sampling.constants(n)
+    if found is None:
+        raise ValueError(f"the theory of {method} knows no {sampling!r}; give a number as step")
+    return found
+
+
+def page_step(L: float, spread: float, K: float) -> float:
+    """1/(L + sqrt(K) spread): the step of PAGE and MARINA (Li et al. 2021, Theorem 1; Gorbunov et al. 2021, Theorem
+    2.1).
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.page_step(L=1.0, spread=2.0, K=4.0)
+        0.2
+    """
+    return 1.0 / (L + math.sqrt(K) * spread)
+
+
+def optimal_batch(n: int, L: float, L_max: float, mu: float, spread: float, eps: float) -> float:
+    """The batch size of `Nice` with the least oracle calls of SGD to E |x - x*|^2 <= eps (Gower et al. 2019, Section
+    4).
+
+    Args:
+        n: samples.
+        L: of f.
+        L_max: the largest of f_i.
+        mu: of the strong convexity.
+        spread: mean |grad f_i(x*)|^2 (less the square of the mean, where there is a proximal term).
+        eps: the accuracy.
+
+    It is 1 where the noise at x* is small beside L_max, and grows with it: "a batch of about 1 is best" holds in the
+    first case only.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.optimal_batch(100, 1.0, 10.0, 0.1, spread=0.0, eps=1e-3)
+        1.0
+        >>> round(bt.opt.optimal_batch(100, 1.0, 10.0, 0.1, spread=0.003, eps=1e-3), 2)
+        34.0
+    """
+    q = 2.0 * spread / (eps * mu)
+    return 1.0 if q <= L_max else n * (q + L - L_max) / (q + n * L - L_max)
+
+
+class GD(Method):
+    """Gradient descent: x+ = prox(x - step grad f(x)).
+
+    Theorem: for convex f and step 1/L, |x+ - x*|^2 <= (1 - step mu) |x - x*|^2 (Nesterov 2018, "Lectures on convex
+    optimization", Theorem 2.1.15 and Section 2.2). Memory: d. Arguments: see `Method`.
+
+    Example:
+        >>> import burtorch as bt
+        >>> gd = bt.opt.GD(bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0]))
+        >>> records = gd.run(200)
+        >>> gd.x.round(9), records[-1].oracle_calls
+        (array([1., 1.]), 400)
+    """
+
+    _name = "sgd"
+
+    def theory_step(self) -> float:
+        """1/L."""
+        return 1.0 / self.constants.L
+
+
+class SGD(Method):
+    """SGD and Prox-SGD: x+ = prox(x - step g), with g the estimate of grad f(x) by a batch.
+
+    Args:
+        problem: a FiniteSum.
+        sampling: `Nice(1)` unless told otherwise.
+        eps: the accuracy E |x - x*|^2 <= eps that "theory" steps aim at, which needs x_star; without it they are the
+            largest.
+        others: see `Method`.
+
+    Theorem (Gower et al. 2019, "SGD: general analysis and improved rates"; with a proximal term Gorbunov, Hanzely and
+    Richtarik 2020): for convex f_i and step <= 1/(2 Lt), E |x+ - x*|^2 <= (1 - step mu) |x - x*|^2 + 2 step^2 s2. Here
+    Lt = A max L_i/(n q_i) + (1 - B) L and s2 = A mean |grad f_i(x*)|^2/(n q_i) - B |grad f(x*)|^2, with A and B of the
+    sampling; for Nice(tau), Lt = (n (tau - 1) L + (n - tau) L_max)/(tau (n - 1)). Memory: d.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> sgd = bt.opt.SGD(f, sampling=bt.opt.Nice(1), seed=1)
+        >>> records = sgd.run(epochs=400)
+        >>> sgd.x.round(6), sgd.gamma
+        (array([1., 1.]), 0.125)
+    """
+
+    _name = "sgd"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: Any = None,
+        *,
+        sampling: Sampling | None = None,
+        eps: float | None = None,
+        **more: Any,
+    ) -> None:
+        self.eps = eps
+        super().__init__(problem, x0, sampling=Nice(1) if sampling is None else sampling, **more)
+
+    def _share(self) -> Vector:
+        """n q_i of each sample."""
+        if self.sampling.rule[0] != "importance":
+            return np.ones(self.problem.n)
+        weights = np.asarray(self.sampling.rule[2], float)
+        return np.asarray(weights / weights.mean())
+
+    def expected_smoothness(self) -> float:
+        """Lt of the theorem."""
+        a, b = _constants_of(self.sampling, self.problem.n, "SGD")
+        largest = float((self.constants.L_i / self._share()).max())
+        return a * largest + (1.0 - b) * self.constants.L
+
+    def noise(self) -> float:
+        """s2 of the theorem. Needs x_star."""
+        a, b = _constants_of(self.sampling, self.problem.n, "SGD")
+        if self.x_star is None:
+            raise ValueError("the noise at x* needs x_star")
+        own = self._gradients(self.x_star)
+        squares = (own**2).sum(axis=1) / self._share()
+        return a * float(squares.mean()) - b * float((own.mean(axis=0) ** 2).sum())
+
+    def theory_step(self) -> float:
+        """1/(2 Lt), or with `eps` min(1/(2 Lt), eps mu/(4 s2))."""
+        step = 0.5 / self.expected_smoothness()
+        if self.eps is None:
+            return step
+        noise = self.noise()
+        return step if noise <= 0.0 else min(step, self.eps * self.constants.mu / (4.0 * noise))
+
+
+class LSVRG(Method):
+    """L-SVRG: g = grad_S f(x) - grad_S f(w) + grad f(w), x+ = prox(x - step g); with probability p the point w becomes
+    x.
+
+    Args:
+        problem: a FiniteSum.
+        sampling: `Nice(1)` unless told otherwise.
+        p: 1/n unless told otherwise.
+        others: see `Method`.
+
+    Theorem (Kovalev, Horvath and Richtarik 2020, "Don't jump through hoops", Theorem 5; convex f_i, batches of one):
+    for step = 1/(6 L_max) and Phi = |x - x*|^2 + (4 step^2/(p n)) sum |grad f_i(w) - grad f_i(x*)|^2, E Phi+ <= max(1 -
+    step mu, 1 - p/2) Phi.
+    Memory: 3 d.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> method = bt.opt.LSVRG(f)
+        >>> records = method.run(epochs=3000)
+        >>> method.x.round(9)
+        array([1., 1.])
+    """
+
+    _name = "l_svrg"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: Any = None,
+        *,
+        sampling: Sampling | None = None,
+        p: float | None = None,
+        **more: Any,
+    ) -> None:
+        self.p = 1.0 / problem.n if p is None else probability(p)
+        super().__init__(problem, x0, sampling=Nice(1) if sampling is None else sampling, p=self.p, **more)
+
+    def theory_step(self) -> float:
+        """1/(6 L_max)."""
+        return 1.0 / (6.0 * self.constants.L_max)
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step."""
+        return max(1.0 - self.gamma * self.constants.mu, 1.0 - self.p / 2.0)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without x_star."""
+        if self.x_star is None:
+            return None
+        w = self._runner.state()["w"]
+        spread = squared(self._gradients(w) - self._gradients(self.x_star)) / self.problem.n
+        return squared(self.x - self.x_star) + 4.0 * self.gamma**2 / self.p * spread
+
+
+class SAGA(Method):
+    """SAGA: g = mean over S of (grad f_i(x) - t_i) + mean of t, x+ = prox(x - step g), and the t_i of S become grad
+    f_i(x).
+
+    Args:
+        problem: a FiniteSum.
+        sampling: `Nice(1)` unless told otherwise; another size of Nice, or Full.
+        others: see `Method`.
+
+    Theorem (Defazio, Bach and Lacoste-Julien 2014; in this form Gorbunov, Hanzely and Richtarik 2020, convex f_i,
+    batches of one): for step = 1/(6 L_max) and Phi = |x - x*|^2 + 4 step^2 sum |t_i - grad f_i(x*)|^2, E Phi+ <= max(1
+    - step mu, 1 - 1/(2n)) Phi.
+    Memory: n d.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> method = bt.opt.SAGA(f)
+        >>> records = method.run(epochs=800)
+        >>> method.x.round(9)
+        array([1., 1.])
+    """
+
+    _name = "saga"
+
+    def __init__(self, problem: FiniteSum, x0: Any = None, *, sampling: Sampling | None = None, **more: Any) -> None:
+        sampling = Nice(1) if sampling is None else sampling
+        if not isinstance(sampling, (Nice, Full)):
+            raise ValueError(f"SAGA takes the samplings Nice and Full, found {sampling!r}")
+        super().__init__(problem, x0, sampling=sampling, **more)
+
+    def theory_step(self) -> float:
+        """1/(6 L_max)."""
+        return 1.0 / (6.0 * self.constants.L_max)
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step."""
+        return max(1.0 - self.gamma * self.constants.mu, 1.0 - 0.5 / self.problem.n)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without x_star."""
+        if self.x_star is None:
+            return None
+        table = self._runner.state()["table"].reshape(self.problem.n, -1)
+        spread = squared(table - self._gradients(self.x_star))
+        return squared(self.x - self.x_star) + 4.0 * self.gamma**2 * spread
+
+
+class PAGE(Method):
+    """PAGE: x+ = prox(x - step g); with probability p g+ = grad f(x+), otherwise g+ = g + grad_S f(x+) - grad_S f(x).
+
+    Args:
+        problem: a FiniteSum.
+        sampling: `Nice(1)` unless told otherwise.
+        p: tau/(n + tau) unless told otherwise, with tau the expected size of a batch.
+        pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
+        others: see `Method`.
+
+    Theorem (Li, Bao, Zhang and Richtarik 2021; any sampling: Tyurin, Sun, Burlachenko and Richtarik 2022): with K = (1
+    - p)/p A, step = 1/(L + sqrt(K) L_pm) and Phi = f(x) - f* + step/(2p) |g - grad f(x)|^2, E Phi+ <= Phi - (step/2)
+    |grad f(x)|^2; f need not be convex. For Nice(tau) A = (n - tau)/(tau (n - 1)); where A and B differ, K L_pm^2 is (1
+    - p)/p ((A - B) L_plus^2 + B L_pm^2). With pl, step = min(1/(L + sqrt(2K) L_pm), p/(2 mu)), the weight is step/p,
+    and E Phi+ <= (1 - step mu) Phi. Memory: 3 d.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.robust_regression([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> page = bt.opt.PAGE(f, sampling=bt.opt.Nice(1))
+        >>> records = page.run(epochs=400)
+        >>> records[-1].grad_norm < 1e-6
+        True
+    """
+
+    _name = "page"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: Any = None,
+        *,
+        sampling: Sampling | None = None,
+        p: float | None = None,
+        pl: bool = False,
+        **more: Any,
+    ) -> None:
+        sampling = Nice(1) if sampling is None else sampling
+        tau = sampling.expected_size(problem.n)
+        self.p = tau / (problem.n + tau) if p is None else probability(p)
+        self.pl = pl
+        super().__init__(problem, x0, sampling=sampling, p=self.p, **more)
+
+    _uniform: ClassVar[tuple[type, ...]] = (Full, Nice, WithReplacement, Independent)
+
+    def theory_step(self) -> float:
+        """1/(L + sqrt(K) L_pm), or with `pl` min(1/(L + sqrt(2K) L_pm), p/(2 mu))."""
+        if not isinstance(self.sampling, self._uniform):
+            raise ValueError(f"the theory of PAGE knows no {self.sampling!r}; give a number as step")
+        c, (a, b) = self.constants, _constants_of(self.sampling, self.problem.n, "PAGE")
+        spread = ((a - b) * c.L_plus**2 + b * c.L_pm**2) ** 0.5
+        K = (1.0 - self.p) / self.p
+        if not self.pl:
+            return page_step(c.L, spread, K)
+        return min(page_step(c.L, spread, 2.0 * K), self.p / (2.0 * c.mu) if c.mu else float("inf"))
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without f_star."""
+        if self.f_star is None:
+            return None
+        error = squared(self._runner.state()["g"] - grad)
+        return loss - self.f_star + self.gamma / (self.p if self.pl else 2.0 * self.p) * error

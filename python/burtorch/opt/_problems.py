@@ -1,0 +1,155 @@
+"""Problems whose terms are computed in Rust, and sums of the losses of oracles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from burtorch._core import FiniteSum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Features = Any  # a matrix, a sparse matrix of SciPy, or (starts, columns, values, d)
+
+
+def _rows(features: Features) -> Any:
+    """A sparse matrix as the arrays that Rust takes; anything else as it is."""
+    if isinstance(features, tuple) and len(features) == 4 and isinstance(features[3], tuple):
+        starts, columns, values, shape = features
+        return starts, columns, values, shape[1]
+    if not hasattr(features, "tocsr"):
+        return features
+    rows = features.tocsr()
+    rows.sum_duplicates()
+    rows.sort_indices()
+    return rows.indptr, rows.indices, rows.data, rows.shape[1]
+
+
+def _two_labels(labels: ArrayLike, names: Sequence[float] | None) -> NDArray[np.float64]:
+    """Labels as -1 and 1."""
+    import numpy as np
+
+    given = np.asarray(labels, float).ravel()
+    found = np.unique(given)
+    negative, positive = (-1.0, 1.0) if names is None else names
+    if not set(found.tolist()) <= {negative, positive}:
+        shown = ", ".join(f"{label:g}" for label in found[:5])
+        expected = f"{negative:g} and {positive:g}"
+        raise ValueError(f"labels must be {expected}, found {shown}; name yours by labels=(negative, positive)")
+    return np.where(given == positive, 1.0, -1.0)
+
+
+def logistic_regression(
+    features: Features,
+    labels: ArrayLike,
+    *,
+    l2: float = 0.0,
+    nonconvex: float = 0.0,
+    label_names: Sequence[float] | None = None,
+) -> FiniteSum:
+    """f_i(x) = log(1 + exp(-b_i a_i x)) + regularisers, with labels b_i of -1 and 1.
+
+    Args:
+        features: a matrix, a sparse matrix of SciPy, or (starts, columns, values, d) of sparse rows.
+        labels: one for each row.
+        l2: adds l2/2 |x|^2.
+        nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
+        label_names: the two values that labels have, the negative one first; -1 and 1 unless told otherwise.
+
+    Raises:
+        ValueError: features that are not finite, lengths that differ, other labels (the error names them).
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.logistic_regression([[1.0, 2.0], [3.0, -1.0]], [0, 1], label_names=(0, 1))
+        >>> f.n, f.d, round(f.loss([0.0, 0.0]), 6), f.grad([0.0, 0.0])
+        (2, 2, 0.693147, array([-0.5 ,  0.75]))
+    """
+    return FiniteSum._linear(_rows(features), _two_labels(labels, label_names), "logistic", l2, nonconvex)
+
+
+def least_squares(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
+    """f_i(x) = (a_i x - b_i)^2/2 + regularisers. Arguments and errors as for `logistic_regression`.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.least_squares([[1.0], [2.0]], [1.0, 0.0], l2=0.5).grad([1.0])
+        array([2.5])
+    """
+    return FiniteSum._linear(_rows(features), targets, "squares", l2, nonconvex)
+
+
+def robust_regression(features: Features, targets: ArrayLike, *, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
+    """f_i(x) = log(1 + (a_i x - b_i)^2/2) + regularisers: Cauchy's loss, which is not convex.
+
+    Arguments and errors as for `logistic_regression`.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.robust_regression([[1.0]], [0.0]).grad([2.0]).round(6)
+        array([0.666667])
+    """
+    return FiniteSum._linear(_rows(features), targets, "robust", l2, nonconvex)
+
+
+def softmax_regression(
+    features: Features, labels: ArrayLike, *, classes: int | None = None, l2: float = 0.0, nonconvex: float = 0.0
+) -> FiniteSum:
+    """f_i(x) = logsumexp(X a_i) - (X a_i)[b_i] + regularisers; x holds the rows of X, one for each class.
+
+    Args:
+        features: as for `logistic_regression`.
+        labels: the class of each row, from 0.
+        classes: how many; one more than the largest label unless told otherwise.
+        l2: adds l2/2 |x|^2.
+        nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.softmax_regression([[1.0], [2.0]], [0, 1])
+        >>> f.d, f.grad([0.0, 0.0])
+        (2, array([ 0.25, -0.25]))
+    """
+    import numpy as np
+
+    labels = np.asarray(labels)
+    classes = int(labels.max(initial=0)) + 1 if classes is None else classes
+    return FiniteSum._softmax(_rows(features), labels, classes, l2, nonconvex)
+
+
+def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0) -> FiniteSum:
+    """The mean loss of an `Oracle` over samples, as a function of its Parameters: any model or callable.
+
+    Args:
+        oracle: a `burtorch.Oracle` with reduction "mean".
+        data: what it is called with, an array each with a row for each sample.
+        l2: adds l2/2 |x|^2.
+        nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
+
+    Each evaluation writes the point to the Parameters, in whose precision it is computed.
+
+    Example:
+        >>> import burtorch as bt
+        >>> import numpy as np
+        >>> params = bt.Parameters(dtype="float64")
+        >>> model = bt.nn.Linear(params, 2, 1)
+        >>> params.values[:] = np.zeros(3)
+        >>> oracle = bt.Oracle(model, loss="mse", params=params)
+        >>> f = bt.opt.from_oracle(oracle, np.eye(2), np.array([1.0, 2.0]))
+        >>> f.n, f.d, f.grad(np.zeros(3))
+        (2, 3, array([-1., -2., -3.]))
+    """
+    import numpy as np
+
+    arrays = [np.asarray(part) for part in data]
+    params = oracle.params
+
+    def mean(x: NDArray[np.float64], samples: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
+        params.values[:] = x
+        value, gradient = oracle(*(part[samples] for part in arrays))
+        return float(value), np.asarray(gradient, float)
+
+    return FiniteSum(mean, len(arrays[0]), len(params.values), l2=l2, nonconvex=nonconvex)

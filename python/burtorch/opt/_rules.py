@@ -1,0 +1,188 @@
+"""Sampling rules and proximal operators: a name and its numbers each; what they do is in Rust."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from burtorch import _core
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+class _Rule:
+    """A name and its numbers."""
+
+    rule: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(repr(part) for part in self.rule[1:])})"
+
+
+class Sampling(_Rule):
+    """How batches are drawn: each is a function of (seed, round) alone.
+
+    Example:
+        >>> import burtorch as bt
+        >>> S, weights = bt.opt.Nice(2).batch(5, seed=0, round=3)
+        >>> len(S), weights.tolist()
+        (2, [0.5, 0.5])
+    """
+
+    def batch(self, n: int, *, seed: int = 0, round: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The batch of a round among n samples, and the factor of each that makes the sum of gradients unbiased."""
+        return _core._sample(self.rule, n, seed, round)[:2]
+
+    def constants(self, n: int) -> tuple[float, float] | None:
+        """A and B of Tyurin et al. (2022), "Sharper rates and flexible framework for nonconvex SGD", or None.
+
+        The estimate g of a mean v of n vectors v_i has E |g - v|^2 <= A mean |v_i|^2/(n q_i) - B |v|^2, with q_i = 1/n
+        but for `Importance`; the bound is an equation.
+
+        Example:
+            >>> import burtorch as bt
+            >>> bt.opt.Nice(3).constants(9), bt.opt.Independent(0.5).constants(4)
+            ((0.25, 0.25), (0.25, 0.0))
+        """
+        return _core._sample(self.rule, n, 0, 0)[2]
+
+    def expected_size(self, n: int) -> float:
+        """How many samples a batch has on average."""
+        return _core._sample(self.rule, n, 0, 0)[3]
+
+
+class Full(Sampling):
+    """All samples."""
+
+    def __init__(self) -> None:
+        self.rule = ("full",)
+
+
+class Nice(Sampling):
+    """`size` different samples, each subset equally probable, in O(size). A = B = (n - size)/(size (n - 1))."""
+
+    def __init__(self, size: int) -> None:
+        self.rule = ("nice", size)
+
+
+class WithReplacement(Sampling):
+    """`size` samples, each drawn from all. A = B = 1/size."""
+
+    def __init__(self, size: int) -> None:
+        self.rule = ("with_replacement", size)
+
+
+class Independent(Sampling):
+    """Each sample with probability p; a batch may be empty. A = (1 - p)/(n p), B = 0. A draw costs O(n)."""
+
+    def __init__(self, p: float) -> None:
+        self.rule = ("independent", p)
+
+
+class Importance(Sampling):
+    """`size` samples, each drawn from all in proportion to `weights`, such as the constants L_i. A = B = 1/size."""
+
+    def __init__(self, size: int, weights: ArrayLike) -> None:
+        self.rule = ("importance", size, weights)
+
+
+class Reshuffle(Sampling):
+    """The next `size` samples of a permutation, a new one for each epoch. Biased within an epoch: no constants."""
+
+    def __init__(self, size: int) -> None:
+        self.rule = ("reshuffle", size)
+
+
+class Partition(Sampling):
+    """One of `parts` blocks of consecutive samples, each with the same probability. Its variance depends on the order
+    of
+    samples: no constants."""
+
+    def __init__(self, parts: int) -> None:
+        self.rule = ("partition", parts)
+
+
+class Prox(_Rule):
+    """A convex function R, or the indicator of a set, by its proximal operator.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.L1(1.0)([3.0, -0.5], 0.5), bt.opt.Simplex()([0.5, 1.5])
+        (array([2.5, 0. ]), array([0., 1.]))
+    """
+
+    def __call__(self, x: ArrayLike, step: float = 1.0, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """argmin over u of step R(u) + |u - x|^2/2, as a new array or in `out`, which may be x."""
+        found: NDArray[np.float64] = _core._prox(self.rule, x, step)[0]
+        if out is None:
+            return found
+        out[:] = found
+        return out
+
+    def value(self, x: ArrayLike) -> float:
+        """R(x); 0 for sets, whose points are taken to lie inside."""
+        return _core._prox(self.rule, x, 1.0)[1]
+
+
+class Zero(Prox):
+    """R = 0."""
+
+    def __init__(self) -> None:
+        self.rule = ("zero",)
+
+
+class L1(Prox):
+    """R(x) = factor |x|_1."""
+
+    def __init__(self, factor: float) -> None:
+        self.rule = ("l1", factor)
+
+
+class L2Squared(Prox):
+    """R(x) = factor/2 |x|^2."""
+
+    def __init__(self, factor: float) -> None:
+        self.rule = ("l2_squared", factor)
+
+
+class ElasticNet(Prox):
+    """R(x) = l1 |x|_1 + l2/2 |x|^2."""
+
+    def __init__(self, l1: float, l2: float) -> None:
+        self.rule = ("elastic_net", l1, l2)
+
+
+class Box(Prox):
+    """low <= x_j <= high."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.rule = ("box", low, high)
+
+
+class Simplex(Prox):
+    """x_j >= 0 and sum x_j = total."""
+
+    def __init__(self, total: float = 1.0) -> None:
+        self.rule = ("simplex", total)
+
+
+class L1Ball(Prox):
+    """|x|_1 <= radius."""
+
+    def __init__(self, radius: float = 1.0) -> None:
+        self.rule = ("l1_ball", radius)
+
+
+class L2Ball(Prox):
+    """|x|_2 <= radius."""
+
+    def __init__(self, radius: float = 1.0) -> None:
+        self.rule = ("l2_ball", radius)
+
+
+class LinfBall(Prox):
+    """max |x_j| <= radius."""
+
+    def __init__(self, radius: float = 1.0) -> None:
+        self.rule = ("linf_ball", radius)

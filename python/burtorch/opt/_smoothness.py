@@ -1,0 +1,203 @@
+"""Constants of problems, by eigenvalues, and their solutions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from burtorch._core import FiniteSum
+
+    Matrix = NDArray[np.float64]
+
+CURVATURE = {"logistic": 0.25, "squares": 1.0, "robust": 1.0, "softmax": 0.5}
+"""The largest second derivative of each loss."""
+
+EXACT_UP_TO = 2000
+"""The largest matrix whose eigenvalues are computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothness:
+    """Constants of a finite sum f = mean of f_i, where i counts samples or clients.
+
+    L: of f. L_i: of each f_i. L_pm: the root of the Hessian variance: mean |(grad f_i(x) - grad f_i(y)) - (grad f(x) -
+    grad f(y))|^2 <= L_pm^2 |x - y|^2. mu: of the strong convexity of f, 0 if none is known; mu_min: of every f_i.
+    `bound` says for L and L_pm how they were found: "eigenvalues" are exact for quadratic problems, and for others
+    exact for the largest second derivatives of the losses; all other names are upper bounds.
+    """
+
+    L: float
+    L_i: NDArray[np.float64]
+    L_pm: float
+    mu: float
+    mu_min: float
+    bound: dict[str, str]
+
+    @property
+    def L_max(self) -> float:
+        """The largest L_i."""
+        return float(self.L_i.max())
+
+    @property
+    def L_AM(self) -> float:
+        """The arithmetic mean of L_i."""
+        return float(self.L_i.mean())
+
+    @property
+    def L_plus(self) -> float:
+        """The quadratic mean of L_i."""
+        return float((self.L_i**2).mean() ** 0.5)
+
+
+def _largest(gram: Matrix) -> float:
+    import numpy as np
+
+    return float(np.linalg.eigvalsh(gram)[-1]) if gram.size else 0.0
+
+
+def _norm_squared(rows: Matrix) -> float:
+    """The largest eigenvalue of rows' rows."""
+    return _largest(rows.T @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.T)
+
+
+def smoothness(problem: FiniteSum, clients: Sequence[ArrayLike] | None = None) -> Smoothness:
+    """Constants of a problem whose terms are computed in Rust.
+
+    Args:
+        problem: of `logistic_regression`, `least_squares`, `robust_regression` or `softmax_regression`.
+        clients: the samples of each client; then f_i is the mean over those of client i.
+
+    Eigenvalues are computed where features or samples number at most 2,000: O(n d^2). Else L is bounded by the mean of
+    |a_i|^2 ("trace"), and so are the L_i of clients.
+
+    Raises:
+        ValueError: a function of Python, whose constants nothing tells; pass a step size to methods.
+
+    Example:
+        >>> import burtorch as bt
+        >>> c = bt.opt.smoothness(bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [0.0, 0.0], l2=1.0))
+        >>> c.L, c.L_i, c.mu, c.bound["L"]
+        (3.0, array([2., 5.]), 1.5, 'eigenvalues')
+    """
+    import numpy as np
+
+    curvature = CURVATURE.get(problem.kind)
+    if curvature is None:
+        raise ValueError("the smoothness of a Python function is unknown; pass a step size in its place")
+    shift, dent = problem.l2 + 2.0 * problem.nonconvex, problem.l2 - 0.5 * problem.nonconvex
+    squares = problem._row_squares()
+    d = problem.d // (problem.classes or 1)
+    is_small = min(problem.n, d) <= EXACT_UP_TO
+    if clients is not None:
+        parts = [np.asarray(part) for part in clients]
+        return _of_clients(problem, parts, curvature, (shift, dent), squares, is_small)
+    top = pm = curvature * float(squares.max())
+    mu, name, pm_name = 0.0, "trace", "largest"
+    top = curvature * float(squares.mean())
+    if is_small:
+        rows = problem.features()
+        assert rows is not None
+        top, name = curvature * _norm_squared(rows) / problem.n, "eigenvalues"
+        pm, pm_name = curvature * _norm_squared(rows * (squares**0.5)[:, None]) ** 0.5 / problem.n**0.5, "second moment"
+        if problem.kind == "squares" and d <= EXACT_UP_TO:
+            hessian = rows.T @ rows / problem.n
+            mu = max(float(np.linalg.eigvalsh(hessian)[0]), 0.0)
+            moment = (rows * squares[:, None]).T @ rows / problem.n
+            pm, pm_name = max(_largest(moment - hessian @ hessian), 0.0) ** 0.5, "eigenvalues"
+    is_convex = problem.kind != "robust"
+    mu, mu_min = (max(mu + dent, 0.0), max(dent, 0.0)) if is_convex else (0.0, 0.0)
+    bound = {"L": name, "L_pm": pm_name}
+    return Smoothness(top + shift, curvature * squares + shift, pm, mu, mu_min, bound)
+
+
+def _of_clients(
+    problem: FiniteSum,
+    parts: list[NDArray[np.int64]],
+    curvature: float,
+    shifts: tuple[float, float],
+    squares: Matrix,
+    is_small: bool,
+) -> Smoothness:
+    import numpy as np
+
+    shift, dent = shifts
+    rows = problem.features() if is_small else None
+    d = problem.d // (problem.classes or 1)
+    tops = np.array([float(squares[part].mean()) for part in parts])
+    top, name = float(tops.mean()), "trace"
+    lows, low = np.zeros(len(parts)), 0.0
+    pm, pm_name = curvature * float((tops**2).mean() ** 0.5), "L_plus without regularisers"
+    if rows is not None:
+        tops = np.array([_norm_squared(rows[part]) / len(part) for part in parts])
+        weights = np.empty(problem.n)
+        for part in parts:
+            weights[part] = 1.0 / (len(parts) * len(part))
+        top, name = _norm_squared(rows * (weights**0.5)[:, None]), "eigenvalues"
+        pm = curvature * float((tops**2).mean() ** 0.5)
+        if problem.kind == "squares" and d <= EXACT_UP_TO:
+            hessian, moment = np.zeros((d, d)), np.zeros((d, d))
+            for k, part in enumerate(parts):
+                own = rows[part].T @ rows[part] / len(part)
+                lows[k] = max(float(np.linalg.eigvalsh(own)[0]), 0.0)
+                hessian += own / len(parts)
+                moment += own @ own / len(parts)
+            low = max(float(np.linalg.eigvalsh(hessian)[0]), 0.0)
+            pm, pm_name = max(_largest(moment - hessian @ hessian), 0.0) ** 0.5, "eigenvalues"
+    is_convex = problem.kind != "robust"
+    mu, mu_min = (max(low + dent, 0.0), max(float(lows.min()) + dent, 0.0)) if is_convex else (0.0, 0.0)
+    bound = {"L": name, "L_pm": pm_name}
+    return Smoothness(curvature * top + shift, curvature * tops + shift, pm, mu, mu_min, bound)
+
+
+def solve(problem: FiniteSum, clients: Sequence[ArrayLike] | None = None, *, tolerance: float = 1e-13) -> Matrix:
+    """The minimiser of a strongly convex problem of linear terms, by Newton's method, to a gradient of `tolerance`.
+
+    Args:
+        problem: of `least_squares` or `logistic_regression`, with l2 > 0 or enough samples, without the non-convex
+            term.
+        clients: the samples of each client, where f is the mean over clients.
+        tolerance: the norm of the gradient that is asked for.
+
+    Costs O(n d^2) a step and a dense copy of the features.
+
+    Raises:
+        ValueError: another problem, or one whose gradient stays above the tolerance.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.opt.solve(bt.opt.least_squares([[2.0], [1.0]], [4.0, 2.0]))
+        array([2.])
+    """
+    import numpy as np
+
+    if problem.kind not in ("logistic", "squares") or problem.nonconvex:
+        raise ValueError("only convex problems of least_squares and logistic_regression can be solved; pass x_star")
+    rows = problem.features()
+    assert rows is not None
+    weights = np.full(problem.n, 1.0 / problem.n)
+    for part in [] if clients is None else clients:
+        weights[np.asarray(part)] = 1.0 / (len(clients or ()) * len(np.asarray(part)))
+    everything = np.arange(problem.n)
+    x = np.zeros(problem.d)
+    g = problem.grad(x, everything, weights=weights)
+    for _ in range(100):
+        if np.linalg.norm(g) <= tolerance:
+            return x
+        slopes = weights
+        if problem.kind == "logistic":
+            z = np.clip(np.abs(rows @ x), 0.0, 700.0)
+            slopes = weights * np.exp(-z) / (1.0 + np.exp(-z)) ** 2
+        hessian = (rows * slopes[:, None]).T @ rows + problem.l2 * np.eye(problem.d)
+        way, size = np.linalg.lstsq(hessian, g, rcond=None)[0], 1.0
+        value = problem.loss(x, everything, weights=weights)
+        while size > 1e-10 and problem.loss(x - size * way, everything, weights=weights) > value + 1e-12 * abs(value):
+            size /= 2
+        x = x - size * way
+        g = problem.grad(x, everything, weights=weights)
+    raise ValueError(f"the gradient stays at {np.linalg.norm(g):.1e}, above {tolerance:.1e}: add l2 or raise tolerance")

@@ -1,0 +1,390 @@
+"""Problems, sampling, proximal operators, and what all methods do alike: counts, records, state, errors."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+import burtorch as bt
+from burtorch import opt
+
+RNG = np.random.default_rng(5)
+DENSE = RNG.normal(size=(40, 7)) * (RNG.random(size=(40, 7)) < 0.4)
+POINTS = RNG.normal(size=(2, 7))
+TARGETS = RNG.normal(size=40)
+LABELS = np.where(TARGETS > 0, 1.0, -1.0)
+CLASSES = RNG.integers(0, 3, size=40)
+
+
+def sparse(dense):
+    """Rows as (starts, columns, values, d)."""
+    starts = np.concatenate([[0], np.cumsum((dense != 0).sum(axis=1))])
+    return starts, np.nonzero(dense)[1], dense[dense != 0], dense.shape[1]
+
+
+def logistic(z, b):
+    return np.logaddexp(0.0, -b * z), -b / (1.0 + np.exp(b * z))
+
+
+def squares(z, b):
+    return (z - b) ** 2 / 2, z - b
+
+
+def robust(z, b):
+    return np.log1p((z - b) ** 2 / 2), (z - b) / (1 + (z - b) ** 2 / 2)
+
+
+LINEAR = {
+    "logistic": (opt.logistic_regression, LABELS, logistic),
+    "squares": (opt.least_squares, TARGETS, squares),
+    "robust": (opt.robust_regression, TARGETS, robust),
+}
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("kind", LINEAR)
+def test_linear_terms_are_those_of_their_formulas(kind, layout):
+    make, labels, formula = LINEAR[kind]
+    f = make(DENSE if layout == "dense" else sparse(DENSE), labels, l2=0.3, nonconvex=0.2)
+    x, y = POINTS
+    chosen, weights = [3, 3, 17, 0], [0.5, -1.0, 2.0, 3.0]
+
+    def of(x):
+        value, slope = formula(DENSE @ x, labels)
+        more = 0.15 * x @ x + 0.2 * (x**2 / (1 + x**2)).sum()
+        return value + more, slope[:, None] * DENSE + 0.3 * x + 0.4 * x / (1 + x**2) ** 2
+
+    values, gradients = of(x)
+    assert f.loss(x) == pytest.approx(values.mean(), rel=1e-13)
+    assert f.loss(x, chosen, weights=weights) == pytest.approx(values[chosen] @ weights, rel=1e-12)
+    near = {"rtol": 1e-12, "atol": 1e-13}
+    np.testing.assert_allclose(f.grad(x), gradients.mean(axis=0), **near)
+    np.testing.assert_allclose(f.gradients(x), gradients, **near)
+    np.testing.assert_allclose(f.grad(x, chosen), gradients[chosen].mean(axis=0), **near)
+    other = of(y)[1]
+    np.testing.assert_allclose(f.grad(x, chosen, minus=y), (gradients - other)[chosen].mean(axis=0), **near)
+    out = np.ones(7)
+    assert f.grad(x, chosen, weights=weights, scale=2.0, out=out, accumulate=True) is out
+    np.testing.assert_allclose(out, 1.0 + 2.0 * np.array(weights) @ gradients[chosen], **near)
+    np.testing.assert_array_equal(f.features(), DENSE)
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_softmax_terms_are_those_of_their_formula(layout):
+    f = opt.softmax_regression(DENSE if layout == "dense" else sparse(DENSE), CLASSES, l2=0.1)
+    x, y = RNG.normal(size=(2, 21))
+
+    def of(x):
+        scores = DENSE @ x.reshape(3, 7).T
+        p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        slopes = p - np.eye(3)[CLASSES]
+        return -np.log(p[np.arange(40), CLASSES]) + 0.05 * x @ x, np.einsum("nc,nd->ncd", slopes, DENSE).reshape(
+            40, 21
+        ) + 0.1 * x
+
+    np.testing.assert_allclose(f.loss(x), of(x)[0].mean(), rtol=1e-13)
+    np.testing.assert_allclose(f.gradients(x), of(x)[1], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(f.grad(x, minus=y), (of(x)[1] - of(y)[1]).mean(axis=0), rtol=1e-11, atol=1e-13)
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    """More samples than a chunk holds, so that several threads have work."""
+    rng = np.random.default_rng(0)
+    f = opt.logistic_regression(rng.normal(size=(5000, 9)), np.where(rng.random(5000) < 0.5, 1.0, -1.0), l2=0.1)
+    x, y = rng.normal(size=(2, 9))
+    found = {(f.grad(x, minus=y, threads=k).tobytes(), f.loss(x, threads=k)) for k in (1, 2, 3, 8)}
+    assert len(found) == 1
+    hashes = set()
+    for threads in (1, 2, 8):
+        page = opt.PAGE(f, sampling=opt.Nice(700), threads=threads)
+        page.run(30)
+        hashes.add(hashlib.sha256(page.x).hexdigest())
+    assert len(hashes) == 1
+
+
+def test_a_function_of_python_is_a_finite_sum():
+    own = opt.least_squares(DENSE, TARGETS)
+    f = opt.FiniteSum(lambda x, k: (own.loss(x, k), own.grad(x, k)), n=40, d=7)
+    for sampling in (opt.Nice(3), opt.Importance(3, np.arange(1.0, 41.0)), opt.Independent(0.01)):
+        a, b = (opt.PAGE(problem, sampling=sampling, step=0.01, seed=3) for problem in (f, own))
+        a.run(60)
+        b.run(60)
+        np.testing.assert_allclose(a.x, b.x, rtol=1e-10)
+
+    def fails(x, k):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        opt.FiniteSum(fails, 4, 2).loss([0.0, 0.0])
+    for wrong, error in ((1.0, TypeError), ((1.0, [1.0]), ValueError)):
+        with pytest.raises(error):
+            opt.FiniteSum(lambda x, k, wrong=wrong: wrong, 4, 2).grad([0.0, 0.0])
+
+
+def test_an_oracle_of_any_model_is_a_finite_sum():
+    params = bt.Parameters(dtype="float64")
+    oracle = bt.Oracle(bt.nn.Linear(params, 7, 1), loss="mse", params=params)
+    f = opt.from_oracle(oracle, DENSE, TARGETS)
+    x = np.append(POINTS[0], 0.5)
+    found = f.grad(x, [3, 8])
+    z = (DENSE @ POINTS[0] + 0.5 - TARGETS)[[3, 8]]
+    expected = 2 * (z[:, None] * np.hstack([DENSE, np.ones((40, 1))])[[3, 8]]).mean(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+# Sampling
+
+
+def test_batches_are_functions_of_seed_and_round():
+    for sampling in (opt.Nice(5), opt.WithReplacement(5), opt.Independent(0.3), opt.Reshuffle(7), opt.Partition(4)):
+        first = [sampling.batch(20, seed=1, round=r)[0].tolist() for r in range(30)]
+        again = [sampling.batch(20, seed=1, round=r)[0].tolist() for r in reversed(range(30))]
+        assert first == again[::-1]
+        assert first != [sampling.batch(20, seed=2, round=r)[0].tolist() for r in range(30)]
+    epoch = np.concatenate([opt.Reshuffle(7).batch(20, round=r)[0] for r in range(3, 6)])
+    assert sorted(epoch) == list(range(20))
+
+
+def test_subsets_are_equally_probable():
+    counts = {}
+    for r in range(6000):
+        batch = tuple(opt.Nice(2).batch(4, round=r)[0].tolist())
+        counts[batch] = counts.get(batch, 0) + 1
+    assert len(counts) == 6
+    assert sum((c - 1000) ** 2 / 1000 for c in counts.values()) < 25.7  # chi square, 5 degrees, 1e-4
+    picks = np.concatenate([opt.Importance(3, [1.0, 2.0, 3.0, 4.0]).batch(4, round=r)[0] for r in range(4000)])
+    shares = np.bincount(picks) / len(picks)
+    np.testing.assert_allclose(shares, [0.1, 0.2, 0.3, 0.4], atol=0.02)
+
+
+# Proximal operators
+
+
+@pytest.mark.parametrize(
+    ("prox", "is_inside"),
+    [
+        (opt.Zero(), None),
+        (opt.L1(0.7), None),
+        (opt.L2Squared(0.7), None),
+        (opt.ElasticNet(0.3, 0.8), None),
+        (opt.Box(-0.5, 0.25), lambda u: (u >= -0.5).all() and (u <= 0.25).all()),
+        (opt.Simplex(1.5), lambda u: (u >= 0).all() and abs(u.sum() - 1.5) < 1e-12),
+        (opt.L1Ball(1.5), lambda u: abs(u).sum() <= 1.5 + 1e-12),
+        (opt.L2Ball(0.5), lambda u: np.linalg.norm(u) <= 0.5 + 1e-12),
+        (opt.LinfBall(0.5), lambda u: abs(u).max() <= 0.5),
+    ],
+    ids=lambda part: repr(part) if isinstance(part, opt.Prox) else "",
+)
+def test_prox_is_the_minimiser(prox, is_inside):
+    """Its subgradient inequality at many points: <x - p, u - p> <= step (R(u) - R(p)) for all u where R is finite."""
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        x, step = rng.normal(size=5) * 2, rng.uniform(0.1, 2)
+        p = prox(x, step)
+        assert is_inside is None or is_inside(p)
+        np.testing.assert_allclose(prox(x.copy(), step, out=x.copy()), p)
+        for u in (prox(v, 1.0) if is_inside else v for v in rng.normal(size=(40, 5)) * 2):
+            assert (x - p) @ (u - p) <= step * (prox.value(u) - prox.value(p)) + 1e-9
+
+
+# Methods against plain references
+
+
+def problem():
+    return opt.logistic_regression(DENSE, LABELS, l2=0.05)
+
+
+def reference(method, draws, gamma, p_weights):
+    """The same steps in NumPy from the recorded draws."""
+    f, n = problem(), 40
+    x, prox = np.zeros(7), method.prox
+    w, grad_w, g = x, f.grad(x), f.grad(x)
+    table = f.gradients(x)
+    for batch, coin in draws:
+        weights = p_weights[batch] / len(batch) if len(batch) else []
+        if isinstance(method, (opt.GD, opt.SGD)):
+            x = prox(x - gamma * f.grad(x, batch, weights=weights), gamma)
+        elif isinstance(method, opt.LSVRG):
+            old = x
+            x = prox(x - gamma * (f.grad(x, batch) - f.grad(w, batch) + grad_w), gamma)
+            if coin:
+                w, grad_w = old, f.grad(old)
+        elif isinstance(method, opt.SAGA):
+            new = f.gradients(x, batch)
+            g = (new - table[batch]).mean(axis=0) + table.mean(axis=0)
+            table[batch] = new
+            x = prox(x - gamma * g, gamma)
+        else:
+            old, x = x, prox(x - gamma * g, gamma)
+            g = f.grad(x) if coin else g + f.grad(x, batch) - f.grad(old, batch)
+    assert n == f.n
+    return x
+
+
+METHODS = {
+    "GD": lambda f, **more: opt.GD(f, **more),
+    "SGD nice": lambda f, **more: opt.SGD(f, sampling=opt.Nice(4), **more),
+    "SGD replacement": lambda f, **more: opt.SGD(f, sampling=opt.WithReplacement(4), **more),
+    "SGD importance": lambda f, **more: opt.SGD(f, sampling=opt.Importance(4, np.arange(1.0, 41.0)), **more),
+    "LSVRG": lambda f, **more: opt.LSVRG(f, sampling=opt.Nice(2), p=0.2, **more),
+    "SAGA": lambda f, **more: opt.SAGA(f, sampling=opt.Nice(3), **more),
+    "PAGE": lambda f, **more: opt.PAGE(f, sampling=opt.Nice(3), p=0.3, **more),
+}
+
+
+@pytest.mark.parametrize("prox", [opt.Zero(), opt.L1(0.02)], ids=repr)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_hundred_steps_are_those_of_a_plain_reference(name, prox):
+    method = METHODS[name](problem(), prox=prox, seed=7)
+    draws = []
+    for _ in range(100):
+        method.step()
+        batch, coin = method.drawn()
+        draws.append((batch.copy(), coin))
+    shares = np.arange(1.0, 41.0) / 20.5 if "importance" in name else np.ones(40)
+    expected = reference(method, draws, method.gamma, 1.0 / shares)
+    assert np.linalg.norm(method.x - expected) <= 1e-12 * np.linalg.norm(expected)
+
+
+def test_reductions_to_gradient_descent():
+    f, near = problem(), {"rtol": 1e-13, "atol": 1e-15}
+    gd = opt.GD(f, step=0.5)
+    gd.run(100)
+    for same in (opt.SGD(f, sampling=opt.Nice(40), step=0.5), opt.PAGE(f, sampling=opt.Nice(4), p=1.0, step=0.5)):
+        same.run(100)
+        assert same.x.tobytes() == gd.x.tobytes(), same
+    for sampling in (opt.Nice(40), opt.Full()):
+        for like in (opt.PAGE(f, sampling=sampling, p=0.3, step=0.5), opt.LSVRG(f, sampling=sampling, p=0.3, step=0.5)):
+            like.run(100)
+            np.testing.assert_allclose(like.x, gd.x, **near)
+    single = opt.SAGA(f, sampling=opt.Nice(1), step=0.5)
+    single.run(100)
+    assert abs(single.x - gd.x).max() > 1e-6
+
+
+# State, limits, errors
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_resumes_bit_for_bit(name):
+    whole, first, second = (METHODS[name](problem(), seed=3, step="theory*0.5") for _ in range(3))
+    whole.run(60)
+    first.run(25)
+    second.load_state_dict(first.state_dict())
+    second.run(35)
+    assert second.x.tobytes() == whole.x.tobytes()
+    kept, of = second.record(), whole.record()
+    assert (kept.step, kept.oracle_calls, kept.loss) == (of.step, of.oracle_calls, of.loss)
+    wrong = opt.GD(opt.least_squares([[1.0]], [1.0])) if name == "GD" else opt.GD(problem())
+    with pytest.raises(ValueError):
+        wrong.load_state_dict(first.state_dict())
+    assert wrong.record().step == 0
+
+
+def test_limits_of_a_run():
+    f = problem()
+    assert opt.GD(f).run(epochs=10)[-1].step == 10
+    assert opt.SGD(f, sampling=opt.Nice(4)).run(epochs=2)[-1].step == 20
+    records = opt.GD(f).run(10, record_every=4)
+    assert [record.step for record in records] == [0, 4, 8, 10]
+    assert [record.epochs for record in records] == [0, 4, 8, 10]
+    assert opt.GD(f).run(1000, record_every=1, callback=lambda record: record.step == 7)[-1].step == 7
+    assert opt.GD(f).run(seconds=0.02)[-1].seconds < 1.0
+    with pytest.raises(ValueError, match="limit"):
+        opt.GD(f).run()
+    assert opt.GD(f).run(0)[-1].step == 0
+
+
+def test_steps_by_a_schedule_and_by_theory():
+    f = problem()
+    gd = opt.GD(f, step=lambda round: 1.0 / (round + 1.0))
+    gd.run(300)
+    x = np.zeros(7)
+    for r in range(300):
+        x = x - 1.0 / (r + 1.0) * f.grad(x)
+    np.testing.assert_allclose(gd.x, x, rtol=1e-12)
+    c = opt.smoothness(f)
+    assert opt.GD(f, step="theory*4").gamma == 4.0 * opt.GD(f).gamma == 4.0 / c.L
+    assert opt.PAGE(f, p=1.0).gamma == pytest.approx(1.0 / c.L)
+    q = 40 * np.arange(1.0, 41.0) / 820.0
+    importance = opt.SGD(f, sampling=opt.Importance(4, np.arange(1.0, 41.0)))
+    expected = ((c.L_i / q).max() / 4 + 0.75 * c.L) * 2
+    assert importance.gamma == pytest.approx(1.0 / expected)
+
+
+def test_records_hold_what_is_known():
+    f = problem()
+    x_star = opt.solve(f)
+    assert np.linalg.norm(f.grad(x_star)) <= 1e-13
+    gd = opt.GD(f, x_star=x_star, lyapunov=True)
+    record = gd.step()
+    assert record.gap == pytest.approx(f.loss(gd.x) - f.loss(x_star))
+    assert record.distance == record.lyapunov == pytest.approx(((gd.x - x_star) ** 2).sum())
+    assert record.grad_norm == pytest.approx(np.linalg.norm(f.grad(gd.x)))
+    assert opt.GD(f).record().gap is None
+
+
+def test_divergence_is_named_and_the_last_iterate_kept():
+    method = opt.GD(opt.least_squares(DENSE, TARGETS), step=1e200)
+    with pytest.raises(FloatingPointError, match=r"diverged: step \d+ .* smaller step"):
+        method.run(1000)
+    assert np.isfinite(method.x).all()
+    assert method.record().step > 0
+
+
+BAD = {
+    "batch above n": lambda f: opt.SGD(f, sampling=opt.Nice(41)),
+    "empty batch": lambda f: opt.SGD(f, sampling=opt.Nice(0)),
+    "negative step": lambda f: opt.GD(f, step=-1.0),
+    "zero step": lambda f: opt.GD(f, step=0.0),
+    "NaN step": lambda f: opt.GD(f, step=float("nan")),
+    "unknown step": lambda f: opt.GD(f, step="best"),
+    "negative factor": lambda f: opt.GD(f, step="theory*-1"),
+    "x0 of another length": lambda f: opt.GD(f, [0.0]),
+    "x0 not finite": lambda f: opt.GD(f, np.full(7, np.inf)),
+    "probability": lambda f: opt.PAGE(f, p=0.0),
+    "weights": lambda f: opt.SGD(f, sampling=opt.Importance(1, np.zeros(40))),
+    "theory of a biased sampling": lambda f: opt.SGD(f, sampling=opt.Reshuffle(4)),
+    "sampling of SAGA": lambda f: opt.SAGA(f, sampling=opt.WithReplacement(1)),
+    "NaN features": lambda f: opt.least_squares([[np.nan]], [1.0]),
+    "no samples": lambda f: opt.least_squares(np.zeros((0, 3)), []),
+    "no columns": lambda f: opt.least_squares(np.zeros((3, 0)), np.zeros(3)),
+    "features of one dimension": lambda f: opt.least_squares([1.0], [1.0]),
+    "lengths": lambda f: opt.least_squares([[1.0]], [1.0, 2.0]),
+    "labels": lambda f: opt.logistic_regression([[1.0], [2.0]], [3.0, 4.0]),
+    "columns that do not ascend": lambda f: opt.least_squares(([0, 2], [1, 0], [1.0, 1.0], 2), [1.0]),
+    "a column above d": lambda f: opt.least_squares(([0, 1], [2], [1.0], 2), [1.0]),
+    "negative starts": lambda f: opt.least_squares(([0, -1], [0], [1.0], 2), [1.0]),
+    "negative l2": lambda f: opt.least_squares([[1.0]], [1.0], l2=-1.0),
+    "negative radius": lambda f: opt.L2Ball(-1.0)([1.0]),
+    "empty box": lambda f: opt.GD(f, prox=opt.Box(1.0, 0.0)),
+    "threads of a function": lambda f: opt.FiniteSum(lambda x, k: (0.0, x), 1, 1).grad([0.0], threads=2),
+    "theory of a function": lambda f: opt.GD(opt.FiniteSum(lambda x, k: (0.0, x), 1, 1)),
+    "one class": lambda f: opt.softmax_regression([[1.0]], [0]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_value_error(name):
+    with pytest.raises(ValueError):
+        BAD[name](problem())
+
+
+def test_labels_that_are_not_named_are_shown():
+    with pytest.raises(ValueError, match="found 3, 4"):
+        opt.logistic_regression([[1.0], [2.0]], [3.0, 4.0])
+    named = opt.logistic_regression([[1.0], [2.0]], [3.0, 4.0], label_names=(3, 4))
+    np.testing.assert_allclose(named.grad([0.0]), [0.25 - 0.5])
+
+
+def test_a_given_batch_is_checked():
+    sgd = opt.SGD(problem(), sampling=opt.Nice(2))
+    with pytest.raises(ValueError, match="2 samples"):
+        sgd.step(batch=[1])
+    with pytest.raises(IndexError):
+        sgd.step(batch=[1, 40])
+    assert sgd.record().step == 0
+    sgd.step(batch=[5, 9])
+    np.testing.assert_allclose(sgd.x, -sgd.gamma * problem().grad(np.zeros(7), [5, 9]), rtol=1e-13)

@@ -1,0 +1,201 @@
+"""Theorems as tests: at random states of small problems all outcomes of a step are listed, and the expectation obeys the
+theorem's inequality; with four times the step it does not."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from burtorch import opt
+
+N, D = 4, 3
+STATES = 1000
+SLACK = 1e-12
+
+
+def ridge(seed, nonconvex=0.0):
+    """A problem whose eigenvalues differ, and numbers for states."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(N, D)) * rng.choice([0.3, 1.0, 3.0], size=(N, 1))
+    return opt.least_squares(features, rng.normal(size=N), l2=0.1, nonconvex=nonconvex), rng
+
+
+class Steps:
+    """All outcomes of a step of a method from a state."""
+
+    def __init__(self, method):
+        self.method = method
+        self.runner = method._runner
+        self.cost = self.runner.cost
+
+    def put(self, **arrays):
+        self.arrays = arrays
+        self.runner.load(arrays, 0, self.cost)
+
+    def phi(self):
+        loss, grad = self.runner.evaluate()
+        return self.method.lyapunov(loss, grad)
+
+    def expected(self, outcomes):
+        """The expectation of the Lyapunov quantity after a step."""
+        total = 0.0
+        for probability, choices in outcomes:
+            self.put(**self.arrays)
+            self.runner.step(self.method.gamma, *choices)
+            total += probability * self.phi()
+        return total
+
+
+def subsets(tau):
+    """Every batch of `Nice(tau)`."""
+    batches = list(itertools.combinations(range(N), tau))
+    return [(1.0 / len(batches), list(batch)) for batch in batches]
+
+
+def with_coin(batches, p):
+    return [(q * w, (batch, coin)) for w, batch in batches for coin, q in ((True, p), (False, 1.0 - p)) if q > 0.0]
+
+
+# Each gives a method, the state of a random generator, its outcomes, and a bound on the expectation: a function of
+# (Phi, |grad f|^2).
+
+
+def sgd(problem, rng, step, tau, prox):
+    x_star = opt.solve(problem)
+    if prox is not None:
+        gd = opt.GD(problem, prox=prox)
+        gd.run(steps=20_000)
+        x_star = gd.x
+    method = opt.SGD(problem, sampling=opt.Nice(tau), step=step, prox=prox, x_star=x_star)
+    noise, gamma, mu = method.noise(), method.gamma, method.constants.mu
+    h = problem.gradients(x_star)
+    spread = ((h - h.mean(axis=0)) ** 2).sum(axis=1).mean()
+    assert noise == pytest.approx((N - tau) / (tau * (N - 1)) * spread, abs=1e-12)
+
+    def state():
+        return {"x": x_star + rng.normal(size=D) * 10.0 ** rng.uniform(-3, 1)}
+
+    outcomes = [(w, (batch,)) for w, batch in subsets(tau)]
+    return method, state, outcomes, lambda phi, g: (1.0 - gamma * mu) * phi + 2.0 * gamma**2 * noise
+
+
+def l_svrg(problem, rng, step, tau):
+    x_star = opt.solve(problem)
+    method = opt.LSVRG(problem, sampling=opt.Nice(tau), step=step, x_star=x_star)
+
+    def state():
+        x, w = x_star + rng.normal(size=(2, D)) * 10.0 ** rng.uniform(-3, 1, size=(2, 1))
+        return {"x": x, "w": w, "grad_w": problem.grad(w)}
+
+    rate = method.rate()
+    return method, state, with_coin(subsets(tau), method.p), lambda phi, g: rate * phi
+
+
+def saga(problem, rng, step, tau):
+    x_star = opt.solve(problem)
+    method = opt.SAGA(problem, sampling=opt.Nice(tau), step=step, x_star=x_star)
+
+    def state():
+        points = x_star + rng.normal(size=(N + 1, D)) * 10.0 ** rng.uniform(-3, 1, size=(N + 1, 1))
+        table = np.array([problem.grad(points[i], [i]) for i in range(N)])
+        return {"x": points[N], "table": table.ravel(), "mean": table.mean(axis=0)}
+
+    rate = method.rate()
+    return method, state, [(w, (batch,)) for w, batch in subsets(tau)], lambda phi, g: rate * phi
+
+
+def page(problem, rng, step, tau, pl):
+    f_star = 0.0 if problem.nonconvex else problem.loss(opt.solve(problem))
+    method = opt.PAGE(problem, sampling=opt.Nice(tau), step=step, f_star=f_star, pl=pl)
+    gamma, mu = method.gamma, method.constants.mu
+
+    def state():
+        x = rng.normal(size=D) * 10.0 ** rng.uniform(-2, 1)
+        return {"x": x, "g": problem.grad(x) + rng.normal(size=D) * 10.0 ** rng.uniform(-4, 1)}
+
+    def bound(phi, g):
+        return (1.0 - gamma * mu) * phi if pl else phi - 0.5 * gamma * g
+
+    return method, state, with_coin(subsets(tau), method.p), bound
+
+
+CASES = {
+    "SGD tau=1": (sgd, 0.0, (1, None)),
+    "SGD tau=2": (sgd, 0.0, (2, None)),
+    "SGD tau=4": (sgd, 0.0, (4, None)),
+    "Prox-SGD l1": (sgd, 0.0, (2, opt.L1(0.1))),
+    "Prox-SGD ball": (sgd, 0.0, (1, opt.L2Ball(1.0))),
+    "L-SVRG": (l_svrg, 0.0, (1,)),
+    "SAGA": (saga, 0.0, (1,)),
+    "PAGE tau=1": (page, 0.0, (1, False)),
+    "PAGE tau=2": (page, 0.0, (2, False)),
+    "PAGE PL": (page, 0.0, (1, True)),
+    "PAGE non-convex": (page, 0.5, (2, False)),
+}
+
+
+def excesses(name, step, n_problems=4):
+    """By how much the bound is exceeded, relative to Phi, at each state."""
+    make, nonconvex, arguments = CASES[name]
+    for seed in range(n_problems):
+        problem, rng = ridge(seed, nonconvex)
+        method, state, outcomes, bound = make(problem, rng, step, *arguments)
+        assert sum(w for w, _ in outcomes) == pytest.approx(1.0, abs=1e-14)
+        steps = Steps(method)
+        for _ in range(STATES // n_problems):
+            steps.put(**state())
+            phi, grad = steps.phi(), steps.runner.evaluate()[1]
+            yield (steps.expected(outcomes) - bound(phi, float(grad @ grad))) / phi
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_theorem_holds_at_a_thousand_states(name):
+    assert max(excesses(name, "theory")) <= SLACK
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_four_times_the_step_violates_it_somewhere(name):
+    assert max(excesses(name, "theory*4")) > 1e-6
+
+
+def test_sampling_constants_are_the_variance():
+    """Over every batch of a small problem; importance with other probabilities."""
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(N, D))
+    mean, square = v.mean(axis=0), (v**2).sum(axis=1)
+
+    def check(sampling, outcomes, shares):
+        a, b = sampling.constants(N)
+        got = sum(q * ((g - mean) ** 2).sum() for q, g in outcomes)
+        assert got == pytest.approx(a * (square / shares).mean() - b * mean @ mean, rel=1e-12)
+        assert sum(q * g for q, g in outcomes) == pytest.approx(mean, rel=1e-12)
+
+    ones = np.ones(N)
+    for tau in range(1, N + 1):
+        check(opt.Nice(tau), [(w, v[batch].mean(axis=0)) for w, batch in subsets(tau)], ones)
+    pairs = list(itertools.product(range(N), repeat=2))
+    check(opt.WithReplacement(2), [(1 / 16, v[list(pair)].mean(axis=0)) for pair in pairs], ones)
+    q = np.array([0.1, 0.2, 0.3, 0.4])
+    share = N * q
+    found = [(q[i] * q[j], (v[i] / share[i] + v[j] / share[j]) / 2) for i, j in pairs]
+    check(opt.Importance(2, q), found, share)
+    p = 0.3
+    sets = itertools.product([False, True], repeat=N)
+    found = [(np.prod([p if s else 1 - p for s in chosen]), v[list(chosen)].sum(axis=0) / (N * p)) for chosen in sets]
+    check(opt.Independent(p), found, ones)
+
+
+def test_the_smoothness_of_quadratics_is_that_of_their_hessians():
+    problem, _ = ridge(3, nonconvex=0.25)
+    rows = problem.features()
+    hessians = rows[:, :, None] * rows[:, None, :]
+    mean = hessians.mean(axis=0)
+    spread = (hessians @ hessians).mean(axis=0) - mean @ mean
+    c = opt.smoothness(problem)
+    assert pytest.approx(np.linalg.eigvalsh(mean)[-1] + 0.1 + 0.5, rel=1e-12) == c.L
+    assert c.L_i == pytest.approx(np.linalg.eigvalsh(hessians)[:, -1] + 0.6, rel=1e-12)
+    assert c.L_pm == pytest.approx(np.linalg.eigvalsh(spread)[-1] ** 0.5, rel=1e-12)
+    assert c.mu == pytest.approx(max(np.linalg.eigvalsh(mean)[0] + 0.1 - 0.125, 0.0), rel=1e-9)
+    assert c.L_pm <= c.L_plus
