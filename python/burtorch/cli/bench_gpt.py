@@ -131,10 +131,9 @@ def _repeats(step: Step) -> int:
 
 def peaks() -> dict[str, float] | None:
     """The most resident and virtual memory this process had, in units of 10^6 bytes."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            status = dict(line.split(":", 1) for line in file if ":" in line)
-        resident, virtual = (1024 * int(status[key].split()[0]) / 1e6 for key in ("VmHWM", "VmPeak"))
-        return {"peak_resident_mb": resident, "peak_virtual_mb": virtual}
-    except (OSError, KeyError, ValueError):
+    from burtorch.cli.reproduce.programs.measure import memory
+
+    peak = memory()
+    if peak["resident"] is None or peak["virtual"] is None:
         return None
+    return {"peak_resident_mb": peak["resident"] / 1e6, "peak_virtual_mb": peak["virtual"] / 1e6}

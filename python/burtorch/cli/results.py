@@ -32,12 +32,10 @@ def require_writable(out: str | None) -> None:
 
 def peak_resident_mb() -> float | None:
     """The most memory this process ever held, in units of 10^6 bytes; ``None`` where the system does not say."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (peak if sys.platform == "darwin" else peak * 1024) / 1e6
+    from burtorch.cli.reproduce.programs.measure import memory
+
+    peak = memory()["resident"]
+    return None if peak is None else peak / 1e6
 
 
 def show(summary: dict[str, Any], *, as_json: bool) -> None:

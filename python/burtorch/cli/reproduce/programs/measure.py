@@ -72,18 +72,26 @@ def step_times(step: Callable[[], Any], iterations: int, budget: float) -> dict[
 def memory() -> dict[str, float | None]:
     """Bytes: peak virtual and peak resident of this process so far, and what is private to it now.
 
-    ``None`` where the system does not say: virtual and private are Linux only.
+    ``None`` where the system does not say: virtual and private on Linux only, resident not on Windows.
     """
     status = _fields("/proc/self/status")
     private = _fields("/proc/self/smaps_rollup")
     found: dict[str, float | None] = {"virtual": status.get("VmPeak"), "resident": status.get("VmHWM"), "private": None}
     if private:
         found["private"] = private["Private_Clean"] + private["Private_Dirty"]
-    if found["resident"] is None and sys.platform == "darwin":
-        import resource
-
-        found["resident"] = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    if found["resident"] is None:
+        found["resident"] = _peak_of_usage()
     return found
+
+
+def _peak_of_usage() -> float | None:
+    """Where there is no /proc. (On Linux this figure is at least what the parent process held.)"""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak if sys.platform == "darwin" else peak * 1024)
 
 
 def _fields(path: str) -> dict[str, float]:
