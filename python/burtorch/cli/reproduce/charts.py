@@ -19,7 +19,7 @@ def draw(table: Table, path: str) -> str | None:
         plt: Any = importlib.import_module("matplotlib.pyplot")
     except ImportError:
         return "Matplotlib is not installed"
-    indices = [k for k, column in enumerate(table.columns) if column.name in table.bars.columns]
+    indices = [k for k, column in enumerate(table.columns) if {column.name, column.head()} & {*table.bars.columns}]
     rows = [row for row in table.rows if any(isinstance(row.values[k], (int, float)) for k in indices)]
     alone = not any("burtorch" in row.label for row in rows)
     colours = [OURS if alone else _colour(row.label) for row in rows]
@@ -35,11 +35,11 @@ def draw(table: Table, path: str) -> str | None:
             axis.invert_yaxis()
         if table.bars.log:
             axis.set_xscale("log")
-            axis.set_xlim(min(filter(None, numbers)) / 3, max(numbers) * 6)
+            axis.set_xlim(min(number for number in numbers if number > 0) / 3, max(numbers) * 6)
         else:
             axis.set_xlim(right=max(numbers) * 1.15)
         axis.set_xlabel(table.columns[k].head(), fontsize=8)
-        axis.tick_params(axis="x", labelsize=8)
+        axis.tick_params(axis="x", which="both", labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{table.name}: {table.title}", fontsize=9)
     figure.tight_layout()

@@ -52,7 +52,7 @@ def table(settings: Settings, name: str) -> Table:
         found.notes.append(f"Not measured: {error.strerror}.")
         return found
     rows, notes = settings.once("energy", lambda: measure(settings, meter))
-    found.rows, found.bars = list(rows), Bars(("task",), log=True)
+    found.rows, found.bars = list(rows), Bars(("total, J",))
     found.notes = [*notes, f"Meter: {meter.source}, of the whole machine.", paper.SEE]
     return found
 

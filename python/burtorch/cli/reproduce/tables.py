@@ -37,7 +37,7 @@ class Published:
 
 @dataclass
 class Bars:
-    """A bar chart of some columns of the table."""
+    """A bar chart of some columns of the table, by their names, with units where names repeat."""
 
     columns: tuple[str, ...]
     log: bool = True
