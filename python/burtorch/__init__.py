@@ -8,8 +8,8 @@
     (612.5, -35.0, 1050.0)
 
 Numbers are computed in Rust (``burtorch._core``); this package arranges the calls. The submodules ``nn``, ``opt``,
-``optim``, ``micrograd``, ``text``, ``data``, ``viz`` and ``system`` are imported when they are first used, and NumPy
-only when an array is asked for.
+``optim``, ``compress``, ``micrograd``, ``text``, ``data``, ``viz`` and ``system`` are imported when they are first used, and
+NumPy only when an array is asked for.
 """
 
 import sys as _sys
@@ -159,7 +159,7 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that imp
 if TYPE_CHECKING:
     from typing import Any
 
-    from burtorch import autograd, data, micrograd, nn, opt, optim, system, text, viz
+    from burtorch import autograd, compress, data, micrograd, nn, opt, optim, system, text, viz
     from burtorch._arrays import (
         all,
         any,
@@ -258,6 +258,7 @@ __all__ = [
     "check_grads",
     "clamp",
     "clip",
+    "compress",
     "concat",
     "concatenate",
     "cond",
@@ -407,7 +408,7 @@ __all__ = [
     "xlogy",
 ]
 
-_SUBMODULES = frozenset({"autograd", "data", "micrograd", "nn", "opt", "optim", "system", "text", "viz"})
+_SUBMODULES = frozenset({"autograd", "compress", "data", "micrograd", "nn", "opt", "optim", "system", "text", "viz"})
 
 
 def __getattr__(name: str) -> "Any":

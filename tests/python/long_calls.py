@@ -694,6 +694,33 @@ short(
     *(f"opt.{rule}.{name}" for rule in OF_RULES for name in methods(getattr(bt.opt, rule))),
 )
 
+
+COMPRESSORS = [name for name in bt.compress.__all__ if name not in ("Draw", "Message")]
+
+
+@long("compress.Compressor.compress", "compress.Message.to_bytes", "compress.Message.from_bytes", n=100_000)
+def compression(name, n):
+    x, c, draw = numbers(n), bt.compress.QSGD(100), bt.compress.Draw(seed=0)
+    message = c.compress(x, draw)
+    data = message.to_bytes()
+    return {
+        "compress.Compressor.compress": lambda: bits(c.compress(x, draw).values),
+        "compress.Message.to_bytes": lambda: bits(message.to_bytes()),
+        "compress.Message.from_bytes": lambda: bits(bt.compress.Message.from_bytes(data).values),
+    }[name]
+
+
+short("holds a few constants", *(f"compress.{c}" for c in COMPRESSORS), "compress.Draw", "compress.Message")
+short(
+    "arithmetic on a few constants, or makes a tuple of them",
+    *(f"compress.{c}.{method}" for c in COMPRESSORS for method in ("omega", "alpha", "density", "__reduce__")),
+)
+short(
+    "some nanoseconds for each of 10^7 numbers, all of it or nothing",
+    *(f"compress.Message.{method}" for method in ("decompress", "add_to", "__reduce__")),
+    *("compress.Draw.of", "compress.Draw.__reduce__"),
+)
+
 OF_ARRAYS = (
     "__getitem__ __iter__ __matmul__ __setitem__ all any argmax argmin astype clip copy cumprod cumsum "
     "diagonal dot flatten item log_softmax logsumexp max mean min norm2 prod ravel reshape round softmax "
@@ -716,6 +743,7 @@ LIKE = {
     "nn.load_model": ["nn.load_model", *(f"nn.{model}.load" for model in MODELS)],
     "nn.state_dict": [f"nn.{model}.state_dict" for model in MODELS],
     "nn.load_state_dict": [f"nn.{model}.load_state_dict" for model in MODELS],
+    "compress.Compressor.compress": [f"compress.{c}.compress" for c in COMPRESSORS],
     "optim.Adam.save_state": ["optim.AdamW.save_state"],
     "optim.Adam.load_state": ["optim.AdamW.load_state"],
     "Vector.reductions": ["Vector.__matmul__", "Vector.dot", "Vector.sum", "Vector.prod"],
@@ -731,7 +759,8 @@ OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu
 
 def public():
     """All public callables by name: functions of the modules, classes, their methods."""
-    modules = ["", *(f".{name}" for name in ("data", "micrograd", "nn", "opt", "optim", "system", "text", "viz"))]
+    names = ("compress", "data", "micrograd", "nn", "opt", "optim", "system", "text", "viz")
+    modules = ["", *(f".{name}" for name in names)]
     found = {}
     for module in modules:
         holder = importlib.import_module("burtorch" + module)

@@ -209,6 +209,9 @@ EMPTY = {
     "TextWindows": lambda: bt.text.TextWindows("to be or not to be", context=4, holdout=0.0),
     "WordContexts": lambda: bt.text.WordContexts(["ab", "ba"], context=2, holdout=0.0),
     "parameter": lambda: bt.parameter(1.0),
+    "Draw": lambda: bt.compress.Draw(0),
+    "Message": lambda: bt.compress.Identity().compress([1.0]),
+    **{name: lambda: bt.compress.TopK(1) for name in bt.compress.__all__ if name not in ("Draw", "Message")},
     "FlatArray": lambda: bt.Graph().vector([1.0]).data,
 }
 """Types, or kinds of them, that hold numbers and text only."""

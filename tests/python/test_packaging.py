@@ -113,7 +113,7 @@ def test_importing_the_package_imports_almost_nothing():
     assert loaded >= {"burtorch", "burtorch._core"}
 
 
-@pytest.mark.parametrize("name", ["data", "nn", "optim", "system", "text"])
+@pytest.mark.parametrize("name", ["compress", "data", "nn", "optim", "system", "text"])
 def test_submodules_come_when_first_used(name):
     assert f"burtorch.{name}" not in loaded_by("import burtorch")
     loaded = loaded_by(f"import burtorch; burtorch.{name}")

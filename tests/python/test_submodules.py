@@ -11,7 +11,7 @@ SUBMODULES = [m.name for m in pkgutil.iter_modules(burtorch.__path__) if not m.n
 
 
 def test_the_submodules_are_found():
-    assert {"data", "micrograd", "nn", "optim", "system", "text", "viz"} <= set(SUBMODULES)
+    assert {"compress", "data", "micrograd", "nn", "optim", "system", "text", "viz"} <= set(SUBMODULES)
 
 
 @pytest.mark.parametrize("name", SUBMODULES)

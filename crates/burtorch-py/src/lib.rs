@@ -2,6 +2,7 @@
 #![feature(f128)]
 
 mod array;
+mod compress;
 mod convert;
 mod files;
 mod graph;
@@ -41,6 +42,7 @@ mod _core {
         oracle::register(m)?;
         nn::sample_loss::register(m)?;
         optim::register(m)?;
+        compress::register(m)?;
         opt::register(m)?;
         text::register(m)?;
         files::register(m)?;

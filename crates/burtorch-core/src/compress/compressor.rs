@@ -63,6 +63,12 @@ impl Compressor {
         self.quantiser
     }
 
+    /// Whether what it sends depends on the draws.
+    pub fn is_random(&self) -> bool {
+        !matches!(self.sparsifier, Sparsifier::All | Sparsifier::TopK(_))
+            || !matches!(self.quantiser, Quantiser::None | Quantiser::Sign)
+    }
+
     /// Compresses `x`. All clients of [`Sparsifier::PermK`] share a partition: it is drawn for the seed, round and purpose of
     /// `draw` and not for its client. After an error the message stands for a vector without numbers.
     pub fn compress<F: Number>(

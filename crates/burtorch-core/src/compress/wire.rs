@@ -7,6 +7,7 @@
 use super::message::{Message, Support, Values, WHAT, index_width};
 use super::number::Number;
 use crate::error::{Error, Result};
+use crate::interrupt::ask_at;
 use crate::memory::reserve_in;
 
 const VERSION: u8 = 1;
@@ -127,7 +128,8 @@ impl<F: Number> Message<F> {
         }
         bits.end();
         let width = self.width();
-        for &number in &self.numbers {
+        for (n, &number) in self.numbers.iter().enumerate() {
+            ask_at(n)?;
             bits.put(self.code(number), width);
         }
         bits.end();
@@ -193,20 +195,18 @@ impl<F: Number> Message<F> {
 
     fn try_read(&mut self, bytes: &[u8]) -> Result<()> {
         let refuse = |offset: usize, reason: &str| Error::Format { offset: offset as u64, reason: reason.into() };
-        let mut reader = Reader { bytes, at: 0, word: 0, n: 0 };
-        if bytes.len() < HEADER + size_of::<F>() {
-            return Err(refuse(bytes.len(), "a compressed vector ends within its header"));
-        }
-        let is_wide = match reader.take(8) as u8 {
-            version if version >> 4 != VERSION || version % 16 > 1 => {
-                return Err(refuse(0, "no compressed vector of this version begins here"));
-            }
-            version => version % 16 == 1,
+        let is_wide = match bytes.first() {
+            Some(version) if version >> 4 == VERSION && version % 16 < 2 => version % 16 == 1,
+            _ => return Err(refuse(0, "no compressed vector of this version begins here")),
         };
         if is_wide != (F::BITS == 64) {
             let (found, expected) = if is_wide { ("float64", "float32") } else { ("float32", "float64") };
             return Err(refuse(0, &format!("a compressed vector of {found} in place of {expected}")));
         }
+        if bytes.len() < HEADER + size_of::<F>() {
+            return Err(refuse(bytes.len(), "a compressed vector ends within its header"));
+        }
+        let mut reader = Reader { bytes, at: 1, word: 0, n: 0 };
         let (place, encoding, levels) = (reader.take(4), reader.take(4), reader.take(16) as u16);
         let (len, n_sent) = (reader.take(32) as usize, reader.take(32) as usize);
         let unit = F::of_bits(reader.take(F::BITS));
@@ -244,7 +244,8 @@ impl<F: Number> Message<F> {
         }
         self.read_places(&mut reader, n_sent, is_bitmap, place_bytes)?;
         reserve_in(&mut self.numbers, n_sent, WHAT)?;
-        for _ in 0..n_sent {
+        for n in 0..n_sent {
+            ask_at(n)?;
             let number = self.decoded(reader.take(self.width()));
             self.numbers
                 .push(number.ok_or_else(|| refuse(reader.at, "a number of a compressed vector is out of range"))?);

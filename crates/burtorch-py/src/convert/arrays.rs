@@ -315,6 +315,23 @@ impl Array {
         all
     }
 
+    /// Replaces entries of one dimension by what `f` makes of the present number and the given one.
+    pub fn update(&self, mut entries: impl Iterator<Item = (usize, f64)>, f: impl Fn(f64, f64) -> f64) -> PyResult<()> {
+        let is_writable = matches!(self.kind, Kind::F16 | Kind::F32 | Kind::F64) && !self.buffer.readonly();
+        let (true, &[len], &[stride]) = (is_writable, self.shape(), self.strides()) else {
+            return Err(PyValueError::new_err("expected an array of floats of one dimension that can be written"));
+        };
+        entries.try_for_each(|(index, x)| {
+            if index >= len {
+                return Err(PyValueError::new_err("expected a longer array"));
+            }
+            let at = self.start().wrapping_offset(stride * index as isize);
+            // SAFETY: the entry lies in the buffer, which is held here and can be written; its numbers are floats.
+            unsafe { self.kind.write(at, f(self.kind.read(at), x)) };
+            Ok(())
+        })
+    }
+
     /// Writes numbers, by rows.
     pub fn write(&self, mut numbers: impl Iterator<Item = f64>) {
         self.for_each(|at| {
