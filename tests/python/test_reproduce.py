@@ -159,6 +159,31 @@ def test_a_program_that_fails_is_said_and_not_tried_again():
     assert failures == ["absent failed: ModuleNotFoundError: No module named 'no_such_module'"]
 
 
+def test_a_table_that_fails_does_not_end_the_others(monkeypatch, capsys):
+    def fail(settings, name):
+        raise LaunchError("ImportError: no luck")
+
+    monkeypatch.setitem(catalogue.ENTRIES, "table2", catalogue.Entry("the tiny graph", fail))
+    assert catalogue.report(["table2"], settings(), as_json=False) == 1
+    assert catalogue.report(["table2", "figure1"], settings(), as_json=False) == 0
+    page = capsys.readouterr().out
+    assert "- Not measured: ImportError: no luck" in page
+    assert "## figure1: the tiny graph" in page
+    with pytest.raises(LaunchError, match="no_such_module"):
+        in_turn({"burtorch": {"family": "bare", "program": "no_such_module"}}, 1)
+
+
+def test_an_interrupt_keeps_the_tables_that_were_done(monkeypatch, capsys):
+    def interrupt(settings, name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(catalogue.ENTRIES, "table2", catalogue.Entry("the tiny graph", interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        catalogue.report(["figure1", "table2", "figure2"], settings(), as_json=True)
+    record = json.loads(capsys.readouterr().out)
+    assert [table["name"] for table in record["tables"]] == ["figure1"]
+
+
 def test_a_rivals_process_does_not_hold_burtorch():
     run = launch({"family": "graph", "program": "python", "graph": "small", "iterations": 10, "budget": 1.0})
     bare = launch({"family": "bare", "program": ""})

@@ -9,6 +9,7 @@ from time import perf_counter
 from burtorch.cli.errors import InputError
 from burtorch.cli.reproduce import drawings, files, models, ops_tables, power, scalars, scaling, sizes, training
 from burtorch.cli.reproduce import report as reports
+from burtorch.cli.reproduce.processes import LaunchError
 from burtorch.cli.reproduce.settings import Settings
 from burtorch.cli.reproduce.tables import Table
 
@@ -78,8 +79,27 @@ def expand(names: list[str]) -> list[str]:
 
 
 def report(names: list[str], settings: Settings, *, as_json: bool) -> int:
-    """Measures, prints, and keeps what ``--out`` asked for; exit code 1 if nothing could be measured."""
+    """Measures, prints, and keeps what ``--out`` asked for; exit code 1 if nothing could be measured.
+
+    An interrupt ends it early, with a report of the tables that were done.
+    """
     began = perf_counter()
-    tables = [ENTRIES[name].measure(settings, name) for name in names]
+    tables: list[Table] = []
+    interrupted = False
+    try:
+        for name in names:
+            tables.append(_measured(name, settings))
+    except KeyboardInterrupt:
+        interrupted = True
     reports.write(tables, settings, perf_counter() - began, as_json=as_json)
+    if interrupted:
+        raise KeyboardInterrupt
     return 0 if any(table.measured for table in tables) else 1
+
+
+def _measured(name: str, settings: Settings) -> Table:
+    """The table; where it cannot be measured, its notes say why."""
+    try:
+        return ENTRIES[name].measure(settings, name)
+    except (LaunchError, RuntimeError) as error:
+        return Table(name, ENTRIES[name].title, [], notes=[f"Not measured: {error}"], measured=False)

@@ -99,7 +99,9 @@ def _measured(settings: Settings, hidden: int | None, batch: int) -> Any:
         if hidden is None:
             programs = [program for program in programs if program != "numpy"]  # has no GPT
         job = {"family": "model", "problem": problem, "iterations": QUICK_STEPS if settings.quick else steps}
-        return in_turn({program: {**job, "program": program, "budget": settings.budget} for program in programs}, 1)
+        return in_turn(
+            {program: {**job, "program": program, "budget": settings.budget("model")} for program in programs}, 1
+        )
 
 
 def _hidden(settings: Settings) -> tuple[int, ...]:
@@ -126,7 +128,7 @@ def _notes(found: Table, settings: Settings, steps: int) -> None:
     n = QUICK_STEPS if settings.quick else steps
     found.notes += [
         standing(found, "minimum"),
-        f"Mean and deviation over {n:,} iterations of one process (fewer after {settings.budget:.0f} s), kept to one "
+        f"Mean and deviation over {n:,} iterations of one process (fewer after {settings.budget('model'):.0f} s), kept to one "
         "core. Losses and gradients of all contenders agreed with float64 within 1e-5.",
         "Initialisation: imports, reading the problem, compiling, the first step. Memory has three columns, as the "
         "paper's captions and its appendix name different ones.",

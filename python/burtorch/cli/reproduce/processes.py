@@ -45,7 +45,11 @@ def launch(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_turn(jobs: dict[str, dict[str, Any]], launches: int) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """The results of several launches of each job, and a line on each job that failed: it is not tried again."""
+    """The results of several launches of each job, and a line on each job that failed: it is not tried again.
+
+    Raises:
+        LaunchError: burtorch's own program failed, which the others are compared with.
+    """
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
     failed: dict[str, str] = {}
     for k in range(launches):
@@ -56,6 +60,8 @@ def in_turn(jobs: dict[str, dict[str, Any]], launches: int) -> tuple[dict[str, l
             try:
                 results[name].append(launch(job))
             except LaunchError as error:
+                if name == "burtorch":
+                    raise
                 failed[name] = str(error)
     done = {name: found for name, found in results.items() if found and name not in failed}
     return done, [f"{name} failed: {message}" for name, message in failed.items()]

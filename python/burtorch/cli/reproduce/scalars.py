@@ -80,7 +80,7 @@ def measure(settings: Settings, graph: str) -> Any:
             "program": program,
             "graph": graph,
             "iterations": ITERATIONS[graph],
-            "budget": settings.budget,
+            "budget": settings.budget("graph"),
         }
         for program in (*OURS, "python", *settings.programs("graph"))
     }

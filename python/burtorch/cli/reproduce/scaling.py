@@ -33,7 +33,7 @@ def batches(settings: Settings, name: str) -> Table:
                 else:
                     problem = problems.gpt(settings, folder, batch, n)
                 job = {"family": "model", "program": "burtorch", "problem": problem, "iterations": 200}
-                run = launch({**job, "budget": min(5.0, settings.budget)})
+                run = launch({**job, "budget": min(5.0, settings.budget("model"))})
             memory = [run["memory"][which] for which in ("resident", "private")]
             megabytes = [size / 1e6 if size else None for size in memory]
             found.rows.append(Row(label, [1e3 * run["median"], 1e6 * run["median"] / batch, *megabytes]))

@@ -45,10 +45,9 @@ class Settings:
             lines.append(f"left out by --quick, as it compiles for long: {', '.join(SLOW_TO_COMPILE)}")
         return lines
 
-    @property
-    def budget(self) -> float:
-        """Seconds of iterations that one process gets."""
-        return 1.0 if self.quick else 60.0
+    def budget(self, family: str) -> float:
+        """Seconds of iterations that one process gets: a small graph runs in several processes, a model in one."""
+        return 1.0 if self.quick else {"graph": 15.0, "model": 60.0}[family]
 
     def once(self, key: Any, measure: Callable[[], T]) -> T:
         """The result of an experiment, measured when it is first asked for."""
