@@ -247,6 +247,7 @@ def test_a_rival_that_is_ahead_is_named():
     assert tables.standing(table, "time") == "burtorch's fastest way is ahead of every rival in time."
     table.rows += [tables.Row("b=2: burtorch", [0.0, 9.0]), tables.Row("b=2: fast", [0.0, 4.5])]
     table.rows += [tables.Row("b=2: absent", [0.0, None]), tables.Row("in theory, registers only", [0.0, 0.1])]
+    table.rows.append(tables.Row("b=2: burtorch raw, in memory", [0.0, 1.0]))
     ahead = "Ahead of the fastest way of burtorch in time, as a share of its time: b=2: fast (0.50)."
     assert tables.standing(table, "time") == ahead
 

@@ -128,8 +128,8 @@ def _notes(found: Table, settings: Settings, steps: int) -> None:
     n = QUICK_STEPS if settings.quick else steps
     found.notes += [
         standing(found, "minimum"),
-        f"Mean and deviation over {n:,} iterations of one process (fewer after {settings.budget('model'):.0f} s), kept to one "
-        "core. Losses and gradients of all contenders agreed with float64 within 1e-5.",
+        f"Mean and deviation over {n:,} iterations of one process (fewer after {settings.budget('model'):.0f} s), kept "
+        "to one core. Losses and gradients of all contenders agreed with float64 within 1e-5.",
         "Initialisation: imports, reading the problem, compiling, the first step. Memory has three columns, as the "
         "paper's captions and its appendix name different ones.",
         paper.SEE,

@@ -92,6 +92,10 @@ class Table:
         return "\n".join(lines)
 
 
+NO_RIVALS = ("in theory, registers only", "in memory")
+"""How the labels of rows end that no rival is compared with: nothing runs there, or no file is written."""
+
+
 def standing(table: Table, column: str) -> str:
     """The note that names each rival below burtorch's fastest way in a column.
 
@@ -101,7 +105,7 @@ def standing(table: Table, column: str) -> str:
     groups: dict[str, list[tuple[str, float]]] = {}
     for row in table.rows:
         number, (group, colon, _) = row.values[k], row.label.partition(": ")
-        if isinstance(number, (int, float)) and "theory" not in row.label:
+        if isinstance(number, (int, float)) and not row.label.endswith(NO_RIVALS):
             groups.setdefault(group if colon else "", []).append((row.label, float(number)))
     ahead = []
     for rows in groups.values():
