@@ -7,6 +7,7 @@ use super::dims::Axes;
 use super::expand::{copied, inlined};
 use super::instr::{ArrayOp, ArrayProgram, Comparison, Element, Reduce, ValueId, View};
 use super::row::Row;
+use super::simplify::simplified;
 use crate::error::Result;
 use crate::ops::Op;
 use crate::scalar::DType;
@@ -27,7 +28,7 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
         };
         lowered.map(|v| vec![v])
     })?;
-    copied(&program, |b, at, operands| {
+    let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         let moved = match instr.op {
             ArrayOp::Reduce(kind, axes) if !side_by_side(axes) => b.reduced_last(kind, operands[0], axes),
@@ -36,7 +37,8 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
         };
         moved.map(|v| vec![v])
     })?
-    .cleaned()
+    .cleaned()?;
+    simplified(&program)?.cleaned()
 }
 
 impl ArrayBuilder {

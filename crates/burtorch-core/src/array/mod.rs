@@ -63,6 +63,7 @@ mod factors;
 mod forward;
 mod linear;
 mod reverse;
+mod simplify;
 
 mod lower;
 mod plan;

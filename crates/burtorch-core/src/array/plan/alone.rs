@@ -280,13 +280,19 @@ fn concat<T>(of: &[Operand], axis: usize, to: &mut [T], gather: impl Fn(usize, u
 }
 
 /// The position that an index names, counted from the end if negative.
+#[inline(always)]
 fn index(i: i64, n: usize) -> Result<usize> {
     let at = if i < 0 { i + n as i64 } else { i };
     if (0..n as i64).contains(&at) {
         return Ok(at as usize);
     }
+    Err(outside(i, n))
+}
+
+#[cold]
+fn outside(i: i64, n: usize) -> Error {
     let expected = format!("inside of an axis of {n}");
-    Err(Error::BadArgument { what: "index", expected, found: i.to_string() })
+    Error::BadArgument { what: "index", expected, found: i.to_string() }
 }
 
 /// How a table and its indices lie: batches, extents of the table in each, indices in each.

@@ -138,9 +138,11 @@ impl<E: ArrayFloat> Product<E> {
         let (others, sums) = self.workspace.split_at_mut(k * len);
         let (sums, is_reached) = sums[..rows * len + rows].split_at_mut(rows * len);
         let zero = <E as Real>::of(0.0);
-        for (at, other) in others.iter_mut().enumerate() {
-            let (p, l) = (at / len, at % len);
-            *other = if by_rows { y[Self::at(&self.y, from_y, p, l)] } else { x[Self::at(&self.x, from_x, l, p)] };
+        // Row p of the other operand, or column p.
+        let (numbers, from, [next, inside]) =
+            if by_rows { (y, from_y, self.y.steps) } else { (x, from_x, [self.x.steps[1], self.x.steps[0]]) };
+        for (p, other) in others.chunks_exact_mut(len).enumerate() {
+            copy_strided(numbers, from.wrapping_add_signed(p as isize * next), inside, other);
         }
         sums.fill(zero);
         is_reached.fill(E::UNREACHED);
@@ -219,10 +221,17 @@ fn strided<'a, E: ArrayFloat>(from: &'a [E], start: usize, step: isize, room: &'
     if step == 1 {
         return &from[start..start + n];
     }
-    for (k, to) in room.iter_mut().enumerate() {
+    copy_strided(from, start, step, room);
+    room
+}
+
+fn copy_strided<E: ArrayFloat>(from: &[E], start: usize, step: isize, to: &mut [E]) {
+    if step == 1 {
+        return to.copy_from_slice(&from[start..start + to.len()]);
+    }
+    for (k, to) in to.iter_mut().enumerate() {
         *to = from[start.wrapping_add_signed(k as isize * step)];
     }
-    room
 }
 
 /// Inner products of `v` with columns of a matrix, of which `row(i)` is row i: those of `slices::dot`, with its running sums

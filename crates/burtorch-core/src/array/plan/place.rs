@@ -110,6 +110,17 @@ impl Place {
     }
 }
 
+/// Numbers side by side that are copied without a call.
+const FEW: usize = 24;
+
+#[inline(always)]
+fn copy_few<T: Copy>(from: &[T], to: &mut [T]) {
+    let (fours, rest) = to.as_chunks_mut::<4>();
+    let (from_fours, from_rest) = from.as_chunks::<4>();
+    fours.iter_mut().zip(from_fours).for_each(|(to, from)| *to = *from);
+    rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
+}
+
 /// A way through the numbers of a place in C order, with as few axes as possible.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
@@ -188,6 +199,7 @@ impl Walk {
             let (run, after) = std::mem::take(&mut rest).split_at_mut(count);
             rest = after;
             match stride {
+                1 if count < FEW => copy_few(&from[at..at + count], run),
                 1 => run.copy_from_slice(&from[at..at + count]),
                 0 => run.fill(from[at]),
                 _ => {
