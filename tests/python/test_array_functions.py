@@ -349,3 +349,12 @@ def test_planning_can_be_interrupted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert bt.grad(lambda x: x * x)(3.0) == 6.0
+
+
+def test_plain_arrays_are_stacked_as_by_numpy():
+    x, y = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+    for axis in (0, 1, -1):
+        np.testing.assert_array_equal(bt.stack([x, y], axis=axis), np.stack([x, y], axis))
+        np.testing.assert_array_equal(bt.stack(x, y, axis=axis), np.stack([x, y], axis))
+    with pytest.raises(ValueError, match="same shape"):
+        bt.stack([x, y[0]])

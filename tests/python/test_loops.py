@@ -264,6 +264,53 @@ def test_cond_runs_one_branch_only():
     assert f(-1.0) == -1.0
 
 
+def test_derivatives_run_no_loop_of_a_branch_that_is_not_taken():
+    def f(x, n):
+        return bt.cond(
+            n > 0.0,
+            lambda: bt.while_loop(lambda c: c > 0.0, lambda c: c + bt.exp(x), x),  # never ends
+            lambda: bt.sin(x) * n,
+        )
+
+    x, n = np.array(0.7), np.array(-2.0)
+    sin, cos = np.sin(0.7), np.cos(0.7)
+    np.testing.assert_allclose(bt.grad(f, (0, 1))(x, n), (-2 * cos, sin), rtol=1e-15)
+    np.testing.assert_allclose(bt.hessian(f, (0, 1))(x, n), [[2 * sin, cos], [cos, 0]], rtol=1e-15)
+    np.testing.assert_allclose(bt.grad(bt.grad(f))(x, n), 2 * sin, rtol=1e-15)
+    np.testing.assert_allclose(bt.jacobian(bt.grad(f, 1))(x, n), cos, rtol=1e-15)
+    np.testing.assert_allclose(bt.jvp(f, (x, n), (1.0, 0.0)), (-2 * sin, -2 * cos), rtol=1e-15)
+
+
+def test_derivatives_of_a_while_in_a_branch():
+    def looped(x, n):
+        def steps():
+            first = (x * x, x)
+            return bt.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] * 1.5, c[1] * bt.sin(c[0] * x)), first)[1]
+
+        return bt.cond(n > 0.0, steps, lambda: bt.exp(x) * n)
+
+    def unrolled(x, n):
+        if n < 0:
+            return bt.exp(x) * n
+        size, product = x * x, x
+        while size < 3.0:
+            size, product = size * 1.5, product * bt.sin(size * x)
+        return product
+
+    xs, ns = np.array([0.7, 0.7, 0.3]), np.array([1.0, -2.0, 1.0])
+    plain = [bt.function(lambda x, n=n: unrolled(x, n)) for n in ns]
+    slopes = np.array([f.grad(x) for f, x in zip(plain, xs)])
+    bends = np.array([f.hessian(x)[0, 0] for f, x in zip(plain, xs)])
+    same = lambda found, expected: np.testing.assert_allclose(found, expected, rtol=1e-12)  # noqa: E731
+    same([bt.grad(looped)(x, n) for x, n in zip(xs, ns)], slopes)
+    same([bt.hessian(looped)(x, n) for x, n in zip(xs, ns)], bends)
+    same([bt.grad(bt.grad(looped))(x, n) for x, n in zip(xs, ns)], bends)
+    same([bt.hvp(lambda x, n=n: looped(x, n))(x, 1.0) for x, n in zip(xs, ns)], bends)
+    same(bt.vmap(bt.grad(looped))(xs, ns), slopes)
+    same(bt.vmap(bt.hessian(looped))(xs, ns), bends)
+    same(bt.grad(lambda xs: bt.sum(bt.vmap(looped)(xs, ns)))(xs), slopes)
+
+
 def test_a_function_of_numbers_takes_loops():
     f = bt.function(lambda a, b: bt.scan(lambda c, x: (c * a + x, None), b, XS)[0])
     g = bt.function(lambda a: bt.scan(lambda c, x: (c * a + x, None), 1.0, XS)[0])

@@ -383,3 +383,17 @@ def test_an_exponent_may_be_one_traced_number(power, x):
     assert np.allclose(gradients[0], 3.0 * x**2, rtol=1e-15)
     assert np.isclose(gradients[1], np.sum(x**3 * np.log(x)), rtol=1e-15)
     assert bt.grad(lambda y: 2.0**y)(3.0) == pytest.approx(8.0 * np.log(2.0), rel=1e-15)
+
+
+def test_a_body_that_returns_none_is_told_so():
+    for transform in (bt.grad, bt.value_and_grad, bt.hessian):
+        with pytest.raises(bt.TraceError, match="found None"):
+            transform(lambda x: None)(1.0)
+    for transform in (bt.vmap, bt.jacobian):
+        with pytest.raises(bt.TraceError, match="returned no numbers"):
+            transform(lambda x: None)(np.ones(2))
+
+
+def test_shapes_that_do_not_broadcast_are_named():
+    with pytest.raises(ValueError, match=r"^shapes \(3,\) and \(4,\) do not broadcast$"):
+        bt.grad(lambda x: bt.sum(x * np.ones(4)))(np.ones(3))

@@ -118,6 +118,14 @@ pub enum Error {
         /// What was given.
         found: String,
     },
+    /// Shapes of which neither can be repeated to the other, nor both to a third.
+    #[error("shapes {left} and {right} do not broadcast")]
+    Broadcast {
+        /// One shape.
+        left: String,
+        /// The other.
+        right: String,
+    },
     /// A class index or token outside the vocabulary.
     #[error("{what} {found} is out of range: expected 0 to {max}")]
     OutOfRange {

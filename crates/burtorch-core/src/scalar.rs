@@ -28,6 +28,10 @@ macro_rules! of_one_number {
         fn select(mask: bool, yes: Self, no: Self) -> Self {
             if mask { yes } else { no }
         }
+        #[inline(always)]
+        fn all_zero(self) -> bool {
+            self.equal(Self::lit(0.0))
+        }
     };
     (lane) => {
         #[inline(always)]
@@ -154,9 +158,6 @@ pub trait Scalar: RowMath + Default + PartialEq + Send + Sync + 'static + sealed
     fn all_finite(self) -> bool;
     /// Whether the adjoint is the "not reached" one. All lanes of a node are reached at once, so one lane tells.
     fn is_unreached(&self) -> bool;
-    /// Whether every lane is zero of either sign.
-    fn all_zero(self) -> bool;
-
     /// Whether `1/self` is exact and normal in every lane, so that dividing by `self` is multiplying by `1/self`.
     fn has_exact_inverse(self) -> bool;
 }
@@ -271,10 +272,6 @@ macro_rules! plain_float {
                 self.to_bits() == (-0.0 as $t).to_bits()
             }
             #[inline(always)]
-            fn all_zero(self) -> bool {
-                self == 0.0
-            }
-            #[inline(always)]
             fn has_exact_inverse(self) -> bool {
                 // A power of two (no bits in the fraction) that is normal and whose inverse is.
                 const FRACTION: u32 = <$t>::MANTISSA_DIGITS - 1;
@@ -340,6 +337,11 @@ macro_rules! lanes {
                 mask.select(yes, no)
             }
 
+            #[inline(always)]
+            fn all_zero(self) -> bool {
+                self.simd_eq(Simd::splat(0.0)).all()
+            }
+
             for_each_function!(of_lanes);
         }
 
@@ -391,10 +393,6 @@ macro_rules! lanes {
             #[inline(always)]
             fn is_unreached(&self) -> bool {
                 self[0].to_bits() == (-0.0 as $t).to_bits()
-            }
-            #[inline(always)]
-            fn all_zero(self) -> bool {
-                self.simd_eq(Simd::splat(0.0)).all()
             }
             #[inline(always)]
             fn has_exact_inverse(self) -> bool {

@@ -70,11 +70,7 @@ impl Dims {
                 (1, b) => b,
                 (a, 1) => a,
                 _ => {
-                    return Err(bad(
-                        "shapes",
-                        "shapes that broadcast to each other".into(),
-                        format!("{self} and {other}"),
-                    ));
+                    return Err(Error::Broadcast { left: self.to_string(), right: other.to_string() });
                 }
             };
         }
@@ -207,7 +203,7 @@ mod tests {
         assert_eq!(dims(&[0]).broadcast(&dims(&[1])).unwrap(), dims(&[0]));
         assert!(dims(&[3]).broadcast(&dims(&[0])).is_err());
         let error = dims(&[3]).broadcast(&dims(&[4])).unwrap_err().to_string();
-        assert_eq!(error, "shapes must be shapes that broadcast to each other, found (3,) and (4,)");
+        assert_eq!(error, "shapes (3,) and (4,) do not broadcast");
         assert!(Dims::new(&[1 << 40, 1 << 40]).is_err() && Dims::new(&[1; 13]).is_err());
     }
 

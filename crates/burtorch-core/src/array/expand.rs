@@ -1,13 +1,12 @@
-//! Instructions written out as others: calls as the instructions of what they call, partials as their formulas.
+//! Instructions written out as others: calls as the instructions of what they call, derivatives of partials as their
+//! formulas.
 //!
-//! Promises the same values to the last bit. A partial is written out where it is differentiated again by an operand, and
-//! only there. Knows nothing of the order in which derivatives are taken.
+//! Promises the same values to the last bit. Knows nothing of the order in which derivatives are taken.
 
-use super::activity::active_values;
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims};
-use super::expansion::{Expansion, MathOp, partial_of};
-use super::instr::{ArrayOp, ArrayProgram, Comparison, Reduce, Slice, ValueId, View};
+use super::expansion::{Expansion, MathOp, bend_of};
+use super::instr::{ArrayOp, ArrayProgram, Comparison, Slice, ValueId, View};
 use super::row::Row;
 use crate::error::Result;
 use crate::ops::Op;
@@ -45,20 +44,6 @@ pub(super) fn inlined(program: &ArrayProgram) -> Result<ArrayProgram> {
     Ok(program)
 }
 
-/// The program with those partials written out that move with `with` by more than their adjoint.
-pub(super) fn with_formulas(program: &ArrayProgram, with: &[ValueId]) -> Result<ArrayProgram> {
-    let active = active_values(program, with);
-    copied(program, |b, at, operands| {
-        let instr = &program.instrs()[at];
-        let is_bent = instr.operands.iter().skip(1).any(|v| active[v.at()]);
-        match instr.op {
-            ArrayOp::Pull(row, k) if is_bent => b.formula_of_pull(row, k.into(), operands).map(|v| vec![v]),
-            ArrayOp::ReducePull(Reduce::Prod, axes) if is_bent => b.products_of_others(axes, operands).map(|v| vec![v]),
-            _ => b.push_all(instr.op.clone(), operands),
-        }
-    })
-}
-
 impl ArrayBuilder {
     /// The instructions of a program with these arguments; what each of its values is here.
     pub(super) fn append(&mut self, program: &ArrayProgram, arguments: &[ValueId]) -> Result<Vec<ValueId>> {
@@ -77,12 +62,22 @@ impl ArrayBuilder {
         Ok(new)
     }
 
-    /// The operations of a formula. `operands` are adjoint, first and second operand, value; those it does not read may be
-    /// anything.
-    fn formula(&mut self, formula: &Expansion, operands: [ValueId; 4]) -> Result<ValueId> {
+    /// The operations of a formula; of operands that it does not read, any value.
+    fn formula(&mut self, formula: &Expansion, operands: &[ValueId]) -> Result<ValueId> {
         let dims = self.dims(operands[1]);
+        let mut is_read = vec![false; formula.steps.len()];
+        is_read[formula.result] = true;
+        for (k, step) in formula.steps.iter().enumerate().rev() {
+            if is_read[k] {
+                step.args.iter().for_each(|&arg| is_read[arg] = true);
+            }
+        }
         let mut done: Vec<ValueId> = Vec::with_capacity(formula.steps.len());
-        for step in &formula.steps {
+        for (step, is_read) in formula.steps.iter().zip(is_read) {
+            if !is_read {
+                done.push(operands[1]);
+                continue;
+            }
             let [x, y, z] = step.args.map(|arg| done.get(arg).copied().unwrap_or(operands[1]));
             let row = |op| ArrayOp::Row(Row::Op(op));
             let (op, arity) = match step.op {
@@ -112,15 +107,27 @@ impl ArrayBuilder {
         Ok(done[formula.result])
     }
 
-    /// What `Pull` computes, as the operations of its row.
-    fn formula_of_pull(&mut self, row: Row, k: usize, operands: &[ValueId]) -> Result<ValueId> {
-        let (g, z) = (operands[0], operands[operands.len() - 1]);
-        let Some(formula) = partial_of(row, k) else {
-            return self.push(ArrayOp::Unreached(self.dims(g)), &[]);
-        };
-        let c = self.formula(&formula, [g, operands[1], operands[2], z])?;
-        let c = self.reached(c)?;
-        self.hidden_with(g, c)
+    /// What the contribution `c` of an elementwise operation to its operand `k` changes by where its operands change by
+    /// `rates`; `of` are adjoint, operands and value. Nothing where it is 0 whatever they are.
+    pub(super) fn bent_pull(
+        &mut self,
+        row: Row,
+        k: usize,
+        of: &[ValueId],
+        c: ValueId,
+        rates: [Option<ValueId>; 2],
+    ) -> Result<Option<ValueId>> {
+        let [x, y] = [0, 1].map(|j| rates[j].filter(|_| row.bends(k, j)));
+        let Some(formula) = bend_of(row, k, [x.is_some(), y.is_some()]) else { return Ok(None) };
+        let Some(moves) = self.sum_of(x, y)? else { return Ok(None) };
+        let operands = [of[0], of[1], of[2], of[of.len() - 1], x.unwrap_or(moves), y.unwrap_or(moves)];
+        let bend = self.formula(&formula, &operands)?;
+        // What is not a number has no derivative.
+        let is_nan = self.push(ArrayOp::Compare(Comparison::IsNan), &[c])?;
+        let bend = self.push(ArrayOp::Select, &[is_nan, c, bend])?;
+        let bend = self.reached(bend)?;
+        let bend = self.hidden_with(moves, bend)?;
+        self.hidden_with(of[0], bend).map(Some)
     }
 
     /// `c` where `by` is reached; elsewhere unreached.
@@ -141,11 +148,10 @@ impl ArrayBuilder {
     }
 
     /// What the product over axes contributes: the adjoint times the product of the numbers before and of those after.
-    fn products_of_others(&mut self, axes: Axes, operands: &[ValueId]) -> Result<ValueId> {
-        let [g, x, _] = operands else { return self.push(ArrayOp::Copy, operands) };
-        let dims = self.dims(*x);
+    pub(super) fn products_of_others(&mut self, axes: Axes, g: ValueId, x: ValueId) -> Result<ValueId> {
+        let dims = self.dims(x);
         let order: Vec<_> = (0..dims.rank()).filter(|&a| !axes.has(a)).chain(axes.iter()).collect();
-        let moved = self.view(*x, View::Permute(order.clone().into()))?;
+        let moved = self.view(x, View::Permute(order.clone().into()))?;
         let n: usize = axes.iter().map(|axis| dims[axis]).product();
         let last = dims.rank() - axes.len();
         let rows = Dims::new(&[&self.dims(moved)[..last], &[n][..]].concat())?;
@@ -156,7 +162,7 @@ impl ArrayBuilder {
         let mut back = vec![0; order.len()];
         order.iter().enumerate().for_each(|(k, &axis)| back[axis] = k);
         let others = self.view(others, View::Permute(back.into()))?;
-        let g = self.over(*g, dims, axes)?;
+        let g = self.over(g, dims, axes)?;
         let product = self.push(ArrayOp::Row(Row::Op(Op::Mul)), &[g, others])?;
         let product = self.reached(product)?;
         self.hidden_with(g, product)

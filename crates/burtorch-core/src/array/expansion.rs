@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::row::Row;
-use crate::ops::{Function, row_partial, row_value};
+use crate::ops::{Dual, Function, moved, row_partial, row_value, sum_of_moved};
 use crate::scalar::RowMath;
 use crate::simd::for_each_function;
 
@@ -106,7 +106,11 @@ macro_rules! recorded {
 
 impl RowMath for Recorded {
     type Mask = Recorded;
+    const RECORDS: bool = true;
 
+    fn all_zero(self) -> bool {
+        STEPS.with_borrow(|steps| matches!(steps[self.0].op, MathOp::Literal(x) if x == 0.0))
+    }
     fn lit(x: f64) -> Self {
         let literal = push(MathOp::Literal(x), [0; 3]);
         // Step 1 is the first operand that is not an adjoint, or the only one.
@@ -131,13 +135,20 @@ impl RowMath for Recorded {
     for_each_function!(recorded);
 }
 
-/// Runs a formula of four operands on recorded numbers: adjoint, first and second operand, value.
-fn record(formula: impl FnOnce([Recorded; 4]) -> Option<Recorded>) -> Option<Expansion> {
+/// Runs a formula of so many operands on recorded numbers.
+fn record<const N: usize>(formula: impl FnOnce([Recorded; N]) -> Option<Recorded>) -> Option<Expansion> {
     STEPS.with_borrow_mut(Vec::clear);
-    let operands = [0, 1, 2, 3].map(|k| push(MathOp::Operand(k), [0; 3]));
+    let operands = std::array::from_fn(|k| push(MathOp::Operand(k), [0; 3]));
     let result = formula(operands);
     let steps = STEPS.with_borrow_mut(std::mem::take);
     result.map(|result| Expansion { steps, result: result.0 })
+}
+
+fn partial<S: RowMath>(row: Row, k: usize, [g, x, y, z]: [S; 4]) -> Option<S> {
+    match row {
+        Row::Op(op) => row_partial(op, k, g, x, y, z),
+        Row::Helper(function) => function.partial(k, g, x, y, z),
+    }
 }
 
 /// The value of a row, with operands 1 and 2.
@@ -150,8 +161,19 @@ pub(super) fn value_of(row: Row) -> Option<Expansion> {
 
 /// What a row contributes to operand `k`, with the adjoint as operand 0, operands 1 and 2, and the value as operand 3.
 pub(super) fn partial_of(row: Row, k: usize) -> Option<Expansion> {
-    record(|[g, x, y, z]| match row {
-        Row::Op(op) => row_partial(op, k, g, x, y, z),
-        Row::Helper(function) => function.partial(k, g, x, y, z),
+    record(|operands: [_; 4]| partial(row, k, operands))
+}
+
+/// How fast that contribution changes where the first operand changes as fast as operand 4 and the second as operand 5, of
+/// which those take part that `moving` says; the value changes with them. `None` where it never does.
+pub(super) fn bend_of(row: Row, k: usize, moving: [bool; 2]) -> Option<Expansion> {
+    record(|[g, x, y, z, x_rate, y_rate]| {
+        let rest = Recorded::lit(0.0);
+        let rates = [if moving[0] { x_rate } else { rest }, if moving[1] { y_rate } else { rest }];
+        let steps = [0, 1].map(|j| moved(rates[j], || partial(row, j, [rates[j], x, y, z]).unwrap_or(rest)));
+        let z = Dual::new(z, sum_of_moved(steps[0], steps[1]));
+        let [x, y] = [Dual::new(x, rates[0]), Dual::new(y, rates[1])];
+        let bend = partial(row, k, [Dual::new(g, rest), x, y, z])?.d;
+        (!bend.all_zero()).then_some(bend)
     })
 }

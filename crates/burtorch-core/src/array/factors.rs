@@ -114,9 +114,7 @@ impl ArrayBuilder {
         let result = |k| ValueId(instr.result.0 + k);
         match (&instr.op, gs) {
             (ArrayOp::Lu, [Some(g), ..]) => self.lu_back([result(0), result(1)], *g).map(Some),
-            (ArrayOp::Qr, [gq, gr]) if gq.or(*gr).is_some() => {
-                self.qr_back([result(0), result(1)], [*gq, *gr]).map(Some)
-            }
+            (ArrayOp::Qr, [gq, gr]) => self.qr_back([result(0), result(1)], [*gq, *gr]),
             _ => Ok(None),
         }
     }
@@ -181,7 +179,7 @@ impl ArrayBuilder {
     }
 
     /// With `M = R dRᵀ - dQᵀ Q`: `(dQ + Q (tril(M) + tril(M, -1)ᵀ)) R^-T`.
-    fn qr_back(&mut self, [q, r]: [ValueId; 2], [gq, gr]: [Option<ValueId>; 2]) -> Result<ValueId> {
+    fn qr_back(&mut self, [q, r]: [ValueId; 2], [gq, gr]: [Option<ValueId>; 2]) -> Result<Option<ValueId>> {
         let by_r = match gr {
             Some(gr) => {
                 let gr = self.part_of(Part::Upper, gr)?;
@@ -196,13 +194,16 @@ impl ArrayBuilder {
             }
             None => None,
         };
-        let m = self.sum_of(by_r, by_q)?;
+        let Some(m) = self.sum_of(by_r, by_q)? else { return Ok(None) };
         let (lower, below) = (self.part_of(Part::Lower, m)?, self.part_of(Part::StrictLower, m)?);
         let above = self.turned(below)?;
         let m = self.push(ArrayOp::Accumulate, &[lower, above])?;
         let m = self.adjoint_dot([false, false], q, m)?;
-        let m = self.sum_of(gq, Some(m))?;
-        self.tri_solved_right(transpose(UPPER), r, m)
+        let m = match gq {
+            Some(gq) => self.push(ArrayOp::Accumulate, &[gq, m])?,
+            None => m,
+        };
+        self.tri_solved_right(transpose(UPPER), r, m).map(Some)
     }
 
     /// With `C = dA R^-1`, `E = Qᵀ C` and `W = triu(E) + tril(E, -1)ᵀ`: `C - Q W` and `W R`.
@@ -277,8 +278,8 @@ impl ArrayBuilder {
         instr: &ArrayInstr,
         by_matrix: Option<ValueId>,
         by_side: Option<ValueId>,
-    ) -> Result<ValueId> {
-        let (ArrayOp::TriSolve(solve) | ArrayOp::LuSolve(solve)) = instr.op else { return Ok(instr.result) };
+    ) -> Result<Option<ValueId>> {
+        let (ArrayOp::TriSolve(solve) | ArrayOp::LuSolve(solve)) = instr.op else { return Ok(None) };
         let by_matrix = match by_matrix {
             Some(t) => {
                 let t = self.read_by(instr, t)?;
@@ -287,7 +288,7 @@ impl ArrayBuilder {
             }
             None => None,
         };
-        let total = self.sum_of(by_side, by_matrix)?;
-        self.solved(instr, false, total)
+        let Some(total) = self.sum_of(by_side, by_matrix)? else { return Ok(None) };
+        self.solved(instr, false, total).map(Some)
     }
 }

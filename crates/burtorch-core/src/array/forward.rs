@@ -35,7 +35,7 @@ impl ArrayProgram {
         for (v, t) in moving {
             let before = f.tangent_of(v);
             let t = f.b.sum_of(before, Some(t))?;
-            f.moves(v, Some(t));
+            f.moves(v, t);
         }
         f.run(&program, &inputs, &params, &active)?;
         let Forward { mut b, new, tangents } = f;
@@ -129,12 +129,11 @@ impl ArrayBuilder {
         self.push(ArrayOp::Select, &[rests, unreached, t])
     }
 
-    /// The sum of two tangents, of which one may be missing.
-    pub(super) fn sum_of(&mut self, x: Option<ValueId>, y: Option<ValueId>) -> Result<ValueId> {
+    /// The sum of those of two tangents that there are.
+    pub(super) fn sum_of(&mut self, x: Option<ValueId>, y: Option<ValueId>) -> Result<Option<ValueId>> {
         match (x, y) {
-            (Some(x), Some(y)) => self.push(ArrayOp::Accumulate, &[x, y]),
-            (Some(t), None) | (None, Some(t)) => Ok(t),
-            (None, None) => unreachable!("one of the two moves"),
+            (Some(x), Some(y)) => self.push(ArrayOp::Accumulate, &[x, y]).map(Some),
+            (one, other) => Ok(one.or(other)),
         }
     }
 }
@@ -152,8 +151,8 @@ fn moved(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>])
 fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>]) -> Result<Option<ValueId>> {
     let (of, z) = (&instr.operands, instr.result);
     let t = |k: usize| tangents[of[k].at()].filter(|_| super::activity::moves(&instr.op, k));
+    // What it may move with need not move: no curvature comes of a straight row.
     if (0..of.len()).all(|k| t(k).is_none()) {
-        // What could have moved it has turned out to rest.
         return Ok(None);
     }
     let filled = |b: &mut ArrayBuilder, k: usize| match t(k) {
@@ -166,16 +165,22 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
             for k in 0..of.len() {
                 if let Some(t) = t(k) {
                     let c = b.pull(*row, k, t, of, z)?;
-                    total = Some(b.sum_of(total, Some(c))?);
+                    total = b.sum_of(total, Some(c))?;
                 }
             }
             return Ok(total);
         }
-        ArrayOp::Pull(row, to) => {
-            let Some(t) = t(0) else { return Ok(None) };
-            let all: Vec<_> = [t].iter().chain(&of[1..]).copied().collect();
-            let c = b.push(ArrayOp::Pull(*row, *to), &all)?;
-            b.hidden_with(of[0], c)
+        &ArrayOp::Pull(row, to) => {
+            let by_g = match t(0) {
+                Some(t) => {
+                    let all: Vec<_> = [t].iter().chain(&of[1..]).copied().collect();
+                    let c = b.push(instr.op.clone(), &all)?;
+                    Some(b.hidden_with(of[0], c)?)
+                }
+                None => None,
+            };
+            let by_operands = b.bent_pull(row, to.into(), of, z, [t(1), t(2)])?;
+            return b.sum_of(by_g, by_operands);
         }
         ArrayOp::Select => {
             let (yes, no) = (filled(b, 1)?, filled(b, 2)?);
@@ -194,7 +199,7 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
                 Some(t) => b.bent_reduction(kind, axes, [of[0], of[1], of[2]], t)?,
                 None => None,
             };
-            return if by_g.or(by_x).is_some() { b.sum_of(by_g, by_x).map(Some) } else { Ok(None) };
+            return b.sum_of(by_g, by_x);
         }
         &ArrayOp::Cumulate { kind: Cumulate::Recurrence, axis, reverse } => {
             let by_factor = match t(0) {
@@ -204,16 +209,16 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
                 }
                 None => None,
             };
-            let terms = b.sum_of(by_factor, t(1))?;
+            let Some(terms) = b.sum_of(by_factor, t(1))? else { return Ok(None) };
             let t = b.push(ArrayOp::Cumulate { kind: Cumulate::Recurrence, axis, reverse }, &[of[0], terms])?;
             b.reached(t)
         }
         ArrayOp::Dot(Dot { transposed, .. }) => {
             let by_x = t(0).map(|t| b.adjoint_dot(*transposed, t, of[1])).transpose()?;
             let by_y = t(1).map(|t| b.adjoint_dot(*transposed, of[0], t)).transpose()?;
-            b.sum_of(by_x, by_y)
+            return b.sum_of(by_x, by_y);
         }
-        ArrayOp::Accumulate => b.sum_of(t(0), t(1)),
+        ArrayOp::Accumulate => return b.sum_of(t(0), t(1)),
         ArrayOp::ScatterAdd { .. } => {
             let (sum, c) = (filled(b, 0)?, filled(b, 2)?);
             b.push(instr.op.clone(), &[sum, of[1], c])
@@ -229,7 +234,7 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
         }
         ArrayOp::TriSolve(_) | ArrayOp::LuSolve(_) => {
             let (by_matrix, by_side) = (t(0), t(of.len() - 1));
-            b.solve_moved(instr, by_matrix, by_side)
+            return b.solve_moved(instr, by_matrix, by_side);
         }
         ArrayOp::Adjoint => filled(b, 0),
         ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::Concat(_) | ArrayOp::AccumulateAt(_) | ArrayOp::Cumulate { .. } => {

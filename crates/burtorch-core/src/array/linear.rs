@@ -7,6 +7,7 @@
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims};
 use super::instr::{ArrayOp, Comparison, Dot, Reduce, ValueId, View};
+use super::reverse::Variable;
 use super::row::Row;
 use crate::error::Result;
 use crate::ops::Op;
@@ -81,7 +82,7 @@ impl ArrayBuilder {
         self.sum_over(changes, axes)
     }
 
-    /// The second derivative of `g` times a reduction, applied to `v`; nothing where it is 0. (Products have formulas.)
+    /// The second derivative of `g` times a reduction, applied to `v`; nothing where it is 0.
     pub(super) fn bent_reduction(
         &mut self,
         kind: Reduce,
@@ -92,11 +93,12 @@ impl ArrayBuilder {
         let dims = self.dims(x);
         match kind {
             Reduce::LogSumExp => {
-                // s (v - sum of s v), with s the softmax.
+                // s (v - sum of s v), with s the softmax: as deviations from v at the maximum, where s may be nearly 1.
+                let top = self.push(ArrayOp::Reduce(Reduce::Max, axes), &[x])?;
+                let at_top = self.moved_reduction(Reduce::Max, axes, x, top, v)?;
+                let v = self.deviation(v, at_top, axes)?;
                 let mean = self.moved_reduction(kind, axes, x, y, v)?;
-                let mean = self.over(mean, dims, axes)?;
-                let mean = self.adjoint_negative(mean)?;
-                let away = self.push(ArrayOp::Accumulate, &[v, mean])?;
+                let away = self.deviation(v, mean, axes)?;
                 let c = self.push(ArrayOp::ReducePull(kind, axes), &[g, x, y])?;
                 self.adjoint_product(c, away).map(Some)
             }
@@ -108,6 +110,8 @@ impl ArrayBuilder {
                 let along = self.adjoint_product(along, u)?;
                 let along = self.adjoint_negative(along)?;
                 let across = self.push(ArrayOp::Accumulate, &[v, along])?;
+                // The inverse of a length may be infinite.
+                let across = self.at_rest_unreached(across)?;
                 let share = self.pull(Row::Op(Op::Div), 0, g, &[y, y], y)?;
                 let zero = self.literal(0.0)?;
                 let zero = self.broadcast_to(zero, self.dims(y))?;
@@ -117,8 +121,25 @@ impl ArrayBuilder {
                 let share = self.over(share, dims, axes)?;
                 self.adjoint_product(share, across).map(Some)
             }
+            Reduce::Prod => {
+                let mut f = ArrayBuilder::new(self.so_far().dtype())?;
+                let types = [self.type_of(g), self.type_of(x)];
+                let inputs = f.inputs_of(&types)?;
+                let c = f.products_of_others(axes, inputs[0], inputs[1])?;
+                let moved = f.finish(&[c])?.jvp(&[Variable::Input(1)])?;
+                let new = self.append(&moved, &[g, x, v])?;
+                let g = self.over(g, dims, axes)?;
+                self.hidden_with(g, new[moved.outputs()[1].at()]).map(Some)
+            }
             _ => Ok(None),
         }
+    }
+
+    /// `v` less a number for each row.
+    fn deviation(&mut self, v: ValueId, from: ValueId, axes: Axes) -> Result<ValueId> {
+        let from = self.over(from, self.dims(v), axes)?;
+        let less = self.adjoint_negative(from)?;
+        self.push(ArrayOp::Accumulate, &[v, less])
     }
 
     /// A product of matrices one of which is an adjoint or a tangent.

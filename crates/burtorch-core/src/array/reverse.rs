@@ -8,7 +8,7 @@ use super::activity::{active_operands, active_values};
 use super::build::ArrayBuilder;
 use super::control::with_history;
 use super::dims::bad;
-use super::expand::{inlined, with_formulas};
+use super::expand::inlined;
 use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Cumulate, Dot, Element, Reduce, Slice, ValueId, View};
 use crate::error::Result;
 
@@ -43,8 +43,7 @@ pub(super) fn values_of(program: &ArrayProgram, by: &[Variable]) -> Result<Vec<V
 /// The program ready to be differentiated.
 pub(super) fn prepared(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram> {
     values_of(program, by)?;
-    let program = inlined(program)?;
-    with_formulas(&program, &values_of(&program, by)?)?.cleaned()
+    inlined(program)?.cleaned()
 }
 
 /// The program with the carries kept of those loops whose results move with variables.
@@ -211,7 +210,11 @@ fn contribution(b: &mut ArrayBuilder, instr: &ArrayInstr, k: usize, g: ValueId) 
     let dims = b.dims(of[k]);
     match &instr.op {
         ArrayOp::Row(row) => b.pull(*row, k, g, of, z),
-        // Written out unless it moves with its adjoint alone, in which it is linear.
+        &ArrayOp::Pull(row, to) if k > 0 => {
+            let mut rates = [None; 2];
+            rates[k - 1] = Some(g);
+            return b.bent_pull(row, to.into(), of, z, rates);
+        }
         ArrayOp::Pull(row, to) => {
             let all: Vec<_> = [g].iter().chain(&of[1..]).copied().collect();
             let c = b.push(ArrayOp::Pull(*row, *to), &all)?;

@@ -2,7 +2,7 @@
 //!
 //! Promises that [`Row`] names each operation in one way. Knows nothing of shapes.
 
-use crate::ops::{Arity, Function, Op};
+use crate::ops::{Arity, Function, Op, bend};
 
 /// An elementwise operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,14 @@ impl Row {
             Row::Op(op) => k == 0 || op.info().arity == Arity::Binary,
             Row::Helper(Function::TanhGrad | Function::Polygamma) => k == 0,
             Row::Helper(_) => true,
+        }
+    }
+
+    /// Whether what it contributes to operand `k` moves with operand `j`, too, and not with its adjoint alone.
+    pub fn bends(self, k: usize, j: usize) -> bool {
+        match self {
+            Row::Op(op) => bend(op).of(k, j),
+            Row::Helper(function) => j < function.arity(),
         }
     }
 

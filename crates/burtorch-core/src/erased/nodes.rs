@@ -7,7 +7,7 @@ use super::number::{AnyNumber, AnyNumbers, ScalarType};
 use crate::error::Result;
 use crate::graph::{Graph, NodeId, OperandRun, Range};
 use crate::ops::Op;
-use crate::scalar::{DType, Float, Scalar, f16};
+use crate::scalar::{DType, Float, RowMath, Scalar, f16};
 
 /// What [`ErasedNodes::find_nonfinite`] found.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +94,7 @@ of_any_scalar! {
 
     /// Whether every lane of a node's value is zero.
     fn is_zero(&self, node: NodeId) -> Result<bool> {
-        self.value(node).map(Scalar::all_zero)
+        self.value(node).map(RowMath::all_zero)
     }
 
     /// Lane 0 of the values of runs of nodes, or of their gradients.

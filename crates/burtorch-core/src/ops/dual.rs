@@ -1,8 +1,9 @@
-//! Dual numbers: a value and its derivative in one direction, as a [`Scalar`].
+//! Dual numbers: a value and its derivative in one direction, as a [`Scalar`] or, over a number that records, as what
+//! formulas are written in.
 //!
 //! Promises: the value part of every operation has the bits of the operation on values. Derivatives of functions are those
-//! of the rows. What does not move contributes nothing, however large its partial is: no 0 * inf. Knows nothing of programs,
-//! which use it to differentiate a reverse pass once more.
+//! of the rows. What does not move contributes nothing, however large its partial is: no 0 * inf, and nothing recorded. Knows nothing of
+//! programs, which use it to differentiate a reverse pass once more.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -20,7 +21,7 @@ pub struct Dual<S> {
     pub d: S,
 }
 
-impl<S: Scalar> Dual<S> {
+impl<S: RowMath> Dual<S> {
     /// A value with its derivative.
     #[inline(always)]
     pub const fn new(v: S, d: S) -> Self {
@@ -28,45 +29,49 @@ impl<S: Scalar> Dual<S> {
     }
 }
 
-impl<S: Scalar> Add for Dual<S> {
+impl<S: RowMath> Add for Dual<S> {
     type Output = Self;
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        Dual { v: self.v + other.v, d: self.d + other.d }
+        Dual { v: self.v + other.v, d: sum_of_moved(self.d, other.d) }
     }
 }
 
-impl<S: Scalar> Sub for Dual<S> {
+impl<S: RowMath> Sub for Dual<S> {
     type Output = Self;
     #[inline(always)]
     fn sub(self, other: Self) -> Self {
-        Dual { v: self.v - other.v, d: self.d - other.d }
+        Dual { v: self.v - other.v, d: difference(self.d, other.d) }
     }
 }
 
-impl<S: Scalar> Mul for Dual<S> {
+impl<S: RowMath> Mul for Dual<S> {
     type Output = Self;
     #[inline(always)]
     fn mul(self, other: Self) -> Self {
-        Dual { v: self.v * other.v, d: moved(self.d, || self.d * other.v) + moved(other.d, || other.d * self.v) }
+        Dual {
+            v: self.v * other.v,
+            d: sum_of_moved(moved(self.d, || self.d * other.v), moved(other.d, || other.d * self.v)),
+        }
     }
 }
 
-impl<S: Scalar> Div for Dual<S> {
+impl<S: RowMath> Div for Dual<S> {
     type Output = Self;
     #[inline(always)]
     fn div(self, other: Self) -> Self {
         let v = self.v / other.v;
-        let rise = self.d - moved(other.d, || other.d * v);
-        Dual { v, d: S::select(rise.equal(S::lit(0.0)), rise, rise / other.v) }
+        let rise = difference(self.d, moved(other.d, || other.d * v));
+        let slope = || S::select(rise.equal(S::lit(0.0)), rise, rise / other.v);
+        Dual { v, d: if rests(rise) { rise } else { slope() } }
     }
 }
 
-impl<S: Scalar> Neg for Dual<S> {
+impl<S: RowMath> Neg for Dual<S> {
     type Output = Self;
     #[inline(always)]
     fn neg(self) -> Self {
-        Dual { v: -self.v, d: -self.d }
+        Dual { v: -self.v, d: if rests(self.d) { self.d } else { -self.d } }
     }
 }
 
@@ -129,19 +134,24 @@ macro_rules! of_duals {
             }
             let z = RowMath::$name(self.v, y.v);
             let by_x = moved_seldom(self.d, || dx(self.d, self.v, y.v, z));
-            Dual { v: z, d: by_x + moved_seldom(y.d, || dy(y.d, self.v, y.v, z)) }
+            Dual { v: z, d: sum_of_moved(by_x, moved_seldom(y.d, || dy(y.d, self.v, y.v, z))) }
         }
     )* };
 }
 
-impl<S: Scalar> RowMath for Dual<S> {
+impl<S: RowMath> RowMath for Dual<S> {
     type Mask = S::Mask;
+    const RECORDS: bool = S::RECORDS;
 
     #[inline(always)]
     fn lit(x: f64) -> Self {
         // What is not a number has no derivative either: rows put NaN where an operand is outside of the domain.
         let v = S::lit(x);
-        Dual { v, d: S::select(v.nan_mask(), v, S::lit(0.0)) }
+        Dual { v, d: if x.is_nan() { v } else { S::lit(0.0) } }
+    }
+    #[inline(always)]
+    fn all_zero(self) -> bool {
+        self.v.all_zero() && self.d.all_zero()
     }
     #[inline(always)]
     fn less(self, other: Self) -> Self::Mask {
@@ -161,7 +171,10 @@ impl<S: Scalar> RowMath for Dual<S> {
     }
     #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
-        Dual { v: S::select(mask, yes.v, no.v), d: S::select(mask, yes.d, no.d) }
+        Dual {
+            v: S::select(mask, yes.v, no.v),
+            d: if rests(yes.d) && rests(no.d) { yes.d } else { S::select(mask, yes.d, no.d) },
+        }
     }
 
     for_each_function!(of_duals);
@@ -208,24 +221,53 @@ impl<S: Scalar> Scalar for Dual<S> {
         self.v.is_unreached()
     }
     #[inline(always)]
-    fn all_zero(self) -> bool {
-        self.v.all_zero() && self.d.all_zero()
-    }
-    #[inline(always)]
     fn has_exact_inverse(self) -> bool {
         self.v.has_exact_inverse()
     }
 }
 
+/// Whether it is known, where operations are recorded, that a derivative is 0.
+#[inline(always)]
+fn rests<S: RowMath>(d: S) -> bool {
+    S::RECORDS && d.all_zero()
+}
+
+/// The sum of what two operands contribute.
+#[inline(always)]
+pub(crate) fn sum_of_moved<S: RowMath>(x: S, y: S) -> S {
+    if rests(x) {
+        y
+    } else if rests(y) {
+        x
+    } else {
+        x + y
+    }
+}
+
+#[inline(always)]
+fn difference<S: RowMath>(x: S, y: S) -> S {
+    if rests(y) {
+        x
+    } else if rests(x) {
+        -y
+    } else {
+        x - y
+    }
+}
+
 /// What a movement `d` of an operand contributes: nothing where it rests, whatever its partial is.
 #[inline(always)]
-pub(crate) fn moved<S: Scalar>(d: S, contribution: impl Fn() -> S) -> S {
+pub(crate) fn moved<S: RowMath>(d: S, contribution: impl Fn() -> S) -> S {
+    if rests(d) {
+        return d;
+    }
+    let c = contribution();
     let zero = S::lit(0.0);
-    S::select(d.equal(zero), zero, contribution())
+    if rests(c) { c } else { S::select(d.equal(zero), zero, c) }
 }
 
 /// The same for a contribution that takes long: an exponent seldom moves.
 #[inline(always)]
-fn moved_seldom<S: Scalar>(d: S, contribution: impl Fn() -> S) -> S {
+fn moved_seldom<S: RowMath>(d: S, contribution: impl Fn() -> S) -> S {
     if d.all_zero() { S::lit(0.0) } else { moved(d, contribution) }
 }

@@ -7,6 +7,7 @@
 mod table;
 mod formulas;
 
+mod bend;
 mod dual;
 mod map;
 mod max_shifted;
@@ -14,8 +15,9 @@ mod reduce;
 mod rows;
 mod sums;
 
+pub(crate) use bend::{Bend, bend, bend_of_many};
 pub use dual::Dual;
-pub(crate) use dual::moved;
+pub(crate) use dual::{moved, sum_of_moved};
 pub(crate) use map::{map_forward, map_pull};
 pub(crate) use max_shifted::{softmax_forward, softmax_pull};
 pub(crate) use reduce::products_of_others;

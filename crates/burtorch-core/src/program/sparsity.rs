@@ -1,8 +1,7 @@
 //! Which entries of a Jacobian or Hessian can differ from zero, and how few directions recover them.
 //!
 //! In words: each slot knows the inputs it depends on; a node's are the union of its operands'. Two inputs meet in the
-//! Hessian where an op bends them together: how an op bends is found by differentiating its row on dual numbers at
-//! points of its domain, not from a list of ops. Columns that share no row get one colour, and one direction.
+//! Hessian where an op bends them together. Columns that share no row get one colour, and one direction.
 //!
 //! Promises: a pattern holds every entry that is nonzero for some input. Linear in nodes times the inputs each depends
 //! on. Knows nothing of values.
@@ -10,8 +9,7 @@
 use super::node::{Node, Program};
 use crate::error::Result;
 use crate::interrupt::{self, Work};
-use crate::ops::Dual;
-use crate::ops::{Arity, Op, Reduction, forward_binary, forward_unary, pull_binary, pull_unary};
+use crate::ops::{Arity, Bend, Op, bend, bend_of_many};
 
 /// Entries by row, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,62 +122,6 @@ fn dependencies(program: &Program) -> Result<Vec<Vec<u32>>> {
 pub fn jacobian_pattern(program: &Program) -> Result<Pattern> {
     let all = dependencies(program)?;
     Pattern::of_rows(program.outputs().iter().map(|&x| all[x as usize].as_slice()))
-}
-
-/// How an op bends: which second partials can differ from zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bend {
-    xx: bool,
-    xy: bool,
-    yy: bool,
-}
-
-/// Found on the op's row, at points of its domain.
-fn bend(op: Op) -> Bend {
-    if op.info().is.linear {
-        return Bend { xx: false, xy: false, yy: false };
-    }
-    let (low, high) = op.info().domain;
-    let point = |k: usize| low + (high - low) * [0.11, 0.37, 0.62, 0.93][k % 4];
-    let moving = |x| Dual::new(x, 1.0);
-    let resting = |x| Dual::new(x, 0.0);
-    let mut found = Bend { xx: false, xy: false, yy: false };
-    for k in 0..4 {
-        let (x, y) = (point(k), point(k + 1 + k / 2));
-        let g = resting(1.0);
-        if op.info().arity == Arity::Unary {
-            let slope = forward_unary(op, x).zip(pull_unary(op, 1.0, x, forward_unary(op, x).unwrap_or(x)));
-            let value = slope.map_or(moving(x), |(v, d)| Dual::new(v, d));
-            found.xx |= pull_unary(op, g, moving(x), value).is_none_or(|p| p.d != 0.0);
-            continue;
-        }
-        let z = forward_binary(op, x, y).unwrap_or(x);
-        let (zx, zy) = pull_binary(op, 1.0, x, y, z).unwrap_or((1.0, 1.0));
-        let by_x = pull_binary(op, g, moving(x), resting(y), Dual::new(z, zx));
-        let by_y = pull_binary(op, g, resting(x), moving(y), Dual::new(z, zy));
-        found.xx |= by_x.is_none_or(|p| p.0.d != 0.0);
-        found.xy |= by_x.is_none_or(|p| p.1.d != 0.0);
-        found.yy |= by_y.is_none_or(|p| p.1.d != 0.0);
-    }
-    if op.info().arity == Arity::WithConstant {
-        (found.xy, found.yy) = (false, false);
-    }
-    found
-}
-
-/// The same for a reduction, on three operands: each with itself, each with others.
-fn bend_of_many(op: Op) -> Bend {
-    let Some(reduction) = Reduction::new(op) else {
-        return Bend { xx: false, xy: true, yy: false };
-    };
-    if op.info().is.linear {
-        return Bend { xx: false, xy: false, yy: false };
-    }
-    let xs: Vec<Dual<f64>> =
-        [0.3, 1.7, 0.9].iter().enumerate().map(|(k, &x)| Dual::new(x, f64::from(k == 0))).collect();
-    let mut out = vec![Dual::default(); 3];
-    reduction.pull(Dual::new(1.0, 0.0), &xs, &mut out);
-    Bend { xx: out[0].d != 0.0, xy: out[1].d != 0.0, yy: false }
 }
 
 /// Which pairs of inputs can have a second derivative of the first output; symmetric. Asks now and then whether to end early.

@@ -102,6 +102,11 @@ impl<V: Scalar + Real> RowMath for Inlined<V> {
         Inlined(<V as RowMath>::select(mask, yes.0, no.0))
     }
 
+    #[inline(always)]
+    fn all_zero(self) -> bool {
+        self.0.all_zero()
+    }
+
     for_each_function!(in_place);
 }
 
@@ -143,10 +148,6 @@ impl<V: Scalar + Real> Scalar for Inlined<V> {
     #[inline(always)]
     fn is_unreached(&self) -> bool {
         self.0.is_unreached()
-    }
-    #[inline(always)]
-    fn all_zero(self) -> bool {
-        self.0.all_zero()
     }
     #[inline(always)]
     fn has_exact_inverse(self) -> bool {

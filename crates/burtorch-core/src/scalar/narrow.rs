@@ -108,10 +108,6 @@ macro_rules! half_number {
                 self.to_bits() == Self::UNREACHED.to_bits()
             }
             #[inline(always)]
-            fn all_zero(self) -> bool {
-                self == <$t>::ZERO
-            }
-            #[inline(always)]
             fn has_exact_inverse(self) -> bool {
                 let inverse = Self::narrow(1.0 / self.widen());
                 self.to_bits() & ((1 << $fraction) - 1) == 0 && self.is_normal() && inverse.is_normal()

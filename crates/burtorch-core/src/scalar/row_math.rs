@@ -33,9 +33,14 @@ macro_rules! declared {
         {
             /// The outcome of a comparison.
             type Mask: Copy;
+            /// Whether it records operations: then it knows of literals only what they are, and what need not be computed
+            /// is better left out.
+            const RECORDS: bool = false;
 
             /// A literal.
             fn lit(x: f64) -> Self;
+            /// Whether every lane is known to be zero of either sign.
+            fn all_zero(self) -> bool;
 
             /// `self < other`.
             fn less(self, other: Self) -> Self::Mask;

@@ -72,10 +72,6 @@ impl Scalar for f128 {
     fn is_unreached(&self) -> bool {
         self.to_bits() == (-0.0_f128).to_bits()
     }
-    #[inline(always)]
-    fn all_zero(self) -> bool {
-        self == 0.0
-    }
     fn has_exact_inverse(self) -> bool {
         let fraction = self.to_bits() & ((1 << 112) - 1);
         fraction == 0 && self.is_normal() && (1.0 / self).is_normal()

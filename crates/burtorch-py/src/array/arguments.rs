@@ -57,7 +57,8 @@ impl<'py> Given<'py> {
                     // Of another byte order or size.
                     "f" => Array::converted(object)?,
                     "i" | "u" => {
-                        let copy = object.py().import("numpy")?.call_method1("array", (object, "int64"))?;
+                        let native = if kind == "i" { "int64" } else { "uint64" };
+                        let copy = object.py().import("numpy")?.call_method1("array", (object, native))?;
                         let Some(array) = Array::of(&copy) else { return Ok(None) };
                         array
                     }

@@ -6,10 +6,12 @@
 use burtorch_core::array::{Element, Index, Slice};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use super::append::append;
 use super::array::PyArray;
+use super::operands::is_integer;
+use crate::convert::errors::if_any;
 use crate::convert::numbers::has_dtype;
 use crate::convert::refusals::error_here;
 
@@ -125,7 +127,11 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
         }
         return if high >= n as i64 { Err(outside(&high)) } else { Ok(None) };
     }
-    let Ok(k) = part.extract::<isize>() else { return Err(wrong(part)) };
+    let k = match if_any(part.py(), part.extract::<isize>())? {
+        Some(k) => k,
+        None if part.is_instance_of::<PyInt>() || has_dtype(part)? && is_integer(part)? => return Err(outside(part)),
+        None => return Err(wrong(part)),
+    };
     if k >= n as isize || k < -(n as isize) {
         return Err(outside(&k));
     }

@@ -28,13 +28,13 @@ pub enum Operand<'py> {
 }
 
 /// The numbers of an array of Python, as a program of this float type holds them.
-pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> Data {
-    match array.kind {
+pub fn data_of(array: &Array, is_mask: bool, dtype: DType) -> PyResult<Data> {
+    Ok(match array.kind {
         Kind::Unsigned(1) if is_mask => Data::Mask(array.floats().iter().map(|&x| x != 0.0).collect()),
-        Kind::Signed(_) | Kind::Unsigned(_) => Data::Int(array.integers()),
+        Kind::Signed(_) | Kind::Unsigned(_) => Data::Int(array.integers()?),
         _ if dtype == DType::Float32 => Data::F32(array.floats().iter().map(|&x| x as f32).collect()),
         _ => Data::F64(array.floats()),
-    }
+    })
 }
 
 /// Whether an object's dtype is bool.
@@ -71,7 +71,7 @@ impl<'py> Operand<'py> {
         }
         let Some(array) = if_any(py, Array::converted(object))? else { return Ok(None) };
         let dims = Dims::new(array.shape()).or_raise(py)?;
-        Ok(Some(Operand::Data(dims, data_of(&array, is_mask(object)?, dtype), object.clone())))
+        Ok(Some(Operand::Data(dims, data_of(&array, is_mask(object)?, dtype)?, object.clone())))
     }
 
     /// The Array, if it is one.

@@ -80,7 +80,7 @@ impl<E: Number> Runner<E> {
 
     fn run(&mut self, py: Python<'_>, given: &[Given<'_>], sets: &[Py<PyParameters>]) -> PyResult<()> {
         for (room, given) in self.rooms.iter_mut().zip(given) {
-            room.fill(given);
+            room.fill(given)?;
         }
         let read = sets.iter().map(|set| set.get().look(py)).collect::<PyResult<Vec<_>>>()?;
         let mut parameters = Vec::with_capacity(read.len());
@@ -138,7 +138,7 @@ impl<E: Number> Runner<E> {
 }
 
 impl<E: Number> Room<E> {
-    fn fill(&mut self, given: &Given<'_>) {
+    fn fill(&mut self, given: &Given<'_>) -> PyResult<()> {
         match given {
             Given::Number(x) => {
                 self.floats.clear();
@@ -148,24 +148,26 @@ impl<E: Number> Room<E> {
                 self.ints.clear();
                 self.ints.push(*k);
             }
-            Given::Numbers(array, ty) => self.fill_array(array, ty.element),
+            Given::Numbers(array, ty) => self.fill_array(array, ty.element)?,
             Given::Tensor(..) | Given::Traced(_) => {}
         }
+        Ok(())
     }
 
-    fn fill_array(&mut self, array: &Array, element: Element) {
+    fn fill_array(&mut self, array: &Array, element: Element) -> PyResult<()> {
         match element {
             Element::Float if array.in_place::<E>().is_none() => {
                 self.floats.clear();
                 self.floats.extend(array.floats().into_iter().map(E::from_f64));
             }
-            Element::Int if array.in_place::<i64>().is_none() => self.ints = array.integers(),
+            Element::Int if array.in_place::<i64>().is_none() => self.ints = array.integers()?,
             Element::Mask => {
                 self.masks.clear();
-                self.masks.extend(array.integers().iter().map(|&x| x != 0));
+                self.masks.extend(array.integers()?.iter().map(|&x| x != 0));
             }
             _ => {}
         }
+        Ok(())
     }
 }
 

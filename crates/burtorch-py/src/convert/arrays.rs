@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use burtorch_core::Float;
 use pyo3::buffer::{ElementType, PyUntypedBuffer};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -300,19 +300,32 @@ impl Array {
         all
     }
 
-    /// All numbers of an array of integers, by rows, exactly; those of 64 bits without a sign wrap.
-    pub fn integers(&self) -> Vec<i64> {
+    /// All numbers of an array of integers, by rows, exactly; an OverflowError for one from 2^63 on.
+    pub fn integers(&self) -> PyResult<Vec<i64>> {
         let mut all = Vec::with_capacity(self.len());
+        let mut beyond = None;
         self.for_each(|at| {
             // SAFETY: `for_each` visits the entries of the buffer, which is held here.
             all.push(unsafe {
                 match self.kind {
-                    Kind::Signed(8) | Kind::Unsigned(8) => at.cast::<i64>().read_unaligned(),
+                    Kind::Signed(8) => at.cast::<i64>().read_unaligned(),
+                    Kind::Unsigned(8) => {
+                        let number = at.cast::<u64>().read_unaligned();
+                        number.try_into().unwrap_or_else(|_| {
+                            beyond = Some(number);
+                            0
+                        })
+                    }
                     kind => kind.read(at) as i64,
                 }
             });
         });
-        all
+        match beyond {
+            Some(number) => Err(PyOverflowError::new_err(format!(
+                "integers of Arrays have 64 bits with a sign, found {number}; convert the array to floats"
+            ))),
+            None => Ok(all),
+        }
     }
 
     /// Replaces entries of one dimension by what `f` makes of the present number and the given one.

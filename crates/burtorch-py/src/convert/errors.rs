@@ -157,6 +157,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         | Error::LengthMismatch { .. }
         | Error::BufferTooSmall { .. }
         | Error::BadArgument { .. }
+        | Error::Broadcast { .. }
         | Error::MissingParameters
         | Error::NoSuchSymbol { .. }
         | Error::DuplicateName { .. } => PyValueError::new_err(message),

@@ -68,7 +68,7 @@ pub fn indices(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
 
 /// The first places of sparse rows.
 fn starts_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-    let starts = Array::converted(object)?.integers();
+    let starts = Array::converted(object)?.integers()?;
     let whole =
         |start| usize::try_from(start).map_err(|_| PyValueError::new_err("starts of sparse rows are 0 or more"));
     starts.into_iter().map(whole).collect()

@@ -56,6 +56,7 @@ impl Transform {
         }
         let found = match (nest, ty) {
             (Nest::Leaf, Some(ty)) => format!("an Array of {:?} of shape {}", ty.element, ty.dims).to_lowercase(),
+            (Nest::None, _) => "None".into(),
             _ => "several".into(),
         };
         let message = format!(

@@ -2,7 +2,7 @@
 
 use super::super::activity::{active_in_loop, active_values};
 use super::super::build::ArrayBuilder;
-use super::super::expand::{inlined, with_formulas};
+use super::super::expand::inlined;
 use super::super::forward::Forward;
 use super::super::instr::{ArrayOp, ArrayProgram, Length, Loop, Type, ValueId};
 use super::body::{is_float, parts, shared};
@@ -21,7 +21,6 @@ fn moved(
     let by = |body: &ArrayProgram| -> Vec<ValueId> {
         body.inputs().iter().zip(moving).filter(|(_, m)| **m).map(|(&v, _)| v).collect()
     };
-    let body = with_formulas(&body, &by(&body))?.cleaned()?;
     let active = active_values(&body, &by(&body));
     let types = body.input_types();
     let mut f = Forward { b: ArrayBuilder::new(body.dtype())?, new: Vec::new(), tangents: Vec::new() };

@@ -6,7 +6,7 @@
 use super::super::activity::{active_in_loop, active_values};
 use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;
-use super::super::expand::{inlined, with_formulas};
+use super::super::expand::inlined;
 use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, ValueId};
 use super::super::reverse::Sweep;
 use super::body::{is_float, parts, shared};
@@ -31,8 +31,6 @@ impl Step<'_> {
     /// of what is stacked, and the adjoints that carries begin with; it gives the adjoints of captures, carries and slices.
     fn reversed(&self) -> Result<ArrayProgram> {
         let body = inlined(self.body)?;
-        let moving: Vec<_> = body.inputs().iter().zip(self.moving).filter(|(_, m)| **m).map(|(&v, _)| v).collect();
-        let body = with_formulas(&body, &moving)?.cleaned()?;
         let by: Vec<_> = body.inputs().iter().zip(self.moving).filter(|(_, m)| **m).map(|(&v, _)| v).collect();
         let active = active_values(&body, &by);
         let wanted = (0..body.instrs().len()).map(|at| body.results(at).any(|v| active[v.at()]));

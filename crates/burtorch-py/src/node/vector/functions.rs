@@ -11,7 +11,7 @@ use pyo3::types::{PyList, PyTuple};
 use super::arguments::{
     Operand, all_nodes, all_runs, all_views, appended, atomically, common_owner, n_scalars, read_by,
 };
-use super::plain::or_plain;
+use super::plain::{are_plain, or_plain};
 use super::{PyVector, finish, numpy, wrap, wrap_pending};
 use crate::array::functions::{self, any_array, of_op};
 use crate::convert::entry::attached;
@@ -374,7 +374,8 @@ fn join<'py>(py: Python<'py>, operands: &[Operand]) -> PyResult<Bound<'py, PyAny
 /// Join Values and numbers, one after another, to a Vector, without copying: stack(a, b) or stack([a, b]).
 ///
 /// Args:
-///     values: Values and real numbers (which become constants), or one sequence of them. Of numbers alone: an array.
+///     values: Values and real numbers (which become constants), or one sequence of them. Of numbers alone: an array; of
+///         plain arrays what numpy.stack gives.
 ///
 /// Returns:
 ///     A Vector that stands for these nodes. Linear in their number.
@@ -399,8 +400,11 @@ fn stack<'py>(values: &Bound<'py, PyTuple>, axis: isize) -> PyResult<Bound<'py, 
     if any_array(&values) {
         return functions::array_stack(values, axis).map(Bound::into_any);
     }
+    if values.iter().any(numpy::is_array) && are_plain(values.iter().cloned(), 0)? {
+        return py.import("numpy")?.call_method1("stack", (values, axis));
+    }
     if axis != 0 {
-        return Err(PyTypeError::new_err("stack() takes axis= for Arrays only"));
+        return Err(PyTypeError::new_err("stack() takes axis= for arrays only"));
     }
     or_plain(py, &values, false, |x| {
         let operands = operands_of(x)?;

@@ -49,7 +49,7 @@ fn is_plain(x: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
 }
 
 /// The same of all of them.
-fn are_plain<'py>(all: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> PyResult<bool> {
+pub fn are_plain<'py>(all: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> PyResult<bool> {
     if depth > DEEPEST {
         return Ok(false);
     }
