@@ -281,7 +281,8 @@ fn wrong_shapes_are_refused() {
     let (a, y) = (b.input(&[2, 3], Element::Float).unwrap(), b.input(&[4], Element::Float).unwrap());
     let square = b.input(&[2, 2], Element::Float).unwrap();
     for refused in [b.solve(a, y), b.inv(a), b.det(y), b.cholesky(a), b.solve(square, y), b.lstsq(a, y), b.inv(y)] {
-        assert!(refused.unwrap_err().to_string().contains("found"));
+        let refusal = refused.unwrap_err().to_string();
+        assert!(refusal.contains("found") || refusal.contains("do not broadcast"), "{refusal}");
     }
     assert!(b.qr(y).is_err() && b.push_all(ArrayOp::Qr, &[a]).is_err());
 }
