@@ -5,6 +5,7 @@
 mod document;
 mod halves;
 mod points;
+mod quadruple;
 mod reductions;
 mod sweep;
 mod table;

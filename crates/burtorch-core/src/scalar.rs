@@ -58,9 +58,13 @@ mod row_math;
 mod decimal;
 mod narrow;
 mod wide;
+mod wide_elementary;
 mod wide_functions;
 mod wide_gamma;
 mod wide_gelu;
+mod wide_long;
+mod wide_special;
+mod wide_two_over_pi;
 
 mod inlined;
 

@@ -6,32 +6,37 @@ use std::f128::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2};
 
 use crate::simd::math::remainder::floored_division;
 
+pub(super) use super::wide_elementary::{
+    acos, asin, atan, atan2, cbrt, cos, cosh, exp, exp_m1, exp2, exp10, hypot, ln, ln_1p, log2, log10, powf, sin, sinh,
+    tan, tanh,
+};
 pub(super) use super::wide_gamma::{digamma, polygamma};
-use super::wide_gelu::exp_of_square;
-pub(super) use super::wide_gelu::{gelu_grad, normal};
+pub(super) use super::wide_gelu::gelu_grad;
+use super::wide_special::exp_of_square;
+pub(super) use super::wide_special::{erf, erfc, ln_gamma, normal};
 
 /// 1 / (1 + e^-x).
 pub(super) fn sigmoid(x: f128) -> f128 {
-    let e = f128::exp(-x.abs());
+    let e = exp(-x.abs());
     if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
 }
 
 /// Its derivative.
 pub(super) fn sigmoid_grad(x: f128) -> f128 {
-    let e = f128::exp(-x.abs());
+    let e = exp(-x.abs());
     e / ((1.0 + e) * (1.0 + e))
 }
 
 /// log(1 + e^x).
 pub(super) fn softplus(x: f128) -> f128 {
-    let rest = f128::ln_1p(f128::exp(-x.abs()));
+    let rest = ln_1p(exp(-x.abs()));
     if x > 0.0 { x + rest } else { rest }
 }
 
 /// The derivative of tan.
 pub(super) fn tan_grad(x: f128) -> f128 {
-    let cos = f128::cos(x);
-    1.0 / (cos * cos)
+    let side = cos(x);
+    1.0 / (side * side)
 }
 
 /// The derivative of tanh at x where y = tanh(x).
@@ -39,7 +44,7 @@ pub(super) fn tanh_grad(x: f128, y: f128) -> f128 {
     if y.abs() <= 0.76 {
         return 1.0 - y * y;
     }
-    let e = f128::exp(-2.0 * x.abs());
+    let e = exp(-2.0 * x.abs());
     4.0 * e / ((1.0 + e) * (1.0 + e))
 }
 
@@ -80,10 +85,10 @@ pub(super) fn pow_dx(x: f128, y: f128) -> f128 {
     // What the subtraction lost, exactly: the larger operand first.
     let rest = if y.abs() > 1.0 { (y - less) - 1.0 } else { y - (less + 1.0) };
     let magnitude = if y.abs() < 1e-30 {
-        (y / size) * f128::powf(size, y)
+        (y / size) * powf(size, y)
     } else {
-        let power = f128::powf(size, less);
-        y * if power.is_finite() && power > 0.0 { power + power * (rest * f128::ln(size)) } else { power }
+        let power = powf(size, less);
+        y * if power.is_finite() && power > 0.0 { power + power * (rest * ln(size)) } else { power }
     };
     let is_even = y.floor() == y && (y * 0.5).floor() == y * 0.5;
     if is_even && x < 0.0 { -magnitude } else { magnitude }
@@ -97,8 +102,8 @@ pub(super) fn pow_dy(x: f128, y: f128) -> f128 {
     if x == 0.0 {
         return if y < 0.0 { f128::NEG_INFINITY } else { 0.0 };
     }
-    let power = f128::powf(x, y);
-    if x == 1.0 || power == 0.0 { 0.0 } else { power * f128::ln(x) }
+    let power = powf(x, y);
+    if x == 1.0 || power == 0.0 { 0.0 } else { power * ln(x) }
 }
 
 /// The density of the normal distribution.
@@ -121,9 +126,9 @@ pub(super) fn floor_divide(x: f128, y: f128) -> f128 {
 /// asinh of a size.
 fn asinh_of_size(size: f128) -> f128 {
     if size > 1e30 {
-        return f128::ln(size) + LN_2;
+        return ln(size) + LN_2;
     }
-    f128::ln_1p(size + size * size / (1.0 + f128::sqrt(size.mul_add(size, 1.0))))
+    ln_1p(size + size * size / (1.0 + f128::sqrt(size.mul_add(size, 1.0))))
 }
 
 /// The number whose sinh is x.
@@ -134,17 +139,17 @@ pub(super) fn asinh(x: f128) -> f128 {
 /// The number not below 0 whose cosh is x.
 pub(super) fn acosh(x: f128) -> f128 {
     if x > 1e30 {
-        return f128::ln(x) + LN_2;
+        return ln(x) + LN_2;
     }
     // Below 1 the root of the product of two negative numbers would be one.
     let beyond = if x < 1.0 { f128::NAN } else { x - 1.0 };
-    f128::ln_1p(beyond + f128::sqrt(beyond * (x + 1.0)))
+    ln_1p(beyond + f128::sqrt(beyond * (x + 1.0)))
 }
 
 /// The number whose tanh is x.
 pub(super) fn atanh(x: f128) -> f128 {
     let size = x.abs();
-    (0.5 * f128::ln_1p(2.0 * size / (1.0 - size))).copysign(x)
+    (0.5 * ln_1p(2.0 * size / (1.0 - size))).copysign(x)
 }
 
 /// y x^(y - 1) where y - 1 is y, or x is 0.
@@ -156,14 +161,11 @@ fn pow_dx_far(x: f128, y: f128) -> f128 {
         return 1.0;
     }
     if !y.is_finite() {
-        let power = f128::powf(x, y);
+        let power = powf(x, y);
         return if power == 0.0 { power } else { y * power };
     }
-    let magnitude = if x == 0.0 || x.is_infinite() {
-        y * f128::powf(x.abs(), y - 1.0)
-    } else {
-        y * (f128::powf(x.abs(), y) / x.abs())
-    };
+    let magnitude =
+        if x == 0.0 || x.is_infinite() { y * powf(x.abs(), y - 1.0) } else { y * (powf(x.abs(), y) / x.abs()) };
     let is_even = y.floor() == y && (y * 0.5).floor() == y * 0.5;
     if is_even && x.is_sign_negative() { -magnitude } else { magnitude }
 }

@@ -1,21 +1,22 @@
 //! The derivatives of log gamma for f128.
 //!
-//! Promises: sums in two parts; the logarithm and the cotangent are the standard library's. Knows nothing of the sweep.
+//! Promises: sums in two parts; logarithm and cotangent in one. Knows nothing of the sweep.
 
 use std::f128::consts::PI;
 
+use super::wide_elementary::{ln, tan};
 use crate::simd::math::polygamma::gamma_functions;
 
 gamma_functions!(f128, 40.0, 15, log_parts, cot_of_pi, PI);
 
 fn log_parts(x: f128) -> (f128, f128) {
-    (f128::ln(x), 0.0)
+    (ln(x), 0.0)
 }
 
 /// The cotangent of pi r for |r| up to 1/2.
 fn cot_of_pi(r: f128) -> (f128, f128) {
     let size = r.abs();
-    let ratio = if size <= 0.25 { 1.0 / f128::tan(PI * size) } else { f128::tan(PI * (0.5 - size)) };
+    let ratio = if size <= 0.25 { 1.0 / tan(PI * size) } else { tan(PI * (0.5 - size)) };
     (ratio.copysign(r), 0.0)
 }
 

@@ -4,10 +4,8 @@
 //! points whose values are constants in two parts; beyond, the two terms with what rounding takes from the larger; on the
 //! right 1 minus the left. Knows nothing of the sweep.
 
-use std::f128::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
-
-/// What 1/sqrt(2) is more than its constant.
-const INV_SQRT_2_LOW: f128 = 4.711121274310916032846058368197052840513e-35;
+use super::wide_elementary::exp;
+use super::wide_special::normal;
 
 /// About which points the series are: the multiples of -1/4, and the root for -3/4, in two parts.
 const ROOT: [f128; 2] = [-0.7517915246935644574579049467795240002896, -3.937488853287022847803309245231039418041e-35];
@@ -88,7 +86,7 @@ fn tail(a: f128) -> f128 {
     let (lift, drop) = if a > 100.0 { (LIFT, DROP) } else { ([0.0; 2], 1.0) };
     let (exponent, lost) = two_sum(-0.5 * square, lift[0]);
     let rest = lost + lift[1] - 0.5 * a.mul_add(a, -square);
-    let power = f128::exp(exponent);
+    let power = exp(exponent);
     let density = PEAK[0] * power;
     let density_low = PEAK[0].mul_add(power, -density) + power * PEAK[0].mul_add(rest, PEAK[1]);
     let product = a * density;
@@ -102,27 +100,4 @@ fn two_sum(a: f128, b: f128) -> (f128, f128) {
     let sum = a + b;
     let back = sum - a;
     (sum, (a - (sum - back)) + (b - back))
-}
-
-/// e^(factor x^2), with the rounding of the square made good: an exponent of n would make n half-places of it.
-pub(super) fn exp_of_square(x: f128, factor: f128) -> f128 {
-    let square = x * x;
-    if !square.is_finite() {
-        return f128::exp(factor * square);
-    }
-    let rest = x.mul_add(x, -square);
-    let power = f128::exp(factor * square);
-    power + power * (factor * rest)
-}
-
-/// The normal distribution at x.
-pub(super) fn normal(x: f128) -> f128 {
-    // erfc magnifies the rounding of its argument by its square, so that is made good by the derivative.
-    let a = -x * FRAC_1_SQRT_2;
-    let rest = (-x).mul_add(FRAC_1_SQRT_2, -a) - x * INV_SQRT_2_LOW;
-    let erfc = f128::erfc(a);
-    if !a.is_finite() || erfc == 0.0 {
-        return 0.5 * erfc;
-    }
-    0.5 * (erfc - rest * FRAC_2_SQRT_PI * exp_of_square(a, -1.0))
 }

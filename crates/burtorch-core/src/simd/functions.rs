@@ -17,39 +17,39 @@ macro_rules! for_each_function {
         $then! {
             op {
                 /// e^x; 1 ULP.
-                exp Exp { |x| f128::exp(x) }
+                exp Exp { |x| wide::exp(x) }
                 /// e^x - 1; 1 ULP.
-                expm1 Expm1 { |x| f128::exp_m1(x) }
+                expm1 Expm1 { |x| wide::exp_m1(x) }
                 /// The natural logarithm; 1 ULP.
-                log Log { |x| f128::ln(x) }
+                log Log { |x| wide::ln(x) }
                 /// The hyperbolic tangent; 3 ULP.
-                tanh Tanh { |x| f128::tanh(x) }
+                tanh Tanh { |x| wide::tanh(x) }
                 /// 1 / (1 + e^-x); 3 ULP.
                 sigmoid Sigmoid { |x| wide::sigmoid(x) }
                 /// log(1 + x); 1 ULP.
-                log1p Log1p { |x| f128::ln_1p(x) }
+                log1p Log1p { |x| wide::ln_1p(x) }
                 /// log(1 + e^x), whose derivative is the sigmoid; 2 ULP.
                 softplus Softplus { |x| wide::softplus(x) }
                 /// The sine; 1 ULP for any x.
-                sin Sin { |x| f128::sin(x) }
+                sin Sin { |x| wide::sin(x) }
                 /// The cosine; 1 ULP for any x.
-                cos Cos { |x| f128::cos(x) }
+                cos Cos { |x| wide::cos(x) }
                 /// The tangent; 2 ULP for any x.
-                tan Tan { |x| f128::tan(x) }
+                tan Tan { |x| wide::tan(x) }
                 /// The error function; 1 ULP.
-                erf Erf { |x| f128::erf(x) }
+                erf Erf { |x| wide::erf(x) }
                 /// x times the normal distribution at x, exact (not the tanh approximation); 4 ULP.
                 gelu Gelu { |x| wide::gelu(x) }
                 /// The angle whose sine is x; 2 ULP.
-                asin Asin { rare |x| f128::asin(x) }
+                asin Asin { rare |x| wide::asin(x) }
                 /// The angle whose cosine is x; 2 ULP.
-                acos Acos { rare |x| f128::acos(x) }
+                acos Acos { rare |x| wide::acos(x) }
                 /// The angle whose tangent is x; 2 ULP.
-                atan Atan { rare |x| f128::atan(x) }
+                atan Atan { rare |x| wide::atan(x) }
                 /// The hyperbolic sine; 2 ULP.
-                sinh Sinh { rare |x| f128::sinh(x) }
+                sinh Sinh { rare |x| wide::sinh(x) }
                 /// The hyperbolic cosine; 2 ULP.
-                cosh Cosh { rare |x| f128::cosh(x) }
+                cosh Cosh { rare |x| wide::cosh(x) }
                 /// The number whose hyperbolic sine is x; 2 ULP.
                 asinh Asinh { rare |x| wide::asinh(x) }
                 /// The number not below 0 whose hyperbolic cosine is x; 2 ULP.
@@ -57,31 +57,31 @@ macro_rules! for_each_function {
                 /// The number whose hyperbolic tangent is x; 2 ULP.
                 atanh Atanh { rare |x| wide::atanh(x) }
                 /// The logarithm to base 2; 1 ULP.
-                log2 Log2 { rare |x| f128::log2(x) }
+                log2 Log2 { rare |x| wide::log2(x) }
                 /// The logarithm to base 10; 1 ULP.
-                log10 Log10 { rare |x| f128::log10(x) }
+                log10 Log10 { rare |x| wide::log10(x) }
                 /// 2^x; 1 ULP.
-                exp2 Exp2 { rare |x| f128::exp2(x) }
+                exp2 Exp2 { rare |x| wide::exp2(x) }
                 /// 10^x; 1 ULP.
-                exp10 Exp10 { rare |x| f128::powf(10.0, x) }
+                exp10 Exp10 { rare |x| wide::exp10(x) }
                 /// The cube root; 1 ULP.
-                cbrt Cbrt { rare |x| f128::cbrt(x) }
+                cbrt Cbrt { rare |x| wide::cbrt(x) }
                 /// 1 - erf(x), accurate where it is small; 3 ULP.
-                erfc Erfc { rare |x| f128::erfc(x) }
+                erfc Erfc { rare |x| wide::erfc(x) }
                 /// The normal distribution: the integral of its density up to x; 3 ULP.
                 ndtr Ndtr { rare |x| wide::normal(x) }
                 /// log |gamma(x)|; 4 ULP of 1/2 or of what is larger.
-                lgamma Lgamma { rare |x| f128::ln_gamma(x).0 }
+                lgamma Lgamma { rare |x| wide::ln_gamma(x) }
                 /// The derivative of lgamma; 4 ULP of 1/2 or of what is larger.
                 digamma Digamma { rare |x| wide::digamma(x) }
             }
             op2 {
                 /// The angle of the point (x, self) from the x axis, from -pi to pi; 2 ULP.
-                atan2 Atan2 { |y, x| f128::atan2(y, x) }
+                atan2 Atan2 { |y, x| wide::atan2(y, x) }
                 /// x to the power y; 1 ULP.
-                pow Pow { |x, y| f128::powf(x, y) }
+                pow Pow { |x, y| wide::powf(x, y) }
                 /// sqrt(x^2 + y^2); 1 ULP.
-                hypot Hypot { rare |x, y| f128::hypot(x, y) }
+                hypot Hypot { rare |x, y| wide::hypot(x, y) }
                 /// The largest integer not above x/y; 1 ULP.
                 floor_divide FloorDivide { rare |x, y| wide::floor_divide(x, y) }
                 /// What is left of x after a whole number of y, with the sign of y; 0.5 ULP.
