@@ -23,7 +23,7 @@ import burtorch
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "target" / "site"
 ROOT_PAGES = ("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RELEASING.md")
-MODULES = ("nn", "optim", "text", "data", "viz", "system", "autograd", "micrograd")
+MODULES = tuple(name for name in burtorch.__all__ if inspect.ismodule(getattr(burtorch, name)))
 
 CONFIGURATION = """\
 [project]
@@ -90,30 +90,27 @@ class Signatures:
     """Signatures with types, as stubs and sources have them."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, list[str]] = {}
-        self._read((ROOT / "python" / "burtorch" / "_core.pyi").read_text("utf-8"))
-        for source in sorted((ROOT / "python" / "burtorch").glob("*.py")):
-            self._read(source.read_text("utf-8"))
-        self._stubs = self._by_name.copy()
+        self._by_name: dict[tuple[str, str], list[str]] = {}
+        package = ROOT / "python"
+        for source in [*sorted(package.rglob("*.py")), package / "burtorch" / "_core.pyi"]:
+            module = ".".join(source.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+            self._visit(module, ast.parse(source.read_text("utf-8")).body, "")
 
-    def _read(self, text: str) -> None:
-        found: dict[str, list[str]] = {}
+    def _visit(self, module: str, body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                self._visit(module, node.body, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.FunctionDef):
+                result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+                line = f"{node.name}({ast.unparse(node.args)}){result}"
+                self._by_name.setdefault((module, prefix + node.name), []).append(line)
 
-        def visit(body: list[ast.stmt], prefix: str) -> None:
-            for node in body:
-                if isinstance(node, ast.ClassDef):
-                    visit(node.body, f"{prefix}{node.name}.")
-                elif isinstance(node, ast.FunctionDef):
-                    result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-                    line = f"{node.name}({ast.unparse(node.args)}){result}"
-                    found.setdefault(prefix + node.name, []).append(line)
-
-        visit(ast.parse(text).body, "")
-        for name, lines in found.items():
-            self._by_name.setdefault(name, lines)
-
-    def of(self, name: str) -> str:
-        return "\n".join(self._by_name.get(name, []))
+    def of(self, owner: object, name: str) -> str:
+        """Of something in the module that a function or class says it is from, or in the stub."""
+        for module in (getattr(owner, "__module__", None), "burtorch._core"):
+            if lines := self._by_name.get((str(module), name)):
+                return "\n".join(lines)
+        return ""
 
 
 def escaped(line: str) -> str:
@@ -151,22 +148,20 @@ def markdown(docstring: str) -> str:
     return "\n".join(out)
 
 
-def entry(level: int, name: str, shown: str, object: object, signatures: Signatures) -> str:
-    signature = signatures.of(name)
+def described(level: int, shown: str, signature: str, object: object) -> str:
     fence = f"```python\n{signature}\n```\n\n" if signature else ""
     return f"{'#' * level} {escaped(shown)}\n\n{fence}{markdown(inspect.getdoc(object) or '')}\n\n"
 
 
 def of_class(level: int, shown: str, cls: type, signatures: Signatures) -> str:
     name = cls.__qualname__
-    made = signatures.of(f"{name}.__new__") or signatures.of(f"{name}.__init__")
+    made = signatures.of(cls, f"{name}.__new__") or signatures.of(cls, f"{name}.__init__")
     made = re.sub(r"^__\w+__\((?:self|cls)(?:, /)?(?:, )?(.*)\)(?: -> .*)?$", rf"{cls.__name__}(\1)", made, flags=re.M)
-    fence = f"```python\n{made}\n```\n\n" if made else ""
-    text = f"{'#' * level} {escaped(shown)}\n\n{fence}{markdown(inspect.getdoc(cls) or '')}\n\n"
-    members = {member: value for member, value in vars(cls).items() if not member.startswith("_")}
-    for member in sorted(members):
-        if inspect.getdoc(members[member]):
-            text += entry(level + 1, f"{name}.{member}", f"{shown}.{member}", getattr(cls, member), signatures)
+    text = described(level, shown, made, cls)
+    for member in sorted(member for member in vars(cls) if not member.startswith("_")):
+        if inspect.getdoc(vars(cls)[member]):
+            signature = signatures.of(cls, f"{name}.{member}")
+            text += described(level + 1, f"{shown}.{member}", signature, getattr(cls, member))
     return text
 
 
@@ -177,7 +172,7 @@ def of_names(module: object, names: list[str], level: int, prefix: str, signatur
         if inspect.isclass(object):
             text += of_class(level, prefix + name, object, signatures)
         elif callable(object):
-            text += entry(level, name, prefix + name, object, signatures)
+            text += described(level, prefix + name, signatures.of(object, name), object)
     return text
 
 
