@@ -249,7 +249,7 @@ pub(super) fn tan(x: f128) -> f128 {
     }
     let (quadrant, rest) = reduced(x);
     let (sin, cos) = long_sin_cos(rest);
-    if quadrant % 2 == 0 { sin.over(cos).round() } else { -cos.over(sin).round() }
+    if quadrant.is_multiple_of(2) { sin.over(cos).round() } else { -cos.over(sin).round() }
 }
 
 /// The sine of x and a number of right angles.
@@ -257,7 +257,7 @@ fn turned(x: f128, right_angles: u32) -> Long {
     let (quadrant, rest) = reduced(x);
     let quadrant = quadrant + right_angles;
     let (sin, cos) = long_sin_cos(rest);
-    let size = if quadrant % 2 == 0 { sin } else { cos };
+    let size = if quadrant.is_multiple_of(2) { sin } else { cos };
     if quadrant % 4 < 2 { size } else { -size }
 }
 
