@@ -107,14 +107,13 @@ impl ArrayBuilder {
         Ok(done[formula.result])
     }
 
-    /// What the contribution `c` of an elementwise operation to its operand `k` changes by where its operands change by
+    /// What the contribution of an elementwise operation to its operand `k` changes by where its operands change by
     /// `rates`; `of` are adjoint, operands and value. Nothing where it is 0 whatever they are.
     pub(super) fn bent_pull(
         &mut self,
         row: Row,
         k: usize,
         of: &[ValueId],
-        c: ValueId,
         rates: [Option<ValueId>; 2],
     ) -> Result<Option<ValueId>> {
         let [x, y] = [0, 1].map(|j| rates[j].filter(|_| row.bends(k, j)));
@@ -122,9 +121,6 @@ impl ArrayBuilder {
         let Some(moves) = self.sum_of(x, y)? else { return Ok(None) };
         let operands = [of[0], of[1], of[2], of[of.len() - 1], x.unwrap_or(moves), y.unwrap_or(moves)];
         let bend = self.formula(&formula, &operands)?;
-        // What is not a number has no derivative.
-        let is_nan = self.push(ArrayOp::Compare(Comparison::IsNan), &[c])?;
-        let bend = self.push(ArrayOp::Select, &[is_nan, c, bend])?;
         let bend = self.reached(bend)?;
         let bend = self.hidden_with(moves, bend)?;
         self.hidden_with(of[0], bend).map(Some)

@@ -173,7 +173,8 @@ pub(super) fn bend_of(row: Row, k: usize, moving: [bool; 2]) -> Option<Expansion
         let steps = [0, 1].map(|j| moved(rates[j], || partial(row, j, [rates[j], x, y, z]).unwrap_or(rest)));
         let z = Dual::new(z, sum_of_moved(steps[0], steps[1]));
         let [x, y] = [Dual::new(x, rates[0]), Dual::new(y, rates[1])];
-        let bend = partial(row, k, [Dual::new(g, rest), x, y, z])?.d;
-        (!bend.all_zero()).then_some(bend)
+        let c = partial(row, k, [Dual::new(g, rest), x, y, z])?;
+        // What is not a number has no derivative.
+        (!c.d.all_zero()).then(|| Recorded::select(c.v.nan_mask(), c.v, c.d))
     })
 }

@@ -179,7 +179,7 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
                 }
                 None => None,
             };
-            let by_operands = b.bent_pull(row, to.into(), of, z, [t(1), t(2)])?;
+            let by_operands = b.bent_pull(row, to.into(), of, [t(1), t(2)])?;
             return b.sum_of(by_g, by_operands);
         }
         ArrayOp::Select => {

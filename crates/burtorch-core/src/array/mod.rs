@@ -4,8 +4,8 @@
 //! array operation, whatever its length. Elementwise instructions name rows of the op table and have operands of one shape;
 //! broadcasting, transposes and slices are views, which compute nothing. A derivative is a program: reverse mode walks the
 //! instructions backwards, forward mode forwards, and both give programs of the same instructions, so they nest. What a
-//! row contributes to an operand is one instruction, `Pull`, and only when that is differentiated again is its formula written
-//! out, by running it on a scalar that records. An element of an adjoint that no path has reached is -0.0 and every
+//! row contributes to an operand is one instruction, `Pull`, and only when that is differentiated again is its derivative
+//! written out, by running its formula on dual numbers over a scalar that records. An element of an adjoint that no path has reached is -0.0 and every
 //! contribution to a reached one is never -0.0, so unreached elements stay so through every instruction, and infinities beside
 //! them do not spread; elements that `where`, a slice, an index or a maximum does not choose are unreached. Tangents are kept
 //! in the same way: what does not move contributes nothing. An instruction may give several values and may hold other

@@ -213,7 +213,7 @@ fn contribution(b: &mut ArrayBuilder, instr: &ArrayInstr, k: usize, g: ValueId) 
         &ArrayOp::Pull(row, to) if k > 0 => {
             let mut rates = [None; 2];
             rates[k - 1] = Some(g);
-            return b.bent_pull(row, to.into(), of, z, rates);
+            return b.bent_pull(row, to.into(), of, rates);
         }
         ArrayOp::Pull(row, to) => {
             let all: Vec<_> = [g].iter().chain(&of[1..]).copied().collect();

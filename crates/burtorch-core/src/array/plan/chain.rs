@@ -21,7 +21,7 @@ use crate::interrupt;
 pub(super) const BLOCK: usize = 512;
 
 /// Numbers that an operation reads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Arg {
     Block(usize),
     Stream(usize),

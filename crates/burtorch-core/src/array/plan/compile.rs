@@ -16,6 +16,7 @@ use super::numbers::Numbers;
 use super::place::{Place, Source, Walk};
 use super::reducer::Reducer;
 use crate::error::Result;
+use crate::ops::Function;
 
 /// Where values lie while a chain is compiled: blocks are numbered once for each result.
 struct Compiler<'a, 'p> {
@@ -29,6 +30,8 @@ struct Compiler<'a, 'p> {
     blocks: usize,
     values: HashMap<ValueId, Arg>,
     kept: HashMap<u64, Arg>,
+    /// Functions that are computed already, with their arguments.
+    functions: HashMap<(Function, Arg, Option<Arg>), Arg>,
 }
 
 /// A chain ready to run: over blocks, or over single numbers.
@@ -60,6 +63,7 @@ impl<E: ArrayFloat> Compiled<E> {
             blocks: 0,
             values: HashMap::new(),
             kept: HashMap::new(),
+            functions: HashMap::new(),
         };
         let mut reducers = Vec::new();
         for (bits, k) in literals {
@@ -136,6 +140,20 @@ impl Compiler<'_, '_> {
     }
 
     fn push(&mut self, op: BlockOp, of: [Arg; 3]) -> Arg {
+        let BlockOp::Math(MathOp::Function(function)) = op else { return self.computed(op, of) };
+        // A partial and its derivative call the same functions, which take long.
+        let call = (function, of[0], (function.arity() > 1).then_some(of[1]));
+        match self.functions.get(&call) {
+            Some(&arg) => arg,
+            None => {
+                let arg = self.computed(op, of);
+                self.functions.insert(call, arg);
+                arg
+            }
+        }
+    }
+
+    fn computed(&mut self, op: BlockOp, of: [Arg; 3]) -> Arg {
         let to = self.block();
         self.work.push(Work::Compute { op, to, of });
         Arg::Block(to)
