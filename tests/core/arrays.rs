@@ -9,4 +9,5 @@ mod functions;
 mod linalg;
 mod loops;
 mod random;
+mod rows;
 mod values;

@@ -3,7 +3,7 @@
 
 use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cumulate, Data, Dims, Dot, Element,
-    Index, Length, Loop, Plan, Reduce, Row, ScanOptions, Solve, Type, ValueId, Variable,
+    Index, Length, Loop, OverRows, Plan, Reduce, Row, Rows, ScanOptions, Solve, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::draw::{Draw, Purpose, Subset};
@@ -81,6 +81,8 @@ are_send_and_sync!(
     Checkpoint,
     Length,
     Loop,
+    OverRows,
+    Rows,
     ScanOptions,
     Solve,
     Triangle,

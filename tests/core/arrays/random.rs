@@ -98,7 +98,7 @@ fn slice(n: usize, dice: &mut Dice) -> Slice {
 }
 
 /// A program of two arguments with one number as its result, and those arguments.
-fn program(dice: &mut Dice) -> (ArrayProgram, Vec<Array>) {
+pub fn program(dice: &mut Dice) -> (ArrayProgram, Vec<Array>) {
     let mut b = ArrayBuilder::new(DType::Float64).unwrap();
     let mut values = Vec::new();
     let mut arguments = Vec::new();

@@ -40,6 +40,7 @@ pub(super) fn active_values(program: &ArrayProgram, with: &[ValueId]) -> Vec<boo
                     let moving = [yes, no].map(|branch| active_outputs(&branch.0, &of[1..]));
                     Some(moving[0].iter().zip(&moving[1]).map(|(yes, no)| *yes || *no).collect())
                 }
+                ArrayOp::Rows(rows) => Some(active_outputs(&rows.body.0, &of)),
                 _ => None,
             };
             for (k, v) in program.results(at).enumerate() {
@@ -55,7 +56,7 @@ pub(super) fn active_values(program: &ArrayProgram, with: &[ValueId]) -> Vec<boo
 }
 
 /// Which results of a program move with those arguments.
-fn active_outputs(program: &ArrayProgram, arguments: &[bool]) -> Vec<bool> {
+pub(super) fn active_outputs(program: &ArrayProgram, arguments: &[bool]) -> Vec<bool> {
     let moving = program.inputs().iter().zip(arguments).filter(|(_, moves)| **moves).map(|(&v, _)| v);
     let floats: Vec<_> = moving.filter(|&v| program.type_of(v).element == Element::Float).collect();
     let active = active_values(program, &floats);

@@ -70,6 +70,11 @@ impl Batch {
             let results = match &instr.op {
                 ArrayOp::Loop(l) if has_rows => self.loop_of_rows(l, &of)?,
                 ArrayOp::Cond { yes, no } if has_rows => self.cond_of_rows([&yes.0, &no.0], &of)?,
+                ArrayOp::Rows(rows) if has_rows => {
+                    let whole = rows.of(rows.rows)?;
+                    let new = self.run(&whole, &of)?;
+                    whole.outputs().iter().map(|v| new[v.at()]).collect()
+                }
                 // Many matrices at once are what these take anyway.
                 ArrayOp::Lu | ArrayOp::Qr => {
                     self.b.push_all(instr.op.clone(), &alone())?.into_iter().map(|v| (v, has_rows)).collect()
@@ -155,18 +160,31 @@ impl Batch {
         self.b.view(x, view)
     }
 
-    /// A shared matrix on the right meets all rows in one product.
+    /// A shared matrix meets all rows in one product.
     fn dot(&mut self, dot: Dot, of: &[(ValueId, bool)], dims: Dims) -> Result<ValueId> {
         let Dot { transposed, adjoint } = dot;
-        if !of[1].1 && dims.rank() == 2 && !transposed[0] {
-            let (m, k) = (dims[0], dims[1]);
-            let rows = self.b.view(of[0].0, View::Reshape(Dims::new(&[self.rows * m, k])?))?;
-            let product = self.b.push(ArrayOp::Dot(Dot { transposed, adjoint }), &[rows, of[1].0])?;
-            let n = self.b.dims(product)[1];
-            return self.b.view(product, View::Reshape(self.led(&[m, n])?));
+        if dims.rank() == 2 && !of[1].1 {
+            let dot = Dot { transposed: [false, transposed[1]], adjoint };
+            return self.shared_right(dot, of[0].0, transposed[0], of[1].0);
+        }
+        if dims.rank() == 2 && !of[0].1 {
+            // Of transposed matrices in the other order.
+            let dot = Dot { transposed: [false, !transposed[0]], adjoint: [adjoint[1], adjoint[0]] };
+            let product = self.shared_right(dot, of[1].0, !transposed[1], of[0].0)?;
+            return self.b.view(product, View::Permute([0, 2, 1].into()));
         }
         let operands = [self.with_rows(of[0])?, self.with_rows(of[1])?];
         self.b.push(ArrayOp::Dot(dot), &operands)
+    }
+
+    /// The product of matrices of rows, or of their transposes, with a shared one.
+    fn shared_right(&mut self, dot: Dot, rows: ValueId, is_transposed: bool, matrix: ValueId) -> Result<ValueId> {
+        let rows = if is_transposed { self.b.view(rows, View::Permute([0, 2, 1].into()))? } else { rows };
+        let (m, k) = (self.b.dims(rows)[1], self.b.dims(rows)[2]);
+        let rows = self.b.view(rows, View::Reshape(Dims::new(&[self.rows * m, k])?))?;
+        let product = self.b.push(ArrayOp::Dot(dot), &[rows, matrix])?;
+        let n = self.b.dims(product)[1];
+        self.b.view(product, View::Reshape(self.led(&[m, n])?))
     }
 
     /// Right sides of all rows beside each other meet a shared matrix at once.

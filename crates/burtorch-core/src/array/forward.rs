@@ -98,6 +98,7 @@ impl Forward {
             let results = match &instr.op {
                 ArrayOp::Loop(of) if is_active => self.loop_moved(of, &operands)?,
                 ArrayOp::Cond { yes, no } if is_active => self.cond_moved([&yes.0, &no.0], &operands)?,
+                ArrayOp::Rows(rows) if is_active => self.rows_moved(rows, &operands)?,
                 op => {
                     let results = self.b.push_all(op.clone(), &operands)?;
                     if is_active {

@@ -252,6 +252,7 @@ impl ArrayOp {
                 Ok(program.0.output_types())
             }
             ArrayOp::Loop(of_loop) => of_loop.infer(of),
+            ArrayOp::Rows(rows) => rows.infer(of),
             ArrayOp::Cond { yes, no } => infer_cond(&yes.0, &no.0, of),
         }
     }
@@ -273,6 +274,7 @@ impl ArrayOp {
             ArrayOp::Call(program) => program.0.inputs().len(),
             ArrayOp::Loop(of_loop) => of_loop.first() + of_loop.body.0.inputs().len(),
             ArrayOp::Cond { yes, .. } => 1 + yes.0.inputs().len(),
+            ArrayOp::Rows(rows) => rows.body.0.inputs().len(),
             _ => 1,
         }
     }
@@ -318,6 +320,7 @@ impl ArrayProgram {
             ArrayOp::Cumulate { kind: Cumulate::Sum, .. } => any(&operands[..1]),
             ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. } => any(&operands[..1]),
             ArrayOp::Call(program) => program.0.may_be_unreached(program.0.outputs[k]),
+            ArrayOp::Rows(rows) => rows.body.0.may_be_unreached(rows.body.0.outputs[k]),
             ArrayOp::Loop(of_loop) => {
                 let body = &of_loop.body.0;
                 let carry = operands.get(of_loop.first() + of_loop.captures + k).filter(|_| k < of_loop.carries);

@@ -106,6 +106,8 @@ pub enum ArrayOp {
     Call(Shared<ArrayProgram>),
     /// The instructions of another program again and again.
     Loop(Loop),
+    /// The instructions of a program for each of many rows.
+    Rows(Rows),
     /// The instructions of one of two programs, on these operands after the predicate, a mask of shape ().
     Cond {
         /// Where the predicate holds.
@@ -137,6 +139,34 @@ pub struct Loop {
     pub carries: usize,
     /// In reverse mode, carries are kept only every so many steps, and those in between are computed again.
     pub checkpoint: Option<usize>,
+}
+
+/// A program for each of many rows: what `vmap` does, with totals over the rows. It runs in blocks of rows that stay in cache, so
+/// nothing is as long as the rows but what is given or asked for.
+///
+/// Operands: those of the body, of which mapped ones have the rows as their first axis and the others are shared. Results: those
+/// of the body, with the rows as their first axis or totalled over them: within a block, then block after block.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rows {
+    /// One row. It reads no parameters: these are shared operands.
+    pub body: Shared<ArrayProgram>,
+    /// How many rows.
+    pub rows: usize,
+    /// Which operands are mapped.
+    pub mapped: Box<[bool]>,
+    /// What becomes of each result.
+    pub results: Box<[OverRows]>,
+}
+
+/// What becomes of a result that there is one of for each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OverRows {
+    /// All of them, along a first axis.
+    Each,
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    Mean,
 }
 
 /// How many steps a loop has.

@@ -7,6 +7,7 @@ use super::dims::Axes;
 use super::expand::{copied, inlined};
 use super::instr::{ArrayOp, ArrayProgram, Comparison, Element, Reduce, ValueId, View};
 use super::row::Row;
+use super::rows::rows_together;
 use super::simplify::simplified;
 use crate::error::Result;
 use crate::ops::Op;
@@ -14,7 +15,7 @@ use crate::scalar::DType;
 
 /// The program as plans take it: without calls and without composed reductions.
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let program = inlined(program)?;
+    let program = rows_together(&inlined(program)?)?;
     let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         let lowered = match instr.op {

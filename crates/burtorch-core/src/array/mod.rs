@@ -43,6 +43,7 @@ mod instr;
 mod control;
 mod infer;
 mod parts;
+mod rows;
 mod text;
 
 mod build;
@@ -73,8 +74,8 @@ pub use control::{Checkpoint, ScanOptions};
 pub use dims::{Axes, Dims, Strides};
 pub use index::Index;
 pub use instr::{
-    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, Reduce, Shared, Slice,
-    Solve, Type, ValueId, View,
+    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, OverRows, Reduce, Rows,
+    Shared, Slice, Solve, Type, ValueId, View,
 };
 pub use plan::{Argument, ArrayFloat, Plan};
 pub use reverse::Variable;

@@ -3,7 +3,7 @@
 //! Promises one pass over the instructions, no recursion but into programs that instructions hold. Knows nothing of derivatives.
 
 use super::expand::inlined;
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Data, Length, Loop};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Data, Length, Loop, Rows};
 use crate::error::Result;
 
 impl Data {
@@ -55,6 +55,7 @@ impl ArrayProgram {
         let of_instr = |instr: &ArrayInstr| match &instr.op {
             ArrayOp::Const(_, data) => data.0.bytes(),
             ArrayOp::Call(program) => program.0.bytes(),
+            ArrayOp::Rows(rows) => rows.body.0.bytes(),
             _ => 0,
         };
         let operands = |instr: &ArrayInstr| size_of_val(&*instr.operands);
@@ -91,6 +92,10 @@ impl ArrayProgram {
                 a.0.is_same(&c.0) && b.0.is_same(&d.0)
             }
             (ArrayOp::Loop(a), ArrayOp::Loop(b)) => a.is_same(b),
+            (ArrayOp::Rows(a), ArrayOp::Rows(b)) => {
+                let others = Rows { body: b.body.clone(), ..a.clone() };
+                others == *b && a.body.0.is_same(&b.body.0)
+            }
             (a, b) => a == b,
         };
         self.outputs == other.outputs

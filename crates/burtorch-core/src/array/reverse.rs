@@ -71,6 +71,29 @@ impl ArrayProgram {
         b.finish(&[outputs, gradients].concat())?.cleaned()
     }
 
+    /// The program that takes adjoints of those outputs that have one, after the arguments, and gives those of the variables;
+    /// `seeded` says whether an adjoint may be unreached. Adjoints stay unreached where they are.
+    pub(super) fn pulled_back(&self, by: &[Variable], seeded: &[Option<bool>]) -> Result<ArrayProgram> {
+        let program = with_carries_kept(&prepared(self, by)?, by)?;
+        let variables = values_of(&program, by)?;
+        let active = active_values(&program, &variables);
+        let mut b = ArrayBuilder::from(program.clone());
+        let mut seeds = Vec::new();
+        for (&output, may_be_unreached) in program.outputs().iter().zip(seeded) {
+            if let Some(may_be_unreached) = may_be_unreached {
+                let seed = b.push(ArrayOp::Input(program.type_of(output)), &[])?;
+                seeds.push((output, if *may_be_unreached { b.push(ArrayOp::Adjoint, &[seed])? } else { seed }));
+            }
+        }
+        let mut sweep = Sweep { b: &mut b, adjoints: vec![None; program.n_values()] };
+        for (output, seed) in seeds {
+            sweep.add(output, seed)?;
+        }
+        sweep.run(&program, &active)?;
+        let adjoints = variables.into_iter().map(|v| sweep.begun(v)).collect::<Result<Vec<_>>>()?;
+        b.finish(&adjoints)?.cleaned()
+    }
+
     /// The program that gives the value, a single number, and then its gradient by each variable.
     pub fn value_and_gradient(&self, by: &[Variable]) -> Result<ArrayProgram> {
         let program = with_carries_kept(&prepared(self, by)?, by)?;
@@ -145,6 +168,10 @@ impl Sweep<'_> {
                 }
                 ArrayOp::Cond { yes, no } => {
                     self.cond_back([&yes.0, &no.0], instr, &gs, active)?;
+                    continue;
+                }
+                ArrayOp::Rows(rows) => {
+                    self.rows_back(rows, instr, &gs, active)?;
                     continue;
                 }
                 _ => {}

@@ -42,6 +42,10 @@ impl fmt::Display for ArrayProgram {
                     let body = of.body.0.to_string().replace('\n', "\n    ");
                     format!("Loop({length}, {} captures, {} carries) [\n    {body}]", of.captures, of.carries)
                 }
+                ArrayOp::Rows(of) => {
+                    let body = of.body.0.to_string().replace('\n', "\n    ");
+                    format!("Rows({}, mapped {:?}, {:?}) [\n    {body}]", of.rows, of.mapped, of.results)
+                }
                 op => format!("{op:?}"),
             };
             writeln!(f, "%{}: {element:?}{dims} = {op} {}", instr.result.0, operands.join(" "))?;

@@ -19,17 +19,25 @@ use crate::params::{AnyParameters, PyParameters};
 pub trait Number: ArrayFloat + Float + InPlace {
     /// The numbers of Parameters of this type.
     fn values(params: &AnyParameters) -> Option<&[Self]>;
+    /// The floats of result `k` of a runner of this type.
+    fn floats(runner: &AnyRunner, k: usize) -> Option<&[Self]>;
 }
 
 impl Number for f64 {
     fn values(params: &AnyParameters) -> Option<&[f64]> {
         if let AnyParameters::F64(params) = params { Some(params.values()) } else { None }
     }
+    fn floats(runner: &AnyRunner, k: usize) -> Option<&[f64]> {
+        if let AnyRunner::F64(runner) = runner { runner.plan.floats(k).ok() } else { None }
+    }
 }
 
 impl Number for f32 {
     fn values(params: &AnyParameters) -> Option<&[f32]> {
         if let AnyParameters::F32(params) = params { Some(params.values()) } else { None }
+    }
+    fn floats(runner: &AnyRunner, k: usize) -> Option<&[f32]> {
+        if let AnyRunner::F32(runner) = runner { runner.plan.floats(k).ok() } else { None }
     }
 }
 

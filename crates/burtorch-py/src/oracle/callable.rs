@@ -1,8 +1,9 @@
 //! Models written in Python: any callable that maps one sample to a loss.
 //!
-//! The callable is called once for each group of samples, on a graph whose nodes carry one sample in each lane: what it
-//! computes with are lane Values and Vectors, so the same code serves one sample and sixteen. Promises the memory of one
-//! group, whatever the batch; when the callable fails the gradient is 0 and its exception is raised.
+//! A callable that can be traced with Arrays becomes a program, which runs in blocks of samples (`traced`). Any other is called
+//! once for each group of samples, on a graph whose nodes carry one sample in each lane: what it computes with are lane Values and
+//! Vectors, so the same code serves one sample and sixteen. Promises the memory of one group or block, whatever the batch; when the
+//! callable fails the gradient is 0 and its exception is raised.
 
 use std::ops;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,6 +16,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::engine::{Engine, Want, check_apart};
+use super::traced::Traced;
+use crate::array::run::Number;
 use crate::convert::buffer::{CallerMemory, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -25,17 +28,21 @@ use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
 use crate::params::{AnyParameters, PyParameters, mismatch};
+use crate::trace::array_path::ArrayPath;
+use crate::trace::batches::Of;
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
 pub struct CallableEngine {
     call: Py<PyAny>,
-    params: Py<PyParameters>,
+    pub(super) params: Py<PyParameters>,
     lanes: Lanes,
     total: Total,
     /// By the logarithm of their lanes.
     graphs: [Option<Py<PyGraph>>; 7],
-    /// The batch that was read last.
+    /// The batch that was read last, unless `given` has not been read.
     batch: Option<(Side, Side)>,
+    /// The way of programs.
+    pub(super) traced: Traced,
 }
 
 impl HoldsObjects for CallableEngine {
@@ -43,18 +50,19 @@ impl HoldsObjects for CallableEngine {
         self.call.visit(visit);
         self.params.visit(visit);
         self.graphs.visit(visit);
+        self.traced.visit(visit);
     }
 }
 
 /// What a batch holds for the model: whole numbers or real ones, so many for each sample.
 #[derive(Default)]
-struct Side {
-    symbols: Vec<u32>,
-    numbers: Vec<f64>,
-    whole: bool,
-    n: usize,
+pub struct Side {
+    pub(super) symbols: Vec<u32>,
+    pub(super) numbers: Vec<f64>,
+    pub(super) whole: bool,
+    pub(super) n: usize,
     /// Numbers of a sample; `None` where samples are single numbers.
-    width: Option<usize>,
+    pub(super) width: Option<usize>,
 }
 
 impl Side {
@@ -133,10 +141,12 @@ impl CallableEngine {
             _ => return Err(PyTypeError::new_err("oracles compute in float32 and float64")),
         }
         let graphs = [const { None }; 7];
-        Ok(CallableEngine { call: call.clone().unbind(), params, lanes, total, graphs, batch: None })
+        // Who asks for lanes gets them.
+        let traced = if lanes == Lanes::Auto { Traced::new(call, total)? } else { Traced::default() };
+        Ok(CallableEngine { call: call.clone().unbind(), params, lanes, total, graphs, batch: None, traced })
     }
 
-    fn in_params<R>(
+    pub(super) fn in_params<R>(
         &self,
         py: Python<'_>,
         f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
@@ -163,6 +173,7 @@ impl CallableEngine {
 
     /// The loss of each of `samples`, and their gradient if asked for; when that fails the gradient is 0.
     fn pass(&mut self, py: Python<'_>, samples: ops::Range<usize>, lanes: Lanes, mut pass: Pass) -> PyResult<Vec<f64>> {
+        self.read_given(py)?;
         let Some((x, y)) = self.batch.take() else {
             return Err(Error::EmptyReduction { op: "the loss" }).or_raise(py);
         };
@@ -172,6 +183,92 @@ impl CallableEngine {
             self.zero(py, &mut pass)?;
         }
         done
+    }
+
+    /// The loss of the batch, and its gradient, by a program or in lanes.
+    fn gradient(&mut self, py: Python<'_>, mut out: Option<CallerMemory>) -> PyResult<f64> {
+        match self.traced_gradient(py, out.as_mut()) {
+            Ok(Some(loss)) => return Ok(loss),
+            Ok(None) => {}
+            Err(error) => {
+                self.zero(py, &mut Pass::Gradient(1.0, out))?;
+                return Err(error);
+            }
+        }
+        self.read_given(py)?;
+        let n = self.n_samples();
+        let seed = if self.total == Total::Mean { 1.0 / n as f64 } else { 1.0 };
+        let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out))?;
+        Ok(self.reduce(&losses))
+    }
+
+    fn n_samples(&self) -> usize {
+        self.batch.as_ref().map_or(0, |(x, _)| x.n)
+    }
+
+    /// Reads the batch that was given, if nobody has.
+    fn read_given(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some([x, y]) = self.traced.unread() else { return Ok(()) };
+        self.read(x.bind(py), y.bind(py)).map(drop)
+    }
+
+    fn read(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let (x, y) = self.batch.take().unwrap_or_default();
+        let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);
+        if x.n != y.n {
+            return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
+        }
+        let n = x.n;
+        self.batch = Some((x, y));
+        Ok(n)
+    }
+
+    fn computed(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
+        match want {
+            Want::Loss => {
+                if let Some(losses) = self.traced_losses(py, Of::Total)? {
+                    return Ok(losses[0]);
+                }
+                self.read_given(py)?;
+                let losses = self.pass(py, 0..self.n_samples(), self.lanes, Pass::Losses)?;
+                Ok(self.reduce(&losses))
+            }
+            Want::Losses(losses) => {
+                if let Some(found) = self.traced_losses(py, Of::Each)? {
+                    *losses = found;
+                    return Ok(0.0);
+                }
+                self.read_given(py)?;
+                *losses = self.pass(py, 0..self.n_samples(), self.lanes, Pass::Losses)?;
+                Ok(0.0)
+            }
+            Want::Gradient(at, out, _) => {
+                self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
+                let before = at.map(|at| self.exchange(py, at)).transpose()?;
+                let loss = catch_unwind(AssertUnwindSafe(|| self.gradient(py, out)));
+                if let Some(before) = before {
+                    self.put_back(py, before)?;
+                }
+                loss.unwrap_or_else(|panic| resume_unwind(panic))
+            }
+            Want::Step(lr) => {
+                if !(lr.is_finite() && lr >= 0.0) {
+                    let (expected, found) = ("finite and at least 0".into(), lr.to_string());
+                    return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
+                }
+                let loss = self.gradient(py, None)?;
+                self.in_params(py, |params| params.descend(lr))?;
+                Ok(loss)
+            }
+            Want::Norms(norms) => {
+                self.read_given(py)?;
+                for k in 0..self.n_samples() {
+                    self.sample(py, k, None)?;
+                    norms.push(self.in_params(py, |params| params.grad_norm())?);
+                }
+                Ok(0.0)
+            }
+        }
     }
 
     /// Sets the gradient that the pass was to overwrite to 0.
@@ -279,58 +376,25 @@ impl CallableEngine {
 
 impl Engine for CallableEngine {
     fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let (x, y) = self.batch.take().unwrap_or_default();
-        let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);
-        if x.n != y.n {
-            return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
+        if let Some(n) = self.traced.take_arrays(contexts, targets)? {
+            return Ok(n);
         }
-        let n = x.n;
-        self.batch = Some((x, y));
+        let n = self.read(contexts, targets)?;
+        if let Some((x, y)) = &self.batch {
+            self.traced.take_sides(contexts.py(), [x, y])?;
+        }
         Ok(n)
     }
 
     fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64> {
-        let n = self.batch.as_ref().map_or(0, |(x, _)| x.n);
-        let seed = if self.total == Total::Mean { 1.0 / n as f64 } else { 1.0 };
-        match want {
-            Want::Loss => {
-                let losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
-                Ok(self.reduce(&losses))
-            }
-            Want::Losses(losses) => {
-                *losses = self.pass(py, 0..n, self.lanes, Pass::Losses)?;
-                Ok(0.0)
-            }
-            Want::Gradient(at, out, _) => {
-                self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
-                let before = at.map(|at| self.exchange(py, at)).transpose()?;
-                let pass = || self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out));
-                let losses = catch_unwind(AssertUnwindSafe(pass));
-                if let Some(before) = before {
-                    self.put_back(py, before)?;
-                }
-                Ok(self.reduce(&losses.unwrap_or_else(|panic| resume_unwind(panic))?))
-            }
-            Want::Step(lr) => {
-                if !(lr.is_finite() && lr >= 0.0) {
-                    let (expected, found) = ("finite and at least 0".into(), lr.to_string());
-                    return Err(Error::BadArgument { what: "the learning rate", expected, found }).or_raise(py);
-                }
-                let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, None))?;
-                self.in_params(py, |params| params.descend(lr))?;
-                Ok(self.reduce(&losses))
-            }
-            Want::Norms(norms) => {
-                for k in 0..n {
-                    self.sample(py, k, None)?;
-                    norms.push(self.in_params(py, |params| params.grad_norm())?);
-                }
-                Ok(0.0)
-            }
-        }
+        let done = self.computed(py, want);
+        self.traced.end(done.is_ok());
+        done
     }
 
     fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
+        self.read_given(py)?;
+        self.traced.end(false);
         let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
         Ok(self.reduce(&losses))
     }
@@ -340,6 +404,7 @@ impl Engine for CallableEngine {
             Python::attach(|py| graph.get().with(py, |cell| Ok(cell.graph.oracle_memory())).unwrap_or_default())
         };
         let mut memory = self.graphs.iter().flatten().map(of).fold(OracleMemory::default(), |sum, one| sum + one);
+        memory.activations += self.traced.bytes();
         if let Some((x, y)) = &self.batch {
             memory.samples += x.bytes() + y.bytes();
         }
@@ -348,7 +413,9 @@ impl Engine for CallableEngine {
 }
 
 /// What a callable's oracle does with its parameters, whatever their type.
-trait KernelParameters {
+pub trait KernelParameters {
+    /// Overwrites the gradients, or those in `out`, with those that a program gave; its loss.
+    fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64>;
     /// Refuses a point or memory of another length, or that is used for something else.
     fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
     /// Writes a point to the values; returns the earlier ones.
@@ -363,7 +430,31 @@ trait KernelParameters {
     fn grad_norm(&self) -> burtorch_core::Result<f64>;
 }
 
-impl<E: LaneFloat> KernelParameters for Parameters<'static, E> {
+impl<E: LaneFloat + Number> KernelParameters for Parameters<'static, E> {
+    fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64> {
+        let (Some([loss]), Some(gradient)) = (path.floats::<E>(0), path.floats::<E>(1)) else {
+            return Err(Error::MissingParameters);
+        };
+        let n = self.len();
+        let mut trained = Vec::new();
+        self.for_each_trainable(|range| trained.push(range));
+        let to = match out {
+            Some(out) => out.slice_mut(),
+            None => self.grads_mut(),
+        };
+        if gradient.len() != n || to.len() != n {
+            return Err(Error::LengthMismatch { op: "a gradient", left: n, right: gradient.len() });
+        }
+        let mut at = 0;
+        for range in trained {
+            to[at..range.start].fill(E::from_f64(0.0));
+            to[range.clone()].copy_from_slice(&gradient[range.clone()]);
+            at = range.end;
+        }
+        to[at..].fill(E::from_f64(0.0));
+        Ok(loss.to_f64())
+    }
+
     fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()> {
         check_apart(self, at, out)?;
         for (op, memory) in [("a point (parameters and numbers)", at), ("out (parameters and numbers)", out)] {

@@ -6,6 +6,7 @@
 mod builtin;
 mod callable;
 mod engine;
+mod traced;
 
 use burtorch_core::oracle::OracleMemory;
 use burtorch_core::{DType, Error, Lanes, Total};
@@ -28,9 +29,10 @@ use engine::{Engine, Loss, Want};
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
 /// Args:
-///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss, a Value. It
-///         is called once for each group of samples, and Values and Vectors then hold one number in each lane. `x` and `y` are
-///         TokenIds where the batch holds integers, a Value where samples are single numbers, else a Vector.
+///     model: a CharMLP, a GPT, an MLP or a Linear; or any callable `model(x, y)` that maps one sample to a loss. It
+///         is called once for each shape of a batch if it can be traced with Arrays; else once for each group of samples, on Values and
+///         Vectors that hold one number in each lane: `x` and `y` are then TokenIds where the batch holds integers, a Value
+///         where samples are single numbers, else a Vector.
 ///     params: the Parameters that such a callable reads, unless it has them as `.params`.
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
 ///     lanes: how many samples are computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8

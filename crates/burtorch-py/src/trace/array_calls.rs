@@ -164,8 +164,11 @@ fn add(
     })
 }
 
-/// Runs the paths of the variant that the state has first until one is right; its results.
-fn run_paths<'py>(call: &Call<'py>, given: &[Given<'py>]) -> PyResult<Option<Bound<'py, PyAny>>> {
+/// What is done with the path that was right, after it has run.
+type Taken<'a, T> = &'a mut dyn FnMut(&ArrayPath) -> PyResult<T>;
+
+/// Runs the paths of the variant that the state has first until one is right; what `take` makes of it.
+fn run_paths<T>(call: &Call<'_>, given: &[Given<'_>], take_from: Taken<'_, T>) -> PyResult<Option<T>> {
     let py = call.py();
     let first = call.with(|state| state.arrays.first_mut().map(|variant| (variant.id, take(&mut variant.paths))))?;
     let Some((id, mut paths)) = first else { return Ok(None) };
@@ -174,7 +177,7 @@ fn run_paths<'py>(call: &Call<'py>, given: &[Given<'py>]) -> PyResult<Option<Bou
         for k in 0..paths.len() {
             if paths[k].run(py, given)? {
                 paths[..=k].rotate_right(1);
-                return paths[0].results(py).map(Some);
+                return take_from(&paths[0]).map(Some);
             }
             misses += 1;
         }
@@ -199,17 +202,25 @@ pub fn call<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         return call_body(call);
     }
     match read(call)? {
-        Some(arguments) => run(call, &arguments),
+        Some(arguments) => run(call, &arguments, &mut |path| path.results(call.py())),
         None => call_body(call),
     }
 }
 
-fn run<'py>(call: &Call<'py>, arguments: &Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
+/// The same with numbers and arrays, without results as objects: `take` looks at the path that has run.
+pub fn call_with<T>(call: &Call<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
+    match read(call)? {
+        Some(arguments) => run(call, &arguments, take_from),
+        None => Err(derived(call.py(), "TraceError", "expected numbers and arrays".into())),
+    }
+}
+
+fn run<T>(call: &Call<'_>, arguments: &Arguments<'_>, take_from: Taken<'_, T>) -> PyResult<T> {
     let py = call.py();
     drop(call.with(|state| state.look(py))?);
     let Arguments { signature, given, objects, statics, dtype } = arguments;
     let is_there = find_variant(call, signature, statics.as_ref())?;
-    if is_there && let Some(results) = run_paths(call, given)? {
+    if is_there && let Some(results) = run_paths(call, given, take_from)? {
         if !audit::is_due(call)? || audit_first(call)? {
             return Ok(results);
         }
@@ -219,7 +230,7 @@ fn run<'py>(call: &Call<'py>, arguments: &Arguments<'py>) -> PyResult<Bound<'py,
             told(call, !is_there, || record_beside(call, signature, statics.as_ref(), *dtype, numbers))?;
         add(call, signature, statics.as_ref(), traced, took)?;
     }
-    match run_paths(call, given)? {
+    match run_paths(call, given, take_from)? {
         Some(results) => Ok(results),
         None => {
             let message = "the function answers differently each time it runs at the same numbers; it must not depend on \

@@ -13,7 +13,7 @@ use super::observe::observed;
 use super::search::Search;
 use crate::array::append::append_to;
 use crate::array::arguments::Given;
-use crate::array::run::AnyRunner;
+use crate::array::run::{AnyRunner, Number};
 use crate::array::trace::{Active, Ended, Source};
 use crate::convert::arrays::Kind;
 use crate::convert::errors::derived;
@@ -174,6 +174,11 @@ impl ArrayPath {
         let leaves = (0..self.results.len()).map(|k| self.runner.result(py, k, self.kind));
         let leaves = leaves.collect::<PyResult<Vec<_>>>()?;
         self.results.build(py, &mut leaves.into_iter())
+    }
+
+    /// The floats of leaf `k` of the results of the last run, if they are of this type.
+    pub fn floats<E: Number>(&self, k: usize) -> Option<&[E]> {
+        E::floats(&self.runner, k)
     }
 
     /// The Parameters that the program reads.

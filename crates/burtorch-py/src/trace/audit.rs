@@ -76,7 +76,7 @@ pub fn say_unwatched(call: &Call<'_>, unwatched: &[Unwatched]) -> PyResult<()> {
     let (name, news) = call.with(|state| {
         let news: Vec<_> = unwatched.iter().filter(|found| !state.unwatched.contains(found)).cloned().collect();
         state.unwatched.extend(news.iter().cloned());
-        (state.name.clone(), news)
+        (state.name.clone(), if state.options.is_quiet { Vec::new() } else { news })
     })?;
     for found in news {
         let message = format!(

@@ -146,7 +146,7 @@ pub fn told<P>(
             state.stats.variants += 1;
             state.stats.variants
         })?;
-        if n_made == options.max_variants as u64 + 1 {
+        if n_made == options.max_variants as u64 + 1 && !options.is_quiet {
             let message = format!(
                 "{name} has been traced for more than {} shapes or static arguments; the oldest are dropped. \
                  Pass changing values as numbers, or raise max_variants=",

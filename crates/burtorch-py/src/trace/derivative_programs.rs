@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use burtorch_core::array::{
-    ArrayBuilder, ArrayOp, ArrayProgram, Data, Dims, Element, Shared, Slice, Type, ValueId, Variable, View,
+    ArrayBuilder, ArrayOp, ArrayProgram, Data, Dims, Element, OverRows, Shared, Slice, Type, ValueId, Variable, View,
 };
 use burtorch_core::{Error, Result};
 
@@ -115,6 +115,28 @@ pub fn batched(
         });
     }
     b.finish(&moved)
+}
+
+/// The program for `rows` rows with all results totalled over them; masks count, and means are floats.
+pub fn totalled(
+    program: &ArrayProgram,
+    in_axes: &[Option<usize>],
+    over: OverRows,
+    rows: usize,
+) -> Result<ArrayProgram> {
+    if over == OverRows::Mean && rows == 0 {
+        return Err(Error::EmptyReduction { op: "the mean over rows" });
+    }
+    let mut b = ArrayBuilder::new(program.dtype())?;
+    let arguments = inputs(&mut b, program)?;
+    let mut results = call(&mut b, program.clone(), &arguments)?;
+    for result in &mut results {
+        if over == OverRows::Mean || b.type_of(*result).element == Element::Mask {
+            *result = b.convert(*result, Element::Float)?;
+        }
+    }
+    let n = results.len();
+    b.finish(&results)?.over_rows(in_axes, &vec![over; n], rows)
 }
 
 /// The value, a single number, and its gradient by all Parameters that the program reads: for each of these sets, of so many

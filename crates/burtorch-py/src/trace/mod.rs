@@ -2,14 +2,16 @@
 //!
 //! `object` is the raw type whose calls cost little, `state` what it remembers, `tree` the shape of arguments, `record` a
 //! trace, `watch` what a trace took for constant, `search` and `observe` how that is found, `unwatched` what cannot be watched,
-//! `audit` the check of that, `keywords` what may be given by name; `calls`, `derivatives` and `map` are its methods.
+//! `audit` the check of that, `keywords` what may be given by name; `calls`, `derivatives` and `map` are its methods;
+//! `batches` is for oracles.
 
 mod arguments;
 mod array_calls;
-mod array_path;
+pub mod array_path;
 mod attributes;
 mod audit;
 mod axes;
+pub mod batches;
 mod bound_call;
 mod calls;
 mod code;

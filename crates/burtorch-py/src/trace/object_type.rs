@@ -28,7 +28,16 @@ impl Default for Options {
     fn default() -> Self {
         let dtype = burtorch_core::DType::Float64;
         let (max_paths, max_variants, max_nodes) = (64, 16, 10_000_000);
-        Options { dtype, has_dtype: false, fast: false, max_paths, max_variants, max_nodes, audit: true }
+        Options {
+            dtype,
+            has_dtype: false,
+            fast: false,
+            max_paths,
+            max_variants,
+            max_nodes,
+            audit: true,
+            is_quiet: false,
+        }
     }
 }
 
@@ -65,7 +74,7 @@ fn options(named: &mut Call<'_>) -> PyResult<Options> {
         None => true,
         Some(at) => named.named.remove(at).1.extract::<bool>()?,
     };
-    Ok(Options { dtype, has_dtype, fast, max_paths, max_variants, max_nodes, audit })
+    Ok(Options { dtype, has_dtype, fast, max_paths, max_variants, max_nodes, audit, is_quiet: false })
 }
 
 /// A Function with this state, or null.

@@ -39,6 +39,8 @@ pub struct Options {
     pub max_nodes: u32,
     /// Whether what cannot be watched is audited.
     pub audit: bool,
+    /// Whether nothing is said of it, nor of many shapes.
+    pub is_quiet: bool,
 }
 
 /// A replay of one number per slot, in the function's element type.

@@ -5,7 +5,7 @@
 //! only, however transforms are nested. A transform is the body of a Function, which finds its constants, keeps its programs
 //! and runs them. Knows no numbers.
 
-use burtorch_core::array::{ArrayProgram, Element, Type, Variable};
+use burtorch_core::array::{ArrayProgram, Element, OverRows, Type, Variable};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -75,7 +75,7 @@ pub enum Rule {
     /// Result and what the last argument, weights of the result, pulls back to the others.
     Vjp,
     /// All rows at once.
-    Vmap { in_axes: Py<PyAny>, out_axes: Py<PyAny> },
+    Vmap { in_axes: Py<PyAny>, out_axes: Py<PyAny>, reduce: Option<OverRows> },
     /// The value and the gradient by Parameters.
     ParamGrad,
     /// A loop or a choice.
@@ -100,7 +100,7 @@ collected!(Transform: function, rule);
 impl HoldsObjects for Rule {
     fn visit(&self, visit: &mut Visitor<'_>) {
         match self {
-            Rule::Vmap { in_axes, out_axes } => {
+            Rule::Vmap { in_axes, out_axes, .. } => {
                 visit(in_axes);
                 visit(out_axes);
             }
@@ -259,8 +259,8 @@ impl Transform {
         match &self.rule {
             Rule::Jvp { with_value } => return self.jvp(py, positional, named, *with_value),
             Rule::Vjp => return self.vjp(py, positional, named),
-            Rule::Vmap { in_axes, out_axes } => {
-                return self.vmap(py, positional, named, (in_axes.bind(py), out_axes.bind(py)));
+            Rule::Vmap { in_axes, out_axes, reduce } => {
+                return self.vmap(py, positional, named, (in_axes.bind(py), out_axes.bind(py)), *reduce);
             }
             Rule::Control(control) => return self.control(py, positional, control),
             Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad => {}

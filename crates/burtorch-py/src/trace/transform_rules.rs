@@ -3,13 +3,13 @@
 //! Promises: structures of arguments and results as in JAX; auxiliary results come of a call of their own, and what both share
 //! is computed once. Knows nothing of how the program was traced.
 
-use burtorch_core::array::{ArrayProgram, Element, Type, Variable};
+use burtorch_core::array::{ArrayProgram, Element, OverRows, Type, Variable};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::axes::axes_of;
-use super::derivative_programs::{batched, jacobian, parameter_gradient, row_types};
+use super::derivative_programs::{batched, jacobian, parameter_gradient, row_types, totalled};
 use super::nest::Nest;
 use super::transform::{Arguments, Child, Rule, Transform};
 use crate::array::array::PyArray;
@@ -239,12 +239,20 @@ impl Transform {
         positional: &[Bound<'py, PyAny>],
         named: Option<&Bound<'py, PyDict>>,
         (in_axes, out_axes): (&Bound<'py, PyAny>, &Bound<'py, PyAny>),
+        reduce: Option<OverRows>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = Arguments::of(py, self.name, positional)?;
         let axes = axes_of(in_axes, &arguments.nests, "in_axes")?;
         let (types, axes, rows) = row_types(&arguments.types, &axes).or_raise(py)?;
         let are_mapped: Vec<_> = axes.iter().map(Option::is_some).collect();
         let child = self.child(py, &arguments, &types, are_mapped.clone(), named)?;
+        let of_captures = child.operands.len() - axes.len();
+        let in_axes = axes.into_iter().chain(std::iter::repeat_n(None, of_captures)).collect::<Vec<_>>();
+        if let Some(over) = reduce {
+            let program = transformed(py, || totalled(&child.program, &in_axes, over, rows))?;
+            let found = child.call(py, program, &[])?;
+            return built(py, &child.nest, &mut found.into_iter());
+        }
         let out = axes_of(out_axes, std::slice::from_ref(&child.nest), "out_axes")?;
         let mapped: Vec<_> = (0..are_mapped.len()).filter(|&k| are_mapped[k]).collect();
         let reads = child.program.outputs_that_read(&mapped);
@@ -264,9 +272,7 @@ impl Transform {
                 None => None,
             });
         }
-        let of_captures = child.operands.len() - axes.len();
-        let axes: Vec<_> = axes.into_iter().chain(std::iter::repeat_n(None, of_captures)).collect();
-        let program = transformed(py, || batched(&child.program, &axes, &to, rows))?;
+        let program = transformed(py, || batched(&child.program, &in_axes, &to, rows))?;
         let found = child.call(py, program, &[])?;
         built(py, &child.nest, &mut found.into_iter())
     }

@@ -2,8 +2,9 @@
 //!
 //! Promises: each gives a Function, traced with arrays; methods keep theirs, so each derivative of a Function is traced once.
 
+use burtorch_core::array::OverRows;
 use burtorch_core::{Float, Parameters};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -226,23 +227,50 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
 ///     in_axes: the axis of every argument, None for what all rows share, or a tuple with one of these for each argument;
 ///         for lists, tuples and dicts, containers of them.
 ///     out_axes: likewise the axis of results; None for a result that is the same for all rows.
+///     reduce: "sum" or "mean" of the results over the rows in place of all of them.
 ///
 /// Raises, when called:
 ///     ValueError: axes that are not there, or of different lengths.
 ///     TraceError: f asks whether an Array is true that differs from row to row; use bt.where.
 ///
 /// Row k of a result has the bits of the result for row k, but where products of matrices are combined into larger ones.
+/// Totals add rows in blocks, in a fixed order; so do their gradients by what all rows share, of which no array with one for each
+/// row is made.
 ///
 /// Example:
 ///     >>> import burtorch as bt, numpy as np
 ///     >>> bt.vmap(bt.grad(lambda x: x**3))(np.array([1.0, 2.0]))
 ///     array([ 3., 12.])
+///     >>> total = bt.vmap(lambda w, x: w * x, in_axes=(None, 0), reduce="sum")
+///     >>> bt.value_and_grad(total)(2.0, np.array([1.0, 2.0, 3.0]))
+///     (12.0, 6.0)
 #[pyfunction]
-#[pyo3(signature = (f, in_axes=Axes(None), out_axes=Axes(None)), text_signature = "(f, in_axes=0, out_axes=0)")]
-fn vmap<'py>(f: &Bound<'py, PyAny>, in_axes: Axes, out_axes: Axes) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(
+    signature = (f, in_axes=Axes(None), out_axes=Axes(None), reduce=None),
+    text_signature = "(f, in_axes=0, out_axes=0, reduce=None)"
+)]
+fn vmap<'py>(
+    f: &Bound<'py, PyAny>,
+    in_axes: Axes,
+    out_axes: Axes,
+    reduce: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = f.py();
     let zero = || Ok::<_, PyErr>(0_isize.into_pyobject(py)?.into_any().unbind());
-    let rule = Rule::Vmap { in_axes: in_axes.0.map_or_else(zero, Ok)?, out_axes: out_axes.0.map_or_else(zero, Ok)? };
+    let reduce = match reduce {
+        None => None,
+        Some("sum") => Some(OverRows::Sum),
+        Some("mean") => Some(OverRows::Mean),
+        Some(found) => {
+            let message = format!("reduce must be \"sum\", \"mean\" or None, found {found:?}");
+            return Err(PyValueError::new_err(message));
+        }
+    };
+    if reduce.is_some() && out_axes.0.is_some() {
+        return Err(PyValueError::new_err("out_axes is for results of each row; leave it out, or reduce"));
+    }
+    let in_axes = in_axes.0.map_or_else(zero, Ok)?;
+    let rule = Rule::Vmap { in_axes, out_axes: out_axes.0.map_or_else(zero, Ok)?, reduce };
     function(f, transform(f, "vmap", rule, Argnums::All, false)?)
 }
 
@@ -327,7 +355,7 @@ fn derived<'py>(f: &Bound<'py, PyAny>, Derived(name, argnums): &Derived) -> PyRe
         "hvp" => of_gradient(body, name, Rule::Jvp { with_value: false }, argnums, false)?,
         "vjp" => transform(body, name, Rule::Vjp, argnums, false)?,
         "value_and_param_grad" => transform(body, name, Rule::ParamGrad, argnums, false)?,
-        _ => transform(body, name, Rule::Vmap { in_axes: zero()?, out_axes: zero()? }, argnums, false)?,
+        _ => transform(body, name, Rule::Vmap { in_axes: zero()?, out_axes: zero()?, reduce: None }, argnums, false)?,
     };
     function(f, made)
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// The body with tangents. Each group of its arguments is followed by the tangents of the arguments in it that move, and each
 /// group of its results by the tangents of these results.
-fn moved(
+pub(in super::super) fn moved(
     body: &ArrayProgram,
     groups: &[std::ops::Range<usize>],
     moving: &[bool],

@@ -17,4 +17,5 @@ mod reverse;
 
 pub use build::{Checkpoint, ScanOptions};
 pub(super) use checkpoint::with_history;
+pub(super) use forward::moved;
 pub(super) use types::infer_cond;

@@ -10,6 +10,7 @@ use std::fmt::Debug;
 use super::super::dims::bad;
 use super::super::instr::{Element, Length, Loop, Type, ValueId};
 use super::alone::Operand;
+use super::argument::Argument;
 use super::math::ArrayFloat;
 use super::memory::Bank;
 use super::number_loop::{MOST_SLICES, NumberLoop, Steps};
@@ -29,6 +30,8 @@ pub(super) trait Body<E>: Debug + Send + Sync {
     fn pass_on(&mut self, from: usize, to: usize);
     /// Runs it; what met a singular matrix.
     fn run(&mut self) -> Result<Option<&'static str>>;
+    /// Runs it on these arguments, if they are not written into buffers.
+    fn run_on(&mut self, arguments: &[Argument<'_, E>]) -> Result<Option<&'static str>>;
     /// Appends its operations to others, if all are on single numbers, with its arguments in these slots: the slots of its
     /// results.
     fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>>;

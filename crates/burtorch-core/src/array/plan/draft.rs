@@ -172,7 +172,7 @@ impl<'p> Drafts<'p> {
                 self.ready[v.at()] = self.ready[instr.operands[0].at()];
             }
             ArrayOp::Call(_) => return Err(bad("instruction", "one without a program".into(), "a call".into())),
-            ArrayOp::Loop(_) | ArrayOp::Cond { .. } => self.alone(at),
+            ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Rows(_) => self.alone(at),
             _ if is_elementwise(program, at) => self.join(at, ty.dims, true),
             ArrayOp::Reduce(..) if ty.element == Element::Float => {
                 self.join(at, program.type_of(instr.operands[0]).dims, false);

@@ -3,6 +3,7 @@
 //! Promises: after it is made a plan allocates nothing; a run that is refused gives no results; results stay until the next
 //! run. Knows nothing of derivatives.
 
+mod argument;
 mod math;
 mod memory;
 mod place;
@@ -28,6 +29,8 @@ mod number_loop;
 
 mod control;
 
+mod rows;
+
 use std::collections::HashMap;
 
 use super::dims::{Dims, bad};
@@ -36,6 +39,7 @@ use super::lower::lowered;
 use crate::error::Result;
 use crate::simd::Real;
 use alone::{Alone, Operand, own_numbers};
+pub use argument::Argument;
 use chain::{BLOCK, Chain};
 use compile::Compiled;
 use control::{Body, Choice, LoopStep};
@@ -45,17 +49,7 @@ pub use math::ArrayFloat;
 use memory::{Bank, assigned, bank, room};
 use numbers::{Numbers, Straight};
 use place::{Source, Walk};
-
-/// An argument of a run: numbers in C order.
-#[derive(Clone, Copy, Debug)]
-pub enum Argument<'a, E> {
-    /// Floats.
-    Float(&'a [E]),
-    /// Integers.
-    Int(&'a [i64]),
-    /// A mask.
-    Mask(&'a [bool]),
-}
+use rows::RowsStep;
 
 #[derive(Debug)]
 enum Step<E> {
@@ -65,6 +59,7 @@ enum Step<E> {
     Factors(Box<Factors<E>>),
     Loop(Box<LoopStep<E>>),
     Choice(Box<Choice<E>>),
+    Rows(Box<RowsStep<E>>),
     Mask { input: usize, to: usize },
 }
 
@@ -176,6 +171,7 @@ impl<E: ArrayFloat> Plan<E> {
                 Step::Factors(factors) => *singular = singular.or(factors.run(floats, ints, &given, &given_ints)?),
                 Step::Loop(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Choice(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
+                Step::Rows(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Mask { input, to } => {
                     if let Argument::Mask(mask) = arguments[*input] {
                         for (to, &holds) in floats.buffers[*to].iter_mut().zip(mask) {
@@ -254,6 +250,7 @@ impl<E: ArrayFloat> Plan<E> {
         let bodies = self.steps.iter().map(|step| match step {
             Step::Loop(step) => step.bytes(),
             Step::Choice(step) => step.bytes(),
+            Step::Rows(step) => step.bytes(),
             _ => 0,
         });
         (floats + stacks) * size_of::<E>() + (ints + int_stacks) * 8 + bodies.sum::<usize>()
@@ -301,6 +298,10 @@ impl<E: ArrayFloat> Body<E> for Plan<E> {
     }
     fn run(&mut self) -> Result<Option<&'static str>> {
         self.run_steps(&[], &[])?;
+        Ok(self.singular)
+    }
+    fn run_on(&mut self, arguments: &[Argument<'_, E>]) -> Result<Option<&'static str>> {
+        Plan::run(self, arguments, &[])?;
         Ok(self.singular)
     }
     fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>> {
@@ -380,6 +381,13 @@ fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Ve
                         let to = program.results(at).map(|v| buffers[v.at()]).collect();
                         let branches = [body_of(&yes.0)?, body_of(&no.0)?];
                         steps.push(Step::Choice(Box::new(Choice::new(branches, of, to, yes.0.output_types()))));
+                        continue;
+                    }
+                    ArrayOp::Rows(rows) => {
+                        let to = program.results(at).map(|v| buffers[v.at()]).collect();
+                        let block =
+                            |program: &ArrayProgram| -> Result<Box<dyn Body<E>>> { Ok(Box::new(Plan::new(program)?)) };
+                        steps.push(Step::Rows(Box::new(RowsStep::new(rows, of, to, &block)?)));
                         continue;
                     }
                     _ => {}

@@ -1,0 +1,234 @@
+//! Rows: a program that runs on blocks of them, and totals over the blocks.
+//!
+//! In words: blocks are as long as fits a cache and a power of two; what is left over goes in shorter powers of two. Each block
+//! reads its rows where they are. Promises: totals add blocks in their order; no heap call. Knows nothing of what a block computes.
+
+use super::super::build::ArrayBuilder;
+use super::super::expand::copied;
+use super::super::instr::{ArrayOp, ArrayProgram, Element, OverRows, Rows, Type};
+use super::alone::Operand;
+use super::argument::Argument;
+use super::control::Body;
+use super::math::ArrayFloat;
+use super::memory::Bank;
+use super::place::Source;
+use crate::error::Result;
+use crate::interrupt;
+use crate::kernels;
+use crate::simd::Real;
+
+/// The most rows of a block, and the fewest that are worth one.
+const MOST: usize = 1024;
+const FEWEST: usize = 16;
+/// Numbers of a block that stay in the second-level cache beside what is computed of them.
+const NUMBERS: usize = 1 << 15;
+/// Operands that need no list of their own.
+const FEW: usize = 24;
+
+/// One result of rows.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    over: OverRows,
+    is_int: bool,
+    size: usize,
+    may_be_unreached: bool,
+}
+
+/// The programs of blocks, by the logarithm of their lengths.
+#[derive(Debug)]
+struct Blocks<E> {
+    bodies: Vec<Option<Box<dyn Body<E>>>>,
+    most: usize,
+}
+
+/// The lengths of blocks of so many rows, at most `most` each.
+fn lengths(rows: usize, most: usize) -> impl Iterator<Item = usize> {
+    let rest = rows % most;
+    let shorter = (0..most.ilog2()).rev().map(|k| 1 << k).filter(move |n| rest & n != 0);
+    std::iter::repeat_n(most, rows / most).chain(shorter)
+}
+
+/// How many rows of this body make a block.
+fn block_of(rows: &Rows) -> usize {
+    let body = &rows.body.0;
+    let inputs = body.inputs().iter().zip(&rows.mapped).filter(|(_, is_mapped)| **is_mapped);
+    let given: usize = inputs.map(|(&v, _)| body.type_of(v).dims.size()).sum();
+    // Elementwise instructions stay in shorter blocks.
+    let stays = |op: &ArrayOp| matches!(op, ArrayOp::Dot(_) | ArrayOp::Loop(_) | ArrayOp::Take { .. });
+    let kept = body.instrs().iter().filter(|instr| stays(&instr.op));
+    let kept: usize = kept.map(|instr| body.type_of(instr.result).dims.size()).sum();
+    let most = (NUMBERS / (given + kept).max(1)).clamp(FEWEST, MOST);
+    1 << most.ilog2()
+}
+
+/// The program with floats in place of masks among its arguments.
+fn without_masks(program: &ArrayProgram) -> Result<ArrayProgram> {
+    copied(program, |b: &mut ArrayBuilder, at, operands| match &program.instrs()[at].op {
+        ArrayOp::Input(Type { dims, element: Element::Mask }) => {
+            let x = b.push(ArrayOp::Input(Type::float(*dims)), &[])?;
+            Ok(vec![b.push(ArrayOp::Convert(Element::Mask), &[x])?])
+        }
+        op => b.push_all(op.clone(), operands),
+    })
+}
+
+/// Rows that are ready to run.
+#[derive(Debug)]
+pub(super) struct RowsStep<E> {
+    blocks: Blocks<E>,
+    rows: usize,
+    operands: Vec<Operand>,
+    mapped: Box<[bool]>,
+    parts: Vec<Part>,
+    to: Vec<usize>,
+    /// The results' buffers while it runs.
+    floats: Vec<Vec<E>>,
+    ints: Vec<Vec<i64>>,
+}
+
+impl<E: ArrayFloat> RowsStep<E> {
+    /// Of these operands, with results in these buffers; `body` makes the program of a block ready.
+    pub(super) fn new(
+        of: &Rows,
+        operands: Vec<Operand>,
+        to: Vec<usize>,
+        body: &dyn Fn(&ArrayProgram) -> Result<Box<dyn Body<E>>>,
+    ) -> Result<Self> {
+        let most = block_of(of);
+        let mut bodies = Vec::new();
+        bodies.resize_with(most.ilog2() as usize + 1, || None);
+        for n in lengths(of.rows, most) {
+            let place = &mut bodies[n.ilog2() as usize];
+            if place.is_none() {
+                *place = Some(body(&without_masks(&of.of(n)?)?)?);
+            }
+        }
+        let program = &of.body.0;
+        let parts = program.outputs().iter().zip(&of.results).map(|(&v, &over)| {
+            let ty = program.type_of(v);
+            let may_be_unreached = program.may_be_unreached(v);
+            Part { over, is_int: ty.element == Element::Int, size: ty.dims.size(), may_be_unreached }
+        });
+        Ok(RowsStep {
+            blocks: Blocks { bodies, most },
+            rows: of.rows,
+            operands,
+            mapped: of.mapped.clone(),
+            parts: parts.collect(),
+            floats: to.iter().map(|_| Vec::new()).collect(),
+            ints: to.iter().map(|_| Vec::new()).collect(),
+            to,
+        })
+    }
+
+    /// Runs it; what met a singular matrix.
+    pub(super) fn run<'a>(
+        &mut self,
+        floats: &mut Bank<E>,
+        ints: &mut Bank<i64>,
+        given: &impl Fn(Source) -> &'a [E],
+        given_ints: &impl Fn(Source) -> &'a [i64],
+    ) -> Result<Option<&'static str>> {
+        self.exchange(floats, ints);
+        let done = self.run_blocks(floats, ints, given, given_ints);
+        self.exchange(floats, ints);
+        done
+    }
+
+    /// Takes the results' buffers, or gives them back.
+    fn exchange(&mut self, floats: &mut Bank<E>, ints: &mut Bank<i64>) {
+        for (k, (part, &to)) in self.parts.iter().zip(&self.to).enumerate() {
+            if part.is_int {
+                std::mem::swap(&mut self.ints[k], &mut ints.buffers[to]);
+            } else {
+                std::mem::swap(&mut self.floats[k], &mut floats.buffers[to]);
+            }
+        }
+    }
+
+    fn run_blocks<'a>(
+        &mut self,
+        floats: &Bank<E>,
+        ints: &Bank<i64>,
+        given: &impl Fn(Source) -> &'a [E],
+        given_ints: &impl Fn(Source) -> &'a [i64],
+    ) -> Result<Option<&'static str>> {
+        let mut singular = None;
+        let mut work = interrupt::Work::default();
+        let mut start = 0;
+        let mut more = Vec::new();
+        for n in lengths(self.rows, self.blocks.most) {
+            let argument = |(operand, is_mapped): (&Operand, &bool)| {
+                let (from, len) = match (operand.size(), *is_mapped) {
+                    (size, false) => (0, size),
+                    (size, true) => (size / self.rows * start, size / self.rows * n),
+                };
+                let from = operand.place.offset + from;
+                match operand.element {
+                    Element::Int => Argument::Int(&ints.read(operand.place.source, given_ints)[from..][..len]),
+                    _ => Argument::Float(&floats.read(operand.place.source, given)[from..][..len]),
+                }
+            };
+            let all = self.operands.iter().zip(&self.mapped).map(argument);
+            let mut few = [Argument::Float(&[]); FEW];
+            let arguments = if self.operands.len() <= FEW {
+                few.iter_mut().zip(all).for_each(|(to, argument)| *to = argument);
+                &few[..self.operands.len()]
+            } else {
+                more.clear();
+                more.extend(all);
+                &more[..]
+            };
+            let Some(body) = &mut self.blocks.bodies[n.ilog2() as usize] else { continue };
+            work.add(body.cost())?;
+            singular = singular.or(body.run_on(arguments)?);
+            for (k, part) in self.parts.iter().enumerate() {
+                let at = if part.over == OverRows::Each { start * part.size } else { 0 };
+                let is_first = start == 0 || part.over == OverRows::Each;
+                if part.is_int {
+                    let from = body.ints_out(k);
+                    let to = &mut self.ints[k][at..at + from.len()];
+                    to.iter_mut().zip(from).for_each(|(to, &x)| *to = if is_first { x } else { to.wrapping_add(x) });
+                } else {
+                    let from = body.floats_out(k);
+                    let to = &mut self.floats[k][at..at + from.len()];
+                    match part {
+                        _ if is_first => to.copy_from_slice(from),
+                        Part { may_be_unreached: true, .. } => to.iter_mut().zip(from).for_each(|(to, &c)| {
+                            if !c.is_unreached() {
+                                *to = *to + (c + <E as Real>::of(0.0));
+                            }
+                        }),
+                        _ => kernels::add_to(from, to),
+                    }
+                }
+            }
+            start += n;
+        }
+        self.finish();
+        Ok(singular)
+    }
+
+    /// Totals of no rows, and means.
+    fn finish(&mut self) {
+        for (k, part) in self.parts.iter().enumerate() {
+            match part.over {
+                OverRows::Each => {}
+                _ if self.rows == 0 && part.is_int => self.ints[k][..part.size].fill(0),
+                _ if self.rows == 0 => {
+                    let nothing = if part.may_be_unreached { E::UNREACHED } else { <E as Real>::of(0.0) };
+                    self.floats[k][..part.size].fill(nothing);
+                }
+                OverRows::Sum => {}
+                OverRows::Mean => {
+                    let rows = <E as Real>::of(self.rows as f64);
+                    self.floats[k][..part.size].iter_mut().for_each(|x| *x = *x / rows);
+                }
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.bodies.iter().flatten().map(|body| body.bytes()).sum()
+    }
+}

@@ -1,0 +1,184 @@
+//! Callables as programs: traced once for each shape of a batch, and run in blocks of samples.
+//!
+//! Promises: what cannot be traced with Arrays, or fails there, is computed the other way, which says what is wrong; a callable that
+//! works there only is not traced again. Arrays are read where they are. Knows nothing of lanes.
+
+use burtorch_core::Total;
+use burtorch_core::array::OverRows;
+use pyo3::exceptions::{PyException, PyMemoryError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyMemoryView};
+
+use super::callable::{CallableEngine, Side};
+use crate::array::run::Number;
+use crate::convert::arrays::{Array, Kind};
+use crate::convert::buffer::CallerMemory;
+use crate::convert::errors::derived;
+use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::params::PyParameters;
+use crate::trace::array_path::ArrayPath;
+use crate::trace::batches::{Batches, Of};
+
+/// A callable's functions of batches, and the batch that is under way.
+#[derive(Default)]
+pub struct Traced {
+    batches: Option<Batches>,
+    given: Option<[Py<PyAny>; 2]>,
+    /// Whether the batch has been read for lanes too.
+    is_read: bool,
+    has_failed: bool,
+}
+
+impl HoldsObjects for Traced {
+    fn visit(&self, visit: &mut Visitor<'_>) {
+        self.batches.visit(visit);
+        if let Some(given) = &self.given {
+            given.iter().for_each(|object| visit(object));
+        }
+    }
+}
+
+impl Traced {
+    /// Of a callable of one sample.
+    pub fn new(call: &Bound<'_, PyAny>, total: Total) -> PyResult<Self> {
+        let over = if total == Total::Mean { OverRows::Mean } else { OverRows::Sum };
+        Ok(Traced { batches: Some(Batches::new(call, over)?), ..Traced::default() })
+    }
+
+    /// Takes a batch of two arrays as it is, if that is what it is; how many samples it has.
+    pub fn take_arrays(&mut self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+        self.given = None;
+        if self.batches.is_none() {
+            return Ok(None);
+        }
+        match [n_samples(x), n_samples(y)] {
+            [Some(n), Some(m)] if n == m => {
+                self.given = Some([x.clone().unbind(), y.clone().unbind()]);
+                self.is_read = false;
+                Ok(Some(n))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes a batch that has been read.
+    pub fn take_sides(&mut self, py: Python<'_>, sides: [&Side; 2]) -> PyResult<()> {
+        if self.batches.is_some() {
+            let [x, y] = sides.map(|side| side.array(py));
+            self.given = Some([x?.unbind(), y?.unbind()]);
+            self.is_read = true;
+        }
+        Ok(())
+    }
+
+    /// The batch that was given, if nobody has read it; it counts as read.
+    pub fn unread(&mut self) -> Option<[Py<PyAny>; 2]> {
+        if std::mem::replace(&mut self.is_read, true) {
+            return None;
+        }
+        Python::attach(|py| self.given.as_ref().map(|given| given.each_ref().map(|object| object.clone_ref(py))))
+    }
+
+    /// Ends a call that went well, or not.
+    pub fn end(&mut self, is_well: bool) {
+        self.given = None;
+        if std::mem::take(&mut self.has_failed) && is_well {
+            // The other way works: this one is not for the callable.
+            self.batches = None;
+        }
+    }
+
+    /// Bytes of buffers.
+    pub fn bytes(&self) -> usize {
+        Python::attach(|py| self.batches.as_ref().map_or(0, |batches| batches.bytes(py)))
+    }
+
+    /// What `take` makes of the results of a program; nothing where there is no program.
+    fn attempt<T>(
+        &mut self,
+        py: Python<'_>,
+        of: Of,
+        take: &mut dyn FnMut(&ArrayPath) -> PyResult<T>,
+    ) -> PyResult<Option<T>> {
+        let (Some(batches), Some([x, y])) = (&self.batches, &self.given) else { return Ok(None) };
+        match batches.call(of, [x.bind(py), y.bind(py)], take) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py) => {
+                Err(error)
+            }
+            Err(_) => {
+                self.has_failed = true;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// How many samples an array holds, one a row, if it holds some and no integers below 0.
+fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
+    let array = Array::of(object)?;
+    let (1 | 2, true) = (array.shape().len(), array.len() > 0) else { return None };
+    let mut is_symbol = !matches!(array.kind, Kind::Unsigned(1) | Kind::F16);
+    if matches!(array.kind, Kind::Signed(_)) {
+        // Indices of Arrays would count from the end.
+        is_symbol &= array.integers().iter().all(|&k| k >= 0);
+    }
+    is_symbol.then(|| array.shape()[0])
+}
+
+impl Side {
+    /// The numbers as an array.
+    fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (bytes, format): (Vec<u8>, _) = match self.whole {
+            true => (self.symbols.iter().flat_map(|k| k.to_ne_bytes()).collect(), "I"),
+            false => (self.numbers.iter().flat_map(|x| x.to_ne_bytes()).collect(), "d"),
+        };
+        let memory = PyMemoryView::from(&PyByteArray::new(py, &bytes))?;
+        match self.width {
+            None => memory.call_method1("cast", (format,)),
+            Some(width) => memory.call_method1("cast", (format, (self.n, width))),
+        }
+    }
+}
+
+/// Refuses a program that reads other Parameters than these.
+fn need_only(params: &Py<PyParameters>, path: &ArrayPath, py: Python<'_>) -> PyResult<()> {
+    match path.sets() {
+        [set] if set.is(params) => Ok(()),
+        _ => Err(derived(py, "TraceError", "the callable reads other Parameters".into())),
+    }
+}
+
+impl CallableEngine {
+    /// The loss of the batch, and its gradient, if the callable has a program.
+    pub(super) fn traced_gradient(
+        &mut self,
+        py: Python<'_>,
+        mut out: Option<&mut CallerMemory>,
+    ) -> PyResult<Option<f64>> {
+        let mut traced = std::mem::take(&mut self.traced);
+        let done = traced.attempt(py, Of::Gradient, &mut |path| {
+            need_only(&self.params, path, py)?;
+            self.in_params(py, |params| params.write(path, out.as_deref_mut()))
+        });
+        self.traced = traced;
+        done
+    }
+
+    /// The loss of the batch, or that of each sample, if the callable has a program.
+    pub(super) fn traced_losses(&mut self, py: Python<'_>, of: Of) -> PyResult<Option<Vec<f64>>> {
+        fn found<E: Number>(path: &ArrayPath) -> Option<Vec<f64>> {
+            path.floats::<E>(0).map(|all| all.iter().map(|x| x.to_f64()).collect())
+        }
+        let rank = usize::from(of == Of::Each);
+        let params = &self.params;
+        self.traced.attempt(py, of, &mut |path| {
+            if !path.sets().is_empty() {
+                need_only(params, path, py)?;
+            }
+            let is_number = matches!(&path.program.output_types()[..], [ty] if ty.dims.rank() == rank);
+            let losses = found::<f64>(path).or_else(|| found::<f32>(path)).filter(|_| is_number);
+            losses.ok_or_else(|| derived(py, "TraceError", "the callable returns no number".into()))
+        })
+    }
+}
