@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from burtorch import _core
 from burtorch._core import (
+    Array,
     Parameters,
     Tensor,
     TokenIds,
@@ -216,6 +217,8 @@ class Linear(_core.DenseCall, Module):
             if "weight" in vars(self) and "bias" in vars(self):
                 self._keep(self.weight, self.bias, self._activation)
             return y
+        if isinstance(x, Array):
+            return affine(self.weight, x, self.bias, self._activation)
         if isinstance(x, Tokens):
             f = self._activation
             y = token_affine([x.vector], x.n, self.weight, self.bias, f == "relu")

@@ -2,8 +2,9 @@
 //! public type stands here.
 
 use burtorch_core::array::{
-    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cumulate, Data, Dims, Dot, Element,
-    Index, Length, Loop, OverRows, Plan, Reduce, Row, Rows, ScanOptions, Solve, Type, ValueId, Variable,
+    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Csr, Cumulate, Data, Dims, Dot,
+    Element, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows, ScanOptions, Solve, SparseDot, SparseKind,
+    Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::draw::{Draw, Purpose, Subset};
@@ -83,6 +84,10 @@ are_send_and_sync!(
     Loop,
     OverRows,
     Rows,
+    Csr<'static, f64>,
+    Places<'static>,
+    SparseDot,
+    SparseKind,
     ScanOptions,
     Solve,
     Triangle,

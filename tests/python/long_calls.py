@@ -429,7 +429,7 @@ def oracle(name, n):
 def callable_oracle(name, n):
     params = bt.Parameters(seed=0, dtype="float64")
     w = params.tensor(8, init="normal")
-    made = bt.Oracle(lambda x, y: (bt.inner_product(w, x) - y[0]) ** 2, params=params)
+    made = bt.Oracle(lambda x, y: (bt.inner_product(w, x) - y[0]) ** 2, params=params, lanes=1)
     x, y = [list(numbers(8)) for _ in range(n)], [[0.5] for _ in range(n)]
     return lambda: bits(made(x, y))
 

@@ -52,6 +52,8 @@ CALLS = {
         bt.vjp(square, x)[1](1.0)
         bt.vmap(square)(rows)
         bt.vmap(bt.grad(square))(rows)
+        bt.value_and_grad(bt.vmap(squared_distance, (None, 0), reduce="mean"))(x, rows)
+        bt.vmap(bt.value_and_grad(squared_distance), (None, 0), reduce="sum")(x, rows)
         bt.grad(lambda x: (bt.grad(square)(x) ** 2).sum())(x)
         bt.concatenate([a, b.T])
         bt.einsum("ij,jk->ik", a, b)
@@ -635,6 +637,10 @@ def with_tensor(a, w):
 
 def square(x):
     return (x * x * bt.sin(x)).sum()
+
+
+def squared_distance(x, row):
+    return ((x - row) ** 2).sum() * (x @ row)
 
 
 def arrays():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import sys
+
 import pytest
 
 import burtorch as bt
@@ -15,9 +18,9 @@ def logistic(w, x, y):
     return bt.softplus(-y * (x @ w))
 
 
-def numpy_logistic(w, X, y):
-    z = -y * (X @ w)
-    return np.logaddexp(0, z).sum(), X.T @ (-y / (1 + np.exp(-z)))
+def numpy_logistic(w, rows, y):
+    z = -y * (rows @ w)
+    return np.logaddexp(0, z).sum(), rows.T @ (-y / (1 + np.exp(-z)))
 
 
 def data(n, d=7, seed=0):
@@ -28,35 +31,36 @@ def data(n, d=7, seed=0):
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_totals_and_their_gradients_are_those_of_numpy(n, reduce):
-    w, X, y = data(n)
+    w, rows, y = data(n)
     total = bt.vmap(logistic, in_axes=(None, 0, 0), reduce=reduce)
     inside = bt.vmap(bt.value_and_grad(logistic), in_axes=(None, 0, 0), reduce=reduce)
     if n == 0 and reduce == "mean":
         with pytest.raises(ValueError, match="rows"):
-            total(w, X, y)
+            total(w, rows, y)
         return
-    value, gradient = numpy_logistic(w, X, y)
+    value, gradient = numpy_logistic(w, rows, y)
     share = max(n, 1) if reduce == "mean" else 1
-    for found in (bt.value_and_grad(total)(w, X, y), inside(w, X, y)):
+    for found in (bt.value_and_grad(total)(w, rows, y), inside(w, rows, y)):
         assert found[0] == pytest.approx(value / share, rel=1e-13)
         assert found[1] == pytest.approx(gradient / share, rel=1e-11, abs=1e-13)
-    assert total(w, X, y) == pytest.approx(value / share, rel=1e-13)
+    assert total(w, rows, y) == pytest.approx(value / share, rel=1e-13)
 
 
 @pytest.mark.parametrize("n", [1, 5, 700])
 def test_gradients_by_rows_stay_with_their_rows(n):
-    w, X, y = data(n)
+    w, rows, y = data(n)
     total = bt.vmap(logistic, in_axes=(None, 0, 0), reduce="sum")
-    by_rows = bt.grad(total, argnums=1)(w, X, y)
-    assert np.array_equal(by_rows, bt.vmap(bt.grad(logistic, argnums=1), in_axes=(None, 0, 0))(w, X, y))
+    by_rows = bt.grad(total, argnums=1)(w, rows, y)
+    assert np.array_equal(by_rows, bt.vmap(bt.grad(logistic, argnums=1), in_axes=(None, 0, 0))(w, rows, y))
 
 
 def test_axes_of_rows_may_be_any():
-    w, X, y = data(300)
+    w, rows, y = data(300)
     total = bt.value_and_grad(bt.vmap(logistic, in_axes=(None, 1, -1), reduce="mean"))
-    value, gradient = total(w, np.asfortranarray(X.T), y)
-    expected = bt.value_and_grad(bt.vmap(logistic, in_axes=(None, 0, 0), reduce="mean"))(w, X, y)
-    assert value == expected[0] and np.array_equal(gradient, expected[1])
+    value, gradient = total(w, np.asfortranarray(rows.T), y)
+    expected = bt.value_and_grad(bt.vmap(logistic, in_axes=(None, 0, 0), reduce="mean"))(w, rows, y)
+    assert value == expected[0]
+    assert np.array_equal(gradient, expected[1])
 
 
 def network(p, x, y):
@@ -80,46 +84,50 @@ def case(name, n):
 @pytest.mark.parametrize("name", ["network", "table"])
 @pytest.mark.parametrize("n", [1, 3, 77, 600])
 def test_totals_are_sums_over_rows_one_by_one(name, n):
-    f, p, X, Y = case(name, n)
+    f, p, rows, targets = case(name, n)
     one = bt.value_and_grad(f)
-    each = [one(p, x, y) for x, y in zip(X, Y)]
+    each = [one(p, x, y) for x, y in zip(rows, targets)]
     for total in (
         bt.value_and_grad(bt.vmap(f, in_axes=(None, 0, 0), reduce="sum")),
         bt.vmap(one, in_axes=(None, 0, 0), reduce="sum"),
     ):
-        value, gradient = total(p, X, Y)
+        value, gradient = total(p, rows, targets)
         assert value == pytest.approx(sum(v for v, _ in each), rel=1e-12)
         for key, found in gradient.items():
             assert found == pytest.approx(sum(g[key] for _, g in each), rel=1e-10, abs=1e-10)
 
 
 def test_totals_have_derivatives_of_any_order():
-    w, X, y = data(90, d=3)
+    w, rows, y = data(90, d=3)
     total = bt.vmap(logistic, in_axes=(None, 0, 0), reduce="sum")
-    s = 1 / (1 + np.exp(-X @ w))
-    expected = (X.T * (s * (1 - s))) @ X
-    assert bt.hessian(total)(w, X, y) == pytest.approx(expected, rel=1e-9)
+    s = 1 / (1 + np.exp(-rows @ w))
+    expected = (rows.T * (s * (1 - s))) @ rows
+    assert bt.hessian(total)(w, rows, y) == pytest.approx(expected, rel=1e-9)
     v = np.array([1.0, -2.0, 0.5])
-    assert bt.hvp(lambda w: total(w, X, y))(w, v) == pytest.approx(expected @ v, rel=1e-9)
-    assert bt.jacobian(bt.grad(total))(w, X, y) == pytest.approx(expected, rel=1e-9)
-    value, change = bt.jvp(lambda w: total(w, X, y))(w, v)
-    assert change == pytest.approx(numpy_logistic(w, X, y)[1] @ v, rel=1e-10)
-    many = bt.vmap(lambda w: total(w, X, y))(np.stack([w, 2 * w]))
-    assert many == pytest.approx([total(w, X, y), total(2 * w, X, y)], rel=1e-12)
+    assert bt.hvp(lambda w: total(w, rows, y))(w, v) == pytest.approx(expected @ v, rel=1e-9)
+    assert bt.jacobian(bt.grad(total))(w, rows, y) == pytest.approx(expected, rel=1e-9)
+    _value, change = bt.jvp(lambda w: total(w, rows, y))(w, v)
+    assert change == pytest.approx(numpy_logistic(w, rows, y)[1] @ v, rel=1e-10)
+    many = bt.vmap(lambda w: total(w, rows, y))(np.stack([w, 2 * w]))
+    assert many == pytest.approx([total(w, rows, y), total(2 * w, rows, y)], rel=1e-12)
 
 
 def test_totals_in_loops_and_of_loops():
-    _, X, _ = data(40, d=3)
-    chain = bt.vmap(lambda w, x: bt.scan(lambda h, u: (bt.tanh(w * h + u), None), 0.0, x)[0], in_axes=(None, 0), reduce="sum")
-    expected = sum(bt.grad(lambda w, x: bt.scan(lambda h, u: (bt.tanh(w * h + u), None), 0.0, x)[0])(0.7, x) for x in X)
-    assert bt.grad(chain)(0.7, X) == pytest.approx(expected, rel=1e-11)
+    _, rows, _ = data(40, d=3)
+    chain = bt.vmap(
+        lambda w, x: bt.scan(lambda h, u: (bt.tanh(w * h + u), None), 0.0, x)[0], in_axes=(None, 0), reduce="sum"
+    )
+    expected = sum(
+        bt.grad(lambda w, x: bt.scan(lambda h, u: (bt.tanh(w * h + u), None), 0.0, x)[0])(0.7, x) for x in rows
+    )
+    assert bt.grad(chain)(0.7, rows) == pytest.approx(expected, rel=1e-11)
 
     def descend(w):
-        return bt.fori_loop(0, 4, lambda i, w: w - 0.1 * bt.grad(chain)(w, X), w)
+        return bt.fori_loop(0, 4, lambda i, w: w - 0.1 * bt.grad(chain)(w, rows), w)
 
     w = 0.7
     for _ in range(4):
-        w -= 0.1 * bt.grad(chain)(w, X)
+        w -= 0.1 * bt.grad(chain)(w, rows)
     assert bt.function(descend)(0.7) == pytest.approx(w, rel=1e-12)
 
 
@@ -147,13 +155,13 @@ def test_what_no_row_chooses_spreads_no_infinity():
 @pytest.mark.parametrize(
     ("make", "arguments", "error", "text"),
     [
-        (dict(reduce="sums"), (), ValueError, "reduce must be"),
-        (dict(reduce=3), (), TypeError, "reduce"),
-        (dict(reduce="sum", out_axes=0), (), ValueError, "out_axes"),
-        (dict(reduce="sum", in_axes=(None, 5)), (1.0, np.ones(3)), ValueError, "axis"),
-        (dict(reduce="sum", in_axes=(None, None)), (1.0, np.ones(3)), ValueError, "in_axes"),
-        (dict(reduce="sum", in_axes=(0, 0)), (np.ones(2), np.ones(3)), ValueError, "as long as"),
-        (dict(reduce="sum", in_axes=(0,)), (np.ones(3), np.ones(3)), ValueError, "in_axes"),
+        ({"reduce": "sums"}, (), ValueError, "reduce must be"),
+        ({"reduce": 3}, (), TypeError, "reduce"),
+        ({"reduce": "sum", "out_axes": 0}, (), ValueError, "out_axes"),
+        ({"reduce": "sum", "in_axes": (None, 5)}, (1.0, np.ones(3)), ValueError, "axis"),
+        ({"reduce": "sum", "in_axes": (None, None)}, (1.0, np.ones(3)), ValueError, "in_axes"),
+        ({"reduce": "sum", "in_axes": (0, 0)}, (np.ones(2), np.ones(3)), ValueError, "as long as"),
+        ({"reduce": "sum", "in_axes": (0,)}, (np.ones(3), np.ones(3)), ValueError, "in_axes"),
     ],
 )
 def test_what_is_wrong_is_one_error(make, arguments, error, text):
@@ -164,46 +172,61 @@ def test_what_is_wrong_is_one_error(make, arguments, error, text):
 def oracle_of(f, dtype="float64", **options):
     params = bt.Parameters(dtype=dtype, seed=4)
     w = params.tensor(7, init="normal")
-    calls = []
 
     def model(x, y):
-        calls.append(1)
         return f(w, x, y)
 
-    return bt.Oracle(model, params=params, **options), calls, np.array(params.values, dtype="float64")
+    return bt.Oracle(model, params=params, **options), model, np.array(params.values, dtype="float64")
+
+
+class Calls:
+    """Counts calls of a function from outside: it must not see them."""
+
+    def __init__(self, function):
+        self.code, self.n = function.__code__, 0
+
+    def __enter__(self):
+        sys.setprofile(self.note)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+
+    def note(self, frame, event, _):
+        self.n += event == "call" and frame.f_code is self.code
 
 
 @pytest.mark.parametrize("n", [1, 2, 31, 1025])
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_oracle_of_a_callable_calls_it_once_for_each_shape(n, reduction, dtype):
-    oracle, calls, w = oracle_of(logistic, dtype, reduction=reduction)
-    _, X, y = data(n)
-    value, gradient = numpy_logistic(w, X, y)
+    oracle, model, w = oracle_of(logistic, dtype, reduction=reduction)
+    _, rows, y = data(n)
+    value, gradient = numpy_logistic(w, rows, y)
     share = n if reduction == "mean" else 1
     tolerance = 1e-4 if dtype == "float32" else 1e-11
-    for k in range(3):
-        loss, found = oracle(X * (k + 1), y)
-        if k == 0:
-            assert loss == pytest.approx(value / share, rel=tolerance)
-            assert np.array(found) == pytest.approx(gradient / share, rel=tolerance, abs=tolerance * n)
-            n_calls = len(calls)
-    assert len(calls) == n_calls
-    assert oracle.loss(X, y) == pytest.approx(value / share, rel=tolerance)
-    assert sum(oracle.losses(X, y)) == pytest.approx(value, rel=tolerance)
+    loss, found = oracle(rows, y)
+    assert loss == pytest.approx(value / share, rel=tolerance)
+    assert np.array(found) == pytest.approx(gradient / share, rel=tolerance, abs=tolerance * n)
+    with Calls(model) as calls:
+        for factor in (2, 3):
+            oracle(rows * factor, y)
+    assert calls.n == 0
+    assert oracle.loss(rows, y) == pytest.approx(value / share, rel=tolerance)
+    assert sum(oracle.losses(rows, y)) == pytest.approx(value, rel=tolerance)
     lanes = oracle_of(logistic, dtype, reduction=reduction, lanes=4)[0]
-    assert list(oracle(X, y)[1]) == pytest.approx(list(lanes(X, y)[1]), rel=tolerance, abs=tolerance * n)
+    assert list(oracle(rows, y)[1]) == pytest.approx(list(lanes(rows, y)[1]), rel=tolerance, abs=tolerance * n)
 
 
 def test_an_oracle_sees_what_changes():
     factor = [1.0]
     oracle, _, _ = oracle_of(lambda w, x, y: (x @ w) * factor[0])
-    _, X, y = data(40)
-    before = oracle.loss(X, y)
+    _, rows, y = data(40)
+    before = oracle.loss(rows, y)
     factor[0] = 2.0
-    assert oracle.loss(X, y) == pytest.approx(2 * before, rel=1e-14)
+    assert oracle.loss(rows, y) == pytest.approx(2 * before, rel=1e-14)
     oracle.params.values[:] = [3.0 * v for v in oracle.params.values]
-    assert oracle.loss(X, y) == pytest.approx(6 * before, rel=1e-14)
+    assert oracle.loss(rows, y) == pytest.approx(6 * before, rel=1e-14)
 
 
 def test_what_cannot_be_traced_goes_sample_by_sample():
@@ -211,40 +234,131 @@ def test_what_cannot_be_traced_goes_sample_by_sample():
         return sum(x.data) * y
 
     oracle, calls, _ = oracle_of(by_vectors)
-    _, X, y = data(8)
+    _, rows, y = data(8)
     with pytest.raises(Exception) as found:
-        oracle(X, y)
+        oracle(rows, y)
     assert found.type.__name__ in ("AttributeError", "TypeError")
-    random = __import__("random")
-    oracle, calls, _ = oracle_of(lambda w, x, y: (x @ w) * random.random())
-    assert oracle.loss(X, y) != oracle.loss(X, y)
-    n_calls = len(calls)
-    oracle.loss(X, y)
-    assert len(calls) > n_calls
+    oracle, model, _ = oracle_of(lambda w, x, y: (x @ w) * random.random())
+    assert oracle.loss(rows, y) != oracle.loss(rows, y)
+    with Calls(model) as called:
+        oracle.loss(rows, y)
+    assert called.n > 0
 
 
 @pytest.mark.parametrize("kind", ["lists", "fortran", "strided", "float32", "map", "integers"])
 def test_batches_of_every_kind_are_read(kind, tmp_path):
     oracle, _, w = oracle_of(logistic)
-    _, X, y = data(50)
+    _, rows, y = data(50)
     if kind == "integers":
-        X = np.round(X * 3)
+        y = (y > 0).astype("float64")
     given = {
-        "lists": lambda: (X.tolist(), y.tolist()),
-        "fortran": lambda: (np.asfortranarray(X), y),
-        "strided": lambda: (np.repeat(X, 2, axis=0)[::2], np.repeat(y, 2)[::2]),
-        "float32": lambda: (X.astype("float32"), y.astype("float32")),
-        "integers": lambda: (X, y.astype("int64")),
+        "lists": lambda: (rows.tolist(), y.tolist()),
+        "fortran": lambda: (np.asfortranarray(rows), y),
+        "strided": lambda: (np.repeat(rows, 2, axis=0)[::2], np.repeat(y, 2)[::2]),
+        "float32": lambda: (rows.astype("float32"), y.astype("float32")),
+        "integers": lambda: (rows, y.astype("int64")),
     }
     if kind == "map":
-        X.tofile(tmp_path / "x")
-        batch = np.memmap(tmp_path / "x", dtype="float64", mode="r", shape=X.shape), y
+        rows.tofile(tmp_path / "x")
+        batch = np.memmap(tmp_path / "x", dtype="float64", mode="r", shape=rows.shape), y
     else:
         batch = given[kind]()
-    value, gradient = numpy_logistic(w, X, y)
+    value, gradient = numpy_logistic(w, rows, y)
     loss, found = oracle(*batch)
     assert loss == pytest.approx(value / 50, rel=1e-6)
     assert np.array(found) == pytest.approx(gradient / 50, rel=1e-5, abs=1e-6)
-    for bad in [(X[:0], y[:0]), (X, y[:-1]), (X[None], y), ([["a"]], [1.0])]:
+    for bad in [(rows[:0], y[:0]), (rows, y[:-1]), (rows[None], y), ([["a"]], [1.0])]:
         with pytest.raises((ValueError, TypeError)):
             oracle(*bad)
+
+
+class SparseRows:
+    """Rows with the parts of SciPy's."""
+
+    format = "csr"
+
+    def __init__(self, dense, places="int32"):
+        rows, columns = np.nonzero(dense)
+        self.data, self.indices = dense[rows, columns], columns.astype(places)
+        self.indptr = np.searchsorted(rows, np.arange(len(dense) + 1)).astype(places)
+        self.shape, self.dtype = dense.shape, dense.dtype
+
+
+def sparse(n, d=9, seed=3):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4)
+    return rng.standard_normal(d), rows, np.sign(rng.standard_normal(n))
+
+
+@pytest.mark.parametrize("n", [0, 1, 40, 3000])
+@pytest.mark.parametrize("places", ["int32", "int64", "int16"])
+def test_sparse_rows_are_the_dense_ones(n, places):
+    w, dense, y = sparse(n)
+    rows = SparseRows(dense, places if n < 1000 else "int32")
+    total = bt.vmap(logistic, in_axes=(None, 0, 0), reduce="sum")
+    inside = bt.vmap(bt.value_and_grad(logistic), in_axes=(None, 0, 0), reduce="sum")
+    expected = bt.value_and_grad(total)(w, dense, y)
+    for found in (bt.value_and_grad(total)(w, rows, y), inside(w, rows, y)):
+        assert found[0] == pytest.approx(expected[0], rel=1e-13)
+        assert found[1] == pytest.approx(expected[1], rel=1e-11, abs=1e-12)
+    assert bt.hessian(total)(w, rows, y) == pytest.approx(bt.hessian(total)(w, dense, y), rel=1e-10, abs=1e-12)
+    if n:
+        assert bt.vmap(logistic, in_axes=(None, 0, 0))(w, rows, y) == pytest.approx(
+            np.logaddexp(0, -y * (dense @ w)), rel=1e-13
+        )
+        params = bt.Parameters(dtype="float64")
+        v = params.tensor(9)
+        v.values[:] = w
+        oracle = bt.Oracle(lambda x, label: bt.softplus(-label * (x @ v)), params=params)
+        loss, gradient = oracle(rows, y)
+        assert loss == pytest.approx(expected[0] / n, rel=1e-13)
+        assert np.array(gradient) == pytest.approx(expected[1] / n, rel=1e-11, abs=1e-12)
+        assert oracle.losses(rows, y) == pytest.approx(np.logaddexp(0, -y * (dense @ w)), rel=1e-13)
+
+
+def test_sparse_rows_multiply_vectors_and_matrices_from_both_sides():
+    w, dense, y = sparse(30)
+    rows, m, left = SparseRows(dense), np.outer(w, [1.0, -2.0]), np.stack([y, 2 * y])
+    f = bt.function(lambda rows, w, m, y, left: (rows @ w, rows @ m, y @ rows, left @ rows))
+    for found, expected in zip(f(rows, w, m, y, left), (dense @ w, dense @ m, y @ dense, left @ dense)):
+        assert found == pytest.approx(expected, rel=1e-12)
+    both = bt.jacobian(lambda w, rows: rows @ w)(w, rows)
+    assert both == pytest.approx(dense)
+    assert bt.grad(lambda m, rows: ((rows @ m) ** 2).sum())(m, rows) == pytest.approx(2 * dense.T @ (dense @ m))
+    assert bt.vmap(lambda w, rows: rows @ w, in_axes=(1, None))(m, rows) == pytest.approx((dense @ m).T)
+    singles = SparseRows(dense.astype("float32"))
+    assert bt.function(lambda rows, w: rows @ w, dtype="float32")(singles, w) == pytest.approx(dense @ w, rel=1e-5)
+
+
+def test_what_is_wrong_with_sparse_rows_is_one_error():
+    w, dense, y = sparse(10)
+    product = bt.function(lambda rows, w: rows @ w)
+
+    def broken(**parts):
+        rows = SparseRows(dense)
+        for name, part in parts.items():
+            setattr(rows, name, part)
+        return rows
+
+    good = SparseRows(dense)
+    ends = np.array(good.indptr)
+    ends[-1] += 5
+    for parts in (
+        {"indices": good.indices + 9},
+        {"indices": good.indices - 9},
+        {"indptr": ends},
+        {"indptr": good.indptr[:-1]},
+        {"indptr": good.indptr[::-1].copy()},
+        {"data": good.data[:-1]},
+    ):
+        with pytest.raises(ValueError, match="sparse row"):
+            product(broken(**parts), w)
+    for parts in ({"indices": good.indices.astype("float64")}, {"data": list(good.data)}):
+        with pytest.raises(TypeError, match="sparse rows"):
+            product(broken(**parts), w)
+    for f in (lambda rows, w: rows * 2.0, lambda rows, w: rows, lambda rows, w: rows @ w[1:], lambda rows, w: rows[0]):
+        with pytest.raises((ValueError, TypeError)):
+            bt.function(f)(good, w)
+    with pytest.raises(TypeError, match="argument"):
+        bt.grad(lambda rows, w: (rows @ w).sum())(good, w)
+    assert product(good, w) == pytest.approx(dense @ w)

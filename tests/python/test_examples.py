@@ -80,6 +80,16 @@ def test_micrograd_shapes():
     assert micrograd.Module().parameters() == []
 
 
+def test_logistic(example, capsys):
+    assert example("logistic").main(["--rows", "600", "--descents", "40"]) < 1e-9
+    assert "sparse, an oracle" in capsys.readouterr().out
+
+
+def test_kalman(example, capsys):
+    assert example("kalman").main(["--observations", "400"]) < 0.5
+    assert "noises" in capsys.readouterr().out
+
+
 def test_ode(example, capsys):
     assert example("ode").main(["--steps", "200", "--descents", "8"]) < 1e-3
     assert "loss" in capsys.readouterr().out

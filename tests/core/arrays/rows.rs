@@ -1,6 +1,7 @@
 //! Totals over rows against rows one by one: random programs, their gradients both ways and of second order.
 
-use burtorch_core::array::{ArrayProgram, Dims, Element, OverRows, Variable};
+use burtorch_core::Op;
+use burtorch_core::array::{Argument, ArrayProgram, Csr, Dims, Element, OverRows, Places, Plan, Reduce, Variable};
 
 use super::random::{Dice, planned, program};
 use super::reference::Array;
@@ -99,4 +100,49 @@ fn what_is_wrong_is_an_error() {
     assert!(program.over_rows(&[Some(2)], &[OverRows::Sum], 3).is_err());
     assert!(program.over_rows(&[Some(1)], &[OverRows::Sum; 2], 3).is_err());
     assert!(program.over_rows(&[Some(1)], &[OverRows::Sum], 3).is_ok());
+}
+
+#[test]
+fn sparse_rows_multiply_as_dense_ones_do() {
+    let (m, k, n) = (37, 9, 3);
+    let mut dice = Dice(77);
+    let dense: Vec<f64> = (0..m * k).map(|_| if dice.below(3) == 0 { dice.number() } else { 0.0 }).collect();
+    let (mut numbers, mut columns, mut starts) = (Vec::new(), Vec::new(), vec![0_i64]);
+    for row in dense.chunks(k) {
+        for (c, &x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+            numbers.push(x);
+            columns.push(c as i64);
+        }
+        starts.push(numbers.len() as i64);
+    }
+    let w: Vec<f64> = (0..k * n).map(|_| dice.number()).collect();
+    let t: Vec<f64> = (0..k * n).map(|_| dice.number()).collect();
+    let one = |element| {
+        let mut b = super::loops::builder();
+        let (x, w) = (b.input(&[k], element).unwrap(), b.input(&[k, n], Element::Float).unwrap());
+        let z = b.matmul(x, w).unwrap();
+        let z = b.row(Op::Tanh, &[z]).unwrap();
+        // What is not chosen is unreached.
+        let z = b.reduce(Reduce::Max, z, None, false).unwrap();
+        b.finish(&[z]).unwrap()
+    };
+    let sparse = Argument::Sparse(Csr { numbers: &numbers, places: Places::I64(&columns, &starts) });
+    let by = [Variable::Input(1)];
+    let programs = |element| {
+        let total = one(element).over_rows(&[Some(0), None], &[OverRows::Sum], m).unwrap();
+        let each = one(element).gradient(&by).unwrap().batched(&[Some(0), None], m).unwrap();
+        let hvp = total.gradient(&by).unwrap().jvp(&by).unwrap();
+        [total.value_and_gradient(&by).unwrap(), total.jvp(&by).unwrap(), each, hvp]
+    };
+    for (of_sparse, of_dense) in programs(Element::Sparse).iter().zip(programs(Element::Float)) {
+        let run = |program: &ArrayProgram, x| {
+            let mut plan = Plan::<f64>::new(program).unwrap();
+            let all = [x, Argument::Float(&w), Argument::Float(&t)];
+            plan.run(&all[..program.inputs().len()], &[]).unwrap();
+            (0..program.outputs().len()).flat_map(|k| plan.floats(k).unwrap().to_vec()).collect::<Vec<_>>()
+        };
+        let (found, expected) = (run(of_sparse, sparse), run(&of_dense, Argument::Float(&dense)));
+        assert_eq!(found.len(), expected.len());
+        assert!(found.iter().zip(&expected).all(|(x, y)| (x - y).abs() < 1e-10), "{of_sparse}");
+    }
 }

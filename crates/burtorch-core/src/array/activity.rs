@@ -13,6 +13,7 @@ pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
         ArrayOp::Take { .. } => k == 0,
         ArrayOp::ScatterAdd { .. } => k != 1,
         ArrayOp::LuSolve(_) => k != 1 && k != 2,
+        ArrayOp::Sparse(_) => k == 1,
         // The value moves with operands, which is enough to know.
         &ArrayOp::Pull(row, to) => k == 0 || k <= row.arity() && row.bends(to.into(), k - 1),
         ArrayOp::ReducePull(..) => k < 2,

@@ -135,6 +135,7 @@ impl Batch {
             &ArrayOp::Take { axis, batch } => ArrayOp::Take { axis: axis + 1, batch: batch + 1 },
             ArrayOp::Dot(dot) => return self.dot(*dot, of, dims(0)),
             ArrayOp::View(view) => return self.view(view, of[0].0, dims(0)),
+            ArrayOp::Sparse(dot) => return self.sparse_of_rows(*dot, of, dims(0)),
             ArrayOp::TriSolve(_) | ArrayOp::LuSolve(_)
                 if dims(0).rank() == 2 && of.iter().rev().skip(1).all(|v| !v.1) =>
             {

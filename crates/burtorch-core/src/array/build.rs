@@ -64,7 +64,12 @@ impl ArrayBuilder {
 
     /// The program with these results.
     pub fn finish(self, outputs: &[ValueId]) -> Result<ArrayProgram> {
-        outputs.iter().try_for_each(|&v| self.check(v))?;
+        for &v in outputs {
+            self.check(v)?;
+            if self.type_of(v).element == Element::Sparse {
+                return Err(bad("result", "an array of numbers".into(), "sparse rows".into()));
+            }
+        }
         Ok(self.program.with_outputs(outputs.to_vec()))
     }
 

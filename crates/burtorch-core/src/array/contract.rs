@@ -13,6 +13,10 @@ impl ArrayBuilder {
     /// The matrix product, as NumPy's `@`: vectors, matrices and batches of them.
     pub fn matmul(&mut self, x: ValueId, y: ValueId) -> Result<ValueId> {
         self.whole(|b| {
+            let is_sparse = |v| b.check(v).map(|()| b.type_of(v).element == Element::Sparse);
+            if is_sparse(x)? || is_sparse(y)? {
+                return b.sparse_product(x, y);
+            }
             let x = b.convert(x, Element::Float)?;
             let y = b.convert(y, Element::Float)?;
             let (dx, dy) = (b.dims(x), b.dims(y));

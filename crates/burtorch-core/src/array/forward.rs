@@ -219,6 +219,10 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
             let by_y = t(1).map(|t| b.adjoint_dot(*transposed, of[0], t)).transpose()?;
             return b.sum_of(by_x, by_y);
         }
+        ArrayOp::Sparse(dot) => {
+            let t = filled(b, 1)?;
+            b.adjoint_sparse(dot.kind, of[0], t)
+        }
         ArrayOp::Accumulate => return b.sum_of(t(0), t(1)),
         ArrayOp::ScatterAdd { .. } => {
             let (sum, c) = (filled(b, 0)?, filled(b, 2)?);

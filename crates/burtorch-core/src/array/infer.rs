@@ -97,6 +97,11 @@ impl ArrayOp {
         if of.len() != arity {
             return Err(bad("operands", arity.to_string(), of.len().to_string()));
         }
+        let holds_sparse = of.iter().any(|t| t.element == Element::Sparse);
+        if holds_sparse && !matches!(self, ArrayOp::Sparse(_) | ArrayOp::Call(_) | ArrayOp::Rows(_)) {
+            let found = "sparse rows, which multiply arrays and nothing else".into();
+            return Err(bad("operand", "an array of numbers".into(), found));
+        }
         let float = |dims| Ok(vec![Type::float(dims)]);
         match self {
             ArrayOp::Input(ty) => Ok(vec![*ty]),
@@ -168,6 +173,10 @@ impl ArrayOp {
             }
             ArrayOp::Dot(dot) => {
                 elements(of, &[Float; 2])?;
+                float(dot.dims(&of[0].dims, &of[1].dims)?)
+            }
+            ArrayOp::Sparse(dot) => {
+                elements(of, &[Element::Sparse, Float])?;
                 float(dot.dims(&of[0].dims, &of[1].dims)?)
             }
             ArrayOp::View(view) => Ok(vec![Type { dims: view.dims(&of[0].dims)?, element: of[0].element }]),
@@ -265,7 +274,7 @@ impl ArrayOp {
             ArrayOp::Row(row) => row.arity(),
             ArrayOp::Pull(row, _) => 2 + row.arity(),
             ArrayOp::Compare(Comparison::IsNan | Comparison::IsUnreached) => 1,
-            ArrayOp::Compare(_) | ArrayOp::Dot(_) | ArrayOp::Take { .. } => 2,
+            ArrayOp::Compare(_) | ArrayOp::Dot(_) | ArrayOp::Sparse(_) | ArrayOp::Take { .. } => 2,
             ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) | ArrayOp::TriSolve(_) => 2,
             ArrayOp::LuSolve(_) => 4,
             ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::ScatterAdd { .. } => 3,
@@ -314,6 +323,7 @@ impl ArrayProgram {
             ArrayOp::TriSolve(solve) | ArrayOp::LuSolve(solve) => solve.adjoint,
             ArrayOp::Select | ArrayOp::Concat(_) => any(operands),
             ArrayOp::Dot(dot) => dot.adjoint != [false; 2],
+            ArrayOp::Sparse(dot) => dot.adjoint,
             ArrayOp::Accumulate => operands.iter().all(|&v| self.may_be_unreached(v)),
             ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::Take { .. } | ArrayOp::Pull(..) => any(&operands[..1]),
             ArrayOp::ReducePull(..) | ArrayOp::Reduce(Reduce::Sum, _) => any(&operands[..1]),

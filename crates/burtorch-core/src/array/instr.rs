@@ -7,7 +7,9 @@ use super::dims::{Axes, Dims};
 use super::row::Row;
 use crate::scalar::DType;
 
-pub use super::kinds::{Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Solve, Type, View};
+pub use super::kinds::{
+    Comparison, Cumulate, Data, Dot, Element, Reduce, Shared, Slice, Solve, SparseDot, SparseKind, Type, View,
+};
 
 /// What an instruction does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +65,8 @@ pub enum ArrayOp {
     },
     /// A product of matrices.
     Dot(Dot),
+    /// A product of sparse rows and an array.
+    Sparse(SparseDot),
     /// Another look at the operand; nothing is computed.
     View(View),
     /// The operand's numbers in C order.

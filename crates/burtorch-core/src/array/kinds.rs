@@ -17,6 +17,9 @@ pub enum Element {
     Int,
     /// True or false.
     Mask,
+    /// Rows of which each has its nonzero numbers and where they are, as arguments only: they multiply arrays, and receive no
+    /// gradient.
+    Sparse,
 }
 
 /// Shape and element of a value.
@@ -121,6 +124,28 @@ pub struct Dot {
     /// Whether each operand is an adjoint: terms with an unreached number are left out, and a result without terms is
     /// unreached.
     pub adjoint: [bool; 2],
+}
+
+/// How sparse rows `s` multiply an array `y`. A row alone, of shape (k,), is one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SparseKind {
+    /// `(m, k)` times `(k, n)` is `(m, n)`; of a row alone `(n,)`.
+    Times,
+    /// The same with a matrix for each row: `(m, k, n)` in place of `(k, n)`.
+    Each,
+    /// The outer product of each row with one of `(m, n)`: `(m, k, n)`; of a row alone and `(n,)`, `(k, n)`.
+    Outer,
+    /// The sum of these over the rows: `(k, n)`.
+    Total,
+}
+
+/// A product with sparse rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SparseDot {
+    /// Which one.
+    pub kind: SparseKind,
+    /// Whether the array is an adjoint: terms with an unreached number are left out, and a result without terms is unreached.
+    pub adjoint: bool,
 }
 
 /// What a system of equations is.

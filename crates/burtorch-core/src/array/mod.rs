@@ -51,6 +51,7 @@ mod contract;
 mod index;
 mod linalg;
 mod numpy;
+mod sparse;
 mod statistics;
 
 mod expansion;
@@ -75,8 +76,8 @@ pub use dims::{Axes, Dims, Strides};
 pub use index::Index;
 pub use instr::{
     ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, OverRows, Reduce, Rows,
-    Shared, Slice, Solve, Type, ValueId, View,
+    Shared, Slice, Solve, SparseDot, SparseKind, Type, ValueId, View,
 };
-pub use plan::{Argument, ArrayFloat, Plan};
+pub use plan::{Argument, ArrayFloat, Csr, Places, Plan};
 pub use reverse::Variable;
 pub use row::Row;

@@ -273,6 +273,7 @@ fn contribution(b: &mut ArrayBuilder, instr: &ArrayInstr, k: usize, g: ValueId) 
             (_, false) => b.adjoint_dot([!tx, false], of[0], g),
             (_, true) => b.adjoint_dot([true, *tx], g, of[0]),
         },
+        ArrayOp::Sparse(dot) => b.sparse_back(dot.kind, of[0], g),
         ArrayOp::View(View::Reshape(_)) => b.view(g, View::Reshape(dims)),
         ArrayOp::View(View::Permute(axes)) => {
             let mut back = vec![0; axes.len()];

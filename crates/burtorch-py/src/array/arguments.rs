@@ -4,13 +4,14 @@
 //! are copied otherwise. Knows no containers.
 
 use burtorch_core::array::{Dims, Element, Type};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::array::PyArray;
 use super::operands::{is_integer, is_mask};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::refuse_masked;
-use crate::convert::errors::IntoPython;
+use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::params::{PyParameters, PyTensor};
 
@@ -22,6 +23,8 @@ pub enum Given<'py> {
     Integer(i64),
     /// An array of numbers.
     Numbers(Array, Type),
+    /// Sparse rows: numbers, columns, starts.
+    Sparse([Array; 3], Type),
     /// Part of Parameters, by reference.
     Tensor(Py<PyParameters>, usize, Type),
     /// An Array of a trace that is under way.
@@ -51,6 +54,9 @@ impl<'py> Given<'py> {
         let array = match Array::of(object) {
             Some(array) => array,
             None if has_dtype => {
+                if let Some(rows) = sparse_rows(object)? {
+                    return Ok(Some(rows));
+                }
                 refuse_masked(object)?;
                 let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
                 match kind.as_str() {
@@ -84,7 +90,7 @@ impl<'py> Given<'py> {
         match self {
             Given::Number(_) => Type::float(Dims::SCALAR),
             Given::Integer(_) => Type { dims: Dims::SCALAR, element: Element::Int },
-            Given::Numbers(_, ty) | Given::Tensor(_, _, ty) => *ty,
+            Given::Numbers(_, ty) | Given::Sparse(_, ty) | Given::Tensor(_, _, ty) => *ty,
             Given::Traced(array) => array.get().type_of(),
         }
     }
@@ -93,7 +99,39 @@ impl<'py> Given<'py> {
     pub fn float_kind(&self) -> Option<Kind> {
         match self {
             Given::Numbers(array, Type { element: Element::Float, .. }) => Some(array.kind),
+            Given::Sparse([numbers, ..], _) => Some(numbers.kind.of_results()),
             _ => None,
         }
     }
+}
+
+/// Whether an object, which has a dtype and no buffer, holds sparse rows: has the parts that those of SciPy have.
+pub fn is_sparse(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    match if_any(py, object.getattr(pyo3::intern!(py, "format")))? {
+        Some(format) => Ok(format.eq("csr")? && object.hasattr(pyo3::intern!(py, "indptr"))?),
+        None => Ok(false),
+    }
+}
+
+/// Sparse rows, if an object holds some.
+fn sparse_rows<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Given<'py>>> {
+    let py = object.py();
+    if !is_sparse(object)? {
+        return Ok(None);
+    }
+    let part = |object: Bound<'py, PyAny>, what: &str| {
+        let array = Array::of(&object).filter(|array| array.shape().len() == 1);
+        let message = || PyTypeError::new_err(format!("{what} of sparse rows must be an array of one dimension"));
+        array.ok_or_else(message)
+    };
+    let numbers = part(object.getattr("data")?, "data")?;
+    let columns = part(object.getattr("indices")?, "indices")?;
+    let starts = part(object.getattr("indptr")?, "indptr")?;
+    if ![&columns, &starts].iter().all(|array| matches!(array.kind, Kind::Signed(_))) {
+        return Err(PyTypeError::new_err("indices and indptr of sparse rows must be arrays of integers"));
+    }
+    let extents: (usize, usize) = object.getattr("shape")?.extract()?;
+    let dims = Dims::new(&[extents.0, extents.1]).or_raise(py)?;
+    Ok(Some(Given::Sparse([numbers, columns, starts], Type { dims, element: Element::Sparse })))
 }

@@ -48,7 +48,7 @@ impl PyArray {
 
     fn dtype_name(&self) -> &'static str {
         match self.ty.element {
-            Element::Float => self.trace.get().dtype().name(),
+            Element::Float | Element::Sparse => self.trace.get().dtype().name(),
             Element::Int => "int64",
             Element::Mask => "bool",
         }

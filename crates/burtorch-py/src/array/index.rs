@@ -108,7 +108,7 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
                 part.py(),
                 "the shape of x[mask] depends on the numbers of a traced mask; use bt.where(mask, x, 0)",
             )),
-            Element::Float => {
+            Element::Float | Element::Sparse => {
                 Err(PyIndexError::new_err("arrays used as indices must be of integer (or boolean) type, found floats"))
             }
         };

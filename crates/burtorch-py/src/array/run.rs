@@ -3,7 +3,7 @@
 //! Promises: a call makes no heap call in the core, and none here but for lists of arguments; whatever fails, the plan can be
 //! run again. Knows nothing of what results are for.
 
-use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Element, Plan, Type};
+use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Csr, Element, Places, Plan, Type};
 use burtorch_core::{DType, Float};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -46,6 +46,7 @@ struct Room<E> {
     floats: Vec<E>,
     ints: Vec<i64>,
     masks: Vec<bool>,
+    starts: Vec<i64>,
 }
 
 /// A plan and its rooms.
@@ -82,7 +83,12 @@ fn wrong_dtype(params: &PyParameters, dtype: DType) -> PyErr {
 impl<E: Number> Runner<E> {
     fn new(program: &ArrayProgram) -> burtorch_core::Result<Self> {
         let plan = Plan::new(program)?;
-        let rooms = program.inputs().iter().map(|_| Room { floats: Vec::new(), ints: Vec::new(), masks: Vec::new() });
+        let rooms = program.inputs().iter().map(|_| Room {
+            floats: Vec::new(),
+            ints: Vec::new(),
+            masks: Vec::new(),
+            starts: Vec::new(),
+        });
         Ok(Runner { plan, rooms: rooms.collect() })
     }
 
@@ -117,6 +123,16 @@ impl<E: Number> Runner<E> {
                     Argument::Int(array.in_place().unwrap_or(&room.ints))
                 }
                 Given::Numbers(..) => Argument::Mask(&room.masks),
+                Given::Sparse([numbers, columns, starts], _) => Argument::Sparse(Csr {
+                    numbers: numbers.in_place().unwrap_or(&room.floats),
+                    places: match (columns.in_place(), starts.in_place()) {
+                        (Some(columns), Some(starts)) => Places::I32(columns, starts),
+                        _ => Places::I64(
+                            columns.in_place().unwrap_or(&room.ints),
+                            starts.in_place().unwrap_or(&room.starts),
+                        ),
+                    },
+                }),
                 Given::Integer(_) => Argument::Int(&room.ints),
                 Given::Number(_) => Argument::Float(&room.floats),
                 Given::Traced(_) => return Err(error_here(py, "an Array of a trace has no numbers")),
@@ -157,6 +173,15 @@ impl<E: Number> Room<E> {
                 self.ints.push(*k);
             }
             Given::Numbers(array, ty) => self.fill_array(array, ty.element)?,
+            Given::Sparse([numbers, columns, starts], _) => {
+                self.fill_array(numbers, Element::Float)?;
+                if columns.in_place::<i32>().is_none() || starts.in_place::<i32>().is_none() {
+                    self.fill_array(columns, Element::Int)?;
+                    if starts.in_place::<i64>().is_none() {
+                        self.starts = starts.integers()?;
+                    }
+                }
+            }
             Given::Tensor(..) | Given::Traced(_) => {}
         }
         Ok(())
@@ -166,7 +191,11 @@ impl<E: Number> Room<E> {
         match element {
             Element::Float if array.in_place::<E>().is_none() => {
                 self.floats.clear();
-                self.floats.extend(array.floats().into_iter().map(E::from_f64));
+                match (array.in_place::<f64>(), array.in_place::<f32>()) {
+                    (Some(numbers), _) => self.floats.extend(numbers.iter().map(|&x| E::from_f64(x))),
+                    (_, Some(numbers)) => self.floats.extend(numbers.iter().map(|&x| E::from_f64(x.into()))),
+                    _ => self.floats.extend(array.floats().into_iter().map(E::from_f64)),
+                }
             }
             Element::Int if array.in_place::<i64>().is_none() => self.ints = array.integers()?,
             Element::Mask => {

@@ -151,6 +151,9 @@ impl InPlace for f64 {
 impl InPlace for f32 {
     const KIND: Kind = Kind::F32;
 }
+impl InPlace for i32 {
+    const KIND: Kind = Kind::Signed(4);
+}
 impl InPlace for i64 {
     const KIND: Kind = Kind::Signed(8);
 }

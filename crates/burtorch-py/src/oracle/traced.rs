@@ -10,11 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
 use super::callable::{CallableEngine, Side};
+use crate::array::arguments::is_sparse;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::CallerMemory;
 use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::convert::signals::quietly;
 use crate::params::PyParameters;
 use crate::trace::array_path::ArrayPath;
 use crate::trace::batches::{Batches, Of};
@@ -116,7 +118,7 @@ impl Traced {
 
 /// How many samples an array holds, one a row, if it holds some and no integers below 0.
 fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
-    let array = Array::of(object)?;
+    let Some(array) = Array::of(object) else { return n_sparse(object) };
     let (1 | 2, true) = (array.shape().len(), array.len() > 0) else { return None };
     let mut is_symbol = !matches!(array.kind, Kind::Unsigned(1) | Kind::F16);
     if matches!(array.kind, Kind::Signed(_)) {
@@ -124,6 +126,14 @@ fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
         is_symbol &= array.integers().iter().all(|&k| k >= 0);
     }
     is_symbol.then(|| array.shape()[0])
+}
+
+/// How many sparse rows an object holds, if it holds some.
+fn n_sparse(object: &Bound<'_, PyAny>) -> Option<usize> {
+    let shape = quietly(object.py(), || {
+        if is_sparse(object)? { object.getattr("shape")?.extract::<(usize, usize)>().map(Some) } else { Ok(None) }
+    });
+    shape.flatten().map(|(n, _)| n).filter(|&n| n > 0)
 }
 
 impl Side {

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use crate::array::arguments::is_sparse;
 use crate::array::array::PyArray;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::buffer::type_name;
@@ -259,6 +260,7 @@ impl Tree {
     fn of_array(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>) -> Result<GivenArguments, Wrong> {
         let has_dtype = has_dtype(object)?;
         let array = match Array::of(object) {
+            None if has_dtype && is_sparse(object)? => return Ok(GivenArguments::Others(Others::Arrays)),
             Some(array) => array,
             None if has_dtype => match object.getattr("dtype")?.getattr("kind")?.extract::<String>()?.as_str() {
                 "O" if holds_values(object)? => return Ok(GivenArguments::Others(Others::Values)),

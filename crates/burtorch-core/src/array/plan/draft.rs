@@ -271,7 +271,7 @@ impl<'p> Drafts<'p> {
         let walks = matches!(
             instr.op,
             ArrayOp::Dot(_) | ArrayOp::Copy | ArrayOp::Concat(_) | ArrayOp::AccumulateAt(_) | ArrayOp::Convert(_)
-        ) || matches!(instr.op, ArrayOp::Row(_) | ArrayOp::Compare(_) | ArrayOp::Select);
+        ) || matches!(instr.op, ArrayOp::Row(_) | ArrayOp::Compare(_) | ArrayOp::Select | ArrayOp::Rows(_));
         let mut of = Vec::with_capacity(instr.operands.len());
         for &v in &instr.operands {
             let place = self.place_of(v);

@@ -30,6 +30,7 @@ mod number_loop;
 mod control;
 
 mod rows;
+mod sparse;
 
 use std::collections::HashMap;
 
@@ -39,7 +40,7 @@ use super::lower::lowered;
 use crate::error::Result;
 use crate::simd::Real;
 use alone::{Alone, Operand, own_numbers};
-pub use argument::Argument;
+pub use argument::{Argument, Csr, Places};
 use chain::{BLOCK, Chain};
 use compile::Compiled;
 use control::{Body, Choice, LoopStep};
@@ -50,6 +51,7 @@ use memory::{Bank, assigned, bank, room};
 use numbers::{Numbers, Straight};
 use place::{Source, Walk};
 use rows::RowsStep;
+use sparse::SparseStep;
 
 #[derive(Debug)]
 enum Step<E> {
@@ -60,6 +62,7 @@ enum Step<E> {
     Loop(Box<LoopStep<E>>),
     Choice(Box<Choice<E>>),
     Rows(Box<RowsStep<E>>),
+    Sparse(SparseStep),
     Mask { input: usize, to: usize },
 }
 
@@ -171,7 +174,10 @@ impl<E: ArrayFloat> Plan<E> {
                 Step::Factors(factors) => *singular = singular.or(factors.run(floats, ints, &given, &given_ints)?),
                 Step::Loop(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
                 Step::Choice(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
-                Step::Rows(step) => *singular = singular.or(step.run(floats, ints, &given, &given_ints)?),
+                Step::Rows(step) => {
+                    *singular = singular.or(step.run(floats, ints, arguments, (&given, &given_ints))?);
+                }
+                Step::Sparse(step) => step.run(floats, arguments, &given)?,
                 Step::Mask { input, to } => {
                     if let Argument::Mask(mask) = arguments[*input] {
                         for (to, &holds) in floats.buffers[*to].iter_mut().zip(mask) {
@@ -194,6 +200,11 @@ impl<E: ArrayFloat> Plan<E> {
                 Argument::Float(x) => (Element::Float, x.len()),
                 Argument::Int(x) => (Element::Int, x.len()),
                 Argument::Mask(x) => (Element::Mask, x.len()),
+                Argument::Sparse(_) if ty.element != Element::Sparse => (Element::Sparse, 0),
+                Argument::Sparse(rows) => {
+                    sparse::check(rows, &ty.dims)?;
+                    continue;
+                }
             };
             if element != ty.element || len != ty.dims.size() {
                 let expected = format!("{} of {:?}", ty.dims.size(), ty.element);
@@ -395,6 +406,10 @@ fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Ve
                 if let Some(kind) = factors::Kind::new(&instr.op) {
                     let to = program.results(at).map(|v| (buffers[v.at()], program.type_of(v))).collect();
                     steps.push(Step::Factors(Box::new(Factors::new(kind, of, to)?)));
+                    continue;
+                }
+                if let ArrayOp::Sparse(dot) = &instr.op {
+                    steps.push(Step::Sparse(SparseStep::new(*dot, &of, buffers[instr.result.at()])?));
                     continue;
                 }
                 let (v, ty) = (instr.result, program.type_of(instr.result));

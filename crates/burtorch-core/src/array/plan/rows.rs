@@ -1,7 +1,7 @@
 //! Rows: a program that runs on blocks of them, and totals over the blocks.
 //!
 //! In words: blocks are as long as fits a cache and a power of two; what is left over goes in shorter powers of two. Each block
-//! reads its rows where they are. Promises: totals add blocks in their order; no heap call. Knows nothing of what a block computes.
+//! reads its rows where they are, or copies them first where they do not lie in C order. Promises: totals add blocks in their order; no heap call. Knows nothing of what a block computes.
 
 use super::super::build::ArrayBuilder;
 use super::super::expand::copied;
@@ -10,7 +10,7 @@ use super::alone::Operand;
 use super::argument::Argument;
 use super::control::Body;
 use super::math::ArrayFloat;
-use super::memory::Bank;
+use super::memory::{Bank, room};
 use super::place::Source;
 use crate::error::Result;
 use crate::interrupt;
@@ -20,6 +20,8 @@ use crate::simd::Real;
 /// The most rows of a block, and the fewest that are worth one.
 const MOST: usize = 1024;
 const FEWEST: usize = 16;
+/// The most where totals are longer than what is computed of a block.
+const LONGEST: usize = 1 << 16;
 /// Numbers of a block that stay in the second-level cache beside what is computed of them.
 const NUMBERS: usize = 1 << 15;
 /// Operands that need no list of their own.
@@ -51,13 +53,22 @@ fn lengths(rows: usize, most: usize) -> impl Iterator<Item = usize> {
 /// How many rows of this body make a block.
 fn block_of(rows: &Rows) -> usize {
     let body = &rows.body.0;
+    let size = |v| match body.type_of(v) {
+        // How many numbers such a row has is not known.
+        Type { element: Element::Sparse, .. } => 16,
+        ty => ty.dims.size(),
+    };
     let inputs = body.inputs().iter().zip(&rows.mapped).filter(|(_, is_mapped)| **is_mapped);
-    let given: usize = inputs.map(|(&v, _)| body.type_of(v).dims.size()).sum();
+    let given: usize = inputs.map(|(&v, _)| size(v)).sum();
     // Elementwise instructions stay in shorter blocks.
     let stays = |op: &ArrayOp| matches!(op, ArrayOp::Dot(_) | ArrayOp::Loop(_) | ArrayOp::Take { .. });
     let kept = body.instrs().iter().filter(|instr| stays(&instr.op));
-    let kept: usize = kept.map(|instr| body.type_of(instr.result).dims.size()).sum();
-    let most = (NUMBERS / (given + kept).max(1)).clamp(FEWEST, MOST);
+    let kept: usize = kept.map(|instr| size(instr.result)).sum();
+    let numbers = (given + kept).max(1);
+    // Adding totals is to take no longer than computing them.
+    let totals = body.outputs().iter().zip(&rows.results).filter(|(_, over)| **over != OverRows::Each);
+    let totals: usize = totals.map(|(&v, _)| size(v)).sum();
+    let most = (NUMBERS / numbers).clamp(FEWEST, MOST).max((totals / numbers).min(LONGEST));
     1 << most.ilog2()
 }
 
@@ -84,6 +95,17 @@ pub(super) struct RowsStep<E> {
     /// The results' buffers while it runs.
     floats: Vec<Vec<E>>,
     ints: Vec<Vec<i64>>,
+    /// For operands that do not lie in C order, the numbers of a block.
+    rooms: Vec<Room<E>>,
+}
+
+/// Numbers of an operand in C order.
+#[derive(Debug)]
+enum Room<E> {
+    /// They lie so.
+    None,
+    Float(Vec<E>),
+    Int(Vec<i64>),
 }
 
 impl<E: ArrayFloat> RowsStep<E> {
@@ -109,7 +131,17 @@ impl<E: ArrayFloat> RowsStep<E> {
             let may_be_unreached = program.may_be_unreached(v);
             Part { over, is_int: ty.element == Element::Int, size: ty.dims.size(), may_be_unreached }
         });
+        let mut rooms = Vec::with_capacity(operands.len());
+        for (operand, is_mapped) in operands.iter().zip(&of.mapped) {
+            let size = if *is_mapped { operand.size() / of.rows.max(1) * most.min(of.rows) } else { operand.size() };
+            rooms.push(match operand.element {
+                _ if operand.place.is_contiguous() || operand.element == Element::Sparse => Room::None,
+                Element::Int => Room::Int(room(size, 0)?),
+                _ => Room::Float(room(size, E::default())?),
+            });
+        }
         Ok(RowsStep {
+            rooms,
             blocks: Blocks { bodies, most },
             rows: of.rows,
             operands,
@@ -126,11 +158,11 @@ impl<E: ArrayFloat> RowsStep<E> {
         &mut self,
         floats: &mut Bank<E>,
         ints: &mut Bank<i64>,
-        given: &impl Fn(Source) -> &'a [E],
-        given_ints: &impl Fn(Source) -> &'a [i64],
+        outer: &[Argument<'_, E>],
+        given: (&impl Fn(Source) -> &'a [E], &impl Fn(Source) -> &'a [i64]),
     ) -> Result<Option<&'static str>> {
         self.exchange(floats, ints);
-        let done = self.run_blocks(floats, ints, given, given_ints);
+        let done = self.run_blocks(floats, ints, outer, given);
         self.exchange(floats, ints);
         done
     }
@@ -150,32 +182,52 @@ impl<E: ArrayFloat> RowsStep<E> {
         &mut self,
         floats: &Bank<E>,
         ints: &Bank<i64>,
-        given: &impl Fn(Source) -> &'a [E],
-        given_ints: &impl Fn(Source) -> &'a [i64],
+        outer: &[Argument<'_, E>],
+        (given, given_ints): (&impl Fn(Source) -> &'a [E], &impl Fn(Source) -> &'a [i64]),
     ) -> Result<Option<&'static str>> {
         let mut singular = None;
         let mut work = interrupt::Work::default();
         let mut start = 0;
-        let mut more = Vec::new();
         for n in lengths(self.rows, self.blocks.most) {
-            let argument = |(operand, is_mapped): (&Operand, &bool)| {
+            for ((room, operand), is_mapped) in self.rooms.iter_mut().zip(&self.operands).zip(&self.mapped) {
+                let of_row = operand.size() / self.rows;
+                let (from, len) = if *is_mapped { (of_row * start, of_row * n) } else { (0, operand.size()) };
+                match room {
+                    Room::None => {}
+                    // What is shared is copied once.
+                    _ if !is_mapped && start > 0 => {}
+                    Room::Int(to) => {
+                        operand.walk.gather(ints.read(operand.place.source, given_ints), from, &mut to[..len]);
+                    }
+                    Room::Float(to) => {
+                        operand.walk.gather(floats.read(operand.place.source, given), from, &mut to[..len]);
+                    }
+                }
+            }
+            let all = self.operands.iter().zip(&self.mapped).zip(&self.rooms).map(|((operand, is_mapped), room)| {
+                if let (Element::Sparse, Source::Input(k)) = (operand.element, operand.place.source)
+                    && let Argument::Sparse(rows) = outer[k]
+                {
+                    return Argument::Sparse(if *is_mapped { rows.part(start, n) } else { rows });
+                }
                 let (from, len) = match (operand.size(), *is_mapped) {
                     (size, false) => (0, size),
                     (size, true) => (size / self.rows * start, size / self.rows * n),
                 };
                 let from = operand.place.offset + from;
-                match operand.element {
-                    Element::Int => Argument::Int(&ints.read(operand.place.source, given_ints)[from..][..len]),
+                match (operand.element, room) {
+                    (_, Room::Int(numbers)) => Argument::Int(&numbers[..len]),
+                    (_, Room::Float(numbers)) => Argument::Float(&numbers[..len]),
+                    (Element::Int, _) => Argument::Int(&ints.read(operand.place.source, given_ints)[from..][..len]),
                     _ => Argument::Float(&floats.read(operand.place.source, given)[from..][..len]),
                 }
-            };
-            let all = self.operands.iter().zip(&self.mapped).map(argument);
+            });
+            let mut more = Vec::new();
             let mut few = [Argument::Float(&[]); FEW];
             let arguments = if self.operands.len() <= FEW {
                 few.iter_mut().zip(all).for_each(|(to, argument)| *to = argument);
                 &few[..self.operands.len()]
             } else {
-                more.clear();
                 more.extend(all);
                 &more[..]
             };

@@ -11,7 +11,7 @@ use super::super::build::ArrayBuilder;
 use super::super::dims::{Axes, Dims};
 use super::super::expand::inlined;
 use super::super::instr::{
-    ArrayInstr, ArrayOp, ArrayProgram, Dot, Element, OverRows, Reduce, Rows, Type, ValueId, View,
+    ArrayInstr, ArrayOp, ArrayProgram, Dot, Element, OverRows, Reduce, Rows, SparseDot, SparseKind, Type, ValueId, View,
 };
 use super::super::row::Row;
 use super::types::led;
@@ -133,6 +133,9 @@ impl Totals<'_> {
                 // The same for all rows.
                 let same = b.view(of[0], View::Broadcast(dims))?;
                 self.times_rows(same)
+            }
+            (ArrayOp::Sparse(dot), []) if dot.kind == SparseKind::Outer => {
+                b.push(ArrayOp::Sparse(SparseDot { kind: SparseKind::Total, ..*dot }), of)
             }
             (ArrayOp::Dot(dot), []) if rank == 3 => self.product(*dot, of[0], of[1]),
             _ => b.push(ArrayOp::Reduce(Reduce::Sum, Axes::range(0, 1)), &[v]),
