@@ -1,7 +1,7 @@
-"""A Kalman filter whose noise is fitted to what was seen: a point that moves in a plane, with speed, of which places are seen.
+"""A Kalman filter whose noise is fitted to what was seen: the places of a point that moves in a plane.
 
-One `bt.scan` over the observations computes the likelihood; its body, with a system of equations, is traced once. The fit
-follows the gradient through all steps.
+One `bt.scan` over the observations computes the likelihood; its body, with a system of equations, is traced once. The
+fit follows the gradient through all steps.
 """
 
 from __future__ import annotations

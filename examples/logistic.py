@@ -1,7 +1,8 @@
 """Logistic regression on rows of few nonzero numbers, in four ways that agree: an oracle and a total, dense and sparse.
 
-The model is written for one row. `bt.Oracle` and `bt.vmap(..., reduce="mean")` make a program of it that takes a batch in
-blocks, and gives loss and gradient in one pass over the data. Sparse rows are matrices of SciPy, or anything with their parts.
+The model is written for one row. `bt.Oracle` and `bt.vmap(..., reduce="mean")` make a program of it that takes a batch
+in blocks, and gives loss and gradient in one pass over the data. Sparse rows are matrices of SciPy, or anything with
+their parts.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_what_cannot_be_traced_goes_sample_by_sample():
     def by_vectors(w, x, y):
         return sum(x.data) * y
 
-    oracle, calls, _ = oracle_of(by_vectors)
+    oracle, _calls, _ = oracle_of(by_vectors)
     _, rows, y = data(8)
     with pytest.raises(Exception) as found:
         oracle(rows, y)
@@ -331,7 +331,7 @@ def test_sparse_rows_multiply_vectors_and_matrices_from_both_sides():
 
 
 def test_what_is_wrong_with_sparse_rows_is_one_error():
-    w, dense, y = sparse(10)
+    w, dense, _y = sparse(10)
     product = bt.function(lambda rows, w: rows @ w)
 
     def broken(**parts):

@@ -123,7 +123,11 @@ fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
     let mut is_symbol = !matches!(array.kind, Kind::Unsigned(1) | Kind::F16);
     if matches!(array.kind, Kind::Signed(_)) {
         // Indices of Arrays would count from the end.
-        is_symbol &= array.integers().iter().all(|&k| k >= 0);
+        is_symbol &= match (array.in_place::<i64>(), array.in_place::<i32>()) {
+            (Some(all), _) => all.iter().all(|&k| k >= 0),
+            (_, Some(all)) => all.iter().all(|&k| k >= 0),
+            _ => array.integers().iter().all(|&k| k >= 0),
+        };
     }
     is_symbol.then(|| array.shape()[0])
 }
