@@ -61,7 +61,7 @@ pub use float::KernelFloat;
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
-pub use reduce::{axpy, dot, sum, sum_squares};
+pub use reduce::{axpy, axpy_rows, dot, dots, sum, sum_squares};
 pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 pub use softmax::{
     softmax_cross_entropy_backward, softmax_cross_entropy_forward, softmax_cross_entropy_soft_backward,

@@ -21,6 +21,12 @@ leveled! {
 
     /// `y += a * x`, element by element, one rounding each where the CPU fuses.
     pub fn axpy<E>(a: E, x: &[E], y: &mut [E]) = axpy_at;
+
+    /// The inner products of `x` with rows that lie one after the other, each with the bits of [`dot`].
+    pub fn dots<E>(rows: &[E], x: &[E], to: &mut [E]) = dots_at;
+
+    /// [`axpy`] for every `step`-th of `a` with rows of `x` that lie `stride` apart, in order.
+    pub fn axpy_rows<E>(a: &[E], step: usize, x: &[E], stride: usize, y: &mut [E]) = axpy_rows_at;
 }
 
 #[inline(always)]
@@ -104,6 +110,49 @@ pub(super) fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     }
     let [a, b, c, d] = sums;
     ((a + b) + (c + d)).tree_sum()
+}
+
+#[inline(always)]
+fn dots_at<E: KernelFloat, T: Target>(rows: &[E], x: &[E], to: &mut [E]) {
+    let n = x.len();
+    for (k, to) in to.chunks_mut(4).enumerate() {
+        let row = |r: usize| &rows[(4 * k + r) * n..][..n];
+        if let [_, _, _, _] = to {
+            to.copy_from_slice(&dot_rows::<E, T, 4>([row(0), row(1), row(2), row(3)], x));
+        } else {
+            to.iter_mut().enumerate().for_each(|(r, to)| *to = dot_rows::<E, T, 1>([row(r)], x)[0]);
+        }
+    }
+}
+
+#[inline(always)]
+fn axpy_rows_at<E: KernelFloat, T: Target>(a: &[E], step: usize, x: &[E], stride: usize, y: &mut [E]) {
+    let Some(last) = a.len().checked_sub(1).map(|last| last / step) else { return };
+    assert!(last * stride + y.len() <= x.len(), "kernel operands differ in length");
+    columns!(E, y.len(), axpy_rows_step[T](a, step, x, stride, y));
+}
+
+/// Simply: for each row, `y += a x`. Sums stay in a register over all rows.
+///
+/// # Safety
+/// `j + V::LANES` is at most the length of `y`, and of `x` from its last row on.
+#[inline(always)]
+unsafe fn axpy_rows_step<V: Pack, T: Target>(
+    j: usize,
+    a: &[V::Elem],
+    step: usize,
+    x: &[V::Elem],
+    stride: usize,
+    y: &mut [V::Elem],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sum = V::read(y, j);
+        for (row, &a) in a.iter().step_by(step).enumerate() {
+            sum = T::mul_add(V::splat(a), V::read(x, row * stride + j), sum);
+        }
+        sum.write(y, j);
+    }
 }
 
 #[inline(always)]

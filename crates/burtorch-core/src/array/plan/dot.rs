@@ -197,14 +197,12 @@ impl<E: ArrayFloat> Product<E> {
         let (numbers, start, next, inside) = others;
         if next == 1 && inside != 1 && m * n > 1 {
             for (block, to) in to.chunks_mut(COLUMNS).enumerate() {
-                of_columns(
-                    v,
-                    &|i| &numbers[(start + block * COLUMNS).wrapping_add_signed(i as isize * inside)..],
-                    rest,
-                    to,
-                );
+                of_columns(v, numbers, start + block * COLUMNS, inside, rest, to);
             }
             return;
+        }
+        if inside == 1 && next == k as isize && k >= slices::SHORT {
+            return kernels::dots(&numbers[start..], v, to);
         }
         let (packed, _) = rest.split_at_mut(k);
         for (r, to) in to.iter_mut().enumerate() {
@@ -234,10 +232,11 @@ fn copy_strided<E: ArrayFloat>(from: &[E], start: usize, step: isize, to: &mut [
     }
 }
 
-/// Inner products of `v` with columns of a matrix, of which `row(i)` is row i: those of `slices::dot`, with its running sums
-/// kept for many columns side by side.
-fn of_columns<'a, E: ArrayFloat>(v: &[E], row: &impl Fn(usize) -> &'a [E], room: &mut [E], to: &mut [E]) {
+/// Inner products of `v` with columns of a matrix, of which row i begins at `start + i * inside`: those of `slices::dot`, with its
+/// running sums kept for many columns side by side.
+fn of_columns<E: ArrayFloat>(v: &[E], numbers: &[E], start: usize, inside: isize, room: &mut [E], to: &mut [E]) {
     let n = to.len();
+    let row = |i: usize| &numbers[start.wrapping_add_signed(i as isize * inside)..][..n];
     if v.len() < slices::SHORT {
         for (c, to) in to.iter_mut().enumerate() {
             *to = (1..v.len()).fold(row(0)[c] * v[0], |total, i| total + row(i)[c] * v[i]);
@@ -247,9 +246,19 @@ fn of_columns<'a, E: ArrayFloat>(v: &[E], row: &impl Fn(usize) -> &'a [E], room:
     let lanes = <E::Vector as Real>::LANES;
     let sums = &mut room[..4 * lanes * n];
     sums.fill(<E as Real>::of(-0.0));
-    for (i, &v) in v.iter().enumerate() {
-        let place = i % (4 * lanes) * n;
-        kernels::axpy(v, &row(i)[..n], &mut sums[place..place + n]);
+    match usize::try_from(inside) {
+        // The terms of one running sum after those of another.
+        Ok(inside) => {
+            for (i, sums) in sums.chunks_mut(n).enumerate().take(v.len()) {
+                kernels::axpy_rows(&v[i..], 4 * lanes, &numbers[start + i * inside..], 4 * lanes * inside, sums);
+            }
+        }
+        Err(_) => {
+            for (i, &v) in v.iter().enumerate() {
+                let place = i % (4 * lanes) * n;
+                kernels::axpy(v, row(i), &mut sums[place..place + n]);
+            }
+        }
     }
     // Accumulators (a + b) + (c + d), then halves of the lanes until one is left.
     let mut merge = |into: usize, from: usize, len: usize| {
@@ -283,6 +292,12 @@ mod tests {
                 let (x, y) = (place(&[1, k]), place(&[k, n]));
                 let mut to = vec![0.0; n];
                 Product::new(Dot::default(), &x, &y).unwrap().run(&v, &matrix, &mut to);
+                let mut by_rows = vec![0.0; n];
+                let (x, y) = (place(&[n, k]), place(&[k, 1]));
+                Product::new(Dot::default(), &x, &y).unwrap().run(&matrix, &v, &mut by_rows);
+                for (row, to) in matrix.chunks(k).zip(by_rows) {
+                    assert_eq!(to.to_bits(), slices::dot(row, &v).to_bits(), "k {k}, n {n}");
+                }
                 for (c, &to) in to.iter().enumerate() {
                     let column: Vec<_> = (0..k).map(|i| matrix[i * n + c]).collect();
                     assert_eq!(to.to_bits(), slices::dot(&column, &v).to_bits(), "k {k}, n {n}, column {c}");

@@ -47,9 +47,8 @@ fn roots(program: &ArrayProgram) -> Vec<ValueId> {
     for (at, instr) in program.instrs().iter().enumerate() {
         let is_own = match instr.op {
             ArrayOp::Const(..) | ArrayOp::Literal(_) | ArrayOp::Integer(_) | ArrayOp::Unreached(_) => true,
-            ArrayOp::Input(_) | ArrayOp::Param { .. } | ArrayOp::Call(_) | ArrayOp::Loop(_) | ArrayOp::Cond { .. } => {
-                false
-            }
+            ArrayOp::Input(_) | ArrayOp::Param { .. } | ArrayOp::Call(_) => false,
+            ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Rows(_) => false,
             _ => program.results(at).count() == 1 && instr.operands.iter().all(|v| is_const[v.at()]),
         };
         is_const[instr.result.at()] = is_own;
@@ -108,7 +107,7 @@ fn data<E: ArrayFloat>(plan: &Plan<E>, k: usize, element: Element) -> Result<Dat
         Element::Int => Data::Int(list(plan.ints(k)?, |&x| x)?),
         Element::Mask => Data::Mask(list(plan.floats(k)?, |x| x.to_f64() != 0.0)?),
         Element::Float if E::DTYPE == DType::Float32 => Data::F32(list(plan.floats(k)?, |x| x.to_f64() as f32)?),
-        Element::Float => Data::F64(list(plan.floats(k)?, |x| x.to_f64())?),
+        Element::Float | Element::Sparse => Data::F64(list(plan.floats(k)?, |x| x.to_f64())?),
     })
 }
 
