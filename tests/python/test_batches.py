@@ -218,6 +218,26 @@ def test_an_oracle_of_a_callable_calls_it_once_for_each_shape(n, reduction, dtyp
     assert list(oracle(rows, y)[1]) == pytest.approx(list(lanes(rows, y)[1]), rel=tolerance, abs=tolerance * n)
 
 
+@pytest.mark.parametrize("lanes", ["auto", 4])
+def test_targets_are_optional(lanes):
+    params = bt.Parameters(dtype="float64", seed=4)
+    w = params.tensor(7, init="normal")
+    oracle = bt.Oracle(lambda x: bt.softplus(bt.inner_product(x, w)), params=params, lanes=lanes)
+    _, rows, _ = data(21)
+    value, gradient = numpy_logistic(np.array(params.values), rows, -np.ones(21))
+    loss, found = oracle(rows)
+    assert loss == pytest.approx(value / 21, rel=1e-12)
+    assert np.array(found) == pytest.approx(gradient / 21, rel=1e-10)
+    assert list(oracle.grad(rows.tolist())) == pytest.approx(list(found), rel=1e-12)
+    assert oracle.loss(rows) == pytest.approx(loss, rel=1e-12)
+    assert sum(oracle.losses(rows)) == pytest.approx(value, rel=1e-12)
+    assert np.array(oracle.per_sample_grads(rows)).sum(axis=0) == pytest.approx(gradient, rel=1e-10)
+    with pytest.raises(TypeError):
+        oracle(rows, np.ones(21))
+    with pytest.raises(TypeError):
+        bt.Oracle(bt.nn.Linear(params, 7, 1))(rows)
+
+
 def test_an_oracle_sees_what_changes():
     factor = [1.0]
     oracle, _, _ = oracle_of(lambda w, x, y: (x @ w) * factor[0])

@@ -61,6 +61,8 @@ pub struct Side {
     pub(super) numbers: Vec<f64>,
     pub(super) whole: bool,
     pub(super) n: usize,
+    /// Whether there is nothing: a batch without targets.
+    pub(super) is_absent: bool,
     /// Numbers of a sample; `None` where samples are single numbers.
     pub(super) width: Option<usize>,
 }
@@ -214,7 +216,11 @@ impl CallableEngine {
 
     fn read(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
         let (x, y) = self.batch.take().unwrap_or_default();
-        let (x, y) = (x.read(contexts, "contexts")?, y.read(targets, "targets")?);
+        let x = x.read(contexts, "contexts")?;
+        let y = match targets.is_none() {
+            true => Side { is_absent: true, n: x.n, ..Side::default() },
+            false => Side { is_absent: false, ..y.read(targets, "targets")? },
+        };
         if x.n != y.n {
             return Err(PyValueError::new_err(format!("{} contexts but {} targets", x.n, y.n)));
         }
@@ -322,8 +328,11 @@ impl CallableEngine {
         })?;
         enter(&graph)?;
         let call = || {
-            let (x, y) = (x.group(&graph, first, n, lanes)?, y.group(&graph, first, n, lanes)?);
-            self.call.bind(py).call1((x, y))
+            let x = x.group(&graph, first, n, lanes)?;
+            if y.is_absent {
+                return self.call.bind(py).call1((x,));
+            }
+            self.call.bind(py).call1((x, y.group(&graph, first, n, lanes)?))
         };
         let called = catch_unwind(AssertUnwindSafe(call));
         leave(&graph)?;

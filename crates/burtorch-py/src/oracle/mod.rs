@@ -33,6 +33,7 @@ use engine::{Engine, Loss, Want};
 ///         is called once for each shape of a batch if it can be traced with Arrays; else once for each group of samples, on Values and
 ///         Vectors that hold one number in each lane: `x` and `y` are then TokenIds where the batch holds integers, a Value
 ///         where samples are single numbers, else a Vector.
+///         Without targets it is called as `model(x)`.
 ///     params: the Parameters that such a callable reads, unless it has them as `.params`.
 ///     reduction: "mean" (default) or "sum" of the losses of a batch.
 ///     lanes: how many samples are computed at once: "auto" (default; by batch size and dtype, never by CPU), or 1, 4, 8
@@ -145,17 +146,17 @@ impl PyOracle {
     }
 
     /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
-    #[pyo3(signature = (contexts, targets, at=None, out=None))]
+    #[pyo3(signature = (contexts, targets=None, at=None, out=None))]
     fn __call__<'py>(
         &self,
         py: Python<'py>,
         contexts: &Bound<'py, PyAny>,
-        targets: &Bound<'py, PyAny>,
+        targets: Option<&Bound<'py, PyAny>>,
         at: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(f64, Bound<'py, PyAny>)> {
         let want = Want::Gradient(self.point(at)?, self.memory_of(out, "out")?, false);
-        let loss = self.run(py, contexts, targets, want)?;
+        let loss = self.run(py, contexts, &or_none(py, targets), want)?;
         Ok((loss, self.written_to(py, out)?))
     }
 
@@ -165,17 +166,17 @@ impl PyOracle {
     /// saves a logarithm, or a sum of squares, a sample, and a tuple a call, which is little: 0 to 2 % of a call for a
     /// character model, whose exponentials the gradient needs as well, 7 % for one sample of a linear model with 9
     /// parameters. The gradient has the same bits.
-    #[pyo3(signature = (contexts, targets, at=None, out=None))]
+    #[pyo3(signature = (contexts, targets=None, at=None, out=None))]
     fn grad<'py>(
         &self,
         py: Python<'py>,
         contexts: &Bound<'py, PyAny>,
-        targets: &Bound<'py, PyAny>,
+        targets: Option<&Bound<'py, PyAny>>,
         at: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let want = Want::Gradient(self.point(at)?, self.memory_of(out, "out")?, true);
-        self.run(py, contexts, targets, want)?;
+        self.run(py, contexts, &or_none(py, targets), want)?;
         self.written_to(py, out)
     }
 
@@ -214,14 +215,15 @@ impl PyOracle {
     /// The gradient of each sample, as the rows of a memoryview of shape (b, n) in the parameters' dtype.
     ///
     /// `numpy.asarray` of it copies nothing. Takes b times the memory of a gradient; `per_sample` takes one.
+    #[pyo3(signature = (contexts, targets=None))]
     fn per_sample_grads<'py>(
         &self,
         py: Python<'py>,
         contexts: &Bound<'py, PyAny>,
-        targets: &Bound<'py, PyAny>,
+        targets: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.engine.with(py, |engine| {
-            let n = engine.begin(contexts, targets)?;
+            let n = engine.begin(contexts, &or_none(py, targets))?;
             let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
             let (format, size) = if self.params.get().dtype_of() == DType::Float32 { ("f", 4) } else { ("d", 8) };
             let bytes = n.saturating_mul(d).saturating_mul(size);
@@ -243,14 +245,15 @@ impl PyOracle {
     }
 
     /// The Euclidean norm of each sample's gradient, without storing more than one of them.
+    #[pyo3(signature = (contexts, targets=None))]
     fn per_sample_grad_norms(
         &self,
         py: Python<'_>,
         contexts: &Bound<'_, PyAny>,
-        targets: &Bound<'_, PyAny>,
+        targets: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<f64>> {
         let mut norms = Vec::new();
-        self.run(py, contexts, targets, Want::Norms(&mut norms))?;
+        self.run(py, contexts, &or_none(py, targets), Want::Norms(&mut norms))?;
         Ok(norms)
     }
 
@@ -264,14 +267,21 @@ impl PyOracle {
     }
 
     /// The loss of a batch. Gradients stay as they are. Costs one pass forward per sample.
-    fn loss(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<f64> {
-        self.run(py, contexts, targets, Want::Loss)
+    #[pyo3(signature = (contexts, targets=None))]
+    fn loss(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
+        self.run(py, contexts, &or_none(py, targets), Want::Loss)
     }
 
     /// The loss of each sample of a batch. Gradients stay as they are.
-    fn losses(&self, py: Python<'_>, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    #[pyo3(signature = (contexts, targets=None))]
+    fn losses(
+        &self,
+        py: Python<'_>,
+        contexts: &Bound<'_, PyAny>,
+        targets: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<f64>> {
         let mut losses = Vec::new();
-        self.run(py, contexts, targets, Want::Losses(&mut losses))?;
+        self.run(py, contexts, &or_none(py, targets), Want::Losses(&mut losses))?;
         Ok(losses)
     }
 
@@ -352,6 +362,11 @@ impl PyOracle {
         let copy = py.import("array")?.getattr("array")?.call1((format, numbers))?;
         self.memory_of(Some(&copy), "at")
     }
+}
+
+/// Targets, or None where there are none.
+fn or_none<'py>(py: Python<'py>, targets: Option<&Bound<'py, PyAny>>) -> Bound<'py, PyAny> {
+    targets.map_or_else(|| py.None().into_bound(py), Bound::clone)
 }
 
 fn loss_named(name: &str) -> PyResult<Loss> {

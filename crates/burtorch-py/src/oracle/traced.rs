@@ -53,7 +53,8 @@ impl Traced {
         if self.batches.is_none() {
             return Ok(None);
         }
-        match [n_samples(x), n_samples(y)] {
+        let n = n_samples(x);
+        match [n, if y.is_none() { n } else { n_samples(y) }] {
             [Some(n), Some(m)] if n == m => {
                 self.given = Some([x.clone().unbind(), y.clone().unbind()]);
                 self.is_read = false;
@@ -143,6 +144,9 @@ fn n_sparse(object: &Bound<'_, PyAny>) -> Option<usize> {
 impl Side {
     /// The numbers as an array.
     fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.is_absent {
+            return Ok(py.None().into_bound(py));
+        }
         let (bytes, format): (Vec<u8>, _) = match self.whole {
             true => (self.symbols.iter().flat_map(|k| k.to_ne_bytes()).collect(), "I"),
             false => (self.numbers.iter().flat_map(|x| x.to_ne_bytes()).collect(), "d"),

@@ -77,7 +77,7 @@ impl Batches {
         [&self.gradient, &self.total, &self.each].into_iter().map(of).sum::<usize>()
     }
 
-    /// Computes it for a batch; `take` looks at the results, in this order.
+    /// Computes it for a batch, whose second array may be None; `take` looks at the results, in this order.
     pub fn call<'py, T>(
         &self,
         of: Of,
@@ -90,7 +90,8 @@ impl Batches {
             Of::Total => &self.total,
             Of::Each => &self.each,
         };
-        let call = Call { positional: vec![x.clone(), y.clone()], ..Call::of(function.bind(py).clone()) };
+        let positional = if y.is_none() { vec![x.clone()] } else { vec![x.clone(), y.clone()] };
+        let call = Call { positional, ..Call::of(function.bind(py).clone()) };
         let is_watched = |call: &Call<'_>| call.with(|state| state.unwatched.is_empty());
         if current(py).is_some() || !is_watched(&call)? {
             return Err(derived(py, "TraceError", "this is computed sample by sample".into()));
