@@ -127,7 +127,7 @@ fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
         is_symbol &= match (array.in_place::<i64>(), array.in_place::<i32>()) {
             (Some(all), _) => all.iter().all(|&k| k >= 0),
             (_, Some(all)) => all.iter().all(|&k| k >= 0),
-            _ => array.integers().iter().all(|&k| k >= 0),
+            _ => array.integers().is_ok_and(|all| all.iter().all(|&k| k >= 0)),
         };
     }
     is_symbol.then(|| array.shape()[0])
