@@ -8,8 +8,8 @@
     (612.5, -35.0, 1050.0)
 
 Numbers are computed in Rust (``burtorch._core``); this package arranges the calls. The submodules ``nn``, ``opt``,
-``optim``, ``compress``, ``micrograd``, ``text``, ``data``, ``viz`` and ``system`` are imported when they are first used, and
-NumPy only when an array is asked for.
+``optim``, ``compress``, ``micrograd``, ``text``, ``data``, ``viz`` and ``system`` are imported when they are first
+used, and NumPy only when an array is asked for.
 """
 
 import sys as _sys

@@ -1839,6 +1839,12 @@ class Runner:
         seed: int,
         threads: int,
         p: float = 1.0,
+        clients: Sequence[Any] | None = None,
+        compressor: Any = None,
+        alpha: float = 0.0,
+        from_gradient: bool = True,
+        local_steps: int = 1,
+        local_sampling: tuple[Any, ...] | None = None,
     ) -> Self: ...
     def step(self, step: float, batch: Any = None, coin: bool | None = None, compression: Any = None) -> None: ...
     def steps(

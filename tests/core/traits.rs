@@ -20,8 +20,8 @@ use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, Triangle};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::opt::{
-    Choices, Cost, Env, FiniteSum, LSvrg, Linear, Loss, Page, Prox, Regulariser, Rows, Runner, Saga, Sampler, Samples,
-    Sgd as SgdMethod, Softmax, Workspace,
+    Choices, Clients, Cost, Diana, Ef21, Env, FedAvg, FiniteSum, LSvrg, Linear, Loss, Marina, Page, Prox, Regulariser,
+    Rows, Runner, Saga, Sampler, Samples, Scaffnew, Sgd as SgdMethod, Softmax, Workspace,
 };
 use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
 use burtorch_core::oracle::OracleMemory;
@@ -100,6 +100,12 @@ are_send_and_sync!(
     Start<'static, f64>,
     Function,
     Choices<'static>,
+    Clients,
+    Diana,
+    Ef21,
+    FedAvg,
+    Marina,
+    Scaffnew,
     Cost,
     Env<'static>,
     FiniteSum,

@@ -53,6 +53,16 @@ def test_scipy_solvers(example, capsys):
     assert "products" in out
 
 
+def test_variance_reduction(example, capsys):
+    example("variance_reduction").main([])
+    assert capsys.readouterr().out.count("epochs") == 5
+
+
+def test_compressed_training(example, capsys):
+    found = example("compressed_training").main([])
+    assert capsys.readouterr().out.count("bits") == len(found) == 7
+
+
 def test_micrograd_trains_as_its_readme_does(example):
     random.seed(1337)
     moons = example("two_moons").moons(20)

@@ -1,5 +1,5 @@
-"""Theorems as tests: at random states of small problems all outcomes of a step are listed, and the expectation obeys the
-theorem's inequality; with four times the step it does not."""
+"""Theorems as tests: at random states of small problems all outcomes of a step are listed, and the expectation obeys
+the theorem's inequality; with four times the step it does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from burtorch import opt
+from burtorch import compress, opt
 
 N, D = 4, 3
 STATES = 1000
@@ -121,6 +121,91 @@ def page(problem, rng, step, tau, pl):
     return method, state, with_coin(subsets(tau), method.p), bound
 
 
+# Methods of clients, of which each has a sample or two, and RandK(1) of 3 numbers: 81 outcomes of 4 clients, 9 of 2.
+
+THIRDS = [1 / 6, 3 / 6, 5 / 6]
+
+
+def rand_k(n_clients):
+    draws = list(itertools.product(THIRDS, repeat=n_clients))
+    return [(1 / len(draws), (None, None, [[u] for u in us])) for us in draws]
+
+
+PERM_K = [(1 / 24, (None, None, [[(k + 0.5) / 4, u, v]] * N)) for k in range(4) for u in THIRDS for v in (0.25, 0.75)]
+"""The rotation of the clients, and a permutation of three coordinates: the same for all clients."""
+
+
+def dcgd(problem, rng, step):
+    x_star = opt.solve(problem)
+    method = opt.DCGD(problem, compressor=compress.RandK(1), step=step, x_star=x_star)
+    noise, gamma, mu = method.noise(), method.gamma, method.constants.mu
+    assert noise == pytest.approx(2 / N * (problem.gradients(x_star) ** 2).sum() / N)
+
+    def state():
+        return {"x": x_star + rng.normal(size=D) * 10.0 ** rng.uniform(-3, 1)}
+
+    return method, state, rand_k(N), lambda phi, g: (1.0 - gamma * mu) * phi + 2.0 * gamma**2 * noise
+
+
+def diana(problem, rng, step):
+    x_star = opt.solve(problem)
+    method = opt.DIANA(problem, compressor=compress.RandK(1), step=step, x_star=x_star)
+
+    def state():
+        x = x_star + rng.normal(size=D) * 10.0 ** rng.uniform(-3, 1)
+        shifts = problem.gradients(x_star) + rng.normal(size=(N, D)) * 10.0 ** rng.uniform(-3, 1)
+        return {"x": x, "h_i": shifts.ravel(), "h": shifts.mean(axis=0)}
+
+    rate = method.rate()
+    return method, state, rand_k(N), lambda phi, g: rate * phi
+
+
+def marina(problem, rng, step, clients, compressor, outcomes, pl):
+    f_star = 0.0 if problem.nonconvex else problem.loss(opt.solve(problem))
+    method = opt.MARINA(problem, clients=clients, compressor=compressor, step=step, f_star=f_star, pl=pl)
+    gamma, mu, p = method.gamma, method.constants.mu, method.p
+
+    def state():
+        x = rng.normal(size=D) * 10.0 ** rng.uniform(-2, 1)
+        return {"x": x, "g": problem.grad(x) + rng.normal(size=D) * 10.0 ** rng.uniform(-4, 1)}
+
+    def bound(phi, g):
+        return (1.0 - gamma * mu) * phi if pl else phi - 0.5 * gamma * g
+
+    partial = [((1.0 - p) * w, (None, False, compression)) for w, (_, _, compression) in outcomes]
+    return method, state, [(p, (None, True))] + partial, bound
+
+
+def ef21(problem, rng, step, k, pl):
+    f_star = 0.0 if problem.nonconvex else problem.loss(opt.solve(problem))
+    method = opt.EF21(problem, compressor=compress.TopK(k), step=step, f_star=f_star, pl=pl)
+    gamma, mu = method.gamma, method.constants.mu
+
+    def state():
+        x = rng.normal(size=D) * 10.0 ** rng.uniform(-2, 1)
+        own = problem.gradients(x) + rng.normal(size=(N, D)) * 10.0 ** rng.uniform(-4, 1)
+        return {"x": x, "g_i": own.ravel(), "g": own.mean(axis=0)}
+
+    def bound(phi, g):
+        return (1.0 - gamma * mu) * phi if pl else phi - 0.5 * gamma * g
+
+    return method, state, [(1.0, ())], bound
+
+
+def scaffnew(problem, rng, step):
+    x_star = opt.solve(problem)
+    method = opt.Scaffnew(problem, step=step, x_star=x_star)
+
+    def state():
+        own = x_star + rng.normal(size=(N, D)) * 10.0 ** rng.uniform(-3, 1)
+        shifts = problem.gradients(x_star) + rng.normal(size=(N, D)) * 10.0 ** rng.uniform(-3, 1)
+        shifts -= shifts.mean(axis=0)
+        return {"x": own.mean(axis=0), "x_i": own.ravel(), "h_i": shifts.ravel()}
+
+    rate, p = method.rate(), method.p
+    return method, state, [(p, (None, True)), (1.0 - p, (None, False))], lambda phi, g: rate * phi
+
+
 CASES = {
     "SGD tau=1": (sgd, 0.0, (1, None)),
     "SGD tau=2": (sgd, 0.0, (2, None)),
@@ -133,6 +218,17 @@ CASES = {
     "PAGE tau=2": (page, 0.0, (2, False)),
     "PAGE PL": (page, 0.0, (1, True)),
     "PAGE non-convex": (page, 0.5, (2, False)),
+    "DCGD": (dcgd, 0.0, ()),
+    "DIANA": (diana, 0.0, ()),
+    "MARINA": (marina, 0.0, (4, compress.RandK(1), rand_k(4), False)),
+    "MARINA PL": (marina, 0.0, (2, compress.RandK(1), rand_k(2), True)),
+    "MARINA PermK": (marina, 0.0, (4, compress.PermK(), PERM_K, False)),
+    "MARINA non-convex": (marina, 0.5, (2, compress.RandK(1), rand_k(2), False)),
+    "EF21 TopK(1)": (ef21, 0.0, (1, False)),
+    "EF21 TopK(2)": (ef21, 0.0, (2, False)),
+    "EF21 PL": (ef21, 0.0, (1, True)),
+    "EF21 non-convex": (ef21, 0.5, (1, False)),
+    "Scaffnew": (scaffnew, 0.0, ()),
 }
 
 
@@ -157,7 +253,7 @@ def test_the_theorem_holds_at_a_thousand_states(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_four_times_the_step_violates_it_somewhere(name):
-    assert max(excesses(name, "theory*4")) > 1e-6
+    assert any(excess > 1e-6 for excess in excesses(name, "theory*4"))
 
 
 def test_sampling_constants_are_the_variance():

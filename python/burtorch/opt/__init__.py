@@ -13,6 +13,8 @@ theorem. docs/optimisation.md has the table of methods. NumPy is needed.
 
 from burtorch._core import FiniteSum
 from burtorch.opt._base import Method, Record
+from burtorch.opt._distributed import DCGD, DIANA, EF21, MARINA, Distributed
+from burtorch.opt._local import FedAvg, Scaffnew
 from burtorch.opt._methods import GD, LSVRG, PAGE, SAGA, SGD, optimal_batch, page_step
 from burtorch.opt._problems import (
     from_oracle,
@@ -44,14 +46,20 @@ from burtorch.opt._rules import (
 from burtorch.opt._smoothness import Smoothness, smoothness, solve
 
 __all__ = [
+    "DCGD",
+    "DIANA",
+    "EF21",
     "GD",
     "L1",
     "LSVRG",
+    "MARINA",
     "PAGE",
     "SAGA",
     "SGD",
     "Box",
+    "Distributed",
     "ElasticNet",
+    "FedAvg",
     "FiniteSum",
     "Full",
     "Importance",
@@ -67,6 +75,7 @@ __all__ = [
     "Record",
     "Reshuffle",
     "Sampling",
+    "Scaffnew",
     "Simplex",
     "Smoothness",
     "WithReplacement",
@@ -81,3 +90,7 @@ __all__ = [
     "softmax_regression",
     "solve",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

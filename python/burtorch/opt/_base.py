@@ -137,6 +137,7 @@ class Method:
         self.seconds = 0.0
         self._constants = constants
         self._lyapunov = lyapunov
+        self._solved: Vector | None = None
         if clients is not None:
             options["clients"] = self.clients
         if self.x_star is not None and f_star is None:
@@ -219,6 +220,13 @@ class Method:
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
         """The quantity that the method's theorem bounds, at the iterate, whose loss and gradient are given."""
         return self._distance(self.x)
+
+    def _at_solution(self) -> Vector:
+        """`_gradients` at x*."""
+        if self._solved is None:
+            assert self.x_star is not None
+            self._solved = self._gradients(self.x_star)
+        return self._solved
 
     def _distance(self, x: Vector) -> float | None:
         return None if self.x_star is None else squared(x - self.x_star)

@@ -137,7 +137,7 @@ class SGD(Method):
         a, b = _constants_of(self.sampling, self.problem.n, "SGD")
         if self.x_star is None:
             raise ValueError("the noise at x* needs x_star")
-        own = self._gradients(self.x_star)
+        own = self._at_solution()
         squares = (own**2).sum(axis=1) / self._share()
         return a * float(squares.mean()) - b * float((own.mean(axis=0) ** 2).sum())
 
@@ -201,7 +201,7 @@ class LSVRG(Method):
         if self.x_star is None:
             return None
         w = self._runner.state()["w"]
-        spread = squared(self._gradients(w) - self._gradients(self.x_star)) / self.problem.n
+        spread = squared(self._gradients(w) - self._at_solution()) / self.problem.n
         return squared(self.x - self.x_star) + 4.0 * self.gamma**2 / self.p * spread
 
 
@@ -249,7 +249,7 @@ class SAGA(Method):
         if self.x_star is None:
             return None
         table = self._runner.state()["table"].reshape(self.problem.n, -1)
-        spread = squared(table - self._gradients(self.x_star))
+        spread = squared(table - self._at_solution())
         return squared(self.x - self.x_star) + 4.0 * self.gamma**2 * spread
 
 

@@ -179,20 +179,19 @@ impl Runner {
             workspace: Workspace::default(),
             scratch: Vec::new(),
         };
-        let x = std::mem::take(&mut new.x);
-        let cost = new.with_env(1.0, Choices::default(), |method, env, _| method.start(env, &x));
-        new.x = x;
-        new.cost = cost?;
+        let (method, mut env, x, _) = new.parts_of_a_step(1.0, Choices::default());
+        let cost = method.start(&mut env, x)?;
+        new.cost = cost;
         Ok(new)
     }
 
-    fn with_env<T>(
-        &mut self,
+    /// The method, what it may use, the iterate, and room for the next.
+    fn parts_of_a_step<'a>(
+        &'a mut self,
         step: f64,
-        choices: Choices<'_>,
-        work: impl FnOnce(&mut dyn Method, &mut Env<'_>, &mut [f64]) -> T,
-    ) -> T {
-        let mut env = Env {
+        choices: Choices<'a>,
+    ) -> (&'a mut dyn Method, Env<'a>, &'a [f64], &'a mut [f64]) {
+        let env = Env {
             problem: &self.problem,
             step,
             prox: self.prox,
@@ -203,16 +202,14 @@ impl Runner {
             workspace: &mut self.workspace,
             scratch: &mut self.scratch,
         };
-        work(&mut *self.method, &mut env, &mut self.next)
+        (&mut *self.method, env, &self.x, &mut self.next)
     }
 
     /// Takes a step of this size. After an error nothing has changed.
     pub fn step(&mut self, step: f64, choices: Choices<'_>) -> Result<()> {
         check_step(step)?;
-        let x = std::mem::take(&mut self.x);
-        let cost = self.with_env(step, choices, |method, env, next| method.propose(env, &x, next));
-        self.x = x;
-        let cost = cost?;
+        let (method, mut env, x, next) = self.parts_of_a_step(step, choices);
+        let cost = method.propose(&mut env, x, next)?;
         if self.next.iter().any(|x| !x.is_finite()) {
             return Err(Error::Diverged { round: self.round + 1 });
         }

@@ -1,7 +1,7 @@
 //! Optimisation: finite sums, sampling, proximal operators, and methods with proven rates.
 //!
-//! Layers: [`Rows`] and [`Terms`] make a [`FiniteSum`]; a [`Sampler`] draws batches; a [`Method`] makes the next iterate of one; a
-//! [`Runner`] takes its steps. Promises: all draws are functions of (seed, round, client, purpose); the same bits for any number
+//! Layers: [`Rows`] and [`Terms`] make a [`FiniteSum`]; a [`Sampler`] draws batches; [`Clients`] share the samples and send what
+//! they compute; a [`Method`] makes the next iterate of one; a [`Runner`] takes its steps. Promises: all draws are functions of (seed, round, client, purpose); the same bits for any number
 //! of threads; a step is whole or not done. Step sizes come from outside.
 //!
 //! ```
@@ -34,7 +34,14 @@ mod method;
 mod reduced;
 mod stochastic;
 
+mod clients;
+mod compressed;
+mod local;
+
+pub use clients::Clients;
+pub use compressed::{Diana, Ef21, Marina};
 pub use linear::{Linear, Loss};
+pub use local::{FedAvg, Scaffnew};
 pub use method::{Choices, Cost, Env, Method, Part, Runner};
 pub use prox::Prox;
 pub use reduced::{LSvrg, Page, Saga};

@@ -14,12 +14,11 @@ fn unknown<T>(what: &str, name: &str) -> PyResult<T> {
     Err(PyValueError::new_err(format!("unknown {what} {name:?}")))
 }
 
-/// The rule for `n` samples that a tuple names.
-pub fn sampler_of(rule: &Bound<'_, PyTuple>, n: usize) -> PyResult<Sampler> {
-    let py = rule.py();
+/// The rule that a tuple names.
+pub fn rule_of(rule: &Bound<'_, PyTuple>) -> PyResult<Sampling> {
     let name: String = rule.get_item(0)?.extract()?;
     let number = || rule.get_item(1)?.extract::<Count>()?.positive("the size of a batch");
-    let rule = match name.as_str() {
+    Ok(match name.as_str() {
         "full" => Sampling::Full,
         "nice" => Sampling::Nice(number()?),
         "with_replacement" => Sampling::WithReplacement(number()?),
@@ -28,8 +27,12 @@ pub fn sampler_of(rule: &Bound<'_, PyTuple>, n: usize) -> PyResult<Sampler> {
         "reshuffle" => Sampling::Reshuffle(number()?),
         "partition" => Sampling::Partition(number()?),
         _ => return unknown("sampling", &name),
-    };
-    Sampler::new(rule, n).or_raise(py)
+    })
+}
+
+/// The rule for `n` samples that a tuple names.
+pub fn sampler_of(rule: &Bound<'_, PyTuple>, n: usize) -> PyResult<Sampler> {
+    Sampler::new(rule_of(rule)?, n).or_raise(rule.py())
 }
 
 /// The proximal operator that a tuple names.

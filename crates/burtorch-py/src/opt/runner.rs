@@ -2,14 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use burtorch_core::opt::{Choices, Cost, LSvrg, Method, Page, Runner, Saga, Sgd};
+use burtorch_core::compress::{Compressor, Quantiser, Sparsifier};
+use burtorch_core::opt::{
+    Choices, Clients, Cost, Diana, Ef21, FedAvg, LSvrg, Marina, Method, Page, Runner, Saga, Sampler, Scaffnew, Sgd,
+};
 use burtorch_core::{Error, interrupt};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::problem::{PyFiniteSum, indices, numbers};
-use super::rules::{prox_of, sampler_of};
+use super::rules::{prox_of, rule_of, sampler_of};
+use crate::compress::PyCompressor;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::errors::IntoPython;
@@ -54,6 +58,33 @@ fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits) -> burtorch_core::R
     Ok(done)
 }
 
+/// The method of one machine of this name.
+fn of_samples(method: &str, sampler: Sampler, p: f64) -> burtorch_core::Result<Box<dyn Method>> {
+    Ok(match method {
+        "l_svrg" => Box::new(LSvrg::new(sampler, p)?),
+        "saga" => Box::new(Saga::new(sampler)),
+        "page" => Box::new(Page::new(sampler, p)?),
+        _ => Box::new(Sgd::new(sampler)),
+    })
+}
+
+/// The method of clients of this name.
+fn of_clients(
+    method: &str,
+    clients: Clients,
+    p: f64,
+    alpha: f64,
+    from_gradient: bool,
+) -> burtorch_core::Result<Box<dyn Method>> {
+    Ok(match method {
+        "diana" => Box::new(Diana::new(clients, alpha, from_gradient)?),
+        "marina" => Box::new(Marina::new(clients, p)?),
+        "ef21" => Box::new(Ef21::new(clients, from_gradient)),
+        "scaffnew" => Box::new(Scaffnew::new(clients, p, from_gradient)?),
+        _ => Box::new(Diana::without_shifts(clients)),
+    })
+}
+
 impl PyRunner {
     /// Runs work on the runner without the interpreter lock.
     fn with<T: Send>(
@@ -70,7 +101,8 @@ impl PyRunner {
 #[pymethods]
 impl PyRunner {
     #[new]
-    #[pyo3(signature = (problem, method, x, *, sampling, prox, seed, threads, p=1.0))]
+    #[pyo3(signature = (problem, method, x, *, sampling, prox, seed, threads, p=1.0, clients=None, compressor=None, alpha=0.0,
+        from_gradient=true, local_steps=1, local_sampling=None))]
     #[allow(clippy::too_many_arguments, reason = "one for each keyword of Python")]
     fn new(
         problem: &Bound<'_, PyFiniteSum>,
@@ -81,20 +113,44 @@ impl PyRunner {
         seed: Count,
         threads: Count,
         p: f64,
+        clients: Option<Vec<Bound<'_, PyAny>>>,
+        compressor: Option<&Bound<'_, PyCompressor>>,
+        alpha: f64,
+        from_gradient: bool,
+        local_steps: u64,
+        local_sampling: Option<&Bound<'_, PyTuple>>,
     ) -> PyResult<Self> {
         let (py, of) = (problem.py(), problem.get());
         let (x, prox) = (of.point(x, "x0")?, prox_of(prox)?);
         let (seed, threads) = (seed.within("seed", 0..=usize::MAX)? as u64, of.threads(Some(threads))?);
-        let sampler = sampler_of(sampling, of.sum().n())?;
-        let method: Box<dyn Method> = match method {
-            "sgd" => Box::new(Sgd::new(sampler)),
-            "l_svrg" => Box::new(LSvrg::new(sampler, p).or_raise(py)?),
-            "saga" => Box::new(Saga::new(sampler)),
-            "page" => Box::new(Page::new(sampler, p).or_raise(py)?),
-            _ => return Err(PyValueError::new_err(format!("unknown method {method:?}"))),
+        let mut weights = None;
+        let made: burtorch_core::Result<Box<dyn Method>> = match clients {
+            None => {
+                let sampler = sampler_of(sampling, of.sum().n())?;
+                of_samples(method, sampler, p)
+            }
+            Some(lists) => {
+                let compressor = match compressor {
+                    Some(compressor) => compressor.get().compressor(),
+                    None => Compressor::new(Sparsifier::All, Quantiser::None).or_raise(py)?,
+                };
+                let lists = lists.iter().map(|list| indices(list, "clients")).collect::<PyResult<Vec<_>>>()?;
+                let cohort = sampler_of(sampling, lists.len())?;
+                let local = local_sampling.map(rule_of).transpose()?;
+                let mut clients = Clients::new(lists, of.sum().n(), x.len(), compressor).or_raise(py)?;
+                weights = clients.weights().or_raise(py)?;
+                match (method, local) {
+                    ("fed_avg", Some(local)) => {
+                        FedAvg::new(clients, cohort, local_steps, &local).map(|m| Box::new(m) as _)
+                    }
+                    _ => of_clients(method, clients, p, alpha, from_gradient),
+                }
+            }
         };
+        let method = made.or_raise(py)?;
         let sum = of.sum().clone();
-        let runner = of.detached(py, || Runner::new(sum, method, &x, prox, seed, threads))?;
+        let mut runner = of.detached(py, || Runner::new(sum, method, &x, prox, seed, threads))?;
+        runner.weigh(weights);
         Ok(PyRunner { problem: problem.clone().unbind(), runner: Guarded::new(runner, "this method's numbers") })
     }
 

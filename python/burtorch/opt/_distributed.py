@@ -1,0 +1,293 @@
+"""Methods whose clients send compressed vectors: DCGD, DIANA, MARINA, EF21."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from burtorch.opt._base import Method, probability, squared
+from burtorch.opt._methods import page_step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from burtorch._core import Compressor, FiniteSum
+    from burtorch.opt._base import Vector
+
+    Clients = int | Sequence[ArrayLike] | None
+
+
+def _is_perm_k(compressor: Compressor) -> bool:
+    return type(compressor).__name__ == "PermK"
+
+
+def parts_of(problem: FiniteSum, clients: Clients) -> list[Any]:
+    """The samples of each client."""
+    if clients is None or isinstance(clients, int):
+        n_clients = problem.n if clients is None else clients
+        if not 1 <= n_clients <= problem.n:
+            raise ValueError(f"clients must be from 1 to the {problem.n} samples, found {n_clients}")
+        return np.array_split(np.arange(problem.n), n_clients)
+    return [np.asarray(part) for part in clients]
+
+
+class Distributed(Method):
+    """A method of clients, each of which has samples of its own: the base of all of them.
+
+    f is the mean over clients of the means of their samples, and constants are those of these means.
+
+    Args of every such method, besides those of `Method`:
+        clients: the samples of each, such as a split of the data; or how many, of consecutive samples; one for each
+            sample unless told otherwise.
+        compressor: of `burtorch.compress`, for the methods that have one.
+        start: "gradient" or "zero": where the clients' shifts start.
+    """
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        clients: Clients = None,
+        start: str = "gradient",
+        **more: Any,
+    ) -> None:
+        if start not in ("gradient", "zero"):
+            raise ValueError(f'start must be "gradient" or "zero", found {start!r}')
+        parts, self.from_gradient = parts_of(problem, clients), start == "gradient"
+        self.n_clients = len(parts)
+        super().__init__(problem, x0, clients=parts, from_gradient=self.from_gradient, **more)
+
+
+class _Compressed(Distributed):
+    """With a compressor."""
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        compressor: Compressor,
+        clients: Clients = None,
+        **more: Any,
+    ) -> None:
+        self.compressor = compressor
+        parts = parts_of(problem, clients)
+        self.density = compressor.density(problem.d, len(parts))
+        super().__init__(problem, x0, clients=parts, compressor=compressor, **more)
+
+    def _omega(self) -> float:
+        """Of messages that clients draw apart from each other."""
+        if _is_perm_k(self.compressor):
+            raise ValueError(
+                f"the theory of {type(self).__name__} takes independent compressors; give a number as step"
+            )
+        return self.compressor.omega(self.problem.d, self.n_clients)
+
+    def _spread_at_solution(self) -> float:
+        """mean |grad f_i(x*)|^2."""
+        if self.x_star is None:
+            raise ValueError("the noise at x* needs x_star")
+        return squared(self._at_solution()) / self.n_clients
+
+
+class DCGD(_Compressed):
+    """DCGD: clients send C(grad f_i(x)); x+ = prox(x - step mean of what they send).
+
+    Theorem (Khirirat, Feyzmahdavian and Johansson 2018; in this form Gorbunov, Hanzely and Richtarik 2020, convex f_i,
+    unbiased C): for step <= 1/(L + 2 omega L_max/n), E |x+ - x*|^2 <= (1 - step mu) |x - x*|^2 + 2 step^2 (omega/n)
+    mean |grad f_i(x*)|^2.
+    Memory: none of clients. Arguments: see `Distributed`.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> method = bt.opt.DCGD(f, clients=2, compressor=bt.compress.RandK(1))
+        >>> records = method.run(400)
+        >>> method.x.round(9), records[-1].bits_up
+        (array([1., 1.]), 51200.0)
+    """
+
+    _name = "dcgd"
+
+    def noise(self) -> float:
+        """(omega/n) mean |grad f_i(x*)|^2. Needs x_star."""
+        return self._omega() / self.n_clients * self._spread_at_solution()
+
+    def theory_step(self) -> float:
+        """1/(L + 2 omega L_max/n)."""
+        return 1.0 / (self.constants.L + 2.0 * self._omega() * self.constants.L_max / self.n_clients)
+
+
+class DIANA(_Compressed):
+    """DIANA: clients send m_i = C(grad f_i(x) - h_i); x+ = prox(x - step (h + mean m_i)); h_i += alpha m_i, h = mean
+    h_i.
+
+    Args:
+        problem: a FiniteSum.
+        alpha: 1/(1 + omega) unless told otherwise.
+        others: see `Distributed`.
+
+    Theorem (Mishchenko, Gorbunov, Takac and Richtarik 2019; Horvath et al. 2019; convex f_i, unbiased C): for alpha =
+    1/(1 + omega), step = 1/(L + 6 omega L_max/n) and Phi = |x - x*|^2 + (4 omega/(alpha n)) step^2 mean |h_i - grad
+    f_i(x*)|^2, E Phi+ <= max(1 - step mu, 1 - alpha/2) Phi. Memory: d for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> method = bt.opt.DIANA(f, clients=2, compressor=bt.compress.RandK(1))
+        >>> records = method.run(3000)
+        >>> method.x.round(9)
+        array([-1.5,  2.5])
+    """
+
+    _name = "diana"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        compressor: Compressor,
+        clients: Clients = None,
+        alpha: float | None = None,
+        **more: Any,
+    ) -> None:
+        parts = parts_of(problem, clients)
+        self.alpha = 1.0 / (1.0 + compressor.omega(problem.d, len(parts))) if alpha is None else probability(alpha)
+        super().__init__(problem, x0, compressor=compressor, clients=parts, alpha=self.alpha, **more)
+
+    def theory_step(self) -> float:
+        """1/(L + 6 omega L_max/n)."""
+        return 1.0 / (self.constants.L + 6.0 * self._omega() * self.constants.L_max / self.n_clients)
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step."""
+        return max(1.0 - self.gamma * self.constants.mu, 1.0 - self.alpha / 2.0)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without x_star."""
+        if self.x_star is None:
+            return None
+        shifts = self._runner.state()["h_i"].reshape(self.n_clients, -1)
+        spread = squared(shifts - self._at_solution()) / self.n_clients
+        weight = 4.0 * self._omega() / (self.alpha * self.n_clients)
+        return squared(self.x - self.x_star) + weight * self.gamma**2 * spread
+
+
+class MARINA(_Compressed):
+    """MARINA: x+ = prox(x - step g); with probability p g+ = grad f(x+), otherwise g+ = g + mean C(grad f_i(x+) - grad
+    f_i(x)).
+
+    Args:
+        problem: a FiniteSum.
+        p: the expected share of numbers that C sends, unless told otherwise.
+        pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
+        others: see `Distributed`; there are no shifts.
+
+    Theorem (Gorbunov, Burlachenko, Li and Richtarik 2021; unbiased C): with K = (1 - p) omega/(p n), step = 1/(L +
+    sqrt(K) L_plus) and Phi = f(x) - f* + step/(2p) |g - grad f(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f need
+    not be convex. With PermK (Szlendak, Tyurin and Richtarik 2021) K = (1 - p)/p and L_pm is in the place of L_plus.
+    With pl, step = min(1/(L + sqrt(2K) L_plus), p/(2 mu)), the weight is step/p, and E Phi+ <= (1 - step mu) Phi.
+    Memory: none of clients.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> method = bt.opt.MARINA(f, clients=2, compressor=bt.compress.PermK())
+        >>> records = method.run(1000)
+        >>> method.x.round(9)
+        array([-1.5,  2.5])
+    """
+
+    _name = "marina"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        compressor: Compressor,
+        clients: Clients = None,
+        p: float | None = None,
+        pl: bool = False,
+        **more: Any,
+    ) -> None:
+        parts = parts_of(problem, clients)
+        self.p = compressor.density(problem.d, len(parts)) if p is None else probability(p)
+        self.pl = pl
+        super().__init__(problem, x0, compressor=compressor, clients=parts, p=self.p, **more)
+
+    def theory_step(self) -> float:
+        """1/(L + sqrt(K) L_plus), or with `pl` min(1/(L + sqrt(2K) L_plus), p/(2 mu))."""
+        c, K = self.constants, (1.0 - self.p) / self.p
+        spread = c.L_pm
+        if not _is_perm_k(self.compressor):
+            K, spread = K * self._omega() / self.n_clients, c.L_plus
+        if not self.pl:
+            return page_step(c.L, spread, K)
+        return min(page_step(c.L, spread, 2.0 * K), self.p / (2.0 * c.mu) if c.mu else math.inf)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without f_star."""
+        if self.f_star is None:
+            return None
+        error = squared(self._runner.state()["g"] - self._gradients(self.x).mean(axis=0))
+        return loss - self.f_star + self.gamma / (self.p if self.pl else 2.0 * self.p) * error
+
+
+class EF21(_Compressed):
+    """EF21: x+ = prox(x - step g); clients send m_i = C(grad f_i(x+) - g_i); g_i += m_i, g = mean g_i.
+
+    Args:
+        problem: a FiniteSum.
+        pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
+        others: see `Distributed`.
+
+    Theorem (Richtarik, Sokolov and Fatkhullin 2021; with L_AM, the mean of L_i, Richtarik, Gasanov and Burlachenko
+    2024; contractive C): with s = sqrt(1 - alpha), theta = 1 - s, beta = (1 - alpha)/(1 - s), step = 1/(L + L_AM
+    sqrt(beta/theta)), G = mean (L_AM/L_i) |g_i - grad f_i(x)|^2 and Phi = f(x) - f* + step/(2 theta) G, E Phi+ <= Phi -
+    (step/2) |grad f(x)|^2; f need not be convex. For TopK this holds in every step, without the expectation. With pl,
+    step = min(1/(L + L_AM sqrt(2 beta/theta)), theta/(2 mu)), the weight is step/theta, and E Phi+ <= (1 - step mu)
+    Phi. Memory: d for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> method = bt.opt.EF21(f, clients=2, compressor=bt.compress.TopK(1))
+        >>> records = method.run(3000)
+        >>> method.x.round(9)
+        array([-1.5,  2.5])
+    """
+
+    _name = "ef21"
+
+    def __init__(self, problem: FiniteSum, x0: ArrayLike | None = None, *, pl: bool = False, **more: Any) -> None:
+        self.pl = pl
+        super().__init__(problem, x0, **more)
+
+    def theta_beta(self) -> tuple[float, float]:
+        """theta and beta of the theorem."""
+        alpha = self.compressor.alpha(self.problem.d, self.n_clients)
+        s = math.sqrt(1.0 - alpha)
+        return 1.0 - s, (1.0 - alpha) / (1.0 - s)
+
+    def theory_step(self) -> float:
+        """1/(L + L_AM sqrt(beta/theta)), or with `pl` min(1/(L + L_AM sqrt(2 beta/theta)), theta/(2 mu))."""
+        c, (theta, beta) = self.constants, self.theta_beta()
+        if not self.pl:
+            return 1.0 / (c.L + c.L_AM * math.sqrt(beta / theta))
+        return min(1.0 / (c.L + c.L_AM * math.sqrt(2.0 * beta / theta)), theta / (2.0 * c.mu) if c.mu else math.inf)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without f_star."""
+        if self.f_star is None:
+            return None
+        c, theta = self.constants, self.theta_beta()[0]
+        errors = self._runner.state()["g_i"].reshape(self.n_clients, -1) - self._gradients(self.x)
+        spread = float((c.L_AM / c.L_i * (errors**2).sum(axis=1)).mean())
+        return loss - self.f_star + self.gamma / (theta if self.pl else 2.0 * theta) * spread

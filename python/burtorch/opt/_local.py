@@ -1,0 +1,135 @@
+"""Methods whose clients take steps of their own between exchanges: Scaffnew and FedAvg."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from burtorch.opt._base import probability, squared
+from burtorch.opt._distributed import Distributed, parts_of
+from burtorch.opt._rules import Full, Nice, Sampling
+from burtorch.opt._smoothness import Smoothness, smoothness
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from burtorch._core import FiniteSum
+    from burtorch.opt._base import Vector
+    from burtorch.opt._distributed import Clients
+
+
+class Scaffnew(Distributed):
+    """Scaffnew, which is ProxSkip for clients: steps of their own with corrections h_i, and with probability p an
+    average.
+
+    A step is a local one: y_i = x_i - step (grad f_i(x_i) - h_i). With probability p all x_i become the mean of y_i and
+    h_i += (p/step)(x_i - y_i), otherwise x_i becomes y_i. `x` is the mean of x_i. There is no proximal term.
+
+    Args:
+        problem: a FiniteSum.
+        p: sqrt(mu/L_max) unless told otherwise.
+        others: see `Distributed`; "gradient" starts h_i at grad f_i - grad f.
+
+    Theorem (Mishchenko, Malinovsky, Stich and Richtarik 2022; f_i mu-strongly convex): for step = 1/L_max, p =
+    sqrt(mu/L_max) and Phi = sum |x_i - x*|^2 + (step^2/p^2) sum |h_i - grad f_i(x*)|^2, E Phi+ <= max(1 - step mu, 1 -
+    p^2) Phi. Memory: 2 d for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0], l2=0.1)
+        >>> method = bt.opt.Scaffnew(f, clients=2)
+        >>> records = method.run(3000)
+        >>> records[-1].grad_norm < 1e-9, records[-1].rounds < 1000
+        (True, True)
+    """
+
+    _name = "scaffnew"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        p: float | None = None,
+        clients: Clients = None,
+        constants: Smoothness | None = None,
+        **more: Any,
+    ) -> None:
+        parts = parts_of(problem, clients)
+        if p is None:
+            constants = smoothness(problem, parts) if constants is None else constants
+            if constants.mu_min <= 0.0:
+                raise ValueError("no strong convexity of the clients' functions is known: give p, or l2 to the problem")
+            p = math.sqrt(constants.mu_min / constants.L_max)
+        self.p = probability(p)
+        super().__init__(problem, x0, clients=parts, p=self.p, constants=constants, **more)
+
+    def theory_step(self) -> float:
+        """1/L_max."""
+        return 1.0 / self.constants.L_max
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step."""
+        return max(1.0 - self.gamma * self.constants.mu_min, 1.0 - self.p**2)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without x_star."""
+        if self.x_star is None:
+            return None
+        state = self._runner.state()
+        own = squared(state["x_i"].reshape(self.n_clients, -1) - self.x_star)
+        shifts = squared(state["h_i"].reshape(self.n_clients, -1) - self._at_solution())
+        return own + (self.gamma / self.p) ** 2 * shifts
+
+
+class FedAvg(Distributed):
+    """FedAvg: clients start at x, take `local_steps` steps on their own samples, and x+ is the mean of where they
+    arrive.
+
+    Args:
+        problem: a FiniteSum.
+        local_steps: steps of each client in a round.
+        cohort: which clients take part in a round: `Full`, unless told otherwise, or `Nice`.
+        sampling: the batches of a local step; `Full` unless told otherwise.
+        others: see `Distributed`; there are no shifts and no proximal term.
+
+    McMahan et al. 2017. With one local step, all clients and full batches it is gradient descent, and "theory" is 1/L;
+    otherwise its fixed point is not x* where clients differ, no theorem is claimed, and `step` is a number or a
+    function of the round. Memory: d for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> method = bt.opt.FedAvg(f, clients=2, local_steps=5, step=0.1)
+        >>> records = method.run(500)
+        >>> records[-1].rounds, records[-1].oracle_calls, records[-1].loss < 0.05
+        (500, 5000, True)
+    """
+
+    _name = "fed_avg"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        local_steps: int = 1,
+        cohort: Sampling | None = None,
+        sampling: Sampling | None = None,
+        **more: Any,
+    ) -> None:
+        self.local_steps = local_steps
+        self.local_sampling = Full() if sampling is None else sampling
+        cohort = Full() if cohort is None else cohort
+        if not isinstance(cohort, (Full, Nice)):
+            raise ValueError(f"the cohort of FedAvg is Full or Nice, found {cohort!r}")
+        self._is_gd = local_steps == 1 and isinstance(cohort, Full) and isinstance(self.local_sampling, Full)
+        super().__init__(
+            problem, x0, sampling=cohort, local_steps=local_steps, local_sampling=self.local_sampling.rule, **more
+        )
+
+    def theory_step(self) -> float:
+        """1/L where it is gradient descent."""
+        if not self._is_gd:
+            raise ValueError("no theorem is claimed for FedAvg with local steps or batches; give a number as step")
+        return 1.0 / self.constants.L
