@@ -3,8 +3,8 @@
 
 use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Csr, Cumulate, Data, Dims, Dot,
-    Element, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows, ScanOptions, Solve, SparseDot, SparseKind,
-    Type, ValueId, Variable,
+    Element, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows as ArrayRows, ScanOptions, Solve,
+    SparseDot, SparseKind, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::draw::{Draw, Purpose, Subset};
@@ -83,7 +83,7 @@ are_send_and_sync!(
     Length,
     Loop,
     OverRows,
-    Rows,
+    ArrayRows,
     Csr<'static, f64>,
     Places<'static>,
     SparseDot,

@@ -204,7 +204,7 @@ pub fn run(program: &ArrayProgram, arguments: &[Array], parameters: &[Vec<f64>])
             }),
             ArrayOp::Select => each(&|k| if of[0].data[k] != 0.0 { of[1].data[k] } else { of[2].data[k] }),
             ArrayOp::Convert(element) => each(&|k| match element {
-                Element::Float => of[0].data[k],
+                Element::Float | Element::Sparse => of[0].data[k],
                 Element::Int => of[0].data[k].trunc(),
                 Element::Mask => f64::from(u8::from(of[0].data[k] != 0.0)),
             }),
