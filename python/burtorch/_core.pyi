@@ -1971,6 +1971,26 @@ class Bernoulli(Compressor):
 class Compose(Compressor):
     def __new__(cls, sparsifier: Compressor, quantiser: Compressor) -> Self: ...
 
+def read_samples(
+    path: _Path,
+    n_features: int | None = None,
+    labels: tuple[float, float] | None = None,
+    dense: bool = False,
+    dtype: str = "float64",
+    zero_based: bool = False,
+) -> tuple[Any, Any]: ...
+def draw_samples(
+    target: str,
+    n: int,
+    d: int,
+    condition: float,
+    density: float,
+    noise: float,
+    seed: int,
+    dense: bool,
+    dtype: str,
+) -> tuple[Any, Any]: ...
+def divide_samples(labels: Any, n_clients: int, how: str, concentration: float, seed: int) -> list[Any]: ...
 def token_embedding(table: Tensor, positions: Tensor | None, tokens: _TokenIds | TokenIds, /) -> Vector: ...
 def token_affine(
     x: list[Vector], n: int, weight: Tensor, bias: Tensor | None = None, relu: bool = False, /

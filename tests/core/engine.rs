@@ -9,6 +9,7 @@ mod branches;
 mod chains;
 mod compaction;
 mod compression;
+mod data;
 mod draws;
 mod eager;
 mod edges;

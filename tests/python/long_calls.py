@@ -665,6 +665,23 @@ def optimisation(name, n):
     return run
 
 
+@long("opt.load_libsvm", "opt.make_least_squares", "opt.make_logistic", "opt.split")
+def samples(name, n):
+    labels = numbers(n)
+    folder = Folder()
+    with open(folder.path, "w") as file:
+        file.writelines(f"{label} 1:{label}\n" for label in labels if name == "opt.load_libsvm")
+
+    def run():
+        if name == "opt.split":
+            return bits(bt.opt.split(labels, 10, "sorted"))
+        if name == "opt.load_libsvm":
+            return bits(bt.opt.load_libsvm(folder.path)[0].values)
+        return bits(getattr(bt.opt, name[4:])(n // 10, 10)[0])
+
+    return run
+
+
 # Special methods that do work.
 SPECIAL = {"__call__", "__getitem__", "__setitem__", "__iter__", "__reduce__", "__matmul__", "__str__"}
 
@@ -683,7 +700,8 @@ OF_RULES = [
     if isinstance(kind, type) and issubclass(kind, (bt.opt.Prox, bt.opt.Sampling))
 ]
 short("makes one object, and reads the numbers it is of", *(f"opt.{name}" for name in OF_OPT + OF_RULES))
-short("makes one object, and reads the numbers it is of", "opt.FiniteSum", "opt.Record", "opt.Smoothness")
+short("a pass by NumPy or SciPy over its entries", *(f"opt.Rows.{name}" for name in methods(bt.opt.Rows)))
+short("makes one object, and reads the numbers it is of", "opt.Rows", "opt.FiniteSum", "opt.Record", "opt.Smoothness")
 short("makes one object, and reads the numbers it is of", "opt.from_oracle")
 short("reads each number once", *(f"opt.{name}_regression" for name in ("logistic", "robust", "softmax")))
 short("reads each number once", "opt.least_squares", "opt.FiniteSum.features")

@@ -173,6 +173,14 @@ pub enum Error {
         /// What was found and what was expected.
         reason: String,
     },
+    /// Data that cannot be read as they are. Nothing was loaded.
+    #[error("line {line}: {reason}; nothing was loaded")]
+    Data {
+        /// The line, from 1 on.
+        line: u64,
+        /// What was found and what was expected.
+        reason: String,
+    },
     /// The operating system refused to read or write a file.
     #[error("cannot {doing} {}: {}", .path.display(), std::io::Error::from_raw_os_error(*.code))]
     System {

@@ -18,6 +18,7 @@ pub mod simd;
 
 pub mod array;
 pub mod compress;
+pub mod data;
 pub mod graph;
 
 pub mod backward;

@@ -4,6 +4,7 @@
 mod array;
 mod compress;
 mod convert;
+mod data;
 mod files;
 mod graph;
 mod nn;
@@ -43,6 +44,7 @@ mod _core {
         nn::sample_loss::register(m)?;
         optim::register(m)?;
         compress::register(m)?;
+        data::register(m)?;
         opt::register(m)?;
         text::register(m)?;
         files::register(m)?;

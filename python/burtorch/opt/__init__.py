@@ -13,6 +13,7 @@ theorem. docs/optimisation.md has the table of methods. NumPy is needed.
 
 from burtorch._core import FiniteSum
 from burtorch.opt._base import Method, Record
+from burtorch.opt._data import Rows, load_libsvm, make_least_squares, make_logistic, split
 from burtorch.opt._distributed import DCGD, DIANA, EF21, MARINA, Distributed
 from burtorch.opt._local import FedAvg, Scaffnew
 from burtorch.opt._methods import GD, LSVRG, PAGE, SAGA, SGD, optimal_batch, page_step
@@ -74,6 +75,7 @@ __all__ = [
     "Prox",
     "Record",
     "Reshuffle",
+    "Rows",
     "Sampling",
     "Scaffnew",
     "Simplex",
@@ -82,13 +84,17 @@ __all__ = [
     "Zero",
     "from_oracle",
     "least_squares",
+    "load_libsvm",
     "logistic_regression",
+    "make_least_squares",
+    "make_logistic",
     "optimal_batch",
     "page_step",
     "robust_regression",
     "smoothness",
     "softmax_regression",
     "solve",
+    "split",
 ]
 
 

@@ -1,6 +1,7 @@
 //! What a compressor sends: which coordinates, and a number for each.
 
 use super::number::Number;
+use super::top::Candidates;
 use crate::draw::Subset;
 use crate::error::{Error, Result};
 use crate::memory::reserve_in;
@@ -55,7 +56,8 @@ pub struct Message<F> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     pub(super) subset: Subset,
-    pub(super) list: Vec<u32>,
+    pub(super) order: Vec<u32>,
+    pub(super) candidates: Candidates,
 }
 
 impl<F: Number> PartialEq for Message<F> {

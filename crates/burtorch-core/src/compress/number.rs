@@ -1,6 +1,7 @@
 //! The numbers that are compressed, as bits.
 
 use crate::scalar::Float;
+use crate::simd::{REACH, reach_f32, reach_f64};
 
 mod sealed {
     pub trait Sealed {}
@@ -21,8 +22,8 @@ pub trait Number: Float + sealed::Sealed {
     fn bits(self) -> u64;
     /// The number of these bits, the lowest of the word.
     fn of_bits(bits: u64) -> Self;
-    /// Whether a magnitude of the numbers is at least this one, which is above 0: without a branch per number.
-    fn any_reaches(numbers: &[Self], magnitude: u64) -> bool;
+    /// A bit for each number whose magnitude is at least this one.
+    fn reach(numbers: &[Self; REACH], magnitude: u64) -> u32;
 
     /// Its bits without the sign: ordered as absolute values are.
     #[inline(always)]
@@ -44,9 +45,9 @@ pub trait Number: Float + sealed::Sealed {
 }
 
 macro_rules! number {
-    ($float:ty, $signed:ty) => {
+    ($float:ty, $bits:literal, $reach:ident) => {
         impl Number for $float {
-            const BITS: u32 = <$signed>::BITS;
+            const BITS: u32 = $bits;
             const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1;
             const INFINITE: u64 = <$float>::INFINITY.to_bits() as u64;
 
@@ -60,15 +61,13 @@ macro_rules! number {
                 Self::from_bits(bits as _)
             }
 
-            #[inline]
-            fn any_reaches(numbers: &[Self], magnitude: u64) -> bool {
-                let below = magnitude as $signed - 1;
-                let differences = numbers.iter().map(|x| below - (x.to_bits() as $signed & <$signed>::MAX));
-                differences.fold(0, |signs, difference| signs | difference) < 0
+            #[inline(always)]
+            fn reach(numbers: &[Self; REACH], magnitude: u64) -> u32 {
+                $reach(numbers, magnitude as _)
             }
         }
     };
 }
 
-number!(f32, i32);
-number!(f64, i64);
+number!(f32, 32, reach_f32);
+number!(f64, 64, reach_f64);

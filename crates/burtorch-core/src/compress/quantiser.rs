@@ -91,7 +91,8 @@ impl Quantiser {
                 out.values = Values::Levels(levels);
                 let unit = above::<F>(norm(&out.numbers)? / f64::from(levels));
                 stochastic(&mut out.numbers, draw, unit, |y, u| {
-                    (y.floor() + f64::from(u < y - y.floor())).min(levels.into())
+                    let low = y as u64 as f64;
+                    (low + f64::from(u < y - low)).min(levels.into())
                 })?;
                 unit
             }
@@ -171,26 +172,34 @@ fn largest<F: Number>(numbers: &[F]) -> Result<f64> {
     if most < F::INFINITE { Ok(F::of_bits(most).to_f64()) } else { Err(refused(numbers, "of finite numbers")) }
 }
 
-/// The sum of a function of the numbers in units of the largest, and the largest: nothing goes out of range.
-fn sum<F: Number>(numbers: &[F], of: impl Fn(f64) -> f64) -> Result<(f64, f64)> {
+/// Sums that are added to in turn, so that no addition waits for the one before it.
+const SUMS: usize = 8;
+
+/// The sum of a function of the magnitudes, which are scaled by a power of two to keep it in range; the scale; the largest.
+fn sum<F: Number>(numbers: &[F], of: impl Fn(f64) -> f64) -> Result<(f64, f64, f64)> {
     let most = largest(numbers)?;
-    let mut sum = 0.0;
-    for (n, x) in numbers.iter().enumerate() {
-        ask_at(n)?;
-        sum += of(x.to_f64().abs() / most);
+    // The least scale is that of numbers below the normal ones, whose reciprocal is a power of two as well.
+    let power = f64::of_bits(most.max(f64::MIN_POSITIVE * 4.0).bits() >> f64::MANTISSA << f64::MANTISSA);
+    let scale = 1.0 / power;
+    let mut sums = [0.0; SUMS];
+    for (k, chunk) in numbers.chunks(SUMS).enumerate() {
+        ask_at(k)?;
+        for (sum, x) in sums.iter_mut().zip(chunk) {
+            *sum += of(x.to_f64().abs() * scale);
+        }
     }
-    Ok(if most > 0.0 { (sum, most) } else { (0.0, 0.0) })
+    Ok((sums.iter().sum(), power, most))
 }
 
-/// The Euclidean norm.
+/// The Euclidean norm, not below the largest magnitude.
 fn norm<F: Number>(numbers: &[F]) -> Result<f64> {
-    let (squares, most) = sum(numbers, |y| y * y)?;
-    let norm = squares.sqrt() * most;
+    let (squares, power, most) = sum(numbers, |y| y * y)?;
+    let norm = (squares.sqrt() * power).max(most);
     let is_in_range = norm < F::of_bits(F::INFINITE - 1).to_f64();
     if is_in_range { Ok(norm) } else { Err(refused(numbers, "of a norm that is finite")) }
 }
 
 fn mean_magnitude<F: Number>(numbers: &[F]) -> Result<f64> {
-    let (magnitudes, most) = sum(numbers, |y| y)?;
-    Ok(magnitudes / numbers.len() as f64 * most)
+    let (magnitudes, power, _) = sum(numbers, |y| y)?;
+    Ok(magnitudes / numbers.len() as f64 * power)
 }

@@ -117,12 +117,12 @@ impl Sparsifier {
                 out.unit = F::from_f64(n_clients as f64);
             }
             Sparsifier::TopK(count) => {
-                largest(x, count.of(d)?, &mut out.work.list, &mut out.indices)?;
+                largest(x, count.of(d)?, &mut out.work.candidates, &mut out.indices)?;
                 gather(x, Support::Chosen, out)?;
             }
             Sparsifier::TopLeK(count) => {
                 let k = count.of(d)?;
-                largest(x, k, &mut out.work.list, &mut out.indices)?;
+                largest(x, k, &mut out.work.candidates, &mut out.indices)?;
                 at_most(x, k, draw, out)?;
                 gather(x, Support::Chosen, out)?;
             }
@@ -160,7 +160,7 @@ fn part<F: Number>(d: usize, draw: &mut Draw<'_>, client: usize, n_clients: usiz
     let place = (client + shared.below(n_clients as u64) as usize) % n_clients;
     let bound = |place: usize| (place as u128 * d as u128 / n_clients as u128) as usize;
     let (start, end) = (bound(place), bound(place + 1));
-    let order = &mut out.work.list;
+    let order = &mut out.work.order;
     order.clear();
     reserve_in(order, d, WHAT)?;
     order.extend(0..d as u32);

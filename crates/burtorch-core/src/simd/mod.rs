@@ -15,11 +15,13 @@ pub(crate) use functions::for_each_function;
 mod elementary;
 pub(crate) mod gather;
 pub mod pairs;
+mod reach;
 pub mod slices;
 
 pub use elementary::Elementary;
 pub(crate) use elementary::is_rare;
 pub use level::{Level, available_levels, force_level, level};
+pub(crate) use reach::{REACH, reach_f32, reach_f64};
 pub use real::{Bits, Real, Truth};
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};
 pub use std::simd::num::SimdFloat;

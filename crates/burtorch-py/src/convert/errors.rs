@@ -159,6 +159,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
         | Error::BadArgument { .. }
         | Error::Broadcast { .. }
         | Error::MissingParameters
+        | Error::Data { .. }
         | Error::NoSuchSymbol { .. }
         | Error::DuplicateName { .. } => PyValueError::new_err(message),
         _ => BurtorchError::new_err(message),

@@ -1,0 +1,15 @@
+//! Data of finite sums: files of the LIBSVM format, synthetic problems, and how samples are divided among clients.
+//!
+//! Promises: a file is read in pieces, and memory is needed for what it holds only; the same seed gives the same data. Does
+//! not know what is minimised.
+
+mod bunzip;
+mod csr;
+mod divide;
+mod libsvm;
+mod synthetic;
+
+pub use csr::Csr;
+pub use divide::{Division, divide};
+pub use libsvm::{Dataset, LibsvmOptions, read_libsvm};
+pub use synthetic::{SyntheticOptions, Target, synthetic};

@@ -1,0 +1,169 @@
+"""Samples: files of the LIBSVM format, synthetic ones, and how they are divided among clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from burtorch import _core
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Rows(NamedTuple):
+    """A sparse matrix by rows: the entries of row k are those from `starts[k]` to `starts[k + 1]`.
+
+    What SciPy calls indptr, indices and data; every problem takes it as its features.
+
+    Example:
+        >>> import burtorch as bt
+        >>> features, labels = bt.opt.make_least_squares(3, 4, density=0.5)
+        >>> features.shape, features.toarray().shape
+        ((3, 4), (3, 4))
+    """
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: NDArray[Any]
+    shape: tuple[int, int]
+
+    def toarray(self) -> NDArray[Any]:
+        """All entries, zeros included."""
+        import numpy as np
+
+        dense = np.zeros(self.shape, self.values.dtype)
+        dense[np.repeat(np.arange(self.shape[0]), np.diff(self.starts)), self.columns] = self.values
+        return dense
+
+    def toscipy(self) -> Any:
+        """The matrix as `scipy.sparse.csr_array`; needs SciPy."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.values, self.columns, self.starts), self.shape)
+
+
+def _samples(found: tuple[Any, Any]) -> tuple[Any, NDArray[Any]]:
+    features, labels = found
+    return (Rows(*features) if isinstance(features, tuple) else features), labels
+
+
+def load_libsvm(
+    path: str | PathLike[str],
+    *,
+    n_features: int | None = None,
+    labels: tuple[float, float] | None = None,
+    dense: bool = False,
+    dtype: Literal["float64", "float32"] = "float64",
+    zero_based: bool = False,
+) -> tuple[Any, NDArray[Any]]:
+    """Read a file of the LIBSVM format, as text, gzip or bzip2.
+
+    Args:
+        path: the file; its first bytes tell how it is compressed.
+        n_features: columns; the largest index of the file unless told otherwise. A test set may lack the last ones.
+        labels: the label that becomes -1 and the one that becomes 1; without it labels stay as they are.
+        dense: a matrix in place of `Rows`.
+        dtype: of features and labels.
+        zero_based: whether the first feature has index 0.
+
+    Returns (features, labels). The file is read in pieces; memory is needed for what it holds.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: what is wrong, with the number of the line: indices that do not ascend or are too large, numbers that are
+            not finite, other labels than the two (the error names those found), a damaged file, one without samples.
+
+    Example:
+        >>> import burtorch as bt, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "data"
+        ...     size = path.write_text("1 1:0.5 3:2 # a comment" + chr(10) + "2 2:1")
+        ...     features, labels = bt.opt.load_libsvm(path, labels=(1, 2))
+        >>> labels.tolist(), features.toarray().tolist()
+        ([-1.0, 1.0], [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]])
+    """
+    return _samples(_core.read_samples(path, n_features, labels, dense, dtype, zero_based))
+
+
+def make_least_squares(
+    n: int,
+    d: int,
+    *,
+    condition: float = 1.0,
+    density: float = 1.0,
+    noise: float = 0.0,
+    seed: int = 0,
+    dtype: Literal["float64", "float32"] = "float64",
+) -> tuple[Any, NDArray[Any]]:
+    """Draw `n` samples of `d` features and the targets of a linear model.
+
+    Args:
+        n, d: at least 1.
+        condition: the largest eigenvalue of the covariance of a row over the least; that of a sample comes near where n is large.
+        density: the probability that an entry is not zero; below 1 the features are `Rows`.
+        noise: the standard deviation of noise on targets, whose signal has variance 1.
+        seed: decides all. A longer problem begins with the samples of a shorter one.
+        dtype: of features and targets.
+
+    Returns (features, targets). Raises ValueError for numbers out of range.
+    """
+    return _samples(_core.draw_samples("linear", n, d, condition, density, noise, seed, density == 1, dtype))
+
+
+def make_logistic(
+    n: int,
+    d: int,
+    *,
+    condition: float = 1.0,
+    density: float = 1.0,
+    seed: int = 0,
+    dtype: Literal["float64", "float32"] = "float64",
+) -> tuple[Any, NDArray[Any]]:
+    """Draw `n` samples of `d` features and labels of -1 and 1 by logistic regression.
+
+    Arguments, results and errors as for `make_least_squares`.
+
+    Example:
+        >>> import burtorch as bt
+        >>> features, labels = bt.opt.make_logistic(1000, 20, condition=100.0, seed=1)
+        >>> features.shape, sorted(set(labels.tolist()))
+        ((1000, 20), [-1.0, 1.0])
+    """
+    return _samples(_core.draw_samples("logistic", n, d, condition, density, 0.0, seed, density == 1, dtype))
+
+
+def split(
+    labels: ArrayLike | int,
+    n_clients: int,
+    how: Literal["iid", "sorted", "dirichlet"] = "iid",
+    *,
+    concentration: float = 0.5,
+    seed: int = 0,
+) -> list[NDArray[np.int64]]:
+    """Divide samples among clients: each goes to one, and each client has at least one.
+
+    Args:
+        labels: one for each sample; or the number of samples, for "iid".
+        n_clients: at most the samples there are.
+        how: "iid", a random division; "sorted", by label; both in parts that differ by one sample at most. "dirichlet": for
+            each label, shares of the clients are drawn from a Dirichlet distribution (Hsu, Qi and Brown 2019).
+        concentration: of the Dirichlet distribution; the smaller, the fewer labels a client has.
+        seed: decides the division.
+
+    Returns the indices of each client's samples, ascending. Raises ValueError for numbers out of range.
+
+    Example:
+        >>> import burtorch as bt
+        >>> [part.tolist() for part in bt.opt.split([1, 0, 1, 0, 1], 2, "sorted")]
+        [[1, 3], [0, 2, 4]]
+    """
+    import numpy as np
+
+    if isinstance(labels, int):
+        if how != "iid":
+            raise ValueError(f'a division by "{how}" needs the labels, found the number of samples')
+        labels = np.zeros(max(labels, 0))
+    return cast("list[NDArray[np.int64]]", _core.divide_samples(labels, n_clients, how, concentration, seed))
