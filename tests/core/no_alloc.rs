@@ -6,6 +6,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier};
+use burtorch_core::draw::{Draw, Purpose};
 use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, product, product_workspace_len};
 use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
 use burtorch_core::text::WordContexts;
@@ -250,4 +252,41 @@ fn a_step_of_a_method_makes_no_heap_call_after_warm_up() {
         steps(100);
         assert_eq!(calls(), before);
     }
+}
+
+#[test]
+fn compressing_makes_no_heap_call_after_warm_up() {
+    let k = Count::Of(200);
+    let sparsifiers = [
+        Sparsifier::All,
+        Sparsifier::RandK(k),
+        Sparsifier::RandSeqK(k),
+        Sparsifier::PermK,
+        Sparsifier::TopK(k),
+        Sparsifier::TopLeK(k),
+        Sparsifier::Bernoulli(0.5),
+    ];
+    let quantisers = [Quantiser::None, Quantiser::Natural, Quantiser::Dithering(9), Quantiser::Sign];
+    let (mut message, mut read, mut bytes) = (Message::new(), Message::<f32>::new(), Vec::new());
+    let mut x = vec![0.0_f32; 20_000];
+    let mut sum = x.clone();
+    let mut go = |round: u64| {
+        let mut data = Draw::new(0, round, 0, Purpose::Data);
+        x.iter_mut().for_each(|x| *x = data.normal() as f32);
+        for sparsifier in sparsifiers {
+            for quantiser in quantisers {
+                let c = Compressor::new(sparsifier, quantiser).unwrap();
+                let mut draw = Draw::new(1, round, 0, Purpose::Compression);
+                c.compress(&x, &mut draw, Client { index: 0, n: 100 }, &mut message).unwrap();
+                message.add_to(&mut sum, 0.5).unwrap();
+                bytes.clear();
+                message.append_bytes(&mut bytes).unwrap();
+                read.read_bytes(&bytes).unwrap();
+            }
+        }
+    };
+    (0..5).for_each(&mut go);
+    let before = calls();
+    (5..50).for_each(&mut go);
+    assert_eq!(calls() - before, 0);
 }

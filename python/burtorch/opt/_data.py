@@ -40,9 +40,9 @@ class Rows(NamedTuple):
 
     def toscipy(self) -> Any:
         """The matrix as `scipy.sparse.csr_array`; needs SciPy."""
-        from scipy.sparse import csr_array
+        import importlib
 
-        return csr_array((self.values, self.columns, self.starts), self.shape)
+        return importlib.import_module("scipy.sparse").csr_array((self.values, self.columns, self.starts), self.shape)
 
 
 def _samples(found: tuple[Any, Any]) -> tuple[Any, NDArray[Any]]:
@@ -73,8 +73,9 @@ def load_libsvm(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: what is wrong, with the number of the line: indices that do not ascend or are too large, numbers that are
-            not finite, other labels than the two (the error names those found), a damaged file, one without samples.
+        ValueError: what is wrong, with the number of the line: indices that do not ascend or are too large, numbers
+            that are not finite, other labels than the two (the error names those found), a damaged file, one without
+            samples.
 
     Example:
         >>> import burtorch as bt, pathlib, tempfile
@@ -102,7 +103,8 @@ def make_least_squares(
 
     Args:
         n, d: at least 1.
-        condition: the largest eigenvalue of the covariance of a row over the least; that of a sample comes near where n is large.
+        condition: the largest eigenvalue of the covariance of a row over the least; that of a sample comes near it
+            where n is large.
         density: the probability that an entry is not zero; below 1 the features are `Rows`.
         noise: the standard deviation of noise on targets, whose signal has variance 1.
         seed: decides all. A longer problem begins with the samples of a shorter one.
@@ -148,8 +150,9 @@ def split(
     Args:
         labels: one for each sample; or the number of samples, for "iid".
         n_clients: at most the samples there are.
-        how: "iid", a random division; "sorted", by label; both in parts that differ by one sample at most. "dirichlet": for
-            each label, shares of the clients are drawn from a Dirichlet distribution (Hsu, Qi and Brown 2019).
+        how: "iid", a random division; "sorted", by label; both in parts that differ by one sample at most.
+            "dirichlet": for each label, shares of the clients are drawn from a Dirichlet distribution (Hsu, Qi and
+            Brown 2019).
         concentration: of the Dirichlet distribution; the smaller, the fewer labels a client has.
         seed: decides the division.
 

@@ -21,18 +21,18 @@ const DIGIT: u32 = 11;
 
 /// Numbers that are large enough to be looked at again, ascending by index.
 #[derive(Clone, Debug, Default)]
-pub struct Candidates {
+pub(super) struct Candidates {
     indices: Vec<u32>,
     magnitudes: Vec<u64>,
 }
 
 /// Writes the indices of the `k` numbers with the largest magnitudes, ascending; of equal ones those with the lowest indices.
 /// `k` is at least 1 and at most the numbers there are. An error if one is NaN; infinities come first.
-pub fn largest<F: Number>(x: &[F], k: usize, candidates: &mut Candidates, out: &mut Vec<u32>) -> Result<()> {
+pub(super) fn largest<F: Number>(x: &[F], k: usize, candidates: &mut Candidates, out: &mut Vec<u32>) -> Result<()> {
     out.clear();
     reserve_in(out, k, WHAT)?;
-    let least = guess(x, k);
-    candidates.collect(x, least, 2 * k)?;
+    let (least, expected) = guess(x, k);
+    candidates.collect(x, least, expected)?;
     if candidates.indices.len() < k && least > 1 {
         candidates.collect(x, 1, k)?;
     }
@@ -56,10 +56,10 @@ pub fn not_a_number(index: usize) -> Error {
     }
 }
 
-/// A magnitude that somewhat more than `k` numbers will reach, at least 1.
-fn guess<F: Number>(x: &[F], k: usize) -> u64 {
+/// A magnitude that somewhat more than `k` numbers will reach, at least 1, and a number that hardly more will be.
+fn guess<F: Number>(x: &[F], k: usize) -> (u64, usize) {
     if x.len() < 4 * SAMPLE {
-        return 1;
+        return (1, x.len());
     }
     let mut sample = [0; SAMPLE];
     for (j, magnitudes) in sample.chunks_exact_mut(NEIGHBOURS).enumerate() {
@@ -69,20 +69,22 @@ fn guess<F: Number>(x: &[F], k: usize) -> u64 {
         magnitudes.iter_mut().zip(&x[start..]).for_each(|(magnitude, x)| *magnitude = x.magnitude());
     }
     let expected = SAMPLE as f64 * k as f64 / x.len() as f64;
-    let rank = (expected + 4.0 * expected.sqrt() + 4.0) as usize;
+    let above = |n: f64| n + 4.0 * n.sqrt() + 4.0;
+    let rank = above(expected) as usize;
     if rank >= SAMPLE {
-        return 1;
+        return (1, x.len());
     }
     let (_, at_rank, _) = sample.select_nth_unstable_by(rank, |a, b| b.cmp(a));
-    (*at_rank).max(1)
+    let most = above(rank as f64) / SAMPLE as f64 * x.len() as f64;
+    ((*at_rank).max(1), most as usize)
 }
 
 impl Candidates {
-    /// Lists the numbers of at least this magnitude; there will be about `expected`.
+    /// Lists the numbers of at least this magnitude, of which `expected` are likely enough.
     fn collect<F: Number>(&mut self, x: &[F], least: u64, expected: usize) -> Result<()> {
         self.indices.clear();
         self.magnitudes.clear();
-        self.reserve(expected.min(x.len()))?;
+        self.reserve(expected.min(x.len()) + REACH)?;
         let (chunks, rest) = x.as_chunks();
         for (c, chunk) in chunks.iter().enumerate() {
             ask_at(c)?;

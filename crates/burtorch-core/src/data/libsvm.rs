@@ -25,7 +25,7 @@ pub struct LibsvmOptions {
     pub zero_based: bool,
 }
 
-/// Dataset: features by rows and a label for each.
+/// Samples: features by rows and a label for each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// The features.

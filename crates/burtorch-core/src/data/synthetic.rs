@@ -19,7 +19,7 @@ pub enum Target {
 /// What a synthetic problem looks like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SyntheticOptions {
-    /// Dataset.
+    /// Samples.
     pub n_samples: usize,
     /// Features.
     pub n_features: usize,
