@@ -59,6 +59,7 @@ impl<S: RowMath> Mul for Dual<S> {
 impl<S: RowMath> Div for Dual<S> {
     type Output = Self;
     #[inline(always)]
+    #[allow(clippy::suspicious_arithmetic_impl)] // the quotient rule multiplies
     fn div(self, other: Self) -> Self {
         let v = self.v / other.v;
         let rise = difference(self.d, moved(other.d, || other.d * v));
