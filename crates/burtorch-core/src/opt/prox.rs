@@ -54,7 +54,9 @@ impl Prox {
                 bad("a factor", "finite and at least 0", a)
             }
             Prox::ElasticNet(_, b) if !(b >= 0.0 && b.is_finite()) => bad("a factor", "finite and at least 0", b),
-            Prox::Box(a, b) if !(a <= b) => bad("the upper bound", "no smaller than the lower one", b),
+            Prox::Box(a, b) if a.is_nan() || b.is_nan() || a > b => {
+                bad("the upper bound", "no smaller than the lower one", b)
+            }
             Prox::Simplex(a) | Prox::L1Ball(a) | Prox::L2Ball(a) | Prox::LinfBall(a) if !(a > 0.0 && a.is_finite()) => {
                 bad("a radius", "finite and above 0", a)
             }
