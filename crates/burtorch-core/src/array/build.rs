@@ -73,12 +73,6 @@ impl ArrayBuilder {
         Ok(self.program.with_outputs(outputs.to_vec()))
     }
 
-    /// What these results need of what has been built so far, as a program of the same arguments.
-    pub fn program_of(&self, outputs: &[ValueId]) -> Result<ArrayProgram> {
-        outputs.iter().try_for_each(|&v| self.check(v))?;
-        self.program.clone().with_outputs(outputs.to_vec()).cleaned()
-    }
-
     /// Several instructions, or none where one of them is refused.
     pub(super) fn whole<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let p = &self.program;

@@ -60,6 +60,7 @@ mod batch;
 
 mod activity;
 mod cleanup;
+mod cone;
 mod expand;
 mod factors;
 mod forward;
@@ -71,6 +72,7 @@ mod lower;
 mod plan;
 
 pub use build::ArrayBuilder;
+pub use cone::{Cone, Given};
 pub use control::{Checkpoint, ScanOptions};
 pub use dims::{Axes, Dims, Strides};
 pub use index::Index;

@@ -3,9 +3,12 @@
 //!
 //! In words: a question in a trace that lies inside another one is computed by a call of what it needs in the outer trace, until
 //! the outermost one is reached, whose arguments have numbers. Promises: only the instructions that the answer needs run,
-//! once. Knows nothing of what becomes of the answers.
+//! once, so that many questions cost time in proportion to the trace; large arrays are computed anew for each. Knows nothing of
+//! what becomes of the answers.
 
-use burtorch_core::array::{Dims, Element, Type, ValueId, View};
+use std::sync::Arc;
+
+use burtorch_core::array::{Cone, Dims, Element, Given as Known, Shared, Type, ValueId, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -13,9 +16,13 @@ use super::append::{append_call, innermost_of};
 use super::arguments::Given;
 use super::array::PyArray;
 use super::run::AnyRunner;
-use super::trace::{ArrayTrace, Source};
+use super::trace::{ArrayTrace, Recording, Source};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
+
+/// Numbers of a value that is kept for the next question, at most, and of all of them.
+const MOST: usize = 1 << 12;
+const MOST_OF_ALL: usize = 1 << 22;
 
 /// `bool(x)`: for the numbers of this call.
 pub fn truth(array: &Bound<'_, PyArray>) -> PyResult<bool> {
@@ -79,20 +86,42 @@ fn asked_before(trace: &Bound<'_, ArrayTrace>, value: ValueId) -> Option<bool> {
 /// The answer in an outermost trace at these arguments.
 fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     let py = trace.py();
-    let program = {
-        let content = trace.get().lock();
-        let Some(recording) = &*content else { return Err(trace.get().ended(py)) };
-        recording.builder.program_of(&[value])
-    };
+    let cone = with_recording(trace, |recording| {
+        let numbers = &recording.answered.numbers;
+        recording.builder.cone_of(value, MOST, |v| numbers.get(&v).cloned().map(Known::Numbers))
+    })?;
+    let Cone { program, computed, .. } = cone;
     let given = objects.iter().map(|object| Ok(Given::of(object)?.unwrap_or(Given::Number(f64::NAN))));
     let given = given.collect::<PyResult<Vec<_>>>()?;
-    let mut runner = AnyRunner::new(py, &program.or_raise(py)?)?;
+    let mut runner = AnyRunner::new(py, &program)?;
     runner.run(py, &given, &trace.get().sets(py))?;
     let answer = runner.holds(py, 0)?;
-    if let Some(recording) = &mut *trace.get().lock() {
+    let numbers = computed.iter().enumerate().map(|(k, &v)| Ok((v, Shared(Arc::new(runner.data(py, k + 1)?)))));
+    let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
+    with_recording(trace, |recording| {
+        let answered = &mut recording.answered;
+        for (v, data) in numbers {
+            if answered.n_numbers < MOST_OF_ALL {
+                answered.n_numbers += recording.builder.type_of(v).dims.size();
+                answered.numbers.insert(v, data);
+            }
+        }
         recording.guards.push((value, answer));
-    }
-    Ok(answer)
+        Ok(answer)
+    })
+}
+
+/// Looks at what has been recorded.
+fn with_recording<T>(
+    trace: &Bound<'_, ArrayTrace>,
+    look: impl FnOnce(&mut Recording) -> burtorch_core::Result<T>,
+) -> PyResult<T> {
+    let py = trace.py();
+    let mut content = trace.get().lock();
+    let Some(recording) = &mut *content else { return Err(trace.get().ended(py)) };
+    let found = look(recording);
+    drop(content);
+    found.or_raise(py)
 }
 
 /// The same value in the next trace outwards, as the result of a call.
@@ -104,13 +133,15 @@ fn outside<'py>(
     refusal: &str,
 ) -> PyResult<(Bound<'py, ArrayTrace>, ValueId)> {
     let py = trace.py();
-    let (program, captures) = {
-        let content = trace.get().lock();
-        let Some(recording) = &*content else { return Err(trace.get().ended(py)) };
+    let (cone, captures, known) = with_recording(trace, |recording| {
+        let outside = &recording.answered.outside;
+        let is_known = |v| outside.contains_key(&v).then_some(Known::Argument);
+        let cone = recording.builder.cone_of(value, usize::MAX, is_known)?;
         let captures: Vec<_> = recording.captures.iter().map(|(_, array)| array.bind(py).as_any().clone()).collect();
-        (recording.builder.program_of(&[value]), captures)
-    };
-    let program = program.or_raise(py)?;
+        let known: Vec<_> = cone.arguments.iter().map(|v| outside[v].bind(py).as_any().clone()).collect();
+        Ok((cone, captures, known))
+    })?;
+    let Cone { program, computed, .. } = cone;
     let mapped: Vec<_> = (0..are_mapped.len()).filter(|&k| are_mapped[k]).collect();
     if program.outputs_that_read(&mapped)[0] {
         return Err(error_here(py, refusal));
@@ -119,12 +150,18 @@ fn outside<'py>(
     // What has another axis there is not read.
     let own = objects.iter().zip(are_mapped);
     let own = own.map(|(object, &is_mapped)| if is_mapped { zero.clone() } else { object.bind(py).clone() });
-    let operands: Vec<_> = own.chain(captures).collect();
+    let operands: Vec<_> = own.chain(captures).chain(known).collect();
     let target = match innermost_of(py, &operands).or_else(|| trace.get().outer().map(|outer| outer.bind(py).clone())) {
         Some(target) => target,
         None => return Err(trace.get().ended(py)),
     };
-    let called = append_call(&target, program, &operands)?.pop();
-    let called = called.ok_or_else(|| trace.get().ended(py))?;
-    Ok((target, called.get().value()))
+    let mut called = append_call(&target, program, &operands)?.into_iter();
+    let answer = called.next().ok_or_else(|| trace.get().ended(py))?;
+    with_recording(trace, |recording| {
+        let others = computed.into_iter().zip(called.map(Bound::unbind));
+        recording.answered.outside.insert(value, answer.clone().unbind());
+        recording.answered.outside.extend(others);
+        Ok(())
+    })?;
+    Ok((target, answer.get().value()))
 }

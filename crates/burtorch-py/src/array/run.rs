@@ -3,7 +3,7 @@
 //! Promises: a call makes no heap call in the core, and none here but for lists of arguments; whatever fails, the plan can be
 //! run again. Knows nothing of what results are for.
 
-use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Csr, Element, Places, Plan, Type};
+use burtorch_core::array::{Argument, ArrayFloat, ArrayProgram, Csr, Data, Element, Places, Plan, Type};
 use burtorch_core::{DType, Float};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -231,6 +231,11 @@ impl AnyRunner {
     /// Whether the mask that is result `k`, of shape (), holds.
     pub fn holds(&self, py: Python<'_>, k: usize) -> PyResult<bool> {
         with_runner!(self, runner => Ok(runner.plan.floats(k).or_raise(py)?.first().is_some_and(|x| x.to_f64() != 0.0)))
+    }
+
+    /// The numbers of result `k`.
+    pub fn data(&self, py: Python<'_>, k: usize) -> PyResult<Data> {
+        with_runner!(self, runner => runner.plan.data(k).or_raise(py))
     }
 
     /// Bytes of its buffers.

@@ -8,6 +8,7 @@
 //! happens, the traces of a thread end in the order that they began in. Knows nothing of how programs run.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burtorch_core::DType;
@@ -44,6 +45,18 @@ pub struct Recording {
     pub(super) known: Vec<Known>,
     /// Of an outermost trace: masks of shape () that the body asked for, and what they were.
     pub guards: Vec<(ValueId, bool)>,
+    /// What guards have computed so far.
+    pub(super) answered: Answered,
+}
+
+/// What guards have computed, so that none computes it again.
+#[derive(Default)]
+pub(super) struct Answered {
+    /// Of an outermost trace: numbers, and how many there are in all.
+    pub(super) numbers: HashMap<ValueId, Shared<Data>>,
+    pub(super) n_numbers: usize,
+    /// Of one inside another: the Arrays of the trace around it that have the same numbers.
+    pub(super) outside: HashMap<ValueId, Py<PyArray>>,
 }
 
 /// Where a trace finds the numbers that a guard asks for.
@@ -84,6 +97,7 @@ impl HoldsObjects for Mutex<Option<Recording>> {
         if let Some(recording) = &*content {
             recording.captures.iter().for_each(|(_, array)| array.visit(visit));
             recording.known.iter().for_each(|known| known.object.visit(visit));
+            recording.answered.outside.values().for_each(|array| array.visit(visit));
         }
     }
 }
@@ -162,6 +176,7 @@ impl<'py> Active<'py> {
             params: Vec::new(),
             known: Vec::new(),
             guards: Vec::new(),
+            answered: Answered::default(),
         };
         let trace = ArrayTrace {
             name: name.to_string(),

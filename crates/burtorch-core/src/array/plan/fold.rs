@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use super::super::build::ArrayBuilder;
 use super::super::expand::copied;
-use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Shared, Type, ValueId};
+use super::super::instr::{ArrayOp, ArrayProgram, Data, Shared, Type, ValueId};
 use super::{ArrayFloat, Plan};
 use crate::error::{Error, Result};
-use crate::memory::list_for;
-use crate::scalar::DType;
 
 /// Numbers of a constant that is kept, at most, and of all of them.
 const MOST: usize = 1 << 16;
@@ -94,21 +92,7 @@ fn evaluated<E: ArrayFloat>(program: &ArrayProgram, roots: &[ValueId]) -> Result
     if plan.singular().is_some() {
         return Ok(None);
     }
-    roots.iter().enumerate().map(|(k, &root)| data::<E>(&plan, k, program.type_of(root).element).map(Some)).collect()
-}
-
-fn data<E: ArrayFloat>(plan: &Plan<E>, k: usize, element: Element) -> Result<Data> {
-    fn list<T, U>(from: &[T], to: impl Fn(&T) -> U) -> Result<Vec<U>> {
-        let mut list = list_for(from.len(), "a constant")?;
-        list.extend(from.iter().map(to));
-        Ok(list)
-    }
-    Ok(match element {
-        Element::Int => Data::Int(list(plan.ints(k)?, |&x| x)?),
-        Element::Mask => Data::Mask(list(plan.floats(k)?, |x| x.to_f64() != 0.0)?),
-        Element::Float if E::DTYPE == DType::Float32 => Data::F32(list(plan.floats(k)?, |x| x.to_f64() as f32)?),
-        Element::Float | Element::Sparse => Data::F64(list(plan.floats(k)?, |x| x.to_f64())?),
-    })
+    (0..roots.len()).map(|k| plan.data(k)).collect::<Result<_>>().map(Some)
 }
 
 fn constant(b: &mut ArrayBuilder, ty: Type, data: Data) -> Result<ValueId> {

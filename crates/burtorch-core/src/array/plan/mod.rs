@@ -35,9 +35,11 @@ mod sparse;
 use std::collections::HashMap;
 
 use super::dims::{Dims, bad};
-use super::instr::{ArrayOp, ArrayProgram, Element, Length, Type};
+use super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Type};
 use super::lower::lowered;
 use crate::error::Result;
+use crate::memory::list_for;
+use crate::scalar::DType;
 use crate::simd::Real;
 use alone::{Alone, Operand, own_numbers};
 pub use argument::{Argument, Csr, Places};
@@ -246,6 +248,19 @@ impl<E: ArrayFloat> Plan<E> {
         Ok(&self.ints.buffers[buffer][..dims.size()])
     }
 
+    /// A copy of the numbers of result `k`.
+    pub fn data(&self, k: usize) -> Result<Data> {
+        let Some((_, Type { element, .. })) = self.outputs.get(k) else {
+            return self.ints(k).map(|_| Data::Int(Vec::new()));
+        };
+        Ok(match element {
+            Element::Int => Data::Int(list(self.ints(k)?, |&x| x)?),
+            Element::Mask => Data::Mask(list(self.floats(k)?, |x| x.to_f64() != 0.0)?),
+            Element::Float if E::DTYPE == DType::Float32 => Data::F32(list(self.floats(k)?, |x| x.to_f64() as f32)?),
+            Element::Float | Element::Sparse => Data::F64(list(self.floats(k)?, |x| x.to_f64())?),
+        })
+    }
+
     /// What met a singular matrix in the last run, for callers that raise an error as NumPy does: `"solve"`, also of `inv`, for a
     /// matrix without an inverse, or `"cholesky"` for one that is not positive definite.
     pub fn singular(&self) -> Option<&'static str> {
@@ -271,6 +286,12 @@ impl<E: ArrayFloat> Plan<E> {
     pub fn n_steps(&self) -> usize {
         self.steps.len()
     }
+}
+
+fn list<T, U>(from: &[T], to: impl Fn(&T) -> U) -> Result<Vec<U>> {
+    let mut list = list_for(from.len(), "numbers of a result")?;
+    list.extend(from.iter().map(to));
+    Ok(list)
 }
 
 /// A body made ready.
