@@ -7,7 +7,7 @@ use burtorch_core::array::{
     SparseDot, SparseKind, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
-use burtorch_core::data::{Csr, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
+use burtorch_core::data::{Csr as SparseRows, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
 use burtorch_core::draw::{Draw, Purpose, Subset};
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
@@ -252,7 +252,7 @@ are_send_and_sync!(
     Draw<'static>,
     Purpose,
     Subset,
-    Csr,
+    SparseRows,
     Division,
     LibsvmOptions,
     Dataset,

@@ -3,7 +3,7 @@
 //! Promises one visit of each instruction that is not known yet, whatever the length of the program. Knows nothing of where
 //! numbers come from.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use super::build::ArrayBuilder;
 use super::instr::{ArrayOp, ArrayProgram, Data, Shared, ValueId};
@@ -37,7 +37,7 @@ impl ArrayBuilder {
         let program = self.so_far();
         let at_of = |v: ValueId| program.instrs().partition_point(|instr| instr.result <= v) - 1;
         let is_input = |at: usize| matches!(program.instrs()[at].op, ArrayOp::Input(_));
-        let (mut wanted, mut known, mut left) = (BTreeSet::new(), HashMap::new(), vec![value]);
+        let (mut wanted, mut known, mut left) = (HashSet::new(), HashMap::new(), vec![value]);
         while let Some(v) = left.pop() {
             let at = at_of(v);
             if is_input(at) || known.contains_key(&v) || wanted.contains(&at) {
@@ -64,8 +64,10 @@ impl ArrayBuilder {
                 new.insert(v, b.push(ArrayOp::Const(self.type_of(v).dims, data), &[])?);
             }
         }
+        let mut wanted: Vec<_> = wanted.into_iter().collect();
+        wanted.sort_unstable();
         let mut computed = Vec::new();
-        for &at in &wanted {
+        for at in wanted {
             let instr = &program.instrs()[at];
             let operands: Vec<_> = instr.operands.iter().map(|v| new[v]).collect();
             let is_work = !operands.is_empty() && !matches!(instr.op, ArrayOp::View(_));

@@ -69,10 +69,10 @@ impl Facts {
         let Some(instr) = b.so_far().instrs().last().filter(|instr| instr.result == v) else { return };
         match instr.op {
             ArrayOp::Unreached(_) => self.unreached[v.at()] = true,
-            ArrayOp::Select if self.is_unreached(instr.operands[1]) => {
-                if !b.so_far().may_be_unreached(instr.operands[2]) {
-                    self.masks.insert(v, instr.operands[0]);
-                }
+            ArrayOp::Select
+                if self.is_unreached(instr.operands[1]) && !b.so_far().may_be_unreached(instr.operands[2]) =>
+            {
+                self.masks.insert(v, instr.operands[0]);
             }
             _ => {}
         }

@@ -65,7 +65,7 @@ fn guess<F: Number>(x: &[F], k: usize) -> (u64, usize) {
     for (j, magnitudes) in sample.chunks_exact_mut(NEIGHBOURS).enumerate() {
         // The golden ratio spreads the places, so that no regular structure is met at the same places only.
         let place = (j as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let start = (u128::from(place) * (x.len() - NEIGHBOURS) as u128 >> 64) as usize;
+        let start = ((u128::from(place) * (x.len() - NEIGHBOURS) as u128) >> 64) as usize;
         magnitudes.iter_mut().zip(&x[start..]).for_each(|(magnitude, x)| *magnitude = x.magnitude());
     }
     let expected = SAMPLE as f64 * k as f64 / x.len() as f64;

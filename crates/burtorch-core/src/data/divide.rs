@@ -19,6 +19,27 @@ pub enum Division {
 
 const WHAT: &str = "a division of samples";
 
+/// Sorts samples by label, then by number. In pieces, between which it may be interrupted.
+fn sort_by_label(order: &mut [u32], labels: &[f64], work: &mut Work) -> Result<()> {
+    const PIECE: usize = 1 << 14;
+    let compare = |&a: &u32, &b: &u32| labels[a as usize].total_cmp(&labels[b as usize]).then(a.cmp(&b));
+    // Halves of halves: never more than there are bits in a length.
+    let mut left = list_for(usize::BITS as usize, WHAT)?;
+    left.push(order);
+    while let Some(part) = left.pop() {
+        work.add(16 * part.len())?;
+        if part.len() <= PIECE {
+            part.sort_unstable_by(compare);
+        } else {
+            let half = part.len() / 2;
+            part.select_nth_unstable_by(half, compare);
+            let (low, high) = part.split_at_mut(half);
+            left.extend([high, low]);
+        }
+    }
+    Ok(())
+}
+
 /// The samples of each client, ascending; each sample goes to one client, and each client has one at least. An error for
 /// fewer samples than clients.
 pub fn divide(labels: &[f64], n_clients: usize, division: Division, seed: u64) -> Result<Vec<Vec<u32>>> {
@@ -41,7 +62,7 @@ pub fn divide(labels: &[f64], n_clients: usize, division: Division, seed: u64) -
     match division {
         Division::Random => draw.permute(&mut order, n),
         Division::Sorted | Division::Dirichlet(_) => {
-            order.sort_unstable_by(|&a, &b| labels[a as usize].total_cmp(&labels[b as usize]).then(a.cmp(&b)));
+            sort_by_label(&mut order, labels, &mut work)?;
         }
     }
     if let Division::Dirichlet(concentration) = division {

@@ -70,6 +70,7 @@ macro_rules! levelled {
     ($($(#[$doc:meta])* $class:ident $quantiser:ident)*) => { $(
         $(#[$doc])*
         #[pyclass(frozen, extends = PyCompressor, module = "burtorch.compress")]
+        #[allow(clippy::upper_case_acronyms)] // the names of the field
         pub struct $class;
 
         #[pymethods]

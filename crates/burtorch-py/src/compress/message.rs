@@ -1,4 +1,5 @@
 //! Compressed vectors for Python.
+#![allow(clippy::useless_conversion)] // from float64, but not from float32
 
 use burtorch_core::compress::{Client, Compressor, Message, Number};
 use burtorch_core::draw::Draw;

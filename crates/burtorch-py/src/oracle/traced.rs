@@ -35,7 +35,7 @@ impl HoldsObjects for Traced {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.batches.visit(visit);
         if let Some(given) = &self.given {
-            given.iter().for_each(|object| visit(object));
+            given.iter().for_each(visit);
         }
     }
 }

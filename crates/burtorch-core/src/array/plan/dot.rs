@@ -288,7 +288,7 @@ mod tests {
                 let matrix: Vec<f64> = (0..k * n).map(number).collect();
                 let v: Vec<f64> = (0..k).map(|i| number(i + 17)).collect();
                 let dims = |extents: &[usize]| Dims::new(extents).unwrap();
-                let place = |extents| Place::whole(super::super::place::Source::Input(0), 0, dims(extents));
+                let place = |extents: &[usize]| Place::whole(super::super::place::Source::Input(0), 0, dims(extents));
                 let (x, y) = (place(&[1, k]), place(&[k, n]));
                 let mut to = vec![0.0; n];
                 Product::new(Dot::default(), &x, &y).unwrap().run(&v, &matrix, &mut to);

@@ -57,14 +57,14 @@ use sparse::SparseStep;
 
 #[derive(Debug)]
 enum Step<E> {
-    Chain(Chain<E>),
+    Chain(Box<Chain<E>>),
     Numbers(Numbers<E>),
     Alone(Box<Alone<E>>),
     Factors(Box<Factors<E>>),
     Loop(Box<LoopStep<E>>),
     Choice(Box<Choice<E>>),
     Rows(Box<RowsStep<E>>),
-    Sparse(SparseStep),
+    Sparse(Box<SparseStep>),
     Mask { input: usize, to: usize },
 }
 
@@ -389,7 +389,7 @@ fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Ve
                 Step::Alone(Box::new(alone))
             }
             Draft::Chain { dims, instrs } => match Compiled::new(drafts, buffers, at, dims.size(), &instrs)? {
-                Compiled::Chain(chain) => Step::Chain(chain),
+                Compiled::Chain(chain) => Step::Chain(Box::new(chain)),
                 Compiled::Numbers(numbers) => Step::Numbers(numbers),
             },
             Draft::Alone { at, of } => {
@@ -430,7 +430,7 @@ fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Ve
                     continue;
                 }
                 if let ArrayOp::Sparse(dot) = &instr.op {
-                    steps.push(Step::Sparse(SparseStep::new(*dot, &of, buffers[instr.result.at()])?));
+                    steps.push(Step::Sparse(Box::new(SparseStep::new(*dot, &of, buffers[instr.result.at()])?)));
                     continue;
                 }
                 let (v, ty) = (instr.result, program.type_of(instr.result));

@@ -108,14 +108,12 @@ enum Room<E> {
     Int(Vec<i64>),
 }
 
+/// What makes a program ready.
+type Making<'a, E> = dyn Fn(&ArrayProgram) -> Result<Box<dyn Body<E>>> + 'a;
+
 impl<E: ArrayFloat> RowsStep<E> {
     /// Of these operands, with results in these buffers; `body` makes the program of a block ready.
-    pub(super) fn new(
-        of: &Rows,
-        operands: Vec<Operand>,
-        to: Vec<usize>,
-        body: &dyn Fn(&ArrayProgram) -> Result<Box<dyn Body<E>>>,
-    ) -> Result<Self> {
+    pub(super) fn new(of: &Rows, operands: Vec<Operand>, to: Vec<usize>, body: &Making<'_, E>) -> Result<Self> {
         let most = block_of(of);
         let mut bodies = Vec::new();
         bodies.resize_with(most.ilog2() as usize + 1, || None);

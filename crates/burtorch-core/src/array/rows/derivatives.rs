@@ -3,6 +3,7 @@
 //! Promises: adjoints of shared operands are totals, those of mapped ones stay with their rows. What the values need is computed
 //! again; [`rows_together`](super::rows_together) joins both where nothing stands between them.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use super::super::activity::active_outputs;
@@ -60,7 +61,7 @@ impl Forward {
         let moving: Vec<_> = operands.iter().map(|&v| self.tangent_of(v).is_some()).collect();
         let moving_results = active_outputs(body, &moving);
         let (n, m) = (operands.len(), body.outputs().len());
-        let body = moved(body, &[0..n], &moving, &[0..m], &moving_results)?;
+        let body = moved(body, from_ref(&(0..n)), &moving, from_ref(&(0..m)), &moving_results)?;
         let with_moving = |k: usize| moving[k].then_some(k);
         let given: Vec<_> =
             operands.iter().copied().chain(operands.iter().filter_map(|&v| self.tangent_of(v))).collect();
