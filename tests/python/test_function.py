@@ -315,10 +315,16 @@ def test_detach_stops_gradients_and_follows_the_value():
     assert f.hvp(2.0, 1.0) == 0.0
 
 
-def test_parameters_of_models_are_refused():
+def test_parameters_are_read_at_every_call_with_arrays_and_refused_with_numbers():
     tensor = bt.Parameters(dtype="float64", seed=0).tensor((2,), init="glorot")
+    f = bt.function(lambda x: bt.inner_product(x, tensor))
+    x = np.array([1.0, 2.0])
+    for values in ([3.0, 4.0], [-1.0, 0.5]):
+        tensor.values[:] = values
+        assert f(x) == np.dot(values, x)
+        assert f.grad(x).tolist() == values
     with pytest.raises(bt.TraceError, match="Parameters"):
-        bt.function(lambda x: bt.inner_product(x, tensor))(np.array([1.0, 2.0]))
+        bt.function(lambda a: bt.inner_product([a, a], tensor))(1.0)
 
 
 def test_a_program_that_is_too_large_names_the_line():

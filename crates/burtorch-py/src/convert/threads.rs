@@ -91,8 +91,8 @@ impl Drop for Back {
 
 /// Whether this thread may ask for the interpreter lock. CPython ends a process that has no memory for the state of a thread.
 fn may_attach() -> bool {
-    /// The state, and what others allocate meanwhile.
-    const ROOM: usize = 1 << 20;
+    /// The state, and what others allocate before it is made.
+    const ROOM: usize = 16 << 20;
     // SAFETY: any thread may ask.
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() || has_room(ROOM) }
 }
