@@ -74,8 +74,9 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> bool {
     is_there && has_begun.recv().is_ok()
 }
 
-/// A stack, and what a thread allocates while it works. More than the largest freed block that the C library keeps.
-const ROOM: usize = 34 << 20;
+/// A stack, and an arena of the C library, which asks for 128 MB. A thread without one takes every allocation from the system, and
+/// has nothing to end an allocation with that the system refuses.
+const ROOM: usize = 144 << 20;
 
 /// A cell whose owner says when it is accessed, so that a model can see it.
 #[derive(Debug)]
