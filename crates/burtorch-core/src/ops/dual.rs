@@ -63,7 +63,7 @@ impl<S: RowMath> Div for Dual<S> {
     fn div(self, other: Self) -> Self {
         let v = self.v / other.v;
         let rise = difference(self.d, moved(other.d, || other.d * v));
-        let slope = || S::select(rise.equal(S::lit(0.0)), rise, rise / other.v);
+        let slope = || unless_at_rest(rise, rise, rise / other.v);
         Dual { v, d: if rests(rise) { rise } else { slope() } }
     }
 }
@@ -263,8 +263,16 @@ pub(crate) fn moved<S: RowMath>(d: S, contribution: impl Fn() -> S) -> S {
         return d;
     }
     let c = contribution();
+    if rests(c) { c } else { unless_at_rest(d, S::lit(0.0), c) }
+}
+
+/// `c`, a multiple of the movement `d`, but `rest` where that is 0. Where operations are recorded `c` stands there too, unless it is
+/// 0 * inf: what is recorded may be differentiated again, and `c` moves with `d`.
+#[inline(always)]
+fn unless_at_rest<S: RowMath>(d: S, rest: S, c: S) -> S {
     let zero = S::lit(0.0);
-    if rests(c) { c } else { S::select(d.equal(zero), zero, c) }
+    let at_rest = if S::RECORDS { S::select(c.nan_mask(), rest, c + zero) } else { rest };
+    S::select(d.equal(zero), at_rest, c)
 }
 
 /// The same for a contribution that takes long: an exponent seldom moves.

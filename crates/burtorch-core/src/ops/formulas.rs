@@ -80,6 +80,8 @@ pub(super) fn pow_dx_dx<S: RowMath>(x: S, y: S) -> S {
     let (zero, one) = (S::lit(0.0), S::lit(1.0));
     let straight = S::select(x.nan_mask(), x, zero);
     let curved = power_times(x, y, 2.0, y, y - one);
+    // A zero of the formula itself is one that moves with y.
+    let straight = S::select(curved.equal(zero), curved + zero, straight);
     S::select(y.equal(zero), straight, S::select(y.equal(one), straight, curved))
 }
 
@@ -87,7 +89,8 @@ pub(super) fn pow_dx_dx<S: RowMath>(x: S, y: S) -> S {
 #[inline(always)]
 pub(super) fn pow_dx_dy<S: RowMath>(x: S, y: S) -> S {
     let (one, log) = (S::lit(1.0), x.log());
-    let factor = S::select(y.equal(S::lit(0.0)), one, one + y * log);
+    let factor = one + y * log;
+    let factor = S::select(y.equal(S::lit(0.0)), S::select(factor.nan_mask(), one, factor), factor);
     S::select(log.nan_mask(), log, power_times(x, y, 1.0, factor, one))
 }
 
