@@ -3,7 +3,7 @@
 //!
 //! In words: a question in a trace that lies inside another one is computed by a call of what it needs in the outer trace, until
 //! the outermost one is reached, whose arguments have numbers. Promises: only the instructions that the answer needs run,
-//! once, so that many questions cost time in proportion to the trace; large arrays are computed anew for each. Knows nothing of
+//! once, so that many questions cost time in proportion to the trace; large arrays are computed again for each. Knows nothing of
 //! what becomes of the answers.
 
 use std::sync::Arc;

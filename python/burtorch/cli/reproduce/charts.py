@@ -15,17 +15,16 @@ def draw(table: Table, path: str) -> str | None:
     if table.bars is None:
         return "the table has no bars"
     try:
-        importlib.import_module("matplotlib").use("Agg")
-        plt: Any = importlib.import_module("matplotlib.pyplot")
+        figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError:
         return "Matplotlib is not installed"
     indices = [k for k, column in enumerate(table.columns) if {column.name, column.head()} & {*table.bars.columns}]
     rows = [row for row in table.rows if any(isinstance(row.values[k], (int, float)) for k in indices)]
     alone = not any("burtorch" in row.label for row in rows)
     colours = [OURS if alone else _colour(row.label) for row in rows]
-    figure, axes = plt.subplots(
-        1, len(indices), figsize=(5 + 4.5 * len(indices), 1.4 + 0.32 * len(rows)), squeeze=False, sharey=True
-    )
+    # Without pyplot, which keeps figures and chooses a window system for the process.
+    figure = figures.Figure(figsize=(5 + 4.5 * len(indices), 1.4 + 0.32 * len(rows)))
+    axes = figure.subplots(1, len(indices), squeeze=False, sharey=True)
     for at, (k, axis) in enumerate(zip(indices, axes[0])):
         numbers = [_number(row.values[k]) for row in rows]
         bars = axis.barh(range(len(rows)), numbers, color=colours)
@@ -44,7 +43,6 @@ def draw(table: Table, path: str) -> str | None:
     figure.suptitle(f"{table.name}: {table.title}", fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=130)
-    plt.close(figure)
     return None
 
 
