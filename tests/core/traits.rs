@@ -2,8 +2,8 @@
 //! public type stands here.
 
 use burtorch_core::array::{
-    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Csr, Cumulate, Data, Dims, Dot,
-    Element, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows as ArrayRows, ScanOptions, Solve,
+    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cone, Csr, Cumulate, Data, Dims, Dot,
+    Element, Given, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows as ArrayRows, ScanOptions, Solve,
     SparseDot, SparseKind, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
@@ -72,8 +72,10 @@ are_send_and_sync!(
     Argument<'static, f64>,
     Plan<f64>,
     Axes,
+    Cone,
     Cumulate,
     Data,
+    Given,
     Dims,
     Dot,
     Element,
