@@ -523,12 +523,12 @@ def test_ctrl_c_in_a_long_sweep_commits_nothing():
             x.grad = 0
             signal.setitimer(signal.ITIMER_REAL, 1e-3)
             try:
-                start = time.monotonic()
+                start = time.process_time()
                 for _ in range(100):
                     done = x.grad
                     y.backward()
             except KeyboardInterrupt:
-                assert time.monotonic() - start < 0.5
+                assert time.process_time() - start < 0.5
             if "busy" in seen:
                 break
         assert seen.count("busy") in (0, 5)

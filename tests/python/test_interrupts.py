@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import functools
+import gc
 import os
 import random
 import runpy
@@ -256,13 +257,28 @@ KINDS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def without_collector():
+    """Python's own collection of a heap as large as this suite's takes longer than an interrupt may."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def lateness(raised, used, at, used_at):
+    """Seconds of a CPU from a signal to its exception, as others use this machine too; but at least a tenth of all."""
+    late = raised - at
+    return max(min(used - used_at, late), late / 10)
+
+
 def interrupted_after(seconds, work):
-    """How long after the interrupt work() ended with KeyboardInterrupt, or None if it had ended before."""
+    """How late after the interrupt work() ended with KeyboardInterrupt, or None if it had ended before."""
     at, ended = [], []
 
     def strike():
         sleep(seconds)
-        at.append(perf_counter())
+        at.append((perf_counter(), process_time()))
         signal.raise_signal(signal.SIGINT)
 
     thread = threading.Thread(target=strike)
@@ -274,7 +290,7 @@ def interrupted_after(seconds, work):
         while True:
             sleep(0.01)
     except KeyboardInterrupt:
-        late = perf_counter() - at[0]
+        late = lateness(perf_counter(), process_time(), *at[0])
     thread.join()
     return None if ended else late
 
@@ -329,10 +345,7 @@ for line in sys.stdin:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
 
     def strike(self, seconds, work):
-        """How long after a SIGINT in so many seconds work() raised KeyboardInterrupt; None if it had ended before.
-
-        In time on a CPU where that can be read, as others use this machine too; but never ten times as much in all.
-        """
+        """How late after a SIGINT in so many seconds work() raised KeyboardInterrupt; None if it had ended before."""
         has_ended = False
         try:
             self.process.stdin.write(f"{seconds}\n")
@@ -344,9 +357,7 @@ for line in sys.stdin:
         except KeyboardInterrupt:
             raised, used = perf_counter(), process_time()
         at, used_at = map(float, self.process.stdout.readline().split())
-        late = raised - at
-        if sys.platform == "linux":
-            late = max(used - used_at, late / 10)
+        late = lateness(raised, used, at, used_at) if sys.platform == "linux" else raised - at
         return None if has_ended else late
 
     def close(self):
