@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import runpy
 from pathlib import Path
 
@@ -14,7 +13,7 @@ np = pytest.importorskip("numpy")
 
 same = runpy.run_path(str(Path(__file__).with_name("array_cases.py")))["same"]
 
-# Bodies draw from a seed; and hypothesis has a hook in the garbage collector that reads the clock.
+# Hypothesis has a hook in the garbage collector that reads the clock.
 pytestmark = pytest.mark.filterwarnings("ignore::burtorch.StaleRiskWarning")
 A = np.random.default_rng(1).uniform(0.4, 1.6, (3, 4))
 W = np.random.default_rng(2).uniform(-1.0, 1.0, (4, 3))
@@ -135,55 +134,3 @@ def test_what_is_not_chosen_receives_nothing_from_an_infinite_slope():
         lambda y: np.where(x > 0, y, 0.0).sum(),
     ):
         assert same(bt.grad(lambda x: chosen(np.sqrt(x)))(x), np.array([[0, 0.25], [1 / 6, 0]]))  # noqa: B023
-
-
-SMOOTH = [
-    np.sin,
-    np.tanh,
-    lambda x: np.exp(-x),
-    lambda x: x**2,
-    lambda x: x.T,
-    lambda x: x[::-1],
-    lambda x: x[..., 1:],
-    lambda x: np.cumsum(x, -1),
-    lambda x: x.reshape(-1),
-    lambda x: x[[0, -1, 0]],
-    lambda x: bt.softmax(x),
-]
-PAIRS = [np.add, np.multiply, np.subtract, np.logaddexp, lambda x, y: np.where(x > y, x, y), np.maximum]
-REDUCE = [np.sum, np.mean, np.var, np.max, np.prod]
-
-
-def program(seed):
-    """A random body of one array."""
-
-    def body(x):
-        dice = random.Random(seed)
-        values = [x]
-        for _ in range(dice.randrange(2, 9)):
-            x, y, kind, axis = dice.choice(values), dice.choice(values), dice.randrange(6), dice.choice([None, 0, -1])
-            f, g, h = dice.choice(SMOOTH), dice.choice(PAIRS), dice.choice(REDUCE)
-            if x.ndim == 0 or min(x.shape) < 2:
-                values.append(np.tanh(x) * y.sum())
-            elif kind < 2:
-                values.append(f(x))
-            elif kind == 2 and x.shape == y.shape:
-                values.append(g(x, y))
-            elif kind == 3:
-                values.append(h(x, axis=axis, keepdims=True) * x)
-            elif kind == 4 and x.ndim == 2 and y.ndim == 2:
-                values.append(x @ y if x.shape[1] == y.shape[0] else np.einsum("ij,kl->ik", x, y))
-            else:
-                values.append(np.concatenate([x, x * y.mean()]) if x.size < 40 else x * 0.5)
-            values[-1] = np.tanh(values[-1])  # so that differences of a long chain mean something
-        return sum(np.sin(value).sum() for value in values)
-
-    return body
-
-
-@pytest.mark.parametrize("block", range(10))
-def test_random_programs(block):
-    for seed in range(block * 10, block * 10 + 10):
-        f = program(seed)
-        found, expected = bt.grad(f)(A), differences(bt.function(f), A)
-        assert same(found, expected, 1e-6 * max(1.0, np.abs(expected).max())), seed

@@ -97,6 +97,22 @@ m = mark_graph.value(2.0)
 program = f.program
 dense = bt.inner_product(v, [1.0, 2.0, 3.0])
 
+table = np.arange(12.0).reshape(4, 3)
+matrix = bt.function(lambda a: bt.tanh(a @ a.T).sum())
+matrix(table)
+cubes = bt.function(lambda u: (u * u * u).sum())
+matrix_gradient, matrix_hessian = bt.grad(matrix), bt.hessian(cubes)
+steps = bt.function(lambda u: bt.fori_loop(0, 5, lambda k, c: bt.sin(c) + k, u).sum())
+rows = bt.vmap(lambda u, r: bt.softplus(-(r @ u)), in_axes=(None, 0), reduce="mean")
+rows_gradient = bt.value_and_grad(rows)
+of_rows = bt.Oracle(lambda r, t: (r @ params_of_rows - t) ** 2, params=bt.Parameters(dtype="float64", seed=1))
+params_of_rows = of_rows.params.tensor(3, name="w")
+top, permuted, natural = bt.compress.TopK(2), bt.compress.PermK(), bt.compress.Natural()
+message = top.compress(array)
+problem = bt.opt.logistic_regression(table, [1, -1, 1, -1], l2=0.1)
+page = bt.opt.PAGE(problem, sampling=bt.opt.Nice(1), seed=0)
+ef21 = bt.opt.EF21(problem, clients=2, compressor=top, seed=0)
+
 KINDS = {
     # making Values
     "Value(float)": lambda: bt.Value(1.0),
@@ -324,6 +340,44 @@ KINDS = {
     "Schedule": lambda: bt.optim.Schedule(sgd, "cosine", total=2),
     "Parameters": lambda: bt.Parameters(capacity=4),
     "saving to a stream": lambda: graph.save(io.BytesIO()),
+    # arrays and transforms
+    "matrix function": lambda: matrix(table),
+    "matrix function of text": lambda: matrix("a"),
+    "matrix function of objects": lambda: matrix(objects),
+    "gradient by a matrix": lambda: matrix_gradient(table),
+    "Hessian of a new function": lambda: bt.hessian(lambda u: (u * u).sum())(array),
+    "hessian": lambda: matrix_hessian(array),
+    "hvp": lambda: bt.hvp(cubes, (array,), (array,)),
+    "jvp": lambda: bt.jvp(matrix, (table,), (table,)),
+    "jvp(wrong shape)": lambda: bt.jvp(matrix, (table,), (array,)),
+    "vjp": lambda: bt.vjp(matrix, table)[1](1.0),
+    "a new function of a matrix": lambda: bt.function(lambda a: (a * 2.0).sum())(table),
+    "a body with a wrong product": lambda: bt.function(lambda a: a @ a)(table),
+    "loop": lambda: steps(array),
+    "a loop of another type": lambda: bt.fori_loop(0, 3, lambda k, c: (c, c), 1.0),
+    "scan": lambda: bt.scan(lambda c, e: (c + e, c * e), 0.0, array),
+    "scan over unequal lengths": lambda: bt.scan(lambda c, e: (c, c), 0.0, (array, table)),
+    "vmap": lambda: rows(array, table),
+    "gradient of vmap": lambda: rows_gradient(array, table),
+    "vmap of wrong shapes": lambda: rows(table, table),
+    "oracle of rows": lambda: of_rows(table, [1.0, 2.0, 3.0, 4.0]),
+    "oracle of wrong rows": lambda: of_rows(array, table),
+    "np.exp of an array": lambda: bt.exp(table),
+    # compressors and methods
+    "compress": lambda: top.compress(array),
+    "compress out": lambda: top.compress(array, out=message),
+    "PermK": lambda: permuted.compress(array, bt.compress.Draw(1, 2, 0), n_clients=3),
+    "compress NaN": lambda: natural.compress(array * np.nan, bt.compress.Draw(1, 2, 0)),
+    "compress text": lambda: top.compress("a"),
+    "decompress": lambda: message.decompress(),
+    "TopK(wrong)": lambda: bt.compress.TopK(-1),
+    "problem.grad": lambda: problem.grad(array, [0, 2]),
+    "problem.grad(of none)": lambda: problem.grad(array, [7]),
+    "problem.loss(text)": lambda: problem.loss("a"),
+    "PAGE step": lambda: page.step(),
+    "EF21 step": lambda: ef21.step(),
+    "PAGE(wrong)": lambda: bt.opt.PAGE(problem, sampling=bt.opt.Nice(9)),
+    "FiniteSum of text": lambda: bt.opt.logistic_regression("a", "b"),
 }
 
 
