@@ -51,6 +51,10 @@ impl<T> Mutex<T> {
     pub(crate) fn into_inner(self) -> Locked<T> {
         Ok(self.content.into_inner())
     }
+
+    pub(crate) fn get_mut(&mut self) -> Locked<&mut T> {
+        Ok(self.content.get_mut())
+    }
 }
 
 /// As `std::sync::MutexGuard`.

@@ -148,12 +148,12 @@ impl CallableEngine {
         Ok(CallableEngine { call: call.clone().unbind(), params, lanes, total, graphs, batch: None, traced })
     }
 
-    pub(super) fn in_params<R>(
+    fn in_params<R>(
         &self,
         py: Python<'_>,
         f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
     ) -> PyResult<R> {
-        self.params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
+        in_params(&self.params, py, f)
     }
 
     /// Writes a point to the values; returns the earlier ones.
@@ -381,6 +381,15 @@ impl CallableEngine {
         *slot = Some(graph.clone().unbind());
         Ok(graph)
     }
+}
+
+/// What `f` does with Parameters.
+pub(super) fn in_params<R>(
+    params: &Py<PyParameters>,
+    py: Python<'_>,
+    f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
+) -> PyResult<R> {
+    params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
 }
 
 impl Engine for CallableEngine {

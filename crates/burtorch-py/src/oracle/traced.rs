@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
-use super::callable::{CallableEngine, Side};
+use super::callable::{CallableEngine, Side, in_params};
 use crate::array::arguments::is_sparse;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
@@ -174,13 +174,11 @@ impl CallableEngine {
         py: Python<'_>,
         mut out: Option<&mut CallerMemory>,
     ) -> PyResult<Option<f64>> {
-        let mut traced = std::mem::take(&mut self.traced);
-        let done = traced.attempt(py, Of::Gradient, &mut |path| {
-            need_only(&self.params, path, py)?;
-            self.in_params(py, |params| params.write(path, out.as_deref_mut()))
-        });
-        self.traced = traced;
-        done
+        let params = &self.params;
+        self.traced.attempt(py, Of::Gradient, &mut |path| {
+            need_only(params, path, py)?;
+            in_params(params, py, |params| params.write(path, out.as_deref_mut()))
+        })
     }
 
     /// The loss of the batch, or that of each sample, if the callable has a program.
