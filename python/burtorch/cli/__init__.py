@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from burtorch import BurtorchError, __version__
-from burtorch.cli import bench, generate, graph, info, reproduce, selftest, train
+from burtorch.cli import bench, generate, graph, info, optimise, reproduce, selftest, train
 from burtorch.cli.arguments import Parser
 from burtorch.cli.errors import InputError, discard, reason, say
 
@@ -34,7 +34,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"burtorch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for module in (train, generate, graph, bench, reproduce, selftest, info):
+    for module in (train, generate, graph, optimise, bench, reproduce, selftest, info):
         module.add_parser(commands)
     return parser
 

@@ -1,0 +1,102 @@
+"""``burtorch optimise``: methods of ``burtorch.opt`` on the samples of a LIBSVM file: a table, CSV, and charts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from burtorch.cli.arguments import count, positive, seed
+from burtorch.cli.errors import InputError, say
+from burtorch.cli.optimise.choices import COMPRESSORS, METHODS, PROBLEMS, check
+
+if TYPE_CHECKING:
+    from burtorch._core import FiniteSum
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "optimise",
+        help="run methods of optimisation on a LIBSVM file",
+        description="Minimise a problem over the samples of a file by methods with proven rates, and compare them.",
+        epilog="example: burtorch optimise --problem logistic --data a9a --method page,ef21 --compressor topk:0.05 "
+        "--clients 20 --epochs 50 --seeds 5 --out runs",
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--problem", choices=PROBLEMS, default="logistic", help="(default logistic)")
+    parser.add_argument("--data", metavar="FILE", required=True, help="samples in LIBSVM's format")
+    parser.add_argument(
+        "--labels", metavar="NEG,POS", help="the two labels of logistic regression (default: those found)"
+    )
+    parser.add_argument(
+        "--method",
+        metavar="NAMES",
+        default="page",
+        help=f"of {', '.join(METHODS)}, each alone or with its compressor, as in ef21:topk:0.05 (default page)",
+    )
+    parser.add_argument("--compressor", metavar="NAME[:K]", default="identity", help=f"of {', '.join(COMPRESSORS)}")
+    parser.add_argument("--clients", type=count, metavar="N", help="of consecutive samples (default: at most 20)")
+    parser.add_argument("--step", default="theory", help='a number, "theory" or "theory*FACTOR" (default theory)')
+    parser.add_argument("--batch", type=count, default=1, metavar="N", help="samples of a step (default 1)")
+    parser.add_argument("--l2", type=float, default=0.0, metavar="X", help="factor of |x|^2/2 (default 0)")
+    parser.add_argument("--nonconvex", type=float, default=0.0, metavar="X", help="factor of the non-convex sum")
+    parser.add_argument("--epochs", type=positive, default=10.0, metavar="X", help="oracle calls by n (default 10)")
+    parser.add_argument("--seeds", type=count, default=1, metavar="N", help="runs of each method (default 1)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the first run (default 0)")
+    parser.add_argument("--records", type=count, default=50, metavar="N", help="records of a run, at most (default 50)")
+    parser.add_argument("--threads", type=count, default=1, metavar="N", help="change no bit (default 1)")
+    parser.add_argument("--out", metavar="DIR", help="where a folder of the results goes (default: nothing is kept)")
+    parser.add_argument("--resume", action="store_true", help="go on with the runs in that folder")
+    parser.add_argument("--checkpoint", type=positive, default=5.0, metavar="SECONDS", help="between saves (default 5)")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if find_spec("numpy") is None:
+        raise InputError("methods need NumPy (pip install numpy)")
+    from burtorch.cli.optimise.choices import Choices
+    from burtorch.cli.optimise.folder import Folder
+    from burtorch.cli.optimise.runs import one, summary
+
+    names = args.method.split(",")
+    for name in names:
+        check(name)
+    if len(set(names)) < len(names):
+        raise InputError(f"--method {args.method}: a method is named twice")
+    if args.resume and args.out is None:
+        raise InputError("--resume needs --out, the folder of the runs to go on with")
+    try:
+        choices = Choices(args)
+        # Every method is made once before any of them runs, so that what cannot run is refused first.
+        methods = {name: choices.method(name, args.seed) for name in names}
+        folder = None if args.out is None else Folder(args)
+        runs = {
+            name: [one(args, choices, name, args.seed + k, folder, methods.pop(name, None)) for k in range(args.seeds)]
+            for name in names
+        }
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    rows = [summary(name, found) for name, found in runs.items()]
+    if args.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        _table(choices.problem, rows)
+    if folder is not None:
+        folder.write(runs)
+        say(f"results in {folder.path}")
+    diverged = [name for name, found in runs.items() if any(one["diverged"] for one in found)]
+    for name in diverged:
+        say(f"{name} diverged: its figures are those of the last finite iterate")
+    return 1 if diverged else 0
+
+
+def _table(problem: FiniteSum, rows: list[dict[str, Any]]) -> None:
+    print(f"{problem.kind}: n={problem.n}, d={problem.d}")
+    width = max(10, *(len(row["method"]) for row in rows))
+    print(f"{'method':{width}s} {'loss':>14s} {'|grad f|':>10s} {'epochs':>8s} {'bits':>10s} {'seconds':>9s}")
+    for row in rows:
+        print(
+            f"{row['method']:{width}s} {row['loss']:14.8g} {row['grad_norm']:10.2e} {row['epochs']:8.1f} "
+            f"{row['bits']:10.3g} {row['seconds']:9.3g}"
+        )

@@ -1,0 +1,124 @@
+"""What ``burtorch optimise`` runs: problems, methods and compressors by their names on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import burtorch
+from burtorch.cli.errors import InputError
+
+if TYPE_CHECKING:
+    from burtorch import opt
+    from burtorch._core import Compressor, FiniteSum
+
+PROBLEMS = ("logistic", "least-squares", "robust", "softmax")
+OF_SAMPLES = {"gd": "GD", "sgd": "SGD", "l-svrg": "LSVRG", "saga": "SAGA", "page": "PAGE"}
+COMPRESSED = {"dcgd": "DCGD", "diana": "DIANA", "marina": "MARINA", "ef21": "EF21"}
+LOCAL = {"scaffnew": "Scaffnew", "fedavg": "FedAvg"}
+METHODS = {**OF_SAMPLES, **COMPRESSED, **LOCAL}
+COMPRESSORS = {
+    "identity": "Identity",
+    "randk": "RandK",
+    "randseqk": "RandSeqK",
+    "permk": "PermK",
+    "topk": "TopK",
+    "natural": "Natural",
+    "bernoulli": "Bernoulli",
+}
+
+
+def check(entry: str) -> None:
+    """Refuses an entry of --method that names no method, or a compressor for one without."""
+    name, colon, _ = entry.partition(":")
+    if name not in METHODS:
+        raise InputError(f"--method {entry}: expected of {', '.join(METHODS)}")
+    if colon and name not in COMPRESSED:
+        raise InputError(f"--method {entry}: {name} has no compressor")
+
+
+class Choices:
+    """The problem of a command, and its methods."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.problem = _problem(args)
+        self._constants: dict[bool, opt.Smoothness] = {}
+
+    def method(self, entry: str, seed: int) -> opt.Method:
+        """A method at its first point. Constants are computed once for all seeds."""
+        try:
+            return self._method(entry, seed)
+        except ValueError as error:
+            raise InputError(f"{entry}: {error}") from None
+
+    def _method(self, entry: str, seed: int) -> opt.Method:
+        from burtorch import opt
+
+        args, options = self.args, dict[str, Any]()
+        name, _, compressor = entry.partition(":")
+        if name not in OF_SAMPLES:
+            options["clients"] = args.clients or min(20, self.problem.n)
+        elif name != "gd":
+            options["sampling"] = opt.Nice(args.batch)
+        if name in COMPRESSED:
+            options["compressor"] = _compressor(compressor or args.compressor)
+        options["constants"] = self._constants.get("clients" in options)
+        made: opt.Method = getattr(opt, METHODS[name])(
+            self.problem, step=_step(args.step), seed=seed, threads=args.threads, **options
+        )
+        if made._constants is not None:
+            self._constants["clients" in options] = made._constants
+        return made
+
+
+def _step(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _problem(args: argparse.Namespace) -> FiniteSum:
+    from burtorch import opt
+
+    features, labels = opt.load_libsvm(args.data)
+    regularisers = {"l2": args.l2, "nonconvex": args.nonconvex}
+    found = sorted(set(labels.tolist()))
+    if args.labels is not None and args.problem != "logistic":
+        raise InputError(f"--labels are of logistic regression, found --problem {args.problem}")
+    if args.problem == "logistic":
+        names = found if args.labels is None else _pair(args.labels)
+        if len(found) != 2 or set(names) != set(found):
+            shown = ", ".join(f"{label:g}" for label in found[:5])
+            raise InputError(f"{args.data}: logistic regression takes two labels, found {shown}")
+        return opt.logistic_regression(features, labels, label_names=names, **regularisers)
+    if args.problem == "softmax":
+        return opt.softmax_regression(features, [found.index(label) for label in labels], **regularisers)
+    make = opt.least_squares if args.problem == "least-squares" else opt.robust_regression
+    return make(features, labels, **regularisers)
+
+
+def _pair(text: str) -> list[float]:
+    try:
+        negative, positive = map(float, text.split(","))
+    except ValueError:
+        raise InputError(f"--labels {text}: expected two numbers, such as 0,1") from None
+    return [negative, positive]
+
+
+def _compressor(text: str) -> Compressor:
+    name, _, constant = text.partition(":")
+    if name not in COMPRESSORS:
+        raise InputError(f"compressor {text}: expected of {', '.join(COMPRESSORS)}")
+    make = getattr(burtorch.compress, COMPRESSORS[name])
+    try:
+        if not constant:
+            made: Compressor = make()
+        elif name == "bernoulli":
+            made = make(float(constant))
+        else:
+            made = make(int(constant)) if constant.isdigit() else make(fraction=float(constant))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"compressor {text}: {error}") from None
+    return made

@@ -1,0 +1,109 @@
+"""The folder of a configuration: its manifest, finished runs as JSON, unfinished ones as arrays, CSV and charts.
+
+It is named by a hash of the configuration, the data and the version, so runs of different ones never meet. Files are
+written beside their place and moved there: none is ever half written. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import burtorch
+from burtorch.cli.errors import InputError, say
+
+if TYPE_CHECKING:
+    from burtorch import opt
+
+KEPT = ("problem", "labels", "compressor", "clients", "step", "batch", "l2", "nonconvex", "epochs", "records")
+
+
+def _stem(name: str, seed: int) -> str:
+    """Of a run's files."""
+    return f"{name.replace(':', '-')}-{seed}"
+
+
+class Folder:
+    """Where the runs of a configuration are kept."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        configuration: dict[str, Any] = {name: getattr(args, name) for name in KEPT}
+        with open(args.data, "rb") as file:
+            configuration["data"] = hashlib.file_digest(file, "sha256").hexdigest()
+        text = json.dumps({"burtorch": burtorch.__version__, **configuration}, indent=1, sort_keys=True)
+        self.path = Path(args.out) / hashlib.sha256(text.encode()).hexdigest()[:16]
+        self.resumes = args.resume
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._put("manifest.json", (text + "\n").encode())
+
+    def _put(self, name: str, content: bytes) -> None:
+        part = self.path / f"{name}.part"
+        part.write_bytes(content)
+        os.replace(part, self.path / name)
+
+    def finished(self, name: str, seed: int) -> dict[str, Any] | None:
+        """A run that is done, where runs are gone on with."""
+        path = self.path / f"{_stem(name, seed)}.json"
+        if not (self.resumes and path.exists()):
+            return None
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise InputError(f"{path}: not a finished run; remove it to run again") from None
+        return found
+
+    def finish(self, name: str, seed: int, done: dict[str, Any]) -> None:
+        """Keeps a run, whose state is needed no more."""
+        self._put(f"{_stem(name, seed)}.json", json.dumps(done).encode())
+        (self.path / f"{_stem(name, seed)}.npz").unlink(missing_ok=True)
+
+    def save(self, method: opt.Method, name: str, seed: int, records: list[dict[str, Any]]) -> None:
+        """Keeps the state of a run and its records so far."""
+        import numpy as np
+
+        state = method.state_dict()
+        told = json.dumps({"records": records, **{key: state[key] for key in state if key != "arrays"}})
+        arrays = {f"state_{key}": value for key, value in state["arrays"].items()}
+        content = io.BytesIO()
+        np.savez(content, told=np.frombuffer(told.encode(), np.uint8), allow_pickle=False, **arrays)
+        self._put(f"{_stem(name, seed)}.npz", content.getvalue())
+
+    def restore(self, method: opt.Method, name: str, seed: int) -> list[dict[str, Any]] | None:
+        """Puts a method where its saved run was; the records until then, or None where nothing was saved."""
+        import numpy as np
+
+        path = self.path / f"{_stem(name, seed)}.npz"
+        if not (self.resumes and path.exists()):
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                told = json.loads(found["told"].tobytes())
+                told["arrays"] = {key.removeprefix("state_"): found[key] for key in found.files if key != "told"}
+            records: list[dict[str, Any]] = told.pop("records")
+            method.load_state_dict(told)
+        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not the state of this run ({error}); remove it to run again") from None
+        return records
+
+    def write(self, runs: dict[str, list[dict[str, Any]]]) -> None:
+        """All records as CSV, and charts where Matplotlib is installed."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        fields = list(next(iter(runs.values()))[0]["records"][0])
+        writer.writerow(["method", "run", *fields])
+        for name, found in runs.items():
+            for k, one in enumerate(found):
+                writer.writerows([name, k, *(record[field] for field in fields)] for record in one["records"])
+        self._put("records.csv", text.getvalue().encode())
+        from burtorch.cli.optimise.charts import draw
+
+        reason = draw(runs, str(self.path / "curves.png"))
+        if reason is not None:
+            say(f"{reason}: no charts")
