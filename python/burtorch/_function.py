@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a Python function of numbers one that is traced once and replayed in Rust.
+    """Trace a Python function of numbers and arrays once, and replay it in Rust from then on.
 
     Args:
         body: the function; see :class:`burtorch.Function` for what it may take and do.
@@ -41,7 +41,7 @@ def function(body: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def trace(body: Callable[..., Any], *examples: Any, **options: Any) -> Function:
-    """Record a function at example arguments at once, as the first call of a :func:`function` would.
+    """Trace a function at example arguments at once, as the first call of a :func:`function` would.
 
     Args:
         body: the function.

@@ -83,7 +83,11 @@ impl Dims {
         if (-rank..rank).contains(&axis) {
             return Ok(if axis < 0 { axis + rank } else { axis } as usize);
         }
-        Err(bad("axis", format!("an axis of an array with {rank}"), axis.to_string()))
+        let expected = match rank {
+            0 => "an axis of an array: a number has none".to_string(),
+            _ => format!("from -{rank} to {}", rank - 1),
+        };
+        Err(bad("axis", expected, axis.to_string()))
     }
 
     /// The shape without the axes of `axes`, or with 1 in their places.

@@ -141,7 +141,7 @@ impl<'a> Check<'a> {
         Ok(at as usize..at as usize + len)
     }
 
-    /// OrderedReduction the stored op at a place of the lists into one of this version.
+    /// Turns the stored op at a place of the lists into one of this version.
     pub(super) fn translate(&mut self, at: usize) -> Checked<Op> {
         let stored = self.extra[at];
         let op = self

@@ -250,7 +250,7 @@ unsafe fn exp_block<E: KernelFloat, const L: usize>(x: &mut [E], at: usize) {
     }
 }
 
-/// OrderedReduction exponentials into probabilities and adds up values by them.
+/// Turns exponentials into probabilities and adds up values by them.
 ///
 /// # Safety
 /// As for [`shifted_scores`].

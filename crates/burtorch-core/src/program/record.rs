@@ -119,7 +119,7 @@ impl Recording {
         self.finish(S::DTYPE, reader, &computed)
     }
 
-    /// OrderedReduction nodes of the graph into slots.
+    /// Turns nodes of the graph into slots.
     fn finish(&self, dtype: crate::scalar::DType, reader: Reader, computed: &[u32]) -> Result<Program> {
         let Reader { mut parts, places, .. } = reader;
         let (n_inputs, n_constants) = (parts.n_inputs, parts.constants.len() as u32);

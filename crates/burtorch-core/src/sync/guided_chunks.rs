@@ -18,7 +18,7 @@ pub struct GuidedChunks {
     next: AtomicUsize,
     n: usize,
     n_threads: usize,
-    /// GuidedChunks are multiples of this, but the last.
+    /// Chunks are multiples of this, but the last.
     least: usize,
     most: usize,
 }

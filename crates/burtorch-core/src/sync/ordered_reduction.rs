@@ -70,7 +70,7 @@ pub struct Turn<'a, T, R> {
 }
 
 impl<T, R> OrderedReduction<T, R> {
-    /// OrderedReduction for tasks from number `first` on. Whether threads look for their turn before they sleep: if each has a core.
+    /// An ordered reduction of tasks from number `first` on. Whether threads look for their turn before they sleep: if each has a core.
     pub fn new(
         content: T,
         first: usize,

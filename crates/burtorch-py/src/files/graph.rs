@@ -188,7 +188,7 @@ fn make(py: Python<'_>, bytes: &[u8], parameters: &[Py<PyParameters>], making: M
 ///         sequence. They have files of their own.
 ///     capacity, fixed, reclaim: as for Graph; but without reclaim unless asked for, as no Value holds the nodes yet.
 ///
-/// Take hold of nodes by Graph.node(index) or Graph.labelled(label).
+/// Graph.node(index) and Graph.labelled(label) give Values of its nodes.
 ///
 /// Raises:
 ///     FormatError: not a whole, undamaged file of a graph; `offset` and `reason` say where and why.

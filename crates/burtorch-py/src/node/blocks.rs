@@ -119,7 +119,7 @@ pub fn token_ids_for<'a>(
 /// rows that were named.
 ///
 /// Raises:
-///     IndexError: a row that the table has not.
+///     IndexError: a row index is out of range.
 ///     ValueError: no rows. TypeError: a graph of another dtype than the parameters, or than float32 and float64.
 ///
 /// Example:
@@ -244,7 +244,7 @@ pub fn affine_of<'py>(
 /// Returns a Value. Never overflows.
 ///
 /// Raises:
-///     IndexError: a class that there is no logit of.
+///     IndexError: a class is out of range.
 ///     ValueError: logits that are a concatenation, or another number of probabilities.
 ///     TypeError: a graph of another dtype than float32 and float64, or lanes of them.
 ///

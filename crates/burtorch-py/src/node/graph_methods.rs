@@ -71,8 +71,8 @@ impl PyGraph {
 
     /// Append the open branches to this graph, by number; their Values and Vectors are this graph's from now on.
     ///
-    /// Linear in the nodes appended, which up to `threads` threads copy, by default one for each core. Which of them was
-    /// faster does not show. The graph keeps the memory of the branches for the next ones.
+    /// Linear in the nodes appended, which up to `threads` threads copy, by default one for each core. The
+    /// result does not depend on which is faster. The graph keeps the memory of the branches for the next ones.
     ///
     /// Raises:
     ///     ValueError: no branches are open, or threads is below 1.

@@ -162,7 +162,7 @@ impl PyOracle {
 
     /// The gradient of a batch alone, as `oracle(...)` gives it.
     ///
-    /// The loss itself is not computed (but for the models of functions, and of tokens, where it comes with the rest): this
+    /// The loss itself is not computed, except for callables and models of tokens, where it comes with the gradient: this
     /// saves a logarithm, or a sum of squares, a sample, and a tuple a call, which is little: 0 to 2 % of a call for a
     /// character model, whose exponentials the gradient needs as well, 7 % for one sample of a linear model with 9
     /// parameters. The gradient has the same bits.

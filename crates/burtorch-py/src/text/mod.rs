@@ -92,7 +92,7 @@ impl PyWordContexts {
         &self.vocabulary
     }
 
-    /// TokenIds before each place.
+    /// How many symbols before each place.
     #[getter]
     fn context(&self) -> usize {
         self.context
@@ -128,7 +128,7 @@ impl PyWordContexts {
         self.places(py, n, |contexts, x, y| contexts.train(start, x, y))
     }
 
-    /// HoldsObjects-out places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_heldout`.
+    /// Held-out places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_heldout`.
     fn heldout(
         &self,
         py: Python<'_>,

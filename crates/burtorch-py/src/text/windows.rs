@@ -71,7 +71,7 @@ impl PyTextWindows {
         &self.vocabulary
     }
 
-    /// TokenIds of a window.
+    /// How many symbols a window has.
     #[getter]
     fn context(&self) -> usize {
         self.context
@@ -110,7 +110,7 @@ impl PyTextWindows {
         self.read(py, stop.saturating_sub(start), |windows, x, y| windows.train(start, x, y))
     }
 
-    /// HoldsObjects-out windows `start` to `stop`. Raises ValueError outside `0..n_heldout`.
+    /// Held-out windows `start` to `stop`. Raises ValueError outside `0..n_heldout`.
     fn heldout(
         &self,
         py: Python<'_>,

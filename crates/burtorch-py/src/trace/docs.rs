@@ -7,7 +7,7 @@ pub const FUNCTION: &CStr =
     c"Function(body, *, dtype=\"float64\", optimize=\"exact\", max_paths=64, max_variants=16, max_nodes=10000000, audit=True)
 --
 
-A traced function: the body runs once, on Values, and is replayed in Rust from then on. Made by bt.function.
+A traced function: the body runs once, on Values, Vectors or Arrays, and is replayed in Rust from then on. Made by bt.function.
 
 Args:
     body: a Python function of numbers, arrays, and lists, tuples and dicts of them. What it does besides computing
@@ -79,7 +79,7 @@ A call without conversions: it reads its arguments from x, writes the gradient t
 
 Args:
     x: a contiguous array of float64 in one dimension: the one array argument of the function, or one number for each
-        of its arguments. HoldsObjects, and read at every call.
+        of its arguments. It is kept alive, and read at every call.
     grad: likewise, to be written; None for values only.
 
 Returns:
@@ -129,7 +129,8 @@ Example:
 pub const FORGET: &CStr = c"forget($self, /)
 --
 
-Drop all traces; the next call traces again. For a body that depends on what is not watched, such as attributes that a class makes up.
+Drop all traces; the next call traces again. For a body that depends on what is not watched, such as attributes that a class
+computes.
 
 Example:
     >>> import burtorch as bt
@@ -143,7 +144,7 @@ Example:
 pub const AUDIT: &CStr = c"audit($self, /)
 --
 
-Record the body again at the arguments of each trace, and compare, constants and structure.
+Trace the body again at the arguments of each trace, and compare constants and structure.
 
 Where something is different all traces are replaced, and a StaleFunctionWarning says what has changed.
 
@@ -226,7 +227,9 @@ pub const JACOBIAN: &CStr = c"jacobian($self, /, *args, **static)
 --
 
 The Jacobian, a NumPy array with a row for each number returned and a column for each number in the arguments, in
-order; one row without an axis for a function that returns one Value.
+order; one row without an axis for a function that returns one Value. Of a function that is traced with Arrays: an array of the
+result's shape and then the argument's, for each result and each argument, in their containers. `bt.jacobian(f, argnums=k)`
+differentiates by one of several arguments.
 
 Eight columns, or eight rows, at a time: whichever costs less.
 
@@ -329,7 +332,7 @@ Args:
     path: the file, made or replaced.
 
 Raises:
-    TraceError: nothing has been traced.
+    TraceError: nothing has been traced, or the function was traced with Arrays.
     OSError: the file cannot be written.
 
 The file holds programs and shapes, no code, and a checksum.
@@ -348,7 +351,7 @@ pub const VALUE_AND_PARAM_GRAD: &CStr = c"value_and_param_grad($self, /, *args, 
 The value, and its gradient by all Parameters that the function reads: a FlatArray over `params.grads`, which the next call
 overwrites, as that of an Oracle; a tuple of them where the function reads several Parameters.
 
-The function is traced with arrays. It reads Parameters and tensors of them by reference: their numbers are looked at at each
+The function is traced with arrays. It reads Parameters and tensors of them by reference: their numbers are read at each
 call. Gradients of frozen numbers are left as they are.
 
 Args:

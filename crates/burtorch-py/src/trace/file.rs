@@ -237,7 +237,7 @@ pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) ->
 ///
 /// Returns:
 ///     A Function with the paths that had been traced for the shape of arguments used last; it has no body, so it
-///     records nothing more.
+///     traces nothing more.
 ///
 /// Raises:
 ///     FormatError: the file is damaged, or is something else; nothing of it is run.

@@ -60,7 +60,8 @@ fn keep(error: PyErr) -> Failed {
 ///     TypeError: the function is not callable; it returned no number; it has no derivative yet.
 ///     ValueError: the derivative returned another number of partials than there are operands.
 ///
-/// First derivatives only: hvp() and hessian() of functions that call it raise.
+/// First derivatives only: hvp() and hessian() of functions that call it raise. Arrays are refused, and so are `bt.grad` and the other
+/// transforms of functions that call it: use the methods of a Function.
 ///
 /// Example:
 ///     >>> import math

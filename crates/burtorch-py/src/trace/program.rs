@@ -126,7 +126,7 @@ impl PyProgram {
         }
     }
 
-    /// The number of guards: comparisons whose answer the program takes for granted and each call checks.
+    /// The number of guards: comparisons whose answer the program relies on and each call checks.
     #[getter]
     fn n_guards(&self) -> usize {
         match &self.program {

@@ -297,7 +297,10 @@ impl Transform {
             }
         }
         if by.is_empty() {
-            return Err(PyTypeError::new_err(format!("{} has no argument of floats", self.text(py))));
+            return Err(PyTypeError::new_err(format!(
+                "{} has no argument of floats: integers have no gradient; pass floats, such as x.astype(float)",
+                self.text(py)
+            )));
         }
         Ok((by, chosen))
     }

@@ -230,7 +230,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
 ///     reduce: "sum" or "mean" of the results over the rows in place of all of them.
 ///
 /// Raises, when called:
-///     ValueError: axes that are not there, or of different lengths.
+///     ValueError: axes that do not exist, or of different lengths.
 ///     TraceError: f asks whether an Array is true that differs from row to row; use bt.where.
 ///
 /// Row k of a result has the bits of the result for row k, but where products of matrices are combined into larger ones.

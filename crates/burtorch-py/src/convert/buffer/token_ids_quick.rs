@@ -1,4 +1,4 @@
-//! TokenIds read without a question per entry: contiguous buffers of integers, and lists (of lists) of ints.
+//! Token ids read without a question per entry: contiguous buffers of integers, and lists (of lists) of ints.
 //!
 //! Promises: what is read is what the whole way would read; whatever is not plain, and every error, is left to that. No
 //! Python code runs. A buffer costs a fraction of a nanosecond per entry, where the whole way takes seven, a list three.
