@@ -68,9 +68,11 @@ def copy_documents(pages: Path) -> list[object]:
     for page in (ROOT / "docs").glob("*.md"):
         text = page.read_text("utf-8").replace("(../benches/record)", "(../benches/record/index.md)")
         write_page(pages / "docs" / page.name, text)
-    # The order is that of the manual's own table.
-    linked = re.findall(r"\]\(([a-z-]+\.md)\)", (ROOT / "docs" / "index.md").read_text("utf-8"))
-    rest = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in {*linked, "index.md"})
+    # The order is that of the manual's own page: tutorials come before its table.
+    parts = (ROOT / "docs" / "index.md").read_text("utf-8").partition("| to learn |")
+    tutorials, linked = (re.findall(r"\]\(([a-z-]+\.md)\)", part) for part in (parts[0], parts[2]))
+    known = {*tutorials, *linked, "index.md"}
+    rest = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in known)
     manual = [f"docs/{name}" for name in ("index.md", *dict.fromkeys(linked), *rest)]
 
     records = sorted((ROOT / "benches" / "record").glob("*.md"))
@@ -80,6 +82,7 @@ def copy_documents(pages: Path) -> list[object]:
     write_page(pages / "benches" / "record" / "index.md", f"# Dated measurements\n\n{rows}")
     return [
         {"burtorch": "README.md"},
+        {"Tutorials": [{title_of(ROOT / "docs" / name): f"docs/{name}"} for name in tutorials]},
         {"Manual": [{title_of(ROOT / name): name} if name != "docs/index.md" else name for name in manual]},
         {"Project": [{name.removesuffix(".md").capitalize(): name} for name in ROOT_PAGES[1:]]},
         {"Measurements": "benches/record/index.md"},
@@ -205,7 +208,7 @@ def main() -> None:
     generator = parser.parse_args().zensical
     shutil.rmtree(SITE, ignore_errors=True)
     nav = copy_documents(SITE / "pages")
-    nav[2:2] = write_reference(SITE / "pages")
+    nav[3:3] = write_reference(SITE / "pages")
     configuration = CONFIGURATION.format(
         name=json.dumps(f"burtorch {burtorch.__version__}"),
         description=json.dumps("Gradients of scalar functions on a CPU"),
