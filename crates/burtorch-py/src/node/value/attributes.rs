@@ -142,7 +142,7 @@ unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject)
     match read {
         Ok(Some(given)) => Some(given),
         Ok(None) => {
-            raise_python(PyTypeError::new_err(format!("{name} of a Value must be a real number")));
+            raise_python(PyTypeError::new_err(format!("{name} of a Value must be a real number, such as 0.0")));
             None
         }
         Err(error) => {
