@@ -54,10 +54,20 @@ def title_of(page: Path) -> str:
     return page.read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
+SESSION = re.compile(r"(?<=\n\n)( *)    >>> .*\n(?:\1    .*\n|\n(?=\1    ))*")
+
+
 def write_page(page: Path, text: str) -> None:
-    """Examples with prompts are highlighted as sessions."""
+    """Examples with prompts, in fences or indented, are highlighted as sessions."""
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(re.sub(r"```python\n(?=>>> )", "```pycon\n", text), "utf-8")
+    text = re.sub(r"```python\n(?=>>> )", "```pycon\n", text)
+    text = SESSION.sub(lambda found: fenced(found[1], inspect.cleandoc(found[0])), text)
+    page.write_text(text, "utf-8")
+
+
+def fenced(indent: str, session: str) -> str:
+    lines = ["```pycon", *session.split("\n"), "```"]
+    return "".join(f"{indent}{line}".rstrip() + "\n" for line in lines)
 
 
 def copy_documents(pages: Path) -> list[object]:
