@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 
@@ -397,3 +398,87 @@ def test_a_body_that_returns_none_is_told_so():
 def test_shapes_that_do_not_broadcast_are_named():
     with pytest.raises(ValueError, match=r"^shapes \(3,\) and \(4,\) do not broadcast$"):
         bt.grad(lambda x: bt.sum(x * np.ones(4)))(np.ones(3))
+
+
+def test_named_tuples_stay_what_they_are():
+    Point = collections.namedtuple("Point", "w b")
+    p = Point(np.array([1.0, 2.0]), 3.0)
+    gradient = bt.grad(lambda p: (p.w**2).sum() * p.b)(p)
+    assert type(gradient) is Point
+    assert gradient.w.tolist() == [6.0, 12.0]
+    assert gradient.b == 5.0
+    assert type(bt.function(lambda x: Point(x.T, x.sum()))(np.ones((2, 3)))) is Point
+    last, _ = bt.scan(lambda c, x: (Point(c.w * x, c.b + x), None), p, np.array([2.0, 0.5]))
+    assert (type(last), last.w.tolist(), last.b) == (Point, [1.0, 2.0], 5.5)
+    # Another class of as many parts is another structure.
+    Other = collections.namedtuple("Other", "w b")
+    total = bt.grad(lambda p: p.w.sum() * p.b if isinstance(p, Point) else p.b)
+    assert total(p).w.tolist() == [3.0, 3.0]
+    assert total(Other(*p)).w.tolist() == [0.0, 0.0]
+
+
+def test_methods_take_argnums():
+    f = bt.function(lambda x, y: x * x * y + bt.sin(y))
+    assert f.hessian(3.0, 4.0, argnums=0) == 8.0
+    (a, b), (c, d) = f.hessian(3.0, 4.0, argnums=(0, 1))
+    assert [a, b, c, d] == f.hessian(3.0, 4.0).ravel().tolist()
+    assert f.hessian(3.0, 4.0, argnums=None).shape == (2, 2)
+    g = bt.function(lambda x, y: np.concatenate([x * y[0], y]))
+    x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0])
+    for k in (0, 1):
+        assert g.jacobian(x, y, argnums=k).tolist() == bt.jacobian(g, argnums=k)(x, y).tolist()
+    for which in (2, -3, (0, 5)):
+        with pytest.raises(IndexError, match="out of range"):
+            f.hessian(3.0, 4.0, argnums=which)
+
+
+def test_primals_and_tangents_are_tuples():
+    for given in (1.0, np.ones(2), "ab"):
+        with pytest.raises(TypeError, match="primals as a tuple with an entry for each argument, found"):
+            bt.jvp(np.sin, given, given)
+        with pytest.raises(TypeError, match="tangents as a tuple with an entry for each argument, found"):
+            bt.hvp(np.sin, (1.0,), given)
+
+
+def test_integers_are_refused_before_the_body_runs():
+    with pytest.raises(TypeError, match="argument 0 holds integers"):
+        bt.grad(lambda x: (x**2).sum())(np.array([1, 2]))
+
+
+class Foreign:
+    """An array of a library whose dtypes have no kind, and which shares its memory."""
+
+    def __init__(self, array):
+        self.array, self.dtype, self.shape = array, object(), array.shape
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries_are_read_where_they_are():
+    x, rows = np.array([1.0, 2.0]), np.arange(6.0).reshape(3, 2)
+    f = bt.value_and_grad(lambda x, rows: bt.tanh(rows @ x).sum())
+    found, expected = f(Foreign(x), Foreign(rows)), f(x, rows)
+    assert found[0] == expected[0]
+    assert found[1].tolist() == expected[1].tolist()
+    square = bt.function(lambda x: (x * x).sum())
+    assert square(Foreign(x)) == 5.0
+    assert square.grad(Foreign(x)).tolist() == [2.0, 4.0]
+    single = square.grad(Foreign(x.astype("float32")))
+    assert single.dtype == np.float32
+    params = bt.Parameters(dtype="float64")
+    w = params.tensor(2, init=0.5)
+    oracle = bt.Oracle(lambda x, y: (x @ w - y) ** 2, params=params)
+    assert oracle(Foreign(rows), Foreign(np.ones(3)))[0] == oracle(rows, np.ones(3))[0]
+
+
+def test_other_sparse_formats_are_named():
+    sparse = pytest.importorskip("scipy.sparse")
+    for kind in ("csc", "coo", "lil"):
+        a = sparse.random_array((4, 3), density=0.5, format=kind)
+        for f in (bt.grad(lambda w, a: ((a @ w) ** 2).sum()), bt.function(lambda w, a: ((a @ w) ** 2).sum())):
+            with pytest.raises(TypeError, match=r"CSR format, found \w+; pass x.tocsr\(\)"):
+                f(np.ones(3), a)

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use super::array::PyArray;
 use super::operands::{is_integer, is_mask};
 use crate::convert::arrays::{Array, Kind};
-use crate::convert::buffer::refuse_masked;
+use crate::convert::buffer::{refuse_masked, type_name};
 use crate::convert::errors::{IntoPython, if_any};
-use crate::convert::numbers::{has_dtype, number_of};
+use crate::convert::numbers::{as_numpy, has_dtype, number_of};
 use crate::params::{PyParameters, PyTensor};
 
 /// One argument.
@@ -51,6 +51,7 @@ impl<'py> Given<'py> {
             return Ok(Some(Given::Tensor(tensor.owner().clone_ref(py), tensor.slice().range().start, ty)));
         }
         let has_dtype = has_dtype(object)?;
+        let object = &if has_dtype { as_numpy(object)? } else { object.clone() };
         let array = match Array::of(object) {
             Some(array) => array,
             None if has_dtype => {
@@ -58,6 +59,11 @@ impl<'py> Given<'py> {
                     return Ok(Some(rows));
                 }
                 refuse_masked(object)?;
+                if if_any(py, object.getattr(pyo3::intern!(py, "tocsr")))?.is_some() {
+                    let found = type_name(object);
+                    let message = format!("a sparse matrix is read in the CSR format, found {found}; pass x.tocsr()");
+                    return Err(PyTypeError::new_err(message));
+                }
                 let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
                 match kind.as_str() {
                     // Of another byte order or size.

@@ -10,7 +10,8 @@ use super::{guard, index};
 use crate::convert::refusals::error_here;
 
 const NO_NUMBERS: &str = "a traced Array has a shape and a dtype and no numbers yet: compute with the Array itself, with bt or \
-                          NumPy functions, and return what is needed; numbers are taken from a known array by bt.take(table, i, axis=0)";
+                          NumPy functions, and return what is needed; numbers are taken from a known array by bt.take(table, i, axis=0), \
+                          and sparse matrices are arguments";
 
 fn table<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("burtorch._numpy")?.getattr(name)

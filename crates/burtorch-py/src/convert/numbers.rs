@@ -69,6 +69,19 @@ unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
     }
 }
 
+/// An array of another library, whose dtype has no kind, as one of NumPy over the same memory; others as they are.
+pub fn as_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    if type_name_of(object) == c"numpy.ndarray" {
+        return Ok(object.clone());
+    }
+    let has_kind = object.getattr(pyo3::intern!(py, "dtype"))?.hasattr(pyo3::intern!(py, "kind"))?;
+    if has_kind || !object.hasattr(pyo3::intern!(py, "__dlpack__"))? {
+        return Ok(object.clone());
+    }
+    py.import("numpy")?.call_method1("from_dlpack", (object,))
+}
+
 /// Whether an object has a dtype, as those of NumPy do. Of the types that are given most often it is known that they have
 /// none: an attribute that is not found costs half a microsecond.
 pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -20,6 +20,7 @@ use crate::convert::buffer::{CallerMemory, read_numbers};
 use crate::convert::errors::{if_any, to_python};
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
+use crate::convert::numbers::{as_numpy, has_dtype};
 use crate::nn::model_of;
 use crate::params::{PyParameters, params_of, with_params};
 use builtin::BuiltinEngine;
@@ -202,7 +203,7 @@ impl PyOracle {
         visit: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.engine.with(py, |engine| {
-            for k in 0..engine.begin(contexts, targets)? {
+            for k in 0..begin(engine.as_mut(), contexts, targets)? {
                 // One sample may be too short to ask.
                 py.check_signals()?;
                 let loss = engine.sample(py, k, None)?;
@@ -223,7 +224,7 @@ impl PyOracle {
         targets: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.engine.with(py, |engine| {
-            let n = engine.begin(contexts, &or_none(py, targets))?;
+            let n = begin(engine.as_mut(), contexts, &or_none(py, targets))?;
             let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
             let (format, size) = if self.params.get().dtype_of() == DType::Float32 { ("f", 4) } else { ("d", 8) };
             let bytes = n.saturating_mul(d).saturating_mul(size);
@@ -322,11 +323,17 @@ impl PyOracle {
     }
 }
 
+/// Hands a batch over, arrays of other libraries as NumPy's; how many samples it has.
+fn begin(engine: &mut dyn Engine, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let [x, y] = [x, y].map(|given| if has_dtype(given)? { as_numpy(given) } else { Ok(given.clone()) });
+    engine.begin(&x?, &y?)
+}
+
 impl PyOracle {
     fn run(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, want: Want<'_>) -> PyResult<f64> {
         crate::convert::refusals::refuse_reading("the loss of an oracle")?;
         self.engine.with(py, |engine| {
-            engine.begin(x, y)?;
+            begin(engine.as_mut(), x, y)?;
             engine.run(py, want)
         })?
     }

@@ -82,7 +82,7 @@ fn read<'py>(call: &Call<'py>) -> PyResult<Option<Arguments<'py>>> {
     let kinds = given.iter().filter_map(Given::float_kind);
     let kind = kinds.max_by_key(|kind| [Kind::F16, Kind::F32, Kind::F64].iter().position(|known| known == kind));
     let types: Vec<Type> = given.iter().map(Given::type_of).collect();
-    let nest = Nest::Sequence { is_tuple: true, items };
+    let nest = Nest::Sequence { is_tuple: true, class: None, items };
     let signature = Signature { nest, types, kind: kind.unwrap_or(Kind::F64) };
     Ok(Some(Arguments { signature, given, objects, statics: statics(call)?, dtype }))
 }

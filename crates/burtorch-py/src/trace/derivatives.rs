@@ -149,7 +149,10 @@ pub fn hvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// `f.hessian(x)`
-pub fn hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub fn hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(which) = call.take("argnums") {
+        return call_derived(&call, "hessian", Argnums::of(Some(&which))?);
+    }
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "hessian")? else {
         return call_derived(&call, "hessian", Argnums::All);
     };
@@ -165,7 +168,10 @@ pub fn hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// `f.jacobian(x)`
-pub fn jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub fn jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(which) = call.take("argnums") {
+        return call_derived(&call, "jacobian", Argnums::of(Some(&which))?);
+    }
     let py = call.py();
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "jacobian")? else {
         return call_derived(&call, "jacobian", Argnums::All);

@@ -209,10 +209,12 @@ Example:
 ";
 
 /// See the name.
-pub const HESSIAN: &CStr = c"hessian($self, /, *args, **static)
+pub const HESSIAN: &CStr = c"hessian($self, /, *args, argnums=None, **static)
 --
 
 The dense Hessian, a NumPy array with a row and a column for each number in the arguments, in order.
+
+With argnums, the Hessian by those arguments, in the shapes that bt.hessian gives.
 
 Forward over reverse on eight columns at a time.
 
@@ -223,13 +225,13 @@ Example:
 ";
 
 /// See the name.
-pub const JACOBIAN: &CStr = c"jacobian($self, /, *args, **static)
+pub const JACOBIAN: &CStr = c"jacobian($self, /, *args, argnums=None, **static)
 --
 
 The Jacobian, a NumPy array with a row for each number returned and a column for each number in the arguments, in
 order; one row without an axis for a function that returns one Value. Of a function that is traced with Arrays: an array of the
-result's shape and then the argument's, for each result and each argument, in their containers. `bt.jacobian(f, argnums=k)`
-differentiates by one of several arguments.
+result's shape and then the argument's, for each result and each argument, in their containers. With argnums, by those arguments, in the
+shapes that `bt.jacobian` gives.
 
 Eight columns, or eight rows, at a time: whichever costs less.
 

@@ -21,8 +21,8 @@ pub enum Nest {
     Leaf,
     /// None.
     None,
-    /// A tuple or a list.
-    Sequence { is_tuple: bool, items: Vec<Nest> },
+    /// A tuple or a list; a named tuple has its class.
+    Sequence { is_tuple: bool, class: Option<Py<PyAny>>, items: Vec<Nest> },
     /// A dict, by insertion.
     Dict { keys: Vec<Py<PyAny>>, items: Vec<Nest> },
 }
@@ -31,7 +31,10 @@ impl HoldsObjects for Nest {
     fn visit(&self, visit: &mut Visitor<'_>) {
         match self {
             Nest::Leaf | Nest::None => {}
-            Nest::Sequence { items, .. } => items.visit(visit),
+            Nest::Sequence { class, items, .. } => {
+                class.iter().for_each(&mut *visit);
+                items.visit(visit);
+            }
             Nest::Dict { keys, items } => {
                 keys.visit(visit);
                 items.visit(visit);
@@ -65,10 +68,13 @@ impl Nest {
             Ok(parts)
         };
         if let Ok(tuple) = object.cast::<PyTuple>() {
-            return Ok(Nest::Sequence { is_tuple: true, items: parts(&mut tuple.iter())? });
+            let is_plain = tuple.is_exact_instance_of::<PyTuple>();
+            let class = (!is_plain && tuple.hasattr(pyo3::intern!(py, "_make"))?).then(|| object.get_type());
+            let class = class.map(|class| class.into_any().unbind());
+            return Ok(Nest::Sequence { is_tuple: true, class, items: parts(&mut tuple.iter())? });
         }
         if let Ok(list) = object.cast::<PyList>() {
-            return Ok(Nest::Sequence { is_tuple: false, items: parts(&mut list.iter())? });
+            return Ok(Nest::Sequence { is_tuple: false, class: None, items: parts(&mut list.iter())? });
         }
         if let Ok(dict) = object.cast_exact::<PyDict>() {
             // Keys are compared at every call, which must run no code of others.
@@ -106,7 +112,13 @@ impl Nest {
         let all = |x: &[Nest], y: &[Nest]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| x.same(py, y));
         match (self, other) {
             (Nest::Leaf, Nest::Leaf) | (Nest::None, Nest::None) => true,
-            (Nest::Sequence { is_tuple: a, items: x }, Nest::Sequence { is_tuple: b, items: y }) => a == b && all(x, y),
+            (
+                Nest::Sequence { is_tuple: a, class: of_a, items: x },
+                Nest::Sequence { is_tuple: b, class: of_b, items: y },
+            ) => {
+                let classes = [of_a, of_b].map(|class| class.as_ref().map(Py::as_ptr));
+                a == b && classes[0] == classes[1] && all(x, y)
+            }
             (Nest::Dict { keys: a, items: x }, Nest::Dict { keys: b, items: y }) => {
                 let is_same = |(a, b): (&Py<PyAny>, &Py<PyAny>)| a.bind(py).eq(b.bind(py)).unwrap_or(false);
                 all(x, y) && a.iter().zip(b).all(is_same)
@@ -121,7 +133,10 @@ impl Nest {
         match self {
             Nest::Leaf => Nest::Leaf,
             Nest::None => Nest::None,
-            Nest::Sequence { is_tuple, items } => Nest::Sequence { is_tuple: *is_tuple, items: all(items) },
+            Nest::Sequence { is_tuple, class, items } => {
+                let class = class.as_ref().map(|class| class.clone_ref(py));
+                Nest::Sequence { is_tuple: *is_tuple, class, items: all(items) }
+            }
             Nest::Dict { keys, items } => {
                 Nest::Dict { keys: keys.iter().map(|key| key.clone_ref(py)).collect(), items: all(items) }
             }
@@ -165,7 +180,10 @@ impl Nest {
         Ok(match self {
             Nest::None => py.None().into_bound(py),
             Nest::Leaf => leaves.next().unwrap_or_else(|| py.None().into_bound(py)),
-            Nest::Sequence { is_tuple: true, items } => PyTuple::new(py, parts(items)?)?.into_any(),
+            Nest::Sequence { class: Some(class), items, .. } => {
+                class.bind(py).call_method1(pyo3::intern!(py, "_make"), (PyTuple::new(py, parts(items)?)?,))?
+            }
+            Nest::Sequence { is_tuple: true, items, .. } => PyTuple::new(py, parts(items)?)?.into_any(),
             Nest::Sequence { items, .. } => PyList::new(py, parts(items)?)?.into_any(),
             Nest::Dict { keys, items } => {
                 let dict = PyDict::new(py);

@@ -8,13 +8,12 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::array::arguments::is_sparse;
 use crate::array::array::PyArray;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{derived, if_any};
 use crate::convert::gc::{HoldsObjects, Visitor};
-use crate::convert::numbers::{has_dtype, number_of};
+use crate::convert::numbers::{as_numpy, has_dtype, number_of};
 use crate::convert::refusals::error_here;
 use crate::convert::signals::ask_at;
 use crate::convert::signals::quietly;
@@ -259,8 +258,11 @@ impl Tree {
 
     fn of_array(object: &Bound<'_, PyAny>, numbers: &mut Vec<f64>) -> Result<GivenArguments, Wrong> {
         let has_dtype = has_dtype(object)?;
+        let object = &if has_dtype { as_numpy(object)? } else { object.clone() };
         let array = match Array::of(object) {
-            None if has_dtype && is_sparse(object)? => return Ok(GivenArguments::Others(Others::Arrays)),
+            None if has_dtype && object.hasattr(pyo3::intern!(object.py(), "tocsr"))? => {
+                return Ok(GivenArguments::Others(Others::Arrays));
+            }
             Some(array) => array,
             None if has_dtype => match object.getattr("dtype")?.getattr("kind")?.extract::<String>()?.as_str() {
                 "O" if holds_values(object)? => return Ok(GivenArguments::Others(Others::Values)),

@@ -180,7 +180,7 @@ impl<'py> Child<'py> {
     pub fn split(&self, py: Python<'py>, name: &str, has_aux: bool) -> PyResult<(&Nest, Option<&Nest>)> {
         match &self.nest {
             nest if !has_aux => Ok((nest, None)),
-            Nest::Sequence { is_tuple: true, items } if items.len() == 2 => Ok((&items[0], Some(&items[1]))),
+            Nest::Sequence { is_tuple: true, items, .. } if items.len() == 2 => Ok((&items[0], Some(&items[1]))),
             _ => {
                 let message =
                     format!("{name} with has_aux=True needs a function that returns a tuple (result, auxiliary data)");
@@ -266,7 +266,11 @@ impl Transform {
             Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad => {}
         }
         let arguments = Arguments::of(py, self.name, positional)?;
-        self.argnums.among(positional.len())?;
+        if matches!(self.rule, Rule::ParamGrad) {
+            self.argnums.among(positional.len())?;
+        } else {
+            self.variables(py, &arguments)?;
+        }
         let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
         match self.rule {
             Rule::Jacobian => self.jacobian(py, &arguments, &child),

@@ -6,7 +6,7 @@ use burtorch_core::array::OverRows;
 use burtorch_core::{Float, Parameters};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::object::Call;
 use super::object_type::{made, options_of};
@@ -14,6 +14,7 @@ use super::state::FunctionState;
 use super::transform::{Argnums, Derived, Rule, Transform};
 use crate::array::trace::current;
 use crate::convert::arrays::Array;
+use crate::convert::buffer::type_name;
 use crate::params::{PyParameters, with_params};
 
 /// A Function whose body is a transform, traced as `f` is.
@@ -193,6 +194,15 @@ fn at_once<'py>(
     match (primals, tangents) {
         (None, None) => Ok(function),
         (Some(primals), Some(tangents)) => {
+            let both = [("primals", primals), ("tangents", tangents)];
+            if let Some((which, found)) =
+                both.iter().find(|(_, all)| !all.is_instance_of::<PyTuple>() && !all.is_instance_of::<PyList>())
+            {
+                let found = type_name(found);
+                let message =
+                    format!("{name}() takes {which} as a tuple with an entry for each argument, found {found}");
+                return Err(PyTypeError::new_err(message));
+            }
             let all = primals.try_iter()?.chain(tangents.try_iter()?).collect::<PyResult<Vec<_>>>()?;
             function.call1(PyTuple::new(function.py(), all)?)
         }

@@ -93,7 +93,8 @@ impl Operand {
         let items = if is_text || depth > DEEPEST { None } else { if_any(object.py(), object.try_iter())? };
         let Some(items) = items else {
             let found = object.get_type().name()?;
-            let message = format!("expected Values, Vectors, real numbers or a sequence of them, found {found}");
+            let hint = if found == "Array" { "; primitives and this function have no rule for Arrays" } else { "" };
+            let message = format!("expected Values, Vectors, real numbers or a sequence of them, found {found}{hint}");
             return Err(PyTypeError::new_err(message));
         };
         for (k, item) in items.enumerate() {
