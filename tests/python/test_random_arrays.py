@@ -220,6 +220,8 @@ def program(seed):
                 continue
             if found.size > 400:
                 found = np.sum(found, axis=0)
+            if isinstance(found, (np.ndarray, np.generic)) and not np.isfinite(found).all():
+                raise UnsuitableError
             values.append(found)
         total, k = 0.0, 0
         for value in values:
