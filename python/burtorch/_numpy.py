@@ -164,4 +164,6 @@ def function_of_vectors(called: Any, _types: Any, operands: tuple[Any, ...], key
             return REDUCTIONS_OF_VECTORS[name](x)
     elif name in OF_VECTORS and not keywords:
         return OF_VECTORS[name](*operands)
-    raise TypeError(f"{name} does not take Vectors in this way; use the functions of burtorch, or x.data for the numbers alone")
+    raise TypeError(
+        f"{name} does not take Vectors in this way; use the functions of burtorch, or x.data for the numbers alone"
+    )

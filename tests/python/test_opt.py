@@ -372,8 +372,22 @@ def test_bad_input_is_one_value_error(name):
         BAD[name](problem())
 
 
+@pytest.mark.parametrize("method", ["SGD", "PAGE", "SAGA", "EF21", "DIANA", "MARINA", "Scaffnew"])
+def test_arguments_of_another_kind_are_named(method):
+    make = getattr(opt, method)
+    problem = opt.least_squares(np.eye(3), np.ones(3))
+    with pytest.raises(TypeError, match=r"problem must be a FiniteSum, such as .*, found function"):
+        make(lambda x: x)
+    with pytest.raises(TypeError, match=r"sampling must be a Sampling, such as bt.opt.Nice\(8\), found str"):
+        make(problem, sampling="nice")
+    with pytest.raises(TypeError, match=r"prox must be a Prox, such as bt.opt.L1\(0.1\), found float"):
+        make(problem, prox=0.1)
+    with pytest.raises(TypeError, match=r"compressor must be a Compressor, such as .*, found str"):
+        make(problem, compressor="topk")
+
+
 def test_labels_that_are_not_named_are_shown():
-    with pytest.raises(ValueError, match="found 3, 4"):
+    with pytest.raises(ValueError, match="found 3, 4; name yours by label_names="):
         opt.logistic_regression([[1.0], [2.0]], [3.0, 4.0])
     named = opt.logistic_regression([[1.0], [2.0]], [3.0, 4.0], label_names=(3, 4))
     np.testing.assert_allclose(named.grad([0.0]), [0.25 - 0.5])

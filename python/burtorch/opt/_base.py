@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from burtorch import _core
+from burtorch.compress import Compressor
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
 from burtorch.opt._smoothness import Smoothness, smoothness
 
@@ -84,6 +85,14 @@ def _factor(step: str) -> float:
     return value
 
 
+_KINDS: dict[str, tuple[type, str]] = {
+    "problem": (_core.FiniteSum, "bt.opt.least_squares(features, targets)"),
+    "sampling": (Sampling, "bt.opt.Nice(8)"),
+    "prox": (Prox, "bt.opt.L1(0.1)"),
+    "compressor": (Compressor, "bt.compress.TopK(8)"),
+}
+
+
 class Method:
     """An iterate that takes steps: the base of all methods.
 
@@ -110,6 +119,15 @@ class Method:
     """
 
     _name: ClassVar[str]
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        given = {**dict(zip(("problem",), arguments, strict=False)), **named}
+        for name, (kind, example) in _KINDS.items():
+            found = given.get(name)
+            if found is not None and not isinstance(found, kind):
+                found = type(found).__name__
+                raise TypeError(f"{name} must be a {kind.__name__}, such as {example}, found {found}")
+        return super().__new__(cls)
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ def _two_labels(labels: ArrayLike, names: Sequence[float] | None) -> NDArray[np.
     if not set(found.tolist()) <= {negative, positive}:
         shown = ", ".join(f"{label:g}" for label in found[:5])
         expected = f"{negative:g} and {positive:g}"
-        raise ValueError(f"labels must be {expected}, found {shown}; name yours by labels=(negative, positive)")
+        raise ValueError(f"labels must be {expected}, found {shown}; name yours by label_names=(negative, positive)")
     return np.where(given == positive, 1.0, -1.0)
 
 
