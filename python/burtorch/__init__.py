@@ -159,7 +159,7 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that imp
 if TYPE_CHECKING:
     from typing import Any
 
-    from burtorch import autograd, compress, data, micrograd, nn, opt, optim, system, text, viz
+    from burtorch import autograd, compress, data, micrograd, mpi, nn, opt, optim, system, text, viz
     from burtorch._arrays import (
         all,
         any,
@@ -325,6 +325,7 @@ __all__ = [
     "min",
     "minimum",
     "moveaxis",
+    "mpi",
     "mul",
     "mul_by_constant",
     "ndtr",
@@ -408,7 +409,9 @@ __all__ = [
     "xlogy",
 ]
 
-_SUBMODULES = frozenset({"autograd", "compress", "data", "micrograd", "nn", "opt", "optim", "system", "text", "viz"})
+_SUBMODULES = frozenset(
+    {"autograd", "compress", "data", "micrograd", "mpi", "nn", "opt", "optim", "system", "text", "viz"}
+)
 
 
 def __getattr__(name: str) -> "Any":

@@ -255,6 +255,67 @@ fn a_step_of_a_method_makes_no_heap_call_after_warm_up() {
 }
 
 #[test]
+fn a_step_of_clients_makes_no_heap_call_after_warm_up() {
+    use burtorch_core::opt::{
+        Accelerated, Asynchronous, Choices, Clients, Dasha, Delays, Diana, Ef14, Ef21, FedAvg, FiniteSum, Linear,
+        LocalSteps, Loss, Marina, Method, Network, Prox, Regulariser, Rows, Rule, Runner, Sampler, Sampling, Scaffnew,
+        Scaffold, Spread,
+    };
+    use std::sync::Arc;
+
+    let number = |k: usize| (k as f64 * 0.61).sin();
+    let rows = Rows::dense((0..400 * 4).map(number).collect(), 4).unwrap();
+    let terms = Linear::new(rows, (0..400).map(number).collect(), Loss::Squares).unwrap();
+    let problem = Arc::new(FiniteSum::new(Box::new(terms), Regulariser { l2: 0.1, nonconvex: 0.0 }).unwrap());
+    let clients = |sparsifier| {
+        let parts = (0..20).map(|k| (k * 20..(k + 1) * 20).collect()).collect();
+        let compressor = Compressor::new(sparsifier, Quantiser::None).unwrap();
+        let mut clients = Clients::new(parts, 400, 4, compressor).unwrap();
+        let compute = Delays::new(&[1.0; 20], Spread::LogNormal(0.5)).unwrap();
+        clients.set_network(Network::new(compute, 0.1, 1e6).unwrap());
+        clients
+    };
+    let (top, random) = (Sparsifier::TopK(Count::Of(2)), Sparsifier::RandK(Count::Of(2)));
+    let local = |clients: &mut Clients, steps| {
+        let cohort = Sampler::new(Sampling::Nice(7), 20).unwrap();
+        LocalSteps::new(clients, cohort, steps, &Sampling::Nice(3)).unwrap()
+    };
+    let with_local = |make: &dyn Fn(Clients, LocalSteps) -> Box<dyn Method>| {
+        let mut clients = clients(top);
+        let local = local(&mut clients, 2);
+        make(clients, local)
+    };
+    let asynchronous = |rule| {
+        let delays = Delays::new(&[1.0, 2.0, 5.0], Spread::Exponential).unwrap();
+        let sampler = Sampler::new(Sampling::Nice(4), 400).unwrap();
+        Box::new(Asynchronous::new(rule, sampler, delays).unwrap()) as Box<dyn Method>
+    };
+    let flayer = Rule::MindFlayer { trials: vec![2; 3], limits: vec![3.0; 3], expected: 4.0 };
+    let methods: Vec<Box<dyn Method>> = vec![
+        Box::new(Accelerated::new(0.1).unwrap()),
+        Box::new(Diana::new(clients(random), 0.3, true).unwrap()),
+        Box::new(Marina::new(clients(random), 0.5).unwrap()),
+        Box::new(Dasha::new(clients(random), 0.3).unwrap()),
+        Box::new(Ef14::new(clients(top))),
+        Box::new(Scaffnew::new(clients(top), 0.5, true).unwrap()),
+        with_local(&|clients, local| Box::new(Ef21::new(clients, local, 0.3, true).unwrap())),
+        with_local(&|clients, local| Box::new(FedAvg::new(clients, local))),
+        with_local(&|clients, local| Box::new(Scaffold::new(clients, local, 1.0, true).unwrap())),
+        asynchronous(Rule::Rennala(3)),
+        asynchronous(Rule::Ringmaster(4)),
+        asynchronous(flayer),
+    ];
+    for (k, method) in methods.into_iter().enumerate() {
+        let mut runner = Runner::new(problem.clone(), method, &[0.0; 4], Prox::Zero, 7, 1).unwrap();
+        let mut steps = |n| (0..n).for_each(|_| runner.step(0.01, Choices::default()).unwrap());
+        steps(100);
+        let before = calls();
+        steps(100);
+        assert_eq!(calls(), before, "method {k}");
+    }
+}
+
+#[test]
 fn compressing_makes_no_heap_call_after_warm_up() {
     let k = Count::Of(200);
     let sparsifiers = [

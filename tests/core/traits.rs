@@ -21,8 +21,9 @@ use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, Triangle};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::opt::{
-    Choices, Clients, Cost, Diana, Ef21, Env, FedAvg, FiniteSum, LSvrg, Linear, Loss, Marina, Page, Prox, Regulariser,
-    Rows, Runner, Saga, Sampler, Samples, Scaffnew, Sgd as SgdMethod, Softmax, Workspace,
+    Accelerated, Asynchronous, Choices, Clients, Cost, Dasha, Delays, Diana, Ef14, Ef21, Env, FedAvg, FiniteSum, LSvrg,
+    Linear, LocalSteps, Loss, Marina, Network, Page, Prox, Regulariser, Rows, Rule, Runner, Saga, Sampler, Samples,
+    Scaffnew, Scaffold, Sgd as SgdMethod, Softmax, Spread, Workspace,
 };
 use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
 use burtorch_core::oracle::OracleMemory;
@@ -103,12 +104,22 @@ are_send_and_sync!(
     Start<'static, f64>,
     Function,
     Choices<'static>,
+    Accelerated,
+    Asynchronous,
     Clients,
+    Dasha,
+    Delays,
     Diana,
+    Ef14,
     Ef21,
     FedAvg,
+    LocalSteps,
     Marina,
+    Network,
+    Rule,
     Scaffnew,
+    Scaffold,
+    Spread,
     Cost,
     Env<'static>,
     FiniteSum,

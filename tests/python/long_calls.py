@@ -706,6 +706,10 @@ short("makes one object, and reads the numbers it is of", "opt.from_oracle")
 short("reads each number once", *(f"opt.{name}_regression" for name in ("logistic", "robust", "softmax")))
 short("reads each number once", "opt.least_squares", "opt.FiniteSum.features")
 short("arithmetic with a few numbers", "opt.optimal_batch", "opt.page_step")
+short("makes one object, and reads the numbers it is of", "opt.Delays", "opt.Delays.probability", "opt.Network")
+short("an exchange by mpi4py, which asks between two tests of a request", "mpi.Engine", "mpi.Engine.gather")
+short("an exchange by mpi4py, which asks between two tests of a request", "mpi.Engine.rows", "mpi.Engine.tell")
+short("divides two numbers, or ends the process", "mpi.Engine.here", "mpi.Engine.abort")
 short("NumPy's linear algebra: Ctrl-C ends it between two calls", "opt.smoothness", "opt.solve")
 short(
     "a draw, or a pass over a point",
@@ -777,7 +781,7 @@ OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu
 
 def public():
     """All public callables by name: functions of the modules, classes, their methods."""
-    names = ("compress", "data", "micrograd", "nn", "opt", "optim", "system", "text", "viz")
+    names = ("compress", "data", "micrograd", "mpi", "nn", "opt", "optim", "system", "text", "viz")
     modules = ["", *(f".{name}" for name in names)]
     found = {}
     for module in modules:

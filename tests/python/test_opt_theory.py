@@ -176,9 +176,10 @@ def marina(problem, rng, step, clients, compressor, outcomes, pl):
     return method, state, [(p, (None, True))] + partial, bound
 
 
-def ef21(problem, rng, step, k, pl):
+def ef21(problem, rng, step, k, pl, cohort=None):
     f_star = 0.0 if problem.nonconvex else problem.loss(opt.solve(problem))
-    method = opt.EF21(problem, compressor=compress.TopK(k), step=step, f_star=f_star, pl=pl)
+    common = {"compressor": compress.TopK(k), "step": step, "f_star": f_star, "pl": pl}
+    method = opt.EF21(problem, **common) if cohort is None else opt.EF21PP(problem, **common, cohort=cohort[0])
     gamma, mu = method.gamma, method.constants.mu
 
     def state():
@@ -189,7 +190,44 @@ def ef21(problem, rng, step, k, pl):
     def bound(phi, g):
         return (1.0 - gamma * mu) * phi if pl else phi - 0.5 * gamma * g
 
-    return method, state, [(1.0, ())], bound
+    return method, state, [(1.0, ())] if cohort is None else cohort[1], bound
+
+
+def dasha(problem, rng, step):
+    f_star = 0.0 if problem.nonconvex else problem.loss(opt.solve(problem))
+    method = opt.DASHA(problem, compressor=compress.RandK(1), step=step, f_star=f_star)
+    gamma = method.gamma
+
+    def state():
+        x = rng.normal(size=D) * 10.0 ** rng.uniform(-2, 1)
+        own = problem.gradients(x)
+        sent = own + rng.normal(size=(N, D)) * 10.0 ** rng.uniform(-4, 1)
+        return {"x": x, "g_i": sent.ravel(), "h_i": own.ravel(), "g": sent.mean(axis=0)}
+
+    return method, state, rand_k(N), lambda phi, g: phi - 0.5 * gamma * g
+
+
+def agd(problem, rng, step, mu, prox):
+    x_star = opt.solve(problem)
+    if prox is not None:
+        gd = opt.GD(problem, prox=prox)
+        gd.run(steps=20_000)
+        x_star = gd.x
+    method = opt.AGD(problem, step=step, mu=mu, prox=prox, x_star=x_star)
+    rate = method.rate()
+
+    def state():
+        x, z = x_star + rng.normal(size=(2, D)) * 10.0 ** rng.uniform(-3, 1, size=(2, 1))
+        t = np.array([rng.choice([0.0, 1.0, 7.5])])
+        return {"x": x if prox is None else prox(x), "z": z, "t": t}
+
+    return method, state, [(1.0, ())], lambda phi, g: rate * phi
+
+
+INDEPENDENT = [
+    (0.25**k * 0.75 ** (N - k), (list(part),)) for k in range(N + 1) for part in itertools.combinations(range(N), k)
+]
+"""Every cohort of clients that take part with probability 1/4 each."""
 
 
 def scaffnew(problem, rng, step):
@@ -228,6 +266,15 @@ CASES = {
     "EF21 TopK(2)": (ef21, 0.0, (2, False)),
     "EF21 PL": (ef21, 0.0, (1, True)),
     "EF21 non-convex": (ef21, 0.5, (1, False)),
+    "EF21-PP Nice": (ef21, 0.0, (1, False, (opt.Nice(2), [(w, (batch,)) for w, batch in subsets(2)]))),
+    "EF21-PP Independent": (ef21, 0.0, (2, True, (opt.Independent(0.25), INDEPENDENT))),
+    "EF21-PP non-convex": (ef21, 0.5, (1, False, (opt.Nice(1), [(w, (batch,)) for w, batch in subsets(1)]))),
+    "DASHA": (dasha, 0.0, ()),
+    "DASHA non-convex": (dasha, 0.5, ()),
+    "AGD": (agd, 0.0, (None, None)),
+    "AGD l1": (agd, 0.0, (None, opt.L1(0.1))),
+    "FISTA": (agd, 0.0, (0.0, None)),
+    "FISTA ball": (agd, 0.0, (0.0, opt.L2Ball(1.0))),
     "Scaffnew": (scaffnew, 0.0, ()),
 }
 

@@ -115,3 +115,28 @@ def test_a_trained_model_says_what_it_was_shown():
         sgd.step()
     assert bt.text.sample(model, data.vocabulary, 5, temperature=0.3) == ["ab"] * 5
     assert array("I", data.train(0, 3)[1]).tolist() == [1, 2, 0]
+
+
+def test_samplings_draw_batches():
+    """Every place of an epoch once by `Reshuffle`; the places that a sampling names, of words and of windows."""
+    data = contexts()
+    n = data.n_train
+    got = [data.batch(bt.opt.Reshuffle(4), round=k, seed=3) for k in range(-(-n // 4))]
+    rows = sorted((*x, y) for xs, ys in got for x, y in zip(xs.tolist(), ys.tolist()))
+    xs, ys = data.train(0, n)
+    assert rows == sorted((*x, y) for x, y in zip(xs.tolist(), ys.tolist()))
+    windows = bt.text.TextWindows("the quick brown fox jumps over the lazy dog " * 4, context=6, holdout=0.1)
+    for source in (data, windows):
+        sampling = bt.opt.Nice(3)
+        chosen = sampling.batch(source.n_train, seed=9, round=2)[0].tolist()
+        x, y = source.batch(sampling, seed=9, round=2)
+        assert [a.tolist() for a in source.batch(sampling, seed=9, round=2)] == [x.tolist(), y.tolist()]
+        for k, place in enumerate(chosen):
+            expected = source.train(place, place + 1)
+            assert [x.tolist()[k], y.tolist()[k]] == [expected[0].tolist()[0], expected[1].tolist()[0]]
+        before = source.save_state()
+        with pytest.raises(ValueError):
+            source.batch(bt.opt.Nice(source.n_train + 1))
+        with pytest.raises((TypeError, ValueError)):
+            source.batch("all")
+        assert source.save_state() == before

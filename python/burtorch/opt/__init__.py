@@ -12,11 +12,14 @@ theorem. docs/optimisation.md has the table of methods. NumPy is needed.
 """
 
 from burtorch._core import FiniteSum
+from burtorch.opt._asynchronous import MindFlayer, Rennala, Ringmaster
 from burtorch.opt._base import Method, Record
+from burtorch.opt._clock import Delays, Network
 from burtorch.opt._data import Rows, load_libsvm, make_least_squares, make_logistic, split
 from burtorch.opt._distributed import DCGD, DIANA, EF21, MARINA, Distributed
-from burtorch.opt._local import FedAvg, Scaffnew
-from burtorch.opt._methods import GD, LSVRG, PAGE, SAGA, SGD, optimal_batch, page_step
+from burtorch.opt._feedback import DASHA, EF14, EF21PP, EF21SGDM
+from burtorch.opt._local import FedAvg, Scaffnew, Scaffold
+from burtorch.opt._methods import AGD, GD, LSVRG, PAGE, SAGA, SGD, optimal_batch, page_step
 from burtorch.opt._problems import (
     from_oracle,
     least_squares,
@@ -47,9 +50,14 @@ from burtorch.opt._rules import (
 from burtorch.opt._smoothness import Smoothness, smoothness, solve
 
 __all__ = [
+    "AGD",
+    "DASHA",
     "DCGD",
     "DIANA",
+    "EF14",
     "EF21",
+    "EF21PP",
+    "EF21SGDM",
     "GD",
     "L1",
     "LSVRG",
@@ -58,6 +66,7 @@ __all__ = [
     "SAGA",
     "SGD",
     "Box",
+    "Delays",
     "Distributed",
     "ElasticNet",
     "FedAvg",
@@ -70,14 +79,19 @@ __all__ = [
     "L2Squared",
     "LinfBall",
     "Method",
+    "MindFlayer",
+    "Network",
     "Nice",
     "Partition",
     "Prox",
     "Record",
+    "Rennala",
     "Reshuffle",
+    "Ringmaster",
     "Rows",
     "Sampling",
     "Scaffnew",
+    "Scaffold",
     "Simplex",
     "Smoothness",
     "WithReplacement",

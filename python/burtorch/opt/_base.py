@@ -57,6 +57,8 @@ class Record:
     """Bytes of the clients' messages as they are encoded."""
     rounds: int
     """Exchanges between clients and server."""
+    time: float
+    """Seconds of the virtual clock, of methods that have one."""
     seconds: float
     """Time of steps; recording is not part of it."""
 
@@ -66,10 +68,10 @@ def squared(x: Vector) -> float:
     return float((x * x).sum())
 
 
-def probability(p: float) -> float:
+def probability(p: float, name: str = "p") -> float:
     """A probability above 0."""
     if not 0.0 < p <= 1.0:
-        raise ValueError(f"p must be above 0 and at most 1, found {p}")
+        raise ValueError(f"{name} must be above 0 and at most 1, found {p}")
     return p
 
 
@@ -203,6 +205,13 @@ class Method:
 
     # Where it is
 
+    def _state(self) -> dict[str, Any]:
+        """Every array that decides the next steps, of all processes."""
+        return self._runner.state()
+
+    def _load(self, arrays: dict[str, Any], round: int, cost: Any) -> None:
+        self._runner.load(arrays, round, cost)
+
     @property
     def x(self) -> Vector:
         """The iterate, copied."""
@@ -256,7 +265,7 @@ class Method:
             return self._record_of(loss, grad)
 
     def _record_of(self, loss: float, grad: Vector) -> Record:
-        calls, bits_up, bits_down, wire_bytes, rounds = self._runner.cost
+        calls, bits_up, bits_down, wire_bytes, rounds, virtual = self._runner.cost
         return Record(
             step=self._runner.round,
             loss=loss,
@@ -270,6 +279,7 @@ class Method:
             bits_down=bits_down,
             wire_bytes=wire_bytes,
             rounds=rounds,
+            time=virtual,
             seconds=self.seconds,
         )
 
@@ -367,14 +377,14 @@ class Method:
             "round": self._runner.round,
             "cost": self._runner.cost,
             "seconds": self.seconds,
-            "arrays": self._runner.state(),
+            "arrays": self._state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a `state_dict`. Raises ValueError for one of another method or size; then nothing has changed."""
         if state["method"] != type(self).__name__:
             raise ValueError(f"a state of {state['method']}, expected one of {type(self).__name__}")
-        self._runner.load(state["arrays"], state["round"], tuple(state["cost"]))
+        self._load(state["arrays"], state["round"], tuple(state["cost"]))
         self.seconds = state["seconds"]
 
     def __repr__(self) -> str:

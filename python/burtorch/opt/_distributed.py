@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from burtorch.opt._base import Method, probability, squared
+from burtorch.opt._engines import engine_of
 from burtorch.opt._methods import page_step
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from burtorch._core import Compressor, FiniteSum
-    from burtorch.opt._base import Vector
+    from burtorch.opt._base import Record, Vector
+    from burtorch.opt._clock import Network
+    from burtorch.opt._engines import Engine
 
     Clients = int | Sequence[ArrayLike] | None
 
@@ -45,6 +48,9 @@ class Distributed(Method):
             sample unless told otherwise.
         compressor: of `burtorch.compress`, for the methods that have one.
         start: "gradient" or "zero": where the clients' shifts start.
+        network: a `Network`, whose virtual clock the records read.
+        engine: "local", "mpi", or an engine such as `burtorch.mpi.Engine`: which processes the clients work in. It
+            changes no bit of an iterate. Every process is given the whole problem, and all call the same methods.
     """
 
     def __init__(
@@ -54,13 +60,45 @@ class Distributed(Method):
         *,
         clients: Clients = None,
         start: str = "gradient",
+        network: Network | None = None,
+        engine: str | Engine = "local",
         **more: Any,
     ) -> None:
+        if network is not None:
+            more["network"] = network._given
         if start not in ("gradient", "zero"):
             raise ValueError(f'start must be "gradient" or "zero", found {start!r}')
         parts, self.from_gradient = parts_of(problem, clients), start == "gradient"
         self.n_clients = len(parts)
+        self.engine = engine_of(engine)
+        if self.engine is not None:
+            more |= {"here": self.engine.here(len(parts)), "gather": self.engine.gather}
         super().__init__(problem, x0, clients=parts, from_gradient=self.from_gradient, **more)
+
+    def _state(self) -> dict[str, Any]:
+        arrays = super()._state()
+        if self.engine is not None:
+            # Arrays whose names end in _i have a row for each client.
+            arrays |= {name: self.engine.rows(part) for name, part in arrays.items() if name.endswith("_i")}
+        return arrays
+
+    def _load(self, arrays: dict[str, Any], round: int, cost: Any) -> None:
+        if self.engine is not None:
+            n, (start, end) = self.n_clients, self.engine.here(self.n_clients)
+            for name in [name for name in arrays if name.endswith("_i")]:
+                rows = np.asarray(arrays[name])
+                if rows.size != n * self.problem.d:
+                    expected = f"{n * self.problem.d} of {n} clients"
+                    raise ValueError(f"the state {name!r} has {rows.size} numbers, expected {expected}")
+                arrays = {**arrays, name: rows.reshape(n, -1)[start:end].ravel()}
+        super()._load(arrays, round, cost)
+
+    def run(self, steps: int | None = None, *, seconds: float | None = None, **more: Any) -> list[Record]:
+        if self.engine is not None and seconds is not None:
+            raise ValueError("processes would not end at the same step: give steps, epochs or bits in place of seconds")
+        return super().run(steps, seconds=seconds, **more)
+
+    run.__doc__ = Method.run.__doc__
 
 
 class _Compressed(Distributed):
@@ -173,7 +211,7 @@ class DIANA(_Compressed):
         """Phi of the theorem; None without x_star."""
         if self.x_star is None:
             return None
-        shifts = self._runner.state()["h_i"].reshape(self.n_clients, -1)
+        shifts = self._state()["h_i"].reshape(self.n_clients, -1)
         spread = squared(shifts - self._at_solution()) / self.n_clients
         weight = 4.0 * self._omega() / (self.alpha * self.n_clients)
         return squared(self.x - self.x_star) + weight * self.gamma**2 * spread
@@ -236,8 +274,14 @@ class MARINA(_Compressed):
         """Phi of the theorem; None without f_star."""
         if self.f_star is None:
             return None
-        error = squared(self._runner.state()["g"] - self._gradients(self.x).mean(axis=0))
+        error = squared(self._state()["g"] - self._gradients(self.x).mean(axis=0))
         return loss - self.f_star + self.gamma / (self.p if self.pl else 2.0 * self.p) * error
+
+
+def theta_beta_of(alpha: float) -> tuple[float, float]:
+    """theta and beta of EF21 for a compressor of this alpha."""
+    s = math.sqrt(1.0 - alpha)
+    return 1.0 - s, (1.0 - alpha) / (1.0 - s)
 
 
 class EF21(_Compressed):
@@ -272,9 +316,7 @@ class EF21(_Compressed):
 
     def theta_beta(self) -> tuple[float, float]:
         """theta and beta of the theorem."""
-        alpha = self.compressor.alpha(self.problem.d, self.n_clients)
-        s = math.sqrt(1.0 - alpha)
-        return 1.0 - s, (1.0 - alpha) / (1.0 - s)
+        return theta_beta_of(self.compressor.alpha(self.problem.d, self.n_clients))
 
     def theory_step(self) -> float:
         """1/(L + L_AM sqrt(beta/theta)), or with `pl` min(1/(L + L_AM sqrt(2 beta/theta)), theta/(2 mu))."""
@@ -288,6 +330,6 @@ class EF21(_Compressed):
         if self.f_star is None:
             return None
         c, theta = self.constants, self.theta_beta()[0]
-        errors = self._runner.state()["g_i"].reshape(self.n_clients, -1) - self._gradients(self.x)
+        errors = self._state()["g_i"].reshape(self.n_clients, -1) - self._gradients(self.x)
         spread = float((c.L_AM / c.L_i * (errors**2).sum(axis=1)).mean())
         return loss - self.f_star + self.gamma / (theta if self.pl else 2.0 * theta) * spread

@@ -30,9 +30,14 @@ class Sampling(_Rule):
         (2, [0.5, 0.5])
     """
 
-    def batch(self, n: int, *, seed: int = 0, round: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The batch of a round among n samples, and the factor of each that makes the sum of gradients unbiased."""
-        return _core._sample(self.rule, n, seed, round)[:2]
+    def batch(
+        self, n: int, *, seed: int = 0, round: int = 0, client: int = 0
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The batch of a round among n samples, and the factor of each that makes the sum of gradients unbiased.
+
+        Client k of a method, or its worker k, draws as client k + 1.
+        """
+        return _core._sample(self.rule, n, seed, round, client)[:2]
 
     def constants(self, n: int) -> tuple[float, float] | None:
         """A and B of Tyurin et al. (2022), "Sharper rates and flexible framework for nonconvex SGD", or None.

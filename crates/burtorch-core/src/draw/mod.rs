@@ -23,6 +23,8 @@ pub enum Purpose {
     Data = 4,
     /// How data are divided.
     Division = 5,
+    /// How long work takes on a virtual clock.
+    Delay = 6,
 }
 
 /// A sequence of random numbers: Philox4x64-10 (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as

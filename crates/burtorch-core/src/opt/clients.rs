@@ -1,10 +1,15 @@
 //! Clients: a partition of the samples, and the memory in which each computes and compresses.
 //!
-//! f is the mean over clients of the means of their samples. Promises: clients compute at the same time, and what they send is added
-//! in their order, so that the number of threads changes nothing. Knows no method.
+//! f is the mean over clients of the means of their samples. Promises: clients compute at the same time, and what they send is
+//! added by the fixed tree over their numbers, so that neither the number of threads nor that of processes changes a bit.
+//! Knows no method.
 
+use std::ops::Range;
+
+use super::delays::Network;
 use super::method::{Cost, Env};
 use super::terms::{Samples, Workspace};
+use super::tree::{TreeSum, subtrees};
 use crate::compress::{Client, Compressor, Message};
 use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
@@ -12,174 +17,423 @@ use crate::interrupt;
 use crate::memory;
 use crate::sync::{self, Mutex};
 
-/// Who holds which samples, and what they send.
-#[derive(Debug)]
-pub struct Clients {
-    workers: Vec<Mutex<Worker>>,
-    compressor: Compressor,
-    d: usize,
-    n_samples: usize,
+/// How processes that have the same clients' numbers, and different clients, learn of each other's sums.
+pub trait Exchange: Send + Sync {
+    /// Sends `own` to all processes, and makes `all` what they sent, in the order of their clients. Nothing is sent by one
+    /// that cannot go on; then the others get an error.
+    fn gather(&self, own: &[f64], all: &mut Vec<f64>) -> Result<()>;
 }
 
-/// A client at work.
+/// Who holds which samples, and what they send.
+pub struct Clients {
+    blocks: Vec<Mutex<Block>>,
+    n: usize,
+    here: Range<usize>,
+    compressor: Compressor,
+    d: usize,
+    weights: Option<Vec<f64>>,
+    exchange: Option<Box<dyn Exchange>>,
+    network: Option<Network>,
+    own: TreeSum,
+    total: TreeSum,
+    payload: Vec<f64>,
+    received: Vec<f64>,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Clients(n={}, here={:?}, {:?})", self.n, self.here, self.compressor)
+    }
+}
+
+/// Clients that work one after the other: a subtree.
+#[derive(Debug, Default)]
+struct Block {
+    first: usize,
+    workers: Vec<Worker>,
+    room: Room,
+    sum: TreeSum,
+    time: f64,
+    failed: Option<Error>,
+}
+
+/// A client.
 #[derive(Debug, Default)]
 pub(super) struct Worker {
     pub(super) samples: Vec<u32>,
-    /// A gradient, or a local model.
-    pub(super) g: Vec<f64>,
     pub(super) message: Message<f64>,
-    pub(super) workspace: Workspace,
-    failed: Option<Error>,
+    /// What it keeps until the step is whole.
+    pub(super) own: Vec<f64>,
+    /// Whether it takes part in the round.
+    pub(super) is_here: bool,
+}
+
+/// Memory of the client at work.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    pub(super) g: Vec<f64>,
+    pub(super) x: Vec<f64>,
+    pub(super) indices: Vec<u32>,
+    workspace: Workspace,
+}
+
+/// Numbers of a client: among all, and among those of this process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who {
+    pub(super) k: usize,
+    pub(super) here: usize,
+}
+
+/// What a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sends {
+    /// Nothing: the sum is for the iterate that is shown.
+    Unsent,
+    /// `Room::g`, as it is.
+    Numbers,
+    /// So many vectors of which `Room::g` is the first.
+    Vectors(u32),
+    /// Its message.
+    Message,
 }
 
 const WHAT: &str = "clients";
 /// Bits of a number that is sent as it is.
-const NUMBER: f64 = 64.0;
+pub(super) const NUMBER: f64 = 64.0;
+/// Behind a sum: bits, oracle calls, bytes, clients.
+const COUNTS: usize = 4;
 
 impl Clients {
     /// The samples of each client: each sample belongs to one.
     pub fn new(parts: Vec<Vec<u32>>, n_samples: usize, d: usize, compressor: Compressor) -> Result<Self> {
-        let mut is_taken = memory::filled(false, n_samples, WHAT)?;
-        let bad = |found: String| Error::BadArgument {
-            what: "clients",
-            expected: format!("lists that hold each of the {n_samples} samples once"),
-            found,
-        };
-        let mut workers = memory::list_for(parts.len(), WHAT)?;
-        for (k, samples) in parts.into_iter().enumerate() {
-            if samples.is_empty() {
-                return Err(bad(format!("client {k} without samples")));
-            }
-            for &i in &samples {
-                match is_taken.get_mut(i as usize) {
-                    Some(taken) if !*taken => *taken = true,
-                    _ => return Err(bad(format!("sample {i} twice or out of range"))),
-                }
-            }
-            let g = memory::filled(0.0, d, WHAT)?;
-            workers.push(Mutex::new(Worker { samples, g, ..Worker::default() }));
-        }
-        match is_taken.iter().position(|taken| !taken) {
-            Some(i) => Err(bad(format!("none that holds sample {i}"))),
-            None => Ok(Clients { workers, compressor, d, n_samples }),
-        }
+        let n = parts.len();
+        Self::of_process(parts, 0..n, n_samples, d, compressor)
     }
 
-    /// How many.
+    /// Of these clients only those in the range `here` are at work in this process: give it an [`Exchange`].
+    pub fn of_process(
+        mut parts: Vec<Vec<u32>>,
+        here: Range<usize>,
+        n_samples: usize,
+        d: usize,
+        compressor: Compressor,
+    ) -> Result<Self> {
+        check(&parts, n_samples)?;
+        let n = parts.len();
+        if here.end > n || here.start > here.end {
+            return Err(bad(format!("a process with the clients {} to {}", here.start, here.end)));
+        }
+        let weights = weights(&parts, n_samples)?;
+        // About 64 blocks: enough for the threads of a machine, few enough for the memory of each.
+        let level = (n / 64).checked_ilog2().unwrap_or(0).min(10);
+        let mut blocks = Vec::new();
+        for range in subtrees(here.clone(), n, level) {
+            let mut block = Block { first: range.start, ..Block::default() };
+            memory::reserve_in(&mut block.workers, range.len(), WHAT)?;
+            let own = parts[range].iter_mut().map(std::mem::take);
+            block.workers.extend(own.map(|samples| Worker { samples, ..Worker::default() }));
+            memory::reserve_in(&mut blocks, 1, WHAT)?;
+            blocks.push(Mutex::new(block));
+        }
+        Ok(Clients {
+            blocks,
+            n,
+            here,
+            compressor,
+            d,
+            weights,
+            exchange: None,
+            network: None,
+            own: TreeSum::default(),
+            total: TreeSum::default(),
+            payload: Vec::new(),
+            received: Vec::new(),
+        })
+    }
+
+    /// Learns what the other processes' clients send.
+    pub fn set_exchange(&mut self, exchange: Box<dyn Exchange>) {
+        self.exchange = Some(exchange);
+    }
+
+    /// Says how long clients take, on a virtual clock.
+    pub fn set_network(&mut self, network: Network) {
+        self.network = Some(network);
+    }
+
+    /// How many, of all processes.
     pub fn n(&self) -> usize {
-        self.workers.len()
+        self.n
+    }
+
+    /// How many are at work in this process.
+    pub fn n_here(&self) -> usize {
+        self.here.len()
     }
 
     /// What each sample counts in f, unless all count the same.
-    pub fn weights(&mut self) -> Result<Option<Vec<f64>>> {
-        let sizes = |worker: &mut Mutex<Worker>| worker_of(worker).samples.len();
-        let first = self.workers.first_mut().map_or(0, sizes);
-        if self.workers.iter_mut().all(|worker| sizes(worker) == first) {
-            return Ok(None);
-        }
-        let (n, mut weights) = (self.n() as f64, memory::filled(0.0, self.n_samples, WHAT)?);
-        for worker in &mut self.workers {
-            let samples = &worker_of(worker).samples;
-            samples.iter().for_each(|&i| weights[i as usize] = 1.0 / (n * samples.len() as f64));
-        }
-        Ok(Some(weights))
+    pub fn weights(&self) -> Option<Vec<f64>> {
+        self.weights.clone()
     }
 
-    /// Runs `work` for every client, on the threads of `env`.
+    /// Runs `work`, which returns its oracle calls, for every client, or those of the sorted list, on the threads of `env`; sums what they send.
     pub(super) fn each(
         &mut self,
         env: &Env<'_>,
-        work: &(dyn Fn(usize, &mut Worker) -> Result<()> + Sync),
-    ) -> Result<()> {
-        let workers = &self.workers;
-        sync::run(env.threads, workers.len(), &|k| {
-            let mut worker = workers[k].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let ended = if interrupt::is_over() { Err(Error::Interrupted) } else { Ok(()) };
-            worker.failed = ended.and_then(|()| work(k, &mut worker)).err();
+        part: Option<&[u32]>,
+        sends: Sends,
+        work: &(dyn Fn(Who, &mut Worker, &mut Room) -> Result<u64> + Sync),
+    ) -> Result<Cost> {
+        let (blocks, network, here) = (&self.blocks, self.network.as_ref(), self.here.start);
+        let numbers = if let Sends::Vectors(k) = sends { k as usize * self.d } else { self.d };
+        let bits_down = numbers as f64 * NUMBER;
+        let done = |block: &mut Block| {
+            block.sum.begin(0..usize::MAX);
+            block.time = 0.0;
+            for at in 0..block.workers.len() {
+                let (k, worker) = (block.first + at, &mut block.workers[at]);
+                worker.is_here = part.is_none_or(|part| part.binary_search(&(k as u32)).is_ok());
+                if !worker.is_here {
+                    continue;
+                }
+                if interrupt::is_over() {
+                    return Err(Error::Interrupted);
+                }
+                let calls = work(Who { k, here: k - here }, worker, &mut block.room)?;
+                let leaf = block.sum.push(k, numbers + COUNTS)?;
+                let (sum, counts) = leaf.split_at_mut(numbers);
+                let (bits, bytes) = match sends {
+                    Sends::Message => {
+                        worker.message.add_to(sum, 1.0)?;
+                        (worker.message.bits(), worker.message.n_bytes() as f64)
+                    }
+                    Sends::Unsent => {
+                        sum.copy_from_slice(&block.room.g);
+                        (0.0, 0.0)
+                    }
+                    Sends::Numbers | Sends::Vectors(_) => {
+                        sum.copy_from_slice(&block.room.g);
+                        (bits_down, bits_down / 8.0)
+                    }
+                };
+                counts.copy_from_slice(&[bits, calls as f64, bytes, 1.0]);
+                if let Some(network) = network {
+                    let exchanged = (sends != Sends::Unsent).then_some(bits + bits_down);
+                    block.time = block.time.max(network.time(env.seed, env.round, k, calls, exchanged));
+                }
+            }
+            block.sum.end();
+            Ok(())
+        };
+        sync::run(env.threads, blocks.len(), &|at| {
+            let mut block = blocks[at].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            block.failed = done(&mut block).err();
         });
-        let failed = |worker: &mut Mutex<Worker>| worker_of(worker).failed.take();
-        self.workers.iter_mut().find_map(failed).map_or(Ok(()), Err)
+        self.total(sends != Sends::Unsent, numbers)
     }
 
-    /// Every client in turn.
-    pub(super) fn workers(&mut self) -> impl ExactSizeIterator<Item = &mut Worker> {
-        self.workers.iter_mut().map(worker_of)
+    /// Sums over the blocks and over all processes; what it cost.
+    fn total(&mut self, is_exchange: bool, numbers: usize) -> Result<Cost> {
+        let (mut time, mut failed) = (0.0f64, None);
+        let end = if self.here.end == self.n { usize::MAX } else { self.here.end };
+        self.own.begin(self.here.start..end);
+        for block in &mut self.blocks {
+            let block = block_of(block);
+            time = time.max(block.time);
+            failed = failed.or(block.failed.take());
+        }
+        if let Some(error) = failed {
+            if let Some(exchange) = &self.exchange {
+                // The others must not wait; whatever they make of it, this error is the cause.
+                let _ = exchange.gather(&[], &mut self.received);
+            }
+            return Err(error);
+        }
+        for block in &mut self.blocks {
+            for (client, sum) in block_of(block).sum.roots() {
+                self.own.push(client, sum.len())?.copy_from_slice(sum);
+            }
+        }
+        self.own.end();
+        if let Some(exchange) = &self.exchange {
+            self.payload.clear();
+            self.payload.extend([self.own.roots().len() as f64, time]);
+            for (client, sum) in self.own.roots() {
+                self.payload.push(client as f64);
+                self.payload.extend_from_slice(sum);
+            }
+            exchange.gather(&self.payload, &mut self.received)?;
+            time = time.max(read(&self.received, numbers + COUNTS, &mut self.total)?);
+        } else {
+            std::mem::swap(&mut self.own, &mut self.total);
+        }
+        let found = self.total.roots().next().map_or([0.0; COUNTS], |(_, sum)| {
+            let counts = &sum[sum.len() - COUNTS..];
+            [counts[0], counts[1], counts[2], counts[3]]
+        });
+        let [bits_up, calls, bytes, n] = found;
+        let bits_down = if is_exchange { n * numbers as f64 * NUMBER } else { 0.0 };
+        let rounds = is_exchange.into();
+        Ok(Cost { oracle_calls: calls as u64, bits_up, bits_down, wire_bytes: bytes as u64, rounds, time })
     }
 
-    /// Every client computes its gradient at `x`, less that at `minus` and less its part of `shifts`, and compresses it.
+    /// Every client of this process, in turn.
+    pub(super) fn workers(&mut self) -> impl Iterator<Item = &mut Worker> {
+        self.blocks.iter_mut().flat_map(|block| &mut block_of(block).workers)
+    }
+
+    /// Every client, or those of the sorted list, computes its gradient at `x`, less that at `minus` and less its part of
+    /// `shifts`, and compresses it.
     pub(super) fn send(
         &mut self,
         env: &Env<'_>,
+        part: Option<&[u32]>,
         x: &[f64],
         minus: Option<&[f64]>,
         shifts: Option<&[f64]>,
     ) -> Result<Cost> {
-        let (compressor, n, d) = (self.compressor, self.n(), self.d);
+        let d = self.d;
+        self.compress(env, part, &|who, worker, room| {
+            let calls = room.grad(env, x, minus, Samples::mean(&worker.samples))?;
+            if let Some(shifts) = shifts {
+                room.g.iter_mut().zip(&shifts[who.here * d..]).for_each(|(g, h)| *g -= h);
+            }
+            Ok(calls)
+        })
+    }
+
+    /// Every client, or those of the sorted list, compresses what `work` makes `Room::g`.
+    pub(super) fn compress(
+        &mut self,
+        env: &Env<'_>,
+        part: Option<&[u32]>,
+        work: &(dyn Fn(Who, &mut Worker, &mut Room) -> Result<u64> + Sync),
+    ) -> Result<Cost> {
+        let (compressor, n) = (self.compressor, self.n);
         if env.choices.compression.is_some_and(|given| given.len() != n) {
             let expected = format!("for each of the {n} clients");
             return Err(Error::BadArgument { what: "given draws of compressors", expected, found: "others".into() });
         }
-        self.each(env, &|k, worker| {
-            worker.grad(env, x, minus)?;
-            if let Some(shifts) = shifts {
-                worker.g.iter_mut().zip(&shifts[k * d..]).for_each(|(g, h)| *g -= h);
-            }
-            if worker.g.iter().any(|g| !g.is_finite()) {
+        self.each(env, part, Sends::Message, &|who, worker, room| {
+            let calls = work(who, worker, room)?;
+            if room.g.iter().any(|g| !g.is_finite()) {
                 return Err(Error::Diverged { round: env.round + 1 });
             }
             let mut draw = match env.choices.compression {
-                Some(given) => Draw::of(&given[k])?,
-                None => Draw::new(env.seed, env.round, k as u64, Purpose::Compression),
+                Some(given) => Draw::of(&given[who.k])?,
+                None => Draw::new(env.seed, env.round, who.k as u64, Purpose::Compression),
             };
-            compressor.compress(&worker.g, &mut draw, Client { index: k, n }, &mut worker.message)
+            compressor.compress(&room.g, &mut draw, Client { index: who.k, n }, &mut worker.message)?;
+            Ok(calls)
+        })
+    }
+
+    /// Every client computes its gradient at `x`, which it keeps if asked to; `out` becomes their mean.
+    pub(super) fn mean_grad(&mut self, env: &Env<'_>, x: &[f64], keeps: bool, out: &mut [f64]) -> Result<Cost> {
+        let cost = self.each(env, None, Sends::Numbers, &|_, worker, room| {
+            let calls = room.grad(env, x, None, Samples::mean(&worker.samples))?;
+            if keeps {
+                worker.keep(&room.g)?;
+            }
+            Ok(calls)
         })?;
-        let mut cost = self.broadcast();
-        for worker in self.workers() {
-            cost.bits_up += worker.message.bits();
-            cost.wire_bytes += worker.message.n_bytes() as u64;
-        }
-        cost.oracle_calls *= if minus.is_some() { 2 } else { 1 };
+        out.fill(0.0);
+        self.add_sum(0, 1.0 / self.n as f64, out);
         Ok(cost)
     }
 
-    /// Every client computes its gradient at `x`; `out` becomes their mean.
-    pub(super) fn mean_grad(&mut self, env: &Env<'_>, x: &[f64], out: &mut [f64]) -> Result<Cost> {
-        self.each(env, &|_, worker| worker.grad(env, x, None))?;
-        self.mean_of_g(out);
-        let numbers = (self.n() * self.d) as f64 * NUMBER;
-        Ok(Cost { bits_up: numbers, wire_bytes: numbers as u64 / 8, ..self.broadcast() })
-    }
-
-    /// The cost of a round in which the server sends a point to all, and all compute a gradient.
-    pub(super) fn broadcast(&self) -> Cost {
-        let bits_down = (self.n() * self.d) as f64 * NUMBER;
-        Cost { oracle_calls: self.n_samples as u64, bits_down, rounds: 1, ..Cost::default() }
-    }
-
-    /// `out` becomes the mean of what every client holds in `g`.
-    pub(super) fn mean_of_g(&mut self, out: &mut [f64]) {
-        let share = 1.0 / self.n() as f64;
-        out.fill(0.0);
-        for worker in self.workers() {
-            out.iter_mut().zip(&worker.g).for_each(|(out, g)| *out += share * g);
+    /// Adds `scale` times the sum of the vectors of this number (0 unless clients send several) to `out`.
+    pub(super) fn add_sum(&self, vector: usize, scale: f64, out: &mut [f64]) {
+        if let Some((_, sum)) = self.total.roots().next() {
+            out.iter_mut().zip(&sum[vector * self.d..]).for_each(|(out, s)| *out += scale * s);
         }
-    }
-
-    /// Adds `scale` times the mean of all messages to `out`.
-    pub(super) fn add_messages(&mut self, scale: f64, out: &mut [f64]) -> Result<()> {
-        let share = scale / self.n() as f64;
-        self.workers().try_for_each(|worker| worker.message.add_to(out, share))
     }
 }
 
 impl Worker {
-    /// `g` becomes the gradient at `x`, less that at `minus`.
-    pub(super) fn grad(&mut self, env: &Env<'_>, x: &[f64], minus: Option<&[f64]>) -> Result<()> {
-        self.g.fill(0.0);
-        env.problem.grad(x, minus, Samples::mean(&self.samples), 1, &mut self.workspace, &mut self.g)
+    /// `own` becomes a copy.
+    pub(super) fn keep(&mut self, numbers: &[f64]) -> Result<()> {
+        self.own.clear();
+        memory::reserve_in(&mut self.own, numbers.len(), WHAT)?;
+        self.own.extend_from_slice(numbers);
+        Ok(())
     }
 }
 
-fn worker_of(worker: &mut Mutex<Worker>) -> &mut Worker {
-    worker.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
+impl Room {
+    /// `g` becomes the gradient of samples at `x`, less that at `minus`; how many oracle calls that takes.
+    pub(super) fn grad(
+        &mut self,
+        env: &Env<'_>,
+        x: &[f64],
+        minus: Option<&[f64]>,
+        samples: Samples<'_>,
+    ) -> Result<u64> {
+        self.g.clear();
+        memory::reserve_in(&mut self.g, x.len(), WHAT)?;
+        self.g.resize(x.len(), 0.0);
+        env.problem.grad(x, minus, samples, 1, &mut self.workspace, &mut self.g)?;
+        Ok(samples.indices.len() as u64 * if minus.is_some() { 2 } else { 1 })
+    }
+}
+
+fn bad(found: String) -> Error {
+    Error::BadArgument { what: "clients", expected: "lists that hold each sample once".into(), found }
+}
+
+fn check(parts: &[Vec<u32>], n_samples: usize) -> Result<()> {
+    let mut is_taken = memory::filled(false, n_samples, WHAT)?;
+    for (k, samples) in parts.iter().enumerate() {
+        if samples.is_empty() {
+            return Err(bad(format!("client {k} without samples")));
+        }
+        for &i in samples {
+            match is_taken.get_mut(i as usize) {
+                Some(taken) if !*taken => *taken = true,
+                _ => return Err(bad(format!("sample {i} twice or out of range"))),
+            }
+        }
+    }
+    match is_taken.iter().position(|taken| !taken) {
+        Some(i) => Err(bad(format!("none that holds sample {i}"))),
+        None => Ok(()),
+    }
+}
+
+fn weights(parts: &[Vec<u32>], n_samples: usize) -> Result<Option<Vec<f64>>> {
+    let first = parts.first().map_or(0, Vec::len);
+    if parts.iter().all(|samples| samples.len() == first) {
+        return Ok(None);
+    }
+    let mut weights = memory::filled(0.0, n_samples, WHAT)?;
+    for samples in parts {
+        samples.iter().for_each(|&i| weights[i as usize] = 1.0 / (parts.len() * samples.len()) as f64);
+    }
+    Ok(Some(weights))
+}
+
+/// Adds up what processes sent; the longest of their times.
+fn read(received: &[f64], width: usize, total: &mut TreeSum) -> Result<f64> {
+    let wrong = || Error::BadArgument {
+        what: "what processes sent",
+        expected: "sums of clients, in their order".into(),
+        found: "numbers of another length".into(),
+    };
+    total.begin(0..usize::MAX);
+    let (mut rest, mut time) = (received, 0.0f64);
+    while let [n, longest, more @ ..] = rest {
+        time = time.max(*longest);
+        let roots = (*n as usize).checked_mul(width + 1).and_then(|len| more.split_at_checked(len));
+        let (roots, after) = roots.ok_or_else(wrong)?;
+        for root in roots.chunks_exact(width + 1) {
+            total.push(root[0] as usize, width)?.copy_from_slice(&root[1..]);
+        }
+        rest = after;
+    }
+    total.end();
+    if rest.is_empty() && total.roots().len() <= 1 { Ok(time) } else { Err(wrong()) }
+}
+
+fn block_of(block: &mut Mutex<Block>) -> &mut Block {
+    block.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

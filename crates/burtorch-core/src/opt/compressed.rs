@@ -1,8 +1,9 @@
-//! Methods whose clients send compressed vectors: DCGD, DIANA, MARINA and EF21.
+//! Methods whose clients send compressed vectors without bias: DCGD, DIANA, MARINA and DASHA.
 
 use super::clients::Clients;
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::reduced::probability;
+use super::terms::Samples;
 use crate::error::{Error, Result};
 
 /// DIANA (Mishchenko, Gorbunov, Takac and Richtarik 2019): client i sends m_i = C(grad f_i(x) - h_i); `g = h + mean m_i`, then
@@ -37,29 +38,43 @@ impl Diana {
     }
 }
 
-/// Room for a vector of every client, which are their gradients at `x` if asked for; `mean` becomes the mean.
-fn start_shifts(
+/// Room for a vector of every client of this process, which are their gradients at `x` if asked for; `mean` becomes the mean of all.
+pub(super) fn start_shifts(
     clients: &mut Clients,
     env: &Env<'_>,
     x: &[f64],
     from_gradient: bool,
     mean: &mut [f64],
 ) -> Result<(Vec<f64>, Cost)> {
-    let len = clients.n().checked_mul(x.len()).ok_or(crate::memory::refused::<f64>(usize::MAX, "shifts"))?;
-    let mut shifts = zeros(len)?;
+    let mut shifts = rows_of_zeros(clients, x.len())?;
     let mut cost = Cost::default();
     if from_gradient {
-        cost = clients.mean_grad(env, x, mean)?;
-        let rows = shifts.chunks_exact_mut(x.len());
-        rows.zip(clients.workers()).for_each(|(shift, worker)| shift.copy_from_slice(&worker.g));
+        cost = clients.mean_grad(env, x, true, mean)?;
+        for (shift, worker) in shifts.chunks_exact_mut(x.len()).zip(clients.workers()) {
+            shift.copy_from_slice(&worker.own);
+            worker.own = Vec::new();
+        }
     }
     Ok((shifts, cost))
 }
 
-/// Every client's vector takes `scale` times its message.
-fn add_own(clients: &mut Clients, scale: f64, shifts: &mut [f64], d: usize) {
-    for (shift, worker) in shifts.chunks_exact_mut(d).zip(clients.workers()) {
+/// `d` zeros for every client of this process.
+pub(super) fn rows_of_zeros(clients: &Clients, d: usize) -> Result<Vec<f64>> {
+    let len = clients.n_here().checked_mul(d);
+    zeros(len.ok_or(crate::memory::refused::<f64>(usize::MAX, "the state of clients"))?)
+}
+
+/// The vector of every client that took part takes `scale` times its message.
+pub(super) fn add_own(clients: &mut Clients, scale: f64, shifts: &mut [f64], d: usize) {
+    for (shift, worker) in shifts.chunks_exact_mut(d).zip(clients.workers()).filter(|(_, worker)| worker.is_here) {
         worker.message.entries().for_each(|(j, x)| shift[j] += scale * x);
+    }
+}
+
+/// Each row becomes what its client keeps.
+pub(super) fn take_own(clients: &mut Clients, rows: &mut [f64], d: usize) {
+    for (row, worker) in rows.chunks_exact_mut(d).zip(clients.workers()).filter(|(_, worker)| worker.is_here) {
+        row.copy_from_slice(&worker.own);
     }
 }
 
@@ -76,9 +91,9 @@ impl Method for Diana {
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         let shifts = self.has_shifts().then_some(&self.shifts[..]);
-        let cost = self.clients.send(env, x, None, shifts)?;
+        let cost = self.clients.send(env, None, x, None, shifts)?;
         self.g.copy_from_slice(&self.h);
-        self.clients.add_messages(1.0, &mut self.g)?;
+        self.clients.add_sum(0, 1.0 / self.clients.n() as f64, &mut self.g);
         env.descend(x, &self.g, next)?;
         Ok(cost)
     }
@@ -123,7 +138,7 @@ impl Marina {
 impl Method for Marina {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         (self.g, self.new) = (zeros(x.len())?, zeros(x.len())?);
-        self.clients.mean_grad(env, x, &mut self.g)
+        self.clients.mean_grad(env, x, false, &mut self.g)
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
@@ -131,11 +146,11 @@ impl Method for Marina {
         let coin = env.coin(self.p);
         self.coin = Some(coin);
         if coin {
-            return self.clients.mean_grad(env, next, &mut self.new);
+            return self.clients.mean_grad(env, next, false, &mut self.new);
         }
-        let cost = self.clients.send(env, next, Some(x), None)?;
+        let cost = self.clients.send(env, None, next, Some(x), None)?;
         self.new.copy_from_slice(&self.g);
-        self.clients.add_messages(1.0, &mut self.new)?;
+        self.clients.add_sum(0, 1.0 / self.clients.n() as f64, &mut self.new);
         Ok(cost)
     }
 
@@ -152,48 +167,58 @@ impl Method for Marina {
     }
 }
 
-/// EF21 (Richtarik, Sokolov and Fatkhullin 2021): `x+ = prox(x - step g)`; client i sends m_i = C(grad f_i(x+) - g_i),
-/// `g_i += m_i`, and g is the mean of all g_i.
+/// DASHA (Tyurin and Richtarik 2023): `x+ = prox(x - step g)`; client i sends m_i = C(grad f_i(x+) - h_i - a (g_i - h_i)), then
+/// `g_i += m_i`, `h_i = grad f_i(x+)`, and g is the mean of all g_i.
 #[derive(Debug)]
-pub struct Ef21 {
+pub struct Dasha {
     clients: Clients,
-    from_gradient: bool,
-    shifts: Vec<f64>,
+    a: f64,
+    gs: Vec<f64>,
+    hs: Vec<f64>,
     g: Vec<f64>,
     new: Vec<f64>,
 }
 
-impl Ef21 {
-    /// With g_i that start at the clients' gradients or at 0.
-    pub fn new(clients: Clients, from_gradient: bool) -> Self {
-        Ef21 { clients, from_gradient, shifts: Vec::new(), g: Vec::new(), new: Vec::new() }
+impl Dasha {
+    /// With this share of g_i - h_i.
+    pub fn new(clients: Clients, a: f64) -> Result<Self> {
+        let (a, none) = (probability(a)?, Vec::new);
+        Ok(Dasha { clients, a, gs: none(), hs: none(), g: none(), new: none() })
     }
 }
 
-impl Method for Ef21 {
+impl Method for Dasha {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         (self.g, self.new) = (zeros(x.len())?, zeros(x.len())?);
-        let (shifts, cost) = start_shifts(&mut self.clients, env, x, self.from_gradient, &mut self.g)?;
-        self.shifts = shifts;
+        let (gs, cost) = start_shifts(&mut self.clients, env, x, true, &mut self.g)?;
+        (self.hs, self.gs) = (crate::memory::copied(&gs, "the state of clients")?, gs);
         Ok(cost)
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         env.descend(x, &self.g, next)?;
-        let cost = self.clients.send(env, next, None, Some(&self.shifts))?;
+        let (d, a, gs, hs, at) = (x.len(), self.a, &self.gs, &self.hs, &*next);
+        let cost = self.clients.compress(env, None, &|who, worker, room| {
+            let calls = room.grad(env, at, None, Samples::mean(&worker.samples))?;
+            worker.keep(&room.g)?;
+            let rows = gs[who.here * d..].iter().zip(&hs[who.here * d..]);
+            room.g.iter_mut().zip(rows).for_each(|(new, (g, h))| *new -= h + a * (g - h));
+            Ok(calls)
+        })?;
         self.new.copy_from_slice(&self.g);
-        self.clients.add_messages(1.0, &mut self.new)?;
+        self.clients.add_sum(0, 1.0 / self.clients.n() as f64, &mut self.new);
         Ok(cost)
     }
 
     fn commit(&mut self) {
         let d = self.g.len();
-        add_own(&mut self.clients, 1.0, &mut self.shifts, d);
+        add_own(&mut self.clients, 1.0, &mut self.gs, d);
+        take_own(&mut self.clients, &mut self.hs, d);
         std::mem::swap(&mut self.g, &mut self.new);
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
-        vec![("g_i", &mut self.shifts), ("g", &mut self.g)]
+        vec![("g_i", &mut self.gs), ("h_i", &mut self.hs), ("g", &mut self.g)]
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {

@@ -1,6 +1,7 @@
-//! Methods whose clients take steps of their own between exchanges: Scaffnew and FedAvg.
+//! Methods whose clients take steps of their own between exchanges: Scaffnew, FedAvg and SCAFFOLD.
 
-use super::clients::Clients;
+use super::clients::{Clients, Room, Sends, Who, Worker};
+use super::compressed::{rows_of_zeros, start_shifts};
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::prox::Prox;
 use super::reduced::probability;
@@ -10,7 +11,7 @@ use super::terms::Samples;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 
-fn without_prox(env: &Env<'_>) -> Result<()> {
+pub(super) fn without_prox(env: &Env<'_>) -> Result<()> {
     if env.prox == Prox::Zero {
         return Ok(());
     }
@@ -47,15 +48,15 @@ impl Scaffnew {
 impl Method for Scaffnew {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         without_prox(env)?;
-        let len = self.clients.n().checked_mul(x.len()).ok_or(crate::memory::refused::<f64>(usize::MAX, "models"))?;
-        (self.xs, self.hs, self.mean) = (zeros(len)?, zeros(len)?, zeros(x.len())?);
+        let rows = || rows_of_zeros(&self.clients, x.len());
+        (self.xs, self.hs, self.mean) = (rows()?, rows()?, zeros(x.len())?);
         self.xs.chunks_exact_mut(x.len()).for_each(|own| own.copy_from_slice(x));
         if !self.from_gradient {
             return Ok(Cost::default());
         }
-        let cost = self.clients.mean_grad(env, x, &mut self.mean)?;
+        let cost = self.clients.mean_grad(env, x, true, &mut self.mean)?;
         for (h, worker) in self.hs.chunks_exact_mut(x.len()).zip(self.clients.workers()) {
-            h.iter_mut().zip(&worker.g).zip(&self.mean).for_each(|((h, own), mean)| *h = own - mean);
+            h.iter_mut().zip(&worker.own).zip(&self.mean).for_each(|((h, own), mean)| *h = own - mean);
         }
         Ok(cost)
     }
@@ -64,18 +65,18 @@ impl Method for Scaffnew {
         let (d, step) = (x.len(), env.step);
         (self.step, self.coin) = (step, env.coin(self.p));
         let (xs, hs) = (&self.xs, &self.hs);
-        self.clients.each(env, &|k, worker| {
-            let (x, h) = (&xs[k * d..][..d], &hs[k * d..][..d]);
-            worker.grad(env, x, None)?;
-            worker.g.iter_mut().zip(x).zip(h).for_each(|((g, x), h)| *g = x - step * (*g - h));
-            Ok(())
+        let sends = if self.coin { Sends::Numbers } else { Sends::Unsent };
+        let cost = self.clients.each(env, None, sends, &|who, worker, room| {
+            let (x, h) = (&xs[who.here * d..][..d], &hs[who.here * d..][..d]);
+            let calls = room.grad(env, x, None, Samples::mean(&worker.samples))?;
+            room.g.iter_mut().zip(x).zip(h).for_each(|((g, x), h)| *g = x - step * (*g - h));
+            worker.keep(&room.g)?;
+            Ok(calls)
         })?;
-        self.clients.mean_of_g(next);
+        next.fill(0.0);
+        self.clients.add_sum(0, 1.0 / self.clients.n() as f64, next);
         self.mean.copy_from_slice(next);
-        let round = self.clients.broadcast();
-        let bits_up = round.bits_down;
-        let exchange = Cost { bits_up, wire_bytes: bits_up as u64 / 8, ..round };
-        Ok(if self.coin { exchange } else { Cost { oracle_calls: round.oracle_calls, ..Cost::default() } })
+        Ok(cost)
     }
 
     fn commit(&mut self) {
@@ -84,9 +85,9 @@ impl Method for Scaffnew {
         for ((x, h), worker) in own.zip(self.clients.workers()) {
             if self.coin {
                 x.copy_from_slice(&self.mean);
-                h.iter_mut().zip(&self.mean).zip(&worker.g).for_each(|((h, x), y)| *h += factor * (x - y));
+                h.iter_mut().zip(&self.mean).zip(&worker.own).for_each(|((h, x), y)| *h += factor * (x - y));
             } else {
-                x.copy_from_slice(&worker.g);
+                x.copy_from_slice(&worker.own);
             }
         }
     }
@@ -100,89 +101,126 @@ impl Method for Scaffnew {
     }
 }
 
+/// What clients that take steps of their own have in common: who takes part, how many steps, of which samples.
+#[derive(Debug)]
+pub struct LocalSteps {
+    cohort: Sampler,
+    /// Of the cohort, ascending.
+    part: Vec<u32>,
+    steps: u64,
+    batches: Vec<Mutex<Sampler>>,
+}
+
+impl LocalSteps {
+    /// `cohort` draws the clients of a round, `batch` the samples of a local step.
+    pub fn new(clients: &mut Clients, cohort: Sampler, steps: u64, batch: &Sampling) -> Result<Self> {
+        if steps == 0 {
+            let expected = "at least 1".into();
+            return Err(Error::BadArgument { what: "local_steps", expected, found: "0".into() });
+        }
+        let mut batches = crate::memory::list_for(clients.n_here(), "the batches of clients")?;
+        for worker in clients.workers() {
+            batches.push(Mutex::new(Sampler::new(batch.clone(), worker.samples.len())?));
+        }
+        Ok(LocalSteps { cohort, part: Vec::new(), steps, batches })
+    }
+
+    /// Draws who takes part in a round.
+    pub(super) fn draw_cohort(&mut self, env: &Env<'_>) -> Result<()> {
+        draw_batch(&mut self.cohort, env)?;
+        let drawn = self.cohort.samples().indices;
+        self.part.clear();
+        crate::memory::reserve_in(&mut self.part, drawn.len(), "a cohort")?;
+        self.part.extend_from_slice(drawn);
+        self.part.sort_unstable();
+        Ok(())
+    }
+
+    pub(super) fn part(&self) -> &[u32] {
+        &self.part
+    }
+
+    /// `room.g` becomes the gradient of a batch of this client's samples at `x`, in one of its local steps; the oracle calls of it.
+    pub(super) fn grad(
+        &self,
+        env: &Env<'_>,
+        step: u64,
+        who: Who,
+        worker: &Worker,
+        room: &mut Room,
+        x: &[f64],
+    ) -> Result<u64> {
+        let mut sampler = self.batches[who.here].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Client 0 of these draws is the server.
+        sampler.draw(env.seed, env.round * self.steps + step, who.k as u64 + 1)?;
+        let mut indices = std::mem::take(&mut room.indices);
+        indices.clear();
+        indices.extend(sampler.samples().indices.iter().map(|&i| worker.samples[i as usize]));
+        let done = room.grad(env, x, None, Samples { indices: &indices, ..sampler.samples() });
+        room.indices = indices;
+        done
+    }
+
+    /// `room.x`, which starts at `x`, takes all local steps, each by a gradient that `correct` has changed; the oracle calls.
+    pub(super) fn walk(
+        &self,
+        env: &Env<'_>,
+        who: Who,
+        worker: &Worker,
+        room: &mut Room,
+        x: &[f64],
+        correct: &dyn Fn(&mut [f64]),
+    ) -> Result<u64> {
+        let mut own = std::mem::take(&mut room.x);
+        own.clear();
+        crate::memory::reserve_in(&mut own, x.len(), "a local model")?;
+        own.extend_from_slice(x);
+        let (mut calls, step) = (0, env.step);
+        for j in 0..self.steps {
+            calls += self.grad(env, j, who, worker, room, &own)?;
+            correct(&mut room.g);
+            own.iter_mut().zip(&room.g).for_each(|(x, g)| *x -= step * g);
+        }
+        room.x = own;
+        Ok(calls)
+    }
+}
+
 /// FedAvg (McMahan et al. 2017): the clients that take part start at x and take so many steps, of SGD or of gradient descent,
 /// on their own samples; x+ is the mean of where they arrive.
 #[derive(Debug)]
 pub struct FedAvg {
     clients: Clients,
-    cohort: Sampler,
-    local_steps: u64,
-    batches: Vec<Mutex<Local>>,
-}
-
-#[derive(Debug)]
-struct Local {
-    sampler: Sampler,
-    indices: Vec<u32>,
-    x: Vec<f64>,
-    calls: u64,
+    local: LocalSteps,
 }
 
 impl FedAvg {
-    /// `cohort` draws the clients of a round, `batch` the samples of a local step.
-    pub fn new(mut clients: Clients, cohort: Sampler, local_steps: u64, batch: &Sampling) -> Result<Self> {
-        if local_steps == 0 {
-            let expected = "at least 1".into();
-            return Err(Error::BadArgument { what: "local_steps", expected, found: "0".into() });
-        }
-        let mut batches = Vec::new();
-        for worker in clients.workers() {
-            let sampler = Sampler::new(batch.clone(), worker.samples.len())?;
-            batches.push(Mutex::new(Local { sampler, indices: Vec::new(), x: Vec::new(), calls: 0 }));
-        }
-        Ok(FedAvg { clients, cohort, local_steps, batches })
+    /// With these local steps.
+    pub fn new(clients: Clients, local: LocalSteps) -> Self {
+        FedAvg { clients, local }
     }
 }
 
 impl Method for FedAvg {
-    fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
+    fn start(&mut self, env: &mut Env<'_>, _: &[f64]) -> Result<Cost> {
         without_prox(env)?;
-        for local in &mut self.batches {
-            let local = local.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-            local.x = zeros(x.len())?;
-        }
         Ok(Cost::default())
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
-        draw_batch(&mut self.cohort, env)?;
-        let (batches, steps, step) = (&self.batches, self.local_steps, env.step);
-        let part = self.cohort.samples();
-        self.clients.each(env, &|k, worker| {
-            let mut local = batches[k].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let Local { sampler, indices, x: own, calls } = &mut *local;
-            *calls = 0;
-            if !part.indices.contains(&(k as u32)) {
-                return Ok(());
-            }
-            own.copy_from_slice(x);
-            for j in 0..steps {
-                // Client 0 of these draws is the server.
-                sampler.draw(env.seed, env.round * steps + j, k as u64 + 1)?;
-                indices.clear();
-                indices.extend(sampler.samples().indices.iter().map(|&i| worker.samples[i as usize]));
-                let samples = Samples { indices, ..sampler.samples() };
-                worker.g.fill(0.0);
-                env.problem.grad(own, None, samples, 1, &mut worker.workspace, &mut worker.g)?;
-                own.iter_mut().zip(&worker.g).for_each(|(x, g)| *x -= step * g);
-                *calls += samples.indices.len() as u64;
-            }
-            Ok(())
+        self.local.draw_cohort(env)?;
+        let local = &self.local;
+        let cost = self.clients.each(env, Some(&local.part), Sends::Numbers, &|who, worker, room| {
+            let calls = local.walk(env, who, worker, room, x, &|_| {})?;
+            std::mem::swap(&mut room.g, &mut room.x);
+            Ok(calls)
         })?;
-        let mut cost = Cost { rounds: 1, ..Cost::default() };
-        if part.indices.is_empty() {
+        if local.part.is_empty() {
             next.copy_from_slice(x);
             return Ok(cost);
         }
         next.fill(0.0);
-        let share = 1.0 / part.indices.len() as f64;
-        for &k in part.indices {
-            let local = self.batches[k as usize].get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-            next.iter_mut().zip(&local.x).for_each(|(next, x)| *next += share * x);
-            cost.oracle_calls += local.calls;
-        }
-        cost.bits_up = 64.0 * (part.indices.len() * x.len()) as f64;
-        (cost.bits_down, cost.wire_bytes) = (cost.bits_up, cost.bits_up as u64 / 8);
+        self.clients.add_sum(0, 1.0 / local.part.len() as f64, next);
         Ok(cost)
     }
 
@@ -193,6 +231,85 @@ impl Method for FedAvg {
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {
-        (self.cohort.samples().indices, None)
+        (self.local.part(), None)
+    }
+}
+
+/// SCAFFOLD (Karimireddy et al. 2020, option II): the clients that take part start at x and take steps `y -= step (grad f_i(y) -
+/// c_i + c)`; then `c_i+ = c_i - c + (x - y)/(steps step)`, x moves by `server_step` times the mean of y - x, and c stays the mean of all c_i.
+#[derive(Debug)]
+pub struct Scaffold {
+    clients: Clients,
+    local: LocalSteps,
+    server_step: f64,
+    from_gradient: bool,
+    cs: Vec<f64>,
+    c: Vec<f64>,
+    new: Vec<f64>,
+}
+
+impl Scaffold {
+    /// With these local steps, and c_i that start at the clients' gradients or at 0.
+    pub fn new(clients: Clients, local: LocalSteps, server_step: f64, from_gradient: bool) -> Result<Self> {
+        if !(server_step > 0.0 && server_step.is_finite()) {
+            let expected = "finite and above 0".into();
+            return Err(Error::BadArgument { what: "server_step", expected, found: server_step.to_string() });
+        }
+        let none = Vec::new;
+        Ok(Scaffold { clients, local, server_step, from_gradient, cs: none(), c: none(), new: none() })
+    }
+}
+
+impl Method for Scaffold {
+    fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
+        without_prox(env)?;
+        (self.c, self.new) = (zeros(x.len())?, zeros(x.len())?);
+        let (cs, cost) = start_shifts(&mut self.clients, env, x, self.from_gradient, &mut self.c)?;
+        self.cs = cs;
+        Ok(cost)
+    }
+
+    fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
+        self.local.draw_cohort(env)?;
+        let (d, cs, c, local) = (x.len(), &self.cs, &self.c, &self.local);
+        let share = 1.0 / (local.steps as f64 * env.step);
+        let cost = self.clients.each(env, Some(&local.part), Sends::Vectors(2), &|who, worker, room| {
+            let own = &cs[who.here * d..][..d];
+            let correct = |g: &mut [f64]| g.iter_mut().zip(own).zip(c).for_each(|((g, own), c)| *g += c - own);
+            let calls = local.walk(env, who, worker, room, x, &correct)?;
+            let Room { g, x: y, .. } = room;
+            g.clear();
+            crate::memory::reserve_in(g, 2 * d, "what a client sends")?;
+            // The move of the model, and that of c_i, which is kept.
+            g.extend(y.iter().zip(x).map(|(y, x)| y - x));
+            for (j, c) in c.iter().enumerate() {
+                g.push(-share * g[j] - c);
+            }
+            worker.keep(&g[d..])?;
+            Ok(calls)
+        })?;
+        next.copy_from_slice(x);
+        self.new.copy_from_slice(&self.c);
+        if !local.part.is_empty() {
+            self.clients.add_sum(0, self.server_step / local.part.len() as f64, next);
+            self.clients.add_sum(1, 1.0 / self.clients.n() as f64, &mut self.new);
+        }
+        Ok(cost)
+    }
+
+    fn commit(&mut self) {
+        let rows = self.cs.chunks_exact_mut(self.c.len()).zip(self.clients.workers());
+        for (row, worker) in rows.filter(|(_, worker)| worker.is_here) {
+            row.iter_mut().zip(&worker.own).for_each(|(own, change)| *own += change);
+        }
+        std::mem::swap(&mut self.c, &mut self.new);
+    }
+
+    fn parts(&mut self) -> Vec<Part<'_>> {
+        vec![("c_i", &mut self.cs), ("c", &mut self.c)]
+    }
+
+    fn drawn(&self) -> (&[u32], Option<bool>) {
+        (self.local.part(), None)
     }
 }

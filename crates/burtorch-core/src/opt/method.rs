@@ -36,6 +36,8 @@ pub struct Cost {
     pub wire_bytes: u64,
     /// Whether clients and server exchanged anything.
     pub rounds: u64,
+    /// Seconds of a virtual clock.
+    pub time: f64,
 }
 
 impl std::ops::AddAssign for Cost {
@@ -45,6 +47,7 @@ impl std::ops::AddAssign for Cost {
         self.bits_down += more.bits_down;
         self.wire_bytes += more.wire_bytes;
         self.rounds += more.rounds;
+        self.time += more.time;
     }
 }
 

@@ -34,14 +34,26 @@ mod method;
 mod reduced;
 mod stochastic;
 
+mod accelerated;
+
+mod delays;
+mod tree;
+
 mod clients;
 mod compressed;
 mod local;
 
-pub use clients::Clients;
-pub use compressed::{Diana, Ef21, Marina};
+mod asynchronous;
+mod feedback;
+
+pub use accelerated::Accelerated;
+pub use asynchronous::{Asynchronous, Rule};
+pub use clients::{Clients, Exchange};
+pub use compressed::{Dasha, Diana, Marina};
+pub use delays::{Delays, Network, Spread};
+pub use feedback::{Ef14, Ef21};
 pub use linear::{Linear, Loss};
-pub use local::{FedAvg, Scaffnew};
+pub use local::{FedAvg, LocalSteps, Scaffnew, Scaffold};
 pub use method::{Choices, Cost, Env, Method, Part, Runner};
 pub use prox::Prox;
 pub use reduced::{LSvrg, Page, Saga};

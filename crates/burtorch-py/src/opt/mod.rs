@@ -1,11 +1,15 @@
 //! Optimisation for Python: problems, and methods at work on them. Which step sizes theory allows is said in Python.
 
 mod callable;
+mod exchange;
+mod methods;
 mod problem;
 mod rules;
 mod runner;
 
 use pyo3::prelude::*;
+
+pub use rules::drawn;
 
 /// Adds the classes to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -65,21 +65,31 @@ fn _prox<'py>(rule: &Bound<'py, PyTuple>, x: &Bound<'py, PyAny>, step: f64) -> P
 
 /// The batch of a rule, its factors, and (A, B) of the rule or None.
 #[pyfunction]
+#[pyo3(signature = (rule, n, seed, round, client=0))]
 #[allow(clippy::type_complexity, reason = "three results")]
 fn _sample<'py>(
     rule: &Bound<'py, PyTuple>,
     n: usize,
     seed: u64,
     round: u64,
+    client: u64,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>, Option<(f64, f64)>, f64)> {
     let (py, mut sampler) = (rule.py(), sampler_of(rule, n)?);
-    py.detach(|| sampler.draw(seed, round, 0)).or_raise(py)?;
+    py.detach(|| sampler.draw(seed, round, client)).or_raise(py)?;
     let samples = sampler.samples();
     let indices: Vec<i64> = samples.indices.iter().map(|&i| i.into()).collect();
     let weights: Vec<f64> = samples.weighted().map(|(_, w)| w).collect();
     let indices = of_integers(py, &[indices.len()], &indices)?;
     let weights = filled(py, &[weights.len()], Kind::F64, &weights)?;
     Ok((indices, weights, sampler.constants(), sampler.expected_size()))
+}
+
+/// The batch of a round among `n` samples, where `object` is a `Sampling`.
+pub fn drawn(object: &Bound<'_, PyAny>, n: usize, seed: u64, round: u64) -> PyResult<Option<Vec<u32>>> {
+    let Ok(rule) = object.getattr("rule").and_then(|rule| Ok(rule.cast_into::<PyTuple>()?)) else { return Ok(None) };
+    let mut sampler = sampler_of(&rule, n)?;
+    object.py().detach(|| sampler.draw(seed, round, 0)).or_raise(object.py())?;
+    Ok(Some(sampler.samples().indices.to_vec()))
 }
 
 /// Adds the functions to the module.

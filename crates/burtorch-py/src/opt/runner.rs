@@ -1,19 +1,18 @@
 //! A method at work, for Python: steps without the interpreter lock, state, and counts.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use burtorch_core::compress::{Compressor, Quantiser, Sparsifier};
-use burtorch_core::opt::{
-    Choices, Clients, Cost, Diana, Ef21, FedAvg, LSvrg, Marina, Method, Page, Runner, Saga, Sampler, Scaffnew, Sgd,
-};
+use burtorch_core::opt::{Choices, Cost, Runner};
 use burtorch_core::{Error, interrupt};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::exchange::Exchange;
+use super::methods::{Options, made};
 use super::problem::{PyFiniteSum, indices, numbers};
-use super::rules::{prox_of, rule_of, sampler_of};
-use crate::compress::PyCompressor;
+use super::rules::prox_of;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::errors::IntoPython;
@@ -24,9 +23,18 @@ use crate::convert::gc::collected;
 #[pyclass(frozen, name = "Runner", module = "burtorch._core")]
 pub struct PyRunner {
     problem: Py<PyFiniteSum>,
+    exchange: Option<Arc<Exchange>>,
     runner: Guarded<Runner>,
 }
-collected!(PyRunner: problem);
+collected!(PyRunner: problem, exchange);
+
+/// Oracle calls, bits up, bits down, bytes of messages, exchanges, seconds of a virtual clock.
+type Costs = (u64, f64, f64, u64, u64, f64);
+
+/// What the exchange raised, rather than what became of it.
+fn or_raised(exchange: Option<&Arc<Exchange>>, error: PyErr) -> PyErr {
+    exchange.and_then(|exchange| exchange.raised()).unwrap_or(error)
+}
 
 /// What ends a run.
 struct Limits {
@@ -58,33 +66,6 @@ fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits) -> burtorch_core::R
     Ok(done)
 }
 
-/// The method of one machine of this name.
-fn of_samples(method: &str, sampler: Sampler, p: f64) -> burtorch_core::Result<Box<dyn Method>> {
-    Ok(match method {
-        "l_svrg" => Box::new(LSvrg::new(sampler, p)?),
-        "saga" => Box::new(Saga::new(sampler)),
-        "page" => Box::new(Page::new(sampler, p)?),
-        _ => Box::new(Sgd::new(sampler)),
-    })
-}
-
-/// The method of clients of this name.
-fn of_clients(
-    method: &str,
-    clients: Clients,
-    p: f64,
-    alpha: f64,
-    from_gradient: bool,
-) -> burtorch_core::Result<Box<dyn Method>> {
-    Ok(match method {
-        "diana" => Box::new(Diana::new(clients, alpha, from_gradient)?),
-        "marina" => Box::new(Marina::new(clients, p)?),
-        "ef21" => Box::new(Ef21::new(clients, from_gradient)),
-        "scaffnew" => Box::new(Scaffnew::new(clients, p, from_gradient)?),
-        _ => Box::new(Diana::without_shifts(clients)),
-    })
-}
-
 impl PyRunner {
     /// Runs work on the runner without the interpreter lock.
     fn with<T: Send>(
@@ -94,15 +75,15 @@ impl PyRunner {
     ) -> PyResult<T> {
         let mut runner = self.runner.enter(py)?;
         let runner: &mut Runner = &mut runner;
-        self.problem.get().detached(py, || work(runner))
+        let done = self.problem.get().detached(py, || work(runner));
+        done.map_err(|error| or_raised(self.exchange.as_ref(), error))
     }
 }
 
 #[pymethods]
 impl PyRunner {
     #[new]
-    #[pyo3(signature = (problem, method, x, *, sampling, prox, seed, threads, p=1.0, clients=None, compressor=None, alpha=0.0,
-        from_gradient=true, local_steps=1, local_sampling=None))]
+    #[pyo3(signature = (problem, method, x, *, sampling, prox, seed, threads, **options))]
     #[allow(clippy::too_many_arguments, reason = "one for each keyword of Python")]
     fn new(
         problem: &Bound<'_, PyFiniteSum>,
@@ -112,46 +93,18 @@ impl PyRunner {
         prox: &Bound<'_, PyTuple>,
         seed: Count,
         threads: Count,
-        p: f64,
-        clients: Option<Vec<Bound<'_, PyAny>>>,
-        compressor: Option<&Bound<'_, PyCompressor>>,
-        alpha: f64,
-        from_gradient: bool,
-        local_steps: u64,
-        local_sampling: Option<&Bound<'_, PyTuple>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let (py, of) = (problem.py(), problem.get());
         let (x, prox) = (of.point(x, "x0")?, prox_of(prox)?);
         let (seed, threads) = (seed.within("seed", 0..=usize::MAX)? as u64, of.threads(Some(threads))?);
-        let mut weights = None;
-        let made: burtorch_core::Result<Box<dyn Method>> = match clients {
-            None => {
-                let sampler = sampler_of(sampling, of.sum().n())?;
-                of_samples(method, sampler, p)
-            }
-            Some(lists) => {
-                let compressor = match compressor {
-                    Some(compressor) => compressor.get().compressor(),
-                    None => Compressor::new(Sparsifier::All, Quantiser::None).or_raise(py)?,
-                };
-                let lists = lists.iter().map(|list| indices(list, "clients")).collect::<PyResult<Vec<_>>>()?;
-                let cohort = sampler_of(sampling, lists.len())?;
-                let local = local_sampling.map(rule_of).transpose()?;
-                let mut clients = Clients::new(lists, of.sum().n(), x.len(), compressor).or_raise(py)?;
-                weights = clients.weights().or_raise(py)?;
-                match (method, local) {
-                    ("fed_avg", Some(local)) => {
-                        FedAvg::new(clients, cohort, local_steps, &local).map(|m| Box::new(m) as _)
-                    }
-                    _ => of_clients(method, clients, p, alpha, from_gradient),
-                }
-            }
-        };
-        let method = made.or_raise(py)?;
-        let sum = of.sum().clone();
-        let mut runner = of.detached(py, || Runner::new(sum, method, &x, prox, seed, threads))?;
-        runner.weigh(weights);
-        Ok(PyRunner { problem: problem.clone().unbind(), runner: Guarded::new(runner, "this method's numbers") })
+        let made = made(of, method, sampling, &Options(options))?;
+        let (sum, exchange) = (of.sum().clone(), made.exchange);
+        let runner = of.detached(py, || Runner::new(sum, made.method, &x, prox, seed, threads));
+        let mut runner = runner.map_err(|error| or_raised(exchange.as_ref(), error))?;
+        runner.weigh(made.weights);
+        let runner = Guarded::new(runner, "this method's numbers");
+        Ok(PyRunner { problem: problem.clone().unbind(), exchange, runner })
     }
 
     /// One step of this size, with what is given in place of draws.
@@ -201,11 +154,11 @@ impl PyRunner {
         self.runner.with(py, |runner| runner.round())
     }
 
-    /// Oracle calls, bits up, bits down, bytes of messages, exchanges.
+    /// Oracle calls, bits up, bits down, bytes of messages, exchanges, seconds of a virtual clock.
     #[getter]
-    fn cost(&self, py: Python<'_>) -> PyResult<(u64, f64, f64, u64, u64)> {
+    fn cost(&self, py: Python<'_>) -> PyResult<Costs> {
         let cost = self.runner.with(py, |runner| runner.cost())?;
-        Ok((cost.oracle_calls, cost.bits_up, cost.bits_down, cost.wire_bytes, cost.rounds))
+        Ok((cost.oracle_calls, cost.bits_up, cost.bits_down, cost.wire_bytes, cost.rounds, cost.time))
     }
 
     /// The batch of the last step, and whether its rare event happened.
@@ -242,13 +195,7 @@ impl PyRunner {
     }
 
     /// Goes on from such arrays, after so many steps at such a cost.
-    fn load(
-        &self,
-        py: Python<'_>,
-        state: &Bound<'_, PyDict>,
-        round: u64,
-        cost: (u64, f64, f64, u64, u64),
-    ) -> PyResult<()> {
+    fn load(&self, py: Python<'_>, state: &Bound<'_, PyDict>, round: u64, cost: Costs) -> PyResult<()> {
         let mut parts = Vec::new();
         let mut names = Vec::new();
         self.runner
@@ -268,14 +215,14 @@ impl PyRunner {
             }
             parts.push(part);
         }
-        let (oracle_calls, bits_up, bits_down, wire_bytes, rounds) = cost;
+        let (oracle_calls, bits_up, bits_down, wire_bytes, rounds, time) = cost;
         let mut parts = parts.iter();
         self.with(py, |runner| {
             runner.for_parts(|_, part| {
                 parts.next().iter().for_each(|new| part.copy_from_slice(new));
                 Ok(())
             })?;
-            runner.restore(round, Cost { oracle_calls, bits_up, bits_down, wire_bytes, rounds });
+            runner.restore(round, Cost { oracle_calls, bits_up, bits_down, wire_bytes, rounds, time });
             Ok(())
         })
     }

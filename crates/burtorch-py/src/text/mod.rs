@@ -112,9 +112,28 @@ impl PyWordContexts {
 
     /// The next `size` random training places, with replacement: contexts (size, context) and symbols (size,).
     ///
-    /// The sequence of batches follows from the seed. Raises ValueError for a size of 0.
-    fn batch(&self, py: Python<'_>, #[pyo3(from_py_with = sizes::size)] size: usize) -> PyResult<Places> {
-        self.places(py, size, |contexts, x, y| contexts.batch(x, y))
+    /// The sequence of batches follows from the seed of the data. With a sampling of `burtorch.opt`, such as
+    /// `Reshuffle(64)`, in the place of a size, the batch is the one it draws in this round, a function of `seed`
+    /// and `round` alone. Raises ValueError for a size of 0, and for a sampling that does not fit or draws no place.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> data = bt.text.WordContexts(["ab", "b"], context=2, holdout=0.0)
+    ///     >>> shuffled = bt.opt.Reshuffle(3)
+    ///     >>> parts = [data.batch(shuffled, round=k)[1].tolist() for k in range(2)]
+    ///     >>> sorted(parts[0] + parts[1]) == sorted(data.train(0, 5)[1].tolist())
+    ///     True
+    #[pyo3(signature = (size, *, seed=0, round=0))]
+    fn batch(&self, size: &Bound<'_, PyAny>, seed: u64, round: u64) -> PyResult<Places> {
+        let py = size.py();
+        let Some(chosen) = crate::opt::drawn(size, self.n_train, seed, round)? else {
+            return self.places(py, sizes::size(size)?, |contexts, x, y| contexts.batch(x, y));
+        };
+        let context = self.context;
+        self.places(py, chosen.len(), |contexts, x, y| {
+            let rows = x.chunks_exact_mut(context).zip(y.chunks_exact_mut(1));
+            chosen.iter().zip(rows).try_for_each(|(&i, (x, y))| contexts.train(i as usize, x, y))
+        })
     }
 
     /// Training places `start` to `stop`, in a fixed order. Raises ValueError outside `0..n_train`.

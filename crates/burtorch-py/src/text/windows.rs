@@ -91,13 +91,22 @@ impl PyTextWindows {
 
     /// The next `size` random training windows, with replacement: two arrays of shape (size, context).
     ///
-    /// The sequence of batches follows from the seed. Raises ValueError for a size of 0.
-    fn batch(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = sizes::size)] size: usize,
-    ) -> PyResult<(TokenIdArray, TokenIdArray)> {
-        self.read(py, size, |windows, x, y| windows.batch(x, y))
+    /// The sequence of batches follows from the seed of the data. With a sampling of `burtorch.opt`, such as
+    /// `Nice(8)`, in the place of a size, the batch is the one it draws in this round among the `n_train` windows that
+    /// do not overlap, a function of `seed` and `round` alone. Raises ValueError for a size of 0, and for a sampling
+    /// that does not fit or draws no window.
+    #[pyo3(signature = (size, *, seed=0, round=0))]
+    fn batch(&self, size: &Bound<'_, PyAny>, seed: u64, round: u64) -> PyResult<(TokenIdArray, TokenIdArray)> {
+        let py = size.py();
+        let n_train = self.n_train;
+        let Some(chosen) = crate::opt::drawn(size, n_train, seed, round)? else {
+            return self.read(py, sizes::size(size)?, |windows, x, y| windows.batch(x, y));
+        };
+        self.read(py, chosen.len(), |windows, x, y| {
+            let context = windows.context();
+            let rows = x.chunks_exact_mut(context).zip(y.chunks_exact_mut(context));
+            chosen.iter().zip(rows).try_for_each(|(&i, (x, y))| windows.train(i as usize, x, y))
+        })
     }
 
     /// Training windows `start` to `stop`. Raises ValueError outside `0..n_train`.

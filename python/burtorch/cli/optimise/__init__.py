@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from burtorch.cli.arguments import count, positive, seed
 from burtorch.cli.errors import InputError, say
-from burtorch.cli.optimise.choices import COMPRESSORS, METHODS, PROBLEMS, check
+from burtorch.cli.optimise.choices import COMPRESSORS, METHODS, PROBLEMS, Choices, check, started
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from burtorch import mpi
     from burtorch._core import FiniteSum
 
 
@@ -45,6 +50,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help="runs of each method (default 1)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the first run (default 0)")
     parser.add_argument("--records", type=count, default=50, metavar="N", help="records of a run, at most (default 50)")
+    parser.add_argument("--cohort", type=count, metavar="N", help="clients of a round (default all)")
+    parser.add_argument("--local-steps", type=count, default=5, metavar="N", help="of fedavg and scaffold (default 5)")
+    parser.add_argument("--momentum", type=positive, default=0.1, metavar="X", help="of ef21-sgdm (default 0.1)")
+    parser.add_argument("--engine", choices=("local", "mpi"), default="local", help="(default local)")
+    parser.add_argument("--timeout", type=positive, default=60.0, metavar="SECONDS", help="of an exchange (default 60)")
     parser.add_argument("--threads", type=count, default=1, metavar="N", help="change no bit (default 1)")
     parser.add_argument("--out", metavar="DIR", help="where a folder of the results goes (default: nothing is kept)")
     parser.add_argument("--resume", action="store_true", help="go on with the runs in that folder")
@@ -55,22 +65,48 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     if find_spec("numpy") is None:
         raise InputError("methods need NumPy (pip install numpy)")
-    from burtorch.cli.optimise.choices import Choices
+    if args.engine == "local":
+        return _compare(args, None)
+    engine = started(args)
+    return _with_others(engine, lambda: _compare(args, engine))
+
+
+def _with_others(engine: mpi.Engine, work: Callable[[], int]) -> int:
+    """The same in every process of MPI: rank 0 speaks, and an error that only one of them has ends all."""
+    try:
+        with open(os.devnull, "w", encoding="utf-8") as nothing, ExitStack() as stack:
+            if engine.rank != 0:
+                stack.enter_context(redirect_stdout(nothing))
+                stack.enter_context(redirect_stderr(nothing))
+            return work()
+    except InputError as error:
+        # All of them have it; the first exit may end the others, so it waits until the message is out.
+        if engine.rank == 0:
+            say(f"burtorch optimise: error: {error}")
+        engine.tell(b"")
+        return 2
+    except BaseException as error:
+        say(f"burtorch optimise: error: rank {engine.rank}: {type(error).__name__}: {error}")
+        engine.abort()
+        raise
+
+
+def _compare(args: argparse.Namespace, engine: mpi.Engine | None) -> int:
     from burtorch.cli.optimise.folder import Folder
     from burtorch.cli.optimise.runs import one, summary
 
     names = args.method.split(",")
     for name in names:
-        check(name)
+        check(name, args.engine)
     if len(set(names)) < len(names):
         raise InputError(f"--method {args.method}: a method is named twice")
     if args.resume and args.out is None:
         raise InputError("--resume needs --out, the folder of the runs to go on with")
     try:
-        choices = Choices(args)
+        choices = Choices(args, engine)
         # Every method is made once before any of them runs, so that what cannot run is refused first.
         methods = {name: choices.method(name, args.seed) for name in names}
-        folder = None if args.out is None else Folder(args)
+        folder = None if args.out is None else Folder(args, engine)
         runs = {
             name: [one(args, choices, name, args.seed + k, folder, methods.pop(name, None)) for k in range(args.seeds)]
             for name in names

@@ -9,13 +9,22 @@ import burtorch
 from burtorch.cli.errors import InputError
 
 if TYPE_CHECKING:
-    from burtorch import opt
+    from burtorch import mpi, opt
     from burtorch._core import Compressor, FiniteSum
 
 PROBLEMS = ("logistic", "least-squares", "robust", "softmax")
-OF_SAMPLES = {"gd": "GD", "sgd": "SGD", "l-svrg": "LSVRG", "saga": "SAGA", "page": "PAGE"}
-COMPRESSED = {"dcgd": "DCGD", "diana": "DIANA", "marina": "MARINA", "ef21": "EF21"}
-LOCAL = {"scaffnew": "Scaffnew", "fedavg": "FedAvg"}
+OF_SAMPLES = {"gd": "GD", "agd": "AGD", "sgd": "SGD", "l-svrg": "LSVRG", "saga": "SAGA", "page": "PAGE"}
+COMPRESSED = {
+    "dcgd": "DCGD",
+    "diana": "DIANA",
+    "marina": "MARINA",
+    "dasha": "DASHA",
+    "ef14": "EF14",
+    "ef21": "EF21",
+    "ef21-pp": "EF21PP",
+    "ef21-sgdm": "EF21SGDM",
+}
+LOCAL = {"scaffnew": "Scaffnew", "fedavg": "FedAvg", "scaffold": "Scaffold"}
 METHODS = {**OF_SAMPLES, **COMPRESSED, **LOCAL}
 COMPRESSORS = {
     "identity": "Identity",
@@ -28,20 +37,33 @@ COMPRESSORS = {
 }
 
 
-def check(entry: str) -> None:
-    """Refuses an entry of --method that names no method, or a compressor for one without."""
+def started(args: argparse.Namespace) -> mpi.Engine:
+    """The processes of --engine mpi."""
+    from burtorch import mpi
+
+    try:
+        return mpi.Engine(timeout=args.timeout)
+    except ImportError as error:
+        raise InputError(str(error)) from None
+
+
+def check(entry: str, engine: str) -> None:
+    """Refuses an entry of --method that names no method, a compressor for one without, and processes for another."""
     name, colon, _ = entry.partition(":")
     if name not in METHODS:
         raise InputError(f"--method {entry}: expected of {', '.join(METHODS)}")
     if colon and name not in COMPRESSED:
         raise InputError(f"--method {entry}: {name} has no compressor")
+    if engine != "local" and name in OF_SAMPLES:
+        raise InputError(f"--engine {engine}: {name} has no clients")
 
 
 class Choices:
     """The problem of a command, and its methods."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, engine: mpi.Engine | None) -> None:
         self.args = args
+        self.engine = engine
         self.problem = _problem(args)
         self._constants: dict[bool, opt.Smoothness] = {}
 
@@ -59,8 +81,15 @@ class Choices:
         name, _, compressor = entry.partition(":")
         if name not in OF_SAMPLES:
             options["clients"] = args.clients or min(20, self.problem.n)
-        elif name != "gd":
+            options["engine"] = "local" if self.engine is None else self.engine
+        elif name not in ("gd", "agd"):
             options["sampling"] = opt.Nice(args.batch)
+        if name in ("fedavg", "scaffold"):
+            options["local_steps"] = args.local_steps
+        if name in ("ef21-pp", "fedavg", "scaffold"):
+            options["cohort"] = opt.Full() if args.cohort is None else opt.Nice(args.cohort)
+        if name == "ef21-sgdm":
+            options |= {"sampling": opt.Nice(args.batch), "momentum": args.momentum}
         if name in COMPRESSED:
             options["compressor"] = _compressor(compressor or args.compressor)
         options["constants"] = self._constants.get("clients" in options)

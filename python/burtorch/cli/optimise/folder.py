@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,12 @@ import burtorch
 from burtorch.cli.errors import InputError, say
 
 if TYPE_CHECKING:
-    from burtorch import opt
+    from burtorch import mpi, opt
 
-KEPT = ("problem", "labels", "compressor", "clients", "step", "batch", "l2", "nonconvex", "epochs", "records")
+KEPT = (
+    *("problem", "labels", "compressor", "clients", "step", "batch", "l2", "nonconvex", "epochs", "records"),
+    *("cohort", "local_steps", "momentum"),
+)
 
 
 def _stem(name: str, seed: int) -> str:
@@ -31,38 +35,56 @@ def _stem(name: str, seed: int) -> str:
 
 
 class Folder:
-    """Where the runs of a configuration are kept."""
+    """Where the runs of a configuration are kept. Of several processes rank 0 reads, writes, and tells the others."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, engine: mpi.Engine | None) -> None:
+        self.engine = engine
+        self.writes = engine is None or engine.rank == 0
         configuration: dict[str, Any] = {name: getattr(args, name) for name in KEPT}
         with open(args.data, "rb") as file:
             configuration["data"] = hashlib.file_digest(file, "sha256").hexdigest()
         text = json.dumps({"burtorch": burtorch.__version__, **configuration}, indent=1, sort_keys=True)
         self.path = Path(args.out) / hashlib.sha256(text.encode()).hexdigest()[:16]
         self.resumes = args.resume
-        self.path.mkdir(parents=True, exist_ok=True)
+        if self.writes:
+            self.path.mkdir(parents=True, exist_ok=True)
         self._put("manifest.json", (text + "\n").encode())
 
+    def _read(self, name: str) -> bytes | None:
+        """A file's content, in every process; None if there is none, or nothing is to be gone on with."""
+        path = self.path / name
+        content = path.read_bytes() if self.writes and self.resumes and path.exists() else None
+        return content if self.engine is None else self.engine.tell(content)
+
+    def is_time(self, since: float, seconds: float) -> bool:
+        """Whether so many seconds have passed on the clock of the process that writes."""
+        late = time.monotonic() - since >= seconds
+        return late if self.engine is None else self.engine.tell(b"1" if late else None) is not None
+
     def _put(self, name: str, content: bytes) -> None:
+        if not self.writes:
+            return
         part = self.path / f"{name}.part"
         part.write_bytes(content)
         os.replace(part, self.path / name)
 
     def finished(self, name: str, seed: int) -> dict[str, Any] | None:
         """A run that is done, where runs are gone on with."""
-        path = self.path / f"{_stem(name, seed)}.json"
-        if not (self.resumes and path.exists()):
+        file = f"{_stem(name, seed)}.json"
+        content = self._read(file)
+        if content is None:
             return None
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found: dict[str, Any] = json.loads(content)
         except ValueError:
-            raise InputError(f"{path}: not a finished run; remove it to run again") from None
+            raise InputError(f"{self.path / file}: not a finished run; remove it to run again") from None
         return found
 
     def finish(self, name: str, seed: int, done: dict[str, Any]) -> None:
         """Keeps a run, whose state is needed no more."""
         self._put(f"{_stem(name, seed)}.json", json.dumps(done).encode())
-        (self.path / f"{_stem(name, seed)}.npz").unlink(missing_ok=True)
+        if self.writes:
+            (self.path / f"{_stem(name, seed)}.npz").unlink(missing_ok=True)
 
     def save(self, method: opt.Method, name: str, seed: int, records: list[dict[str, Any]]) -> None:
         """Keeps the state of a run and its records so far."""
@@ -79,17 +101,20 @@ class Folder:
         """Puts a method where its saved run was; the records until then, or None where nothing was saved."""
         import numpy as np
 
-        path = self.path / f"{_stem(name, seed)}.npz"
-        if not (self.resumes and path.exists()):
+        file = f"{_stem(name, seed)}.npz"
+        content = self._read(file)
+        if content is None:
             return None
         try:
-            with np.load(path, allow_pickle=False) as found:
+            with np.load(io.BytesIO(content), allow_pickle=False) as found:
                 told = json.loads(found["told"].tobytes())
                 told["arrays"] = {key.removeprefix("state_"): found[key] for key in found.files if key != "told"}
             records: list[dict[str, Any]] = told.pop("records")
             method.load_state_dict(told)
         except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not the state of this run ({error}); remove it to run again") from None
+            raise InputError(
+                f"{self.path / file}: not the state of this run ({error}); remove it to run again"
+            ) from None
         return records
 
     def write(self, runs: dict[str, list[dict[str, Any]]]) -> None:
@@ -102,6 +127,8 @@ class Folder:
             for k, one in enumerate(found):
                 writer.writerows([name, k, *(record[field] for field in fields)] for record in one["records"])
         self._put("records.csv", text.getvalue().encode())
+        if not self.writes:
+            return
         from burtorch.cli.optimise.charts import draw
 
         reason = draw(runs, str(self.path / "curves.png"))

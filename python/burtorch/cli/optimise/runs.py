@@ -42,7 +42,7 @@ def one(
         records.append(dataclasses.asdict(method.record()))
         if diverged:
             break
-        if folder is not None and time.monotonic() - saved >= args.checkpoint:
+        if folder is not None and folder.is_time(saved, args.checkpoint):
             folder.save(method, name, seed, records)
             saved = time.monotonic()
     done = {"records": records, "sha256": hashlib.sha256(method.x.tobytes()).hexdigest(), "diverged": diverged}

@@ -1,0 +1,248 @@
+//! Methods whose workers take different times, on a virtual clock: Rennala SGD, Ringmaster ASGD and MindFlayer SGD.
+//!
+//! All workers draw batches from all samples. The time of a job and its batch are functions of (seed, job, worker), so a run
+//! is the same on every machine.
+
+use super::delays::Delays;
+use super::method::{Cost, Env, Method, Part, zeros};
+use super::sampling::Sampler;
+use crate::draw::{Draw, Purpose};
+use crate::error::{Error, Result};
+use crate::memory;
+
+/// Which gradients the server takes.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// Rennala SGD (Tyurin and Richtarik 2023): the first so many that are computed at x; a step is their mean.
+    Rennala(u64),
+    /// Ringmaster ASGD (Maranjyan, Tyurin and Richtarik 2025, with stops): each one that comes; jobs whose point is so many
+    /// steps old are stopped, and their workers start at the new point.
+    Ringmaster(u64),
+    /// MindFlayer SGD (Maranjyan, Shaikh Omar and Richtarik 2024): worker i makes `trials[i]` trials of at most `limits[i]` seconds,
+    /// and the gradients of those that end in time are summed and divided by `expected`, the mean number of them.
+    MindFlayer {
+        /// Trials of each worker in a step.
+        trials: Vec<u64>,
+        /// The time after which a trial is stopped.
+        limits: Vec<f64>,
+        /// How many trials end in time, on average.
+        expected: f64,
+    },
+}
+
+/// A method of workers that do not wait for each other.
+#[derive(Debug)]
+pub struct Asynchronous {
+    rule: Rule,
+    sampler: Sampler,
+    delays: Delays,
+    /// For each worker: when its job ends, the number of the job, and the step at which it began.
+    jobs: Vec<f64>,
+    new_jobs: Vec<f64>,
+    /// Where the jobs began, a row each (Ringmaster).
+    points: Vec<f64>,
+    time: f64,
+    new_time: f64,
+    g: Vec<f64>,
+    one: Vec<f64>,
+    next: Vec<f64>,
+    used: Vec<u32>,
+}
+
+/// Numbers of a worker in the list of jobs.
+const JOB: usize = 3;
+
+impl Asynchronous {
+    /// Workers with these delays, whose batches the sampler draws.
+    pub fn new(rule: Rule, sampler: Sampler, delays: Delays) -> Result<Self> {
+        let n = delays.n();
+        let bad =
+            |what, expected: &str, found: String| Err(Error::BadArgument { what, expected: expected.into(), found });
+        match &rule {
+            _ if n == 0 => return bad("workers", "at least 1", "0".into()),
+            Rule::Rennala(0) => return bad("gathered", "at least 1", "0".into()),
+            Rule::Ringmaster(0) => return bad("max_delay", "at least 1", "0".into()),
+            Rule::MindFlayer { trials, limits, expected } => {
+                if trials.len() != n || limits.len() != n {
+                    return bad("trials and limits", &format!("one for each of the {n} workers"), "others".into());
+                }
+                if limits.iter().any(|t| t.is_nan() || *t <= 0.0) || !(*expected > 0.0) {
+                    return bad("limits", "above 0, and trials that may end in time", "others".into());
+                }
+            }
+            _ => {}
+        }
+        let none = Vec::new;
+        Ok(Asynchronous {
+            rule,
+            sampler,
+            delays,
+            jobs: none(),
+            new_jobs: none(),
+            points: none(),
+            time: 0.0,
+            new_time: 0.0,
+            g: none(),
+            one: none(),
+            next: none(),
+            used: Vec::new(),
+        })
+    }
+
+    /// The worker whose job ends first, and when.
+    fn first(&self) -> (usize, f64) {
+        let ends = self.new_jobs.chunks_exact(JOB).map(|job| job[0]).enumerate();
+        ends.fold((0, f64::INFINITY), |best, one| if one.1 < best.1 { one } else { best })
+    }
+
+    /// A worker begins its next job at this time, after so many steps.
+    fn restart(&mut self, env: &Env<'_>, worker: usize, now: f64, round: u64) {
+        let job = self.new_jobs[worker * JOB + 1] as u64 + 1;
+        let end = now + self.delays.of(env.seed, job, worker);
+        self.new_jobs[worker * JOB..][..JOB].copy_from_slice(&[end, job as f64, round as f64]);
+    }
+
+    /// Adds `scale` times the gradient of a worker's job at `x` to `g`; its oracle calls.
+    fn add_gradient(
+        &mut self,
+        env: &mut Env<'_>,
+        job: u64,
+        worker: usize,
+        x: Option<&[f64]>,
+        scale: f64,
+    ) -> Result<u64> {
+        match env.choices.batch {
+            Some(batch) => self.sampler.take(batch)?,
+            // Client 0 of these draws is the server.
+            None => self.sampler.draw(env.seed, job, worker as u64 + 1)?,
+        }
+        if crate::interrupt::is_over() {
+            return Err(Error::Interrupted);
+        }
+        let samples = self.sampler.samples();
+        let d = self.g.len();
+        let at = match x {
+            Some(x) => x,
+            None => &self.points[worker * d..][..d],
+        };
+        env.grad(at, None, samples, &mut self.one)?;
+        self.g.iter_mut().zip(&self.one).for_each(|(g, one)| *g += scale * one);
+        memory::reserve_in(&mut self.used, 1, "workers")?;
+        self.used.push(worker as u32);
+        Ok(samples.indices.len() as u64)
+    }
+
+    fn rennala(&mut self, env: &mut Env<'_>, x: &[f64], gathered: u64) -> Result<u64> {
+        let (mut calls, mut left) = (0, gathered);
+        while left > 0 {
+            let (worker, now) = self.first();
+            let job = &self.new_jobs[worker * JOB..][..JOB];
+            let (number, is_fresh) = (job[1] as u64, job[2] as u64 == env.round);
+            if is_fresh {
+                calls += self.add_gradient(env, number, worker, Some(x), 1.0 / gathered as f64)?;
+                left -= 1;
+            }
+            self.new_time = now;
+            // The worker of the last gradient starts at the new point.
+            self.restart(env, worker, now, env.round + u64::from(left == 0));
+        }
+        Ok(calls)
+    }
+
+    fn ringmaster(&mut self, env: &mut Env<'_>, max_delay: u64) -> Result<u64> {
+        let (worker, now) = self.first();
+        let number = self.new_jobs[worker * JOB + 1] as u64;
+        let calls = self.add_gradient(env, number, worker, None, 1.0)?;
+        self.new_time = now;
+        self.restart(env, worker, now, env.round + 1);
+        for other in 0..self.delays.n() {
+            if env.round + 1 - self.new_jobs[other * JOB + 2] as u64 >= max_delay {
+                self.restart(env, other, now, env.round + 1);
+            }
+        }
+        Ok(calls)
+    }
+
+    fn mind_flayer(
+        &mut self,
+        env: &mut Env<'_>,
+        x: &[f64],
+        (trials, limits, expected): (&[u64], &[f64], f64),
+    ) -> Result<u64> {
+        let (mut calls, mut longest) = (0, 0.0f64);
+        for (worker, (&n, &limit)) in trials.iter().zip(limits).enumerate() {
+            let mut draw = Draw::new(env.seed, env.round, worker as u64, Purpose::Delay);
+            let mut busy = 0.0;
+            for trial in 0..n {
+                let time = self.delays.next(&mut draw, worker);
+                busy += time.min(limit);
+                if time <= limit {
+                    calls += self.add_gradient(env, env.round * n + trial, worker, Some(x), 1.0 / expected)?;
+                }
+            }
+            longest = longest.max(busy);
+        }
+        self.new_time = self.time + longest;
+        Ok(calls)
+    }
+}
+
+impl Method for Asynchronous {
+    fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
+        let n = self.delays.n();
+        (self.g, self.one, self.next) = (zeros(x.len())?, zeros(x.len())?, zeros(x.len())?);
+        if matches!(self.rule, Rule::MindFlayer { .. }) {
+            return Ok(Cost::default());
+        }
+        (self.jobs, self.new_jobs) = (zeros(n * JOB)?, zeros(n * JOB)?);
+        for worker in 0..n {
+            self.jobs[worker * JOB] = self.delays.of(env.seed, 0, worker);
+        }
+        if matches!(self.rule, Rule::Ringmaster(_)) {
+            let len = n.checked_mul(x.len());
+            self.points = zeros(len.ok_or(memory::refused::<f64>(usize::MAX, "the points of workers"))?)?;
+            self.points.chunks_exact_mut(x.len()).for_each(|point| point.copy_from_slice(x));
+        }
+        Ok(Cost::default())
+    }
+
+    fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
+        self.new_jobs.copy_from_slice(&self.jobs);
+        self.g.fill(0.0);
+        self.used.clear();
+        let rule = std::mem::replace(&mut self.rule, Rule::Rennala(1));
+        let done = match &rule {
+            Rule::Rennala(gathered) => self.rennala(env, x, *gathered),
+            Rule::Ringmaster(max_delay) => self.ringmaster(env, *max_delay),
+            Rule::MindFlayer { trials, limits, expected } => self.mind_flayer(env, x, (trials, limits, *expected)),
+        };
+        self.rule = rule;
+        let oracle_calls = done?;
+        env.descend(x, &self.g, next)?;
+        self.next.copy_from_slice(next);
+        let time = self.new_time - self.time;
+        let numbers = (self.used.len() * x.len()) as f64 * super::clients::NUMBER;
+        let (bits_up, wire_bytes) = (numbers, numbers as u64 / 8);
+        Ok(Cost { oracle_calls, bits_up, bits_down: numbers, wire_bytes, rounds: 1, time })
+    }
+
+    fn commit(&mut self) {
+        let d = self.next.len();
+        for (worker, point) in self.points.chunks_exact_mut(d).enumerate() {
+            // A new number says that a job has begun, and all of them begin at the new point.
+            if self.new_jobs[worker * JOB + 1] != self.jobs[worker * JOB + 1] {
+                point.copy_from_slice(&self.next);
+            }
+        }
+        std::mem::swap(&mut self.jobs, &mut self.new_jobs);
+        self.time = self.new_time;
+    }
+
+    fn parts(&mut self) -> Vec<Part<'_>> {
+        vec![("jobs", &mut self.jobs), ("points", &mut self.points), ("time", std::slice::from_mut(&mut self.time))]
+    }
+
+    fn drawn(&self) -> (&[u32], Option<bool>) {
+        (&self.used, None)
+    }
+}

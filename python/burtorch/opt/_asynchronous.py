@@ -1,0 +1,163 @@
+"""Workers that do not wait for each other, on a virtual clock: Rennala SGD, Ringmaster ASGD, MindFlayer SGD."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from burtorch.opt._base import Method
+from burtorch.opt._clock import Delays
+from burtorch.opt._rules import Nice, Sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from burtorch._core import FiniteSum
+
+
+class _Asynchronous(Method):
+    """Workers draw batches from all samples. `Record.time` is the virtual clock."""
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        delays: Delays,
+        sampling: Sampling | None = None,
+        **more: Any,
+    ) -> None:
+        self.delays = delays
+        sampling = Nice(1) if sampling is None else sampling
+        super().__init__(problem, x0, delays=delays._given, sampling=sampling, **more)
+
+
+class Rennala(_Asynchronous):
+    """Rennala SGD: x+ = prox(x - step mean of the first `gathered` gradients that workers compute at x). A worker whose
+    gradient belongs to an older point has computed it in vain; that of the last gradient starts at x+.
+
+    Args:
+        problem: a FiniteSum.
+        delays: of workers.
+        gathered: gradients of a step.
+        sampling: batches of a gradient; `Nice(1)` unless told otherwise.
+        others: see `Method`.
+
+    Theorem (Tyurin and Richtarik 2023, "Optimal time complexities of parallel stochastic optimization methods"): steps
+    are those of SGD with `gathered` batches, so "theory" is 1/(2 L) for f that need not be convex, and the time to a
+    gradient of norm eps is optimal for gathered = max(1, sigma^2/eps^2). Memory: a few numbers for each worker.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> method = bt.opt.Rennala(f, delays=bt.opt.Delays([1.0, 2.0, 100.0]), gathered=3)
+        >>> records = method.run(2)
+        >>> records[-1].time, records[-1].oracle_calls
+        (5.0, 6)
+    """
+
+    _name = "rennala"
+
+    def __init__(
+        self, problem: FiniteSum, x0: ArrayLike | None = None, *, delays: Delays, gathered: int, **more: Any
+    ) -> None:
+        self.gathered = gathered
+        super().__init__(problem, x0, delays=delays, gathered=gathered, **more)
+
+    def theory_step(self) -> float:
+        """1/(2 L)."""
+        return 0.5 / self.constants.L
+
+
+class Ringmaster(_Asynchronous):
+    """Ringmaster ASGD: every gradient that comes is a step, x+ = prox(x - step g); a job whose point is `max_delay`
+    steps old is stopped, and its worker starts at the new point.
+
+    Args:
+        problem: a FiniteSum.
+        delays: of workers.
+        max_delay: at least 1; with 1 it is SGD of the fastest worker.
+        sampling: batches of a gradient; `Nice(1)` unless told otherwise.
+        others: see `Method`.
+
+    Theorem (Maranjyan, Tyurin and Richtarik 2025, "Ringmaster ASGD", Theorem 4.1): for step = min(1/(2 R L), eps/(4 L
+    sigma^2)) with R = max_delay, which is optimal at max(1, sigma^2/eps), the mean of E |grad f|^2 falls below eps;
+    "theory" is the first of the two. f need not be convex. Memory: d for each worker.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> method = bt.opt.Ringmaster(f, delays=bt.opt.Delays([1.0, 2.0, 100.0]), max_delay=4)
+        >>> records = method.run(600)
+        >>> method.x.round(6), records[-1].time
+        (array([1., 1.]), 400.0)
+    """
+
+    _name = "ringmaster"
+
+    def __init__(
+        self, problem: FiniteSum, x0: ArrayLike | None = None, *, delays: Delays, max_delay: int, **more: Any
+    ) -> None:
+        self.max_delay = max_delay
+        super().__init__(problem, x0, delays=delays, max_delay=max_delay, **more)
+
+    def theory_step(self) -> float:
+        """1/(2 max_delay L)."""
+        return 0.5 / (self.max_delay * self.constants.L)
+
+
+class MindFlayer(_Asynchronous):
+    """MindFlayer SGD: in each step worker i makes `trials[i]` trials of a job, each stopped after `limits[i]` seconds;
+    x+ = prox(x - step g) with g the sum of gradients that came in time by the mean number of them, B = sum p_i
+    trials[i].
+
+    Args:
+        problem: a FiniteSum.
+        delays: of workers.
+        trials: of each worker, or one number for all.
+        limits: seconds of each worker, or one number for all; may be infinite.
+        sampling: batches of a gradient; `Nice(1)` unless told otherwise.
+        others: see `Method`.
+
+    Theorem (Maranjyan, Shaikh Omar and Richtarik 2024, "MindFlayer SGD"): g is an unbiased estimate of grad f(x), and
+    steps of at most 1/(2 L), or less where an accuracy below the noise is asked for, lead to a stationary point of f
+    that need not be convex; "theory" is 1/(2 L). Memory: d.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> delays = bt.opt.Delays([1.0, 2.0], "pareto", 1.0)
+        >>> method = bt.opt.MindFlayer(f, delays=delays, trials=4, limits=4.0)
+        >>> records = method.run(1000)
+        >>> method.expected, method.x.round(3), records[-1].time <= 16_000.0
+        (5.0, array([1., 1.]), True)
+    """
+
+    _name = "mind_flayer"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        delays: Delays,
+        trials: int | Sequence[int],
+        limits: ArrayLike,
+        **more: Any,
+    ) -> None:
+        counts = np.broadcast_to(np.asarray(trials), delays.seconds.shape)
+        if not (np.issubdtype(counts.dtype, np.integer) and (counts >= 0).all()):
+            raise ValueError("trials must be whole numbers, at least 0")
+        self.trials = counts
+        self.limits = np.broadcast_to(np.asarray(limits, float), delays.seconds.shape)
+        self.expected = float(counts @ np.asarray(delays.probability(self.limits)))
+        if not self.expected > 0.0:
+            raise ValueError("no trial can end within its limit: raise limits or trials")
+        super().__init__(problem, x0, delays=delays, trials=counts, limits=self.limits, expected=self.expected, **more)
+
+    def theory_step(self) -> float:
+        """1/(2 L)."""
+        return 0.5 / self.constants.L

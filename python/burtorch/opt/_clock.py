@@ -1,0 +1,100 @@
+"""The virtual clock: how long workers and clients take, by seeded distributions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Delays:
+    """How long the jobs of workers take, on a virtual clock.
+
+    Args:
+        seconds: of each worker's job.
+        distribution: what multiplies them: "fixed", 1; "exponential", of mean 1; "log_normal", exp(constant z) with z
+            standard normal; "pareto", at least 1 with the exponent constant.
+        constant: of the distribution.
+
+    A job's time is a function of (seed, job, worker). Raises ValueError for numbers that are not positive.
+
+    Example:
+        >>> import burtorch as bt
+        >>> delays = bt.opt.Delays([1.0, 3.0], "exponential")
+        >>> delays.n, [round(p, 6) for p in delays.probability([1.0, 3.0])]
+        (2, [0.632121, 0.632121])
+    """
+
+    def __init__(self, seconds: ArrayLike, distribution: str = "fixed", constant: float = 1.0) -> None:
+        self.seconds: NDArray[np.float64] = np.atleast_1d(np.asarray(seconds, float))
+        if not (np.isfinite(self.seconds).all() and (self.seconds > 0.0).all() and self.seconds.ndim == 1):
+            raise ValueError("the seconds of workers must be finite and above 0")
+        if distribution not in ("fixed", "exponential", "log_normal", "pareto"):
+            raise ValueError(
+                f'a distribution of delays is "fixed", "exponential", "log_normal" or "pareto", found {distribution!r}'
+            )
+        if not 0.0 < constant < math.inf:
+            raise ValueError(f"the constant of a distribution must be finite and above 0, found {constant}")
+        self.distribution, self.constant = distribution, float(constant)
+
+    @property
+    def n(self) -> int:
+        """Workers."""
+        return len(self.seconds)
+
+    @property
+    def _given(self) -> tuple[NDArray[np.float64], str, float]:
+        return self.seconds, self.distribution, self.constant
+
+    def probability(self, limits: ArrayLike) -> list[float]:
+        """That a job of each worker takes at most its limit."""
+        ratios = (np.broadcast_to(np.asarray(limits, float), self.seconds.shape) / self.seconds).tolist()
+        return [self._below(ratio) for ratio in ratios]
+
+    def _below(self, ratio: float) -> float:
+        if ratio <= 0.0:
+            return 0.0
+        if self.distribution == "fixed":
+            return float(ratio >= 1.0)
+        if self.distribution == "exponential":
+            return -math.expm1(-ratio)
+        if self.distribution == "pareto":
+            return 0.0 if ratio <= 1.0 else 1.0 - ratio**-self.constant
+        return 0.5 * math.erfc(-math.log(ratio) / (self.constant * math.sqrt(2.0)))
+
+    def __repr__(self) -> str:
+        return f"Delays({self.n} workers, {self.distribution!r}, {self.constant})"
+
+
+class Network:
+    """How long a round of clients takes: the longest time of those who take part.
+
+    Args:
+        compute: of each client, the seconds of an oracle call.
+        latency: seconds of a message, one way.
+        bandwidth: bits in a second, from and to a client; infinite unless told otherwise.
+
+    Methods of clients take it as `network=`; `Record.time` adds up its rounds.
+
+    Example:
+        >>> import burtorch as bt
+        >>> network = bt.opt.Network(bt.opt.Delays([1.0, 2.0]), latency=0.5, bandwidth=128.0)
+        >>> f = bt.opt.least_squares([[1.0], [2.0]], [1.0, 2.0])
+        >>> method = bt.opt.DCGD(f, clients=2, compressor=bt.compress.Identity(), network=network)
+        >>> method.run(3)[-1].time  # each round: 2 s of the slower client, 1 s of latency, 1 s for 128 bits
+        12.0
+    """
+
+    def __init__(self, compute: Delays, latency: float = 0.0, bandwidth: float = math.inf) -> None:
+        self.compute, self.latency, self.bandwidth = compute, float(latency), float(bandwidth)
+
+    @property
+    def _given(self) -> tuple[Any, float, float]:
+        return self.compute._given, self.latency, self.bandwidth
+
+    def __repr__(self) -> str:
+        return f"Network({self.compute!r}, latency={self.latency}, bandwidth={self.bandwidth})"

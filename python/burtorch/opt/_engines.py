@@ -1,0 +1,38 @@
+"""Where the clients of a method work: in this process, or divided among several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+
+class Engine(Protocol):
+    """Processes that take the same steps, each with clients of its own."""
+
+    def here(self, n_clients: int) -> tuple[int, int]:
+        """The first client of this process, and the one after its last."""
+
+    def gather(self, own: Numbers) -> Numbers:
+        """What all processes give, one after the other, in the order of their clients. One that gives nothing has
+        failed, which is an error in all of them."""
+
+    def rows(self, own: Numbers) -> Numbers:
+        """The same, where a process may have nothing to give."""
+
+
+def engine_of(engine: str | Engine) -> Engine | None:
+    """The engine of this name; None for "local", where all clients are in this process."""
+    if engine == "local":
+        return None
+    if engine == "mpi":
+        from burtorch import mpi
+
+        return mpi.Engine()
+    if isinstance(engine, str):
+        raise ValueError(f'engine must be "local", "mpi" or an engine, found {engine!r}')
+    return engine

@@ -1,0 +1,185 @@
+"""Methods whose clients remember what a compressor left out: EF14, EF21-SGDM, EF21-PP; and DASHA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from burtorch.opt._base import probability, squared
+from burtorch.opt._distributed import EF21, _Compressed, parts_of, theta_beta_of
+from burtorch.opt._methods import page_step
+from burtorch.opt._rules import Full, Independent, Nice, Sampling
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from burtorch._core import FiniteSum
+    from burtorch.opt._base import Vector
+
+
+class EF14(_Compressed):
+    """EF14, error feedback as it was first: clients send m_i = C(e_i + step grad f_i(x)) and keep e_i+ = e_i + step
+    grad f_i(x) - m_i; x+ is x less the mean of m_i. There is no proximal term.
+
+    Seide et al. 2014. The point x - mean e_i moves by exactly step grad f(x) (Stich and Karimireddy 2020, "The
+    error-feedback framework"), whose theorem "theory" takes: for contractive C and step <= alpha/(10 L_max) it
+    converges to a neighbourhood of x* whose size grows with mean |grad f_i(x*)|^2; with one client to x*. Memory: d
+    for each client. Arguments: see `Distributed`.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> method = bt.opt.EF14(f, clients=2, compressor=bt.compress.TopK(1))
+        >>> records = method.run(4000)
+        >>> method.x.round(6)
+        array([1., 1.])
+    """
+
+    _name = "ef14"
+
+    def theory_step(self) -> float:
+        """alpha/(10 L_max)."""
+        return self.compressor.alpha(self.problem.d, self.n_clients) / (10.0 * self.constants.L_max)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """|x - mean e_i - x*|^2; None without x_star."""
+        if self.x_star is None:
+            return None
+        errors = self._state()["e_i"].reshape(self.n_clients, -1)
+        return squared(self.x - errors.mean(axis=0) - self.x_star)
+
+
+class EF21SGDM(_Compressed):
+    """EF21-SGDM: EF21 of stochastic gradients with momentum. x+ = prox(x - step g); v_i+ = (1 - momentum) v_i +
+    momentum grad of a batch of client i's samples at x+; clients send m_i = C(v_i - g_i); g_i += m_i, g = mean g_i.
+
+    Args:
+        problem: a FiniteSum.
+        momentum: above 0 and at most 1.
+        sampling: the batches of each client; `Nice(1)` unless told otherwise.
+        others: see `Distributed`.
+
+    Theorem (Fatkhullin, Tyurin and Richtarik 2023, "Momentum provably improves error feedback!", Theorem 3): for
+    contractive C and step <= min(alpha/(20 L_plus), momentum/(7 L)) the mean of E |grad f|^2 over T steps is at most
+    2 Phi_0/(step T) plus terms of the variance of batches that vanish with momentum; f need not be convex. With
+    momentum = 1 and all samples it is EF21, bit for bit. Memory: 2 d for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> method = bt.opt.EF21SGDM(f, clients=2, compressor=bt.compress.TopK(1), momentum=0.5)
+        >>> records = method.run(10_000)
+        >>> method.x.round(6)
+        array([-1.5,  2.5])
+    """
+
+    _name = "ef21"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        momentum: float = 0.1,
+        sampling: Sampling | None = None,
+        **more: Any,
+    ) -> None:
+        self.momentum = probability(momentum, "momentum")
+        self.local_sampling = Nice(1) if sampling is None else sampling
+        super().__init__(problem, x0, momentum=self.momentum, local_sampling=self.local_sampling.rule, **more)
+
+    def theory_step(self) -> float:
+        """min(alpha/(20 L_plus), momentum/(7 L))."""
+        alpha = self.compressor.alpha(self.problem.d, self.n_clients)
+        return min(alpha / (20.0 * self.constants.L_plus), self.momentum / (7.0 * self.constants.L))
+
+
+class EF21PP(EF21):
+    """EF21-PP: EF21 of which a cohort takes part in each round; g_i of the others stays.
+
+    Args:
+        problem: a FiniteSum.
+        cohort: `Nice` or `Independent`: which clients take part.
+        pl: as for `EF21`.
+        others: see `Distributed`.
+
+    Theorem (Fatkhullin, Sokolov, Gorbunov, Li and Richtarik 2021, "EF21 with bells & whistles"): a client that takes
+    part with probability q sends C or nothing, which together is a contractive compressor with q alpha in the place of
+    alpha; with it the theorem of EF21 holds in expectation. Memory: d for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> method = bt.opt.EF21PP(f, clients=2, compressor=bt.compress.TopK(1), cohort=bt.opt.Nice(1))
+        >>> records = method.run(5000)
+        >>> method.x.round(6), records[-1].oracle_calls == 2 + 5000
+        (array([-1.5,  2.5]), True)
+    """
+
+    def __init__(self, problem: FiniteSum, x0: ArrayLike | None = None, *, cohort: Sampling, **more: Any) -> None:
+        if not isinstance(cohort, (Full, Nice, Independent)):
+            raise ValueError(f"the cohort of EF21PP is Full, Nice or Independent, found {cohort!r}")
+        super().__init__(problem, x0, sampling=cohort, **more)
+
+    def theta_beta(self) -> tuple[float, float]:
+        """theta and beta of the theorem."""
+        share = self.sampling.expected_size(self.n_clients) / self.n_clients
+        return theta_beta_of(share * self.compressor.alpha(self.problem.d, self.n_clients))
+
+
+class DASHA(_Compressed):
+    """DASHA: x+ = prox(x - step g); clients send m_i = C(grad f_i(x+) - h_i - a (g_i - h_i)), g_i += m_i, h_i = grad
+    f_i(x+), g = mean g_i: as MARINA, without rounds in which all numbers are sent.
+
+    Args:
+        problem: a FiniteSum.
+        a: 1/(2 omega + 1) unless told otherwise.
+        others: see `Distributed`.
+
+    Theorem (Tyurin and Richtarik 2023, "DASHA", Theorem 6.1 with the constants that its proof gives; unbiased C): for
+    step = 1/(L + sqrt(2 omega (4 omega + 1)/n) L_plus) and Phi = f(x) - f* + step (2 omega + 1)/2 |g - grad f(x)|^2 +
+    (step omega/n) mean |g_i - grad f_i(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f need not be convex. Memory: 2 d
+    for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> method = bt.opt.DASHA(f, clients=2, compressor=bt.compress.RandK(1))
+        >>> records = method.run(3000)
+        >>> method.x.round(9), records[-1].bits_up == 2 * 2 * 64 + 3000 * 2 * 64
+        (array([-1.5,  2.5]), True)
+    """
+
+    _name = "dasha"
+
+    def __init__(
+        self,
+        problem: FiniteSum,
+        x0: ArrayLike | None = None,
+        *,
+        a: float | None = None,
+        compressor: Any,
+        clients: Any = None,
+        **more: Any,
+    ) -> None:
+        parts = parts_of(problem, clients)
+        omega = 0.0 if a is not None else compressor.omega(problem.d, len(parts))
+        self.a = 1.0 / (2.0 * omega + 1.0) if a is None else probability(a, "a")
+        super().__init__(problem, x0, compressor=compressor, clients=parts, alpha=self.a, **more)
+
+    def theory_step(self) -> float:
+        """1/(L + sqrt(2 omega (4 omega + 1)/n) L_plus)."""
+        omega = self._omega()
+        return page_step(self.constants.L, self.constants.L_plus, 2.0 * omega * (4.0 * omega + 1.0) / self.n_clients)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without f_star."""
+        if self.f_star is None:
+            return None
+        omega, state = self._omega(), self._state()
+        own = self._gradients(self.x)
+        errors = state["g_i"].reshape(self.n_clients, -1) - own
+        whole = squared(state["g"] - np.asarray(own.mean(axis=0)))
+        spread = squared(errors) / self.n_clients
+        return loss - self.f_star + self.gamma * (0.5 * (2.0 * omega + 1.0) * whole + omega / self.n_clients * spread)

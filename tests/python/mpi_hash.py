@@ -1,0 +1,56 @@
+"""Prints a hash of each method after 50 rounds: ``python mpi_hash.py THREADS``, or without it under mpiexec."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+
+import numpy as np
+
+from burtorch import compress, opt
+
+N, D, CLIENTS = 130, 7, 13
+
+
+def methods(engine, threads):
+    rng = np.random.default_rng(1)
+    f = opt.least_squares(rng.normal(size=(N, D)), rng.normal(size=N), l2=0.1)
+    parts = opt.split(N, CLIENTS, seed=2)
+    common = {"clients": parts, "engine": engine, "threads": threads, "seed": 3}
+    top, rand = {"compressor": compress.TopK(2)}, {"compressor": compress.RandK(2)}
+    yield opt.DCGD(f, **common, **rand)
+    yield opt.DIANA(f, **common, **rand)
+    yield opt.MARINA(f, **common, **rand)
+    yield opt.MARINA(f, **common, compressor=compress.PermK())
+    yield opt.DASHA(f, **common, **rand)
+    yield opt.EF14(f, **common, **top)
+    yield opt.EF21(f, **common, **top)
+    yield opt.EF21SGDM(f, **common, **top, sampling=opt.Nice(3))
+    yield opt.EF21PP(f, **common, **top, cohort=opt.Nice(4))
+    yield opt.Scaffnew(f, **common)
+    yield opt.FedAvg(f, **common, local_steps=3, cohort=opt.Nice(5), step=0.01)
+    yield opt.Scaffold(f, **common, local_steps=3, cohort=opt.Nice(5), sampling=opt.Nice(2), step=0.01)
+
+
+def main(engine="local", threads=1):
+    for method in methods(engine, threads):
+        record = method.run(50)[-1]
+        costs = f"{record.oracle_calls} {record.bits_up!r} {record.wire_bytes}"
+        state = method.state_dict()["arrays"]
+        digest = hashlib.sha256(method.x.tobytes())
+        for name in sorted(state):
+            digest.update(state[name].tobytes())
+        yield f"{type(method).__name__} {digest.hexdigest()} {costs}"
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    engine = "local" if arguments else "mpi"
+    lines = list(main(engine, int(arguments[0]) if arguments else 1))
+    if engine == "local":
+        print("\n".join(lines))
+    else:
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.Get_rank() == 0:
+            print("\n".join(lines))
