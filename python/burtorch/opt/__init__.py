@@ -13,7 +13,7 @@ theorem. docs/optimisation.md has the table of methods. NumPy is needed.
 
 from burtorch._core import FiniteSum
 from burtorch.opt._asynchronous import MindFlayer, Rennala, Ringmaster
-from burtorch.opt._base import Method, Record
+from burtorch.opt._base import Method
 from burtorch.opt._clock import Delays, Network
 from burtorch.opt._data import Rows, load_libsvm, make_least_squares, make_logistic, split
 from burtorch.opt._distributed import DCGD, DIANA, EF21, MARINA, Distributed
@@ -27,6 +27,7 @@ from burtorch.opt._problems import (
     robust_regression,
     softmax_regression,
 )
+from burtorch.opt._record import Record
 from burtorch.opt._rules import (
     L1,
     Box,

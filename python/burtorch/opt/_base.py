@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from burtorch import _core
 from burtorch.compress import Compressor
+from burtorch.opt._record import Record
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
 from burtorch.opt._smoothness import Smoothness, smoothness
 
@@ -27,40 +27,6 @@ Step = float | str | Callable[[int], float]
 
 CHUNK = 256
 """Steps of a schedule that are computed at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Where a method is. What needs x* or f* is None where these were not given."""
-
-    step: int
-    """Steps taken."""
-    loss: float
-    """f(x), with the proximal term."""
-    gap: float | None
-    """loss - f*."""
-    distance: float | None
-    """|x - x*|^2."""
-    grad_norm: float
-    """|grad f(x)|, without the proximal term."""
-    lyapunov: float | None
-    """The quantity that the method's theorem bounds, where asked for by `lyapunov=True`."""
-    oracle_calls: int
-    """Gradients of single samples; a difference of two counts as two."""
-    epochs: float
-    """Oracle calls by samples."""
-    bits_up: float
-    """Bits that clients sent, as theory counts them."""
-    bits_down: float
-    """Bits that clients received."""
-    wire_bytes: int
-    """Bytes of the clients' messages as they are encoded."""
-    rounds: int
-    """Exchanges between clients and server."""
-    time: float
-    """Seconds of the virtual clock, of methods that have one."""
-    seconds: float
-    """Time of steps; recording is not part of it."""
 
 
 def squared(x: Vector) -> float:

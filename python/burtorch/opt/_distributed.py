@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from burtorch._core import Compressor, FiniteSum
-    from burtorch.opt._base import Record, Vector
+    from burtorch.opt._base import Vector
     from burtorch.opt._clock import Network
     from burtorch.opt._engines import Engine
+    from burtorch.opt._record import Record
 
     Clients = int | Sequence[ArrayLike] | None
 

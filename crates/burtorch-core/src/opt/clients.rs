@@ -7,7 +7,9 @@
 use std::ops::Range;
 
 use super::delays::Network;
+use super::exchange::{Exchange, read};
 use super::method::{Cost, Env};
+use super::parts::{bad, check, weights};
 use super::terms::{Samples, Workspace};
 use super::tree::{TreeSum, subtrees};
 use crate::compress::{Client, Compressor, Message};
@@ -16,13 +18,6 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::memory;
 use crate::sync::{self, Mutex};
-
-/// How processes that have the same clients' numbers, and different clients, learn of each other's sums.
-pub trait Exchange: Send + Sync {
-    /// Sends `own` to all processes, and makes `all` what they sent, in the order of their clients. Nothing is sent by one
-    /// that cannot go on; then the others get an error.
-    fn gather(&self, own: &[f64], all: &mut Vec<f64>) -> Result<()>;
-}
 
 /// Who holds which samples, and what they send.
 pub struct Clients {
@@ -375,63 +370,6 @@ impl Room {
         env.problem.grad(x, minus, samples, 1, &mut self.workspace, &mut self.g)?;
         Ok(samples.indices.len() as u64 * if minus.is_some() { 2 } else { 1 })
     }
-}
-
-fn bad(found: String) -> Error {
-    Error::BadArgument { what: "clients", expected: "lists that hold each sample once".into(), found }
-}
-
-fn check(parts: &[Vec<u32>], n_samples: usize) -> Result<()> {
-    let mut is_taken = memory::filled(false, n_samples, WHAT)?;
-    for (k, samples) in parts.iter().enumerate() {
-        if samples.is_empty() {
-            return Err(bad(format!("client {k} without samples")));
-        }
-        for &i in samples {
-            match is_taken.get_mut(i as usize) {
-                Some(taken) if !*taken => *taken = true,
-                _ => return Err(bad(format!("sample {i} twice or out of range"))),
-            }
-        }
-    }
-    match is_taken.iter().position(|taken| !taken) {
-        Some(i) => Err(bad(format!("none that holds sample {i}"))),
-        None => Ok(()),
-    }
-}
-
-fn weights(parts: &[Vec<u32>], n_samples: usize) -> Result<Option<Vec<f64>>> {
-    let first = parts.first().map_or(0, Vec::len);
-    if parts.iter().all(|samples| samples.len() == first) {
-        return Ok(None);
-    }
-    let mut weights = memory::filled(0.0, n_samples, WHAT)?;
-    for samples in parts {
-        samples.iter().for_each(|&i| weights[i as usize] = 1.0 / (parts.len() * samples.len()) as f64);
-    }
-    Ok(Some(weights))
-}
-
-/// Adds up what processes sent; the longest of their times.
-fn read(received: &[f64], width: usize, total: &mut TreeSum) -> Result<f64> {
-    let wrong = || Error::BadArgument {
-        what: "what processes sent",
-        expected: "sums of clients, in their order".into(),
-        found: "numbers of another length".into(),
-    };
-    total.begin(0..usize::MAX);
-    let (mut rest, mut time) = (received, 0.0f64);
-    while let [n, longest, more @ ..] = rest {
-        time = time.max(*longest);
-        let roots = (*n as usize).checked_mul(width + 1).and_then(|len| more.split_at_checked(len));
-        let (roots, after) = roots.ok_or_else(wrong)?;
-        for root in roots.chunks_exact(width + 1) {
-            total.push(root[0] as usize, width)?.copy_from_slice(&root[1..]);
-        }
-        rest = after;
-    }
-    total.end();
-    if rest.is_empty() && total.roots().len() <= 1 { Ok(time) } else { Err(wrong()) }
 }
 
 fn block_of(block: &mut Mutex<Block>) -> &mut Block {

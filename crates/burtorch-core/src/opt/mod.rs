@@ -37,7 +37,10 @@ mod stochastic;
 mod accelerated;
 
 mod delays;
+mod parts;
 mod tree;
+
+mod exchange;
 
 mod clients;
 mod compressed;
@@ -48,9 +51,10 @@ mod feedback;
 
 pub use accelerated::Accelerated;
 pub use asynchronous::{Asynchronous, Rule};
-pub use clients::{Clients, Exchange};
+pub use clients::Clients;
 pub use compressed::{Dasha, Diana, Marina};
 pub use delays::{Delays, Network, Spread};
+pub use exchange::Exchange;
 pub use feedback::{Ef14, Ef21};
 pub use linear::{Linear, Loss};
 pub use local::{FedAvg, LocalSteps, Scaffnew, Scaffold};

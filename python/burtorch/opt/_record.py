@@ -1,0 +1,39 @@
+"""What a method says of itself at a point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where a method is. What needs x* or f* is None where these were not given."""
+
+    step: int
+    """Steps taken."""
+    loss: float
+    """f(x), with the proximal term."""
+    gap: float | None
+    """loss - f*."""
+    distance: float | None
+    """|x - x*|^2."""
+    grad_norm: float
+    """|grad f(x)|, without the proximal term."""
+    lyapunov: float | None
+    """The quantity that the method's theorem bounds, where asked for by `lyapunov=True`."""
+    oracle_calls: int
+    """Gradients of single samples; a difference of two counts as two."""
+    epochs: float
+    """Oracle calls by samples."""
+    bits_up: float
+    """Bits that clients sent, as theory counts them."""
+    bits_down: float
+    """Bits that clients received."""
+    wire_bytes: int
+    """Bytes of the clients' messages as they are encoded."""
+    rounds: int
+    """Exchanges between clients and server."""
+    time: float
+    """Seconds of the virtual clock, of methods that have one."""
+    seconds: float
+    """Time of steps; recording is not part of it."""
