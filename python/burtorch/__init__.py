@@ -153,7 +153,7 @@ from burtorch._core import (
     while_loop,
     xlogy,
 )
-from burtorch._where import clamp, where
+from burtorch._where import clamp, stop_gradient, where
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that importing typing costs
 if TYPE_CHECKING:
@@ -381,6 +381,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "stop_gradient",
     "sub",
     "sum",
     "swapaxes",

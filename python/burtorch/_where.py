@@ -1,8 +1,8 @@
-"""Choosing between operands, by a condition or by bounds."""
+"""Choosing between operands, by a condition or by bounds, and what no derivative goes through."""
 
 from __future__ import annotations
 
-from burtorch._core import Array, Tensor, Value, Vector, array_where, concat, parameter
+from burtorch._core import Array, Tensor, Value, Vector, array_of, array_where, concat, parameter
 from burtorch._core import max as _max
 from burtorch._core import min as _min
 
@@ -48,6 +48,34 @@ def where(cond: Any, a: Any, b: Any) -> Any:
         cond = [bool(cond)] * lengths[0]
     choices = [_elements(x, len(cond)) for x in (a, b)]
     return _join([x if c else y for c, x, y in zip(cond, *choices)], (a, b, *choices[0], *choices[1]))
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same numbers, as constants of derivatives.
+
+    Args:
+        x: a Value, a Vector, an Array, a number or an array, or a list, tuple or dict of them.
+
+    Example:
+        >>> import burtorch as bt
+        >>> bt.grad(lambda x: x * bt.stop_gradient(x))(3.0)
+        3.0
+    """
+    if isinstance(x, (Array, Value)):
+        return x.detach()
+    if isinstance(x, Vector):
+        return concat([value.detach() for value in x])
+    if isinstance(x, Tensor):
+        return array_of(x).detach()
+    if isinstance(x, dict):
+        return {name: stop_gradient(part) for name, part in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_make"):
+        return x._make(map(stop_gradient, x))
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(stop_gradient, x))
+    if x is None or isinstance(x, (bool, int, float)) or hasattr(x, "dtype"):
+        return x
+    raise TypeError(f"stop_gradient() takes Values, Vectors, Arrays and numbers, found {type(x).__name__}")
 
 
 def clamp(x: Any, low: Any = None, high: Any = None) -> Any:

@@ -195,7 +195,7 @@ def reduction(name, n):
     return run
 
 
-@long("where", "clamp", "stack", "concat", "max of a Vector", n=10_000, most=10**6)
+@long("where", "clamp", "stack", "concat", "max of a Vector", "stop_gradient", n=10_000, most=10**6)
 def choosing(name, n):
     graph = bt.Graph(reclaim=False)
     x = graph.vector(numbers(n))
@@ -207,6 +207,7 @@ def choosing(name, n):
         "stack": lambda: bt.stack(values).sum(),
         "concat": lambda: bt.concat(*[x] * 100).sum(),
         "max of a Vector": lambda: bt.max(x, x).sum(),
+        "stop_gradient": lambda: bt.stop_gradient(x).sum(),
     }[name]
 
     def run():
@@ -744,7 +745,7 @@ short(
 )
 
 OF_ARRAYS = (
-    "__getitem__ __iter__ __matmul__ __setitem__ all any argmax argmin astype clip copy cumprod cumsum "
+    "__getitem__ __iter__ __matmul__ __setitem__ all any argmax argmin astype clip copy cumprod cumsum detach "
     "diagonal dot flatten item log_softmax logsumexp max mean min norm2 prod ravel reshape round softmax "
     "squeeze std sum swapaxes take tolist trace transpose var "
 ).split()

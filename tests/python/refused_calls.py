@@ -150,6 +150,7 @@ CALLS = {
         bt.inner_product_with_bias(v, w, x)
         bt.concat(v, [x, y], w, 1.0)
         bt.stack([x, y, 2.0] * 20)
+        bt.stop_gradient(v)
         bt.where([True, False] * 20, v, w)
         bt.clamp(v, -0.2, 0.2)
         bt.softmax_cross_entropy(v, 3)

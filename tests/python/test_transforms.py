@@ -482,3 +482,33 @@ def test_other_sparse_formats_are_named():
         for f in (bt.grad(lambda w, a: ((a @ w) ** 2).sum()), bt.function(lambda w, a: ((a @ w) ** 2).sum())):
             with pytest.raises(TypeError, match=r"CSR format, found \w+; pass x.tocsr\(\)"):
                 f(np.ones(3), a)
+
+
+def test_no_derivative_goes_through_what_is_stopped():
+    x = np.array([[0.5, -1.0], [2.0, 3.0]])
+    square = lambda x: (x * bt.stop_gradient(x)).sum()  # noqa: E731
+    assert bt.grad(square)(x).tolist() == x.tolist()
+    assert bt.grad(lambda x: (x * x.detach()).sum())(x).tolist() == x.tolist()
+    assert not bt.hessian(square)(x).any()
+    assert bt.jvp(square, (x,), (np.ones((2, 2)),)) == ((x * x).sum(), x.sum())
+    assert not bt.grad(lambda x: bt.stop_gradient(x).sum())(x).any()
+    assert bt.vmap(bt.grad(square))(x).tolist() == x.tolist()
+    last = bt.grad(lambda x: bt.fori_loop(0, 3, lambda k, c: c * x + bt.stop_gradient(c), x))(2.0)
+    assert last == 46.0
+    # An infinite slope is not multiplied by anything.
+    assert bt.grad(lambda x: (bt.stop_gradient(np.sqrt(x)) * x).sum())(np.zeros((1, 2))).tolist() == [[0.0, 0.0]]
+    for f in (bt.function(lambda x: x * bt.stop_gradient(x)), bt.function(lambda x: x * x.detach())):
+        assert f.grad(3.0) == 3.0
+        assert f.grad(4.0) == 4.0
+    v = bt.Value(3.0)
+    (v * bt.stop_gradient(v)).backward()
+    assert v.grad == 3.0
+    w = v.graph.vector([1.0, 2.0])
+    (w * bt.stop_gradient(w)).sum().backward()
+    assert w.grad.tolist() == [1.0, 2.0]
+    kept = bt.stop_gradient({"a": [v, 2.0, None], "b": (x, 1)})
+    assert kept["a"][0].data == 3.0
+    assert not kept["a"][0].same_node(v)
+    assert kept["b"][0] is x
+    with pytest.raises(TypeError, match="found str"):
+        bt.stop_gradient("a")

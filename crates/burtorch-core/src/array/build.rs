@@ -197,6 +197,13 @@ impl ArrayBuilder {
         if self.type_of(x).element == element { Ok(x) } else { self.push(ArrayOp::Convert(element), &[x]) }
     }
 
+    /// The value as a constant of derivatives.
+    pub fn detach(&mut self, x: ValueId) -> Result<ValueId> {
+        self.check(x)?;
+        let element = self.type_of(x).element;
+        if element == Element::Float { self.push(ArrayOp::Convert(element), &[x]) } else { Ok(x) }
+    }
+
     /// Operands of one shape and one element, which the first of floats, integers and masks is that one of them has.
     pub(super) fn together(&mut self, operands: &[ValueId]) -> Result<Vec<ValueId>> {
         let element = self.common_element(operands)?;

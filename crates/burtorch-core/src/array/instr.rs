@@ -41,7 +41,8 @@ pub enum ArrayOp {
     Compare(Comparison),
     /// Of a mask and two operands.
     Select,
-    /// The same numbers as another element: to integers toward zero, to a mask by `!= 0`.
+    /// The same numbers as another element: to integers toward zero, to a mask by `!= 0`. Nothing moves with the operand, so
+    /// floats as floats are constants of derivatives.
     Convert(Element),
     /// A reduction, which takes its axes away.
     Reduce(Reduce, Axes),

@@ -434,6 +434,11 @@ impl PyArray {
         of(slf.as_any(), |b, x| b.convert(x, element))
     }
 
+    /// The same numbers, as constants of derivatives.
+    fn detach<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray>> {
+        of(slf.as_any(), ArrayBuilder::detach)
+    }
+
     /// The elements along an axis, or of all in one row, that integers name.
     #[pyo3(signature = (indices, axis=None))]
     fn take<'py>(
