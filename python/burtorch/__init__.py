@@ -159,7 +159,7 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the 5 ms that imp
 if TYPE_CHECKING:
     from typing import Any
 
-    from burtorch import autograd, compress, data, micrograd, mpi, nn, opt, optim, system, text, viz
+    from burtorch import autograd, compress, data, flower, micrograd, mpi, nn, opt, optim, system, text, viz
     from burtorch._arrays import (
         all,
         any,
@@ -287,6 +287,7 @@ __all__ = [
     "flip",
     "floor",
     "floor_divide",
+    "flower",
     "fori_loop",
     "function",
     "gather",
@@ -411,7 +412,7 @@ __all__ = [
 ]
 
 _SUBMODULES = frozenset(
-    {"autograd", "compress", "data", "micrograd", "mpi", "nn", "opt", "optim", "system", "text", "viz"}
+    {"autograd", "compress", "data", "flower", "micrograd", "mpi", "nn", "opt", "optim", "system", "text", "viz"}
 )
 
 

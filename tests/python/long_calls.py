@@ -710,6 +710,7 @@ short("arithmetic with a few numbers", "opt.optimal_batch", "opt.page_step")
 short("makes one object, and reads the numbers it is of", "opt.Delays", "opt.Delays.probability", "opt.Network")
 short("an exchange by mpi4py, which asks between two tests of a request", "mpi.Engine", "mpi.Engine.gather")
 short("an exchange by mpi4py, which asks between two tests of a request", "mpi.Engine.rows", "mpi.Engine.tell")
+short("makes an object of flwr, which runs it", "flower.client_app", "flower.server_app")
 short("divides two numbers, or ends the process", "mpi.Engine.here", "mpi.Engine.abort")
 short("NumPy's linear algebra: Ctrl-C ends it between two calls", "opt.smoothness", "opt.solve")
 short(
@@ -782,7 +783,7 @@ OPS = {op["name"] for op in bt.system.ops() if op["arity"] != "nullary"} | {"elu
 
 def public():
     """All public callables by name: functions of the modules, classes, their methods."""
-    names = ("compress", "data", "micrograd", "mpi", "nn", "opt", "optim", "system", "text", "viz")
+    names = ("compress", "data", "flower", "micrograd", "mpi", "nn", "opt", "optim", "system", "text", "viz")
     modules = ["", *(f".{name}" for name in names)]
     found = {}
     for module in modules:

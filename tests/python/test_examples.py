@@ -103,3 +103,11 @@ def test_kalman(example, capsys):
 def test_ode(example, capsys):
     assert example("ode").main(["--steps", "200", "--descents", "8"]) < 1e-3
     assert "loss" in capsys.readouterr().out
+
+
+def test_federated(example, capsys):
+    pytest.importorskip("numpy")
+    arguments = ["--clients", "40", "--d", "10", "--rounds", "30"]
+    federated = example("federated")
+    assert federated.main(arguments) == federated.main([*arguments, "--threads", "3"])
+    assert "virtual" in capsys.readouterr().out
