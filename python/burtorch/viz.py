@@ -47,7 +47,11 @@ def show(root: Value | Iterable[Value], path: str | os.PathLike[str] | None = No
         <!doctype html>
         >>> os.remove(page)
     """
-    values = [root] if isinstance(root, Value) else list(root)
+    is_one = isinstance(root, Value)
+    values = [root] if is_one or isinstance(root, str) or not hasattr(root, "__iter__") else list(root)
+    for value in values:
+        if not isinstance(value, Value):
+            raise TypeError(f"show() takes a Value, or several of one graph, found {type(value).__name__}")
     if not values:
         raise ValueError("show() needs at least one Value")
     text = values[0].graph.to_html(values, title=values[0].label or "burtorch graph")

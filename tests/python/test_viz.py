@@ -349,3 +349,9 @@ def test_the_command_draws_a_function(tmp_path, command):
         done = command("graph", *args)
         assert (done.returncode in (1, 2), said in done.stderr) == (True, True), done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("root", [3, "x", None, [3], [1.0], {"a": 1}])
+def test_what_is_no_value_is_not_shown(root):
+    with pytest.raises(TypeError, match="show\\(\\) takes a Value, or several of one graph, found"):
+        bt.viz.show(root, browser=False)
