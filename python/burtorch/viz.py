@@ -47,8 +47,8 @@ def show(root: Value | Iterable[Value], path: str | os.PathLike[str] | None = No
         <!doctype html>
         >>> os.remove(page)
     """
-    is_one = isinstance(root, Value)
-    values = [root] if is_one or isinstance(root, str) or not hasattr(root, "__iter__") else list(root)
+    is_one = isinstance(root, (Value, str)) or not hasattr(root, "__iter__")
+    values: list[Any] = [root] if is_one else list(root)  # type: ignore[arg-type]
     for value in values:
         if not isinstance(value, Value):
             raise TypeError(f"show() takes a Value, or several of one graph, found {type(value).__name__}")
