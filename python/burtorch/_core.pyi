@@ -45,6 +45,7 @@ class _SparseRows(Protocol):  # SciPy's csr_array, or what has its parts
     @property
     def indptr(self) -> Any: ...
 
+_Wanted: TypeAlias = Subset | Tensor | str | range | tuple[int, int] | Buffer | Sequence[Any]
 _Samples: TypeAlias = _Batch | _SparseRows
 _Row: TypeAlias = Buffer | Sequence[float]
 _TokenIds: TypeAlias = Buffer | Sequence[int]
@@ -62,6 +63,7 @@ class FormatError(BurtorchError, ValueError):
     offset: int
     reason: str
 
+class StoppedError(BurtorchError, RuntimeError): ...
 class TraceError(BurtorchError, TypeError): ...
 class StaleRiskWarning(RuntimeWarning): ...
 class StaleFunctionWarning(RuntimeWarning): ...
@@ -95,7 +97,7 @@ class Value:
     def _backward(self) -> None: ...
     @property
     def graph(self) -> Graph: ...
-    def backward(self, seed: _Real = 1.0) -> None: ...
+    def backward(self, seed: _Real = 1.0, *, wanted: _Wanted | None = None) -> None: ...
     def detach(self) -> Value: ...
     def to_string(self) -> str: ...
     def same_node(self, other: Value, /) -> bool: ...
@@ -1412,6 +1414,21 @@ class TokenIdArray:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
+class Stop:
+    def __new__(cls) -> Self: ...
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def is_set(self) -> bool: ...
+
+@final
+class Subset:
+    @property
+    def indices(self) -> Any: ...
+    @property
+    def params(self) -> Parameters: ...
+    def __len__(self) -> int: ...
+
+@final
 class Tensor:
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -1491,6 +1508,7 @@ class Parameters:
     def find_nonfinite(self) -> tuple[Literal["value", "grad"], int, str | None, float] | None: ...
     def freeze(self, what: object) -> None: ...
     def unfreeze(self, what: object) -> None: ...
+    def subset(self, wanted: _Wanted) -> Subset: ...
     def save(self, path: _Path, what: _Contents = "values", *, durable: bool = True) -> None: ...
     def to_bytes(self, what: _Contents = "values") -> bytes: ...
     def load(self, source: _Path | Buffer) -> None: ...
@@ -1683,12 +1701,68 @@ class Oracle:
         lanes: int | str | None = None,
         threads: int = 1,
     ) -> Self: ...
+    @overload
     def __call__(
-        self, contexts: _Samples, targets: _Batch | None = None, at: _Batch | None = None, out: Buffer | None = None
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        at: _Batch | None = None,
+        out: Buffer | None = None,
+        *,
+        wanted: _Wanted | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+        on_stop: Literal["raise"] = "raise",
     ) -> tuple[float, Any]: ...
+    @overload
+    def __call__(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        at: _Batch | None = None,
+        out: Buffer | None = None,
+        *,
+        wanted: _Wanted | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+        on_stop: Literal["discard"],
+    ) -> tuple[float, Any] | None: ...
+    @overload
+    def __call__(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        at: _Batch | None = None,
+        out: Buffer | None = None,
+        *,
+        wanted: _Wanted | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+        on_stop: Literal["partial"],
+        reweight: float | None = None,
+    ) -> tuple[float, Any, int]: ...
+    @overload
+    def __call__(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        at: _Batch | None = None,
+        *,
+        compress: Compressor,
+        draw: Draw | None = None,
+        client: int | None = None,
+        n_clients: int | None = None,
+    ) -> tuple[float, Message]: ...
     def grad(
-        self, contexts: _Samples, targets: _Batch | None = None, at: _Batch | None = None, out: Buffer | None = None
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        at: _Batch | None = None,
+        out: Buffer | None = None,
+        *,
+        wanted: _Wanted | None = None,
     ) -> Any: ...
+    def subset(self, wanted: _Wanted) -> Subset: ...
     def per_sample(
         self, contexts: _Samples, targets: _Batch, visit: Callable[[int, float, FlatArray], object]
     ) -> None: ...

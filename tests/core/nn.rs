@@ -4,6 +4,7 @@ mod blocks;
 mod expand;
 mod optim;
 mod oracle;
+mod subsets;
 mod text;
 mod threads;
 mod tokens;

@@ -4,7 +4,7 @@
 use burtorch_core::simd::F32x4;
 use burtorch_core::{Error, Graph, Init, NodeId, Op, Operands, Parameters, RowMath, Scalar, SweepOptions, View};
 
-const SKIP: SweepOptions = SweepOptions { skip_zero_adjoints: true };
+const SKIP: SweepOptions = SweepOptions { skip_zero_adjoints: true, skip_leaves: false };
 
 #[test]
 fn the_first_value_that_is_not_finite_is_found_with_its_inputs() {

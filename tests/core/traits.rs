@@ -17,7 +17,7 @@ use burtorch_core::io::{
     Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
 };
 use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
-use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, Triangle};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, Triangle, WeightParts};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::opt::{
@@ -26,14 +26,16 @@ use burtorch_core::opt::{
     Scaffnew, Scaffold, Sgd as SgdMethod, Softmax, Spread, Workspace,
 };
 use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
-use burtorch_core::oracle::OracleMemory;
-use burtorch_core::params::{NonFiniteParameter, Selection};
+use burtorch_core::oracle::{Finished, OracleMemory, Until};
+use burtorch_core::params::{NonFiniteParameter, Selection, WantedSet};
 use burtorch_core::program::derive::{Against, Along, HessianAlong, HessianColumns, Jacobian};
 use burtorch_core::program::primitive::{Called, Failed};
 use burtorch_core::program::sparsity::Pattern;
 use burtorch_core::program::{Build, Comparison, Guard, Node, Parts, Recording, Replay, Seeds, batch};
 use burtorch_core::simd::{F32x8, F32x64, F64x4, Level};
-use burtorch_core::sync::{Baton, EarlyResults, Flag, GuidedChunks, OrderedReduction, Pool, Raised, Shared, Turn};
+use burtorch_core::sync::{
+    Baton, EarlyResults, Flag, GuidedChunks, OrderedReduction, Pool, Raised, Shared, Stop, Turn,
+};
 use burtorch_core::text::{Sampling, TextWindows, Vocabulary, WordContexts};
 use burtorch_core::viz::{Link, Options, Picture, PictureBox, Role};
 use burtorch_core::{
@@ -140,6 +142,11 @@ are_send_and_sync!(
     Workspace,
     SweepOptions,
     Selection,
+    WantedSet,
+    Finished,
+    Until<'static>,
+    Stop,
+    WeightParts<'static>,
     Properties,
     Error,
     Capacity,

@@ -576,6 +576,7 @@ short(
         "Mark",
         "Oracle",
         "Oracle.memory",
+        *("Stop", "Stop.set", "Stop.clear", "Stop.is_set", "Subset"),
     ),
     *(
         "Parameters",
@@ -597,6 +598,7 @@ short(
     "a pass of a nanosecond or less for each of 10^7 numbers, all of it or nothing",
     *("Graph.zero_grad", "Graph.find_nonfinite", "Graph.labelled", "Graph.memory", "Parameters.zero_grad"),
     *("Parameters.find_nonfinite", "Parameters.freeze", "Parameters.unfreeze", "nn.find_nonfinite"),
+    *("Oracle.subset", "Parameters.subset"),
     *("optim.SGD.step", "optim.Adam.step", "optim.AdamW.step", "optim.clip_grad_norm"),
     *(f"optim.{rule}.zero_grad" for rule in ("SGD", "Adam", "AdamW")),
     *(f"nn.{model}.{method}" for model in MODELS for method in ("zero_grad", "freeze", "unfreeze")),

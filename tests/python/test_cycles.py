@@ -133,6 +133,11 @@ def schedule_of(companion):
     return bt.optim.Schedule(bt.optim.SGD(companion.parameters(), lr=0.1), "cosine", total=2)
 
 
+def subset_of(params):
+    params.tensor(2)
+    return params.subset(range(2))
+
+
 def finite_sum(companion):
     return bt.opt.FiniteSum(companion, n=1, d=1)
 
@@ -177,6 +182,7 @@ HOLD = {
     "Parameters": [Companion.parameters],
     "Program": [lambda c: calls_primitive(c).program],
     "Scope": [lambda c: c.graph().scope(), lambda c: entered(c.graph().scope())],
+    "Subset": [lambda c: subset_of(c.parameters())],
     "Tensor": [lambda c: c.parameters().tensor(2)],
     "Value": [of_values],
     "Vector": [lambda c: c.graph().vector([1.0]), lambda c: c.graph().vector([1.0, 2.0])[1:]],
@@ -211,6 +217,7 @@ EMPTY = {
     "WordContexts": lambda: bt.text.WordContexts(["ab", "ba"], context=2, holdout=0.0),
     "parameter": lambda: bt.parameter(1.0),
     "Draw": lambda: bt.compress.Draw(0),
+    "Stop": bt.Stop,
     "Message": lambda: bt.compress.Identity().compress([1.0]),
     **{name: lambda: bt.compress.TopK(1) for name in bt.compress.__all__ if name not in ("Draw", "Message")},
     "FlatArray": lambda: bt.Graph().vector([1.0]).data,

@@ -32,6 +32,7 @@ mod _core {
         #[cfg(feature = "refuse-allocations")]
         convert::refused_allocations::register(m)?;
         convert::errors::register(m)?;
+        convert::stop::register(m)?;
         graph::register(m)?;
         array::register(m)?;
         node::register(m)?;

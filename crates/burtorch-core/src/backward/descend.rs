@@ -29,7 +29,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(never)]
     fn descend_polled(&mut self, root: u32, stop: &mut dyn FnMut() -> bool) -> bool {
         let mut node = root + 1;
-        while node > self.low {
+        while node > self.low.max(self.floor) {
             if stop() {
                 return false;
             }
@@ -40,7 +40,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
 
     /// Takes the nodes below `end` down to `floor`, leaving leaves alone. Returns the lowest node taken.
     pub(super) fn descend(&mut self, end: u32, floor: u32) -> u32 {
-        let way = Way { skip_zero: self.skip_zero_adjoints, commit: false };
+        let (way, floor) = (Way { skip_zero: self.skip_zero_adjoints, commit: false }, floor.max(self.floor));
         let end = if way.skip_zero { end } else { self.descend_to_fresh(way, end) };
         self.descend_as(way, end, floor)
     }

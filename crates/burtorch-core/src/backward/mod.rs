@@ -4,6 +4,7 @@
 //! and the lowest node it reaches; leaves and parameters accumulate, everything else is of this sweep alone.
 
 mod descend;
+mod floor;
 mod overwrite;
 mod scalars;
 mod step;
@@ -11,7 +12,7 @@ mod step;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::graph::{Deferred, Graph, NodeId, PerSlot, Sweep, Topology};
+use crate::graph::{Deferred, Graph, MAX_GROUPS, NodeId, PerSlot, Sweep, Topology};
 use crate::kernels::BlockMath;
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
@@ -24,6 +25,8 @@ pub struct SweepOptions {
     /// Pass over nodes whose adjoint is exactly zero (in every lane), so that `0 * inf` below them never happens. Off by
     /// default.
     pub skip_zero_adjoints: bool,
+    /// Leave the gradients of leaves as they are: those of parameters alone are asked for.
+    pub skip_leaves: bool,
 }
 
 /// Adjoints in memory of the caller, as [`Graph::backward_with_scratch`] leaves them.
@@ -68,18 +71,28 @@ impl<S: Scalar> Graph<'_, S> {
     ) -> Result<()> {
         self.check_exists(root)?;
         let places = self.place_stores(params)?;
-        if options.skip_zero_adjoints || interrupted.is_some() {
-            self.reset_adjoints();
-            return self.sweep_carefully(root.0, seed, params, &places, options, interrupted);
+        if options.skip_zero_adjoints || interrupted.is_some() || params.iter().any(|store| store.prunes) {
+            let fresh = match options.skip_zero_adjoints || interrupted.is_some() {
+                true => {
+                    self.reset_adjoints();
+                    0..0
+                }
+                false => self.ready_adjoints(root.0),
+            };
+            let low = self.sweep_carefully(root.0, seed, params, &places, (options, fresh), interrupted)?;
+            if !options.skip_leaves {
+                self.commit_leaves(low, root.0);
+            }
+            return Ok(());
         }
         let fresh = self.ready_adjoints(root.0);
         let (recorded, adjoints) = self.columns.split_for_sweep();
         let (came, low) = sweep_scalars(recorded, adjoints, self.leaves.grads_mut(), root.0, seed);
         self.dirty = (low, root.0 + 1);
-        if let Descent::Met(node) = came {
-            self.sweep_through_blocks(node, params, &places, fresh);
+        match came {
+            Descent::Met(node) => self.sweep_through_blocks(node, params, &places, fresh),
+            Descent::Down(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Ends a sweep that came down to a node with many operands.
@@ -90,7 +103,7 @@ impl<S: Scalar> Graph<'_, S> {
         params: &mut [Gradients<'_, S::Elem>],
         places: &[u32],
         fresh: Range<u32>,
-    ) {
+    ) -> Result<()> {
         let (low, end) = self.dirty;
         // Until the span is known, in case a kernel panics.
         self.dirty = (0, end);
@@ -109,12 +122,16 @@ impl<S: Scalar> Graph<'_, S> {
             deferred: None,
             fresh,
             overwritten: 0..0,
+            floor: 0,
+            is_over: false,
         };
         sweep.finish(met);
         self.dirty = (sweep.low, end);
+        if sweep.is_over { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// A sweep with options, or one that may be interrupted: leaves are committed when it has come to its end.
+    /// A sweep with options, or one that may be interrupted, or leave out what is not asked for: returns the lowest node touched.
+    /// Leaves are left alone, as it may not come to its end.
     #[inline(never)]
     fn sweep_carefully(
         &mut self,
@@ -122,9 +139,12 @@ impl<S: Scalar> Graph<'_, S> {
         seed: S,
         params: &mut [Gradients<'_, S::Elem>],
         places: &[u32],
-        options: SweepOptions,
+        (options, fresh): (SweepOptions, Range<u32>),
         interrupted: Option<&mut dyn FnMut() -> bool>,
-    ) -> Result<()> {
+    ) -> Result<u32> {
+        let lowest_leaf = self.leaves.nodes().first().filter(|_| !options.skip_leaves);
+        let floor =
+            floor::floor(self.topology(), params, places, root, 0).min(lowest_leaf.copied().unwrap_or(u32::MAX));
         // Until the span is known, in case `interrupted` panics.
         self.dirty = (0, root + 1);
         let (recorded, adjoints) = self.columns.split_for_sweep();
@@ -140,17 +160,18 @@ impl<S: Scalar> Graph<'_, S> {
             places,
             skip_zero_adjoints: options.skip_zero_adjoints,
             deferred: None,
-            fresh: 0..0,
+            fresh,
             overwritten: 0..0,
+            floor,
+            is_over: false,
         };
-        let finished = sweep.run(root, seed, interrupted);
+        let finished = sweep.run(root, seed, interrupted) && !sweep.is_over;
         let low = sweep.low;
         self.dirty = (low, root + 1);
         if !finished {
             return Err(Error::Interrupted);
         }
-        self.commit_leaves(low, root);
-        Ok(())
+        Ok(low)
     }
 
     /// Adds the adjoints of this sweep to the gradients of the leaves it reached.
@@ -221,6 +242,8 @@ impl<S: Scalar> Graph<'_, S> {
             deferred: None,
             fresh: 0..0,
             overwritten: 0..0,
+            floor: base,
+            is_over: false,
         };
         sweep.run(root.0, seed, None);
         Ok(Adjoints { base, adjoints })
@@ -268,6 +291,13 @@ impl<S: BlockMath> Graph<'_, S> {
         let places = self.place_stores(params)?;
         deferred.prepare()?;
         let fresh = self.ready_adjoints_of(roots);
+        let topology = self.topology();
+        let mut floors = [0; MAX_GROUPS];
+        let mut bottom = 0;
+        for (to, (root, _)) in floors.iter_mut().zip(roots) {
+            *to = floor::floor(topology, params, &places, root.0, bottom);
+            bottom = root.0 + 1;
+        }
         let (recorded, adjoints) = self.columns.split_for_sweep();
         let mut sweep = Sweep {
             recorded,
@@ -283,14 +313,25 @@ impl<S: BlockMath> Graph<'_, S> {
             deferred: Some(deferred),
             fresh,
             overwritten: 0..0,
+            floor: 0,
+            is_over: false,
         };
         for &(root, seed) in roots {
             sweep.add(root.0, seed);
         }
-        sweep.descend(top.0 + 1, 0);
-        sweep.add_deferred();
+        // No group reads nodes of another.
+        for ((root, _), &floor) in roots.iter().zip(&floors).rev() {
+            sweep.floor = floor;
+            sweep.descend(root.0 + 1, 0);
+        }
+        if !sweep.is_over {
+            sweep.add_deferred();
+        }
         let low = sweep.low;
         self.dirty = (low, top.0 + 1);
+        if sweep.is_over {
+            return Err(Error::Interrupted);
+        }
         self.commit_leaves(low, top.0);
         Ok(())
     }

@@ -81,7 +81,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
         if self.fresh.is_empty() {
             return end;
         }
-        let end = self.descend_as(way, end, self.fresh.end);
+        let end = self.descend_as(way, end, self.fresh.end.max(self.floor));
         self.mark_fresh();
         end
     }

@@ -54,6 +54,8 @@ impl<S: Scalar> Graph<'_, S> {
             deferred: None,
             fresh: 0..0,
             overwritten: 0..0,
+            floor: 0,
+            is_over: false,
         };
         sweep.descend(node.0 + 1, node.0);
         self.dirty.0 = self.dirty.0.min(sweep.low);

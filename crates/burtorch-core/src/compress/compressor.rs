@@ -93,23 +93,45 @@ impl Compressor {
         client: Client,
         out: &mut Message<F>,
     ) -> Result<()> {
-        if x.is_empty() || u32::try_from(x.len()).is_err() {
-            return Err(Error::BadArgument {
-                what: "the length of a vector to compress",
-                expected: "1 to 2^32 - 1".into(),
-                found: x.len().to_string(),
-            });
-        }
-        if client.index >= client.n {
-            return Err(Error::BadArgument {
-                what: "the number of a client",
-                expected: format!("below {}, the number of clients", client.n),
-                found: client.index.to_string(),
-            });
-        }
+        check(x.len(), client)?;
         self.sparsifier.select(x, draw, (client.index, client.n), out)?;
         self.quantiser.round(draw, out)?;
         draw.check()
+    }
+
+    /// Chooses the coordinates of a vector of `d` numbers, where they do not depend on the vector (RandK, RandSeqK, PermK): calls
+    /// `numbers` with the message that holds them, as [`Message::index`] tells, and how many there are; what it appends to the
+    /// list are the numbers there, in that order. Then rounds them: the message of [`Compressor::compress`]. `false`, with
+    /// nothing done, for other compressors. After an error the message stands for a vector without numbers.
+    pub fn compress_chosen<F: Number>(
+        &self,
+        d: usize,
+        draw: &mut Draw<'_>,
+        client: Client,
+        out: &mut Message<F>,
+        numbers: impl FnOnce(&Message<F>, usize, &mut Vec<F>) -> Result<()>,
+    ) -> Result<bool> {
+        let chosen = || {
+            check(d, client)?;
+            let Some(n) = self.sparsifier.choose(d, draw, (client.index, client.n), out)? else {
+                return Ok(false);
+            };
+            let mut list = std::mem::take(&mut out.numbers);
+            numbers(out, n, &mut list)?;
+            if list.len() != n {
+                let op = "a compressor (coordinates and their numbers)";
+                return Err(Error::LengthMismatch { op, left: n, right: list.len() });
+            }
+            out.numbers = list;
+            self.quantiser.round(draw, out)?;
+            draw.check().map(|()| true)
+        };
+        let done = chosen();
+        if done.is_err() {
+            out.clear();
+            out.indices.clear();
+        }
+        done
     }
 
     /// The constant of an unbiased compressor for vectors of `d` numbers, among `n_clients`; an error for a biased one.
@@ -162,6 +184,25 @@ impl Compressor {
             | Sparsifier::TopLeK(count) => Ok(count.of(d)? as f64 / d as f64),
         }
     }
+}
+
+/// Refuses vectors of `d` numbers, or a client.
+fn check(d: usize, client: Client) -> Result<()> {
+    if d == 0 || u32::try_from(d).is_err() {
+        return Err(Error::BadArgument {
+            what: "the length of a vector to compress",
+            expected: "1 to 2^32 - 1".into(),
+            found: d.to_string(),
+        });
+    }
+    if client.index >= client.n {
+        return Err(Error::BadArgument {
+            what: "the number of a client",
+            expected: format!("below {}, the number of clients", client.n),
+            found: client.index.to_string(),
+        });
+    }
+    Ok(())
 }
 
 fn has_none(constant: &'static str, kind: &str, other: &str) -> Error {

@@ -84,38 +84,54 @@ impl Sparsifier {
         }
     }
 
+    /// Begins `out` with the coordinates and the unit, of a vector of `d` numbers, if they do not depend on the vector: how many.
+    pub(super) fn choose<F: Number>(
+        self,
+        d: usize,
+        draw: &mut Draw<'_>,
+        (client, n_clients): (usize, usize),
+        out: &mut Message<F>,
+    ) -> Result<Option<usize>> {
+        let (support, n, unit) = match self {
+            Sparsifier::RandK(count) => {
+                let k = count.of(d)?;
+                out.work.subset.draw(draw, d, k)?;
+                out.work.subset.swap(&mut out.indices);
+                (Support::Drawn, k, d as f64 / k as f64)
+            }
+            Sparsifier::RandSeqK(count) => {
+                let k = count.of(d)?;
+                (Support::Block(draw.below(d as u64) as u32), k, d as f64 / k as f64)
+            }
+            Sparsifier::PermK => {
+                part(d, draw, client, n_clients, out)?;
+                (Support::Drawn, out.indices.len(), n_clients as f64)
+            }
+            _ => return Ok(None),
+        };
+        out.begin(d, support, n)?;
+        out.unit = F::from_f64(unit);
+        Ok(Some(n))
+    }
+
     /// Begins `out` with the coordinates chosen, their numbers and the unit.
     pub(super) fn select<F: Number>(
         self,
         x: &[F],
         draw: &mut Draw<'_>,
-        (client, n_clients): (usize, usize),
+        client: (usize, usize),
         out: &mut Message<F>,
     ) -> Result<()> {
         let d = x.len();
+        if let Some(n) = self.choose(d, draw, client, out)? {
+            for k in 0..n {
+                out.numbers.push(x[out.index(k)]);
+            }
+            return Ok(());
+        }
         match self {
+            Sparsifier::RandK(_) | Sparsifier::RandSeqK(_) | Sparsifier::PermK => {}
             Sparsifier::All => whole(x, out)?,
-            Sparsifier::RandK(count) => {
-                let k = count.of(d)?;
-                out.work.subset.draw(draw, d, k)?;
-                out.work.subset.swap(&mut out.indices);
-                gather(x, Support::Drawn, out)?;
-                out.unit = F::from_f64(d as f64 / k as f64);
-            }
-            Sparsifier::RandSeqK(count) => {
-                let k = count.of(d)?;
-                let start = draw.below(d as u64) as usize;
-                out.begin(d, Support::Block(start as u32), k)?;
-                let (before, from) = x.split_at(start);
-                out.numbers.extend_from_slice(&from[..k.min(from.len())]);
-                out.numbers.extend_from_slice(&before[..k - out.numbers.len()]);
-                out.unit = F::from_f64(d as f64 / k as f64);
-            }
-            Sparsifier::PermK => {
-                part(d, draw, client, n_clients, out)?;
-                gather(x, Support::Drawn, out)?;
-                out.unit = F::from_f64(n_clients as f64);
-            }
             Sparsifier::TopK(count) => {
                 largest(x, count.of(d)?, &mut out.work.candidates, &mut out.indices)?;
                 gather(x, Support::Chosen, out)?;

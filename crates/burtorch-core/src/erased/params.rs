@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::io::Stored;
 use crate::params::Gradients;
-use crate::params::Parameters;
+use crate::params::{Parameters, WantedSet};
 use crate::scalar::{DType, Float, bf16, f16};
 
 /// Parameters of one of the element types.
@@ -94,6 +94,8 @@ pub enum GradientTarget<'a> {
     AddedIn(usize, AnyNumbersMut<'a>),
     /// As `Added`, but those of one of the parameters, or what is in this memory instead, are overwritten.
     Overwritten(usize, Option<AnyNumbersMut<'a>>),
+    /// Those of a set of one of the parameters are added to; all others are left alone.
+    Some(usize, &'a WantedSet),
 }
 
 /// Runs `f` with the parameters inside, all of one type. A single one, the usual case, costs no memory.
@@ -128,6 +130,13 @@ pub(super) fn with_gradients<E: Erasable>(
                 f(&mut all.collect::<Result<Vec<_>>>()?)
             }
         },
+        GradientTarget::Some(place, wanted) => {
+            let mut gradients = Vec::with_capacity(any.len());
+            for (k, any) in any.iter_mut().enumerate() {
+                gradients.push(inside::<E>(any)?.gradients_in(wanted, k == place)?);
+            }
+            f(&mut gradients)
+        }
         GradientTarget::AddedIn(place, memory) => {
             let mut memory = Some(memory_of(memory)?);
             let mut gradients = Vec::with_capacity(any.len());

@@ -34,6 +34,10 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     pub(crate) fresh: std::ops::Range<u32>,
     /// Those nodes when that has been done: all of them are reached.
     pub(crate) overwritten: std::ops::Range<u32>,
+    /// No adjoint of a node below is asked for; see `backward/floor`.
+    pub(crate) floor: u32,
+    /// Whether it has ended early.
+    pub(crate) is_over: bool,
 }
 
 impl<S: Scalar> Sweep<'_, '_, S> {
@@ -58,13 +62,12 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     #[inline(always)]
     pub(crate) fn add_to_parameter(&mut self, slot: u32, index: usize, contribution: S::Elem) {
         let store = &mut self.params[self.places[slot as usize] as usize];
-        if store.frozen.is_empty() || store.is_trainable(index) {
+        if store.wants(index) {
             if let Values::Stepped(values, lr) = &mut store.values {
                 values[index] = values[index] - *lr * contribution;
                 return;
             }
-            store.prepare(index..index + 1);
-            store.grads[index] = store.grads[index] + contribution;
+            store.add(index, contribution);
         }
     }
 
@@ -72,9 +75,10 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     pub(crate) fn add_parameters(&mut self, slot: u32, first: usize, contributions: &[S]) {
         let range = first..first + contributions.len();
         let store = &mut self.params[self.places[slot as usize] as usize];
-        if !store.all_trainable(range.clone()) {
-            for (index, &c) in range.zip(contributions) {
-                self.add_parameter(slot, index, c);
+        if !store.wants_all(range.clone()) {
+            for (_, piece) in store.skipped.pieces(range) {
+                let part = &contributions[piece.start - first..piece.end - first];
+                self.add_parameters(slot, piece.start, part);
             }
             return;
         }
@@ -82,8 +86,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             slices::descend(*lr, contributions, &mut values[range]);
             return;
         }
-        let mode = store.mode(range.clone());
-        let grads = &mut store.grads[range];
+        let (mode, grads) = store.whole(range);
         match mode {
             Mode::Set => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = c.sum_lanes() + S::Elem::lit(0.0)),
             Mode::Add => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = *g + c.sum_lanes()),

@@ -145,7 +145,7 @@ fn weight_grad_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], dw: &mut [E], bi
 /// # Safety
 /// `j + V::LANES` is at most the length of both slices.
 #[inline(always)]
-unsafe fn weight_grad_step<V: Pack, T: Target, const SET: bool>(
+pub(super) unsafe fn weight_grad_step<V: Pack, T: Target, const SET: bool>(
     j: usize,
     factor: V::Elem,
     x: &[V::Elem],

@@ -3,7 +3,8 @@
 //! Promises: only builders of block ops ask for this trait; f32, f64 and lanes of them implement it. Knows no ops.
 
 use super::slices::SliceKernels;
-use super::{Mode, TokenMath};
+use super::weight_pieces::{bias_grad_part_by, weight_grad_parts_by};
+use super::{Mode, TokenMath, WeightParts};
 use crate::simd::slices;
 
 /// What block ops compute, per scalar type. Graphs of other types have elementwise and reduction blocks only.
@@ -38,6 +39,28 @@ pub trait BlockMath: TokenMath {
         _panel: &mut [Self],
     ) {
         naive::affine_weight_grad(dy, x, dw, db, mode);
+    }
+
+    /// Adds the parts of `sum dy x^T` that are asked for, with the bits of the whole, to memory for all weights or for those
+    /// that are asked for. Operands as above.
+    fn affine_weight_grad_parts(
+        dy: &[&[Self]],
+        x: &[&[Self]],
+        parts: &WeightParts<'_>,
+        out: &mut [Self::Elem],
+        panel: &mut [Self],
+    ) {
+        weight_grad_parts_by(Self::affine_weight_grad, (dy, x), parts, out, panel);
+    }
+
+    /// Adds `sum dy`, with the bits of the whole, for the outputs of a range. Operands as above.
+    fn affine_bias_grad_part(
+        dy: &[&[Self]],
+        outputs: std::ops::Range<usize>,
+        out: &mut [Self::Elem],
+        panel: &mut [Self],
+    ) {
+        bias_grad_part_by(Self::affine_weight_grad, dy, outputs, out, panel);
     }
 
     /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T` and `b -= lr dy`, summed over lanes. `panel` as above.
@@ -141,6 +164,18 @@ macro_rules! one_sample {
                 for (dy, x) in dy.iter().zip(x) {
                     super::affine_weight_grad(dy, x, dw, db.as_deref_mut(), mode);
                     mode = Mode::Add;
+                }
+            }
+
+            fn affine_weight_grad_parts(
+                dy: &[&[Self]],
+                x: &[&[Self]],
+                parts: &WeightParts<'_>,
+                out: &mut [$t],
+                _panel: &mut [Self],
+            ) {
+                for (dy, x) in dy.iter().zip(x) {
+                    super::affine_weight_grad_parts(dy, x, parts, out);
                 }
             }
 

@@ -5,6 +5,7 @@
 
 use super::blocks::{BlockMath, naive};
 use super::slices::{SliceKernels, add_loop, descend_loop, dot_loop, pass_on_loop};
+use super::weight_pieces::MAX_GROUPS;
 use super::{Mode, TokenMath};
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
@@ -30,9 +31,6 @@ fn flat_mut<S: Flat>(x: &mut [S]) -> &mut [S::Elem] {
     // SAFETY: as above, and any numbers make a vector.
     unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), x.len() * S::LANES) }
 }
-
-/// Lane groups that go to one call of the weight gradient.
-const MAX_GROUPS: usize = 32;
 
 /// One group after another as slices of numbers.
 #[inline(always)]

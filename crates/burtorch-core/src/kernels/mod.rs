@@ -23,6 +23,7 @@ mod affine;
 mod affine_block;
 mod affine_lanes;
 mod weight_grad_lanes;
+mod weight_pieces;
 
 mod product;
 
@@ -73,6 +74,7 @@ pub use softmax_lanes::{
 };
 pub use tokens::TokenMath;
 pub use weight_grad_lanes::{affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
+pub use weight_pieces::{WeightParts, affine_weight_grad_parts};
 
 /// What a kernel does with the numbers already in its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,13 +10,14 @@ use super::Interrupted;
 use super::batch::{Batch, Padding};
 use super::sink::Sink;
 use crate::error::{Error, Result};
-use crate::graph::Deferred;
+use crate::graph::{Deferred, MAX_GROUPS};
 use crate::graph::{Graph, NodeId};
 use crate::kernels::{BlockMath, KernelFloat};
 use crate::nn::Model;
 use crate::params::{Parameters, Written};
 use crate::scalar::{Float, RowMath, Scalar};
 use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
+use crate::sync::stop::Watch;
 
 /// A float that oracles compute with: alone, or in lanes of three widths.
 pub trait LaneFloat: Float + KernelFloat + BlockMath {
@@ -101,9 +102,6 @@ impl<E: LaneFloat, M> LaneModel<E> for M where
 /// Samples of a block, at most, where one graph carries lanes of them: activations of more leave the second-level cache.
 const BLOCK: usize = 64;
 
-/// Groups of a block, at most.
-const MAX_GROUPS: usize = BLOCK / 2;
-
 /// A graph of lanes and what its sweep needs.
 #[derive(Debug)]
 pub(super) struct LaneGraph<S: BlockMath> {
@@ -120,6 +118,23 @@ pub(super) struct Pass<'a, 'i, E, M> {
     pub(super) skips_losses: bool,
     /// Is told the number and the loss of each sample, in their order.
     pub(super) each: &'a mut dyn FnMut(usize, E),
+    /// What ends it early, if anything does.
+    pub(super) watch: Option<&'a Watch>,
+    /// Samples whose gradients have been added.
+    pub(super) n_finished: usize,
+}
+
+impl<E, M> Pass<'_, '_, E, M> {
+    /// Whether to keep what has been added when a pass ends with this.
+    pub(super) fn keeps(&self, outcome: &Result<()>) -> bool {
+        let is_kept = self.watch.is_some_and(|watch| !watch.ends_sweeps && watch.stop.is_set());
+        is_kept && *outcome == Err(Error::Interrupted)
+    }
+
+    /// The same of a pass that may have panicked.
+    pub(super) fn is_to_be_kept(&self, swept: &std::thread::Result<Result<()>>) -> bool {
+        swept.as_ref().is_ok_and(|outcome| self.keeps(outcome))
+    }
 }
 
 /// The losses of the groups of a block, and what each is to be multiplied with.
@@ -141,14 +156,16 @@ impl<S: BlockMath> LaneGraph<S> {
         pass: &mut Pass<'_, '_, S::Elem, M>,
         padding: &mut Padding<S::Elem>,
         sink: &mut Sink<'_, '_, S::Elem>,
-        written: &mut Written,
+        written: &mut Written<S::Elem>,
         samples: Range<usize>,
         seed: S::Elem,
     ) -> Result<()> {
         for block in Self::blocks(samples) {
+            let n = block.len();
             let roots = self.build(pass, padding, sink.params(), block, seed)?;
             let gradients = sink.gradients(written);
             self.graph.backward_many(&roots.roots[..roots.n], &mut [gradients], &mut self.deferred)?;
+            pass.n_finished += n;
         }
         Ok(())
     }

@@ -8,7 +8,9 @@
 mod batch;
 mod lanes;
 mod sink;
+mod some;
 mod team;
+mod until;
 mod workspace;
 
 mod memory;
@@ -16,6 +18,7 @@ mod memory;
 pub use batch::Batch;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
 pub use memory::OracleMemory;
+pub use until::{Finished, Until};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -25,6 +28,7 @@ use crate::kernels::sgd_update;
 use crate::nn::Model;
 use crate::params::Parameters;
 use crate::scalar::{Float, Scalar};
+use crate::sync::stop::Watch;
 use lanes::Pass;
 use sink::Sink;
 use team::{Chunks, Team};
@@ -70,6 +74,8 @@ pub struct Oracle<E: LaneFloat> {
     total: Total,
     lanes: Lanes,
     skips_losses: bool,
+    /// A gradient of all parameters, of which some are taken.
+    all: Vec<E>,
 }
 
 /// Another point than the values of the parameters, and another place for the gradient than theirs.
@@ -107,6 +113,7 @@ impl<E: LaneFloat> Oracle<E> {
             total,
             lanes: Lanes::Auto,
             skips_losses: false,
+            all: Vec::new(),
         }
     }
 
@@ -237,19 +244,35 @@ impl<E: LaneFloat> Oracle<E> {
         interrupted: Interrupted<'_>,
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
+        self.gradient_watching(model, params, batch, interrupted, (each, None)).map(drop)
+    }
+
+    /// How many samples have been added: all, but where what is watched ends the pass and what there is is kept.
+    fn gradient_watching<M: LaneModel<E>>(
+        &mut self,
+        model: &M,
+        params: &mut Parameters<'_, E>,
+        batch: Batch<'_, E>,
+        interrupted: Interrupted<'_>,
+        (each, watch): (&mut dyn FnMut(usize, E), Option<&Watch>),
+    ) -> Result<usize> {
         check(model, params, batch)?;
         let seed = self.seed(batch.len());
         let chunks = Chunks::of::<E, M>(model, batch.len());
-        let mut pass = Pass { model, batch, interrupted, skips_losses: self.skips_losses, each };
+        let skips_losses = self.skips_losses;
+        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, n_finished: 0 };
         // Also where memory was refused and that unwinds.
         let swept = catch_unwind(AssertUnwindSafe(|| match chunks.is_one() {
             true => self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed),
             false => self.team.gradient(self.lanes, &mut pass, params, chunks, seed),
         }));
+        if pass.is_to_be_kept(&swept) {
+            return Ok(pass.n_finished);
+        }
         if !matches!(swept, Ok(Ok(()))) {
             params.zero_grad();
         }
-        swept.unwrap_or_else(|panic| resume_unwind(panic))
+        swept.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| pass.n_finished)
     }
 
     /// One step of plain gradient descent on the batch, `x -= lr g`; returns the loss before it.
@@ -275,7 +298,8 @@ impl<E: LaneFloat> Oracle<E> {
             check(model, params, batch)?;
             let mut sum = 0.0;
             let each = &mut |_, loss: E| sum += loss.to_f64();
-            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each };
+            let (watch, n_finished) = (None, 0);
+            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch, n_finished };
             self.workspace.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
             return Ok(self.reduce(sum, n));
         }
@@ -319,7 +343,7 @@ impl<E: LaneFloat> Oracle<E> {
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
         check(model, params, batch)?;
-        let mut pass = Pass { model, batch, interrupted, skips_losses: false, each };
+        let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch: None, n_finished: 0 };
         let Workspace { single, narrow, middle, wide, block, padding, .. } = &mut self.workspace;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;

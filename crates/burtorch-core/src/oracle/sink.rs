@@ -1,46 +1,65 @@
 //! Where the gradient of a part of a batch goes.
 
-use crate::params::{Gradients, Parameters, Written};
+use std::ops::Range;
+
+use crate::params::{Gradients, Parameters, Skipped, Written};
 use crate::scalar::Float;
 
 /// Where a gradient goes.
 pub(super) enum Sink<'a, 'p, E: Float> {
     /// To the gradients of the parameters.
     Own(&'a mut Parameters<'p, E>),
-    /// To memory of its own, one number per parameter, so that several threads may read the parameters.
-    Apart(&'a Parameters<'p, E>, &'a mut [E]),
+    /// To other memory, so that several threads may read the parameters.
+    Apart(&'a Parameters<'p, E>, &'a mut [E], Asked<'a>),
+}
+
+/// Which gradients are asked for, and what becomes of the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) skipped: Skipped<'a>,
+    /// Places that are left as they are; all others that receive nothing are set to 0.
+    pub(super) untouched: &'a [Range<u32>],
+}
+
+impl<'a> Asked<'a> {
+    /// All but those of frozen numbers, which are left as they are.
+    pub(super) fn all<E: Float>(params: &'a Parameters<'_, E>) -> Self {
+        Asked { skipped: Skipped::in_place(params.frozen()), untouched: params.frozen() }
+    }
 }
 
 impl<'p, E: Float> Sink<'_, 'p, E> {
     pub(super) fn params(&self) -> &Parameters<'p, E> {
         match self {
             Sink::Own(params) => params,
-            Sink::Apart(params, _) => params,
+            Sink::Apart(params, ..) => params,
         }
     }
 
     /// For a sweep that overwrites what `written` does not know.
-    pub(super) fn gradients<'b>(&'b mut self, written: &'b mut Written) -> Gradients<'b, E> {
-        match self {
+    pub(super) fn gradients<'b>(&'b mut self, written: &'b mut Written<E>) -> Gradients<'b, E> {
+        let mut gradients = match self {
             Sink::Own(params) => params.overwritten_gradients(written),
-            Sink::Apart(params, grads) => params.gradients_apart(grads, written),
-        }
+            Sink::Apart(params, grads, asked) => params.gradients_apart(grads, asked.skipped, written),
+        };
+        gradients.prunes = !gradients.skipped.is_empty();
+        gradients
     }
 
-    pub(super) fn start(&mut self, written: &mut Written) {
+    pub(super) fn start(&mut self, written: &mut Written<E>) {
         match self {
             Sink::Own(params) => {
                 let (_, grads, frozen) = params.split_for_sweep();
                 written.start(frozen, grads);
             }
-            Sink::Apart(params, grads) => written.start(params.frozen(), grads),
+            Sink::Apart(_, grads, asked) => written.start(asked.untouched, grads),
         }
     }
 
-    pub(super) fn finish(&mut self, written: &mut Written) {
+    pub(super) fn finish(&mut self, written: &mut Written<E>) {
         match self {
             Sink::Own(params) => written.finish(params.grads_mut()),
-            Sink::Apart(_, grads) => written.finish(grads),
+            Sink::Apart(_, grads, _) => written.finish(grads),
         }
     }
 }

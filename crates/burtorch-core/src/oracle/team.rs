@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::Interrupted;
 use super::lanes::{LaneFloat, LaneModel, Lanes, Pass};
 use super::memory::OracleMemory;
-use super::sink::Sink;
+use super::sink::{Asked, Sink};
 use super::workspace::Workspace;
 use crate::error::{Error, Result};
 use crate::nn::Model;
@@ -106,11 +106,16 @@ struct ChunkResult<E> {
     grads: Vec<E>,
     /// The loss of each of its samples.
     losses: Vec<E>,
+    /// How many of its samples have been added.
+    n_finished: usize,
+    /// Whether they are kept although the chunk ended early.
+    is_kept: bool,
     outcome: Result<()>,
 }
 
 impl<E: LaneFloat> ChunkResult<E> {
-    const NOTHING: Self = ChunkResult { grads: Vec::new(), losses: Vec::new(), outcome: Ok(()) };
+    const NOTHING: Self =
+        ChunkResult { grads: Vec::new(), losses: Vec::new(), n_finished: 0, is_kept: false, outcome: Ok(()) };
 
     /// Makes sure of the memory.
     fn prepare(&mut self, n_parameters: usize, chunk: usize) -> Result<()> {
@@ -129,19 +134,19 @@ impl<E: LaneFloat> ChunkResult<E> {
 }
 
 /// The gradient of the batch, to which the chunks are added in their order.
-struct Adding<'a, E> {
-    sum: Sum<'a, E>,
+struct Adding<'a, 's, E> {
+    sum: &'a mut Sum<'s, E>,
     losses: &'a mut Vec<E>,
     /// Of the last chunk that was added, or of the first that was not.
     outcome: Result<()>,
 }
 
-impl<E: LaneFloat> Adding<'_, E> {
+impl<E: LaneFloat> Adding<'_, '_, E> {
     fn add(&mut self, number: usize, found: &mut ChunkResult<E>) -> bool {
         self.outcome = std::mem::replace(&mut found.outcome, Ok(()));
-        if self.outcome.is_ok() {
+        if self.outcome.is_ok() || found.is_kept {
             self.sum.add(&found.grads, number == 0);
-            self.losses.extend_from_slice(&found.losses);
+            self.losses.extend_from_slice(&found.losses[..found.n_finished]);
         }
         self.outcome.is_ok()
     }
@@ -163,8 +168,20 @@ impl<E: LaneFloat> Team<E> {
         chunks: Chunks,
         seed: E,
     ) -> Result<()> {
+        params.with_grads_apart(|params, sum| self.sum(lanes, pass, (params, Asked::all(params), sum), chunks, seed))
+    }
+
+    /// As [`Team::gradient`], of what is asked for.
+    pub(super) fn sum<M: LaneModel<E>>(
+        &mut self,
+        lanes: Lanes,
+        pass: &mut Pass<'_, '_, E, M>,
+        (params, asked, mut sum): (&Parameters<'_, E>, Asked<'_>, Sum<'_, E>),
+        chunks: Chunks,
+        seed: E,
+    ) -> Result<()> {
         let n_chunks = chunks.len();
-        self.prepare(n_chunks, params.len(), chunks.size)?;
+        self.prepare(n_chunks, sum.len(), chunks.size)?;
         let n_places = self.places.len();
         let mut first = 0;
         while first < n_chunks {
@@ -176,12 +193,14 @@ impl<E: LaneFloat> Team<E> {
             // Alone, the caller is asked as often as for a small batch.
             let n = if n_places == 1 { 1 } else { self.chunks_of_job.max(n_places).min(n_chunks - first) };
             let began = Instant::now();
-            self.job(lanes, pass, params, chunks, seed, first..first + n)?;
+            let outcome = self.job(lanes, pass, (params, asked, &mut sum), (chunks, seed), first..first + n);
+            pass.n_finished += self.losses.len();
             let per_chunk = (began.elapsed() / n as u32).max(Duration::from_nanos(1));
             self.chunks_of_job = (JOB.as_nanos() / per_chunk.as_nanos()) as usize;
             for (sample, &loss) in (chunks.samples(first).start..).zip(&self.losses) {
                 (pass.each)(sample, loss);
             }
+            outcome?;
             first += n;
         }
         Ok(())
@@ -192,40 +211,37 @@ impl<E: LaneFloat> Team<E> {
         &mut self,
         lanes: Lanes,
         pass: &mut Pass<'_, '_, E, M>,
-        params: &mut Parameters<'_, E>,
-        chunks: Chunks,
-        seed: E,
+        (params, asked, sum): (&Parameters<'_, E>, Asked<'_>, &mut Sum<'_, E>),
+        (chunks, seed): (Chunks, E),
         numbers: Range<usize>,
     ) -> Result<()> {
         let Team { places, losses, room, .. } = self;
         losses.clear();
         losses.try_reserve(numbers.len() * chunks.size).map_err(out_of_memory::<E>(numbers.len() * chunks.size))?;
-        let (model, batch, skips_losses) = (pass.model, pass.batch, pass.skips_losses);
-        params.with_grads_apart(|params, sum| {
-            let adding = Adding { sum, losses, outcome: Ok(()) };
-            let each_has_a_core = places.len() <= sync::n_cores();
-            let turns =
-                OrderedReduction::new(adding, numbers.start, each_has_a_core, std::mem::take(room), Adding::add);
-            let compute = |number: usize, interrupted: Interrupted<'_>| {
-                let turn = turns.claim(number);
-                let mut place = places.iter().find_map(|place| place.try_lock().ok()).expect("a place for each thread");
-                let Worker { workspace, found } = &mut *place;
-                let ChunkResult { grads, losses, outcome } = found;
-                losses.clear();
-                let mut each = |_, loss| losses.push(loss);
-                let mut part = Pass { model, batch, interrupted, skips_losses, each: &mut each };
-                let samples = chunks.samples(number);
-                *outcome = workspace.gradient(lanes, &mut part, &mut Sink::Apart(params, grads), samples, seed);
-                turn.hand_over(found);
-            };
-            match &mut pass.interrupted {
-                Some(interrupted) if numbers.len() == 1 => compute(numbers.start, Some(&mut **interrupted)),
-                _ => sync::run(places.len(), numbers.len(), &|k| compute(numbers.start + k, None)),
-            }
-            let (adding, left) = turns.into_parts();
-            *room = left;
-            adding.map_or(Ok(()), |adding| adding.outcome)
-        })
+        let (model, batch, skips_losses, watch) = (pass.model, pass.batch, pass.skips_losses, pass.watch);
+        let adding = Adding { sum, losses, outcome: Ok(()) };
+        let each_has_a_core = places.len() <= sync::n_cores();
+        let turns = OrderedReduction::new(adding, numbers.start, each_has_a_core, std::mem::take(room), Adding::add);
+        let compute = |number: usize, interrupted: Interrupted<'_>| {
+            let turn = turns.claim(number);
+            let mut place = places.iter().find_map(|place| place.try_lock().ok()).expect("a place for each thread");
+            let Worker { workspace, found } = &mut *place;
+            let ChunkResult { grads, losses, n_finished, is_kept, outcome } = found;
+            losses.clear();
+            let mut each = |_, loss| losses.push(loss);
+            let mut part = Pass { model, batch, interrupted, skips_losses, each: &mut each, watch, n_finished: 0 };
+            let samples = chunks.samples(number);
+            *outcome = workspace.gradient(lanes, &mut part, &mut Sink::Apart(params, grads, asked), samples, seed);
+            (*is_kept, *n_finished) = (part.keeps(outcome), part.n_finished);
+            turn.hand_over(found);
+        };
+        match &mut pass.interrupted {
+            Some(interrupted) if numbers.len() == 1 => compute(numbers.start, Some(&mut **interrupted)),
+            _ => sync::run(places.len(), numbers.len(), &|k| compute(numbers.start + k, None)),
+        }
+        let (adding, left) = turns.into_parts();
+        *room = left;
+        adding.map_or(Ok(()), |adding| adding.outcome)
     }
 
     /// What the threads keep between calls.

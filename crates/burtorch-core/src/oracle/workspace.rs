@@ -13,6 +13,7 @@ use crate::graph::Graph;
 use crate::nn::Model;
 use crate::params::{Parameters, Written};
 use crate::scalar::Scalar;
+use crate::sync::stop;
 
 #[derive(Debug)]
 pub(super) struct Workspace<E: LaneFloat> {
@@ -22,7 +23,7 @@ pub(super) struct Workspace<E: LaneFloat> {
     pub(super) wide: LaneGraph<E::WideLanes>,
     pub(super) block: LaneGraph<E::BlockLanes>,
     pub(super) padding: Padding<E>,
-    written: Written,
+    written: Written<E>,
 }
 
 impl<E: LaneFloat> Default for Workspace<E> {
@@ -50,9 +51,11 @@ impl<E: LaneFloat> Workspace<E> {
         seed: E,
     ) -> Result<()> {
         sink.start(&mut self.written);
-        self.sweep(lanes, pass, sink, samples, seed)?;
-        sink.finish(&mut self.written);
-        Ok(())
+        let swept = stop::watching(pass.watch, || self.sweep(lanes, pass, sink, samples, seed));
+        if swept.is_ok() || pass.keeps(&swept) {
+            sink.finish(&mut self.written);
+        }
+        swept
     }
 
     /// As [`Workspace::gradient`] and a step of gradient descent, with values that move during the sweep: for `n` samples that
@@ -105,6 +108,7 @@ impl<E: LaneFloat> Workspace<E> {
                 for k in part {
                     let loss = append(single, pass, sink.params(), k)?;
                     single.backward_with(loss, seed, &mut [sink.gradients(written)])?;
+                    pass.n_finished += 1;
                 }
             }
             at += n;

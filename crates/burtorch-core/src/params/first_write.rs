@@ -12,18 +12,20 @@ const MAX_RANGES: usize = 64;
 
 /// Ranges of gradients that have been written: ascending, with gaps between them.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct Written<E> {
     ranges: [(u32, u32); MAX_RANGES],
     n: usize,
+    /// Working memory of a pass; see [`Gradients::stage`](super::Gradients::stage).
+    pub(super) stage: Vec<E>,
 }
 
-impl Written {
+impl<E: Float> Written<E> {
     pub(crate) const fn new() -> Self {
-        Written { ranges: [(0, 0); MAX_RANGES], n: 0 }
+        Written { ranges: [(0, 0); MAX_RANGES], n: 0, stage: Vec::new() }
     }
 
     /// Starts a pass. Frozen gradients are zero already, and stay untouched.
-    pub(crate) fn start<E: Float>(&mut self, frozen: &[Range<u32>], grads: &mut [E]) {
+    pub(crate) fn start(&mut self, frozen: &[Range<u32>], grads: &mut [E]) {
         self.n = 0;
         for range in frozen {
             self.claim(range.start as usize..range.end as usize, grads);
@@ -32,7 +34,7 @@ impl Written {
 
     /// Makes `range` written. `true`: none of it was, and the caller overwrites all of it. `false`: what was not is zero
     /// now, and the caller adds.
-    pub(crate) fn claim<E: Float>(&mut self, range: Range<usize>, grads: &mut [E]) -> bool {
+    pub(crate) fn claim(&mut self, range: Range<usize>, grads: &mut [E]) -> bool {
         let (from, to) = (range.start as u32, range.end as u32);
         let known = &self.ranges[..self.n];
         let first = known.partition_point(|r| r.1 < from);
@@ -71,7 +73,7 @@ impl Written {
         fresh
     }
 
-    fn insert<E: Float>(&mut self, at: usize, range: (u32, u32), grads: &mut [E]) {
+    fn insert(&mut self, at: usize, range: (u32, u32), grads: &mut [E]) {
         if self.n < MAX_RANGES {
             self.ranges.copy_within(at..self.n, at + 1);
             self.ranges[at] = range;
@@ -86,7 +88,7 @@ impl Written {
     }
 
     /// Sets what was not written to zero.
-    pub(crate) fn finish<E: Float>(&mut self, grads: &mut [E]) {
+    pub(crate) fn finish(&mut self, grads: &mut [E]) {
         let mut at = 0;
         for &(start, stop) in &self.ranges[..self.n] {
             grads[at..start as usize].fill(E::lit(0.0));

@@ -1,11 +1,11 @@
 //! Parameters as a sweep takes them: their values, where gradients go, and what is to be done with those that are there.
 //!
-//! Promises: gradients of frozen numbers are left alone; the first contribution to a number overwrites it where that was
+//! Promises: gradients of skipped numbers are left alone; the first contribution to a number overwrites it where that was
 //! asked for. Knows nothing of graphs.
 
 use std::ops::Range;
 
-use super::{Parameters, Written};
+use super::{Parameters, Skipped, WantedSet, Written};
 use crate::error::{Error, Result};
 use crate::kernels::Mode;
 use crate::scalar::Float;
@@ -15,10 +15,15 @@ use crate::scalar::Float;
 pub struct Gradients<'a, E> {
     pub(crate) store: u64,
     pub(crate) values: Values<'a, E>,
+    /// Gradients, where `skipped` has them.
     pub(crate) grads: &'a mut [E],
-    pub(crate) frozen: &'a [Range<u32>],
+    pub(crate) skipped: Skipped<'a>,
     /// What has been written so far, where gradients of an earlier pass are to be overwritten.
-    pub(crate) written: Option<&'a mut Written>,
+    pub(crate) written: Option<&'a mut Written<E>>,
+    /// Whether the sweep may leave out adjoints that nothing asked for depends on.
+    pub(crate) prunes: bool,
+    /// Where the gradient of a whole tensor is computed of which a part is asked for, unless `written` has the memory.
+    pub(super) stage: Vec<E>,
 }
 
 /// What a sweep may do to the values of parameters.
@@ -41,32 +46,74 @@ impl<E: Float> Gradients<'_, E> {
         }
     }
 
-    /// Whether no number of the range is frozen.
-    pub(crate) fn all_trainable(&self, range: Range<usize>) -> bool {
-        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
-    }
-
-    /// Whether some number of the range is not frozen.
-    pub(crate) fn any_trainable(&self, range: Range<usize>) -> bool {
-        !self.frozen.iter().any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
-    }
-
-    pub(crate) fn is_trainable(&self, index: usize) -> bool {
-        !self.frozen.iter().any(|r| r.contains(&(index as u32)))
-    }
-
-    /// What to do with the gradients of a range that contributions to all of it are at hand for.
+    /// Whether the gradients of all numbers of the range are asked for.
     #[inline(always)]
-    pub(crate) fn mode(&mut self, range: Range<usize>) -> Mode {
-        let fresh = self.written.as_mut().is_some_and(|written| written.claim(range, self.grads));
+    pub(crate) fn wants_all(&self, range: Range<usize>) -> bool {
+        self.skipped.leaves_all(range)
+    }
+
+    /// Whether the gradient of some number of the range is asked for.
+    #[inline(always)]
+    pub(crate) fn wants_any(&self, range: Range<usize>) -> bool {
+        self.skipped.leaves_any(range)
+    }
+
+    /// Whether the gradient of this number is asked for.
+    #[inline(always)]
+    pub(crate) fn wants(&self, index: usize) -> bool {
+        self.skipped.leaves_any(index..index + 1)
+    }
+
+    /// Where the gradients lie of a range that is asked for as a whole.
+    #[inline(always)]
+    pub(crate) fn places(&self, range: Range<usize>) -> Range<usize> {
+        let start = self.skipped.place(range.start);
+        start..start + range.len()
+    }
+
+    /// Where the gradients lie of those numbers of a range that are asked for: of the others too where gradients lie at the
+    /// places of their numbers.
+    fn span(&self, range: Range<usize>) -> Range<usize> {
+        self.skipped.place(range.start)..self.skipped.place(range.end)
+    }
+
+    /// What to do with gradients at these places that contributions to all of them are at hand for.
+    #[inline(always)]
+    pub(super) fn mode_at(&mut self, places: Range<usize>) -> Mode {
+        let fresh = self.written.as_mut().is_some_and(|written| written.claim(places, self.grads));
         if fresh { Mode::Set } else { Mode::Add }
+    }
+
+    /// The gradients of a range that is asked for as a whole, and what to do with those that are there.
+    #[inline(always)]
+    pub(crate) fn whole(&mut self, range: Range<usize>) -> (Mode, &mut [E]) {
+        let places = self.places(range);
+        (self.mode_at(places.clone()), &mut self.grads[places])
     }
 
     /// Readies the gradients of a range for contributions to some of it.
     pub(crate) fn prepare(&mut self, range: Range<usize>) {
-        if self.mode(range.clone()) == Mode::Set {
-            self.grads[range].fill(E::lit(0.0));
+        let span = self.span(range);
+        if !span.is_empty() && self.mode_at(span.clone()) == Mode::Set {
+            self.grads[span].fill(E::lit(0.0));
         }
+    }
+
+    /// The gradients of a range of which some are asked for, ready for contributions, and what is skipped there.
+    pub(crate) fn pieces(&mut self, range: Range<usize>) -> (&mut [E], &[Range<u32>]) {
+        self.prepare(range.clone());
+        let span = self.span(range.clone());
+        (&mut self.grads[span], self.skipped.within(&range))
+    }
+
+    /// Adds a contribution to the gradient of a number that is asked for.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, index: usize, contribution: E) {
+        let place = self.skipped.place(index);
+        if self.mode_at(place..place + 1) == Mode::Set {
+            self.grads[place] = E::lit(0.0);
+        }
+        self.grads[place] = self.grads[place] + contribution;
     }
 }
 
@@ -76,18 +123,47 @@ impl<E: Float> Parameters<'_, E> {
     pub fn gradients(&mut self) -> Gradients<'_, E> {
         let store = self.id();
         let (values, grads, frozen) = self.split_for_sweep();
-        Gradients { store, values: Values::Kept(values), grads, frozen, written: None }
+        Gradients {
+            store,
+            values: Values::Kept(values),
+            grads,
+            skipped: Skipped::in_place(frozen),
+            written: None,
+            prunes: false,
+            stage: Vec::new(),
+        }
+    }
+
+    /// As [`Parameters::gradients`], of the numbers of a set, or of none where the set is of others: a sweep may end where
+    /// nothing of the set lies below.
+    pub fn gradients_in<'a>(&'a mut self, wanted: &'a WantedSet, is_own: bool) -> Result<Gradients<'a, E>> {
+        const ALL: &[Range<u32>] = &[0..u32::MAX];
+        if is_own {
+            wanted.check(self)?;
+        }
+        let skipped = Skipped::in_place(if is_own { wanted.outside() } else { ALL });
+        Ok(Gradients { skipped, prunes: true, ..self.gradients() })
     }
 
     /// As [`Parameters::gradients`], but the first contribution to a gradient overwrites it, as `written` has it.
-    pub(crate) fn overwritten_gradients<'a>(&'a mut self, written: &'a mut Written) -> Gradients<'a, E> {
+    pub(crate) fn overwritten_gradients<'a>(&'a mut self, written: &'a mut Written<E>) -> Gradients<'a, E> {
         Gradients { written: Some(written), ..self.gradients() }
     }
 
-    /// As [`Parameters::overwritten_gradients`], with the gradient of all parameters in `grads`, which is as long.
-    pub(crate) fn gradients_apart<'a>(&'a self, grads: &'a mut [E], written: &'a mut Written) -> Gradients<'a, E> {
+    /// As [`Parameters::overwritten_gradients`], of what is not skipped, in other memory.
+    pub(crate) fn gradients_apart<'a>(
+        &'a self,
+        grads: &'a mut [E],
+        skipped: Skipped<'a>,
+        written: &'a mut Written<E>,
+    ) -> Gradients<'a, E> {
+        Gradients { written: Some(written), ..self.gradients_of(grads, skipped) }
+    }
+
+    /// The gradients of what is not skipped, added to `grads`.
+    pub(crate) fn gradients_of<'a>(&'a self, grads: &'a mut [E], skipped: Skipped<'a>) -> Gradients<'a, E> {
         let values = Values::Kept(self.values());
-        Gradients { store: self.id(), values, grads, frozen: self.frozen(), written: Some(written) }
+        Gradients { store: self.id(), values, grads, skipped, written: None, prunes: false, stage: Vec::new() }
     }
 
     /// Runs `f`, which is to sweep once, with gradients that replace those that are there: the first contribution to a
@@ -122,7 +198,7 @@ impl<E: Float> Parameters<'_, E> {
             grads[range.start as usize..range.end as usize].fill(E::lit(0.0));
         }
         written.start(self.frozen(), grads);
-        let result = f(self.gradients_apart(grads, &mut written));
+        let result = f(self.gradients_apart(grads, Skipped::in_place(self.frozen()), &mut written));
         written.finish(grads);
         Ok(result)
     }
@@ -139,19 +215,21 @@ impl<E: Float> Parameters<'_, E> {
     pub(crate) fn stepped(&mut self, lr: E) -> Gradients<'_, E> {
         let store = self.id();
         let (values, frozen) = self.split_for_descent();
-        Gradients { store, values: Values::Stepped(values, lr), grads: &mut [], frozen, written: None }
+        Gradients {
+            store,
+            values: Values::Stepped(values, lr),
+            grads: &mut [],
+            skipped: Skipped::in_place(frozen),
+            written: None,
+            prunes: false,
+            stage: Vec::new(),
+        }
     }
 
     /// As [`Parameters::gradients`], but gradients are added to `grads`, which has one entry per parameter.
     pub fn gradients_into<'a>(&'a self, grads: &'a mut [E]) -> Result<Gradients<'a, E>> {
         self.check_room(grads)?;
-        Ok(Gradients {
-            store: self.id(),
-            values: Values::Kept(self.values()),
-            grads,
-            frozen: self.frozen(),
-            written: None,
-        })
+        Ok(self.gradients_of(grads, Skipped::in_place(self.frozen())))
     }
 }
 
@@ -162,11 +240,12 @@ impl<E: Float> Gradients<'_, E> {
         weights: Range<usize>,
         bias: Option<Range<usize>>,
     ) -> (Mode, &mut [E], Option<&mut [E]>) {
-        let mut mode = self.mode(weights.clone());
-        let Some(bias) = bias else {
+        let weights = self.places(weights);
+        let mut mode = self.mode_at(weights.clone());
+        let Some(bias) = bias.map(|bias| self.places(bias)) else {
             return (mode, &mut self.grads[weights], None);
         };
-        let bias_mode = self.mode(bias.clone());
+        let bias_mode = self.mode_at(bias.clone());
         if mode != bias_mode {
             let fresh = if mode == Mode::Set { &weights } else { &bias };
             self.grads[fresh.clone()].fill(E::lit(0.0));

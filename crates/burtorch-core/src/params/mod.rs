@@ -12,6 +12,9 @@ mod init;
 mod names;
 pub(crate) mod overrides;
 mod selection;
+mod skipped;
+mod stage;
+mod wanted;
 
 pub use finite::NonFiniteParameter;
 pub(crate) use first_write::Written;
@@ -19,6 +22,8 @@ pub use gradients::Gradients;
 pub(crate) use gradients::{Values, apart};
 pub use init::Init;
 pub use selection::Selection;
+pub(crate) use skipped::Skipped;
+pub use wanted::WantedSet;
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -540,20 +545,19 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Whether the number at `index` is trainable.
     #[inline]
     pub fn is_trainable(&self, index: usize) -> bool {
-        self.frozen.is_empty() || !self.frozen.iter().any(|r| r.contains(&(index as u32)))
+        self.any_trainable(index..index + 1)
     }
 
     /// Whether any number of the range is trainable.
     #[inline]
     pub fn any_trainable(&self, range: Range<usize>) -> bool {
-        self.frozen.is_empty()
-            || !self.frozen.iter().any(|r| r.start as usize <= range.start && range.end <= r.end as usize)
+        Skipped::in_place(&self.frozen).leaves_any(range)
     }
 
     /// Whether all numbers of the range are trainable.
     #[inline]
     pub fn all_trainable(&self, range: Range<usize>) -> bool {
-        !self.frozen.iter().any(|r| (r.start as usize) < range.end && range.start < r.end as usize)
+        Skipped::in_place(&self.frozen).leaves_all(range)
     }
 
     /// Counts an array that somebody holds: until [`Parameters::release`] the memory does not move.

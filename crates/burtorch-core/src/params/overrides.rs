@@ -35,7 +35,17 @@ pub(crate) struct Sum<'a, E> {
     frozen: &'a [Range<u32>],
 }
 
-impl<E: Float> Sum<'_, E> {
+impl<'a, E: Float> Sum<'a, E> {
+    /// All of this memory.
+    pub(crate) fn of(grads: &'a mut [E]) -> Self {
+        Sum { grads, frozen: &[] }
+    }
+
+    /// How many numbers a part has.
+    pub(crate) fn len(&self) -> usize {
+        self.grads.len()
+    }
+
     /// Adds the gradient of a part of the batch, which is as long; `overwrites`: replaces what is there.
     pub(crate) fn add(&mut self, part: &[E], overwrites: bool) {
         for_each_gap(self.frozen, self.grads.len(), |range| {

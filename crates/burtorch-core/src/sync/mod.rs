@@ -12,6 +12,7 @@ mod pool;
 mod primitives;
 #[cfg(burtorch_tsan)]
 mod seen;
+pub(crate) mod stop;
 mod try_arc;
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ pub use flag::{Flag, Raised, Shared};
 pub use guided_chunks::GuidedChunks;
 pub use ordered_reduction::{EarlyResults, OrderedReduction, Turn};
 pub use pool::Pool;
+pub use stop::Stop;
 
 pub(crate) use primitives::{Mutex, MutexGuard};
 pub(crate) use try_arc::TryArc;

@@ -85,6 +85,35 @@ impl PyCompressor {
         Ok(PyCompressor { compressor: Compressor::new(sparsifier, quantiser).or_raise(py)? })
     }
 
+    /// Which client compresses, with which draws; `none` where it needs none.
+    pub fn settings<'a>(
+        &self,
+        draw: Option<&'a Bound<'_, PyDraw>>,
+        client: Option<Integer>,
+        n_clients: Option<Integer>,
+        none: &'a PyDraw,
+    ) -> PyResult<(Client, &'a PyDraw)> {
+        let client = match (self.compressor.sparsifier(), n_clients) {
+            (Sparsifier::PermK, None) => {
+                return Err(PyValueError::new_err(NEEDS_CLIENTS));
+            }
+            (Sparsifier::PermK, Some(n)) => {
+                let n = n.positive("n_clients")?;
+                let own = draw.map_or(0, |draw| draw.get().client());
+                Client { index: client.map_or(Ok(own), |client| client.within("client", 0..=n - 1))?, n }
+            }
+            _ => Client::ALONE,
+        };
+        match draw {
+            Some(draw) => Ok((client, draw.get())),
+            None if !self.compressor.is_random() => Ok((client, none)),
+            None => {
+                let message = "this compressor is random: give draw=, such as bt.compress.Draw(seed, round, client)";
+                Err(PyValueError::new_err(message))
+            }
+        }
+    }
+
     fn constant(
         &self,
         py: Python<'_>,
@@ -137,31 +166,13 @@ impl PyCompressor {
         client: Option<Integer>,
         n_clients: Option<Integer>,
     ) -> PyResult<Bound<'py, PyMessage>> {
-        let client = match (self.compressor.sparsifier(), n_clients) {
-            (Sparsifier::PermK, None) => {
-                return Err(PyValueError::new_err(NEEDS_CLIENTS));
-            }
-            (Sparsifier::PermK, Some(n)) => {
-                let n = n.positive("n_clients")?;
-                let own = draw.map_or(0, |draw| draw.get().client());
-                Client { index: client.map_or(Ok(own), |client| client.within("client", 0..=n - 1))?, n }
-            }
-            _ => Client::ALONE,
-        };
+        let none = PyDraw::none();
+        let (client, draw) = self.settings(draw, client, n_clients, &none)?;
         let array = Array::converted(x)?;
         if array.shape().len() != 1 {
             let message = format!("a vector to compress must have one dimension, found {}", array.shape().len());
             return Err(PyValueError::new_err(message));
         }
-        let none = PyDraw::none();
-        let draw = match draw {
-            Some(draw) => draw.get(),
-            None if !self.compressor.is_random() => &none,
-            None => {
-                let message = "this compressor is random: give draw=, such as bt.compress.Draw(seed, round, client)";
-                return Err(PyValueError::new_err(message));
-            }
-        };
         let out = out.map_or_else(|| Bound::new(py, PyMessage::new()), Ok)?;
         out.get().fill(py, &array, self.compressor, &mut draw.sequence(py)?, client)?;
         Ok(out)

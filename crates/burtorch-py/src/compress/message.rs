@@ -1,6 +1,7 @@
 //! Compressed vectors for Python.
 #![allow(clippy::useless_conversion)] // from float64, but not from float32
 
+use burtorch_core::DType;
 use burtorch_core::compress::{Client, Compressor, Message, Number};
 use burtorch_core::draw::Draw;
 use pyo3::basic::CompareOp;
@@ -79,6 +80,41 @@ impl PyMessage {
     /// One that stands for a vector without numbers.
     pub fn new() -> Self {
         PyMessage { message: Guarded::new(AnyMessage::F64(Message::new()), "this message") }
+    }
+
+    /// Compresses a vector of `d` numbers into it of which `numbers` gives those that are sent, if it is known before which:
+    /// `false`, with nothing done, if not.
+    pub fn fill_chosen(
+        &self,
+        py: Python<'_>,
+        dtype: DType,
+        d: usize,
+        compression: (Compressor, &mut Draw<'_>, Client),
+        numbers: impl FnOnce(&[u32]) -> PyResult<Vec<f64>>,
+    ) -> PyResult<bool> {
+        fn fill<F: Fill>(
+            message: &mut Message<F>,
+            d: usize,
+            (compressor, draw, client): (Compressor, &mut Draw<'_>, Client),
+            numbers: impl FnOnce(&[u32]) -> PyResult<Vec<f64>>,
+            failed: &mut Option<PyErr>,
+        ) -> burtorch_core::Result<bool> {
+            compressor.compress_chosen(d, draw, client, message, |message, n, list| {
+                let indices: Vec<u32> = (0..n).map(|k| message.index(k) as u32).collect();
+                match numbers(&indices) {
+                    Ok(numbers) => list.extend(numbers.into_iter().map(F::from_f64)),
+                    Err(error) => *failed = Some(error),
+                }
+                Ok(())
+            })
+        }
+        let mut failed = None;
+        let message = &mut *self.message.enter(py)?;
+        let done = match dtype {
+            DType::Float32 => fill(f32::message(message), d, compression, numbers, &mut failed),
+            _ => fill(f64::message(message), d, compression, numbers, &mut failed),
+        };
+        failed.map_or_else(|| done.or_raise(py), Err)
     }
 
     /// Compresses an array into it.

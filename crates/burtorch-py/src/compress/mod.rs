@@ -6,6 +6,8 @@ mod draw;
 mod message;
 
 pub use compressor::PyCompressor;
+pub use draw::PyDraw;
+pub use message::PyMessage;
 
 use pyo3::prelude::*;
 

@@ -21,6 +21,7 @@ const DERIVED: &[(&str, Builtin, &str)] = &[
     ("GraphFullError", Builtin::Memory, "A fixed graph has no room left, or node ids are exhausted."),
     ("BusyError", Builtin::Runtime, "The graph or the parameters are in use by another call."),
     ("FormatError", Builtin::Value, "A file is damaged, or of another format or structure; nothing was loaded."),
+    ("StoppedError", Builtin::Runtime, "A call ended early, as a Stop was set or a deadline passed."),
     ("TraceError", Builtin::Type, "A function cannot be traced as it is written."),
 ];
 

@@ -13,4 +13,5 @@ pub mod refusals;
 #[cfg(feature = "refuse-allocations")]
 pub mod refused_allocations;
 pub mod signals;
+pub mod stop;
 pub mod threads;

@@ -13,7 +13,8 @@ use crate::convert::errors::IntoPython;
 use crate::convert::signals::Poll;
 use crate::graph::cell::AnyGraph;
 use crate::graph::critical_section::locked_self;
-use crate::graph::parameters::with_gradients;
+use crate::graph::parameters::{parameters_read, with_gradients, with_gradients_of};
+use crate::params::{PyParameters, PySubset};
 
 /// A sweep that Python asked for.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,7 @@ impl PyGraph {
 
     #[inline(never)]
     fn sweep_carefully(&self, py: Python<'_>, sweep: Sweep) -> PyResult<()> {
-        let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints };
+        let options = SweepOptions { skip_zero_adjoints: sweep.skip_zero_adjoints, skip_leaves: false };
         let mut poll = Poll::new();
         let swept = self.released(py, |graph, parameters| {
             with_gradients(py, parameters, |all| {
@@ -64,6 +65,35 @@ impl PyGraph {
                 let seed = Seed { adjoint: sweep.seed, lanes: None };
                 unlocked(py, sweep.root.index() as usize, || {
                     graph.sweep(sweep.root, seed, all, GradientTarget::Added, options, Some(&mut interrupted))
+                })
+            })
+        })?;
+        match poll.raised() {
+            Some(error) => Err(error),
+            None => swept.or_raise(py),
+        }
+    }
+}
+
+impl PyGraph {
+    /// The Parameters that nodes read.
+    pub fn read_parameters<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyParameters>>> {
+        let read = self.with(py, |cell| parameters_read(py, cell))?;
+        Ok(read.into_iter().map(|params| params.into_bound(py)).collect())
+    }
+
+    /// Adds to the gradients of a set of parameters, and to no others. Asks for signals.
+    pub fn sweep_some(&self, py: Python<'_>, root: NodeId, seed: f64, subset: &PySubset) -> PyResult<()> {
+        let options = SweepOptions { skip_leaves: true, ..SweepOptions::default() };
+        let mut poll = Poll::new();
+        let owner = subset.owner();
+        let swept = self.released(py, |graph, parameters| {
+            with_gradients_of(py, parameters, owner, |all, place| {
+                let mut interrupted = || poll.stop();
+                let seed = Seed { adjoint: seed, lanes: None };
+                let target = GradientTarget::Some(place, subset.set());
+                unlocked(py, root.index() as usize, || {
+                    graph.sweep(root, seed, all, target, options, Some(&mut interrupted))
                 })
             })
         })?;

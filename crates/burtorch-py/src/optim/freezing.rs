@@ -6,11 +6,15 @@ use pyo3::types::PyList;
 
 use super::trainable::Trainable;
 use crate::convert::errors::IntoPython;
-use crate::params::{PyParameters, with_params};
+use crate::params::{PyParameters, numbers_of, with_params};
 
 impl PyParameters {
     /// The slices that names, pairs (start, stop), or numbers as an optimiser takes them mean.
     fn slices_of(slf: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Slice>> {
+        if let Some(ranges) = numbers_of(slf, what)? {
+            let all = slf.get().all(what.py())?;
+            return Ok(ranges.into_iter().filter_map(|r| all.slice(r.start as usize, r.end as usize)).collect());
+        }
         let Ok(items) = what.cast::<PyList>() else {
             return match slf.get().place_of(what)? {
                 Some(slice) => Ok(vec![slice]),
@@ -37,7 +41,7 @@ impl PyParameters {
     ///
     /// Args:
     ///     what: the name of a tensor, a pair (start, stop) of places in the flat arrays, a Tensor, a layer, a model, or a
-    ///         list of them.
+    ///         list of them; or ascending indices into the flat arrays, a mask with a bool for each parameter, or a Subset.
     ///
     /// Raises KeyError for an unknown name, ValueError for a range outside, for Tensors of other Parameters, or for no
     /// numbers, TypeError for anything else. Then nothing has changed.

@@ -10,7 +10,7 @@ use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Lanes, Oracle, Ov
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::engine::{Engine, Loss, Want, check_apart};
+use super::engine::{Engine, Loss, Want, WantUntil, check_apart};
 use crate::convert::buffer::{CallerMemory, Dims, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -287,14 +287,33 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
             return oracle.gradient_elsewhere(model, params, sample, elsewhere, stop);
         }
     };
-    oracle.skip_losses(matches!(want, Want::Gradient(.., true)));
+    oracle.skip_losses(matches!(want, Want::Gradient(.., true) | Want::Some(.., true)));
     match want {
+        Want::Some(wanted, mut out, at, _) => {
+            check_apart(params, at.as_ref(), Some(&out))?;
+            let at = at.as_ref().map(|at| at.slice());
+            oracle.gradient_of_some(model, params, batch, at, (wanted, out.slice_mut()), stop)
+        }
         Want::Gradient(None, None, _) => oracle.gradient(model, params, batch, stop),
         Want::Gradient(at, mut out, _) => {
             check_apart(params, at.as_ref(), out.as_ref())?;
             let elsewhere =
                 Overrides { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
             oracle.gradient_elsewhere(model, params, batch, elsewhere, stop)
+        }
+        Want::Until(WantUntil { wanted, at, mut out, until, n }) => {
+            check_apart(params, at.as_ref(), out.as_ref())?;
+            let elsewhere =
+                Overrides { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
+            match oracle.gradient_until(model, params, batch, wanted, elsewhere, until, stop) {
+                Ok(finished) => {
+                    *n = Some(finished.n);
+                    Ok(finished.loss)
+                }
+                // A handler of signals that raised is asked for first.
+                Err(Error::Interrupted) if until.stop.is_set() => Ok(f64::NAN),
+                Err(error) => Err(error),
+            }
         }
         Want::Norms(norms) => {
             oracle.per_sample(model, params, batch, stop, &mut |_, _, params| {

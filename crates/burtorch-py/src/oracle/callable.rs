@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
 use burtorch_core::kernels::{sgd_update, sum_squares};
 use burtorch_core::oracle::OracleMemory;
+use burtorch_core::params::WantedSet;
 use burtorch_core::{DType, Error, LaneFloat, Lanes, Parameters, SweepOptions, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -27,7 +28,7 @@ use crate::graph::{PyGraph, enter, leave};
 use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
-use crate::params::{AnyParameters, PyParameters, mismatch};
+use crate::params::{AnyParameters, PyParameters, mismatch, zeros};
 use crate::trace::array_path::ArrayPath;
 use crate::trace::batches::Of;
 
@@ -248,6 +249,16 @@ impl CallableEngine {
                 *losses = self.pass(py, 0..self.n_samples(), self.lanes, Pass::Losses)?;
                 Ok(0.0)
             }
+            Want::Some(wanted, mut out, at, skips) => {
+                let n = self.in_params(py, |params| params.check_some(wanted, at.as_ref(), &out))?;
+                let dtype = self.params.get().dtype_of();
+                let all = zeros(py, dtype, n)?;
+                let memory = || CallerMemory::of(&all, dtype, "the gradient");
+                let loss = self.computed(py, Want::Gradient(at, Some(memory()?), skips))?;
+                let all = memory()?;
+                self.in_params(py, |params| params.take_some(wanted, &all, &mut out))?;
+                Ok(loss)
+            }
             Want::Gradient(at, out, _) => {
                 self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
                 let before = at.map(|at| self.exchange(py, at)).transpose()?;
@@ -266,6 +277,9 @@ impl CallableEngine {
                 self.in_params(py, |params| params.descend(lr))?;
                 Ok(loss)
             }
+            Want::Until(_) => Err(PyValueError::new_err(
+                "stop and deadline are for the models of burtorch.nn; between calls, a callable can look at the token itself",
+            )),
             Want::Norms(norms) => {
                 self.read_given(py)?;
                 for k in 0..self.n_samples() {
@@ -436,6 +450,15 @@ pub trait KernelParameters {
     fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64>;
     /// Refuses a point or memory of another length, or that is used for something else.
     fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
+    /// Refuses what a gradient of some parameters cannot be computed with; how many parameters there are.
+    fn check_some(
+        &self,
+        wanted: &WantedSet,
+        at: Option<&CallerMemory>,
+        out: &CallerMemory,
+    ) -> burtorch_core::Result<usize>;
+    /// Writes the wanted numbers of a gradient, or the whole gradient where there is room for it.
+    fn take_some(&self, wanted: &WantedSet, all: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()>;
     /// Writes a point to the values; returns the earlier ones.
     fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>>;
     /// Writes back what [`KernelParameters::exchange`] returned.
@@ -479,6 +502,29 @@ impl<E: LaneFloat + Number> KernelParameters for Parameters<'static, E> {
             if let Some(found) = memory.map(|memory| memory.slice::<E>().len()).filter(|&n| n != self.len()) {
                 return Err(Error::LengthMismatch { op, left: self.len(), right: found });
             }
+        }
+        Ok(())
+    }
+
+    fn check_some(
+        &self,
+        wanted: &WantedSet,
+        at: Option<&CallerMemory>,
+        out: &CallerMemory,
+    ) -> burtorch_core::Result<usize> {
+        self.check(at, None)?;
+        check_apart(self, at, Some(out))?;
+        wanted.check_room(self, out.slice::<E>())?;
+        Ok(self.len())
+    }
+
+    fn take_some(&self, wanted: &WantedSet, all: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()> {
+        wanted.check_room(self, out.slice::<E>())?;
+        let (all, out) = (all.slice::<E>(), out.slice_mut());
+        if out.len() == all.len() {
+            out.copy_from_slice(all)
+        } else {
+            wanted.pick(all, out)
         }
         Ok(())
     }

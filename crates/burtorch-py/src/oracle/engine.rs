@@ -1,6 +1,7 @@
 //! What an oracle asks of the code that computes, and the checks that both kinds share.
 
-use burtorch_core::oracle::OracleMemory;
+use burtorch_core::oracle::{OracleMemory, Until};
+use burtorch_core::params::WantedSet;
 use burtorch_core::{Error, Float, Parameters};
 use pyo3::prelude::*;
 
@@ -30,8 +31,12 @@ pub enum Loss {
 
 /// What a call computes for a batch.
 pub enum Want<'a> {
+    /// Loss and some numbers of the gradient, into this memory, at a point where given, and whether the loss may be left out.
+    Some(&'a WantedSet, CallerMemory, Option<CallerMemory>, bool),
     /// Loss and gradient, at a point and into memory where given, and whether the loss may be left out.
     Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
+    /// Loss and gradient until a token is set.
+    Until(WantUntil<'a>),
     /// The loss.
     Loss,
     /// The loss of each sample.
@@ -40,6 +45,16 @@ pub enum Want<'a> {
     Step(f64),
     /// The norm of the gradient of each sample.
     Norms(&'a mut Vec<f64>),
+}
+
+/// A gradient, or some numbers of it, until a token is set.
+pub struct WantUntil<'a> {
+    pub wanted: Option<&'a WantedSet>,
+    pub at: Option<CallerMemory>,
+    pub out: Option<CallerMemory>,
+    pub until: Until<'a>,
+    /// How many samples have finished; None where nothing is kept.
+    pub n: &'a mut Option<usize>,
 }
 
 /// Refuses memory that is used for two things at once.

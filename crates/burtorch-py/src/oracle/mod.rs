@@ -4,16 +4,19 @@
 //! (`builtin`) or a callable (`callable`).
 
 mod builtin;
+mod call;
 mod callable;
 mod engine;
 mod traced;
 
 use burtorch_core::oracle::OracleMemory;
+use burtorch_core::sync::Stop;
 use burtorch_core::{DType, Error, Lanes, Total};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PySlice};
 
+use crate::compress::{PyCompressor, PyDraw};
 use crate::convert::arguments::Count;
 use crate::convert::buffer::type_name;
 use crate::convert::buffer::{CallerMemory, read_numbers};
@@ -21,9 +24,11 @@ use crate::convert::errors::{if_any, to_python};
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
 use crate::convert::numbers::{as_numpy, has_dtype};
+use crate::convert::stop::{PyStop, watched};
 use crate::nn::model_of;
-use crate::params::{PyParameters, params_of, with_params};
+use crate::params::{PyParameters, PySubset, params_of, with_params};
 use builtin::BuiltinEngine;
+use call::{Asked, OnStop};
 use callable::CallableEngine;
 use engine::{Engine, Loss, Want};
 
@@ -54,6 +59,21 @@ use engine::{Engine, Loss, Want};
 /// `oracle(x, y, at=point)` evaluates at another flat point and leaves the values alone (a callable finds the point in
 /// `params.values` while it runs, which costs a copy of them); `out=` takes writable memory of
 /// the parameters' dtype for the gradient, which is then returned instead, and `params.grads` stays as it is.
+///
+/// `oracle(x, y, wanted=S)` computes some numbers of the gradient only, and returns them in a new array, in the order of the
+/// parameters, with the bits of the whole gradient; `params.grads` stays as it is. S is a set that `subset` has prepared, or
+/// what it takes. The sweep ends where nothing of S lies below, and dense layers compute the rows and weights of S only.
+/// `out=` takes memory for the numbers of S, or for all parameters: then numbers outside of S are 0 or their gradients.
+/// For a callable the whole gradient is computed.
+///
+/// `oracle(x, y, stop=token, deadline=seconds, on_stop=...)` ends when another thread sets the token (`bt.Stop()`) or that much
+/// time has passed, before the next block op or sample. on_stop: "raise" (a StoppedError; the gradient is 0), "discard" (returns
+/// None; the same), or "partial": (loss, gradient, n), means over the first n samples, which have finished; a sweep that has
+/// begun is finished then. `reweight=p` divides what has finished, as it counts in the whole batch, by the probability of a
+/// sample to finish. For models of burtorch only.
+///
+/// `oracle(x, y, compress=c, draw=...)` gives the loss and a Message: `c.compress` of the gradient with the same draw, bit by bit.
+/// RandK, RandSeqK and PermK choose coordinates before: no others are computed. `params.grads` stays as it is.
 ///
 /// Raises:
 ///     TypeError, ValueError: data of another type or shape.
@@ -147,7 +167,11 @@ impl PyOracle {
     }
 
     /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
-    #[pyo3(signature = (contexts, targets=None, at=None, out=None))]
+    #[pyo3(
+        signature = (contexts, targets=None, at=None, out=None, *, wanted=None, stop=None, deadline=None, on_stop="raise",
+                     reweight=None, compress=None, draw=None, client=None, n_clients=None)
+    )]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn __call__<'py>(
         &self,
         py: Python<'py>,
@@ -155,10 +179,38 @@ impl PyOracle {
         targets: Option<&Bound<'py, PyAny>>,
         at: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<(f64, Bound<'py, PyAny>)> {
-        let want = Want::Gradient(self.point(at)?, self.memory_of(out, "out")?, false);
-        let loss = self.run(py, contexts, &or_none(py, targets), want)?;
-        Ok((loss, self.written_to(py, out)?))
+        wanted: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyStop>>,
+        deadline: Option<f64>,
+        on_stop: &str,
+        reweight: Option<f64>,
+        compress: Option<&Bound<'py, PyCompressor>>,
+        draw: Option<&Bound<'py, PyDraw>>,
+        client: Option<Count>,
+        n_clients: Option<Count>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let asked = Asked { batch: (contexts, &or_none(py, targets)), at, out, wanted };
+        let stop = watched(stop, deadline)?;
+        let on_stop = OnStop::named(on_stop)?;
+        if reweight.is_some() && on_stop != OnStop::Partial {
+            return Err(PyValueError::new_err("reweight is for on_stop=\"partial\""));
+        }
+        let Some(compressor) = compress else {
+            if draw.is_some() || client.is_some() || n_clients.is_some() {
+                return Err(PyValueError::new_err("draw, client and n_clients are for compress=, a compressor"));
+            }
+            return match stop {
+                Some(stop) => self.until(py, asked, &stop, (on_stop, reweight)),
+                None if on_stop == OnStop::Partial => self.until(py, asked, &Stop::new(), (on_stop, reweight)),
+                None => Ok(self.gradient(py, asked, false)?.into_pyobject(py)?.into_any()),
+            };
+        };
+        if stop.is_some() || on_stop != OnStop::Raise || wanted.is_some() || out.is_some() {
+            let message =
+                "compress goes with at, draw, client and n_clients only; a compressor chooses what is wanted itself";
+            return Err(PyValueError::new_err(message));
+        }
+        self.compressed(py, asked, compressor.get(), (draw, client, n_clients))
     }
 
     /// The gradient of a batch alone, as `oracle(...)` gives it.
@@ -167,7 +219,7 @@ impl PyOracle {
     /// saves a logarithm, or a sum of squares, a sample, and a tuple a call, which is little: 0 to 2 % of a call for a
     /// character model, whose exponentials the gradient needs as well, 7 % for one sample of a linear model with 9
     /// parameters. The gradient has the same bits.
-    #[pyo3(signature = (contexts, targets=None, at=None, out=None))]
+    #[pyo3(signature = (contexts, targets=None, at=None, out=None, *, wanted=None))]
     fn grad<'py>(
         &self,
         py: Python<'py>,
@@ -175,10 +227,26 @@ impl PyOracle {
         targets: Option<&Bound<'py, PyAny>>,
         at: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
+        wanted: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let want = Want::Gradient(self.point(at)?, self.memory_of(out, "out")?, true);
-        self.run(py, contexts, &or_none(py, targets), want)?;
-        self.written_to(py, out)
+        let asked = Asked { batch: (contexts, &or_none(py, targets)), at, out, wanted };
+        Ok(self.gradient(py, asked, true)?.1)
+    }
+
+    /// Prepare a set of parameters for `wanted=`: `Parameters.subset` of this oracle's parameters.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters(dtype="float64")
+    ///     >>> model = bt.nn.Linear(params, 2, 1)
+    ///     >>> params.values[:] = [1.0, 2.0, 0.0]
+    ///     >>> oracle = bt.Oracle(model)
+    ///     >>> s = oracle.subset(range(1, 3))
+    ///     >>> loss, some = oracle([[1.0, 1.0]], [[1.0]], wanted=s)
+    ///     >>> loss, list(some), list(oracle.grad([[1.0, 1.0]], [[1.0]]))
+    ///     (4.0, [4.0, 4.0], [4.0, 4.0, 4.0])
+    fn subset<'py>(&self, py: Python<'py>, wanted: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
+        PySubset::of(self.params.bind(py), wanted)
     }
 
     /// Calls `visit(k, loss, grad)` for each sample: its number, its loss, and its own gradient.

@@ -4,6 +4,7 @@
 //! not move while any are held.
 #![allow(unsafe_code)]
 
+mod subset;
 mod tensor;
 
 use std::ptr::NonNull;
@@ -22,6 +23,7 @@ use crate::convert::gc::collected;
 use crate::convert::signals::asked;
 
 pub use burtorch_core::erased::AnyParameters;
+pub use subset::{PySubset, numbers_of, zeros};
 pub use tensor::PyTensor;
 
 /// Runs an expression on the parameters inside an [`AnyParameters`], whatever their dtype.
@@ -461,9 +463,10 @@ pub fn mismatch() -> Error {
 /// Adds the classes to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
-    let classes: [Bound<'_, PyType>; 4] = [
+    let classes: [Bound<'_, PyType>; 5] = [
         py.get_type::<PyParameters>(),
         py.get_type::<PyTensor>(),
+        py.get_type::<PySubset>(),
         py.get_type::<FlatArray>(),
         py.get_type::<crate::convert::buffer::TokenIdArray>(),
     ];

@@ -1,6 +1,6 @@
 //! What a dense layer hands to its inputs, weights and biases.
 //!
-//! Promises: as `affine`, whose record it reads.
+//! Promises: as `affine`, whose record it reads; gradients of a part have the bits that those of the whole have there.
 
 use super::super::Range;
 use super::super::deferred::{Application, DenseLayer, MAX_GROUPS};
@@ -8,9 +8,9 @@ use super::super::operands::Encoded;
 use super::super::sweep::Sweep;
 use super::affine::AffineRecord;
 use super::gather::GatherRecord;
-use crate::kernels::{BlockMath, PANEL};
+use crate::kernels::{BlockMath, PANEL, WeightParts};
 use crate::ops::Op;
-use crate::params::{Values, apart};
+use crate::params::{Gradients, Values, apart};
 
 impl<S: BlockMath> Sweep<'_, '_, S> {
     pub(super) fn affine(&mut self, record: AffineRecord, top: u32) {
@@ -29,9 +29,11 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     fn affine_in_place(&mut self, record: AffineRecord, x: Range) -> bool {
         let weights = record.weights();
         let store = &self.params[self.places[record.w_slot as usize] as usize];
-        let grows = store.any_trainable(weights.clone());
+        let along = self.bias_goes_along(&record);
+        let bias = record.bias().filter(|_| along).map(|(_, at)| at);
+        let grows = store.wants_any(weights.clone()) || bias.is_some_and(|at| store.wants_any(at));
         let stepped = matches!(store.values, Values::Stepped(..));
-        if stepped && !grows || grows && !self.bias_goes_along(&record) {
+        if grows && !along || stepped && !self.is_whole(&record) {
             return false;
         }
         if stepped {
@@ -78,7 +80,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         }
         let bias = record.bias().map(|(_, at)| at);
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
-        let bias = bias.filter(|at| store.any_trainable(at.clone()));
+        let bias = bias.filter(|at| store.wants_any(at.clone()));
         let Values::Stepped(values, lr) = &mut store.values else {
             return false;
         };
@@ -100,16 +102,19 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         true
     }
 
-    /// Whether weights and biases lie in one `Parameters`, apart, the weights all trainable and the biases all or none.
+    /// Whether weights and biases lie in one `Parameters`, apart.
     fn bias_goes_along(&self, record: &AffineRecord) -> bool {
         let (place, weights) = (self.places[record.w_slot as usize], record.weights());
-        let store = &self.params[place as usize];
-        let along = |(slot, at): (usize, std::ops::Range<usize>)| {
-            self.places[slot] == place
-                && (at.start >= weights.end || at.end <= weights.start)
-                && (store.all_trainable(at.clone()) || !store.any_trainable(at))
-        };
-        store.all_trainable(weights.clone()) && record.bias().is_none_or(along)
+        let is_apart = |at: std::ops::Range<usize>| at.start >= weights.end || at.end <= weights.start;
+        record.bias().is_none_or(|(slot, at)| self.places[slot] == place && is_apart(at))
+    }
+
+    /// Whether the gradients of all weights are asked for, and those of all biases or of none.
+    fn is_whole(&self, record: &AffineRecord) -> bool {
+        let store = &self.params[self.places[record.w_slot as usize] as usize];
+        let all_or_none =
+            |(_, at): (usize, std::ops::Range<usize>)| store.wants_all(at.clone()) || !store.wants_any(at);
+        store.wants_all(record.weights()) && record.bias().is_none_or(all_or_none)
     }
 
     /// The general case: inputs from several runs, unreached outputs, frozen rows, or values that change during the sweep.
@@ -142,7 +147,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         let (weights, n_in) = (record.weights(), x.len());
         let wanted = self.wants_gradient(record.x);
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
-        let whole = all_reached && store.all_trainable(weights.clone());
+        let whole = all_reached && store.wants_all(weights.clone());
         if let (true, Values::Stepped(values, lr)) = (whole, &mut store.values) {
             let mut panel = [S::UNREACHED; PANEL];
             S::affine_descend(*lr, dy, x, &mut values[weights], None, wanted.then_some(dx), &mut panel);
@@ -162,10 +167,10 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             }
         }
         if whole {
-            let mode = store.mode(weights.clone());
+            let (mode, dw) = store.whole(weights);
             let mut panel = [S::UNREACHED; PANEL];
-            S::affine_weight_grad(&[dy], &[x], &mut store.grads[weights], None, mode, &mut panel);
-        } else if store.any_trainable(weights.clone()) {
+            S::affine_weight_grad(&[dy], &[x], dw, None, mode, &mut panel);
+        } else if store.wants_any(weights.clone()) {
             for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
                 self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
             }
@@ -181,7 +186,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             wants = wants
                 || match run.source {
                     0 => self.nodes_want_gradient(run.range()),
-                    source => store(source - 1).any_trainable(run.range()),
+                    source => store(source - 1).wants_any(run.range()),
                 };
         });
         wants
@@ -190,19 +195,22 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     /// Whether some of the nodes can hand a gradient on now.
     fn nodes_want_gradient(&self, nodes: std::ops::Range<usize>) -> bool {
         let store = |slot: u32| &self.params[self.places[slot as usize] as usize];
+        if nodes.end <= self.floor as usize {
+            return false;
+        }
         let mut node = nodes.start;
         // Only rows of a frozen table are outputs of a block that hand nothing on.
-        if node < nodes.end && self.recorded.ops[node] == Op::Part && self.params.iter().all(|p| p.frozen.is_empty()) {
+        if node < nodes.end && self.recorded.ops[node] == Op::Part && self.params.iter().all(|p| p.skipped.is_empty()) {
             return true;
         }
         while node < nodes.end {
             let tail = self.tail(node);
             let wants = match (self.recorded.ops[tail], self.recorded.operands[tail]) {
                 (Op::Constant, _) => false,
-                (Op::Param | Op::FrozenParam, [index, slot]) => store(slot).is_trainable(index as usize),
+                (Op::Param | Op::FrozenParam, [index, slot]) => store(slot).wants(index as usize),
                 (Op::Gather, [record, _]) => {
                     let rows = GatherRecord::read(self.extra, record);
-                    store(rows.slot).any_trainable(rows.table())
+                    store(rows.slot).wants_any(rows.table())
                 }
                 _ => true,
             };
@@ -218,24 +226,25 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     fn affine_row(&mut self, slot: u32, row: usize, dy: S, x: &[S]) {
         let range = row..row + x.len();
         let store = &mut self.params[self.places[slot as usize] as usize];
-        if store.all_trainable(range.clone()) {
-            if let Values::Stepped(values, lr) = &mut store.values {
-                let mut panel = [S::UNREACHED; PANEL];
-                S::affine_descend(*lr, &[dy], x, &mut values[range], None, None, &mut panel);
-            } else {
-                let mode = store.mode(range.clone());
-                let mut panel = [S::UNREACHED; PANEL];
-                S::affine_weight_grad(&[&[dy]], &[x], &mut store.grads[range], None, mode, &mut panel);
+        let mut panel = [S::UNREACHED; PANEL];
+        match &mut store.values {
+            Values::Stepped(values, lr) => {
+                for (_, piece) in store.skipped.pieces(range) {
+                    let x = &x[piece.start - row..piece.end - row];
+                    S::affine_descend(*lr, &[dy], x, &mut values[piece], None, None, &mut panel);
+                }
             }
-        } else if store.any_trainable(range.clone()) {
-            for (index, &x) in range.zip(x) {
-                self.add_parameter(slot, index, dy * x);
-            }
+            Values::Kept(_) => weight_parts(store, range, &[&[dy]], &[x], &mut panel),
         }
     }
 
     /// Adds what biases receive.
     fn affine_bias(&mut self, slot: u32, at: std::ops::Range<usize>, dy: &[S], all_reached: bool) {
+        let store = &mut self.params[self.places[slot as usize] as usize];
+        if all_reached && matches!(store.values, Values::Kept(_)) {
+            // As the whole layer in one place adds them, so that the bits do not depend on what is asked for.
+            return bias_parts(store, at, &[dy], &mut [S::UNREACHED; PANEL]);
+        }
         if all_reached {
             return self.add_parameters(slot, at.start, dy);
         }
@@ -280,9 +289,47 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             x[k] = &self.recorded.values[input as usize..][..n_in];
             dy[k] = &self.adjoints[(output - self.base) as usize..][..n_out];
         }
+        let (x, dy) = (&x[..places.len()], &dy[..places.len()]);
         let store = &mut self.params[self.places[layer.w_slot as usize] as usize];
-        let bias = layer.bias().map(|(_, at)| at).filter(|at| store.any_trainable(at.clone()));
-        let (mode, dw, db) = store.grads_of_layer(layer.weights(), bias);
-        S::affine_weight_grad(&dy[..places.len()], &x[..places.len()], dw, db, mode, panel);
+        let (weights, bias) = (layer.weights(), layer.bias().map(|(_, at)| at));
+        let all_or_none = |at: &std::ops::Range<usize>| store.wants_all(at.clone()) || !store.wants_any(at.clone());
+        if store.wants_all(weights.clone()) && bias.as_ref().is_none_or(all_or_none) {
+            let bias = bias.filter(|at| store.wants_any(at.clone()));
+            let (mode, dw, db) = store.grads_of_layer(weights, bias);
+            S::affine_weight_grad(dy, x, dw, db, mode, panel);
+            return;
+        }
+        if store.wants_any(weights.clone()) {
+            weight_parts(store, weights, dy, x, panel);
+        }
+        if let Some(at) = bias {
+            bias_parts(store, at, dy, panel);
+        }
     }
+}
+
+/// Adds what is asked for of the gradients of biases.
+fn bias_parts<S: BlockMath>(
+    store: &mut Gradients<'_, S::Elem>,
+    at: std::ops::Range<usize>,
+    dy: &[&[S]],
+    panel: &mut [S],
+) {
+    store.prepare(at.clone());
+    for (place, piece) in store.skipped.pieces(at.clone()) {
+        let (outputs, out) = (piece.start - at.start..piece.end - at.start, place..place + piece.len());
+        S::affine_bias_grad_part(dy, outputs, &mut store.grads[out], panel);
+    }
+}
+
+/// Adds what is asked for of the gradients of weights.
+fn weight_parts<S: BlockMath>(
+    store: &mut Gradients<'_, S::Elem>,
+    weights: std::ops::Range<usize>,
+    dy: &[&[S]],
+    x: &[&[S]],
+    panel: &mut [S],
+) {
+    let (out, skipped) = store.pieces(weights.clone());
+    S::affine_weight_grad_parts(dy, x, &WeightParts { weights, skipped }, out, panel);
 }

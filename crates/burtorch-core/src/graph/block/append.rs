@@ -1,9 +1,10 @@
 //! Appending a block: its nodes, and its record.
 
 use super::super::{Graph, Range};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
+use crate::sync::stop;
 
 /// What is to be done with the nodes of a block before they are computed.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,9 @@ impl Fill {
 impl<S: Scalar> Graph<'_, S> {
     /// Appends the nodes and the record of a block; values are still to be computed.
     pub(super) fn push_block(&mut self, op: Op, n_out: u32, record: &[u32], fill: Fill) -> Result<Range> {
+        if stop::is_over() {
+            return Err(Error::Interrupted);
+        }
         self.extra.reserve(record.len())?;
         let at = self.extra.len() as u32;
         for &number in record {

@@ -174,12 +174,12 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         let n_out = record.header.n_out as usize;
         let table = record.table();
         let store = &mut self.params[self.places[record.slot as usize] as usize];
-        if !store.any_trainable(table.clone()) {
+        if !store.wants_any(table.clone()) {
             return;
         }
         let grad = &self.adjoints[(first - self.base) as usize..(top + 1 - self.base) as usize];
         let all_reached = self.overwritten == (first..top + 1) || grad.len() == n_out && S::all_reached(grad);
-        if all_reached && store.all_trainable(table.clone()) {
+        if all_reached && store.wants_all(table.clone()) {
             let (indices, width) = (record.indices(self.extra, S::LANES), record.width());
             if let Values::Stepped(values, lr) = &mut store.values {
                 return S::scatter_add(-*lr, grad, indices, &mut values[table]);
@@ -193,26 +193,34 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                     store.prepare(start..start + width);
                 }
             }
-            S::scatter_add(S::Elem::lit(1.0), grad, indices, &mut store.grads[table]);
+            let places = store.places(table);
+            S::scatter_add(S::Elem::lit(1.0), grad, indices, &mut store.grads[places]);
             return;
         }
         self.gather_row_by_row(record, top);
     }
 
-    /// Where some outputs were not reached, or some rows are frozen.
+    /// Where some outputs were not reached, or some numbers are not asked for.
     fn gather_row_by_row(&mut self, record: GatherRecord, top: u32) {
         let (first, width) = (record.header.first, record.width());
-        let indices = record.indices(self.extra, S::LANES);
+        let (indices, table) = (record.indices(self.extra, S::LANES), record.table());
+        let grad = &self.adjoints[(first - self.base) as usize..(top + 1 - self.base) as usize];
+        let store = &mut self.params[self.places[record.slot as usize] as usize];
         let n_positions = record.n_positions as usize;
-        let table = record.table();
-        for (k, node) in (first..=top).enumerate() {
-            let g = self.adjoints[(node - self.base) as usize];
-            if g.is_unreached() {
-                continue;
-            }
+        for (position, grad) in grad.chunks(width).enumerate() {
             for lane in 0..S::LANES {
-                let row = indices[lane * n_positions + k / width] as usize;
-                self.add_to_parameter(record.slot, table.start + row * width + k % width, g.lane(lane));
+                let row = table.start + indices[lane * n_positions + position] as usize * width;
+                for (place, piece) in store.skipped.pieces(row..row + grad.len()) {
+                    let g = &grad[piece.start - row..piece.end - row];
+                    if let Values::Stepped(values, lr) = &mut store.values {
+                        let reached = values[piece].iter_mut().zip(g).filter(|(_, g)| !g.is_unreached());
+                        reached.for_each(|(x, g)| *x = *x - *lr * g.lane(lane));
+                        continue;
+                    }
+                    store.prepare(piece.clone());
+                    let reached = store.grads[place..].iter_mut().zip(g).filter(|(_, g)| !g.is_unreached());
+                    reached.for_each(|(to, g)| *to = *to + g.lane(lane));
+                }
             }
         }
     }

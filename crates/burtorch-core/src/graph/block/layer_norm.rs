@@ -15,11 +15,9 @@ use super::tokens::{
 use crate::error::{Error, Result};
 use crate::graph::View;
 use crate::kernels::BlockMath;
-use crate::kernels::tokens::{LayerNormPull, TOKEN_LANES, padded};
+use crate::kernels::tokens::{LayerNormPull, padded};
 use crate::ops::Op;
 use crate::params::{Parameters, Slice};
-
-const L: usize = TOKEN_LANES;
 
 /// The block op.
 pub(super) struct LayerNorm;
@@ -125,20 +123,11 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         let values = self.recorded.values;
         let [gain, bias, input, aside] = [0, 1, 2, 3].map(|k| record.run(k));
         let (x, stats) = (&values[input.range()], &values[aside.range()]);
-        let dx = if wanted.operand(2) && self.wants(input) { Some(self.adjoints_of(input, below)) } else { None };
-        let (targets, pieces) = self.targets(gain, Some(bias));
-        let Targets { values, first: dgain, second: dbias } = targets;
-        S::token_layer_norm_pull(LayerNormPull { gain: values, dy, x, stats, dx, dgain, dbias, scratch });
-        if pieces == [false, false] {
-            return;
-        }
-        let n = gain.len as usize;
-        for (k, &d) in dy.iter().enumerate().filter(|(_, d)| !d.is_unreached()) {
-            let (g, i, t) = (k / (n * L), k / L % n, k % L);
-            let unit = (x[k] - stats[g * 2 * L + t]) * stats[(g * 2 + 1) * L + t];
-            for (run, c) in [(gain, d * unit), (bias, d)].into_iter().zip(pieces).filter(|(_, p)| *p).map(|(r, _)| r) {
-                self.add_parameter(run.source - 1, run.start as usize + i, c);
-            }
-        }
+        let mut dx = if wanted.operand(2) && self.wants(input) { Some(self.adjoints_of(input, below)) } else { None };
+        self.with_targets(gain, Some(bias), |targets| {
+            let Targets { values: gain, first: dgain, second: dbias } = targets;
+            let dx = dx.take();
+            S::token_layer_norm_pull(LayerNormPull { gain, dy, x, stats, dx, dgain, dbias, scratch: &mut *scratch });
+        });
     }
 }

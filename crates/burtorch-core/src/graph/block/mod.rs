@@ -45,6 +45,7 @@ use crate::kernels::slices::table_of_type;
 use crate::ops::{Arity, Op};
 use crate::params::Parameters;
 use crate::scalar::Scalar;
+use crate::sync::stop;
 use op::{BlockOp, Wanted};
 
 /// THE registry: hands every block op to the macro `$consume`, after what it is given.
@@ -240,7 +241,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     ///
     /// A block is taken once, when the first of its outputs that is reached is met from above; then every contribution to
     /// any of its outputs has been made, as users of a block come after all of it. Unreached outputs contribute
-    /// nothing, not even zero times infinity.
+    /// nothing, not even zero times infinity. Where the sweep is to end early, returns 0, below which nothing is.
     #[inline(never)]
     pub(crate) fn block(&mut self, node: u32) -> u32 {
         let tail = self.tail(node as usize);
@@ -252,6 +253,10 @@ impl<S: Scalar> Sweep<'_, '_, S> {
             for adjoint in self.adjoints[outputs].iter_mut().filter(|a| a.all_zero()) {
                 *adjoint = S::UNREACHED;
             }
+        }
+        if stop::is_sweep_over() {
+            self.is_over = true;
+            return 0;
         }
         let sweep = self;
         for_each_block!(pull_one(sweep op at node all));

@@ -195,7 +195,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         let (x_copy, dx_copy) = copies.split_at_mut(copies.len() / 2);
         let x = gathered(record, layer.n_parameters, values, n_in, x_copy);
         let wanted = wanted.operand(layer.n_parameters) && inputs().any(|run| self.wants(run));
-        let dx = match (wanted, in_place) {
+        let mut dx = match (wanted, in_place) {
             (false, _) => None,
             (true, true) => Some(self.adjoints_of(record.run(layer.n_parameters), below)),
             (true, false) => {
@@ -203,12 +203,22 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                 Some(&mut *dx_copy)
             }
         };
-        let (targets, [pieces_w, pieces_b]) = self.targets(layer.w, layer.bias);
-        let Targets { values: w, first: dw, second: db } = targets;
-        S::token_affine_pull(AffinePull { n_in, w, relu: layer.relu, dy, y, x, dx, dw, db, scratch });
-        if pieces_w || pieces_b {
-            self.affine_pieces(layer, n_in, dy, y, x, [pieces_w, pieces_b]);
-        }
+        self.with_targets(layer.w, layer.bias, |targets| {
+            let Targets { values: w, first: dw, second: db } = targets;
+            let dx = dx.take();
+            S::token_affine_pull(AffinePull {
+                n_in,
+                w,
+                relu: layer.relu,
+                dy,
+                y,
+                x,
+                dx,
+                dw,
+                db,
+                scratch: &mut *scratch,
+            });
+        });
         if wanted && !in_place {
             self.scatter_features(inputs(), padded(record.n_tokens) / L, dx_copy, below);
         }
@@ -229,23 +239,6 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                 let part = OperandRun { start: run.start + group as u32 * len, len, ..run };
                 slices::pass_on(&dx[at..at + len as usize], self.adjoints_of(part, below));
                 at += len as usize;
-            }
-        }
-    }
-
-    /// Contributions to weights and biases, one by one.
-    fn affine_pieces(&mut self, layer: AffineParts, n_in: usize, dy: &[S], y: &[S], x: &[S], pieces: [bool; 2]) {
-        let n_out = layer.w.len as usize / n_in;
-        for (k, &d) in dy.iter().enumerate().filter(|(_, d)| !d.is_unreached()) {
-            let (g, o, t) = (k / (n_out * L), k / L % n_out, k % L);
-            let kept = S::select(S::lit(0.0).less(y[k]), d, S::select(y[k].nan_mask(), y[k], S::lit(0.0)));
-            let d = if layer.relu { kept } else { d };
-            for i in (0..n_in).filter(|_| pieces[0]) {
-                let index = layer.w.start as usize + o * n_in + i;
-                self.add_parameter(layer.w.source - 1, index, d * x[(g * n_in + i) * L + t]);
-            }
-            if let (Some(bias), true) = (layer.bias, pieces[1]) {
-                self.add_parameter(bias.source - 1, bias.start as usize + o, d);
             }
         }
     }

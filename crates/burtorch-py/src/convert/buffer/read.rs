@@ -186,6 +186,11 @@ pub fn read_numbers(object: &Bound<'_, PyAny>, out: &mut Vec<f64>, what: &str) -
     read_into(object, out, what, 0)
 }
 
+/// Whether an array holds bools.
+pub fn holds_bools(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(matches!(ElementType::from_format(buffer_of(object)?.format()), ElementType::Bool))
+}
+
 /// Whether an array or a (nested) sequence holds integers, judged by its first number.
 pub fn holds_integers(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let mut object = object.clone();

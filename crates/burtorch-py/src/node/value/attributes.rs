@@ -20,9 +20,10 @@ use crate::convert::entry::{attached, caught, raise, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::{self, Number, number};
 use crate::graph::cell::Cell;
-use crate::graph::{self, Sweep};
+use crate::graph::{self, PyGraph, Sweep};
 use crate::node::critical_section::slot;
 use crate::node::numbers as of_node;
+use crate::params::PySubset;
 
 /// `.data`
 pub unsafe extern "C" fn get_data(value: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
@@ -261,7 +262,7 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
     unsafe { slot(&[value], run) }
 }
 
-/// `v.backward(seed=1.0)`
+/// `v.backward(seed=1.0, wanted=None)`
 unsafe extern "C" fn backward(
     value: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -271,30 +272,56 @@ unsafe extern "C" fn backward(
     let run = || {
         // SAFETY: the interpreter passes living objects under its lock: `n` positional ones, then one per keyword.
         unsafe {
-            let mut seed = 1.0;
+            let (mut seed, mut wanted) = (1.0, ptr::null_mut());
             if n != 0 || !keywords.is_null() {
-                let is_seed = |name: *mut ffi::PyObject| {
-                    attached(|py| Bound::from_borrowed_ptr(py, name).eq("seed").unwrap_or(false))
-                };
-                let by_keyword = !keywords.is_null()
-                    && ffi::PyTuple_GET_SIZE(keywords) == 1
-                    && is_seed(ffi::PyTuple_GET_ITEM(keywords, 0));
-                if !(n == 1 && keywords.is_null() || n == 0 && by_keyword) {
-                    return raise_python(PyTypeError::new_err("backward() takes one argument: seed, a number"));
+                let n_keywords = if keywords.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(keywords) };
+                let mut given = [ptr::null_mut(); 2];
+                let mut is_known = n <= 1;
+                if n == 1 {
+                    given[0] = *arguments;
                 }
-                match number(*arguments) {
-                    Number::Is(x) => seed = x,
-                    Number::IsNot => {
-                        return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
+                for k in 0..n_keywords {
+                    let name = ffi::PyTuple_GET_ITEM(keywords, k);
+                    let is = |known: &str| attached(|py| Bound::from_borrowed_ptr(py, name).eq(known).unwrap_or(false));
+                    match ["seed", "wanted"].iter().position(|known| is(known)) {
+                        Some(place) if given[place].is_null() => given[place] = *arguments.offset(n + k),
+                        _ => is_known = false,
                     }
-                    Number::Failed => return ptr::null_mut(),
+                }
+                if !is_known {
+                    let message = "backward() takes seed, a number, and wanted, a set of parameters by keyword";
+                    return raise_python(PyTypeError::new_err(message));
+                }
+                wanted = given[1];
+                if !given[0].is_null() {
+                    match number(given[0]) {
+                        Number::Is(x) => seed = x,
+                        Number::IsNot => {
+                            return raise_python(PyTypeError::new_err("the seed of backward() must be a real number"));
+                        }
+                        Number::Failed => return ptr::null_mut(),
+                    }
                 }
             }
             let Some((_, root)) = checked_for_sweep(value.cast()) else {
                 return ptr::null_mut();
             };
             let owner = (*value.cast::<ValueObject>()).owner;
-            match graph::sweep(Python::assume_attached(), owner, Sweep { root, seed, skip_zero_adjoints: false }) {
+            let py = Python::assume_attached();
+            let swept = match wanted.is_null() || wanted == ffi::Py_None() {
+                true => graph::sweep(py, owner, Sweep { root, seed, skip_zero_adjoints: false }),
+                false => attached(|py| {
+                    let graph = Bound::from_borrowed_ptr(py, owner).cast_into_unchecked::<PyGraph>();
+                    let wanted = Bound::from_borrowed_ptr(py, wanted);
+                    let subset = PySubset::of_any(&wanted, &graph.get().read_parameters(py)?)?;
+                    // What has been asked of Python may have changed the graph.
+                    match checked_for_sweep(value.cast()) {
+                        Some((_, root)) => graph.get().sweep_some(py, root, seed, subset.get()),
+                        None => Err(PyErr::fetch(py)),
+                    }
+                }),
+            };
+            match swept {
                 Ok(()) => {
                     ffi::Py_INCREF(ffi::Py_None());
                     ffi::Py_None()
@@ -432,7 +459,7 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
     vec![
         method(
             c"backward",
-            c"backward($self, seed=1.0)\n--\n\nAdd seed times the gradient of this node to its leaves and parameters. One pass in reverse building order; no recursion. Linear in the nodes between this one and the lowest it depends on.",
+            c"backward($self, seed=1.0, *, wanted=None)\n--\n\nAdd seed times the gradient of this node to its leaves and parameters. One pass in reverse building order; no recursion. Linear in the nodes between this one and the lowest it depends on. wanted: a Subset of Parameters, or what Parameters.subset takes: only these gradients are added to, those of leaves and of all other parameters stay as they are, and the sweep ends where nothing wanted lies below.",
             ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
             ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: backward },
         ),

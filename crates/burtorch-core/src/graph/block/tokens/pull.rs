@@ -1,7 +1,7 @@
 //! The sweep through a block over tokens: where adjoints and gradients of its operands go.
 //!
-//! Where all numbers of a tensor are trainable, kernels write its gradient in place; a tensor frozen in part, or one
-//! stepped during the sweep, takes its contributions one by one. Adjoints of inputs are added to in place where an
+//! Where the gradients of all numbers of a tensor are asked for, kernels write them in place; those of a tensor of which a part
+//! is asked for, or which is stepped during the sweep, in working memory, and what is asked for is taken from there. Adjoints of inputs are added to in place where an
 //! input is one range.
 
 use std::ops::Range;
@@ -12,10 +12,9 @@ use crate::graph::sweep::Sweep;
 use crate::kernels::slices;
 use crate::kernels::tokens::GradientOut;
 use crate::ops::Op;
-use crate::params::Values;
 use crate::scalar::{Float, Scalar};
 
-/// A tensor's values, and where gradients of it and of a second tensor may be written as a whole.
+/// A tensor's values, and where gradients of it and of a second tensor are written as a whole, if they are asked for.
 pub(crate) struct Targets<'a, E: Float> {
     pub(crate) values: &'a [E],
     pub(crate) first: GradientOut<'a, E>,
@@ -70,6 +69,7 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
     pub(crate) fn wants(&self, run: OperandRun) -> bool {
         let last = (run.start + run.len - 1) as usize;
         match self.recorded.ops[last] {
+            _ if last < self.floor as usize => false,
             Op::Constant => run.range().any(|node| self.recorded.ops[node] != Op::Constant),
             Op::TokenEmbedding => {
                 let record = TokenRecord::read(self.extra, self.recorded.operands[last][0]);
@@ -84,7 +84,7 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
     }
 
     pub(crate) fn is_any_trainable(&self, run: OperandRun) -> bool {
-        self.params[self.place_of(run)].any_trainable(run.range())
+        self.params[self.place_of(run)].wants_any(run.range())
     }
 
     /// The values of a run of parameters.
@@ -92,47 +92,37 @@ impl<'a, S: Scalar> Sweep<'a, '_, S> {
         &self.params[self.place_of(run)].values()[run.range()]
     }
 
-    /// Whether kernels may write the gradient of all of a tensor.
-    pub(crate) fn is_whole(&self, run: OperandRun) -> bool {
-        let store = &self.params[self.place_of(run)];
-        matches!(store.values, Values::Kept(_)) && store.all_trainable(run.range())
-    }
-
-    /// Values of `first`, and targets for the gradients of `first` and `second`, those that [`Sweep::is_whole`].
-    pub(crate) fn targets(
+    /// Runs `pull` with the values of `first` and targets for the gradients of `first` and `second`, those that are asked for:
+    /// twice where the two cannot be written together.
+    pub(crate) fn with_targets(
         &mut self,
         first: OperandRun,
         second: Option<OperandRun>,
-    ) -> (Targets<'_, S::Elem>, [bool; 2]) {
-        let beside = |second: &OperandRun| {
-            let (a, b) = (first.range(), second.range());
-            second.source == first.source && (a.end <= b.start || b.end <= a.start)
+        mut pull: impl FnMut(Targets<'_, S::Elem>),
+    ) {
+        let [a, b] = [Some(first), second].map(|run| run.filter(|run| self.is_any_trainable(*run)));
+        let beside = |b: &OperandRun| {
+            let (a, b) = (first.range(), b.range());
+            a.end <= b.start || b.end <= a.start
         };
-        let second_whole = second.filter(|second| beside(second) && self.is_whole(*second));
-        let first_whole = self.is_whole(first);
-        let pieces = [
-            !first_whole && self.is_any_trainable(first),
-            second_whole.is_none() && second.is_some_and(|second| self.is_any_trainable(second)),
-        ];
+        let together = b.filter(|b| b.source == first.source && beside(b));
+        let mut go = |values: &[S::Elem], [first, second]: [GradientOut<'_, S::Elem>; 2]| {
+            pull(Targets { values, first, second });
+        };
         let place = self.place_of(first);
-        let store = &mut self.params[place];
-        let modes =
-            (first_whole.then(|| store.mode(first.range())), second_whole.map(|second| store.mode(second.range())));
-        let values: &[S::Elem] = match &store.values {
-            Values::Kept(values) => values,
-            Values::Stepped(values, _) => values,
+        let tensors = [a, together].map(|run| run.map(OperandRun::range));
+        self.params[place].with_targets(first.range(), tensors, &mut go);
+        let Some(rest) = b.filter(|_| together.is_none()) else {
+            return;
         };
-        // Tensors that overlap are not both whole, so the ranges are apart.
-        let none = 0..0;
-        let ranges = [first.range(), second_whole.map_or(none, OperandRun::range)];
-        let (a, b) = match store.grads.get_disjoint_mut(ranges) {
-            Ok([a, b]) if first_whole => (Some(a), Some(b)),
-            Ok([_, b]) => (None, Some(b)),
-            Err(_) => (None, None),
-        };
-        let values = &values[first.range()];
-        let (a, b) = (a.zip(modes.0), b.zip(modes.1));
-        (Targets { values, first: a, second: b }, pieces)
+        let tensors = [None, Some(rest.range())];
+        match self.params.get_disjoint_mut([place, self.place_of(rest)]) {
+            Ok([store, other]) => {
+                other.with_targets(0..0, tensors, |_, targets| go(&store.values()[first.range()], targets))
+            }
+            // Both lie in one place, and overlap.
+            Err(_) => self.params[place].with_targets(first.range(), tensors, go),
+        }
     }
 
     /// Adds the reached ones of `g` to the gradients of numbers `part` of a tensor.

@@ -1,0 +1,43 @@
+//! How far down a sweep goes that is asked for some gradients only.
+//!
+//! Promises: below the node found nothing is asked for. Costs a look at each scalar node and at each block.
+
+use crate::graph::{BlockHeader, Topology};
+use crate::ops::{Arity, Op};
+use crate::params::Gradients;
+use crate::scalar::Float;
+
+/// The lowest node from `bottom` to `root` that reads a number whose gradient is asked for; the one above `root` if there is
+/// none. `bottom` where a sweep may leave nothing out.
+pub(super) fn floor<E: Float>(
+    graph: Topology<'_>,
+    params: &[Gradients<'_, E>],
+    places: &[u32],
+    root: u32,
+    bottom: u32,
+) -> u32 {
+    if !params.iter().any(|store| store.prunes) {
+        return bottom;
+    }
+    let mut floor = root + 1;
+    let mut node = graph.block_tail(root).unwrap_or(root) + 1;
+    while node > bottom {
+        node -= 1;
+        let op = graph.op(node);
+        let arity = op.info().arity;
+        if matches!(arity, Arity::Unary | Arity::Binary | Arity::WithConstant) || op == Op::Constant {
+            continue;
+        }
+        let mut reads = false;
+        graph.for_each_operand(node, |run| {
+            reads = reads || run.source > 0 && params[places[run.source as usize - 1] as usize].wants_any(run.range());
+        });
+        if arity == Arity::Block {
+            node = BlockHeader::read(graph.extra, graph.operands[node as usize][0]).first;
+        }
+        if reads {
+            floor = node;
+        }
+    }
+    floor
+}

@@ -1,0 +1,120 @@
+//! The weight gradient of a dense layer where parts of the weights are asked for: whole rows, parts of rows, single weights.
+//!
+//! Promises: each number has the bits that the whole gradient would have there. Cost: of what is asked for, and some
+//! nanoseconds for each part; with lanes, a call of the kernel for each.
+
+use std::ops::Range;
+
+use super::Mode;
+use super::affine::weight_grad_step;
+use super::float::KernelFloat;
+use super::levels::{Target, columns, leveled};
+use crate::scalar::Scalar;
+
+/// Weights of which parts are asked for.
+#[derive(Clone, Debug)]
+pub struct WeightParts<'a> {
+    /// The weights among the parameters.
+    pub weights: Range<usize>,
+    /// What is not asked for, ascending: every range overlaps the weights.
+    pub skipped: &'a [Range<u32>],
+}
+
+impl WeightParts<'_> {
+    /// Calls `f` with the parts that are asked for: where each begins among the weights, where its gradient begins, in memory
+    /// for all weights or, if `compact`, for those that are asked for, and how many weights it has.
+    #[inline(always)]
+    fn for_each(&self, compact: bool, mut f: impl FnMut(usize, usize, usize)) {
+        let Range { start, end } = self.weights;
+        let (mut at, mut before) = (start, 0);
+        for k in 0..=self.skipped.len() {
+            let (stop, go_on) = match self.skipped.get(k) {
+                Some(gap) => (at.max(gap.start as usize), end.min(gap.end as usize)),
+                None => (end, end),
+            };
+            if at < stop {
+                f(at - start, at - start - before, stop - at);
+            }
+            before += if compact { go_on - stop } else { 0 };
+            at = go_on;
+        }
+    }
+}
+
+leveled! {
+    /// Adds the parts of `dy x^T` that are asked for to `out`, which holds a number for each weight, or for each that is asked
+    /// for.
+    pub fn affine_weight_grad_parts<E>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E]) = parts_at;
+}
+
+#[inline(always)]
+fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E]) {
+    let n_in = x.len();
+    assert_eq!(parts.weights.len(), dy.len() * n_in, "a weight matrix must hold n_out x n_in numbers");
+    let (mut row, mut row_end) = (0, n_in);
+    parts.for_each(out.len() < parts.weights.len(), |mut at, mut to, mut n| {
+        while n > 0 {
+            if at >= row_end {
+                row = (at as u32 / n_in as u32) as usize;
+                row_end = (row + 1) * n_in;
+            }
+            let len = n.min(row_end - at);
+            let first = at + n_in - row_end;
+            let (factor, x, out) = (dy[row], &x[first..first + len], &mut out[to..to + len]);
+            columns!(E, len, weight_grad_step[T, false](factor, x, out));
+            (at, to, n) = (at + len, to + len, n - len);
+        }
+    });
+}
+
+/// Groups of samples at most.
+pub(super) const MAX_GROUPS: usize = 32;
+
+/// See `BlockMath::affine_weight_grad`.
+type WeightGrad<S> =
+    fn(&[&[S]], &[&[S]], &mut [<S as Scalar>::Elem], Option<&mut [<S as Scalar>::Elem]>, Mode, &mut [S]);
+
+/// The same by a kernel for whole matrices, of several groups of samples: `dy[g]` and `x[g]` belong together.
+pub(super) fn weight_grad_parts_by<S: Scalar>(
+    kernel: WeightGrad<S>,
+    (dy, x): (&[&[S]], &[&[S]]),
+    parts: &WeightParts<'_>,
+    out: &mut [S::Elem],
+    panel: &mut [S],
+) {
+    let n_in = x[0].len();
+    parts.for_each(out.len() < parts.weights.len(), |mut at, mut to, mut n| {
+        while n > 0 {
+            let (row, from) = (at / n_in, at % n_in);
+            // As many whole rows as there are, or what is left of this one.
+            let rows = if from == 0 { (n / n_in).max(1) } else { 1 };
+            let len = n.min(rows * n_in - from);
+            let columns = from..from + len / rows;
+            sliced(dy, row..row + rows, |dy| {
+                sliced(x, columns, |x| kernel(dy, x, &mut out[to..to + len], None, Mode::Add, panel));
+            });
+            (at, to, n) = (at + len, to + len, n - len);
+        }
+    });
+}
+
+/// Adds `dy`, summed over all samples, for the outputs of a range.
+pub(super) fn bias_grad_part_by<S: Scalar>(
+    kernel: WeightGrad<S>,
+    dy: &[&[S]],
+    outputs: Range<usize>,
+    out: &mut [S::Elem],
+    panel: &mut [S],
+) {
+    let none: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
+    sliced(dy, outputs, |dy| kernel(dy, &none[..dy.len()], &mut [], Some(out), Mode::Add, panel));
+}
+
+/// Runs `f` with a part of each list.
+fn sliced<S>(lists: &[&[S]], part: Range<usize>, f: impl FnOnce(&[&[S]])) {
+    let mut parts: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
+    for (to, list) in parts.iter_mut().zip(lists) {
+        *to = &list[part.clone()];
+    }
+    f(&parts[..lists.len()]);
+}

@@ -1,0 +1,69 @@
+//! Tokens that end calls early, for Python.
+
+use std::time::Duration;
+
+use burtorch_core::sync::Stop;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A token that ends calls that watch it: `oracle(x, y, stop=token)`. Any thread sets it.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> stop = bt.Stop()
+///     >>> stop.set()
+///     >>> oracle = bt.Oracle(bt.nn.Linear(bt.Parameters(), 1, 1))
+///     >>> oracle([[1.0]], [[1.0]], stop=stop, on_stop="discard") is None
+///     True
+#[pyclass(frozen, name = "Stop", module = "burtorch")]
+#[derive(Default)]
+pub struct PyStop {
+    stop: Stop,
+}
+
+#[pymethods]
+impl PyStop {
+    #[new]
+    fn new() -> Self {
+        PyStop::default()
+    }
+
+    /// End the calls that watch it, and those that will.
+    fn set(&self) {
+        self.stop.set();
+    }
+
+    /// Take it back, for the next use.
+    fn clear(&self) {
+        self.stop.clear();
+    }
+
+    /// Whether it is set.
+    fn is_set(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    fn __repr__(&self) -> &'static str {
+        if self.stop.is_set() { "<Stop, set>" } else { "<Stop>" }
+    }
+}
+
+/// What a call with `stop=` and `deadline=` watches, if it has one of them.
+pub fn watched(stop: Option<&Bound<'_, PyStop>>, deadline: Option<f64>) -> PyResult<Option<Stop>> {
+    let token = || stop.map_or_else(Stop::new, |stop| stop.get().stop.clone());
+    match deadline {
+        None => Ok(stop.map(|_| token())),
+        Some(seconds) if seconds >= 0.0 => {
+            // Longer ones than the clock can tell are none.
+            Ok(Some(Duration::try_from_secs_f64(seconds).map_or_else(|_| token(), |time| token().after(time))))
+        }
+        Some(found) => {
+            Err(PyValueError::new_err(format!("deadline must be at least 0 seconds from now, found {found}")))
+        }
+    }
+}
+
+/// Adds the class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyStop>()
+}

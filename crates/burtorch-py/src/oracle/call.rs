@@ -1,0 +1,154 @@
+//! The ways to call an oracle: for all of a gradient, for some numbers of it, until a token is set, or for a compressed one.
+
+use burtorch_core::oracle::Until;
+use burtorch_core::sync::Stop;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::PyOracle;
+use super::engine::{Want, WantUntil};
+use crate::compress::{PyCompressor, PyDraw, PyMessage};
+use crate::convert::arguments::Count;
+use crate::convert::arrays::Array;
+use crate::convert::buffer::CallerMemory;
+use crate::convert::errors::derived;
+use crate::params::{PySubset, zeros};
+
+/// What becomes of a call that ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStop {
+    Raise,
+    Discard,
+    Partial,
+}
+
+impl OnStop {
+    pub fn named(name: &str) -> PyResult<Self> {
+        match name {
+            "raise" => Ok(OnStop::Raise),
+            "discard" => Ok(OnStop::Discard),
+            "partial" => Ok(OnStop::Partial),
+            found => Err(PyValueError::new_err(format!(
+                "on_stop must be \"raise\", \"discard\" or \"partial\", found {found:?}"
+            ))),
+        }
+    }
+}
+
+/// A batch, and where its gradient is taken.
+#[derive(Clone, Copy)]
+pub struct Asked<'a, 'py> {
+    pub batch: (&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>),
+    pub at: Option<&'a Bound<'py, PyAny>>,
+    pub out: Option<&'a Bound<'py, PyAny>>,
+    pub wanted: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl PyOracle {
+    /// The loss of a batch and its gradient, or what is wanted of it.
+    pub(super) fn gradient<'py>(
+        &self,
+        py: Python<'py>,
+        asked: Asked<'_, 'py>,
+        skips_loss: bool,
+    ) -> PyResult<(f64, Bound<'py, PyAny>)> {
+        let Asked { batch: (x, y), at, out, wanted } = asked;
+        let point = self.point(at)?;
+        let Some(wanted) = wanted else {
+            let want = Want::Gradient(point, self.memory_of(out, "out")?, skips_loss);
+            return Ok((self.run(py, x, y, want)?, self.written_to(py, out)?));
+        };
+        let (subset, out) = self.some(py, wanted, out)?;
+        let memory = CallerMemory::of(&out, self.params.get().dtype_of(), "out")?;
+        let want = Want::Some(subset.get().set(), memory, point, skips_loss);
+        Ok((self.run(py, x, y, want)?, out))
+    }
+
+    /// A set, and an array for its gradients.
+    fn some<'py>(
+        &self,
+        py: Python<'py>,
+        wanted: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PySubset>, Bound<'py, PyAny>)> {
+        let subset = PySubset::of(self.params.bind(py), wanted)?;
+        let out = match out {
+            Some(out) => out.clone(),
+            None => zeros(py, self.params.get().dtype_of(), subset.get().set().len())?,
+        };
+        Ok((subset, out))
+    }
+
+    /// The same until a token is set: loss, gradient and number of samples of a partial result.
+    pub(super) fn until<'py>(
+        &self,
+        py: Python<'py>,
+        asked: Asked<'_, 'py>,
+        stop: &Stop,
+        (on_stop, probability): (OnStop, Option<f64>),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Asked { batch: (x, y), at, out, wanted } = asked;
+        let at = self.point(at)?;
+        let (subset, out) = match wanted {
+            Some(wanted) => self.some(py, wanted, out).map(|(subset, out)| (Some(subset), Some(out)))?,
+            None => (None, out.cloned()),
+        };
+        let mut n = None;
+        let want = WantUntil {
+            wanted: subset.as_ref().map(|subset| subset.get().set()),
+            at,
+            out: self.memory_of(out.as_ref(), "out")?,
+            until: Until { stop, keeps: on_stop == OnStop::Partial, probability },
+            n: &mut n,
+        };
+        let loss = self.run(py, x, y, Want::Until(want))?;
+        match (n, on_stop) {
+            (None, OnStop::Discard) => Ok(py.None().into_bound(py)),
+            (None, _) => Err(derived(
+                py,
+                "StoppedError",
+                "the token was set, or the deadline passed, before the batch was finished; its gradient is 0".into(),
+            )),
+            (Some(n), OnStop::Partial) => {
+                Ok((loss, self.written_to(py, out.as_ref())?, n).into_pyobject(py)?.into_any())
+            }
+            _ => Ok((loss, self.written_to(py, out.as_ref())?).into_pyobject(py)?.into_any()),
+        }
+    }
+
+    /// The loss of a batch and its compressed gradient, of which only what is sent is computed where that is known before.
+    pub(super) fn compressed<'py>(
+        &self,
+        py: Python<'py>,
+        asked: Asked<'_, 'py>,
+        compressor: &PyCompressor,
+        (draw, client, n_clients): (Option<&Bound<'py, PyDraw>>, Option<Count>, Option<Count>),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let none = PyDraw::none();
+        let (client, draw) = compressor.settings(draw, client, n_clients, &none)?;
+        let message = Bound::new(py, PyMessage::new())?;
+        let params = self.params.bind(py);
+        let (dtype, d) = (self.params.get().dtype_of(), params.len()?);
+        let mut loss = 0.0;
+        let some = |indices: &[u32]| {
+            let mut order: Vec<usize> = (0..indices.len()).collect();
+            order.sort_by_key(|&k| indices[k]);
+            let ranges = order.iter().map(|&k| indices[k]..indices[k] + 1).collect();
+            let wanted = PySubset::of_ranges(params, ranges)?.into_any();
+            let (found, grad) = self.gradient(py, Asked { wanted: Some(&wanted), ..asked }, false)?;
+            loss = found;
+            let mut numbers = vec![0.0; indices.len()];
+            let sorted = Array::converted(&grad)?.floats();
+            order.iter().zip(sorted).for_each(|(&k, g)| numbers[k] = g);
+            Ok(numbers)
+        };
+        let compression = (compressor.compressor(), &mut draw.sequence(py)?, client);
+        if !message.get().fill_chosen(py, dtype, d, compression, some)? {
+            let all = zeros(py, dtype, d)?;
+            loss = self.gradient(py, Asked { out: Some(&all), ..asked }, false)?.0;
+            let x = Array::converted(&all)?;
+            message.get().fill(py, &x, compressor.compressor(), &mut draw.sequence(py)?, client)?;
+        }
+        Ok((loss, message).into_pyobject(py)?.into_any())
+    }
+}

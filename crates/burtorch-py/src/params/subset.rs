@@ -1,0 +1,267 @@
+//! Sets of parameters whose gradients alone are asked for: as Python names them, and prepared.
+//!
+//! Promises: what is read is checked and copied, so that no later change of an array changes a set.
+
+use std::ops::Range;
+
+use burtorch_core::DType;
+use burtorch_core::memory::filled;
+use burtorch_core::params::WantedSet;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyList, PyRange, PyString, PyTuple};
+
+use super::{PyParameters, PyTensor, with_params};
+use crate::convert::arrays::{Array, Kind, of_integers};
+use crate::convert::buffer::{FlatArray, holds_bools, type_name};
+use crate::convert::errors::IntoPython;
+use crate::convert::gc::collected;
+
+/// A prepared set of parameters whose gradients alone are computed. Made by `Oracle.subset` and `Parameters.subset`.
+///
+/// It is sorted, checked and planned once: calls with it cost no more than what they compute. It holds for the Parameters as
+/// they were when it was made; after new tensors, `freeze` or `unfreeze` a call with it is a ValueError. `len(s)` is the
+/// number of its parameters, `s.indices` an array of their places in the flat arrays, in the order of results.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> params = bt.Parameters(dtype="float64")
+///     >>> w, b = params.tensor((2, 3), name="w"), params.tensor(2, name="b")
+///     >>> s = params.subset(["b", range(1, 3)])
+///     >>> len(s), s.indices.tolist()
+///     (4, [1, 2, 6, 7])
+#[pyclass(frozen, name = "Subset", module = "burtorch")]
+pub struct PySubset {
+    params: Py<PyParameters>,
+    set: WantedSet,
+}
+collected!(PySubset: params);
+
+impl PySubset {
+    /// The set itself.
+    pub fn set(&self) -> &WantedSet {
+        &self.set
+    }
+
+    /// Whose numbers they are.
+    pub fn owner(&self) -> &Py<PyParameters> {
+        &self.params
+    }
+
+    /// The set that an argument names by itself, or as numbers of these parameters if they are all that there is.
+    pub fn of_any<'py>(what: &Bound<'py, PyAny>, read: &[Bound<'py, PyParameters>]) -> PyResult<Bound<'py, PySubset>> {
+        if let Ok(subset) = what.cast::<PySubset>() {
+            return Self::of(subset.get().params.bind(what.py()), what);
+        }
+        let first = what.cast::<PyList>().ok().and_then(|items| items.iter().next());
+        if let Ok(tensor) = first.as_ref().unwrap_or(what).cast::<PyTensor>() {
+            return Self::of(tensor.get().owner().bind(what.py()), what);
+        }
+        match read {
+            [only] => Self::of(only, what),
+            _ => Err(PyValueError::new_err(format!(
+                "the graph reads {} Parameters; give a Subset, which names its own, from Parameters.subset",
+                read.len()
+            ))),
+        }
+    }
+
+    fn check_owner(&self, params: &Bound<'_, PyParameters>) -> PyResult<()> {
+        if self.params.is(params) {
+            return Ok(());
+        }
+        Err(PyValueError::new_err("the subset is of other Parameters; prepare one of these"))
+    }
+
+    /// The set that an argument names: one that is prepared, or what [`ranges_of`] reads.
+    pub fn of<'py>(params: &Bound<'py, PyParameters>, what: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
+        let py = params.py();
+        if let Ok(subset) = what.cast::<PySubset>() {
+            subset.get().check_owner(params)?;
+            let checked = params.get().with(py, |any| with_params!(any, p => subset.get().set.check(p)))?;
+            return checked.or_raise(py).map(|()| subset.clone());
+        }
+        Self::of_ranges(params, ranges_of(params, what)?)
+    }
+
+    /// Of ranges.
+    pub fn of_ranges<'py>(
+        params: &Bound<'py, PyParameters>,
+        ranges: Vec<Range<u32>>,
+    ) -> PyResult<Bound<'py, PySubset>> {
+        let py = params.py();
+        let set = params.get().with(py, |any| with_params!(any, p => WantedSet::of(p, ranges)))?.or_raise(py)?;
+        if set.is_empty() {
+            return Err(PyValueError::new_err("wanted names no parameters; name at least one"));
+        }
+        Bound::new(py, PySubset { params: params.clone().unbind(), set })
+    }
+}
+
+/// A new array of so many zeros of a dtype with kernels.
+pub fn zeros<'py>(py: Python<'py>, dtype: DType, n: usize) -> PyResult<Bound<'py, PyAny>> {
+    let array = match dtype {
+        DType::Float32 => FlatArray::copied(&filled(0.0_f32, n, "a gradient").or_raise(py)?),
+        _ => FlatArray::copied(&filled(0.0_f64, n, "a gradient").or_raise(py)?),
+    };
+    Ok(Bound::new(py, array)?.into_any())
+}
+
+/// The parameters that names, Tensors, ranges, pairs (start, stop), sorted indices, a mask, or a list of the former mean.
+fn ranges_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
+    if let Some(ranges) = numbers_of(params, what)? {
+        return Ok(ranges);
+    }
+    let one = |item: &Bound<'_, PyAny>| range_of(params, item)?.ok_or_else(|| unknown(item));
+    match what.cast::<PyList>() {
+        Ok(items) => items.iter().map(|item| one(&item)).collect(),
+        Err(_) => Ok(vec![one(what)?]),
+    }
+}
+
+/// The parameters of a prepared set, of sorted indices, or of a mask, if the argument is one.
+pub fn numbers_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Range<u32>>>> {
+    if let Ok(subset) = what.cast::<PySubset>() {
+        subset.get().check_owner(params)?;
+        return Ok(Some(subset.get().set.ranges().to_vec()));
+    }
+    if let Ok(items) = what.cast::<PyList>() {
+        if items.is_empty() || !items.iter().all(|item| item.is_instance_of::<PyInt>()) {
+            return Ok(None);
+        }
+        return match items.iter().all(|item| item.is_instance_of::<PyBool>()) {
+            true => of_mask(params, &items.extract::<Vec<bool>>()?).map(Some),
+            false => of_indices(params, items.extract::<Vec<i64>>()?).map(Some),
+        };
+    }
+    let Some(array) = Array::of(what).filter(|array| array.shape().len() == 1) else {
+        return Ok(None);
+    };
+    match array.kind {
+        Kind::Unsigned(1) if holds_bools(what)? => {
+            let flags: Vec<bool> = array.integers()?.into_iter().map(|flag| flag != 0).collect();
+            of_mask(params, &flags).map(Some)
+        }
+        Kind::Signed(_) | Kind::Unsigned(_) => of_indices(params, array.integers()?).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn unknown(what: &Bound<'_, PyAny>) -> PyErr {
+    PyTypeError::new_err(format!(
+        "wanted must be names, Tensors, ranges, pairs (start, stop), sorted indices, a mask of bools, or a Subset, found {}",
+        type_name(what)
+    ))
+}
+
+/// The range of a name, a Tensor, a range or a pair, if it is one.
+fn range_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>>> {
+    if let Ok(tensor) = what.cast::<PyTensor>() {
+        if !tensor.get().owner().is(params) {
+            return Err(PyValueError::new_err("wanted names a Tensor of other Parameters"));
+        }
+        let range = tensor.get().slice().range();
+        return Ok(Some(range.start as u32..range.end as u32));
+    }
+    if let Ok(range) = what.cast::<PyRange>() {
+        let part = |name: &str| range.getattr(name)?.extract::<i64>();
+        let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
+        let n = params.len()? as i64;
+        if step != 1 || start < 0 || stop < start || stop > n {
+            let found = range.repr()?;
+            return Err(PyValueError::new_err(format!(
+                "a range in wanted must be range(start, stop) with 0 <= start <= stop <= {n}, found {found}"
+            )));
+        }
+        return Ok(Some(start as u32..stop as u32));
+    }
+    if !(what.is_instance_of::<PyString>() || what.is_instance_of::<PyTuple>()) {
+        return Ok(None);
+    }
+    let slice = params.get().place_of(what)?;
+    Ok(slice.map(|slice| slice.range()).map(|range| range.start as u32..range.end as u32))
+}
+
+fn of_mask(params: &Bound<'_, PyParameters>, mask: &[bool]) -> PyResult<Vec<Range<u32>>> {
+    let n = params.len()?;
+    if mask.len() != n {
+        return Err(PyValueError::new_err(format!(
+            "a mask must have one bool for each of {n} parameters, found {}",
+            mask.len()
+        )));
+    }
+    let mut ranges: Vec<Range<u32>> = Vec::new();
+    for k in (0..n as u32).filter(|&k| mask[k as usize]) {
+        extend(&mut ranges, k);
+    }
+    Ok(ranges)
+}
+
+fn of_indices(params: &Bound<'_, PyParameters>, indices: Vec<i64>) -> PyResult<Vec<Range<u32>>> {
+    let n = params.len()?;
+    let mut ranges: Vec<Range<u32>> = Vec::new();
+    let mut next = 0;
+    for index in indices {
+        if !(0..n as i64).contains(&index) {
+            return Err(PyIndexError::new_err(format!(
+                "wanted has index {index}, expected 0 to {}",
+                n.saturating_sub(1)
+            )));
+        }
+        if index < next {
+            return Err(PyValueError::new_err(format!(
+                "indices in wanted must ascend without repetition, found {index} after {}; sort them",
+                next - 1
+            )));
+        }
+        next = index + 1;
+        extend(&mut ranges, index as u32);
+    }
+    Ok(ranges)
+}
+
+/// Adds a number above all others.
+fn extend(ranges: &mut Vec<Range<u32>>, k: u32) {
+    match ranges.last_mut().filter(|last| last.end == k) {
+        Some(last) => last.end += 1,
+        None => ranges.push(k..k + 1),
+    }
+}
+
+#[pymethods]
+impl PySubset {
+    fn __len__(&self) -> usize {
+        self.set.len()
+    }
+
+    /// The places of its parameters in the flat arrays, ascending: a NumPy array of integers.
+    #[getter]
+    fn indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let indices: Vec<i64> = self.set.ranges().iter().cloned().flatten().map(i64::from).collect();
+        of_integers(py, &[indices.len()], &indices)
+    }
+
+    /// Whose numbers they are.
+    #[getter]
+    fn params(&self, py: Python<'_>) -> Py<PyParameters> {
+        self.params.clone_ref(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Subset of {} parameters in {} ranges>", self.set.len(), self.set.ranges().len())
+    }
+}
+
+#[pymethods]
+impl PyParameters {
+    /// Prepare a set of parameters whose gradients alone are to be computed.
+    ///
+    /// Args:
+    ///     wanted: the name of a tensor, a Tensor, a `range`, a pair (start, stop), or a list of these; ascending indices
+    ///         into the flat arrays (a list or an integer array); or a mask with a bool for each parameter.
+    ///
+    /// Costs a pass over what is given. Raises KeyError, IndexError, ValueError or TypeError for anything else.
+    fn subset<'py>(slf: &Bound<'py, Self>, wanted: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
+        PySubset::of(slf, wanted)
+    }
+}
