@@ -6,6 +6,7 @@
 use super::rows::{Rows, check_finite};
 use super::terms::{Samples, Terms};
 use crate::error::{Error, Result};
+use crate::kernels;
 use crate::memory;
 use crate::simd::slices;
 
@@ -89,6 +90,11 @@ impl Linear {
     }
 
     fn products(&self, x: &[f64], samples: Samples<'_>, z: &mut [f64]) {
+        if let Some(block) = self.rows.block(samples.indices) {
+            // Several rows at a time, each with the bits that it has alone.
+            kernels::dots(block, x, z);
+            return z.iter_mut().for_each(|z| *z += 0.0);
+        }
         z.iter_mut().zip(samples.indices).for_each(|(z, &i)| *z = self.rows.dot(i as usize, x));
     }
 }
@@ -153,8 +159,40 @@ impl Terms for Linear {
             if minus.is_some() {
                 z.iter_mut().zip(&*y).for_each(|(z, y)| *z -= y);
             }
-            group.weighted().zip(&*z).for_each(|((i, w), slope)| self.rows.add(i, w * slope, out));
+            if let Some(block) = self.rows.block(group.indices) {
+                z.iter_mut().zip(group.weighted()).for_each(|(slope, (_, w))| *slope *= w);
+                kernels::axpy_rows(z, 1, block, out.len(), out);
+            } else {
+                group.weighted().zip(&*z).for_each(|((i, w), slope)| self.rows.add(i, w * slope, out));
+            }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_rows_have_the_bits_of_single_ones() {
+        let number = |k: usize| (k as f64 * 0.37).sin() * 10f64.powi(k as i32 % 5 - 2);
+        for d in [1, 7, 33, 130] {
+            let n = 150;
+            let rows = Rows::dense((0..n * d).map(number).collect(), d).unwrap();
+            let linear = Linear::new(rows, (0..n).map(number).collect(), Loss::Robust).unwrap();
+            let x: Vec<f64> = (0..d).map(number).collect();
+            let y: Vec<f64> = (0..d).map(|j| number(j + 3)).collect();
+            for minus in [None, Some(&y[..])] {
+                let indices: Vec<u32> = (5..140).collect();
+                let (mut block, mut single, mut scratch) = (vec![0.0; d], vec![0.0; d], Vec::new());
+                linear.grad(&x, minus, Samples::mean(&indices), &mut scratch, &mut block).unwrap();
+                for i in &indices {
+                    let one = Samples { scale: 1.0 / 135.0, ..Samples::mean(std::slice::from_ref(i)) };
+                    linear.grad(&x, minus, one, &mut scratch, &mut single).unwrap();
+                }
+                assert_eq!(block, single);
+            }
+        }
     }
 }

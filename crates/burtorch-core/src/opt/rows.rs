@@ -102,6 +102,14 @@ impl Rows {
         }
     }
 
+    /// The rows of samples that follow each other, where they are dense.
+    pub(super) fn block(&self, indices: &[u32]) -> Option<&[f64]> {
+        let Layout::Dense(values) = &self.layout else { return None };
+        let first = *indices.first()? as usize;
+        let is_block = indices.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        (is_block && indices.len() > 1).then(|| &values[first * self.d..][..indices.len() * self.d])
+    }
+
     /// `out += a * row i`.
     #[inline]
     pub fn add(&self, i: usize, a: f64, out: &mut [f64]) {

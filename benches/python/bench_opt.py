@@ -1,0 +1,185 @@
+"""Steps of burtorch.opt beside the same steps by hand in NumPy and SciPy CSR, on the same draws: microseconds a step.
+
+    OPENBLAS_NUM_THREADS=1 python benches/python/bench_opt.py [--quick] [--record]
+
+One core, float64, logistic regression: 32,561 x 123 with 14 entries a row, and dense 49,749 x 300. Batches and coins
+are drawn before the rivals are timed. Iterates must agree before anything is timed; then all run in turn, and the least
+time of several counts. A round of EF21 with TopK is timed for 20 clients, and for 1,000 and 10,000 clients of 32 rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import time
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+import numpy as np  # noqa: E402
+from record import cpu_name, write_record  # noqa: E402
+from scipy import sparse  # noqa: E402
+
+import burtorch as bt  # noqa: E402
+
+L2 = 1e-4
+TURNS = 5
+
+
+class ByHand:
+    """Gradients of logistic regression by NumPy, dense or on rows of SciPy."""
+
+    def __init__(self, features, labels):
+        self.features, self.labels = features, labels
+
+    def grad(self, x, samples, minus=None):
+        a, b = self.features[samples], self.labels[samples]
+        slope = -b / (1.0 + np.exp(b * (a @ x)))
+        shift = x
+        if minus is not None:
+            slope = slope + b / (1.0 + np.exp(b * (a @ minus)))
+            shift = x - minus
+        return a.T @ slope / len(b) + L2 * shift
+
+
+EVERY = slice(None)
+
+
+def sgd(rival, gamma, draws, d):
+    x = np.zeros(d)
+    for batch, _ in draws:
+        x = x - gamma * rival.grad(x, batch)
+    return x
+
+
+def l_svrg(rival, gamma, draws, d):
+    x = np.zeros(d)
+    w, full = x, rival.grad(x, EVERY)
+    for batch, coin in draws:
+        old, x = x, x - gamma * (rival.grad(x, batch, w) + full)
+        if coin:
+            w, full = old, rival.grad(old, EVERY)
+    return x
+
+
+def page(rival, gamma, draws, d):
+    x = np.zeros(d)
+    g = rival.grad(x, EVERY)
+    for batch, coin in draws:
+        old, x = x, x - gamma * g
+        g = rival.grad(x, EVERY) if coin else g + rival.grad(x, batch, old)
+    return x
+
+
+def ef21(rival, gamma, rounds, d, parts, k):
+    x = np.zeros(d)
+    own = np.array([rival.grad(x, part) for part in parts])
+    g = own.mean(axis=0)
+    for _ in range(rounds):
+        x = x - gamma * g
+        for i, part in enumerate(parts):
+            rest = rival.grad(x, part) - own[i]
+            top = np.argpartition(np.abs(rest), d - k)[d - k :]
+            own[i, top] += rest[top]
+            g[top] += rest[top] / len(parts)
+    return x
+
+
+def least(works, turns=TURNS):
+    """Seconds of each, in turn."""
+    found = [float("inf")] * len(works)
+    for _ in range(turns):
+        for k, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            found[k] = min(found[k], time.perf_counter() - start)
+    return found
+
+
+def check(x, others, what):
+    for other in others:
+        error = np.linalg.norm(x - other) / np.linalg.norm(other)
+        if error > 1e-8:
+            raise SystemExit(f"{what}: iterates differ by {error:.1e}")
+
+
+def stochastic(kind, f, rivals, batch, steps):
+    """Seconds of a step: burtorch, and each rival."""
+    by_hand, make = {
+        "SGD": (sgd, bt.opt.SGD),
+        "L-SVRG": (l_svrg, bt.opt.LSVRG),
+        "PAGE": (page, bt.opt.PAGE),
+    }[kind]
+    fresh = lambda: make(f, sampling=bt.opt.Nice(batch), step=0.05, seed=1)  # noqa: E731
+    method, draws = fresh(), []
+    for _ in range(steps):
+        method._runner.step(0.05)
+        chosen, coin = method.drawn()
+        draws.append((chosen, coin))
+    run = lambda rival: lambda: by_hand(rival, 0.05, draws, f.d)  # noqa: E731
+    check(method.x, [run(rival)() for rival in rivals], f"{kind} b={batch}")
+    timed = [fresh() for _ in range(TURNS)]
+    ours = lambda: timed.pop()._runner.steps([0.05], steps)  # noqa: E731
+    return [seconds / steps for seconds in least([ours, *map(run, rivals)])]
+
+
+def distributed(f, rivals, n_clients, k, rounds):
+    parts = np.array_split(np.arange(f.n), n_clients)
+    cuts = [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+    method = bt.opt.EF21(f, clients=parts, compressor=bt.compress.TopK(k), step=0.05)
+    method.run(rounds)
+    run = lambda rival: lambda: ef21(rival, 0.05, rounds, f.d, cuts, k)  # noqa: E731
+    check(method.x, [run(rival)() for rival in rivals], f"EF21 of {n_clients}")
+    turns = 3
+    return [
+        seconds / rounds for seconds in least([lambda: method._runner.steps([0.05], rounds), *map(run, rivals)], turns)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the samples")
+    parser.add_argument("--record", action="store_true", help="write benches/record/")
+    options = parser.parse_args()
+    small = 10 if options.quick else 1
+    lines = [
+        "| data | method | batch | burtorch, us | NumPy, us | SciPy CSR, us | times the best rival |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    shapes = [("sparse 32,561 x 123", 32_561, 123, 14 / 123), ("dense 49,749 x 300", 49_749, 300, 1.0)]
+
+    def add(data, method, batch, found):
+        ours, *theirs = (1e6 * seconds for seconds in found)
+        shown = [f"{us:.1f}" for us in theirs] + ["-"] * (2 - len(theirs))
+        lines.append(f"| {data} | {method} | {batch} | {ours:.1f} | {' | '.join(shown)} | {min(theirs) / ours:.2f} |")
+        print(lines[-1], flush=True)
+
+    for data, n, d, density in shapes:
+        features, labels = bt.opt.make_logistic(n // small, d, density=density, seed=0)
+        f = bt.opt.logistic_regression(features, labels, l2=L2)
+        rivals = [ByHand(features if density == 1.0 else features.toarray(), labels)]
+        if density < 1.0:
+            rivals.append(ByHand(sparse.csr_matrix(features.toscipy()), labels))
+        for kind in ("SGD", "L-SVRG", "PAGE"):
+            for batch in (1, 8, 64):
+                add(data, kind, batch, stochastic(kind, f, rivals, batch, 1000))
+        add(data, "EF21 TopK(5 %), 20 clients", "all", distributed(f, rivals, 20, d // 20, 5))
+    for n_clients in (1000, 10_000):
+        n_clients //= small
+        features, labels = bt.opt.make_logistic(32 * n_clients, 123, density=14 / 123, seed=0)
+        f = bt.opt.logistic_regression(features, labels, l2=L2)
+        rival = ByHand(sparse.csr_matrix(features.toscipy()), labels)
+        rivals = [rival] if n_clients > 1000 else [ByHand(features.toarray(), labels), rival]
+        add(f"{n_clients} clients of 32 rows", "EF21 TopK(6)", "all", distributed(f, rivals, n_clients, 6, 3))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines.append(
+        f"\nPeak resident memory of this process, rivals included: {peak:.0f} MB. {cpu_name()}, one core, float64."
+    )
+    print(lines[-1])
+    if options.record:
+        write_record("opt", "# Steps of burtorch.opt beside NumPy and SciPy\n\n" + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
