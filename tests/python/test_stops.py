@@ -80,8 +80,13 @@ def test_another_thread_stops_a_call():
     x, y = np.ones((n_all, 8), "int32"), np.ones(n_all, "int32")
     oracle = bt.Oracle(model)
     stop = bt.Stop()
-    threading.Timer(0.3, stop.set).start()
-    loss, grad, n = oracle(x, y, stop=stop, on_stop="partial")
+    delay, n = 0.05, 0
+    # Reading and checking the batch takes a part of the time.
+    while n == 0:
+        stop.clear()
+        threading.Timer(delay, stop.set).start()
+        loss, grad, n = oracle(x, y, stop=stop, on_stop="partial")
+        delay *= 2
     assert 0 < n < n_all
     one_loss, one = oracle(x[:1], y[:1], out=np.empty(params.n, "float32"))
     assert loss == pytest.approx(one_loss, rel=1e-5)
