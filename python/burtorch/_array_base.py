@@ -30,6 +30,8 @@ def array(x: Any) -> Any:
         return x
     if isinstance(x, (Tensor, Parameters)):
         return _core.array_of(x)
+    if has_value(x):
+        return _core.array_of(x)  # which says what to do
     made = numpy.asarray(x)
     if made.dtype.kind not in "biuf":
         raise TypeError(f"expected an Array, a number or an array of numbers, found {type(x).__name__}")

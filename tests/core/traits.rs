@@ -3,8 +3,8 @@
 
 use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cone, Csr, Cumulate, Data, Dims, Dot,
-    Element, Given, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows as ArrayRows, ScanOptions, Solve,
-    SparseDot, SparseKind, Type, ValueId, Variable,
+    Element, Given, Handle, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows as ArrayRows, ScanOptions,
+    Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::data::{Csr as SparseRows, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
@@ -76,6 +76,9 @@ are_send_and_sync!(
     Plan<f64>,
     Axes,
     Cone,
+    Handle,
+    Swept,
+    Tape,
     Cumulate,
     Data,
     Given,

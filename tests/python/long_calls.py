@@ -109,6 +109,16 @@ def sweep(name, n):
     return run
 
 
+@long("Array.backward", n=1000, most=10**5)
+def sweep_of_arrays(name, n):
+    graph = bt.Graph()
+    y = graph.array(list(numbers(1000)))
+    for _ in range(n):
+        y = y * 1.0
+    y = y.sum()
+    return y.backward
+
+
 @long("Graph.recompute")
 def recompute(name, n):
     graph, _, root = block(n)
@@ -589,6 +599,7 @@ short(
         "Value.detach",
     ),
     *("Value.same_node", "Value.to_string", "Vector.__getitem__", "Vector.__iter__", "bytes_needed", "current_graph"),
+    *("Graph.array", "array"),
     *("no_grad", "parameter", "primitive", "primitive.defjvp", "primitive.defvjp", "memory"),
     *("optim.SGD", "optim.Adam", "optim.AdamW", "optim.Schedule", "optim.Schedule.rate", "optim.Schedule.step"),
     *("micrograd.Module", "nn.Tokens", "nn.Tokens.at", "nn.Tokens.rows"),

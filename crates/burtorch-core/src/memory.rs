@@ -26,7 +26,12 @@ pub fn reserve_in<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<
 /// A list of `n` times the same entry.
 pub fn filled<T: Clone>(entry: T, n: usize, what: &'static str) -> Result<Vec<T>> {
     let mut list = list_for(n, what)?;
-    list.resize(n, entry);
+    // Copies of what is there already are faster than entries one by one; pieces stay in the first-level cache.
+    list.resize(n.min(64), entry);
+    while list.len() < n {
+        let piece = (n - list.len()).min(list.len()).min(1 << 11);
+        list.extend_from_within(..piece);
+    }
     Ok(list)
 }
 

@@ -71,15 +71,18 @@ mod simplify;
 mod lower;
 mod plan;
 
+mod eager;
+
 pub use build::ArrayBuilder;
 pub use cone::{Cone, Given};
 pub use control::{Checkpoint, ScanOptions};
 pub use dims::{Axes, Dims, Strides};
+pub use eager::{Given as OperandOfTape, Handle, Keep, OfParameters, Swept, Tape};
 pub use index::Index;
 pub use instr::{
     ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, OverRows, Reduce, Rows,
     Shared, Slice, Solve, SparseDot, SparseKind, Type, ValueId, View,
 };
-pub use plan::{Argument, ArrayFloat, Csr, Places, Plan};
+pub use plan::{Argument, ArrayFloat, Csr, Floats, Places, Plan};
 pub use reverse::Variable;
 pub use row::Row;

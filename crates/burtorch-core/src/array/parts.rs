@@ -63,6 +63,21 @@ impl ArrayProgram {
         held + size_of_val(&*self.instrs) + size_of_val(&*self.known)
     }
 
+    /// Which parameters it reads, also in programs that it calls.
+    pub fn sets(&self) -> Vec<u32> {
+        let mut sets = Vec::new();
+        for instr in self.instrs() {
+            match &instr.op {
+                ArrayOp::Param { set, .. } => sets.push(*set),
+                ArrayOp::Call(program) => sets.extend(program.0.sets()),
+                _ => {}
+            }
+        }
+        sets.sort_unstable();
+        sets.dedup();
+        sets
+    }
+
     /// This with some of its results only, by number; others are left out.
     pub fn selecting(&self, which: impl Iterator<Item = usize>) -> ArrayProgram {
         let outputs = which.filter_map(|k| self.outputs.get(k).copied()).collect();

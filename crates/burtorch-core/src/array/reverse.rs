@@ -47,7 +47,7 @@ pub(super) fn prepared(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayP
 }
 
 /// The program with the carries kept of those loops whose results move with variables.
-fn with_carries_kept(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram> {
+pub(super) fn with_carries_kept(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram> {
     let active = active_values(program, &values_of(program, by)?);
     let moves = (0..program.instrs().len()).map(|at| program.results(at).any(|v| active[v.at()]));
     with_history(program, &moves.collect::<Vec<_>>())

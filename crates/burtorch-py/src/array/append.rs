@@ -9,6 +9,7 @@ use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Shared, ValueId}
 use pyo3::prelude::*;
 
 use super::array::PyArray;
+use super::eager::{current_graph, home_of};
 use super::operands::{Operand, are_integers};
 use super::trace::{ArrayTrace, around_loops, current};
 use crate::convert::errors::IntoPython;
@@ -43,9 +44,10 @@ pub fn append_all<'py>(
     operands: &[Bound<'py, PyAny>],
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
-    let Some(trace) = innermost(py, operands) else {
-        let message = "Parameters are used with Arrays inside of a function that is traced with arrays; pass one to it";
-        return Err(error_here(py, message));
+    let trace = match innermost(py, operands) {
+        Some(trace) => trace,
+        // Parameters, numbers and arrays of them alone.
+        None => home_of(&current_graph(py)?)?,
     };
     append_to(&trace, operands, build)
 }
@@ -75,6 +77,9 @@ pub fn append_to<'py>(
     // An outer trace that has ended cannot be captured.
     for array in read.iter().filter_map(Operand::array) {
         array.get().check(py)?;
+    }
+    if let Some(eager) = trace.get().eager() {
+        return eager.append(trace, read, build).map(Some);
     }
     let with_integers = are_integers(&read);
     let mut content = trace.get().lock();

@@ -1,29 +1,45 @@
-//! `Array`: a value of a program that is being traced, which knows its shape and dtype and no numbers.
+//! `Array`: a value of a program that is being traced, which knows its shape and dtype and no numbers, or an array of a graph,
+//! which has numbers.
 
-use burtorch_core::array::{Element, Type, ValueId};
+use burtorch_core::array::{Element, Handle, Type, ValueId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::methods::of;
+use super::of_graph::numbers_of;
 use super::trace::ArrayTrace;
 use crate::convert::gc::collected;
+use crate::convert::refusals::error_here;
 
-/// An array inside a traced function: shape and dtype without numbers.
+/// An array of a graph, or inside a traced function, where it has a shape and a dtype and no numbers.
 ///
-/// A function that is called with arrays runs once on these; NumPy's rules hold for shapes, broadcasting and indexing.
+/// `bt.array` and `Graph.array` make those of a graph, which are computed at once. A function that is called with arrays runs
+/// once on Arrays without numbers. NumPy's rules hold for shapes, broadcasting and indexing.
 #[pyclass(frozen, name = "Array", module = "burtorch", weakref)]
 pub struct PyArray {
     trace: Py<ArrayTrace>,
-    value: ValueId,
+    place: Place,
     ty: Type,
 }
+
+enum Place {
+    Traced(ValueId),
+    OfGraph(Handle),
+}
+
 collected!(PyArray: trace);
 
 impl PyArray {
     /// The value of a trace.
     pub fn new<'py>(trace: &Bound<'py, ArrayTrace>, value: ValueId, ty: Type) -> PyResult<Bound<'py, Self>> {
-        Bound::new(trace.py(), PyArray { trace: trace.clone().unbind(), value, ty })
+        Bound::new(trace.py(), PyArray { trace: trace.clone().unbind(), place: Place::Traced(value), ty })
+    }
+
+    /// An array of a graph.
+    pub(super) fn of_graph<'py>(home: &Bound<'py, ArrayTrace>, handle: Handle) -> PyResult<Bound<'py, Self>> {
+        let ty = handle.type_of();
+        Bound::new(home.py(), PyArray { trace: home.clone().unbind(), place: Place::OfGraph(handle), ty })
     }
 
     /// Its trace.
@@ -31,14 +47,28 @@ impl PyArray {
         self.trace.bind(py)
     }
 
-    /// Which value of the trace it is.
-    pub fn value(&self) -> ValueId {
-        self.value
+    /// Which value of the trace it is; a `TraceError` if it is an array of a graph.
+    pub fn value(&self, py: Python<'_>) -> PyResult<ValueId> {
+        match self.place {
+            Place::Traced(value) => Ok(value),
+            Place::OfGraph(_) => {
+                Err(error_here(py, "this Array belongs to a graph; pass it to the function as an argument"))
+            }
+        }
+    }
+
+    /// The array of a graph that it is.
+    pub(super) fn handle(&self) -> Option<&Handle> {
+        if let Place::OfGraph(handle) = &self.place { Some(handle) } else { None }
     }
 
     /// Whether both are the same value of the same trace.
     pub fn is_same(&self, other: &Bound<'_, Self>) -> bool {
-        self.value == other.get().value && self.trace.is(&other.get().trace)
+        match (&self.place, &other.get().place) {
+            (Place::Traced(x), Place::Traced(y)) => x == y && self.trace.is(&other.get().trace),
+            (Place::OfGraph(x), Place::OfGraph(y)) => x.is_same(y),
+            _ => false,
+        }
     }
 
     /// Shape and element.
@@ -57,6 +87,9 @@ impl PyArray {
     /// Refuses an Array whose trace has ended.
     pub fn check(&self, py: Python<'_>) -> PyResult<()> {
         let trace = self.trace.bind(py).get();
+        if let (Some(eager), Some(handle)) = (trace.eager(), self.handle()) {
+            return eager.check(py, handle);
+        }
         let is_over = trace.lock().is_none();
         if is_over { Err(trace.ended(py)) } else { Ok(()) }
     }
@@ -119,7 +152,12 @@ impl PyArray {
         slf.clone()
     }
 
-    fn __repr__(&self) -> String {
-        format!("Array(shape={}, dtype={})", self.ty.dims, self.dtype_name())
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        if slf.get().handle().is_some() && slf.get().check(slf.py()).is_ok() {
+            let numbers = numbers_of(slf)?.repr()?.to_string();
+            return Ok(format!("Array{}", numbers.strip_prefix("array").unwrap_or(&numbers)));
+        }
+        let array = slf.get();
+        Ok(format!("Array(shape={}, dtype={})", array.ty.dims, array.dtype_name()))
     }
 }

@@ -292,14 +292,14 @@ pub fn evaluated<'py>(
     let is_float32 = !kinds.is_empty() && kinds.iter().all(|&kind| kind == Kind::F32);
     let (dtype, kind) = if is_float32 { (DType::Float32, Kind::F32) } else { (DType::Float64, Kind::F64) };
     let source = Source::Numbers(arguments.iter().map(|x| x.clone().unbind()).collect());
-    let active = Active::begin(py, "a function of arrays", dtype, source)?;
+    let active = Active::begin(current(py), py, "a function of arrays", dtype, source)?;
     let inputs =
         given.iter().map(|given| Ok(active.input(given.type_of())?.into_any())).collect::<PyResult<Vec<_>>>()?;
     let result = function(&inputs)?;
     let is_one = result.is_instance_of::<PyArray>();
     let results: Vec<Any<'py>> = if is_one { vec![result] } else { result.try_iter()?.collect::<PyResult<_>>()? };
     let arrays = results.iter().map(|x| Ok(x.cast::<PyArray>()?.clone())).collect::<PyResult<Vec<_>>>()?;
-    let values: Vec<_> = arrays.iter().map(|x| x.get().value()).collect();
+    let values: Vec<_> = arrays.iter().map(|x| x.get().value(py)).collect::<PyResult<_>>()?;
     let sets = active.trace().get().sets(py);
     let ended = active.finish(&values)?;
     if !ended.captures.is_empty() {

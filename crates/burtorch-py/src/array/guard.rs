@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use super::append::{append_call, innermost_of};
 use super::arguments::Given;
 use super::array::PyArray;
+use super::of_graph::numbers_hold;
 use super::run::AnyRunner;
 use super::trace::{ArrayTrace, Recording, Source};
 use crate::convert::errors::IntoPython;
@@ -34,11 +35,15 @@ pub fn truth(array: &Bound<'_, PyArray>) -> PyResult<bool> {
             format!("the truth value of an Array of shape {dims} is ambiguous; use x.any() or x.all(), or bt.where");
         return Err(PyValueError::new_err(message));
     }
+    if array.get().handle().is_some() {
+        return Ok(numbers_hold(array));
+    }
     let trace = array.get().trace(py).clone();
+    let value = array.get().value(py)?;
     let mut content = trace.get().lock();
     let Some(recording) = &mut *content else { return Err(trace.get().ended(py)) };
     let b = &mut recording.builder;
-    let mask = b.convert(array.get().value(), Element::Mask).and_then(|v| b.view(v, View::Reshape(Dims::SCALAR)));
+    let mask = b.convert(value, Element::Mask).and_then(|v| b.view(v, View::Reshape(Dims::SCALAR)));
     drop(content);
     answer(trace, mask.or_raise(py)?)
 }
@@ -46,7 +51,7 @@ pub fn truth(array: &Bound<'_, PyArray>) -> PyResult<bool> {
 fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool> {
     let py = trace.py();
     loop {
-        (trace, value) = match trace.get().source() {
+        let next = match trace.get().source() {
             Source::Operands(objects, are_mapped) => {
                 let message = "a comparison of Arrays has an answer for each row under vmap, so no branch can be taken for \
                                all; use bt.where(condition, a, b)";
@@ -59,6 +64,7 @@ fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool
                 let objects: Vec<_> = (0..n).map(|_| zero.clone().unbind()).collect();
                 outside(&trace, value, &objects, &vec![true; n], message)?
             }
+            Source::Graph(_) => return Err(trace.get().ended(py)),
             Source::Numbers(objects) => {
                 let objects = objects.iter().map(|object| object.bind(py).clone()).collect::<Vec<_>>();
                 return asked_before(&trace, value).map_or_else(|| evaluated(&trace, value, &objects), Ok);
@@ -75,6 +81,10 @@ fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool
                 return Ok(answer);
             }
         };
+        if next.get().handle().is_some() {
+            return Ok(numbers_hold(&next));
+        }
+        (trace, value) = (next.get().trace(py).clone(), next.get().value(py)?);
     }
 }
 
@@ -131,7 +141,7 @@ fn outside<'py>(
     objects: &[Py<PyAny>],
     are_mapped: &[bool],
     refusal: &str,
-) -> PyResult<(Bound<'py, ArrayTrace>, ValueId)> {
+) -> PyResult<Bound<'py, PyArray>> {
     let py = trace.py();
     let (cone, captures, known) = with_recording(trace, |recording| {
         let outside = &recording.answered.outside;
@@ -163,5 +173,5 @@ fn outside<'py>(
         recording.answered.outside.extend(others);
         Ok(())
     })?;
-    Ok((target, answer.get().value()))
+    Ok(answer)
 }

@@ -10,6 +10,7 @@ use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use super::append::append;
 use super::array::PyArray;
+use super::of_graph::numbers_of;
 use super::operands::is_integer;
 use crate::convert::errors::if_any;
 use crate::convert::numbers::has_dtype;
@@ -141,6 +142,14 @@ fn one(part: &Bound<'_, PyAny>, axis: usize, n: usize) -> PyResult<Option<Index>
 /// The part itself; lists as arrays; a mask that is known now as the places where it holds, an array for each axis of it.
 fn with_masks_as_integers<'py>(part: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let py = part.py();
+    // A mask with numbers is one that is known.
+    if let Ok(array) = part.cast::<PyArray>()
+        && array.get().handle().is_some()
+        && array.get().type_of().element == Element::Mask
+        && array.get().type_of().dims.rank() > 0
+    {
+        return with_masks_as_integers(&numbers_of(array)?);
+    }
     let is_list = part.is_instance_of::<pyo3::types::PyList>();
     if !is_list && (part.is_instance_of::<PyArray>() || !has_dtype(part)?) {
         return Ok(vec![part.clone()]);

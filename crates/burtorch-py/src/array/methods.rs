@@ -11,6 +11,7 @@ use pyo3::types::{PyAny, PyTuple};
 use super::append::{append, append_of};
 use super::array::PyArray;
 use super::index;
+use super::operands::refuse_values;
 use super::operators::unary;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
@@ -71,6 +72,9 @@ pub fn all_of<'py>(
 }
 
 fn need<'py>(made: Option<Bound<'py, PyArray>>, operands: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyArray>> {
+    if made.is_none() {
+        refuse_values(operands)?;
+    }
     made.ok_or_else(|| {
         let names: Vec<String> = operands.iter().map(type_name).collect();
         PyTypeError::new_err(format!("expected Arrays, real numbers or arrays of numbers, found {}", names.join(", ")))

@@ -1,15 +1,15 @@
 //! NumPy's functions on Arrays: NumPy calls the two methods here, which look the function up in the table of
 //! `python/burtorch/_numpy.py`.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::array::PyArray;
+use super::of_graph::numbers_of;
 use super::{guard, index};
-use crate::convert::refusals::error_here;
 
-const NO_NUMBERS: &str = "a traced Array has a shape and a dtype and no numbers yet: compute with the Array itself, with bt or \
+pub(super) const NO_NUMBERS: &str = "a traced Array has a shape and a dtype and no numbers yet: compute with the Array itself, with bt or \
                           NumPy functions, and return what is needed; numbers are taken from a known array by bt.take(table, i, axis=0), \
                           and sparse matrices are arguments";
 
@@ -38,35 +38,46 @@ impl PyArray {
         table(slf.py(), "function")?.call1((function, types, arguments, keywords))
     }
 
-    #[pyo3(signature = (*_arguments, **_keywords))]
-    fn __array__(
-        slf: &Bound<'_, Self>,
-        _arguments: &Bound<'_, PyTuple>,
-        _keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        Err(error_here(slf.py(), NO_NUMBERS))
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(copy) = copy
+            && !copy.is_none()
+            && !copy.is_truthy()?
+        {
+            return Err(PyValueError::new_err("the numbers of an Array are copied; give copy=None or True"));
+        }
+        let numbers = numbers_of(slf)?;
+        match dtype {
+            Some(dtype) if !dtype.is_none() => numbers.call_method1("astype", (dtype,)),
+            _ => Ok(numbers),
+        }
     }
 
     fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
-        Err(error_here(slf.py(), NO_NUMBERS))
+        numbers_of(slf)?.call_method0("item")?.extract()
     }
 
-    fn __int__(slf: &Bound<'_, Self>) -> PyResult<i64> {
-        Err(error_here(slf.py(), NO_NUMBERS))
+    fn __int__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Ok(numbers_of(slf)?.call_method0("__int__")?.unbind())
     }
 
-    fn __complex__(slf: &Bound<'_, Self>) -> PyResult<f64> {
-        Err(error_here(slf.py(), NO_NUMBERS))
+    fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        numbers_of(slf)?.call_method0("__complex__")
     }
 
-    /// An Array has no numbers yet: TraceError.
-    fn item(slf: &Bound<'_, Self>) -> PyResult<f64> {
-        Err(error_here(slf.py(), NO_NUMBERS))
+    /// The only number of an Array of a graph, or the one at an index. Of a traced Array a TraceError.
+    #[pyo3(signature = (*index))]
+    fn item<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        numbers_of(slf)?.call_method1("item", index)
     }
 
-    /// An Array has no numbers yet: TraceError.
-    fn tolist(slf: &Bound<'_, Self>) -> PyResult<f64> {
-        Err(error_here(slf.py(), NO_NUMBERS))
+    /// The numbers of an Array of a graph as nested lists. Of a traced Array a TraceError.
+    fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        numbers_of(slf)?.call_method0("tolist")
     }
 
     fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {

@@ -11,6 +11,7 @@ use pyo3::types::{PyFloat, PyInt};
 use super::array::PyArray;
 use super::trace::{ArrayTrace, Known, Recording, want_dtype};
 use crate::convert::arrays::{Array, Kind};
+use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{has_dtype, number_of};
 use crate::params::{PyParameters, PyTensor};
@@ -92,18 +93,28 @@ impl<'py> Operand<'py> {
     ) -> PyResult<ValueId> {
         let b = &mut recording.builder;
         match self {
-            Operand::Array(array) if array.get().trace(py).is(trace) => Ok(array.get().value()),
+            Operand::Array(array) if array.get().trace(py).is(trace) => array.get().value(py),
             Operand::Array(array) => recording.capture(py, &array),
             Operand::Number(_, Some(k)) if with_integers => b.push(ArrayOp::Integer(k), &[]).or_raise(py),
             Operand::Number(x, _) => b.literal(x).or_raise(py),
             Operand::Data(dims, data, object) => recording.constant(py, dims, data, object),
             Operand::Param(params, start, dims) => {
                 check_dtype(&params, trace.get().dtype())?;
-                let set = trace.get().set(py, &params);
+                let set = trace.get().set(py, &params)?;
                 recording.param(py, set, start, dims)
             }
         }
     }
+}
+
+/// A TypeError that says what to do if one of these is a Value or a Vector, which no operation on Arrays takes.
+pub(super) fn refuse_values(operands: &[Bound<'_, PyAny>]) -> PyResult<()> {
+    let found = operands.iter().map(type_name).find(|name| matches!(name.as_str(), "Value" | "Vector"));
+    let Some(found) = found else { return Ok(()) };
+    Err(PyTypeError::new_err(format!(
+        "a {found} does not mix with Arrays; make Arrays from the start, by graph.array(numbers), or give graph.array(v.data) its \
+         numbers, through which no gradient passes"
+    )))
 }
 
 pub(super) fn is_integer(object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -112,7 +123,7 @@ pub(super) fn is_integer(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Refuses Parameters of another dtype.
-fn check_dtype(params: &Py<PyParameters>, dtype: DType) -> PyResult<()> {
+pub(super) fn check_dtype(params: &Py<PyParameters>, dtype: DType) -> PyResult<()> {
     let found = params.get().dtype_of();
     if found == dtype {
         return Ok(());

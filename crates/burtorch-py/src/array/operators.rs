@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 
 use super::append::append_of;
 use super::array::PyArray;
+use super::operands::refuse_values;
 use crate::convert::numbers::number_of;
 
 type Any<'py> = Bound<'py, PyAny>;
@@ -24,6 +25,9 @@ fn operator<'py>(
 ) -> PyResult<Any<'py>> {
     let py = x.py();
     let made = append_of(py, [x, y], |b, [x, y]| build(b, x, y))?;
+    if made.is_none() {
+        refuse_values(&[x.clone(), y.clone()])?;
+    }
     Ok(made.map_or_else(|| py.NotImplemented().into_bound(py), Bound::into_any))
 }
 

@@ -9,12 +9,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burtorch_core::DType;
-use burtorch_core::array::{ArrayBuilder, ArrayProgram, Data, Dims, Shared, Type, ValueId};
+use burtorch_core::array::{ArrayBuilder, ArrayProgram, Data, Dims, Shared, Tape, Type, ValueId};
+use burtorch_core::sync::Flag;
 use pyo3::exceptions::PyRecursionError;
 use pyo3::prelude::*;
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use super::array::PyArray;
 use crate::convert::errors::IntoPython;
@@ -67,6 +69,8 @@ pub enum Source {
     Answers(Vec<bool>),
     /// The arguments of a trace that lies inside another one, and which of them have an axis more there.
     Operands(Vec<Py<PyAny>>, Vec<bool>),
+    /// Arrays of a graph, which have numbers: nothing is recorded.
+    Graph(Eager),
     /// Nowhere: so many arguments of a body of a loop or choice differ from step to step.
     Body(usize),
 }
@@ -75,6 +79,49 @@ impl HoldsObjects for Source {
     fn visit(&self, visit: &mut Visitor<'_>) {
         if let Source::Numbers(objects) | Source::Operands(objects, _) = self {
             objects.visit(visit);
+        }
+    }
+}
+
+/// What the Arrays of a graph were computed from.
+pub struct Eager {
+    pub(super) tape: Arc<Tape>,
+    /// Up while gradients are added up or changed, shared while operations run.
+    pub(super) in_use: Flag,
+    /// The Parameters that are read, by number, while they live.
+    sets: Mutex<Vec<Py<PyWeakrefReference>>>,
+}
+
+impl Eager {
+    /// The Parameters with this number, if they live.
+    pub(super) fn set_of(&self, py: Python<'_>, k: usize) -> Option<Py<PyParameters>> {
+        let weak = self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(k)?.clone_ref(py);
+        weak.bind(py).upgrade()?.cast_into().ok().map(Bound::unbind)
+    }
+
+    /// How many numbers are in use.
+    pub(super) fn n_sets(&self) -> usize {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The number of these Parameters.
+    fn set(&self, py: Python<'_>, params: &Py<PyParameters>) -> PyResult<u32> {
+        let free = (0..self.n_sets()).find(|&k| self.set_of(py, k).is_none_or(|set| set.is(params)));
+        let known = (0..self.n_sets()).find(|&k| self.set_of(py, k).is_some_and(|set| set.is(params)));
+        if let Some(known) = known {
+            return Ok(known as u32);
+        }
+        let weak = PyWeakrefReference::new(params.bind(py))?.unbind();
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        match free.and_then(|k| sets.get_mut(k).map(|place| (k, place))) {
+            Some((k, place)) => {
+                *place = weak;
+                Ok(k as u32)
+            }
+            None => {
+                sets.push(weak);
+                Ok(sets.len() as u32 - 1)
+            }
         }
     }
 }
@@ -162,11 +209,16 @@ pub(super) fn want_dtype(dtype: DType) {
 pub struct Active<'py>(Bound<'py, ArrayTrace>);
 
 impl<'py> Active<'py> {
-    /// Begins a trace of the function `name`, inside the innermost one of this thread.
-    pub fn begin(py: Python<'py>, name: &str, dtype: DType, source: Source) -> PyResult<Self> {
-        let outer = current(py);
-        let depth = outer.as_ref().map_or(0, |outer| outer.get().depth + 1);
-        if depth == DEEPEST {
+    /// Begins a trace of the function `name`, inside of `outer`: the innermost one of this thread, or Arrays of a graph.
+    pub fn begin(
+        outer: Option<Bound<'py, ArrayTrace>>,
+        py: Python<'py>,
+        name: &str,
+        dtype: DType,
+        source: Source,
+    ) -> PyResult<Self> {
+        let depth = outer.as_ref().map_or(0, |outer| outer.get().depth) + 1;
+        if depth > DEEPEST {
             let message = format!("functions are traced inside of each other {DEEPEST} deep; does {name} call itself?");
             return Err(PyRecursionError::new_err(message));
         }
@@ -232,12 +284,30 @@ impl Drop for Active<'_> {
 }
 
 impl ArrayTrace {
+    /// What the Arrays of a graph belong to.
+    pub(super) fn of_graph(tape: Arc<Tape>) -> Self {
+        ArrayTrace {
+            name: "a graph".into(),
+            dtype: tape.dtype(),
+            outer: None,
+            depth: 0,
+            content: Mutex::new(None),
+            source: Source::Graph(Eager { tape, in_use: Flag::new(), sets: Mutex::default() }),
+            sets: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// What its Arrays were computed from, if they are those of a graph.
+    pub(super) fn eager(&self) -> Option<&Eager> {
+        if let Source::Graph(eager) = &self.source { Some(eager) } else { None }
+    }
+
     /// The float type of the program.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// How many traces it lies inside of.
+    /// How many traces it lies inside of, and one; 0 for Arrays of a graph.
     pub fn depth(&self) -> usize {
         self.depth
     }
@@ -267,16 +337,28 @@ impl ArrayTrace {
     }
 
     /// The number of these Parameters among those that the outermost trace reads.
-    pub(super) fn set(&self, py: Python<'_>, params: &Py<PyParameters>) -> u32 {
+    pub(super) fn set(&self, py: Python<'_>, params: &Py<PyParameters>) -> PyResult<u32> {
+        if let Source::Graph(eager) = &self.source {
+            return eager.set(py, params);
+        }
         if let Some(outer) = &self.outer {
             return outer.bind(py).get().set(py, params);
         }
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let known = sets.iter().position(|set| set.is(params));
-        known.unwrap_or_else(|| {
+        Ok(known.unwrap_or_else(|| {
             sets.push(params.clone_ref(py));
             sets.len() - 1
-        }) as u32
+        }) as u32)
+    }
+
+    /// The Parameters with this number.
+    pub fn set_of(&self, py: Python<'_>, k: usize) -> Option<Py<PyParameters>> {
+        match (&self.source, &self.outer) {
+            (Source::Graph(eager), _) => eager.set_of(py, k),
+            (_, Some(outer)) => outer.bind(py).get().set_of(py, k),
+            _ => self.sets(py).get(k).map(|set| set.clone_ref(py)),
+        }
     }
 
     /// The Parameters that programs of the outermost trace read, by number.

@@ -2,6 +2,7 @@
 //!
 //! Promises: a mark is forgotten when its object goes; a mark that a rewind has undone is a `StaleValueError`.
 
+use burtorch_core::array::Tape;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -15,6 +16,8 @@ use crate::convert::gc::{collected, traverse};
 pub struct PyMark {
     pub(super) graph: Py<PyGraph>,
     pub(super) number: u64,
+    /// The place among Arrays.
+    arrays: u64,
 }
 collected!(PyMark: graph);
 
@@ -88,6 +91,14 @@ impl PyScope {
     }
 }
 
+impl PyGraph {
+    fn rewind_arrays(&self, py: Python<'_>, to: u64) {
+        if let Some(tape) = self.tape(py) {
+            tape.rewind(to);
+        }
+    }
+}
+
 #[pymethods]
 impl PyGraph {
     /// Remember the present length, to rewind to. Costs the same at any size.
@@ -96,7 +107,8 @@ impl PyGraph {
             let mark = cell.graph.mark();
             Ok(cell.add_mark(mark))
         })?;
-        Ok(PyMark { graph: slf.clone().unbind(), number })
+        let arrays = slf.get().tape(slf.py()).map_or(0, Tape::position);
+        Ok(PyMark { graph: slf.clone().unbind(), number, arrays })
     }
 
     /// Remove every node appended after the mark; their Values become stale. Costs the same at any size.
@@ -120,7 +132,9 @@ impl PyGraph {
             cell.graph.rewind(place).or_raise(py)?;
             cell.after_rewind();
             Ok(())
-        })
+        })?;
+        slf.get().rewind_arrays(py, mark.arrays);
+        Ok(())
     }
 
     /// Remove all nodes. Memory is kept for the next nodes.
@@ -130,7 +144,9 @@ impl PyGraph {
             cell.graph.clear().or_raise(py)?;
             cell.after_rewind();
             Ok(())
-        })
+        })?;
+        self.rewind_arrays(py, 0);
+        Ok(())
     }
 
     /// A context manager that rewinds to where it was entered.

@@ -25,12 +25,15 @@ pub mod trace;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
 use burtorch_core::Mark;
+use burtorch_core::array::Tape;
 use burtorch_core::erased::{Room, ScalarType, bytes_for};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 
@@ -83,6 +86,8 @@ pub struct PyGraph {
     cell: UnsafeCell<Cell>,
     /// Which of its memory arrays share.
     pub shared: Shared,
+    /// The Arrays of this graph, once there are some.
+    pub arrays: PyOnceLock<Arrays>,
     /// Declared after what points into it, so dropped after it.
     _memory: Option<CallerMemory>,
 }
@@ -90,10 +95,28 @@ pub struct PyGraph {
 // SAFETY: the cell is only touched under the interpreter lock, or by the one call that has marked it busy.
 unsafe impl Sync for PyGraph {}
 
+/// The Arrays of a graph.
+pub struct Arrays {
+    /// What they were computed from.
+    pub tape: Arc<Tape>,
+    /// The object that they belong to.
+    pub home: Py<PyAny>,
+}
+
 impl PyGraph {
+    /// What Arrays were computed from, if there are some.
+    pub fn tape(&self, py: Python<'_>) -> Option<&Tape> {
+        self.arrays.get(py).map(|arrays| &*arrays.tape)
+    }
+
     /// A Python graph around a core one.
     pub fn around(graph: AnyGraph, reclaim: bool) -> Self {
-        PyGraph { cell: UnsafeCell::new(Cell::new(graph, reclaim)), shared: Shared::default(), _memory: None }
+        PyGraph {
+            cell: UnsafeCell::new(Cell::new(graph, reclaim)),
+            shared: Shared::default(),
+            arrays: PyOnceLock::new(),
+            _memory: None,
+        }
     }
 
     /// The cell of a graph object.
@@ -240,6 +263,9 @@ impl Drop for TraceOut<'_> {
 impl PyGraph {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         traverse(&self._memory, visit)?;
+        // SAFETY: under the interpreter lock.
+        let arrays = self.arrays.get(unsafe { Python::assume_attached() });
+        arrays.map_or(Ok(()), |arrays| visit.call(&arrays.home))?;
         // SAFETY: the collector runs under the interpreter lock; visiting changes nothing and runs no Python code.
         traverse(unsafe { &*self.cell.get() }, visit)
     }
@@ -378,6 +404,9 @@ impl PyGraph {
     /// Start (True) or stop building constants only; returns the setting before. Prefer `with bt.no_grad():`.
     pub fn set_no_grad(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
         self.not_traced(py, "no_grad()")?;
+        if let Some(tape) = self.tape(py) {
+            tape.set_no_grad(on);
+        }
         self.with_as_is(py, |cell| Ok(cell.graph.set_no_grad(on)))
     }
 }

@@ -130,6 +130,10 @@ impl PyGraph {
         self.with(py, |cell| {
             cell.graph.zero_grad();
             Ok(())
-        })
+        })?;
+        if let Some(tape) = self.tape(py) {
+            tape.zero_grad();
+        }
+        Ok(())
     }
 }

@@ -100,7 +100,7 @@ impl Returned {
         let mut values = Vec::with_capacity(leaves.len());
         for (k, leaf) in leaves.iter().enumerate() {
             match append_to(active.trace(), std::slice::from_ref(leaf), |_, values| Ok(values.to_vec()))?.as_deref() {
-                Some([array]) => values.push(array.get().value()),
+                Some([array]) => values.push(array.get().value(py)?),
                 _ => {
                     let (place, found) = (nest.place(py, k), leaf.get_type().name()?);
                     let message = format!(
@@ -125,7 +125,7 @@ pub fn record_arrays(
     search: &mut Search,
 ) -> PyResult<(ArrayPath, bool)> {
     let py = body.py();
-    let active = Active::begin(py, name, dtype, source)?;
+    let active = Active::begin(None, py, name, dtype, source)?;
     let inputs = signature.types.iter().map(|&ty| Ok(active.input(ty)?.into_any())).collect::<PyResult<Vec<_>>>()?;
     let arguments = signature.nest.build(py, &mut inputs.into_iter())?.cast_into::<PyTuple>()?;
     let (result, writes) = observed(py, search, || body.call(&arguments, statics));
@@ -133,7 +133,11 @@ pub fn record_arrays(
     if values.is_empty() {
         return Err(derived(py, "TraceError", format!("{name} returned no numbers; return an Array or several")));
     }
-    let Ended { program, answers, sets, .. } = active.finish(&values)?;
+    let Ended { program, answers, sets, captures } = active.finish(&values)?;
+    if !captures.is_empty() {
+        let message = "uses an Array of a graph, whose numbers would be fixed in the trace; pass it as an argument";
+        return Err(derived(py, "TraceError", format!("{name} {message}")));
+    }
     let runner = AnyRunner::new(py, &program)?;
     // Arguments of a float32 program are never widened.
     let kind = if dtype == DType::Float32 && signature.kind == Kind::F64 { Kind::F32 } else { signature.kind };

@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 
 use super::nest::Nest;
-use super::transform::{Arguments, Child, Transform, traced_child};
+use super::transform::{Arguments, Child, Transform, present, traced_child};
 use crate::array::append::append_to;
 use crate::array::array::PyArray;
-use crate::array::trace::{Source, current};
+use crate::array::trace::Source;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::refusals::{error_here, not_in_a_trace};
@@ -112,8 +112,9 @@ fn appended<'py>(
     (operands, types): (&[Bound<'py, PyAny>], &[Type]),
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId], &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let Some(trace) = current(py) else { return Err(not_in_a_trace(py, "this")) };
-    let results = append_to(&trace, &[captures, operands].concat(), |b, values| {
+    let all = [captures, operands].concat();
+    let Some(trace) = present(py, &all) else { return Err(not_in_a_trace(py, "this")) };
+    let results = append_to(&trace, &all, |b, values| {
         let (captures, operands) = values.split_at(captures.len());
         let mut operands = operands.to_vec();
         for (value, ty) in operands.iter_mut().zip(types) {

@@ -17,7 +17,7 @@ use super::pytree::{holds_values, is_of_graph};
 use crate::array::append::{append_call, innermost};
 use crate::array::arguments::Given;
 use crate::array::array::PyArray;
-use crate::array::trace::{Active, Source, current};
+use crate::array::trace::{Active, ArrayTrace, Source, current};
 use crate::convert::errors::{derived, if_any, instead};
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::{needs_arrays, not_in_a_trace};
@@ -190,6 +190,11 @@ impl<'py> Child<'py> {
     }
 }
 
+/// The present trace, or the graph of Arrays among these.
+pub fn present<'py>(py: Python<'py>, operands: &[Bound<'py, PyAny>]) -> Option<Bound<'py, ArrayTrace>> {
+    current(py).or_else(|| innermost(py, operands))
+}
+
 /// Traces what `call` does with arguments of these types, in a trace inside of the present one.
 pub fn traced_child<'py>(
     py: Python<'py>,
@@ -199,8 +204,9 @@ pub fn traced_child<'py>(
     source: Source,
     call: impl FnOnce(Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Child<'py>> {
-    let Some(outer) = current(py) else { return Err(not_in_a_trace(py, "this")) };
-    let active = Active::begin(py, name, outer.get().dtype(), source)?;
+    let Some(outer) = present(py, &arguments.leaves) else { return Err(not_in_a_trace(py, "this")) };
+    let dtype = outer.get().dtype();
+    let active = Active::begin(Some(outer), py, name, dtype, source)?;
     let mut inputs = Vec::with_capacity(types.len());
     for &ty in types {
         inputs.push(active.input(ty)?.into_any());

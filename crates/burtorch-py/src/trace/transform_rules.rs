@@ -11,9 +11,9 @@ use pyo3::types::{PyDict, PyTuple};
 use super::axes::axes_of;
 use super::derivative_programs::{batched, jacobian, parameter_gradient, row_types, totalled};
 use super::nest::Nest;
-use super::transform::{Arguments, Child, Rule, Transform};
+use super::transform::{Arguments, Child, Rule, Transform, present};
 use crate::array::array::PyArray;
-use crate::array::trace::{around_loops, current};
+use crate::array::trace::around_loops;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::not_in_a_trace;
 use crate::convert::signals::asked;
@@ -90,14 +90,14 @@ impl Transform {
 
     pub fn param_grad<'py>(&self, py: Python<'py>, child: &Child<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.need_number(py, child, &child.nest)?;
-        let Some(trace) = current(py) else { return Err(not_in_a_trace(py, "this")) };
+        let Some(trace) = present(py, &child.operands) else { return Err(not_in_a_trace(py, "this")) };
         if around_loops(&trace).is_some() {
             let message =
                 format!("{} is not for bodies of loops, which take Parameters as arguments; use grad", self.text(py));
             return Err(derived(py, "TraceError", message));
         }
-        let sets = trace.get().sets(py).into_iter().enumerate();
-        let sets = sets.map(|(k, set)| Ok((k as u32, set.get().all(py)?.len()))).collect::<PyResult<Vec<_>>>()?;
+        let sets = child.program.sets().into_iter().filter_map(|k| Some((k, trace.get().set_of(py, k as usize)?)));
+        let sets = sets.map(|(k, set)| Ok((k, set.get().all(py)?.len()))).collect::<PyResult<Vec<_>>>()?;
         if sets.is_empty() {
             let message = format!("{} needs a function that reads Parameters; use grad for arguments", self.text(py));
             return Err(derived(py, "TraceError", message));

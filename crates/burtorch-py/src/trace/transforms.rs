@@ -12,6 +12,7 @@ use super::object::Call;
 use super::object_type::{made, options_of};
 use super::state::FunctionState;
 use super::transform::{Argnums, Derived, Rule, Transform};
+use crate::array::append::innermost_of;
 use crate::array::trace::current;
 use crate::convert::arrays::Array;
 use crate::convert::buffer::type_name;
@@ -315,7 +316,7 @@ pub fn value_and_param_grad<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>>
     let py = call.py();
     let name = "value_and_param_grad";
     let found = call_derived(&call, name, Argnums::All)?;
-    if current(py).is_some() {
+    if current(py).is_some() || innermost_of(py, &call.positional).is_some() {
         return Ok(found);
     }
     let (value, gradients): (Bound<'py, PyAny>, Bound<'py, PyAny>) = found.extract()?;

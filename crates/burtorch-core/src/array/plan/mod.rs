@@ -32,6 +32,8 @@ mod control;
 mod rows;
 mod sparse;
 
+mod taken;
+
 use std::collections::HashMap;
 
 use super::dims::{Dims, bad};
@@ -54,6 +56,8 @@ use numbers::{Numbers, Straight};
 use place::{Source, Walk};
 use rows::RowsStep;
 use sparse::SparseStep;
+pub use taken::Floats;
+pub(super) use taken::Run;
 
 #[derive(Debug)]
 enum Step<E> {

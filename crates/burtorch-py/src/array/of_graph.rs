@@ -1,0 +1,260 @@
+//! What Arrays of a graph have besides: numbers, gradients, sweeps; and how they are made.
+//!
+//! Promises: numbers are copied; a traced Array is a `TraceError`. Knows not how operations are evaluated.
+
+use burtorch_core::array::{Data, Dims, Element, Handle};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use super::array::PyArray;
+use super::eager::{current_graph, floats, home_of};
+use super::methods::of;
+use super::numpy::NO_NUMBERS;
+use super::operands::{Operand, refuse_values};
+use super::trace::{self, Eager};
+use crate::convert::arrays::{Array, Kind, copied, of_integers};
+use crate::convert::buffer::type_name;
+use crate::convert::errors::IntoPython;
+use crate::convert::numbers::has_dtype;
+use crate::convert::refusals::{error_here, refuse_reading};
+use crate::graph::{PyGraph, wants_no_grad};
+
+/// An Array of a graph, and what it belongs to.
+fn eager<'a>(array: &'a Bound<'_, PyArray>, what: &str) -> PyResult<(&'a Eager, &'a Handle)> {
+    let py = array.py();
+    match (array.get().trace(py).get().eager(), array.get().handle()) {
+        (Some(eager), Some(handle)) => {
+            eager.check(py, handle)?;
+            refuse_reading(what)?;
+            Ok((eager, handle))
+        }
+        _ => Err(error_here(py, NO_NUMBERS)),
+    }
+}
+
+/// Whether the only number of an Array of a graph is not 0.
+pub(super) fn numbers_hold(array: &Bound<'_, PyArray>) -> bool {
+    array.get().handle().is_some_and(|handle| match &*handle.data() {
+        Data::F64(x) => x.iter().any(|&x| x != 0.0),
+        Data::F32(x) => x.iter().any(|&x| x != 0.0),
+        Data::Int(x) => x.iter().any(|&x| x != 0),
+        Data::Mask(x) => x.contains(&true),
+    })
+}
+
+fn to_numpy<'py>(py: Python<'py>, data: &Data, dims: &Dims) -> PyResult<Bound<'py, PyAny>> {
+    if dims.rank() == 0 {
+        let one = Dims::new(&[1]).or_raise(py)?;
+        return to_numpy(py, data, &one)?.call_method1("reshape", (PyTuple::empty(py),));
+    }
+    match data {
+        Data::F64(x) => copied(py, dims, Kind::F64, x),
+        Data::F32(x) => copied(py, dims, Kind::F32, x),
+        Data::Int(x) => of_integers(py, dims, x),
+        Data::Mask(x) => {
+            let integers: Vec<_> = x.iter().map(|&x| i64::from(x)).collect();
+            of_integers(py, dims, &integers)?.call_method1("astype", ("bool",))
+        }
+    }
+}
+
+/// A number where there are no axes.
+fn number_or_array<'py>(numbers: Bound<'py, PyAny>, dims: &Dims) -> PyResult<Bound<'py, PyAny>> {
+    if dims.rank() == 0 { numbers.call_method0("item") } else { Ok(numbers) }
+}
+
+/// A copy of the numbers of an Array of a graph, as an array of NumPy.
+pub(super) fn numbers_of<'py>(array: &Bound<'py, PyArray>) -> PyResult<Bound<'py, PyAny>> {
+    let (_, handle) = eager(array, ".data of an Array")?;
+    to_numpy(array.py(), &handle.data(), &handle.type_of().dims)
+}
+
+/// Floats for an Array of this shape: of that shape, or one number for all elements where that is allowed.
+fn floats_for(array: &Bound<'_, PyArray>, object: &Bound<'_, PyAny>, spread: bool) -> PyResult<Data> {
+    let (dims, dtype) = (array.get().type_of().dims, array.get().trace(array.py()).get().dtype());
+    let found = match Operand::of(object, dtype)? {
+        Some(Operand::Number(x, _)) if spread || dims.size() == 1 => {
+            return Ok(floats(vec![x; dims.size()], dtype));
+        }
+        Some(Operand::Number(..)) => Dims::SCALAR,
+        Some(Operand::Data(found, data, _)) if found == dims => match data {
+            Data::Int(x) => return Ok(floats(x.into_iter().map(|k| k as f64).collect(), dtype)),
+            Data::Mask(x) => return Ok(floats(x.into_iter().map(|x| f64::from(u8::from(x))).collect(), dtype)),
+            data => return Ok(data),
+        },
+        Some(Operand::Data(found, ..)) => found,
+        _ => {
+            let message = format!("expected a number or an array of numbers, found {}", type_name(object));
+            return Err(PyTypeError::new_err(message));
+        }
+    };
+    Err(PyValueError::new_err(format!("expected an array of shape {dims}, found one of shape {found}")))
+}
+
+#[pymethods]
+impl PyArray {
+    /// The numbers of an Array of a graph: a copy, a Python number where there are no axes.
+    ///
+    /// Assigning replaces them; numbers that were computed from them before stay. Of a traced Array a TraceError.
+    #[getter]
+    fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        number_or_array(numbers_of(slf)?, &slf.get().type_of().dims)
+    }
+
+    #[setter]
+    fn set_data(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (eager, handle) = eager(slf, ".data of an Array")?;
+        if slf.get().type_of().element != Element::Float {
+            return Err(PyTypeError::new_err(".data of an Array of integers or of a mask cannot be assigned"));
+        }
+        let data = floats_for(slf, data, false)?;
+        let _in_use = eager.alone(slf.py())?;
+        eager.tape.set_data(handle, data);
+        Ok(())
+    }
+
+    /// The gradient, with the shape of the Array: of one that was given, what all sweeps have added up; of a result, that of
+    /// the last sweep, 0 if it was not reached. Those of given ones can be assigned.
+    #[getter]
+    fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (eager, handle) = eager(slf, ".grad of an Array")?;
+        let grad = eager.tape.grad(handle).or_raise(slf.py())?;
+        let dims = handle.type_of().dims;
+        number_or_array(to_numpy(slf.py(), &grad, &dims)?, &dims)
+    }
+
+    #[setter]
+    fn set_grad(slf: &Bound<'_, Self>, grad: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (eager, handle) = eager(slf, ".grad of an Array")?;
+        if !handle.is_leaf() {
+            return Err(PyTypeError::new_err(
+                "only the gradient of an Array that graph.array() made from floats can be assigned",
+            ));
+        }
+        let grad = floats_for(slf, grad, true)?;
+        let _in_use = eager.alone(slf.py())?;
+        eager.tape.set_grad(handle, Some(grad));
+        Ok(())
+    }
+
+    /// Add to the gradients of the Arrays and Parameters that this one was computed from.
+    ///
+    /// Args:
+    ///     seed: the adjoint of this Array, of its shape; 1 for an Array of one number.
+    ///
+    /// Raises:
+    ///     ValueError: seed has another shape, or is left out for several numbers.
+    ///     StaleValueError: the Array was removed by a rewind.
+    ///     TraceError: a traced Array has no numbers; use bt.grad.
+    ///
+    /// An interrupted sweep adds nothing.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> x = bt.array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> (x @ x).sum().backward()
+    ///     >>> x.grad
+    ///     array([[ 7., 11.],
+    ///            [ 9., 13.]])
+    #[pyo3(signature = (seed=None))]
+    fn backward(slf: &Bound<'_, Self>, seed: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = slf.py();
+        let (eager, handle) = eager(slf, "backward()")?;
+        let dims = handle.type_of().dims;
+        if handle.type_of().element != Element::Float {
+            return Err(PyTypeError::new_err("backward() starts at an Array of floats"));
+        }
+        let seed = match seed {
+            Some(seed) => floats_for(slf, seed, false)?,
+            None if dims.size() == 1 => floats(vec![1.0], eager.tape.dtype()),
+            None => {
+                let message = format!(
+                    "backward() of an Array of shape {dims} needs seed=, an array of that shape; or reduce it, as x.sum() does"
+                );
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        if !handle.moves() {
+            return Ok(());
+        }
+        eager.backward(py, handle, seed)
+    }
+}
+
+#[pymethods]
+impl PyGraph {
+    /// An Array of this graph: of numbers, nested lists of them, an array of NumPy or a tensor of Parameters, whose shape it
+    /// keeps.
+    ///
+    /// Operations on it are evaluated at once. Floats have gradients, those of a tensor go to its Parameters; integers and
+    /// masks have none. It lives while something refers to it or to what was computed from it; rewind() and clear() make it
+    /// stale.
+    ///
+    /// Raises:
+    ///     TypeError: no numbers, or a graph that is fixed or of another dtype than float64 and float32.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> graph = bt.Graph()
+    ///     >>> x = graph.array([1.0, 2.0])
+    ///     >>> y = (x * x).sum()
+    ///     >>> y.backward()
+    ///     >>> y.data, x.grad
+    ///     (5.0, array([2., 4.]))
+    fn array<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
+        let py = slf.py();
+        slf.get().not_traced(py, "array()")?;
+        let home = home_of(slf)?;
+        let Some(eager) = home.get().eager() else { return Err(error_here(py, NO_NUMBERS)) };
+        let dtype = eager.tape.dtype();
+        let read = Operand::of(&without_lists(data)?, dtype)?;
+        let records = eager.tape.records() && !wants_no_grad();
+        let made = match read {
+            Some(Operand::Number(x, _)) => eager.tape.leaf(Dims::SCALAR, floats(vec![x], dtype), records),
+            Some(Operand::Data(dims, numbers, _)) => eager.tape.leaf(dims, numbers, records),
+            Some(operand) => {
+                let made = eager.append(&home, vec![operand], |_, of| Ok(of.to_vec()))?.pop();
+                return made.ok_or_else(|| error_here(py, NO_NUMBERS));
+            }
+            None => {
+                refuse_values(std::slice::from_ref(data))?;
+                let message = format!("expected numbers or an array of them, found {}", type_name(data));
+                return Err(PyTypeError::new_err(message));
+            }
+        };
+        PyArray::of_graph(&home, made.or_raise(py)?)
+    }
+}
+
+/// Lists, tuples and buffers as NumPy's array of them.
+fn without_lists<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let is_list = data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>();
+    let is_other = data.is_instance_of::<PyBytes>() || data.is_instance_of::<PyArray>() || has_dtype(data)?;
+    if is_list || !is_other && Array::of(data).is_some_and(|array| !array.shape().is_empty()) {
+        return data.py().import("numpy")?.call_method1("asarray", (data,));
+    }
+    Ok(data.clone())
+}
+
+/// An Array of the current graph: the same as current_graph().array(data). In a function that is traced with Arrays, one of the trace.
+///
+/// Example:
+///     >>> import burtorch as bt
+///     >>> with bt.Graph():
+///     ...     x = bt.array([[1.0, 2.0], [3.0, 4.0]])
+///     >>> (x.T + 1).data
+///     array([[2., 4.],
+///            [3., 5.]])
+#[pyfunction]
+fn array<'py>(py: Python<'py>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray>> {
+    if trace::current(py).is_some() {
+        return of(&without_lists(data)?, |_, x| Ok(x));
+    }
+    PyGraph::array(&current_graph(py)?, data)
+}
+
+/// Adds the function to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(array, m)?)
+}
