@@ -66,7 +66,8 @@ impl Asynchronous {
                 if trials.len() != n || limits.len() != n {
                     return bad("trials and limits", &format!("one for each of the {n} workers"), "others".into());
                 }
-                if limits.iter().any(|t| t.is_nan() || *t <= 0.0) || !(*expected > 0.0) {
+                let is_wrong = |x: &f64| x.is_nan() || *x <= 0.0;
+                if limits.iter().any(is_wrong) || is_wrong(expected) {
                     return bad("limits", "above 0, and trials that may end in time", "others".into());
                 }
             }
