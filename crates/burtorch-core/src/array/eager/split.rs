@@ -4,8 +4,6 @@
 //! views and constants, which are made again, and for what lies in programs with loops, which is computed again. Promises the
 //! instructions that the whole would have. Knows nothing of numbers.
 
-use std::collections::BTreeSet;
-
 use super::super::activity::active_values;
 use super::super::build::ArrayBuilder;
 use super::super::dims::bad;
@@ -79,12 +77,12 @@ impl Split {
         let program = with_carries_kept(&program, &by)?;
         let active = active_values(&program, &values_of(&program, &by)?);
         let mut split = Split { program, by, active, kept: Vec::new() };
-        let mut kept = BTreeSet::new();
+        let mut kept = Vec::new();
         for may_be_unreached in [false, true] {
             let joint = split.joint(&split.begun(may_be_unreached))?;
             kept.extend(joint.cut(split.program.n_values(), |v| split.is_kept_if_read(v)).1);
         }
-        split.kept = kept.into_iter().collect();
+        split.kept = ordered(kept);
         Ok(Some(split))
     }
 
@@ -205,12 +203,12 @@ impl Split {
 
 impl Joint {
     /// The instructions that results need, down to those values of the first `n` at which `stop` says so; and these.
-    fn cut(&self, n: usize, stop: impl Fn(ValueId) -> bool) -> (Vec<bool>, BTreeSet<ValueId>) {
-        let mut reads = BTreeSet::new();
+    fn cut(&self, n: usize, stop: impl Fn(ValueId) -> bool) -> (Vec<bool>, Vec<ValueId>) {
+        let mut reads = Vec::new();
         let mut values = vec![false; self.program.n_values()];
         let mut want = |values: &mut Vec<bool>, v: ValueId| {
             if v.at() < n && stop(v) {
-                reads.insert(v);
+                reads.push(v);
             } else {
                 values[v.at()] = true;
             }
@@ -223,6 +221,13 @@ impl Joint {
                 instr.operands.iter().for_each(|&v| want(&mut values, v));
             }
         }
-        (wanted, reads)
+        (wanted, ordered(reads))
     }
+}
+
+/// Each once, ascending.
+fn ordered(mut values: Vec<ValueId>) -> Vec<ValueId> {
+    values.sort_unstable();
+    values.dedup();
+    values
 }
