@@ -21,23 +21,45 @@ pub struct WeightParts<'a> {
 }
 
 impl WeightParts<'_> {
-    /// Calls `f` with the parts that are asked for: where each begins among the weights, where its gradient begins, in memory
-    /// for all weights or, if `compact`, for those that are asked for, and how many weights it has.
+    /// The parts that are asked for: where each begins among the weights, where its gradient begins, in memory for all weights
+    /// or, if `compact`, for those that are asked for, and how many weights it has.
     #[inline(always)]
-    fn for_each(&self, compact: bool, mut f: impl FnMut(usize, usize, usize)) {
-        let Range { start, end } = self.weights;
-        let (mut at, mut before) = (start, 0);
-        for k in 0..=self.skipped.len() {
-            let (stop, go_on) = match self.skipped.get(k) {
+    fn each(&self, compact: bool) -> Each<'_> {
+        Each { parts: self, compact, next: 0, at: self.weights.start, before: 0 }
+    }
+}
+
+/// See [`WeightParts::each`]. An iterator, as code in a closure would not be compiled for the level of the kernel.
+struct Each<'a> {
+    parts: &'a WeightParts<'a>,
+    compact: bool,
+    /// The first skipped range that has not been passed.
+    next: usize,
+    at: usize,
+    /// Skipped weights before, if gradients lie side by side.
+    before: usize,
+}
+
+impl Iterator for Each<'_> {
+    type Item = (usize, usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let Range { start, end } = self.parts.weights;
+        while self.at < end {
+            let (at, before) = (self.at, self.before);
+            let (stop, go_on) = match self.parts.skipped.get(self.next) {
                 Some(gap) => (at.max(gap.start as usize), end.min(gap.end as usize)),
                 None => (end, end),
             };
+            self.next += 1;
+            self.before += if self.compact { go_on - stop } else { 0 };
+            self.at = go_on;
             if at < stop {
-                f(at - start, at - start - before, stop - at);
+                return Some((at - start, at - start - before, stop - at));
             }
-            before += if compact { go_on - stop } else { 0 };
-            at = go_on;
         }
+        None
     }
 }
 
@@ -52,7 +74,7 @@ fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_
     let n_in = x.len();
     assert_eq!(parts.weights.len(), dy.len() * n_in, "a weight matrix must hold n_out x n_in numbers");
     let (mut row, mut row_end) = (0, n_in);
-    parts.for_each(out.len() < parts.weights.len(), |mut at, mut to, mut n| {
+    for (mut at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
         while n > 0 {
             if at >= row_end {
                 row = (at as u32 / n_in as u32) as usize;
@@ -64,7 +86,7 @@ fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_
             columns!(E, len, weight_grad_step[T, false](factor, x, out));
             (at, to, n) = (at + len, to + len, n - len);
         }
-    });
+    }
 }
 
 /// Groups of samples at most.
@@ -83,7 +105,7 @@ pub(super) fn weight_grad_parts_by<S: Scalar>(
     panel: &mut [S],
 ) {
     let n_in = x[0].len();
-    parts.for_each(out.len() < parts.weights.len(), |mut at, mut to, mut n| {
+    for (mut at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
         while n > 0 {
             let (row, from) = (at / n_in, at % n_in);
             // As many whole rows as there are, or what is left of this one.
@@ -95,7 +117,7 @@ pub(super) fn weight_grad_parts_by<S: Scalar>(
             });
             (at, to, n) = (at + len, to + len, n - len);
         }
-    });
+    }
 }
 
 /// Adds `dy`, summed over all samples, for the outputs of a range.
