@@ -3,8 +3,8 @@
 
 use burtorch_core::array::{
     Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cone, Csr, Cumulate, Data, Dims, Dot,
-    Element, Given, Handle, Index, Length, Loop, OverRows, Places, Plan, Reduce, Row, Rows as ArrayRows, ScanOptions,
-    Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
+    Element, Floats, Given, Handle, Index, Length, Loop, OfParameters, OverRows, Places, Plan, Reduce, Row,
+    Rows as ArrayRows, ScanOptions, Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::data::{Csr as SparseRows, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
@@ -78,6 +78,8 @@ are_send_and_sync!(
     Cone,
     Handle,
     Swept,
+    OfParameters,
+    Floats<'static>,
     Tape,
     Cumulate,
     Data,
