@@ -267,9 +267,11 @@ def test_reductions_to_gradient_descent():
 # State, limits, errors
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, "AGD", "FISTA"])
 def test_a_method_resumes_bit_for_bit(name):
-    whole, first, second = (METHODS[name](problem(), seed=3, step="theory*0.5") for _ in range(3))
+    accelerated = {"AGD": opt.AGD, "FISTA": lambda f, **more: opt.AGD(f, mu=0.0, prox=opt.L1(0.01), **more)}
+    make = {**METHODS, **accelerated}[name]
+    whole, first, second = (make(problem(), seed=3, step="theory*0.5") for _ in range(3))
     whole.run(60)
     first.run(25)
     second.load_state_dict(first.state_dict())
