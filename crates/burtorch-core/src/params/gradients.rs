@@ -137,11 +137,11 @@ impl<E: Float> Parameters<'_, E> {
     /// As [`Parameters::gradients`], of the numbers of a set, or of none where the set is of others: a sweep may end where
     /// nothing of the set lies below.
     pub fn gradients_in<'a>(&'a mut self, wanted: &'a WantedSet, is_own: bool) -> Result<Gradients<'a, E>> {
-        const ALL: &[Range<u32>] = &[0..u32::MAX];
+        static ALL: Range<u32> = 0..u32::MAX;
         if is_own {
             wanted.check(self)?;
         }
-        let skipped = Skipped::in_place(if is_own { wanted.outside() } else { ALL });
+        let skipped = Skipped::in_place(if is_own { wanted.outside() } else { std::slice::from_ref(&ALL) });
         Ok(Gradients { skipped, prunes: true, ..self.gradients() })
     }
 

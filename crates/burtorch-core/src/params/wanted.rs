@@ -70,7 +70,7 @@ impl WantedSet {
         let mut shifts = list_for(ranges.len() + 2, what)?;
         let (mut at, mut n) = (0, 0);
         shifts.push(0);
-        for range in ranges.iter().cloned().chain([n_all as u32..n_all as u32]) {
+        for range in ranges.iter().cloned().chain(std::iter::once(n_all as u32..n_all as u32)) {
             if at < range.start {
                 skipped.push(at..range.start);
                 shifts.push(range.start - n);
