@@ -29,17 +29,17 @@ fn sets(params: &Parameters<'_, f32>, last: Range<u32>) -> Sets {
     };
     let block = (d / 3) as u32..(d / 3 + d / 100) as u32;
     vec![
-        ("last layer", of(vec![last.clone()]), false),
-        ("last layer, in place", of(vec![last]), true),
-        ("RandSeqK 1 %", of(vec![block.clone()]), false),
-        ("RandSeqK 1 %, in place", of(vec![block]), true),
+        ("last layer", of(std::iter::once(last.clone()).collect()), false),
+        ("last layer, in place", of(std::iter::once(last).collect()), true),
+        ("RandSeqK 1 %", of(std::iter::once(block.clone()).collect()), false),
+        ("RandSeqK 1 %, in place", of(std::iter::once(block).collect()), true),
         ("RandK 1 %", random(d / 100), false),
         ("RandK 1 %, in place", random(d / 100), true),
         ("RandK 10 %", random(d / 10), false),
         ("RandK 10 %, in place", random(d / 10), true),
         ("half", random(d / 2), false),
         ("half, in place", random(d / 2), true),
-        ("all, in place", of(vec![0..d as u32]), true),
+        ("all, in place", of(std::iter::once(0..d as u32).collect()), true),
     ]
 }
 
