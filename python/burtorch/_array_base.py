@@ -9,7 +9,7 @@ import inspect
 import numpy
 
 from burtorch import _core
-from burtorch._core import Array, Parameters, Tensor, Value, Vector
+from burtorch._core import Array, Parameters, Tensor, Value, Vector, parameter
 
 TYPE_CHECKING = False  # as in the package
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def array(x: Any) -> Any:
     """What has the methods of arrays: an Array for a Tensor, else the thing itself, or NumPy's array of it."""
     if isinstance(x, (Array, numpy.ndarray)):
         return x
-    if isinstance(x, (Tensor, Parameters)):
+    if isinstance(x, (Tensor, Parameters, parameter)):
         return _core.array_of(x)
     if has_value(x):
         return _core.array_of(x)  # which says what to do

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,81 @@ def test_functions_of_parameters_nest():
     along = np.ones_like(x)
     numeric = (f(x + epsilon * along) - f(x - epsilon * along)) / (2 * epsilon)
     assert f.grad(x).sum() == pytest.approx(numeric, rel=1e-6)
+
+
+USES = {
+    "product": lambda x, p: x * p,
+    "reflected": lambda x, p: p - x,
+    "power": lambda x, p: (1.0 + x * x) ** p + p**x,
+    "function": lambda x, p: bt.sin(p) * x + bt.hypot(x, p),
+    "alone": lambda x, p: x + p * p,
+    "negative": lambda x, p: x * -p + abs(p),
+    "where": lambda x, p: np.where(x > p, x, p),
+    "array": lambda x, p: np.full(2, 1.5) * p * x + p * np.ones(2),
+    "functions of NumPy": lambda x, p: np.exp(p) * x - np.arctan2(p, np.ones(2)),
+    "branch": lambda x, p: x * 2.0 if p > 2.5 else x * 3.0,
+    "numpy": lambda x, p: np.multiply(p, x) + np.maximum(x, p),
+    "loop": lambda x, p: bt.fori_loop(0, 3, lambda k, c: c * p + x, x),
+    "choice": lambda x, p: bt.cond(x.sum() > p, lambda: x * p, lambda: x + p),
+}
+TABLE = np.arange(6.0).reshape(3, 2) / 4
+
+
+def runs():
+    """Ways to run a body of one array or row."""
+    params = bt.Parameters(dtype="float64")
+    v = params.tensor(2, init=0.3)
+
+    def oracle(f):
+        made = bt.Oracle(lambda row: (f(row) @ v) ** 2, params=params)
+        return lambda: [made(TABLE, None)[0], *params.grads]
+
+    return {
+        "function": lambda f: lambda: bt.function(lambda x: f(x).sum())(TABLE),
+        "kept function": lambda f: functools.partial(bt.function(lambda x: f(x).sum()), TABLE),
+        "grad": lambda f: functools.partial(bt.grad(lambda x: (f(x) ** 2).sum()), TABLE),
+        "hessian": lambda f: functools.partial(bt.hessian(lambda x: (f(x) ** 2).sum()), TABLE),
+        "jvp": lambda f: functools.partial(bt.jvp(f), TABLE, TABLE),
+        "vmap": lambda f: functools.partial(bt.vmap(lambda row: f(row).sum()), TABLE),
+        "totals": lambda f: functools.partial(bt.vmap(lambda row: f(row).sum(), reduce="sum"), TABLE),
+        "nested": lambda f: functools.partial(
+            bt.vmap(bt.grad(lambda row: bt.grad(lambda r: (f(r) ** 2).sum())(row).sum())), TABLE
+        ),
+        "scan": lambda f: functools.partial(
+            bt.function(lambda x: bt.scan(lambda c, row: (c + f(row).sum(), c), 0.0, x)), TABLE
+        ),
+        "array of a graph": lambda f: lambda: np.asarray(f(bt.array(TABLE)).sum()),
+        "gradient at an array of a graph": lambda f: (
+            lambda: np.asarray(bt.grad(lambda x: (f(x) ** 2).sum())(bt.array(TABLE)))
+        ),
+        "oracle": oracle,
+    }  # fmt: skip
+
+
+def flat(result):
+    return [x for part in result for x in flat(part)] if isinstance(result, tuple) else np.ravel(result).tolist()
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("way", runs())
+def test_a_parameter_is_read_at_every_call(way, use):
+    p = bt.parameter(2.0)
+    run = runs()[way](lambda x: USES[use](x, p))
+    for number in (2.0, 3.0, -1.5, 2.0):
+        p.value = number
+        expected = runs()[way](lambda x: USES[use](x, number))()  # noqa: B023
+        assert flat(run()) == pytest.approx(flat(expected), rel=1e-12, nan_ok=True)
+
+
+def test_a_parameter_costs_no_trace_and_has_no_numbers_in_one():
+    p = bt.parameter(2.0)
+    f = bt.grad(lambda x: (x * p).sum())
+    for k in range(5):
+        p.value = float(k)
+        assert f(TABLE).tolist() == np.full((3, 2), k).tolist()
+    assert f.stats()["traced"] == 1
+    for read in (lambda x: x * p.value, lambda x: x * float(p), lambda x: x * np.asarray(p, float)):
+        with pytest.raises(TypeError):
+            bt.grad(lambda x: read(x).sum())(TABLE)  # noqa: B023
+    single = bt.function(lambda x: x * p, dtype="float32")
+    assert single(TABLE.astype("float32")).dtype == np.float32

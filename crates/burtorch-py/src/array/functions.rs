@@ -12,18 +12,19 @@ use super::append::{append_all, append_of};
 use super::arguments::Given;
 use super::array::PyArray;
 use super::methods::{Over, all_of, of, of_two};
-use super::run::AnyRunner;
+use super::run::{AnyRunner, Read};
 use super::trace::{Active, Source, current};
 use crate::convert::arrays::Kind;
 use crate::convert::errors::if_any;
-use crate::params::PyTensor;
+use crate::params::{PyParameter, PyTensor};
 
 type Any<'py> = Bound<'py, PyAny>;
 type Made<'py> = PyResult<Bound<'py, PyArray>>;
 
-/// Whether one of these is an Array, or a tensor of Parameters that a function reads while it is traced with Arrays.
+/// Whether one of these is an Array, or a tensor of Parameters or a number that a function reads while it is traced with Arrays.
 pub fn any_array(of: &[Any<'_>]) -> bool {
-    of.iter().any(|x| x.is_instance_of::<PyArray>() || x.is_instance_of::<PyTensor>() && current(x.py()).is_some())
+    let is_read = |x: &Any<'_>| x.is_instance_of::<PyTensor>() || x.is_instance_of::<PyParameter>();
+    of.iter().any(|x| x.is_instance_of::<PyArray>() || is_read(x) && current(x.py()).is_some())
 }
 
 /// A tensor of Parameters as an Array of the innermost trace.
@@ -306,7 +307,7 @@ pub fn evaluated<'py>(
         return Err(PyValueError::new_err("a function of plain arrays met an Array of a trace"));
     }
     let mut runner = AnyRunner::new(py, &ended.program)?;
-    runner.run(py, &given, &sets)?;
+    runner.run(py, &given, Read { sets: &sets, numbers: &ended.numbers })?;
     let numbers = (0..values.len()).map(|k| runner.result(py, k, kind)).collect::<PyResult<Vec<_>>>()?;
     match (is_one, numbers.first()) {
         (true, Some(only)) => Ok(only.clone()),

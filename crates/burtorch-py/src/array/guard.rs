@@ -16,7 +16,7 @@ use super::append::{append_call, innermost_of};
 use super::arguments::Given;
 use super::array::PyArray;
 use super::of_graph::numbers_hold;
-use super::run::AnyRunner;
+use super::run::{AnyRunner, Read};
 use super::trace::{ArrayTrace, Recording, Source};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
@@ -104,7 +104,8 @@ fn evaluated(trace: &Bound<'_, ArrayTrace>, value: ValueId, objects: &[Bound<'_,
     let given = objects.iter().map(|object| Ok(Given::of(object)?.unwrap_or(Given::Number(f64::NAN))));
     let given = given.collect::<PyResult<Vec<_>>>()?;
     let mut runner = AnyRunner::new(py, &program)?;
-    runner.run(py, &given, &trace.get().sets(py))?;
+    let (sets, numbers) = (trace.get().sets(py), trace.get().numbers(py));
+    runner.run(py, &given, Read { sets: &sets, numbers: &numbers })?;
     let answer = runner.holds(py, 0)?;
     let numbers = computed.iter().enumerate().map(|(k, &v)| Ok((v, Shared(Arc::new(runner.data(py, k + 1)?)))));
     let numbers = numbers.collect::<PyResult<Vec<_>>>()?;

@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
 use super::array::PyArray;
-use super::trace::{ArrayTrace, Known, Recording, want_dtype};
+use super::trace::{ArrayTrace, Known, Recording, current, want_dtype};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::type_name;
 use crate::convert::errors::{IntoPython, if_any};
 use crate::convert::numbers::{has_dtype, number_of};
-use crate::params::{PyParameters, PyTensor};
+use crate::params::{PyParameter, PyParameters, PyTensor};
 
 /// An object that an operation takes.
 pub enum Operand<'py> {
@@ -56,6 +56,12 @@ impl<'py> Operand<'py> {
             let extents: Vec<usize> = tensor.tensor().shape().dims().iter().map(|&n| n as usize).collect();
             let dims = Dims::new(&extents).or_raise(py)?;
             return Ok(Some(Operand::Param(tensor.owner().clone_ref(py), tensor.slice().range().start, dims)));
+        }
+        if let Ok(number) = object.cast::<PyParameter>() {
+            return Ok(Some(match current(py) {
+                Some(trace) => Operand::Array(trace.get().number(&trace, number)?),
+                None => Operand::Number(number.get().number(), None),
+            }));
         }
         if let Ok(params) = object.cast::<PyParameters>() {
             let n = params.get().all(py)?.len();

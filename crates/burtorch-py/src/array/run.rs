@@ -13,7 +13,7 @@ use crate::convert::arrays::{Array, InPlace, Kind, copied, of_integers};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 use crate::convert::signals::asked;
-use crate::params::{AnyParameters, PyParameters};
+use crate::params::{AnyParameters, PyParameter, PyParameters};
 
 /// A float type that programs run in.
 pub trait Number: ArrayFloat + Float + InPlace {
@@ -47,6 +47,15 @@ struct Room<E> {
     ints: Vec<i64>,
     masks: Vec<bool>,
     starts: Vec<i64>,
+}
+
+/// What a program reads besides its arguments.
+#[derive(Clone, Copy)]
+pub struct Read<'a> {
+    /// Parameters, by number.
+    pub sets: &'a [Py<PyParameters>],
+    /// Numbers, which are its last inputs.
+    pub numbers: &'a [Py<PyParameter>],
 }
 
 /// A plan and its rooms.
@@ -92,8 +101,10 @@ impl<E: Number> Runner<E> {
         Ok(Runner { plan, rooms: rooms.collect() })
     }
 
-    fn run(&mut self, py: Python<'_>, given: &[Given<'_>], sets: &[Py<PyParameters>]) -> PyResult<()> {
-        for (room, given) in self.rooms.iter_mut().zip(given) {
+    fn run(&mut self, py: Python<'_>, given: &[Given<'_>], read: Read<'_>) -> PyResult<()> {
+        let Read { sets, numbers } = read;
+        let numbers: Vec<_> = numbers.iter().map(|number| Given::Number(number.get().number())).collect();
+        for (room, given) in self.rooms.iter_mut().zip(given.iter().chain(&numbers)) {
             room.fill(given)?;
         }
         let read = sets.iter().map(|set| set.get().look(py)).collect::<PyResult<Vec<_>>>()?;
@@ -108,8 +119,8 @@ impl<E: Number> Runner<E> {
             }
         }
         let mut tensors = tensors.iter();
-        let mut arguments = Vec::with_capacity(given.len());
-        for (room, given) in self.rooms.iter().zip(given) {
+        let mut arguments = Vec::with_capacity(self.rooms.len());
+        for (room, given) in self.rooms.iter().zip(given.iter().chain(&numbers)) {
             arguments.push(match given {
                 Given::Tensor(_, start, ty) => {
                     let Some((params, read)) = tensors.next() else { continue };
@@ -218,9 +229,9 @@ impl AnyRunner {
         made.or_raise(py)
     }
 
-    /// Runs the program on these arguments, as many as it has inputs, and on the present numbers of Parameters.
-    pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>], sets: &[Py<PyParameters>]) -> PyResult<()> {
-        with_runner!(self, runner => runner.run(py, given, sets))
+    /// Runs the program on these arguments and on what it reads besides, as it is now.
+    pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>], read: Read<'_>) -> PyResult<()> {
+        with_runner!(self, runner => runner.run(py, given, read))
     }
 
     /// Result `k` of the last run: a number for shape (), else a NumPy array, of floats of this kind.

@@ -18,11 +18,12 @@ use pyo3::exceptions::PyRecursionError;
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
+use super::append::append_to;
 use super::array::PyArray;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::refusals::error_here;
-use crate::params::PyParameters;
+use crate::params::{PyParameter, PyParameters};
 
 /// More traces are not begun inside of each other: each takes some kilobytes of the stack.
 const DEEPEST: usize = 64;
@@ -136,6 +137,8 @@ pub struct Ended {
     pub answers: Vec<bool>,
     /// Of an outermost trace: the Parameters that the program reads.
     pub sets: Vec<Py<PyParameters>>,
+    /// Of an outermost trace: the numbers that it takes after its arguments.
+    pub numbers: Vec<Py<PyParameter>>,
 }
 
 impl HoldsObjects for Mutex<Option<Recording>> {
@@ -169,6 +172,8 @@ pub struct ArrayTrace {
     source: Source,
     /// Of the outermost trace: the Parameters that programs read, by number.
     sets: Mutex<Vec<Py<PyParameters>>>,
+    /// Likewise: numbers that are read at every call, and the inputs that stand for them.
+    numbers: Mutex<Vec<(Py<PyParameter>, ValueId)>>,
 }
 collected!(ArrayTrace: outer, content, source, sets);
 
@@ -238,6 +243,7 @@ impl<'py> Active<'py> {
             content: Mutex::new(Some(recording)),
             source,
             sets: Mutex::new(Vec::new()),
+            numbers: Mutex::new(Vec::new()),
         };
         let trace = Bound::new(py, trace)?;
         ACTIVE.with_borrow_mut(|all| all.push(trace.clone().unbind()));
@@ -268,7 +274,8 @@ impl<'py> Active<'py> {
         let program = recording.builder.finish(&outputs).or_raise(py)?;
         let captures = recording.captures.into_iter().map(|(_, array)| array).collect();
         let answers = recording.guards.into_iter().map(|(_, answer)| answer).collect();
-        Ok(Ended { program, captures, answers, sets: self.0.get().sets(py) })
+        let numbers = self.0.get().numbers(py);
+        Ok(Ended { program, captures, answers, sets: self.0.get().sets(py), numbers })
     }
 }
 
@@ -294,6 +301,7 @@ impl ArrayTrace {
             content: Mutex::new(None),
             source: Source::Graph(Eager { tape, in_use: Flag::new(), sets: Mutex::default() }),
             sets: Mutex::new(Vec::new()),
+            numbers: Mutex::new(Vec::new()),
         }
     }
 
@@ -359,6 +367,48 @@ impl ArrayTrace {
             (_, Some(outer)) => outer.bind(py).get().set_of(py, k),
             _ => self.sets(py).get(k).map(|set| set.clone_ref(py)),
         }
+    }
+
+    /// A number that is read at every call, as an Array of the outermost trace, `trace` being this one.
+    pub fn number<'py>(
+        &self,
+        trace: &Bound<'py, ArrayTrace>,
+        number: &Bound<'py, PyParameter>,
+    ) -> PyResult<Bound<'py, PyArray>> {
+        let py = trace.py();
+        if let Some(outer) = &self.outer {
+            return outer.bind(py).get().number(outer.bind(py), number);
+        }
+        if self.eager().is_some() {
+            // Arrays of a graph have the number that it has now.
+            let now = number.get().number().into_pyobject(py)?.into_any();
+            let made = append_to(trace, &[now], |_, values| Ok(values.to_vec()))?;
+            return made.into_iter().flatten().next().ok_or_else(|| self.ended(py));
+        }
+        let ty = Type::float(Dims::SCALAR);
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = numbers.iter().find(|(known, _)| known.is(number)).map(|(_, value)| *value);
+        let value = match known {
+            Some(value) => value,
+            None => {
+                let mut content = self.lock();
+                let Some(recording) = &mut *content else { return Err(self.ended(py)) };
+                let value = recording.builder.input(&ty.dims, ty.element).or_raise(py)?;
+                numbers.push((number.clone().unbind(), value));
+                value
+            }
+        };
+        drop(numbers);
+        PyArray::new(trace, value, ty)
+    }
+
+    /// The numbers that the outermost trace reads at every call.
+    pub fn numbers(&self, py: Python<'_>) -> Vec<Py<PyParameter>> {
+        if let Some(outer) = &self.outer {
+            return outer.bind(py).get().numbers(py);
+        }
+        let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.iter().map(|(number, _)| number.clone_ref(py)).collect()
     }
 
     /// The Parameters that programs of the outermost trace read, by number.

@@ -79,7 +79,8 @@ pub fn as_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
     if has_kind || !object.hasattr(pyo3::intern!(py, "__dlpack__"))? {
         return Ok(object.clone());
     }
-    py.import("numpy")?.call_method1("from_dlpack", (object,))
+    let shared = py.import("numpy")?.call_method1("from_dlpack", (object,))?;
+    Ok(shared)
 }
 
 /// Whether an object has a dtype, as those of NumPy do. Of the types that are given most often it is known that they have

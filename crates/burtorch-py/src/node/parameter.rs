@@ -2,64 +2,22 @@
 //!
 //! Promises: changing `.value` costs no trace; no gradient flows to it. Outside of traces it is its number.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 use super::vector::wrap;
+use crate::array::trace::current;
 use crate::convert::numbers::number_of;
 use crate::convert::refusals::{is_tracing, refuse_reading};
 use crate::graph::{self, PyGraph};
-
-/// A number that may change without tracing functions again.
-///
-/// A function that closes over a plain number takes it for constant and is traced again when it changes; a parameter
-/// is read at every call. It receives no gradient: make it an argument for that. Outside of traced functions it counts
-/// as its number.
-///
-/// Args:
-///     x: the number, a float.
-///
-/// Raises:
-///     TypeError: x is not a real number.
-///
-/// Costs a few nanoseconds per call of a function that uses it.
-///
-/// Example:
-///     >>> import burtorch as bt
-///     >>> rate = bt.parameter(2.0)
-///     >>> @bt.function
-///     ... def f(x):
-///     ...     return rate * x * x
-///     >>> f(3.0)
-///     18.0
-///     >>> rate.value = 10.0
-///     >>> f(3.0), f.stats()["traced"]
-///     (90.0, 1)
-#[pyclass(frozen, name = "parameter", module = "burtorch", weakref)]
-pub struct PyParameter {
-    bits: AtomicU64,
-}
-
-impl PyParameter {
-    /// A parameter with this number.
-    pub fn of(x: f64) -> Self {
-        PyParameter { bits: AtomicU64::new(x.to_bits()) }
-    }
-
-    /// The number.
-    #[inline(always)]
-    pub fn number(&self) -> f64 {
-        f64::from_bits(self.bits.load(Ordering::Relaxed))
-    }
-}
+pub use crate::params::PyParameter;
 
 fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
     number_of(x)?.ok_or_else(|| PyTypeError::new_err("a parameter holds a real number"))
 }
 
-/// What a parameter stands for: a Value while a function is traced in this thread, else its number.
+/// What a parameter stands for: a Value or an Array while a function is traced in this thread, else its number.
 pub fn value_of<'py>(slf: &Bound<'py, PyParameter>) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     let owner: Bound<'py, PyGraph> = graph::current_graph(py)?.into_bound(py).cast_into()?;
@@ -75,8 +33,12 @@ pub fn value_of<'py>(slf: &Bound<'py, PyParameter>) -> PyResult<Bound<'py, PyAny
             }
         })
     })?;
-    match node {
-        Some(node) => wrap(&owner, node),
+    let trace = match node {
+        Some(node) => return wrap(&owner, node),
+        None => current(py),
+    };
+    match trace {
+        Some(trace) => Ok(trace.get().number(&trace, slf)?.into_any()),
         None => Ok(slf.get().number().into_pyobject(py)?.into_any()),
     }
 }
@@ -90,7 +52,7 @@ fn operate<'py>(operator: &str, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) ->
 impl PyParameter {
     #[new]
     fn new(x: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(PyParameter { bits: AtomicU64::new(number(x)?.to_bits()) })
+        Ok(PyParameter::of(number(x)?))
     }
 
     /// The number; assigning changes what traced functions compute from now on.
@@ -102,7 +64,7 @@ impl PyParameter {
 
     #[setter(value)]
     fn set_value(&self, x: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.bits.store(number(x)?.to_bits(), Ordering::Relaxed);
+        self.set(number(x)?);
         Ok(())
     }
 
@@ -128,6 +90,20 @@ impl PyParameter {
         how: pyo3::pyclass::CompareOp,
     ) -> PyResult<Bound<'py, PyAny>> {
         value_of(slf)?.rich_compare(other, how)
+    }
+
+    /// NumPy's functions are of what a parameter stands for.
+    #[pyo3(signature = (function, method, *operands, **keywords))]
+    fn __array_ufunc__<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        method: &str,
+        operands: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let operands = operands.iter().map(|x| x.cast::<PyParameter>().map_or_else(|_| Ok(x.clone()), value_of));
+        let operands = PyTuple::new(function.py(), operands.collect::<PyResult<Vec<_>>>()?)?;
+        function.getattr(method)?.call(operands, keywords)
     }
 
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -4,6 +4,7 @@
 //! not move while any are held.
 #![allow(unsafe_code)]
 
+mod number;
 mod subset;
 mod tensor;
 
@@ -23,6 +24,7 @@ use crate::convert::gc::collected;
 use crate::convert::signals::asked;
 
 pub use burtorch_core::erased::AnyParameters;
+pub use number::PyParameter;
 pub use subset::{PySubset, numbers_of, zeros};
 pub use tensor::PyTensor;
 

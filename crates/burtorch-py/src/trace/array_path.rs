@@ -13,12 +13,12 @@ use super::observe::observed;
 use super::search::Search;
 use crate::array::append::append_to;
 use crate::array::arguments::Given;
-use crate::array::run::{AnyRunner, Number};
+use crate::array::run::{AnyRunner, Number, Read};
 use crate::array::trace::{Active, Ended, Source};
 use crate::convert::arrays::Kind;
 use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
-use crate::params::PyParameters;
+use crate::params::{PyParameter, PyParameters};
 
 /// What a trace is made for: containers and types of arguments.
 #[derive(Debug)]
@@ -54,6 +54,7 @@ pub struct ArrayPath {
     results: Nest,
     kind: Kind,
     sets: Vec<Py<PyParameters>>,
+    numbers: Vec<Py<PyParameter>>,
 }
 
 /// The paths for arguments of one signature.
@@ -72,6 +73,7 @@ impl HoldsObjects for ArrayPath {
     fn visit(&self, visit: &mut Visitor<'_>) {
         self.results.visit(visit);
         self.sets.visit(visit);
+        self.numbers.visit(visit);
     }
 }
 
@@ -133,7 +135,7 @@ pub fn record_arrays(
     if values.is_empty() {
         return Err(derived(py, "TraceError", format!("{name} returned no numbers; return an Array or several")));
     }
-    let Ended { program, answers, sets, captures } = active.finish(&values)?;
+    let Ended { program, answers, sets, numbers, captures } = active.finish(&values)?;
     if !captures.is_empty() {
         let message = "uses an Array of a graph, whose numbers would be fixed in the trace; pass it as an argument";
         return Err(derived(py, "TraceError", format!("{name} {message}")));
@@ -141,13 +143,13 @@ pub fn record_arrays(
     let runner = AnyRunner::new(py, &program)?;
     // Arguments of a float32 program are never widened.
     let kind = if dtype == DType::Float32 && signature.kind == Kind::F64 { Kind::F32 } else { signature.kind };
-    Ok((ArrayPath { program, runner, answers, results: nest, kind, sets }, writes))
+    Ok((ArrayPath { program, runner, answers, results: nest, kind, sets, numbers }, writes))
 }
 
 impl ArrayPath {
     /// Runs the program; whether every guard answered as traced. Python code may run.
     pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>]) -> PyResult<bool> {
-        let ran = self.runner.run(py, given, &self.sets);
+        let ran = self.runner.run(py, given, Read { sets: &self.sets, numbers: &self.numbers });
         let n = self.results.len();
         if self.answers.is_empty() {
             return ran.map(|()| true);
@@ -156,7 +158,7 @@ impl ArrayPath {
             // What failed may stand behind a guard that answers otherwise.
             let guards = self.program.selecting(n..n + self.answers.len());
             let mut alone = AnyRunner::new(py, &guards)?;
-            if alone.run(py, given, &self.sets).is_err() {
+            if alone.run(py, given, Read { sets: &self.sets, numbers: &self.numbers }).is_err() {
                 return Err(error);
             }
             return if self.agrees(py, &alone, 0)? { Err(error) } else { Ok(false) };
@@ -201,6 +203,10 @@ impl ArrayPath {
         let (before, after) = (self.program.instrs().len(), now.program.instrs().len());
         if sets(self) != sets(now) {
             return Some("it reads other Parameters".into());
+        }
+        let numbers = |path: &ArrayPath| path.numbers.iter().map(|number| number.as_ptr() as usize).collect::<Vec<_>>();
+        if numbers(self) != numbers(now) {
+            return Some("it reads other numbers".into());
         }
         if before != after {
             return Some(format!("it takes {after} operations and not {before}"));

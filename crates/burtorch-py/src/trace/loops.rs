@@ -11,6 +11,8 @@ use pyo3::types::{PyInt, PyTuple};
 use super::control::{Control, known_predicate};
 use super::transform::{Argnums, Rule, Transform};
 use super::transforms::{function, transform};
+use crate::array::array::PyArray;
+use crate::array::guard::truth;
 use crate::array::trace::current;
 use crate::convert::errors::if_any;
 use crate::convert::refusals::{is_tracing, needs_arrays};
@@ -189,6 +191,14 @@ fn cond<'py>(
     callable(&g, "cond")?;
     if is_tracing() && current(f.py()).is_none() {
         return Err(needs_arrays(f.py(), "cond()"));
+    }
+    // An Array of a graph has its number now.
+    if let Ok(array) = pred.cast::<PyArray>()
+        && array.get().trace(f.py()).get().depth() == 0
+        && current(f.py()).is_none()
+    {
+        let chosen = if truth(array)? { f } else { &g };
+        return chosen.call1(args);
     }
     let known = known_predicate(&pred)?;
     let predicate = known.is_none().then_some(pred);

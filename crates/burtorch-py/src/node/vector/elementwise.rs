@@ -17,6 +17,7 @@ use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::numbers::number_of;
 use crate::graph::interruptible;
+use crate::node::parameter::{PyParameter, value_of};
 use crate::node::value::is_value;
 use crate::params::PyTensor;
 
@@ -155,7 +156,13 @@ pub fn unary<'py>(op: Op, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
 pub unsafe fn unary_function(op: Op, x: *mut ffi::PyObject) -> *mut ffi::PyObject {
     attached(|py| {
         // SAFETY: by the contract of this function.
-        let x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        let mut x = unsafe { Bound::from_borrowed_ptr(py, x) };
+        if let Ok(number) = x.cast::<PyParameter>() {
+            x = match value_of(number) {
+                Ok(value) => value,
+                Err(error) => return finish(Err(error)),
+            };
+        }
         if any_array(std::slice::from_ref(&x)) {
             return finish(of_op(op, &[x]));
         }
