@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use crate::array::arguments::is_sparse;
 use crate::array::array::PyArray;
 use crate::convert::arrays::{Array, Kind, filled};
 use crate::convert::buffer::type_name;
@@ -260,7 +261,7 @@ impl Tree {
         let has_dtype = has_dtype(object)?;
         let object = &if has_dtype { as_numpy(object)? } else { object.clone() };
         let array = match Array::of(object) {
-            None if has_dtype && object.hasattr(pyo3::intern!(object.py(), "tocsr"))? => {
+            None if has_dtype && (is_sparse(object)? || object.hasattr(pyo3::intern!(object.py(), "tocsr"))?) => {
                 return Ok(GivenArguments::Others(Others::Arrays));
             }
             Some(array) => array,
