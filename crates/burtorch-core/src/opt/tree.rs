@@ -129,7 +129,7 @@ mod tests {
     fn the_sum_is_that_of_the_tree_for_every_division() {
         for n in 1..40usize {
             for skip in [1, 2, 3, 7] {
-                let present = |k: usize| k < n && k % skip == 0;
+                let present = |k: usize| k < n && k.is_multiple_of(skip);
                 let expected = plain(0..n.next_power_of_two(), &present);
                 for cut in 0..=n {
                     let mut total = TreeSum::default();
