@@ -71,6 +71,47 @@ CALLS = {
         of_rows.loss(rows, [0.5, 1.5, 2.5])
         of_rows.per_sample_grads(rows, [0.5, 1.5, 2.5])
         """.strip().split("\n        "),
+    "arrays of a graph": """
+        g.array(numbers)
+        bt.array([[1.0, 2.0], [3.0, 4.0]])
+        a + b.T
+        2.0 * a
+        a / (1.0 + a * a)
+        a @ b
+        -a
+        a ** 2.0
+        a > 0.5
+        np.exp(a)
+        np.tanh(a) * a
+        bt.softmax(a, axis=1)
+        bt.layer_norm(a)
+        a.sum()
+        a.mean(axis=0)
+        a.max(axis=1)
+        a[1:, ::2]
+        a[[0, 2, 0]]
+        a[a > 0.0]
+        a.T.reshape(-1)
+        np.concatenate([a, a])
+        np.where(a > 0.5, a, 0.0)
+        np.cumsum(a, axis=1)
+        np.einsum("ij,jk->ik", a, b)
+        np.linalg.solve(b @ a + 9.0 * np.eye(6), b)
+        a @ w
+        a.data
+        a.grad
+        a.detach()
+        bt.stop_gradient(a)
+        repr(a)
+        root.backward()
+        deep.backward()
+        g.zero_grad()
+        bt.grad(square)(a)
+        f(a)
+        loop(a)
+        bt.scan(step, 0.5, a.reshape(-1))
+        p.values
+        """,
     "methods": """
         top.compress(vector)
         top.compress(vector, out=message)
@@ -716,6 +757,21 @@ def arrays():
     return names
 
 
+def arrays_of_a_graph():
+    rng = np.random.default_rng(1)
+    g, p = bt.Graph(), bt.Parameters("float64", seed=1)
+    w, numbers = p.tensor((6, 3), init="he", name="w"), rng.normal(size=(4, 6))
+    a, b = g.array(numbers), g.array(rng.normal(size=(6, 4)))
+    root = (np.tanh(a @ b) * 2.0).sum()
+    deep = a
+    for _ in range(5):
+        deep = np.sin(deep) * a + deep
+    deep = bt.softmax(deep @ w, axis=1).std()
+    f = bt.function(square)
+    f(numbers)
+    return dict(g=g, p=p, w=w, numbers=numbers, a=a, b=b, root=root, deep=deep, f=f)
+
+
 def turn(k, c):
     return bt.sin(c) + k
 
@@ -834,6 +890,7 @@ def training():
 SCENES = {
     "graph": graph,
     "arrays": arrays,
+    "arrays of a graph": arrays_of_a_graph,
     "methods": methods,
     "dtypes": dtypes,
     "branches": branches,
@@ -855,6 +912,8 @@ def seen(thing):
         return f"{thing.data!r} {thing.grad!r} {thing.label!r}"
     if isinstance(thing, bt.Vector):
         return f"{list(thing.data)!r} {list(thing.grad)!r}"
+    if isinstance(thing, bt.Array):
+        return f"{seen(thing.data)} {seen(thing.grad)}"
     if isinstance(thing, bt.Graph):
         with suppress(bt.BusyError):
             return seen_of_graph(thing)
@@ -898,6 +957,7 @@ STATEFUL = (
     bt.text.WordContexts,
     bt.text.TextWindows,
     bt.opt.Method,
+    bt.Array,
 )
 
 
@@ -906,7 +966,7 @@ def look(names):
     return {key: seen(thing) for key, thing in names.items() if isinstance(thing, STATEFUL)}
 
 
-COMPOSITE = {"grow_twice", "unevaluated", "no_grad", "with_scope", "dropped", "own", "bt.clamp"}
+COMPOSITE = {"grow_twice", "unevaluated", "no_grad", "with_scope", "dropped", "own", "bt.clamp", "bt.stop_gradient"}
 """Helpers of several calls, of which those before a refusal may have appended nodes."""
 
 UNTOLD = {
