@@ -455,8 +455,12 @@ def test_a_handler_that_uses_the_graph_is_refused():
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.002)
-        y.backward()
+        # On a busy machine the alarm may come before the sweep.
+        for _ in range(50):
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            y.backward()
+            if found:
+                break
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
