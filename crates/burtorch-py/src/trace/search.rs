@@ -8,12 +8,12 @@
 //! Promises: runs no Python code. What is met once is not met again. Nothing is left out in silence.
 #![allow(unsafe_code)]
 
-use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFunction, PyList, PyModule, PyString, PyTuple, PyType};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::attributes::{self, class_names, is_of_a_library, is_standard, is_written_in_python, top};
 use super::code::Names;
@@ -43,16 +43,16 @@ pub struct Search {
     /// Unwatched sources.
     pub unwatched: Vec<Unwatched>,
     /// Objects and cells that were met, by address; they are kept so that no other takes their place.
-    seen: HashSet<usize>,
+    seen: FxHashSet<usize>,
     kept: Vec<Py<PyAny>>,
     queue: Vec<Py<PyAny>>,
     /// Functions whose names, cells and defaults were looked at.
-    followed: HashSet<usize>,
+    followed: FxHashSet<usize>,
     /// Code objects with the globals they were met with, and those inside others.
-    codes: HashSet<(usize, usize)>,
-    inner: HashSet<usize>,
+    codes: FxHashSet<(usize, usize)>,
+    inner: FxHashSet<usize>,
     /// The dictionaries that are watched, by address, with their numbers.
-    dicts: HashMap<usize, usize>,
+    dicts: FxHashMap<usize, usize>,
     /// Names that were met and not looked up yet.
     names: Vec<Py<PyString>>,
     /// Functions that have no attributes yet.
@@ -77,13 +77,13 @@ impl Search {
         let mut search = Search {
             watch: Watch::default(),
             unwatched: Vec::new(),
-            seen: HashSet::new(),
+            seen: FxHashSet::default(),
             kept: Vec::new(),
             queue: Vec::new(),
-            followed: HashSet::new(),
-            codes: HashSet::new(),
-            inner: HashSet::new(),
-            dicts: HashMap::new(),
+            followed: FxHashSet::default(),
+            codes: FxHashSet::default(),
+            inner: FxHashSet::default(),
+            dicts: FxHashMap::default(),
             names: Vec::new(),
             bare: Vec::new(),
             is_dynamic: false,
@@ -206,6 +206,14 @@ impl Search {
     }
 
     fn look_at(&mut self, object: &Bound<'_, PyAny>) -> PyResult<()> {
+        // Of these there may be many, and they have nothing but their items.
+        if object.is_exact_instance_of::<PyTuple>()
+            || object.is_exact_instance_of::<PyList>()
+            || object.is_exact_instance_of::<PyDict>()
+        {
+            self.add_contents(object);
+            return Ok(());
+        }
         if object.is_instance_of::<PyParameter>() {
             return Ok(());
         }
