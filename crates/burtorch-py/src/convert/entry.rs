@@ -10,6 +10,8 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use burtorch_core::memory::REFUSED;
 use pyo3::ffi;
@@ -125,25 +127,62 @@ pub fn attached<R>(f: impl FnOnce(Python<'_>) -> R) -> R {
     }
 }
 
-/// Raises an exception as soon as Python code runs again: for a call that cannot pass it on.
+/// What is to be raised as soon as Python code runs again, and the threads whose calls left it.
+static LATER: Mutex<Vec<(usize, PyErr)>> = Mutex::new(Vec::new());
+/// How many there are: asked at every question. Relaxed, as the lock publishes them.
+static N_LATER: AtomicUsize = AtomicUsize::new(0);
+
+/// A number of this thread.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| ptr::from_ref(here).addr())
+}
+
+fn take_later(is_wanted: impl Fn(usize) -> bool) -> Option<PyErr> {
+    if N_LATER.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let mut later = LATER.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = later.iter().position(|&(thread, _)| is_wanted(thread))?;
+    N_LATER.store(later.len() - 1, Ordering::Relaxed);
+    Some(later.remove(at).1)
+}
+
+/// Raises an exception as soon as Python code runs again, or this thread asks for signals: for work that cannot pass it on.
 pub fn raise_later(py: Python<'_>, error: PyErr) {
-    extern "C" fn raise(error: *mut c_void) -> c_int {
+    extern "C" fn raise(_: *mut c_void) -> c_int {
         caught(|| {
-            attached(|py| {
-                // SAFETY: the box made below, whose owner this is.
-                let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
-                error.restore(py);
-                -1
+            attached(|py| match take_later(|_| true) {
+                Some(error) => {
+                    error.restore(py);
+                    -1
+                }
+                // It was raised by a question.
+                None => 0,
             })
         })
     }
-    let error = Box::into_raw(Box::new(error));
-    // SAFETY: under the interpreter lock; the interpreter calls the function once, if it takes it.
-    unsafe {
-        if ffi::Py_AddPendingCall(Some(raise), error.cast()) != 0 {
-            Box::from_raw(error).write_unraisable(py, None);
-        }
+    {
+        let mut later = LATER.lock().unwrap_or_else(PoisonError::into_inner);
+        later.push((this_thread(), error));
+        N_LATER.store(later.len(), Ordering::Relaxed);
     }
+    // SAFETY: under the interpreter lock.
+    if unsafe { ffi::Py_AddPendingCall(Some(raise), ptr::null_mut()) } != 0
+        && let Some(error) = left()
+    {
+        error.write_unraisable(py, None);
+    }
+}
+
+/// What earlier work of this thread left to be raised.
+pub fn left() -> Option<PyErr> {
+    take_later(|thread| thread == this_thread())
+}
+
+/// Asks whether a signal handler raised, now or in earlier work of this call.
+pub fn check_signals(py: Python<'_>) -> PyResult<()> {
+    left().map_or_else(|| py.check_signals(), Err)
 }
 
 /// Runs a `tp_traverse`, which makes no Python error: references that were not visited count as held from elsewhere.

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
-use crate::convert::entry::raise_later;
+use crate::convert::entry::{check_signals, left, raise_later};
 use crate::convert::errors::is_final;
 
 /// Between two questions to the interpreter: far below what a person notices, far above what a question costs.
@@ -35,7 +35,7 @@ impl Poll {
         if Instant::now() < self.next {
             return false;
         }
-        self.raised = Python::attach(|py| py.check_signals()).err();
+        self.raised = Python::attach(check_signals).err();
         self.next = Instant::now() + EVERY;
         self.raised.is_some()
     }
@@ -55,7 +55,7 @@ thread_local! {
 
 /// Runs long work of the core that asks now and then whether to end early: with `Interrupted` where a signal handler raised. No
 /// reference into a graph or anything else that handlers could reach may be in use. What handlers raise when the work has
-/// been done is raised after the call.
+/// been done is raised after the call, or ends the next work of the same call before it begins.
 pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<T> {
     fn ask() -> bool {
         // Taken out, as a handler may do such work itself.
@@ -63,6 +63,10 @@ pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_cor
         let is_over = poll.stop();
         NOW.set(Some(poll));
         is_over
+    }
+    if let Some(error) = left() {
+        RAISED.set(Some(error));
+        return Err(burtorch_core::Error::Interrupted);
     }
     let before = NOW.take();
     let done = catch_unwind(AssertUnwindSafe(|| interrupt::asking(ask, work)));
@@ -115,7 +119,7 @@ pub fn read_at_length<'py, T>(
 /// Asks about signals now and then in a loop over Python's objects that is at `k`.
 #[inline]
 pub fn ask_at(py: Python<'_>, k: usize) -> PyResult<()> {
-    if k.is_multiple_of(OBJECTS) && k > 0 { py.check_signals() } else { Ok(()) }
+    if k.is_multiple_of(OBJECTS) && k > 0 { check_signals(py) } else { Ok(()) }
 }
 
 /// The exception for work that ended early: what the handler raised.

@@ -38,7 +38,7 @@ impl Calls {
 
     /// `with branches[k]: results[k] = call(items[k])`
     fn call(&self, py: Python<'_>, k: usize) -> PyResult<()> {
-        py.check_signals()?;
+        crate::convert::entry::check_signals(py)?;
         let branch = self.branches[k].bind(py);
         let item = self.items.bind(py).get_item(k)?;
         enter_block(branch)?;

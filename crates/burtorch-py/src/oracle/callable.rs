@@ -312,7 +312,7 @@ impl CallableEngine {
     ) -> PyResult<Vec<f64>> {
         let mut losses = Vec::with_capacity(samples.len());
         while losses.len() < samples.len() {
-            py.check_signals()?;
+            crate::convert::entry::check_signals(py)?;
             let first = samples.start + losses.len();
             let left = samples.end - first;
             let (width, _) = match self.params.get().dtype_of() {

@@ -273,7 +273,7 @@ impl PyOracle {
         self.engine.with(py, |engine| {
             for k in 0..begin(engine.as_mut(), contexts, targets)? {
                 // One sample may be too short to ask.
-                py.check_signals()?;
+                crate::convert::entry::check_signals(py)?;
                 let loss = engine.sample(py, k, None)?;
                 visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
             }
@@ -304,7 +304,7 @@ impl PyOracle {
             let memory = PyMemoryView::from(&memory)?;
             let flat = memory.call_method1("cast", (format,))?;
             for k in 0..n {
-                py.check_signals()?;
+                crate::convert::entry::check_signals(py)?;
                 let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
                 let row = self.memory_of(Some(&row), "a row")?;
                 engine.sample(py, k, row)?;

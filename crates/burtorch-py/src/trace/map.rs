@@ -153,7 +153,7 @@ impl<'py> Batched<'py> {
         let mut left: Option<Vec<usize>> = None;
         // Each round finishes at least the row it begins with; it is the body's fault if that takes for ever.
         while let Some(first) = left.as_ref().map_or(Some(0), |left| left.first().copied()) {
-            py.check_signals()?;
+            crate::convert::entry::check_signals(py)?;
             let arguments = self.row(first)?;
             let ready = with_path(&self.call, &arguments, |path| {
                 if path.program.outputs().len() != n_outputs {
