@@ -73,7 +73,7 @@ pub(super) fn numbers_of<'py>(array: &Bound<'py, PyArray>) -> PyResult<Bound<'py
 /// Floats for an Array of this shape: of that shape, or one number for all elements where that is allowed.
 fn floats_for(array: &Bound<'_, PyArray>, object: &Bound<'_, PyAny>, spread: bool) -> PyResult<Data> {
     let (dims, dtype) = (array.get().type_of().dims, array.get().trace(array.py()).get().dtype());
-    let found = match Operand::of(object, dtype)? {
+    let found = match Operand::of(&without_lists(object)?, dtype)? {
         Some(Operand::Number(x, _)) if spread || dims.size() == 1 => {
             return Ok(floats(vec![x; dims.size()], dtype));
         }

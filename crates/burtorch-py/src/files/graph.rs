@@ -13,6 +13,7 @@ use super::{Source, contents_named, path_of};
 use crate::convert::arguments::Count;
 use crate::convert::buffer::{overwrite, writable};
 use crate::convert::errors::IntoPython;
+use crate::convert::refusals::refuse_reading;
 use crate::convert::signals::asked;
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::{attach, check_dtype, parameters_read, with_values};
@@ -61,6 +62,7 @@ pub fn save_raw<'py>(
     what: &str,
     atomic: bool,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    refuse_reading("the file of a graph")?;
     let py = graph.py();
     let contents = contents_named(what)?;
     let nodes = chosen(graph, first, last)?;
@@ -123,6 +125,7 @@ pub fn checkpoint_bytes(
     (first, last): (Option<u32>, Option<u32>),
     what: &str,
 ) -> PyResult<Vec<u8>> {
+    refuse_reading("the file of a graph")?;
     let py = graph.py();
     let contents = contents_named(what)?;
     let is_whole = first.is_none() && last.is_none();

@@ -8,6 +8,7 @@ use pyo3::types::PyBytes;
 
 use super::Source;
 use crate::convert::errors::IntoPython;
+use crate::convert::refusals::refuse_reading;
 use crate::convert::signals::asked;
 use crate::params::{AnyParameters, PyParameters, with_params};
 
@@ -19,6 +20,7 @@ pub fn contents_named(what: &str) -> PyResult<Contents> {
 
 /// The checkpoint format of parameters.
 pub fn checkpoint_bytes(py: Python<'_>, params: &PyParameters, what: &str) -> PyResult<Vec<u8>> {
+    refuse_reading("the file of Parameters")?;
     let contents = contents_named(what)?;
     if contents == Contents::Gradients {
         return Err(PyValueError::new_err("Parameters are saved with \"values\" or \"both\", not \"grads\" alone"));

@@ -129,6 +129,7 @@ impl PyAdam {
     /// Bytes of its state: two numbers for each that it moves, from the first step on.
     #[getter]
     fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        crate::convert::refusals::refuse_reading("state_bytes of an optimiser")?;
         self.moving.rule.with(py, |adam| with_rule!(adam, adam => adam.state_bytes()))
     }
 

@@ -120,6 +120,7 @@ impl PySgd {
     /// Bytes of its state: none without momentum, else one number for each that it moves, from the first step on.
     #[getter]
     fn state_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        crate::convert::refusals::refuse_reading("state_bytes of an optimiser")?;
         self.0.rule.with(py, |sgd| with_rule!(sgd, sgd => sgd.state_bytes()))
     }
 

@@ -106,6 +106,7 @@ impl<A: Rule<f32>, B: Rule<f64>> Moving<A, B> {
 
     /// All that decides the next steps besides the numbers and their gradients.
     pub fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        crate::convert::refusals::refuse_reading("the state of an optimiser")?;
         let bytes = self.rule.with(py, |rule| asked(|| with_rule!(rule, rule => rule.to_bytes())))?.or_raise(py)?;
         Ok(PyBytes::new(py, &bytes))
     }

@@ -46,6 +46,7 @@ pub fn picture(
     max_nodes: usize,
     timed: bool,
 ) -> PyResult<Picture> {
+    crate::convert::refusals::refuse_reading("the picture of a graph")?;
     let py = graph.py();
     if max_nodes == 0 {
         return Err(PyValueError::new_err("max_nodes must be at least 1, found 0"));

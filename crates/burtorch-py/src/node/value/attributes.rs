@@ -396,6 +396,9 @@ unsafe extern "C" fn to_string(value: *mut ffi::PyObject, _: *mut ffi::PyObject)
         attached(|py| unsafe {
             let object = value.cast::<ValueObject>();
             let Some((_, node)) = checked(object) else { return ptr::null_mut() };
+            if let Err(error) = crate::convert::refusals::refuse_reading("to_string() of a Value") {
+                return raise_python(error);
+            }
             let graph =
                 pyo3::Borrowed::from_ptr(py, (*object).owner).cast_unchecked::<crate::graph::PyGraph>().to_owned();
             match graph.get().with(py, |cell| cell.graph.describe(node).or_raise(py)) {
