@@ -15,7 +15,7 @@ unexport PYTHONPATH
 ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint demo bench bench-peers docs site workflows fuzz refusing safety clean .lint-tools .test-core
+.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety clean .lint-tools .test-core
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,11 @@ test: .lint-tools $(VENV)/.tools ## Run every test: lint, the core, the stubs, t
 	@$(MAKE) --no-print-directory --jobs=2 .test-core $(VENV)/.wheel
 	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/pytest
+
+ENGINES := .venv-engines
+engines: $(VENV)/.wheel $(ENGINES)/.tools ## Test MPI and Flower, which go to .venv-engines
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/burtorch-*.whl
+	$(ENGINES)/bin/python -m pytest tests/python/test_mpi.py tests/python/test_flower.py
 
 .test-core: lint
 	$(ALONE) cargo test --locked -p burtorch-core
@@ -91,7 +96,7 @@ safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the mo
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/tsan --test races
 	LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p burtorch-core --test models
 
-clean: ## Remove .venv and what was built; keep runs, .venv-peers and .venv-release
+clean: ## Remove .venv and what was built; keep runs and other environments
 	rm -rf $(VENV) dist target .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 .lint-tools: # before .venv is made
@@ -109,6 +114,12 @@ $(RELEASE)/.tools: requirements-release.txt
 	rm -rf $(RELEASE)
 	"$(PYTHON)" -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-release.txt
+	@touch $@
+
+$(ENGINES)/.tools: requirements-engines.txt
+	rm -rf $(ENGINES)
+	"$(PYTHON)" -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-engines.txt
 	@touch $@
 
 $(VENV)/.wheel: $(VENV)/.tools $(SOURCES)
