@@ -2,7 +2,8 @@
 
 Every process takes the same steps; what its clients send is summed by the fixed tree over all clients, and only the
 sums of complete subtrees are exchanged. So the iterates have the same bits for any number of processes, and as without
-MPI. Messages are NumPy buffers with a length and a checksum; nothing is pickled.
+MPI. Messages are NumPy buffers with a length and a checksum; nothing is pickled. `predict` is a model of what more
+processes would gain.
 
     mpiexec -n 4 python -m mpi4py script.py
     mpiexec -n 4 burtorch optimise --engine mpi --data a9a --method ef21 --compressor topk:0.05
@@ -13,18 +14,24 @@ docs/many-machines.md says which engine to use when.
 from __future__ import annotations
 
 import importlib
+import itertools
+import math
 import os
 import time
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
+    Bytes = NDArray[np.uint8]
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Predicted", "predict"]
 
 SPINS = 200
 """Questions whether an exchange is done before other processes are let run in between."""
@@ -36,6 +43,11 @@ class Engine:
     Args:
         comm: of mpi4py; all processes that mpiexec started unless told otherwise.
         timeout: seconds that an exchange may take, or other processes may be late for it.
+        deterministic: False adds by MPI_SUM in place of the fixed tree: fewer bytes where ranks are many, and iterates
+            that depend on their number within rounding, which a method may enlarge.
+
+    Sums that are mostly 0, such as those of compressed messages, are sent as places and numbers. `sent_bytes` counts
+    what this process gave to exchanges.
 
     Pass it as `engine=` to a method of clients, or pass "mpi". Clients are divided in order, as evenly as possible.
     Processes must be given the same problem and arguments. An exchange raises TimeoutError where others are late,
@@ -45,13 +57,14 @@ class Engine:
     Raises ImportError without mpi4py.
     """
 
-    def __init__(self, comm: Any = None, *, timeout: float = 60.0) -> None:
+    def __init__(self, comm: Any = None, *, timeout: float = 60.0, deterministic: bool = True) -> None:
         try:
             self._mpi: Any = importlib.import_module("mpi4py.MPI")
         except ImportError as error:
             raise ImportError(f'the engine "mpi" needs mpi4py (pip install "burtorch[mpi]"): {error}') from error
         self.comm: Any = self._mpi.COMM_WORLD if comm is None else comm
-        self.timeout = timeout
+        self.timeout, self.deterministic = timeout, deterministic
+        self.sent_bytes = 0
         self.rank: int = self.comm.Get_rank()
         self.size: int = self.comm.Get_size()
         self._exchanges = 0
@@ -63,7 +76,7 @@ class Engine:
     def gather(self, own: Numbers) -> Numbers:
         """What all processes give, one after the other, in the order of their clients. One that gives nothing has
         failed, which is an error in all of them."""
-        return self._gather(own, failure=0)
+        return self._gather(own, failure=0) if self.deterministic else self._sum(own)
 
     def rows(self, own: Numbers) -> Numbers:
         """The same, where a process may have nothing to give."""
@@ -73,22 +86,59 @@ class Engine:
         import numpy as np
 
         own = np.ascontiguousarray(own, np.float64)
+        sent = _encoded(own)
         self._exchanges += 1
-        head = np.array([self._exchanges, len(own), zlib.crc32(own.data)], np.int64)
-        heads = np.empty((self.size, 3), np.int64)
+        head = np.array([self._exchanges, len(own), len(sent), zlib.crc32(sent.data)], np.int64)
+        heads = np.empty((self.size, 4), np.int64)
         self._wait(self.comm.Iallgather(head, heads))
-        for rank, (place, length, _) in enumerate(heads.tolist()):
+        for rank, (place, length, _, _) in enumerate(heads.tolist()):
             if place != self._exchanges:
                 raise ValueError(f"rank {rank} is at exchange {place}, rank {self.rank} at {self._exchanges}")
             if length == failure:
                 raise RuntimeError(f"rank {rank} failed; its own message says why")
-        lengths = heads[:, 1]
-        found = np.empty(int(lengths.sum()))
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        self._wait(self.comm.Iallgatherv(own, [found, lengths, starts[:-1], self._mpi.DOUBLE]))
-        for rank in range(self.size):
-            if zlib.crc32(found[starts[rank] : starts[rank + 1]].data) != heads[rank, 2]:
+        sizes = heads[:, 2]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        received = np.empty(int(starts[-1]), np.uint8)
+        self._wait(self.comm.Iallgatherv(sent, [received, sizes, starts[:-1], self._mpi.BYTE]))
+        self.sent_bytes += head.nbytes + len(sent)
+        found = np.zeros(int(heads[:, 1].sum()))
+        at = 0
+        for rank, length in enumerate(heads[:, 1].tolist()):
+            message = received[starts[rank] : starts[rank + 1]]
+            if zlib.crc32(message.data) != heads[rank, 3]:
                 raise ValueError(f"a message of rank {rank} has another checksum than it was sent with")
+            _decode(message, found[at : at + length])
+            at += length
+        return found
+
+    def _sum(self, own: Numbers) -> Numbers:
+        """What all processes give as one sum, in whatever order MPI takes. A payload is the number of sums, a time, and
+        for each sum a client and the numbers."""
+        import numpy as np
+
+        self._exchanges += 1
+        n = int(own[0]) if len(own) else 0
+        rows = own[2:].reshape(n, -1)[:, 1:] if n else np.empty((0, 0))
+        width = rows.shape[1]
+        failed = 0.0 if len(own) else self.rank + 1.0
+        longest = float(own[1]) if len(own) else 0.0
+        facts = np.array([failed, self._exchanges, -self._exchanges, width, -width if n else -math.inf, longest])
+        largest = np.empty_like(facts)
+        self._wait(self.comm.Iallreduce(facts, largest, op=self._mpi.MAX))
+        failed, last, first, widest, narrowest, longest = largest.tolist()
+        if failed:
+            raise RuntimeError(f"rank {int(failed) - 1} failed; its own message says why")
+        if last != -first:
+            raise ValueError(f"ranks are at the exchanges {int(-first)} to {int(last)}, expected the same")
+        if widest == 0:
+            return np.array([0.0, longest])
+        if widest != -narrowest:
+            raise ValueError(f"ranks sum {int(-narrowest)} to {int(widest)} numbers, expected the same")
+        total = rows.sum(axis=0) if n else np.zeros(int(widest))
+        found = np.empty(3 + len(total))
+        found[:3] = 1.0, longest, 0.0
+        self._wait(self.comm.Iallreduce(total, found[3:], op=self._mpi.SUM))
+        self.sent_bytes += facts.nbytes + total.nbytes
         return found
 
     def tell(self, text: bytes | None) -> bytes | None:
@@ -127,3 +177,132 @@ class Engine:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+PLACE = 4
+"""Bytes of the place of a number that is sent alone."""
+
+
+def _encoded(own: Numbers) -> Bytes:
+    """The bytes of all numbers, or, where that is less, of those that are not +0 and then of their places."""
+    import numpy as np
+
+    places = np.flatnonzero(own.view(np.int64))
+    if len(own) >= 2**32 or (8 + PLACE) * len(places) >= 8 * len(own):
+        return own.view(np.uint8)
+    return np.concatenate([own[places].view(np.uint8), places.astype(np.uint32).view(np.uint8)])
+
+
+def _decode(message: Bytes, to: Numbers) -> None:
+    """Writes the numbers of a message over zeros."""
+    import numpy as np
+
+    if len(message) == to.nbytes:
+        to.view(np.uint8)[:] = message
+        return
+    n, rest = divmod(len(message), 8 + PLACE)
+    places = np.frombuffer(message[8 * n :].tobytes(), np.uint32) if rest == 0 else np.array([len(to)])
+    if len(message) > to.nbytes or (places >= len(to)).any():
+        raise ValueError(f"a message of {len(message)} bytes is not one of {len(to)} numbers")
+    to[places] = np.frombuffer(message[: 8 * n].tobytes(), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What a model says of a round of synchronous clients with this many ranks."""
+
+    ranks: int
+    """Processes."""
+    compute: float
+    """Seconds of the rank with most clients."""
+    exchange: float
+    """Seconds of the exchange that follows."""
+    speedup: float
+    """The seconds of one rank by those of a round."""
+    efficiency: float
+    """The speedup by the ranks."""
+
+
+def predict(
+    ranks: Sequence[int],
+    *,
+    clients: int,
+    seconds: float,
+    numbers: int,
+    alpha: float,
+    beta: float,
+    sent: int | None = None,
+    deterministic: bool = True,
+) -> list[Predicted]:
+    """A model of a round with so many ranks, each on a core of its own: no measurement.
+
+    Args:
+        ranks: numbers of processes.
+        clients: who are divided among them.
+        seconds: of the work of one client in a round.
+        numbers: d.
+        alpha: seconds of a message of no bytes, of your network.
+        beta: seconds of a byte.
+        sent: numbers in a client's message, of methods that compress; d unless told otherwise.
+        deterministic: as for `Engine`.
+
+    A round is the work of the rank with most clients and then its exchange. With the fixed tree these are an all-gather
+    of 32 bytes, ceil(log2 P) alpha, and one by a ring, (P - 1) alpha + beta times the bytes of the others: the sums of
+    each rank's largest complete subtrees, of 8 bytes a number, or of 12 for each that is not 0 where that is less (in
+    a sum of m clients at most m times `sent`). Otherwise they are two all-reduces: 4 ceil(log2 P) alpha + 2 (P - 1)/P
+    8 d beta. Nothing overlaps.
+
+    Raises ValueError for numbers below 1 and times that are negative or not finite.
+
+    Example:
+        >>> import burtorch as bt
+        >>> for p in bt.mpi.predict([1, 4, 16], clients=64, seconds=1e-3, numbers=10_000, alpha=2e-6, beta=1e-9):
+        ...     print(p.ranks, round(1e3 * p.compute, 2), round(1e3 * p.exchange, 2), round(p.efficiency, 2))
+        1 64.0 0.0 1.0
+        4 16.0 0.25 0.98
+        16 4.0 1.24 0.76
+    """
+    sent = numbers if sent is None else sent
+    counts = {"ranks": min(ranks, default=0), "clients": clients, "numbers": numbers, "sent": sent}
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, found {count}")
+    for name, time_of in (("seconds", seconds), ("alpha", alpha), ("beta", beta)):
+        if not 0.0 <= time_of < math.inf:
+            raise ValueError(f"{name} must be finite and at least 0, found {time_of}")
+    whole = clients * seconds
+    found = []
+    for n in ranks:
+        compute = -(-clients // n) * seconds
+        exchange = _exchange_seconds(n, clients, numbers, alpha, beta, sent, deterministic)
+        speedup = whole / (compute + exchange) if compute + exchange else 1.0
+        found.append(Predicted(n, compute, exchange, speedup, speedup / n))
+    return found
+
+
+def _exchange_seconds(
+    ranks: int, clients: int, numbers: int, alpha: float, beta: float, sent: int, deterministic: bool
+) -> float:
+    if ranks == 1:
+        return 0.0
+    rounds = (ranks - 1).bit_length()
+    if not deterministic:
+        return 4 * rounds * alpha + 2 * (ranks - 1) / ranks * 8 * numbers * beta
+    cuts = [rank * clients // ranks for rank in range(ranks + 1)]
+    sizes = [
+        sum(min(8 * numbers, (8 + PLACE) * size * sent) for size in _subtrees(start, end, clients))
+        for start, end in itertools.pairwise(cuts)
+    ]
+    return rounds * alpha + (ranks - 1) * alpha + beta * (sum(sizes) - min(sizes))
+
+
+def _subtrees(start: int, end: int, n: int) -> list[int]:
+    """How many clients the largest complete subtrees of a range have, where there are no clients from n on."""
+    found = []
+    while start < end:
+        size = 1 << (start & -start).bit_length() - 1 if start else 1 << n.bit_length()
+        while start + size > end and end != n:
+            size //= 2
+        found.append(min(size, end - start))
+        start += size
+    return found

@@ -264,15 +264,18 @@ fn a_step_of_clients_makes_no_heap_call_after_warm_up() {
     use std::sync::Arc;
 
     let number = |k: usize| (k as f64 * 0.61).sin();
-    let rows = Rows::dense((0..400 * 4).map(number).collect(), 4).unwrap();
-    let terms = Linear::new(rows, (0..400).map(number).collect(), Loss::Squares).unwrap();
-    let problem = Arc::new(FiniteSum::new(Box::new(terms), Regulariser { l2: 0.1, nonconvex: 0.0 }).unwrap());
+    let half = |l2| {
+        let rows = Rows::dense((0..200 * 4).map(number).collect(), 4).unwrap();
+        let terms = Linear::new(rows, (0..200).map(number).collect(), Loss::Squares).unwrap();
+        Arc::new(FiniteSum::new(Box::new(terms), Regulariser { l2, nonconvex: 0.0 }).unwrap())
+    };
+    let problem = Arc::new(FiniteSum::joined(vec![half(0.1), half(0.2)]).unwrap());
     let clients = |sparsifier| {
         let parts = (0..20).map(|k| (k * 20..(k + 1) * 20).collect()).collect();
         let compressor = Compressor::new(sparsifier, Quantiser::None).unwrap();
         let mut clients = Clients::new(parts, 400, 4, compressor).unwrap();
         let compute = Delays::new(&[1.0; 20], Spread::LogNormal(0.5)).unwrap();
-        clients.set_network(Network::new(compute, 0.1, 1e6).unwrap());
+        clients.set_network(Network::new(compute, 0.1, 1e6, 0.2).unwrap());
         clients
     };
     let (top, random) = (Sparsifier::TopK(Count::Of(2)), Sparsifier::RandK(Count::Of(2)));
@@ -304,6 +307,11 @@ fn a_step_of_clients_makes_no_heap_call_after_warm_up() {
         asynchronous(Rule::Rennala(3)),
         asynchronous(Rule::Ringmaster(4)),
         asynchronous(flayer),
+        {
+            let parts = (0..3).map(|k| (k..400).step_by(3).collect()).collect();
+            let delays = Delays::new(&[1.0, 2.0, 5.0], Spread::Exponential).unwrap();
+            Box::new(Asynchronous::of_clients((2, 1.0), parts, (2, &Sampling::Nice(4)), delays, 400).unwrap().0)
+        },
     ];
     for (k, method) in methods.into_iter().enumerate() {
         let mut runner = Runner::new(problem.clone(), method, &[0.0; 4], Prox::Zero, 7, 1).unwrap();

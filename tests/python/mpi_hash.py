@@ -1,4 +1,5 @@
-"""Prints a hash of each method after 50 rounds: ``python mpi_hash.py THREADS``, or without it under mpiexec."""
+"""Prints a hash of each method after 50 rounds: ``python mpi_hash.py THREADS``, or without it under mpiexec; with "own"
+of clients with problems of their own in place of a split."""
 
 from __future__ import annotations
 
@@ -12,11 +13,15 @@ from burtorch import compress, opt
 N, D, CLIENTS = 130, 7, 13
 
 
-def methods(engine, threads):
+def methods(engine, threads, own=False):
     rng = np.random.default_rng(1)
-    f = opt.least_squares(rng.normal(size=(N, D)), rng.normal(size=N), l2=0.1)
-    parts = opt.split(N, CLIENTS, seed=2)
-    common = {"clients": parts, "engine": engine, "threads": threads, "seed": 3}
+    features, targets = rng.normal(size=(N, D)), rng.normal(size=N)
+    f, parts = opt.least_squares(features, targets, l2=0.1), opt.split(N, CLIENTS, seed=2)
+    constants = opt.smoothness(f, parts)
+    if own:
+        f = [opt.Client(opt.least_squares(features[part], targets[part], l2=0.1)) for part in parts]
+        parts = None
+    common = {"clients": parts, "engine": engine, "threads": threads, "seed": 3, "constants": constants}
     top, rand = {"compressor": compress.TopK(2)}, {"compressor": compress.RandK(2)}
     yield opt.DCGD(f, **common, **rand)
     yield opt.DIANA(f, **common, **rand)
@@ -32,8 +37,8 @@ def methods(engine, threads):
     yield opt.Scaffold(f, **common, local_steps=3, cohort=opt.Nice(5), sampling=opt.Nice(2), step=0.01)
 
 
-def main(engine="local", threads=1):
-    for method in methods(engine, threads):
+def main(engine="local", threads=1, own=False):
+    for method in methods(engine, threads, own):
         record = method.run(50)[-1]
         costs = f"{record.oracle_calls} {record.bits_up!r} {record.wire_bytes}"
         state = method.state_dict()["arrays"]
@@ -44,9 +49,10 @@ def main(engine="local", threads=1):
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    engine = "local" if arguments else "mpi"
-    lines = list(main(engine, int(arguments[0]) if arguments else 1))
+    own = "own" in sys.argv[1:]
+    threads = [int(given) for given in sys.argv[1:] if given != "own"]
+    engine = "local" if threads else "mpi"
+    lines = list(main(engine, *threads, own=own))
     if engine == "local":
         print("\n".join(lines))
     else:

@@ -141,6 +141,9 @@ CALLS = {
         ef21.step()
         scaffnew.step()
         fedavg.step()
+        fedbuff.step()
+        lists.step()
+        bt.opt.FedAvg([bt.opt.Client(problem), bt.opt.Client(problem)], step=0.1)
         page.state_dict()
         saga.load_state_dict(saga.state_dict())
         bt.opt.load_libsvm(path_of_data)
@@ -807,6 +810,10 @@ def methods():
         marina=bt.opt.MARINA(problem, compressor=rand, **clients),
     )
     names.update(ef21=bt.opt.EF21(problem, compressor=top, **clients), fedavg=bt.opt.FedAvg(problem, **clients))
+    own = [bt.opt.Client(bt.opt.least_squares(X, y, l2=l2)) for l2 in (0.1, 0.2)]
+    names["lists"] = bt.opt.FedAvg(own, step=0.1, **finite)
+    delays = bt.opt.Delays([1.0, 2.0, 3.0])
+    names["fedbuff"] = bt.opt.FedBuff(problem, delays=delays, buffer=2, step=0.1, **clients)
     names["path_of_data"] = os.path.join(FOLDER, "data")
     with open(names["path_of_data"], "w") as file:
         file.write("1 1:0.5 3:2\n-1 2:1.5\n" * 20)

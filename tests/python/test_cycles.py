@@ -199,6 +199,7 @@ HOLD = {
     "Schedule": [schedule_of],
     "FiniteSum": [finite_sum],
     "Record": [lambda c: slotted(bt.opt.Record, c)],
+    "Predicted": [lambda c: slotted(sys.modules["burtorch.mpi"].Predicted, c)],
     "Rows": [lambda c: bt.opt.Rows(c, c, c, (1, 1))],
     "Smoothness": [lambda c: slotted(bt.opt.Smoothness, c)],
     "Runner": [lambda c: runner(finite_sum(c))],

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from burtorch import compress, opt
+from burtorch import mpi as mpi_module
 
 HERE = Path(__file__).parent
 hashes = runpy.run_path(str(HERE / "mpi_hash.py"))["main"]
@@ -60,18 +61,103 @@ def test_threads_change_no_bit_of_any_method():
     assert len({tuple(hashes("local", threads)) for threads in (1, 2, 8)}) == 1
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_ranks_change_no_bit_of_any_method(mpiexec, ranks):
-    """Iterates, states and counts after 50 rounds."""
-    done = mpi(mpiexec, ranks, "mpi_hash.py")
+def test_problems_of_their_own_change_no_bit_of_any_method():
+    """Against a split of one problem: iterates, states and counts after 50 rounds."""
+    assert list(hashes("local", 2, own=True)) == list(hashes())
+
+
+@pytest.mark.parametrize(("ranks", "own"), [(1, []), (2, ["own"]), (4, [])])
+def test_ranks_change_no_bit_of_any_method(mpiexec, ranks, own):
+    """Iterates, states and counts after 50 rounds, of a split or of clients with problems of their own."""
+    done = mpi(mpiexec, ranks, "mpi_hash.py", *own)
     assert done.stdout.splitlines() == list(hashes()), done.stderr
+
+
+PLAIN = """
+import runpy, sys
+import numpy as np
+from burtorch import compress, mpi, opt
+methods = runpy.run_path(sys.argv[1])["methods"]
+engine = mpi.Engine(deterministic=False)
+apart = []
+for local, method in zip(methods("local", 1), methods(engine, 1)):
+    (*_, expected), (*_, found) = local.run(50), method.run(50)
+    apart.append(np.abs(method.x - local.x).max() / np.abs(local.x).max())
+    assert (found.oracle_calls, found.bits_up) == (expected.oracle_calls, expected.bits_up)
+features, targets = opt.make_least_squares(12, 5000, seed=1)
+f = opt.least_squares(features, targets, l2=0.1)
+engine = mpi.Engine()
+sent = []
+for compressor in (compress.Identity(), compress.TopK(10)):
+    method = opt.EF21(f, clients=12, compressor=compressor, step=1e-4, start="zero", engine=engine)
+    before = engine.sent_bytes
+    method.run(20)
+    sent.append((engine.sent_bytes - before) / 20)
+if engine.rank == 0:
+    print(len(apart), max(apart), *sent)
+"""
+
+
+def test_sums_in_any_order_are_those_of_the_tree_within_rounding(mpiexec, tmp_path):
+    """`deterministic=False`, of twelve methods after 50 rounds; and compressed messages take fewer bytes."""
+    (tmp_path / "plain.py").write_text(PLAIN)
+    done = mpi(mpiexec, 2, tmp_path / "plain.py", HERE / "mpi_hash.py")
+    assert done.returncode == 0, done.stderr
+    n, apart, whole, compressed = map(float, done.stdout.split())
+    assert (n, apart > 0.0) == (12.0, True)
+    assert apart < 1e-12
+    # Clients 0 to 5 of twelve are two subtrees: TopK(10) leaves at most 60 numbers of 12 bytes, and counts.
+    assert 2 * 8 * 5000 < whole < 2 * 8 * 5050
+    assert compressed < 12 * (60 + 14) + 100
+
+
+def test_sums_that_are_mostly_zero_are_sent_as_places_and_numbers():
+    numbers = np.zeros(1000)
+    numbers[[3, 500, 999]] = [1.5, -0.0, np.inf]
+    sent = mpi_module._encoded(numbers)
+    assert len(sent) == 36
+    for message, length in ((sent, 1000), (numbers.view(np.uint8), 1000), (mpi_module._encoded(numbers[:1]), 1)):
+        found = np.zeros(length)
+        mpi_module._decode(message, found)
+        assert found.tobytes() == numbers[:length].tobytes()
+    for message, length in ((sent[:-1], 1000), (sent, 999), (sent, 3)):
+        with pytest.raises(ValueError, match="bytes"):
+            mpi_module._decode(message, np.zeros(length))
+
+
+def test_the_model_counts_subtrees_and_refuses_what_makes_no_sense():
+    def plain(start, end, n, size):
+        """The largest nodes of the tree, from this one down, whose clients are all in the range."""
+        whole = [k for k in range(size[0], size[1]) if k < n]
+        if not whole or whole[-1] < start or whole[0] >= end:
+            return []
+        if start <= whole[0] and whole[-1] < end:
+            return [len(whole)]
+        middle = (size[0] + size[1]) // 2
+        return plain(start, end, n, (size[0], middle)) + plain(start, end, n, (middle, size[1]))
+
+    for n in (1, 2, 5, 8, 13, 20):
+        for start in range(n):
+            for end in range(start + 1, n + 1):
+                assert mpi_module._subtrees(start, end, n) == plain(start, end, n, (0, 32))
+    common = {"clients": 10, "seconds": 1.0, "numbers": 100, "alpha": 0.5, "beta": 0.01}
+    one, two = mpi_module.predict([1, 2], **common)
+    assert (one.compute, one.exchange, one.efficiency) == (10.0, 0.0, 1.0)
+    # Clients 0 to 4 are 2 subtrees, 5 to 9 are 3: 1 alpha, 1 alpha, and 3 sums of 800 bytes.
+    assert (two.compute, two.exchange) == (5.0, 0.5 + 0.5 + 24.0)
+    assert two.speedup == pytest.approx(10.0 / 30.0)
+    assert mpi_module.predict([2], **common, sent=3)[0].exchange == pytest.approx(1.0 + 0.01 * 12 * 3 * 5)
+    assert mpi_module.predict([2], **common, deterministic=False)[0].exchange == pytest.approx(2.0 + 8.0)
+    for wrong in ({"clients": 0}, {"alpha": -1.0}, {"beta": np.inf}, {"seconds": np.nan}, {"sent": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            mpi_module.predict([2], **{**common, **wrong})
 
 
 FAILING = """
 import sys
 import numpy as np
 from burtorch import mpi, opt
-engine = mpi.Engine(timeout=3.0)
+engine = mpi.Engine(timeout=3.0, deterministic=sys.argv[1] != "plain")
 f = opt.FiniteSum(lambda x, i: (float(x @ x), 2 * x if engine.rank != 1 or step < 5 else None), 8, 2)
 method = opt.Scaffold(f, np.ones(2), clients=4, engine=engine, step=0.01, start="zero")
 for step in range(10):
@@ -79,14 +165,14 @@ for step in range(10):
         import time; time.sleep(30)
     if sys.argv[1] == "checksum" and engine.rank == 1 and step == 5:
         import zlib; zlib.crc32 = lambda data: 7
-    if sys.argv[1] != "raise": step = 0
+    if sys.argv[1] not in ("raise", "plain"): step = 0
     method.step()
 """
 
 
 @pytest.mark.parametrize(
     ("how", "text"),
-    [("raise", "rank 1 failed"), ("late", "have not answered"), ("checksum", "checksum")],
+    [("raise", "rank 1 failed"), ("plain", "rank 1 failed"), ("late", "have not answered"), ("checksum", "checksum")],
 )
 def test_what_one_rank_does_wrong_ends_all(mpiexec, tmp_path, how, text):
     (tmp_path / "failing.py").write_text(FAILING)

@@ -13,6 +13,7 @@ N, D = 20, 4
 RNG = np.random.default_rng(3)
 FEATURES, TARGETS = RNG.normal(size=(N, D)), RNG.normal(size=N)
 SECONDS = np.array([1.0, 1.7, 2.3, 40.0])
+PARTS = [np.arange(k, N, 4) for k in range(4)]
 DISTRIBUTIONS = [("fixed", 1.0), ("exponential", 1.0), ("log_normal", 0.7), ("pareto", 1.5)]
 
 
@@ -24,12 +25,15 @@ METHODS = {
     "Rennala": lambda f, delays, **more: opt.Rennala(f, delays=delays, gathered=3, **more),
     "Ringmaster": lambda f, delays, **more: opt.Ringmaster(f, delays=delays, max_delay=4, **more),
     "MindFlayer": lambda f, delays, **more: opt.MindFlayer(f, delays=delays, trials=[2, 2, 1, 1], limits=3.0, **more),
+    "FedBuff": lambda f, delays, **more: opt.FedBuff(
+        f, clients=PARTS, delays=delays, buffer=3, local_steps=2, server_step=0.8, step=0.05, **more
+    ),
 }
 
 
-def philox(round, client):
-    """NumPy's generator of the sequence (seed 5, round, client, purpose 6), whose counter is one before its first."""
-    place = (6 << 192 | client << 128 | round << 64) - 1
+def philox(round, client, purpose=6):
+    """NumPy's generator of the sequence (seed 5, round, client, purpose), whose counter is one before its first."""
+    place = (purpose << 192 | client << 128 | round << 64) - 1
     counter = np.array([place >> shift & 2**64 - 1 for shift in (0, 64, 128, 192)], np.uint64)
     return np.random.Generator(np.random.Philox(key=5, counter=counter))
 
@@ -84,6 +88,17 @@ def simulate(name, method, f, steps):
                 found.append((x, now))
             heapq.heappush(events, (now + job_time(delays, job + 1, worker), worker, job + 1, step, x))
             continue
+        if name == "FedBuff":
+            own = point
+            for j in range(2):
+                drawn = opt.Nice(2).batch(len(PARTS[worker]), seed=5, round=2 * job + j, client=worker + 1)[0]
+                own = own - gamma * f.grad(own, PARTS[worker][drawn])
+            gathered.append(own - point)
+            if len(gathered) == 3:
+                x, step, gathered = x + 0.8 * np.mean(gathered, axis=0), step + 1, []
+                found.append((x, now))
+            heapq.heappush(events, (now + job_time(delays, job + 1, worker), worker, job + 1, step, x))
+            continue
         x, step = x - gamma * f.grad(point, batch(job, worker)), step + 1
         heapq.heappush(events, (now + job_time(delays, job + 1, worker), worker, job + 1, step, x))
         late = [event for event in events if step - event[3] >= 4]
@@ -135,6 +150,30 @@ def test_one_worker_or_equal_ones_make_known_methods():
         assert records[-1].time == (40.0 if method.delays.n > 1 else 80.0)
 
 
+def test_fed_buff_of_one_client_is_fed_avg():
+    f = problem()
+    common = {"clients": 1, "local_steps": 3, "step": 0.05}
+    buffered = opt.FedBuff(f, delays=opt.Delays([1.0]), buffer=1, **common)
+    averaged = opt.FedAvg(f, **common)
+    for _ in range(20):
+        one, other = buffered.step(), averaged.step()
+        np.testing.assert_allclose(buffered.x, averaged.x, rtol=1e-12)
+        assert (one.oracle_calls, one.bits_up, one.time) == (other.oracle_calls, other.bits_up, one.step)
+
+
+def test_fed_buff_divides_no_samples_twice_and_resumes_among_unequal_clients():
+    f, parts = problem(), [np.arange(3), np.arange(3, N)]
+    make = lambda: opt.FedBuff(f, clients=parts, delays=opt.Delays([1.0, 2.5]), buffer=2, step=0.1)  # noqa: E731
+    method = make()
+    record = method.run(7)[-1]
+    assert record.loss == pytest.approx(0.5 * (f.loss(method.x, parts[0]) + f.loss(method.x, parts[1])), rel=1e-13)
+    again = make()
+    again.load_state_dict(method.state_dict())
+    method.run(5)
+    again.run(5)
+    assert again.x.tobytes() == method.x.tobytes()
+
+
 def test_stragglers_cost_synchronous_methods_more_time():
     """To the same accuracy Ringmaster needs less time than waiting for all workers, of which one is 40 times slower."""
     f = problem()
@@ -174,7 +213,41 @@ def test_a_round_takes_as_long_as_its_slowest_client():
         assert record.time == pytest.approx(expected, rel=1e-12)
 
 
+def test_lost_work_takes_time_and_changes_no_iterate():
+    """What a client did in a round is done again until a draw of purpose 7 says that it is not lost."""
+    f, dropout = problem(), 0.6
+    delays = opt.Delays(SECONDS, "exponential")
+    bits = 2 * 64 * D
+    common = {"clients": 4, "step": 0.05, "seed": 5}
+    safe = opt.FedAvg(f, **common)
+    method = opt.FedAvg(f, **common, network=opt.Network(delays, 0.25, 1000.0, dropout))
+    expected, attempts = 0.0, 0
+    for r in range(40):
+        times = []
+        for k in range(4):
+            rng, lost, time = philox(r, k), philox(r, k, purpose=7), 0.0
+            while True:
+                attempts += 1
+                time += factor(delays, rng) * SECONDS[k] * (N / 4) + 0.5 + bits / 1000.0
+                if not lost.random() < dropout:
+                    break
+            times.append(time)
+        expected += max(times)
+        assert method.step().time == pytest.approx(expected, rel=1e-12)
+        safe.step()
+    assert method.x.tobytes() == safe.x.tobytes()
+    assert abs(attempts / 160 - 1.0 / (1.0 - dropout)) < 4.0 * np.sqrt(dropout / (1.0 - dropout) ** 2 / 160)
+
+
 BAD = {
+    "dropout": lambda f: opt.FedAvg(f, clients=1, step=0.1, network=opt.Network(opt.Delays([1.0]), dropout=1.0)),
+    "dropout nan": lambda f: opt.FedAvg(f, clients=1, step=0.1, network=opt.Network(opt.Delays([1.0]), dropout=np.nan)),
+    "buffer": lambda f: opt.FedBuff(f, clients=1, delays=opt.Delays([1.0]), buffer=0, step=0.1),
+    "local_steps": lambda f: opt.FedBuff(f, clients=1, delays=opt.Delays([1.0]), buffer=1, local_steps=0, step=0.1),
+    "server_step": lambda f: opt.FedBuff(f, clients=1, delays=opt.Delays([1.0]), buffer=1, server_step=0.0, step=0.1),
+    "delays": lambda f: opt.FedBuff(f, clients=2, delays=opt.Delays([1.0]), buffer=1, step=0.1),
+    "prox": lambda f: opt.FedBuff(f, clients=1, delays=opt.Delays([1.0]), buffer=1, step=0.1, prox=opt.L1(1.0)),
+    "theory": lambda f: opt.FedBuff(f, clients=1, delays=opt.Delays([1.0]), buffer=1),
     "seconds": lambda f: opt.Delays([1.0, 0.0]),
     "distribution": lambda f: opt.Delays([1.0], "uniform"),
     "constant": lambda f: opt.Delays([1.0], "pareto", 0.0),

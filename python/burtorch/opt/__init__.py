@@ -12,8 +12,9 @@ theorem. docs/optimisation.md has the table of methods. NumPy is needed.
 """
 
 from burtorch._core import FiniteSum
-from burtorch.opt._asynchronous import MindFlayer, Rennala, Ringmaster
+from burtorch.opt._asynchronous import FedBuff, MindFlayer, Rennala, Ringmaster
 from burtorch.opt._base import Method
+from burtorch.opt._clients import Client
 from burtorch.opt._clock import Delays, Network
 from burtorch.opt._data import Rows, load_libsvm, make_least_squares, make_logistic, split
 from burtorch.opt._distributed import DCGD, DIANA, EF21, MARINA, Distributed
@@ -67,10 +68,12 @@ __all__ = [
     "SAGA",
     "SGD",
     "Box",
+    "Client",
     "Delays",
     "Distributed",
     "ElasticNet",
     "FedAvg",
+    "FedBuff",
     "FiniteSum",
     "Full",
     "Importance",

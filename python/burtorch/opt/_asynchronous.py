@@ -1,4 +1,4 @@
-"""Workers that do not wait for each other, on a virtual clock: Rennala SGD, Ringmaster ASGD, MindFlayer SGD."""
+"""Workers that do not wait for each other, on a virtual clock: Rennala, Ringmaster, MindFlayer, FedBuff."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from burtorch.opt._base import Method
+from burtorch.opt._clients import divided
 from burtorch.opt._clock import Delays
-from burtorch.opt._rules import Nice, Sampling
+from burtorch.opt._rules import Full, Nice, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from burtorch._core import FiniteSum
+    from burtorch.opt._clients import Clients, Problem
 
 
 class _Asynchronous(Method):
@@ -161,3 +163,68 @@ class MindFlayer(_Asynchronous):
     def theory_step(self) -> float:
         """1/(2 L)."""
         return 0.5 / self.constants.L
+
+
+class FedBuff(Method):
+    """FedBuff: clients who do not wait for each other start at x, take `local_steps` steps on their own samples, send
+    how far they moved, and start again; after every `buffer` moves x+ = x + server_step mean of them, however old the
+    points are at which their clients started.
+
+    Args:
+        problem: a FiniteSum, or a list of a `Client` for each.
+        clients: the samples of each, as for `Distributed`.
+        delays: of a client's job, which is all of its local steps.
+        buffer: moves of a step.
+        local_steps: steps of a client in a job.
+        server_step: the factor of the mean move.
+        sampling: the batches of a local step; `Full` unless told otherwise.
+        others: see `Method`; there is no proximal term.
+
+    Nguyen et al. 2022, "Federated learning with buffered asynchronous aggregation". Clients that are fast count more,
+    so where clients differ its fixed point is not x*; no theorem is claimed, and `step` is a number or a function of
+    the round. Memory: d for each client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
+        >>> method = bt.opt.FedBuff(f, clients=2, delays=bt.opt.Delays([1.0, 3.0]), buffer=2, local_steps=2, step=0.1)
+        >>> records = method.run(200)
+        >>> method.x.round(6), records[-1].time, records[-1].oracle_calls
+        (array([1., 1.]), 300.0, 800)
+    """
+
+    _name = "fed_buff"
+    _has_clients = True
+
+    def __init__(
+        self,
+        problem: Problem,
+        x0: ArrayLike | None = None,
+        *,
+        clients: Clients = None,
+        delays: Delays,
+        buffer: int,
+        local_steps: int = 1,
+        server_step: float = 1.0,
+        sampling: Sampling | None = None,
+        **more: Any,
+    ) -> None:
+        problem, parts = divided(problem, clients)
+        self.delays, self.buffer, self.local_steps, self.server_step = delays, buffer, local_steps, server_step
+        self.n_clients = len(parts)
+        self.local_sampling = Full() if sampling is None else sampling
+        super().__init__(
+            problem,
+            x0,
+            clients=parts,
+            delays=delays._given,
+            buffer=buffer,
+            local_steps=local_steps,
+            server_step=server_step,
+            local_sampling=self.local_sampling.rule,
+            **more,
+        )
+
+    def theory_step(self) -> float:
+        """None is claimed."""
+        raise ValueError("no theorem is claimed for FedBuff; give a number as step")

@@ -87,11 +87,14 @@ class Method:
     """
 
     _name: ClassVar[str]
+    _has_clients: ClassVar[bool] = False
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         given = {**dict(zip(("problem",), arguments, strict=False)), **named}
         for name, (kind, example) in _KINDS.items():
             found = given.get(name)
+            if name == "problem" and cls._has_clients and isinstance(found, (list, tuple)):
+                continue
             if found is not None and not isinstance(found, kind):
                 found = type(found).__name__
                 raise TypeError(f"{name} must be a {kind.__name__}, such as {example}, found {found}")

@@ -77,6 +77,8 @@ class Network:
         compute: of each client, the seconds of an oracle call.
         latency: seconds of a message, one way.
         bandwidth: bits in a second, from and to a client; infinite unless told otherwise.
+        dropout: the probability, at most 0.99, that what a client did in a round is lost. It starts again, which takes
+            time and changes no iterate.
 
     Methods of clients take it as `network=`; `Record.time` adds up its rounds.
 
@@ -89,12 +91,16 @@ class Network:
         12.0
     """
 
-    def __init__(self, compute: Delays, latency: float = 0.0, bandwidth: float = math.inf) -> None:
+    def __init__(
+        self, compute: Delays, latency: float = 0.0, bandwidth: float = math.inf, dropout: float = 0.0
+    ) -> None:
         self.compute, self.latency, self.bandwidth = compute, float(latency), float(bandwidth)
+        self.dropout = float(dropout)
 
     @property
-    def _given(self) -> tuple[Any, float, float]:
-        return self.compute._given, self.latency, self.bandwidth
+    def _given(self) -> tuple[Any, float, float, float]:
+        return self.compute._given, self.latency, self.bandwidth, self.dropout
 
     def __repr__(self) -> str:
-        return f"Network({self.compute!r}, latency={self.latency}, bandwidth={self.bandwidth})"
+        rest = f"latency={self.latency}, bandwidth={self.bandwidth}, dropout={self.dropout}"
+        return f"Network({self.compute!r}, {rest})"

@@ -8,35 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from burtorch.opt._base import Method, probability, squared
+from burtorch.opt._clients import divided
 from burtorch.opt._engines import engine_of
 from burtorch.opt._methods import page_step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
-    from burtorch._core import Compressor, FiniteSum
+    from burtorch._core import Compressor
     from burtorch.opt._base import Vector
+    from burtorch.opt._clients import Clients, Problem
     from burtorch.opt._clock import Network
     from burtorch.opt._engines import Engine
     from burtorch.opt._record import Record
 
-    Clients = int | Sequence[ArrayLike] | None
-
 
 def _is_perm_k(compressor: Compressor) -> bool:
     return type(compressor).__name__ == "PermK"
-
-
-def parts_of(problem: FiniteSum, clients: Clients) -> list[Any]:
-    """The samples of each client."""
-    if clients is None or isinstance(clients, int):
-        n_clients = problem.n if clients is None else clients
-        if not 1 <= n_clients <= problem.n:
-            raise ValueError(f"clients must be from 1 to the {problem.n} samples, found {n_clients}")
-        return np.array_split(np.arange(problem.n), n_clients)
-    return [np.asarray(part) for part in clients]
 
 
 class Distributed(Method):
@@ -45,6 +33,7 @@ class Distributed(Method):
     f is the mean over clients of the means of their samples, and constants are those of these means.
 
     Args of every such method, besides those of `Method`:
+        problem: a FiniteSum, or a list of a `Client` for each.
         clients: the samples of each, such as a split of the data; or how many, of consecutive samples; one for each
             sample unless told otherwise.
         compressor: of `burtorch.compress`, for the methods that have one.
@@ -54,9 +43,11 @@ class Distributed(Method):
             changes no bit of an iterate. Every process is given the whole problem, and all call the same methods.
     """
 
+    _has_clients = True
+
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         clients: Clients = None,
@@ -69,7 +60,8 @@ class Distributed(Method):
             more["network"] = network._given
         if start not in ("gradient", "zero"):
             raise ValueError(f'start must be "gradient" or "zero", found {start!r}')
-        parts, self.from_gradient = parts_of(problem, clients), start == "gradient"
+        self.from_gradient = start == "gradient"
+        problem, parts = divided(problem, clients)
         self.n_clients = len(parts)
         self.engine = engine_of(engine)
         if self.engine is not None:
@@ -107,7 +99,7 @@ class _Compressed(Distributed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         compressor: Compressor,
@@ -115,7 +107,7 @@ class _Compressed(Distributed):
         **more: Any,
     ) -> None:
         self.compressor = compressor
-        parts = parts_of(problem, clients)
+        problem, parts = divided(problem, clients)
         self.density = compressor.density(problem.d, len(parts))
         super().__init__(problem, x0, clients=parts, compressor=compressor, **more)
 
@@ -167,7 +159,7 @@ class DIANA(_Compressed):
     h_i.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         alpha: 1/(1 + omega) unless told otherwise.
         others: see `Distributed`.
 
@@ -188,7 +180,7 @@ class DIANA(_Compressed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         compressor: Compressor,
@@ -196,7 +188,7 @@ class DIANA(_Compressed):
         alpha: float | None = None,
         **more: Any,
     ) -> None:
-        parts = parts_of(problem, clients)
+        problem, parts = divided(problem, clients)
         self.alpha = 1.0 / (1.0 + compressor.omega(problem.d, len(parts))) if alpha is None else probability(alpha)
         super().__init__(problem, x0, compressor=compressor, clients=parts, alpha=self.alpha, **more)
 
@@ -223,7 +215,7 @@ class MARINA(_Compressed):
     f_i(x)).
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         p: the expected share of numbers that C sends, unless told otherwise.
         pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
         others: see `Distributed`; there are no shifts.
@@ -247,7 +239,7 @@ class MARINA(_Compressed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         compressor: Compressor,
@@ -256,7 +248,7 @@ class MARINA(_Compressed):
         pl: bool = False,
         **more: Any,
     ) -> None:
-        parts = parts_of(problem, clients)
+        problem, parts = divided(problem, clients)
         self.p = compressor.density(problem.d, len(parts)) if p is None else probability(p)
         self.pl = pl
         super().__init__(problem, x0, compressor=compressor, clients=parts, p=self.p, **more)
@@ -289,7 +281,7 @@ class EF21(_Compressed):
     """EF21: x+ = prox(x - step g); clients send m_i = C(grad f_i(x+) - g_i); g_i += m_i, g = mean g_i.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         pl: whether "theory" takes the step of the Polyak-Lojasiewicz case, with mu of the problem.
         others: see `Distributed`.
 
@@ -311,7 +303,7 @@ class EF21(_Compressed):
 
     _name = "ef21"
 
-    def __init__(self, problem: FiniteSum, x0: ArrayLike | None = None, *, pl: bool = False, **more: Any) -> None:
+    def __init__(self, problem: Problem, x0: ArrayLike | None = None, *, pl: bool = False, **more: Any) -> None:
         self.pl = pl
         super().__init__(problem, x0, **more)
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from burtorch.opt._base import probability, squared
-from burtorch.opt._distributed import EF21, _Compressed, parts_of, theta_beta_of
+from burtorch.opt._clients import divided
+from burtorch.opt._distributed import EF21, _Compressed, theta_beta_of
 from burtorch.opt._methods import page_step
 from burtorch.opt._rules import Full, Independent, Nice, Sampling
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from burtorch._core import FiniteSum
     from burtorch.opt._base import Vector
+    from burtorch.opt._clients import Problem
 
 
 class EF14(_Compressed):
@@ -55,7 +56,7 @@ class EF21SGDM(_Compressed):
     momentum grad of a batch of client i's samples at x+; clients send m_i = C(v_i - g_i); g_i += m_i, g = mean g_i.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         momentum: above 0 and at most 1.
         sampling: the batches of each client; `Nice(1)` unless told otherwise.
         others: see `Distributed`.
@@ -78,7 +79,7 @@ class EF21SGDM(_Compressed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         momentum: float = 0.1,
@@ -99,7 +100,7 @@ class EF21PP(EF21):
     """EF21-PP: EF21 of which a cohort takes part in each round; g_i of the others stays.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         cohort: `Nice` or `Independent`: which clients take part.
         pl: as for `EF21`.
         others: see `Distributed`.
@@ -117,7 +118,7 @@ class EF21PP(EF21):
         (array([-1.5,  2.5]), True)
     """
 
-    def __init__(self, problem: FiniteSum, x0: ArrayLike | None = None, *, cohort: Sampling, **more: Any) -> None:
+    def __init__(self, problem: Problem, x0: ArrayLike | None = None, *, cohort: Sampling, **more: Any) -> None:
         if not isinstance(cohort, (Full, Nice, Independent)):
             raise ValueError(f"the cohort of EF21PP is Full, Nice or Independent, found {cohort!r}")
         super().__init__(problem, x0, sampling=cohort, **more)
@@ -133,7 +134,7 @@ class DASHA(_Compressed):
     f_i(x+), g = mean g_i: as MARINA, without rounds in which all numbers are sent.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         a: 1/(2 omega + 1) unless told otherwise.
         others: see `Distributed`.
 
@@ -155,7 +156,7 @@ class DASHA(_Compressed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         a: float | None = None,
@@ -163,7 +164,7 @@ class DASHA(_Compressed):
         clients: Any = None,
         **more: Any,
     ) -> None:
-        parts = parts_of(problem, clients)
+        problem, parts = divided(problem, clients)
         omega = 0.0 if a is not None else compressor.omega(problem.d, len(parts))
         self.a = 1.0 / (2.0 * omega + 1.0) if a is None else probability(a, "a")
         super().__init__(problem, x0, compressor=compressor, clients=parts, alpha=self.a, **more)

@@ -6,16 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from burtorch.opt._base import probability, squared
-from burtorch.opt._distributed import Distributed, parts_of
+from burtorch.opt._clients import divided
+from burtorch.opt._distributed import Distributed
 from burtorch.opt._rules import Full, Nice, Sampling
 from burtorch.opt._smoothness import Smoothness, smoothness
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from burtorch._core import FiniteSum
     from burtorch.opt._base import Vector
-    from burtorch.opt._distributed import Clients
+    from burtorch.opt._clients import Clients, Problem
 
 
 class Scaffnew(Distributed):
@@ -26,7 +26,7 @@ class Scaffnew(Distributed):
     h_i += (p/step)(x_i - y_i), otherwise x_i becomes y_i. `x` is the mean of x_i. There is no proximal term.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         p: sqrt(mu/L_max) unless told otherwise.
         others: see `Distributed`; "gradient" starts h_i at grad f_i - grad f.
 
@@ -47,7 +47,7 @@ class Scaffnew(Distributed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         p: float | None = None,
@@ -55,7 +55,7 @@ class Scaffnew(Distributed):
         constants: Smoothness | None = None,
         **more: Any,
     ) -> None:
-        parts = parts_of(problem, clients)
+        problem, parts = divided(problem, clients)
         if p is None:
             constants = smoothness(problem, parts) if constants is None else constants
             if constants.mu_min <= 0.0:
@@ -87,7 +87,7 @@ class FedAvg(Distributed):
     arrive.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         local_steps: steps of each client in a round.
         cohort: which clients take part in a round: `Full`, unless told otherwise, or `Nice`.
         sampling: the batches of a local step; `Full` unless told otherwise.
@@ -110,7 +110,7 @@ class FedAvg(Distributed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         local_steps: int = 1,
@@ -140,7 +140,7 @@ class Scaffold(Distributed):
     c_i+ = c_i - c + (x - y)/(local_steps step), x+ = x + server_step mean (y - x), and c is the mean of all c_i.
 
     Args:
-        problem: a FiniteSum.
+        problem: a FiniteSum, or a list of a `Client` for each.
         local_steps: steps of each client in a round.
         server_step: the factor of the mean move.
         cohort: which clients take part in a round: `Full`, unless told otherwise, or `Nice`.
@@ -164,7 +164,7 @@ class Scaffold(Distributed):
 
     def __init__(
         self,
-        problem: FiniteSum,
+        problem: Problem,
         x0: ArrayLike | None = None,
         *,
         local_steps: int = 1,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from burtorch import _core
+from burtorch.opt._clients import divided
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from burtorch._core import FiniteSum
+    from burtorch.opt._clients import Problem
 
     Matrix = NDArray[np.float64]
 
@@ -66,15 +70,17 @@ def _norm_squared(rows: Matrix) -> float:
     return _largest(rows.T @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.T)
 
 
-def smoothness(problem: FiniteSum, clients: Sequence[ArrayLike] | None = None) -> Smoothness:
+def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> Smoothness:
     """Constants of a problem whose terms are computed in Rust.
 
     Args:
-        problem: of `logistic_regression`, `least_squares`, `robust_regression` or `softmax_regression`.
+        problem: of `logistic_regression`, `least_squares`, `robust_regression` or `softmax_regression`; or a list of a
+            `Client` with such a problem for each.
         clients: the samples of each client; then f_i is the mean over those of client i.
 
     Eigenvalues are computed where features or samples number at most 2,000: O(n d^2). Else L is bounded by the mean of
-    |a_i|^2 ("trace"), and so are the L_i of clients.
+    |a_i|^2 ("trace"), and so are the L_i of clients. Where clients have problems of several kinds or regularisers, L is
+    bounded by the mean of L_i.
 
     Raises:
         ValueError: a function of Python, whose constants nothing tells; pass a step size to methods.
@@ -87,6 +93,10 @@ def smoothness(problem: FiniteSum, clients: Sequence[ArrayLike] | None = None) -
     """
     import numpy as np
 
+    if not isinstance(problem, _core.FiniteSum):
+        problem, clients = divided(problem, clients)
+    if problem.kind == "clients":
+        return _of_problems(problem, clients)
     curvature = CURVATURE.get(problem.kind)
     if curvature is None:
         raise ValueError("the smoothness of a Python function is unknown; pass a step size in its place")
@@ -114,6 +124,19 @@ def smoothness(problem: FiniteSum, clients: Sequence[ArrayLike] | None = None) -
     mu, mu_min = (max(mu + dent, 0.0), max(dent, 0.0)) if is_convex else (0.0, 0.0)
     bound = {"L": name, "L_pm": pm_name}
     return Smoothness(top + shift, curvature * squares + shift, pm, mu, mu_min, bound)
+
+
+def _of_problems(problem: FiniteSum, clients: Sequence[ArrayLike] | None) -> Smoothness:
+    """Of clients whose problems differ in kind or regulariser."""
+    import numpy as np
+
+    own = divided(problem)[1]
+    if clients is not None and [list(np.asarray(part)) for part in clients] != [list(part) for part in own]:
+        raise ValueError("the constants of problems that differ are known for the clients who have them only")
+    found = [smoothness(child) for child in problem._children]
+    L_i, mu = np.array([c.L for c in found]), np.array([c.mu for c in found])
+    bound = {"L": "mean of L_i", "L_pm": "L_plus"}
+    return Smoothness(float(L_i.mean()), L_i, float((L_i**2).mean() ** 0.5), float(mu.mean()), float(mu.min()), bound)
 
 
 def _of_clients(
@@ -155,12 +178,12 @@ def _of_clients(
     return Smoothness(curvature * top + shift, curvature * tops + shift, pm, mu, mu_min, bound)
 
 
-def solve(problem: FiniteSum, clients: Sequence[ArrayLike] | None = None, *, tolerance: float = 1e-13) -> Matrix:
+def solve(problem: Problem, clients: Sequence[ArrayLike] | None = None, *, tolerance: float = 1e-13) -> Matrix:
     """The minimiser of a strongly convex problem of linear terms, by Newton's method, to a gradient of `tolerance`.
 
     Args:
         problem: of `least_squares` or `logistic_regression`, with l2 > 0 or enough samples, without the non-convex
-            term.
+            term; or a list of a `Client` with such a problem for each, of one kind and regulariser.
         clients: the samples of each client, where f is the mean over clients.
         tolerance: the norm of the gradient that is asked for.
 
@@ -176,6 +199,8 @@ def solve(problem: FiniteSum, clients: Sequence[ArrayLike] | None = None, *, tol
     """
     import numpy as np
 
+    if not isinstance(problem, _core.FiniteSum):
+        problem, clients = divided(problem, clients)
     if problem.kind not in ("logistic", "squares") or problem.nonconvex:
         raise ValueError("only convex problems of least_squares and logistic_regression can be solved; pass x_star")
     rows = problem.features()

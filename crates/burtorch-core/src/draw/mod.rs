@@ -25,6 +25,8 @@ pub enum Purpose {
     Division = 5,
     /// How long work takes on a virtual clock.
     Delay = 6,
+    /// Whether work is lost.
+    Dropout = 7,
 }
 
 /// A sequence of random numbers: Philox4x64-10 (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as

@@ -1,11 +1,14 @@
-//! Methods whose workers take different times, on a virtual clock: Rennala SGD, Ringmaster ASGD and MindFlayer SGD.
+//! Methods whose workers take different times, on a virtual clock: Rennala SGD, Ringmaster ASGD, MindFlayer SGD and FedBuff.
 //!
-//! All workers draw batches from all samples. The time of a job and its batch are functions of (seed, job, worker), so a run
-//! is the same on every machine.
+//! Workers draw batches from all samples, but for FedBuff, whose clients have their own. The time of a job and its batches are
+//! functions of (seed, job, worker), so a run is the same on every machine.
 
 use super::delays::Delays;
+use super::local::without_prox;
 use super::method::{Cost, Env, Method, Part, zeros};
-use super::sampling::Sampler;
+use super::parts;
+use super::sampling::{Sampler, Sampling};
+use super::terms::Samples;
 use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -28,6 +31,21 @@ pub enum Rule {
         /// How many trials end in time, on average.
         expected: f64,
     },
+    /// FedBuff (Nguyen et al. 2022): clients move by local steps from the point at which they began; a step adds the mean of
+    /// every so many moves, whenever their clients began.
+    FedBuff(u64),
+}
+
+/// What clients with samples of their own do in a job.
+#[derive(Debug, Default)]
+struct Local {
+    samples: Vec<Vec<u32>>,
+    batches: Vec<Sampler>,
+    steps: u64,
+    server_step: f64,
+    /// Room: samples of a batch, and the client's point.
+    batch: Vec<u32>,
+    own: Vec<f64>,
 }
 
 /// A method of workers that do not wait for each other.
@@ -35,12 +53,16 @@ pub enum Rule {
 pub struct Asynchronous {
     rule: Rule,
     sampler: Sampler,
+    local: Local,
     delays: Delays,
     /// For each worker: when its job ends, the number of the job, and the step at which it began.
     jobs: Vec<f64>,
     new_jobs: Vec<f64>,
-    /// Where the jobs began, a row each (Ringmaster).
+    /// Where the jobs began, a row each (Ringmaster, FedBuff).
     points: Vec<f64>,
+    /// The iterate before the step, and the number of steps then.
+    old: Vec<f64>,
+    round: u64,
     time: f64,
     new_time: f64,
     g: Vec<f64>,
@@ -62,6 +84,7 @@ impl Asynchronous {
             _ if n == 0 => return bad("workers", "at least 1", "0".into()),
             Rule::Rennala(0) => return bad("gathered", "at least 1", "0".into()),
             Rule::Ringmaster(0) => return bad("max_delay", "at least 1", "0".into()),
+            Rule::FedBuff(0) => return bad("buffer", "at least 1", "0".into()),
             Rule::MindFlayer { trials, limits, expected } => {
                 if trials.len() != n || limits.len() != n {
                     return bad("trials and limits", &format!("one for each of the {n} workers"), "others".into());
@@ -77,10 +100,13 @@ impl Asynchronous {
         Ok(Asynchronous {
             rule,
             sampler,
+            local: Local::default(),
             delays,
             jobs: none(),
             new_jobs: none(),
             points: none(),
+            old: none(),
+            round: 0,
             time: 0.0,
             new_time: 0.0,
             g: none(),
@@ -88,6 +114,37 @@ impl Asynchronous {
             next: none(),
             used: Vec::new(),
         })
+    }
+
+    /// FedBuff of clients with these samples, who take so many steps of batches that `batch` draws; and what each sample
+    /// counts in f, unless all count the same.
+    pub fn of_clients(
+        (buffer, server_step): (u64, f64),
+        samples: Vec<Vec<u32>>,
+        (steps, batch): (u64, &Sampling),
+        delays: Delays,
+        n_samples: usize,
+    ) -> Result<(Self, Option<Vec<f64>>)> {
+        let bad =
+            |what, expected: &str, found: String| Err(Error::BadArgument { what, expected: expected.into(), found });
+        parts::check(&samples, n_samples)?;
+        if samples.len() != delays.n() {
+            return bad("delays", &format!("of {} clients", samples.len()), delays.n().to_string());
+        }
+        if steps == 0 {
+            return bad("local_steps", "at least 1", "0".into());
+        }
+        if !(server_step > 0.0 && server_step.is_finite()) {
+            return bad("server_step", "finite and above 0", server_step.to_string());
+        }
+        let mut batches = memory::list_for(samples.len(), "the batches of clients")?;
+        for own in &samples {
+            batches.push(Sampler::new(batch.clone(), own.len())?);
+        }
+        let weights = parts::weights(&samples, n_samples)?;
+        let mut new = Self::new(Rule::FedBuff(buffer), Sampler::new(Sampling::Full, n_samples)?, delays)?;
+        new.local = Local { samples, batches, steps, server_step, batch: Vec::new(), own: Vec::new() };
+        Ok((new, weights))
     }
 
     /// The worker whose job ends first, and when.
@@ -164,6 +221,47 @@ impl Asynchronous {
         Ok(calls)
     }
 
+    fn fed_buff(&mut self, env: &mut Env<'_>, x: &[f64], buffer: u64) -> Result<u64> {
+        let mut calls = 0;
+        for left in (0..buffer).rev() {
+            let (worker, now) = self.first();
+            calls += self.add_move(env, worker, x, self.local.server_step / buffer as f64)?;
+            self.new_time = now;
+            // The client of the last move starts at the new point.
+            self.restart(env, worker, now, env.round + u64::from(left == 0));
+        }
+        Ok(calls)
+    }
+
+    /// Adds `scale` times how far a client's job moved back to `g`; its oracle calls.
+    fn add_move(&mut self, env: &mut Env<'_>, worker: usize, x: &[f64], scale: f64) -> Result<u64> {
+        let d = x.len();
+        let (job, since) = (self.new_jobs[worker * JOB + 1] as u64, self.new_jobs[worker * JOB + 2] as u64);
+        let start = if since == env.round { x } else { &self.points[worker * d..][..d] };
+        let Local { samples, batches, steps, batch, own, .. } = &mut self.local;
+        own.copy_from_slice(start);
+        let (mut calls, sampler) = (0, &mut batches[worker]);
+        for j in 0..*steps {
+            if crate::interrupt::is_over() {
+                return Err(Error::Interrupted);
+            }
+            // Client 0 of these draws is the server.
+            sampler.draw(env.seed, job * *steps + j, worker as u64 + 1)?;
+            let drawn = sampler.samples();
+            batch.clear();
+            memory::reserve_in(batch, drawn.indices.len(), "a batch")?;
+            batch.extend(drawn.indices.iter().map(|&i| samples[worker][i as usize]));
+            env.grad(own, None, Samples { indices: batch, ..drawn }, &mut self.one)?;
+            let step = env.step;
+            own.iter_mut().zip(&self.one).for_each(|(x, g)| *x -= step * g);
+            calls += batch.len() as u64;
+        }
+        self.g.iter_mut().zip(start).zip(&*own).for_each(|((g, start), own)| *g += scale * (start - own));
+        memory::reserve_in(&mut self.used, 1, "workers")?;
+        self.used.push(worker as u32);
+        Ok(calls)
+    }
+
     fn mind_flayer(
         &mut self,
         env: &mut Env<'_>,
@@ -199,7 +297,12 @@ impl Method for Asynchronous {
         for worker in 0..n {
             self.jobs[worker * JOB] = self.delays.of(env.seed, 0, worker);
         }
-        if matches!(self.rule, Rule::Ringmaster(_)) {
+        if matches!(self.rule, Rule::FedBuff(_)) {
+            without_prox(env)?;
+            self.local.own = zeros(x.len())?;
+        }
+        if matches!(self.rule, Rule::Ringmaster(_) | Rule::FedBuff(_)) {
+            self.old = zeros(x.len())?;
             let len = n.checked_mul(x.len());
             self.points = zeros(len.ok_or(memory::refused::<f64>(usize::MAX, "the points of workers"))?)?;
             self.points.chunks_exact_mut(x.len()).for_each(|point| point.copy_from_slice(x));
@@ -216,11 +319,20 @@ impl Method for Asynchronous {
             Rule::Rennala(gathered) => self.rennala(env, x, *gathered),
             Rule::Ringmaster(max_delay) => self.ringmaster(env, *max_delay),
             Rule::MindFlayer { trials, limits, expected } => self.mind_flayer(env, x, (trials, limits, *expected)),
+            Rule::FedBuff(buffer) => self.fed_buff(env, x, *buffer),
         };
         self.rule = rule;
         let oracle_calls = done?;
-        env.descend(x, &self.g, next)?;
+        if matches!(self.rule, Rule::FedBuff(_)) {
+            next.iter_mut().zip(x).zip(&self.g).for_each(|((next, x), g)| *next = x - g);
+        } else {
+            env.descend(x, &self.g, next)?;
+        }
         self.next.copy_from_slice(next);
+        if !self.old.is_empty() {
+            self.old.copy_from_slice(x);
+        }
+        self.round = env.round;
         let time = self.new_time - self.time;
         let numbers = (self.used.len() * x.len()) as f64 * super::clients::NUMBER;
         let (bits_up, wire_bytes) = (numbers, numbers as u64 / 8);
@@ -230,9 +342,10 @@ impl Method for Asynchronous {
     fn commit(&mut self) {
         let d = self.next.len();
         for (worker, point) in self.points.chunks_exact_mut(d).enumerate() {
-            // A new number says that a job has begun, and all of them begin at the new point.
+            // A new number says that a job has begun: at the new point, or before the step was whole.
             if self.new_jobs[worker * JOB + 1] != self.jobs[worker * JOB + 1] {
-                point.copy_from_slice(&self.next);
+                let is_new = self.new_jobs[worker * JOB + 2] as u64 > self.round;
+                point.copy_from_slice(if is_new { &self.next } else { &self.old });
             }
         }
         std::mem::swap(&mut self.jobs, &mut self.new_jobs);

@@ -75,18 +75,26 @@ pub struct Network {
     compute: Delays,
     latency: f64,
     bits_per_second: f64,
+    dropout: f64,
 }
+
+/// The largest probability that the work of a client is lost.
+const MOST_LOST: f64 = 0.99;
 
 impl Network {
     /// `compute` is the time of an oracle call of each client; an exchange takes the latency twice and its bits by the bandwidth,
-    /// which may be infinite.
-    pub fn new(compute: Delays, latency: f64, bits_per_second: f64) -> Result<Self> {
+    /// which may be infinite. With the probability `dropout` what a client did in a round is lost, and it starts again.
+    pub fn new(compute: Delays, latency: f64, bits_per_second: f64, dropout: f64) -> Result<Self> {
         check("latency", &[latency], true)?;
+        if !(0.0..=MOST_LOST).contains(&dropout) {
+            let expected = format!("at least 0 and at most {MOST_LOST}");
+            return Err(Error::BadArgument { what: "dropout", expected, found: dropout.to_string() });
+        }
         if bits_per_second.is_nan() || bits_per_second <= 0.0 {
             let (what, expected) = ("the bandwidth", "above 0".into());
             return Err(Error::BadArgument { what, expected, found: bits_per_second.to_string() });
         }
-        Ok(Network { compute, latency, bits_per_second })
+        Ok(Network { compute, latency, bits_per_second, dropout })
     }
 
     /// Clients.
@@ -96,7 +104,14 @@ impl Network {
 
     /// Of a client in a round with so many oracle calls, and an exchange of so many bits.
     pub(super) fn time(&self, seed: u64, round: u64, client: usize, calls: u64, bits: Option<f64>) -> f64 {
-        let computing = self.compute.of(seed, round, client) * calls as f64;
-        computing + bits.map_or(0.0, |bits| 2.0 * self.latency + bits / self.bits_per_second)
+        let exchange = bits.map_or(0.0, |bits| 2.0 * self.latency + bits / self.bits_per_second);
+        let draw = |purpose| Draw::new(seed, round, client as u64, purpose);
+        let (mut delay, mut lost, mut time) = (draw(Purpose::Delay), draw(Purpose::Dropout), 0.0);
+        loop {
+            time += self.compute.next(&mut delay, client) * calls as f64 + exchange;
+            if self.dropout == 0.0 || !lost.happens(self.dropout) {
+                return time;
+            }
+        }
     }
 }

@@ -23,6 +23,7 @@
 mod rows;
 mod terms;
 
+mod joined;
 mod linear;
 mod softmax;
 

@@ -86,7 +86,7 @@ pub struct Regulariser {
 }
 
 impl Regulariser {
-    fn loss(&self, x: &[f64]) -> f64 {
+    pub(super) fn loss(&self, x: &[f64]) -> f64 {
         let squares = || x.iter().map(|x| x * x);
         0.5 * self.l2 * squares().sum::<f64>() + self.nonconvex * squares().map(|s| s / (1.0 + s)).sum::<f64>()
     }
@@ -100,7 +100,7 @@ impl Regulariser {
         self.l2 * x + 2.0 * self.nonconvex * x / (q * q)
     }
 
-    fn add_grad(&self, x: &[f64], minus: Option<&[f64]>, scale: f64, out: &mut [f64]) {
+    pub(super) fn add_grad(&self, x: &[f64], minus: Option<&[f64]>, scale: f64, out: &mut [f64]) {
         if *self == Regulariser::default() {
             return;
         }
@@ -137,9 +137,11 @@ const WHAT: &str = "a gradient's chunks";
 
 /// f(x) = (1/n) sum f_i(x).
 pub struct FiniteSum {
-    terms: Box<dyn Terms>,
+    pub(super) terms: Box<dyn Terms>,
     regulariser: Regulariser,
     all: Vec<u32>,
+    /// Whether the terms are those of other sums.
+    pub(super) is_joined: bool,
 }
 
 impl std::fmt::Debug for FiniteSum {
@@ -165,7 +167,7 @@ impl FiniteSum {
             })?;
         let mut all = memory::list_for(n as usize, "a list of all samples")?;
         all.extend(0..n);
-        Ok(FiniteSum { terms, regulariser, all })
+        Ok(FiniteSum { terms, regulariser, all, is_joined: false })
     }
 
     /// Samples.

@@ -11,7 +11,8 @@ use pyo3::types::{PyDict, PyTuple};
 use std::sync::Arc;
 
 use super::exchange::{Exchange, PyExchange};
-use super::problem::{PyFiniteSum, indices, numbers};
+use super::problem::PyFiniteSum;
+use super::read::{indices, numbers};
 use super::rules::{rule_of, sampler_of};
 use crate::compress::PyCompressor;
 use crate::convert::errors::IntoPython;
@@ -20,7 +21,7 @@ use crate::convert::errors::IntoPython;
 pub struct Options<'a, 'py>(pub Option<&'a Bound<'py, PyDict>>);
 
 /// All of them.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "p",
     "alpha",
     "mu",
@@ -36,6 +37,7 @@ const NAMES: [&str; 19] = [
     "local_sampling",
     "delays",
     "gathered",
+    "buffer",
     "max_delay",
     "trials",
     "limits",
@@ -172,12 +174,18 @@ pub fn made(
         let method = of_samples(py, method, sampler_of(sampling, n)?, options)?;
         return Ok(Made { method, weights: None, exchange: None });
     };
+    let lists: Vec<Bound<'_, PyAny>> = lists.extract()?;
+    let parts = lists.iter().map(|list| indices(list, "clients")).collect::<PyResult<Vec<_>>>()?;
+    if let Some(delays) = options.get("delays")? {
+        let rule = (options.count("buffer")?, options.float("server_step", 1.0)?);
+        let local = (options.count("local_steps")?, &options.rule("local_sampling")?);
+        let made = Asynchronous::of_clients(rule, parts, local, delays_of(&delays)?, n).or_raise(py)?;
+        return Ok(Made { method: Box::new(made.0), weights: made.1, exchange: None });
+    }
     let compressor = match options.get("compressor")? {
         Some(compressor) => compressor.cast_into::<PyCompressor>()?.get().compressor(),
         None => Compressor::new(Sparsifier::All, Quantiser::None).or_raise(py)?,
     };
-    let lists: Vec<Bound<'_, PyAny>> = lists.extract()?;
-    let parts = lists.iter().map(|list| indices(list, "clients")).collect::<PyResult<Vec<_>>>()?;
     let cohort = sampler_of(sampling, parts.len())?;
     let (start, end) = options.get("here")?.map_or(Ok((0, parts.len())), |here| here.extract())?;
     let mut clients = Clients::of_process(parts, start..end, n, d, compressor).or_raise(py)?;
@@ -188,8 +196,8 @@ pub fn made(
         exchange = Some(made);
     }
     if let Some(network) = options.get("network")? {
-        let (compute, latency, bandwidth): (Bound<'_, PyAny>, f64, f64) = network.extract()?;
-        let network = Network::new(delays_of(&compute)?, latency, bandwidth).or_raise(py)?;
+        let (compute, latency, bandwidth, dropout): (Bound<'_, PyAny>, f64, f64, f64) = network.extract()?;
+        let network = Network::new(delays_of(&compute)?, latency, bandwidth, dropout).or_raise(py)?;
         if network.n() != clients.n() {
             let message = format!("a network of {} clients, expected {}", network.n(), clients.n());
             return Err(PyValueError::new_err(message));

@@ -4,6 +4,7 @@ mod callable;
 mod exchange;
 mod methods;
 mod problem;
+mod read;
 mod rules;
 mod runner;
 

@@ -7,9 +7,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::callable::{Callable, CallableTerms};
+use super::read::{indices, numbers, rows_of};
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, filled};
-use crate::convert::buffer::{read_numbers, read_token_ids};
 use crate::convert::errors::to_python;
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
 use crate::convert::signals::asked;
@@ -41,55 +41,17 @@ use crate::convert::signals::asked;
 pub struct PyFiniteSum {
     sum: Arc<FiniteSum>,
     callable: Option<Arc<Callable>>,
+    /// The sums that it is made of.
+    children: Vec<Py<PyFiniteSum>>,
     kind: String,
     classes: Option<usize>,
 }
-collected!(PyFiniteSum: callable);
+collected!(PyFiniteSum: callable, children);
 
 impl HoldsObjects for Arc<Callable> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         (**self).visit(visit);
     }
-}
-
-/// Numbers of an array or a sequence.
-pub fn numbers(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<f64>> {
-    let mut all = Vec::new();
-    read_numbers(object, &mut all, what)?;
-    Ok(all)
-}
-
-/// Indices of an array or a sequence.
-pub fn indices(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
-    let mut all = Vec::new();
-    read_token_ids(object, &mut all, what)?;
-    Ok(all)
-}
-
-/// The first places of sparse rows.
-fn starts_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-    let starts = Array::converted(object)?.integers()?;
-    let whole =
-        |start| usize::try_from(start).map_err(|_| PyValueError::new_err("starts of sparse rows are 0 or more"));
-    starts.into_iter().map(whole).collect()
-}
-
-/// Features: a matrix, or starts, columns and values of sparse rows and their length.
-fn rows_of(features: &Bound<'_, PyAny>) -> PyResult<burtorch_core::Result<Rows>> {
-    let py = features.py();
-    if let Ok((starts, columns, values, d)) =
-        features.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>, usize)>()
-    {
-        let (starts, columns) = (starts_of(&starts)?, indices(&columns, "columns")?);
-        let values = numbers(&values, "values")?;
-        return Ok(py.detach(|| Rows::sparse(starts, columns, values, d)));
-    }
-    let mut all = Vec::new();
-    let dims = read_numbers(features, &mut all, "features")?;
-    let Some((_, d)) = dims.matrix() else {
-        return Err(PyValueError::new_err(format!("features must be a matrix, found the shape {}", dims.text())));
-    };
-    Ok(py.detach(|| Rows::dense(all, d)))
 }
 
 impl PyFiniteSum {
@@ -101,7 +63,7 @@ impl PyFiniteSum {
         kind: &str,
     ) -> PyResult<Self> {
         let sum = terms.and_then(|terms| FiniteSum::new(terms, regulariser)).map_err(|error| to_python(py, error))?;
-        Ok(PyFiniteSum { sum: Arc::new(sum), callable, kind: kind.into(), classes: None })
+        Ok(PyFiniteSum { sum: Arc::new(sum), callable, children: Vec::new(), kind: kind.into(), classes: None })
     }
 
     /// The sum itself.
@@ -111,7 +73,15 @@ impl PyFiniteSum {
 
     /// Whether a function of Python computes it.
     pub fn is_callable(&self) -> bool {
-        self.callable.is_some()
+        self.callable.is_some() || self.children.iter().any(|child| child.get().callable.is_some())
+    }
+
+    /// The features of samples, where all terms are made of such: those of each sum that it is made of.
+    fn rows(&self) -> Option<Vec<&Rows>> {
+        if self.children.is_empty() {
+            return self.sum.rows().map(|rows| vec![rows]);
+        }
+        self.children.iter().map(|child| child.get().sum.rows()).collect()
     }
 
     /// Runs work on it without the interpreter lock.
@@ -125,7 +95,8 @@ impl PyFiniteSum {
     }
 
     fn raised(&self) -> Option<PyErr> {
-        self.callable.as_ref().and_then(|callable| callable.raised())
+        let own = self.callable.iter();
+        own.chain(self.children.iter().filter_map(|child| child.get().callable.as_ref())).find_map(|one| one.raised())
     }
 
     /// A point of the right length.
@@ -216,7 +187,31 @@ impl PyFiniteSum {
         self.sum.d()
     }
 
-    /// "logistic", "squares", "robust", "softmax" or "function".
+    /// Sums one after the other, as one.
+    #[staticmethod]
+    fn _joined(py: Python<'_>, children: Vec<Py<PyFiniteSum>>) -> PyResult<Self> {
+        let sums = children.iter().map(|child| child.get().sum.clone()).collect();
+        let sum = FiniteSum::joined(sums).map_err(|error| to_python(py, error))?;
+        let first = children[0].get();
+        let is_same = |child: &Py<PyFiniteSum>| {
+            let child = child.get();
+            child.kind == first.kind
+                && child.classes == first.classes
+                && child.sum.regulariser() == first.sum.regulariser()
+        };
+        let is_one = children.iter().all(is_same);
+        let kind = if is_one { first.kind.clone() } else { "clients".into() };
+        let classes = first.classes.filter(|_| is_one);
+        Ok(PyFiniteSum { sum: Arc::new(sum), callable: None, children, kind, classes })
+    }
+
+    /// The sums that it is made of, of a joined one.
+    #[getter]
+    fn _children(&self, py: Python<'_>) -> Vec<Py<PyFiniteSum>> {
+        self.children.iter().map(|child| child.clone_ref(py)).collect()
+    }
+
+    /// "logistic", "squares", "robust", "softmax", "function", or "clients" of clients that differ.
     #[getter]
     fn kind(&self) -> &str {
         &self.kind
@@ -242,19 +237,19 @@ impl PyFiniteSum {
 
     /// The features of samples as a new dense matrix, a row each; None where terms are a function of Python.
     fn features<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(rows) = self.sum.rows() else { return Ok(None) };
-        let mut all = vec![0.0; rows.n() * rows.d()];
-        for (i, row) in all.chunks_exact_mut(rows.d()).enumerate() {
-            rows.add(i, 1.0, row);
-        }
-        filled(py, &[rows.n(), rows.d()], Kind::F64, &all).map(Some)
+        let Some(parts) = self.rows() else { return Ok(None) };
+        let (n, d) = (self.sum.n(), parts.first().map_or(0, |rows| rows.d()));
+        let mut all = vec![0.0; n * d];
+        let places = parts.iter().flat_map(|rows| (0..rows.n()).map(move |i| (rows, i)));
+        all.chunks_exact_mut(d).zip(places).for_each(|(row, (rows, i))| rows.add(i, 1.0, row));
+        filled(py, &[n, d], Kind::F64, &all).map(Some)
     }
 
     /// The sum of squares of each row of the features.
     fn _row_squares<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(rows) = self.sum.rows() else { return Ok(None) };
-        let squares: Vec<f64> = (0..rows.n()).map(|i| rows.square(i)).collect();
-        filled(py, &[rows.n()], Kind::F64, &squares).map(Some)
+        let Some(parts) = self.rows() else { return Ok(None) };
+        let squares: Vec<f64> = parts.iter().flat_map(|rows| (0..rows.n()).map(|i| rows.square(i))).collect();
+        filled(py, &[squares.len()], Kind::F64, &squares).map(Some)
     }
 
     /// The gradient of each of the samples (all unless told otherwise) at x, a row of a new array each.

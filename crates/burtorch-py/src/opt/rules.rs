@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::problem::numbers;
+use super::read::numbers;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::errors::IntoPython;

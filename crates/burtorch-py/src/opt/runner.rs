@@ -11,7 +11,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::exchange::Exchange;
 use super::methods::{Options, made};
-use super::problem::{PyFiniteSum, indices, numbers};
+use super::problem::PyFiniteSum;
+use super::read::{indices, numbers};
 use super::rules::prox_of;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Kind, filled, of_integers};

@@ -1,0 +1,48 @@
+//! Numbers, indices and features as problems and methods are given them.
+
+use burtorch_core::opt::Rows;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::convert::arrays::Array;
+use crate::convert::buffer::{read_numbers, read_token_ids};
+
+/// Numbers of an array or a sequence.
+pub fn numbers(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<f64>> {
+    let mut all = Vec::new();
+    read_numbers(object, &mut all, what)?;
+    Ok(all)
+}
+
+/// Indices of an array or a sequence.
+pub fn indices(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u32>> {
+    let mut all = Vec::new();
+    read_token_ids(object, &mut all, what)?;
+    Ok(all)
+}
+
+/// The first places of sparse rows.
+fn starts_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let starts = Array::converted(object)?.integers()?;
+    let whole =
+        |start| usize::try_from(start).map_err(|_| PyValueError::new_err("starts of sparse rows are 0 or more"));
+    starts.into_iter().map(whole).collect()
+}
+
+/// Features: a matrix, or starts, columns and values of sparse rows and their length.
+pub fn rows_of(features: &Bound<'_, PyAny>) -> PyResult<burtorch_core::Result<Rows>> {
+    let py = features.py();
+    if let Ok((starts, columns, values, d)) =
+        features.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>, usize)>()
+    {
+        let (starts, columns) = (starts_of(&starts)?, indices(&columns, "columns")?);
+        let values = numbers(&values, "values")?;
+        return Ok(py.detach(|| Rows::sparse(starts, columns, values, d)));
+    }
+    let mut all = Vec::new();
+    let dims = read_numbers(features, &mut all, "features")?;
+    let Some((_, d)) = dims.matrix() else {
+        return Err(PyValueError::new_err(format!("features must be a matrix, found the shape {}", dims.text())));
+    };
+    Ok(py.detach(|| Rows::dense(all, d)))
+}

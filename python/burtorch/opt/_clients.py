@@ -1,0 +1,113 @@
+"""Who holds which samples: a problem of each client, or a split of one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from burtorch import _core
+from burtorch._core import FiniteSum
+from burtorch.opt._problems import from_oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Clients = int | Sequence[ArrayLike] | None
+    Problem: TypeAlias = FiniteSum | Sequence["Client"]
+    Vector = NDArray[np.float64]
+
+
+class Client:
+    """What one client has: a problem of its own. Methods of clients take a list of them in place of a FiniteSum, and
+    minimise the mean over clients of their problems.
+
+    Args:
+        problem: a FiniteSum; an `Oracle` of any model, called with `data`; or a function whose value at an array x, or
+            at x and a row of each of `data`, is a number, which burtorch differentiates.
+        data: arrays with a row for each sample.
+        d: numbers of a point, of a function.
+        l2: adds l2/2 |x|^2 to an oracle or function.
+        nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2) to an oracle or function.
+
+    Problems of all clients have the same d. Iterates have the bits of the same samples in one FiniteSum with
+    `clients=`.
+
+    Raises:
+        TypeError: another problem, or data of a FiniteSum.
+        ValueError: a function without d, data of different lengths.
+
+    Example:
+        >>> import burtorch as bt
+        >>> near, far = (bt.opt.least_squares([[1.0], [2.0]], [b, 2 * b]) for b in (1.0, 3.0))
+        >>> cubic = bt.opt.Client(lambda x: (x[0] - 2.0) ** 2, d=1)
+        >>> gd = bt.opt.FedAvg([bt.opt.Client(near), bt.opt.Client(far), cubic], step=0.2)
+        >>> records = gd.run(100)
+        >>> gd.x.round(9), cubic.problem.grad([3.0])
+        (array([2.]), array([2.]))
+    """
+
+    def __init__(
+        self,
+        problem: FiniteSum | Any,
+        *data: ArrayLike,
+        d: int | None = None,
+        l2: float = 0.0,
+        nonconvex: float = 0.0,
+    ) -> None:
+        if isinstance(problem, FiniteSum):
+            if data or d is not None or l2 or nonconvex:
+                raise TypeError("a FiniteSum has its own data, d and regularisers: give a Client nothing else")
+            self.problem = problem
+        elif isinstance(problem, _core.Oracle):
+            self.problem = from_oracle(problem, *data, l2=l2, nonconvex=nonconvex)
+        elif callable(problem):
+            self.problem = _of_function(problem, data, d, l2, nonconvex)
+        else:
+            found = type(problem).__name__
+            raise TypeError(f"a Client has a FiniteSum, an Oracle or a function, found {found}")
+
+    def __repr__(self) -> str:
+        return f"Client({self.problem!r})"
+
+
+def _of_function(
+    function: Callable[..., Any], data: tuple[ArrayLike, ...], d: int | None, l2: float, nonconvex: float
+) -> FiniteSum:
+    if d is None:
+        raise ValueError("a function does not say how many numbers a point has: give d")
+    arrays = [np.asarray(part) for part in data]
+    lengths = {len(part) for part in arrays}
+    if len(lengths) > 1:
+        raise ValueError(f"data must have a row for each sample, found lengths {sorted(lengths)}")
+    total = _core.vmap(function, in_axes=(None, *(0 for _ in arrays)), reduce="mean") if arrays else function
+    both = _core.value_and_grad(total)
+
+    def mean(x: Vector, samples: NDArray[np.int64]) -> tuple[float, Vector]:
+        value, gradient = both(x, *(part[samples] for part in arrays))
+        return float(value), np.asarray(gradient, float)
+
+    return FiniteSum(mean, lengths.pop() if arrays else 1, d, l2=l2, nonconvex=nonconvex)
+
+
+def divided(problem: Problem, clients: Clients = None) -> tuple[FiniteSum, list[Any]]:
+    """The problem of all clients, and the samples of each."""
+    if not isinstance(problem, FiniteSum):
+        if clients is not None:
+            raise TypeError("a list of Client objects says which clients there are: leave out clients=")
+        wrong = next((client for client in problem if not isinstance(client, Client)), None)
+        if wrong is not None:
+            raise TypeError(f"a list of clients must hold Client objects, found {type(wrong).__name__}")
+        problem = FiniteSum._joined([client.problem for client in problem])
+    if clients is None and problem._children:
+        ends = np.cumsum([child.n for child in problem._children])
+        return problem, np.split(np.arange(problem.n), ends[:-1])
+    if clients is None or isinstance(clients, int):
+        n_clients = problem.n if clients is None else clients
+        if not 1 <= n_clients <= problem.n:
+            raise ValueError(f"clients must be from 1 to the {problem.n} samples, found {n_clients}")
+        return problem, np.array_split(np.arange(problem.n), n_clients)
+    return problem, [np.asarray(part) for part in clients]
