@@ -148,7 +148,8 @@ def from_oracle(oracle: Any, *data: Any, l2: float = 0.0, nonconvex: float = 0.0
     params = oracle.params
 
     def mean(x: NDArray[np.float64], samples: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
-        params.values[:] = x
+        # NumPy converts in a loop without a call for each number.
+        np.copyto(np.asarray(params.values), x, casting="same_kind")
         value, gradient = oracle(*(part[samples] for part in arrays))
         return float(value), np.asarray(gradient, float)
 
