@@ -173,3 +173,18 @@ def test_a_cycle_through_a_function_is_collected():
     del holder
     gc.collect()
     assert found() is None
+
+
+def test_points_and_gradients_of_a_function_are_read_from_any_memory():
+    """Contiguous float64 is copied whole: also where it is not aligned, is not finite, or has another layout."""
+    numbers = np.random.default_rng(0).normal(size=1000)
+    numbers[3:5] = np.nan, np.inf
+    unaligned = np.frombuffer(b"-" + numbers.tobytes(), np.uint8)[1:].view(np.float64)
+    strided = np.stack([numbers, -numbers], axis=1)[:, 0]
+    for given in (numbers, unaligned, strided, numbers[::-1][::-1], numbers.tolist()):
+        seen = []
+        f = opt.FiniteSum(lambda x, samples, given=given, seen=seen: (seen.append(x.copy()) or 0.0, given), 1, 1000)
+        np.testing.assert_array_equal(f.grad(given), numbers)
+        np.testing.assert_array_equal(seen, [numbers])
+    whole = opt.FiniteSum(lambda x, samples: (0.0, np.array([1, 2], np.int16)), 1, 2)
+    assert whole.grad(np.array([1.5, 2.5], np.float32)).tolist() == [1.0, 2.0]

@@ -60,6 +60,13 @@ trait Read: Sized {
     /// `at` may be read for the size of the kind.
     unsafe fn from_memory(kind: ElementType, at: *const u8, what: &str) -> PyResult<Self>;
     fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self>;
+    /// Adds `n` entries that follow each other, if they are as they are read; whether they are.
+    ///
+    /// # Safety
+    /// `at` may be read for `n` entries of this kind.
+    unsafe fn add_all(_kind: ElementType, _at: *const u8, _n: usize, _out: &mut Vec<Self>) -> bool {
+        false
+    }
 }
 
 /// # Safety
@@ -120,6 +127,19 @@ impl Read for f64 {
                 },
             }
         }
+    }
+
+    unsafe fn add_all(kind: ElementType, at: *const u8, n: usize, out: &mut Vec<f64>) -> bool {
+        if n == 0 || !matches!(kind, ElementType::Float { bytes: 8 }) {
+            return false;
+        }
+        out.reserve(n);
+        // SAFETY: by the contract of this function; the vector has room, and bytes need not be aligned.
+        unsafe {
+            std::ptr::copy_nonoverlapping(at, out.as_mut_ptr().add(out.len()).cast::<u8>(), n * 8);
+            out.set_len(out.len() + n);
+        }
+        true
     }
 
     fn from_object(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
@@ -279,6 +299,10 @@ fn read_buffer<T: Read>(object: &Bound<'_, PyAny>, out: &mut Vec<T>, what: &str)
     let size = buffer.item_size();
     if buffer.is_c_contiguous() {
         let start = buffer.buf_ptr().cast::<u8>();
+        // SAFETY: a contiguous buffer holds its entries one after another.
+        if unsafe { T::add_all(kind, start, buffer.item_count(), out) } {
+            return Ok(dims);
+        }
         for k in 0..buffer.item_count() {
             // SAFETY: a contiguous buffer holds `item_count` entries of `item_size` one after another.
             out.push(unsafe { T::from_memory(kind, start.add(k * size), what)? });
