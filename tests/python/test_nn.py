@@ -136,3 +136,10 @@ def test_bad_inputs_are_refused():
     for x, error in [([1.0], ValueError), ([1.0, "a"], TypeError), ([[1.0, 2.0]], ValueError), (3.0, TypeError)]:
         with pytest.raises(error):
             mlp(x)
+
+
+def test_a_sample_of_another_length_is_refused_with_both_lengths():
+    params = bt.Parameters(dtype="float64", seed=1)
+    for model in (bt.nn.Linear(params, 2, 2), bt.nn.MLP(params, [2, 3, 1])):
+        with pytest.raises(ValueError, match="the number of inputs of a sample must be 2, found 3"):
+            model([1.0, 2.0, 3.0])

@@ -113,7 +113,7 @@ impl CharMlp {
 
     /// Refuses a context of another length, or with unknown symbols.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
-        check_len("a sample (symbols expected and given)", self.shape.context, tokens.len())?;
+        check_len("the number of symbols of a sample", self.shape.context, tokens.len())?;
         check_below("token", tokens, self.shape.vocab)
     }
 
@@ -125,7 +125,7 @@ impl CharMlp {
         tokens: &[u32],
     ) -> Result<Range> {
         let context = self.shape.context;
-        check_len("a sample (symbols expected and given)", context * S::LANES, tokens.len())?;
+        check_len("the number of symbols of a sample", context * S::LANES, tokens.len())?;
         check_below("token", tokens, self.shape.vocab)?;
         let hidden = if S::LANES == 1 {
             // Rows are read where they are; lanes, which read different rows, need them side by side.

@@ -337,7 +337,7 @@ impl<S: BlockMath> Model<S> for Gpt {
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {
         let (tokens, classes) = parts_of(x, y)?;
         self.check_tokens(tokens)?;
-        check_len("a sample (tokens and classes)", tokens.len(), classes.len())?;
+        check_len("the number of classes of a sample", tokens.len(), classes.len())?;
         check_below("class", classes, self.shape.vocab)
     }
 

@@ -52,7 +52,7 @@ impl Mlp {
         };
         let store = first.weight().slice().store();
         for pair in layers.windows(2) {
-            check_len("a model (outputs and inputs of layers)", pair[0].n_out(), pair[1].n_in())?;
+            check_len("the number of inputs of a layer", pair[0].n_out(), pair[1].n_in())?;
             if pair[1].weight().slice().store() != store {
                 return Err(Error::GraphMismatch { what: "the layer" });
             }
@@ -93,7 +93,7 @@ impl Mlp {
         params: &Parameters<'_, S::Elem>,
         x: &[S::Elem],
     ) -> Result<Range> {
-        check_len("a sample (inputs expected and given)", self.n_in() * S::LANES, x.len())?;
+        check_len("the number of inputs of a sample", self.n_in() * S::LANES, x.len())?;
         let x = graph.constants_of_lanes(x)?;
         self.layers.iter().try_fold(x, |x, layer| layer.apply(graph, params, std::iter::once(View::Nodes(x))))
     }
@@ -112,7 +112,7 @@ impl<S: BlockMath> Model<S> for Mlp {
 
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {
         numbers(x)?;
-        check_len("a sample (inputs expected and given)", self.n_in(), x.len())?;
+        check_len("the number of inputs of a sample", self.n_in(), x.len())?;
         check_label(y, self.n_out())
     }
 

@@ -147,19 +147,22 @@ fn check_below(what: &'static str, found: &[u32], n: usize) -> Result<()> {
 }
 
 /// Refuses a count other than `expected`.
-fn check_len(op: &'static str, expected: usize, found: usize) -> Result<()> {
-    if expected == found { Ok(()) } else { Err(Error::LengthMismatch { op, left: expected, right: found }) }
+fn check_len(what: &'static str, expected: usize, found: usize) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::BadArgument { what, expected: expected.to_string(), found: found.to_string() })
 }
 
 /// Refuses a label that does not fit `n` outputs.
 fn check_label<E>(y: Label<'_, E>, n: usize) -> Result<()> {
     match y {
         Label::Classes(classes) => {
-            check_len("a sample (classes expected and given)", 1, classes.len())?;
+            check_len("the number of classes of a sample", 1, classes.len())?;
             check_below("class", classes, n)
         }
         Label::Probabilities(numbers) | Label::Numbers(numbers) => {
-            check_len("a sample (outputs and numbers of the label)", n, numbers.len())
+            check_len("the number of numbers of a label", n, numbers.len())
         }
     }
 }
