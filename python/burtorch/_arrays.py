@@ -6,8 +6,10 @@ NumPy has none, the same instructions run on the numbers. ``out=`` and whatever 
 
 from __future__ import annotations
 
+import numpy
+
 from burtorch import _core
-from burtorch._array_base import public, reduction
+from burtorch._array_base import array, axes_of, public, reduction
 from burtorch._array_products import attention, dot, einsum, layer_norm, matmul, norm, outer, tensordot
 from burtorch._array_shapes import (
     broadcast_to,
@@ -43,6 +45,7 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "argsort",
     "attention",
     "broadcast_to",
     "clip",
@@ -59,15 +62,19 @@ __all__ = [
     "layer_norm",
     "matmul",
     "maximum",
+    "median",
     "minimum",
     "moveaxis",
     "norm",
     "outer",
+    "percentile",
     "prod",
+    "quantile",
     "ravel",
     "repeat",
     "reshape",
     "roll",
+    "sort",
     "split",
     "squeeze",
     "std",
@@ -113,3 +120,78 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:
     """``minimum(maximum(a, a_min), a_max)``; None is no bound."""
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
     return _core.array_of(a, *bounds).clip(a_min, a_max, out)
+
+
+@public
+def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """The elements along an axis in ascending order, NaN last; of all of them for None.
+
+    The gradient of each place goes to the element that stands there; equal elements keep their order.
+    """
+    return sorted_along(a, axis, order, indices=False)
+
+
+@public
+def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """The indices that sort along an axis; equal elements keep their order, and NaN comes last."""
+    return sorted_along(a, axis, order, indices=True)
+
+
+def sorted_along(a: Any, axis: int | None, order: Any, *, indices: bool) -> Any:
+    if order is not None:
+        raise TypeError("order= is for arrays with fields, which Arrays have not")
+    a = array(a)
+    return _core.array_sort(a.reshape(-1), 0, indices) if axis is None else _core.array_sort(a, axis, indices)
+
+
+@public
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """The middle element along an axis, several axes, or of all elements; of two in the middle their mean.
+
+    NaN where one element is NaN. The gradient goes to the element in the middle, or half of it to each of the two;
+    of equal elements to the one that a stable sort puts there.
+    """
+    rows, shape = rows_of(a, axis, out)
+    found = _core.array_quantiles(rows, None, -1)
+    return found.reshape(shape) if keepdims else found
+
+
+@public
+def quantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None,
+) -> Any:  # fmt: skip
+    """What a share ``q`` of the elements along an axis is below, from 0 to 1; between two by linear interpolation.
+
+    Several ``q`` give a result with their shape first. Gradients are as those of ``median``.
+    """
+    if method != "linear" or weights is not None:
+        raise TypeError("quantile of Arrays takes method='linear' and no weights")
+    shares = numpy.asarray(q, dtype="float64")
+    rows, shape = rows_of(a, axis, out)
+    found = _core.array_quantiles(rows, shares.ravel().tolist(), -1)
+    return found.reshape(shares.shape + (shape if keepdims else found.shape[1:]))
+
+
+@public
+def percentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None,
+) -> Any:  # fmt: skip
+    """``quantile`` with ``q`` from 0 to 100."""
+    shares = numpy.true_divide(q, 100)
+    return quantile(array(a), shares, axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def rows_of(a: Any, axis: Any, out: Any) -> tuple[Any, tuple[int, ...]]:
+    """The array with the elements of some axes along the last one, and its shape with 1 in their places."""
+    if out is not None:
+        raise TypeError("out= is not for Arrays: they do not change")
+    a = array(a)
+    axes = tuple(range(a.ndim)) if axis is None else axes_of(axis, a.ndim)
+    if len(set(axes)) < len(axes):
+        raise ValueError("repeated axis")
+    others = tuple(k for k in range(a.ndim) if k not in axes)
+    n = int(numpy.prod([a.shape[k] for k in axes], dtype=int))
+    rows = a.transpose(*others, *axes).reshape(tuple(a.shape[k] for k in others) + (n,))
+    return rows, tuple(1 if k in axes else a.shape[k] for k in range(a.ndim))

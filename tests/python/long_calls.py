@@ -765,9 +765,9 @@ OF_ARRAYS = (
     "squeeze std sum swapaxes take tolist trace transpose var "
 ).split()
 LIKE_NUMPY = (
-    "all any argmax argmin attention broadcast_to clip concatenate cumprod cumsum diag diagonal dot "
-    "einsum expand_dims flip hstack matmul maximum minimum moveaxis norm outer prod ravel repeat reshape "
-    "roll split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu var "
+    "all any argmax argmin argsort attention broadcast_to clip concatenate cumprod cumsum diag diagonal dot einsum "
+    "expand_dims flip hstack matmul maximum median minimum moveaxis norm outer percentile prod quantile ravel repeat "
+    "reshape roll sort split squeeze std sum swapaxes take take_along_axis tensordot tile transpose tril triu var "
     "vstack "
 ).split()
 short("appends an instruction to a trace, or is refused", "Array", *(f"Array.{method}" for method in OF_ARRAYS))

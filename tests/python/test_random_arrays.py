@@ -87,11 +87,26 @@ def variance(x, axis, keepdims):
     )
 
 
+def in_order(x):
+    if not is_complex(x):
+        return np.sort(x, -1) if x.ndim else x
+    return np.take_along_axis(x, np.argsort(x.real, -1), -1) if x.ndim else x
+
+
+def median(x):
+    if x.size == 0:
+        raise UnsuitableError
+    if not is_complex(x) or not x.ndim:
+        return np.median(x, -1, keepdims=True) if x.ndim else x
+    n, rows = x.shape[-1], in_order(x)
+    return (rows[..., (n - 1) // 2, None] + rows[..., n // 2, None]) / 2
+
+
 UNARY = [
     np.sin, np.cos, np.tanh, np.exp, np.square, np.negative, np.reciprocal, absolute, np.sinh, np.arctan,
     lambda x: np.sqrt(1 + x * x), lambda x: np.log(2 + np.sin(x)), lambda x: x**3, lambda x: (2 + np.cos(x)) ** -1.5,
     lambda x: np.log1p(np.exp(-x)), lambda x: np.expm1(np.tanh(x)),
-    lambda x: clip(x, -0.5, 0.75), lambda x: maximum(x, 0.0),
+    lambda x: clip(x, -0.5, 0.75), lambda x: maximum(x, 0.0), in_order, lambda x: x - median(x),
 ]  # fmt: skip
 BINARY = [
     np.add, np.subtract, np.multiply, maximum, lambda x, y: x / (1.5 + np.sin(y)), lambda x, y: (2 + np.tanh(x)) ** y,

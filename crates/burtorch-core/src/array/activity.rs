@@ -8,7 +8,7 @@ use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, Loop, ValueId};
 pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
     match op {
         ArrayOp::Row(row) => row.moves(k),
-        ArrayOp::Compare(_) | ArrayOp::Convert(_) | ArrayOp::ArgExtreme { .. } => false,
+        ArrayOp::Compare(_) | ArrayOp::Convert(_) | ArrayOp::ArgExtreme { .. } | ArrayOp::ArgSort => false,
         ArrayOp::Select => k > 0,
         ArrayOp::Take { .. } => k == 0,
         ArrayOp::ScatterAdd { .. } => k != 1,

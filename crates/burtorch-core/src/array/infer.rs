@@ -5,7 +5,7 @@
 use super::control::infer_cond;
 use super::dims::{Axes, Dims, bad};
 use super::instr::{
-    ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Reduce, Slice, Type, ValueId, View,
+    ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Loop, Reduce, Slice, Type, ValueId, View,
 };
 use crate::error::Result;
 
@@ -140,6 +140,9 @@ impl ArrayOp {
                 elements(of, &[Mask, of[1].element, of[1].element])?;
                 Ok(vec![Type { dims: same_dims(of)?, element: of[1].element }])
             }
+            ArrayOp::Convert(Element::Sparse) | ArrayOp::Loop(Loop { checkpoint: Some(0), .. }) => {
+                Err(bad("instruction", "one that means something".into(), format!("{}", self.name())))
+            }
             ArrayOp::Convert(element) => Ok(vec![Type { dims: of[0].dims, element: *element }]),
             ArrayOp::Reduce(kind, axes) => {
                 let element = if of[0].element == Int && kind.of_integers() { Int } else { Float };
@@ -154,6 +157,7 @@ impl ArrayOp {
             }
             ArrayOp::ReducePull(_, axes) => {
                 elements(of, &[Float; 3])?;
+                axes.iter().try_for_each(|axis| in_rank(axis, &of[1].dims).map(drop))?;
                 let reduced = Type::float(of[1].dims.reduced(*axes, false));
                 same_dims(&[reduced, of[0], of[2]])?;
                 Ok(vec![of[1]])
@@ -165,6 +169,11 @@ impl ArrayOp {
                     return Err(crate::Error::EmptyReduction { op: "argmax" });
                 }
                 Ok(vec![Type { dims, element: Int }])
+            }
+            ArrayOp::ArgSort => {
+                elements(of, &[if of[0].element == Int { Int } else { Float }])?;
+                in_rank(of[0].dims.rank().saturating_sub(1), &of[0].dims)?;
+                Ok(vec![Type { dims: of[0].dims, element: Int }])
             }
             ArrayOp::Cumulate { axis, .. } => {
                 elements(of, &[Float; 2])?;

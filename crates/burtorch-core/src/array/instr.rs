@@ -55,6 +55,9 @@ pub enum ArrayOp {
         /// The largest?
         largest: bool,
     },
+    /// The indices that sort each row along the last axis, in ascending order: equal numbers stay in their order, and those
+    /// that are no numbers come last.
+    ArgSort,
     /// A running result along an axis, or from its end.
     Cumulate {
         /// What.

@@ -127,6 +127,29 @@ impl ArrayBuilder {
         })
     }
 
+    /// The indices that sort along an axis: equal elements stay in their order, and NaNs come last.
+    pub fn argsort(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            let x = b.countable(x)?;
+            let (axis, rank) = (b.dims(x).axis(axis)?, b.dims(x).rank());
+            let last: Vec<_> = (0..rank).filter(|&k| k != axis).chain([axis]).collect();
+            let x = b.transpose(x, &last)?;
+            let sorted = b.push(ArrayOp::ArgSort, &[x])?;
+            let mut back: Vec<_> = (0..rank - 1).collect();
+            back.insert(axis, rank - 1);
+            b.transpose(sorted, &back)
+        })
+    }
+
+    /// The elements along an axis in ascending order. An adjoint goes to the element that was chosen, of equal ones in their
+    /// order.
+    pub fn sort(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            let indices = b.argsort(x, axis)?;
+            b.take_along_axis(x, indices, axis)
+        })
+    }
+
     /// The value, with integers in the place of a mask.
     pub(super) fn countable(&mut self, x: ValueId) -> Result<ValueId> {
         self.check(x)?;

@@ -5,8 +5,8 @@
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, bad};
-use super::instr::{Element, Reduce, Slice, ValueId};
-use crate::error::Result;
+use super::instr::{Comparison, Element, Reduce, Slice, ValueId};
+use crate::error::{Error, Result};
 use crate::ops::Op;
 
 impl ArrayBuilder {
@@ -65,6 +65,67 @@ impl ArrayBuilder {
             let var = b.var(x, axes, ddof, keepdims)?;
             b.row(Op::Sqrt, &[var])
         })
+    }
+
+    /// Quantiles along an axis, along a new first axis: for `q` from 0 to 1 the weighted mean of the two sorted elements around
+    /// place `q (n - 1)`. NaN where a row holds one.
+    pub fn quantiles(&mut self, x: ValueId, q: &[f64], axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            let (x, last, n) = b.sorted_first(x, axis, "quantile")?;
+            let has_nan = b.compare(Comparison::IsNan, &[last])?;
+            let mut found = Vec::with_capacity(q.len());
+            for &q in q {
+                if !(0.0..=1.0).contains(&q) {
+                    return Err(bad("q", "from 0 to 1".into(), q.to_string()));
+                }
+                let place = q * (n - 1) as f64;
+                let (below, share) = (place.floor() as usize, place - place.floor());
+                let low = b.index(x, below)?;
+                let quantile = if share == 0.0 {
+                    low
+                } else {
+                    let high = b.index(x, below + 1)?;
+                    let step = b.row(Op::Sub, &[high, low])?;
+                    // From the nearer one.
+                    let (from, op, part) =
+                        if share < 0.5 { (low, Op::Add, share) } else { (high, Op::Sub, 1.0 - share) };
+                    let step = b.row_with(Op::MulByConstant, step, part)?;
+                    b.row(op, &[from, step])?
+                };
+                found.push(b.where_(has_nan, last, quantile)?);
+            }
+            b.stack(&found, 0)
+        })
+    }
+
+    /// The median along an axis: the middle one of the sorted elements, or the mean of the two in the middle. NaN where a row
+    /// holds one.
+    pub fn median(&mut self, x: ValueId, axis: isize) -> Result<ValueId> {
+        self.whole(|b| {
+            let (x, last, n) = b.sorted_first(x, axis, "median")?;
+            let mut middle = b.index(x, n / 2)?;
+            if n % 2 == 0 {
+                let low = b.index(x, n / 2 - 1)?;
+                let sum = b.row(Op::Add, &[low, middle])?;
+                middle = b.row_with(Op::DivByConstant, sum, 2.0)?;
+            }
+            let has_nan = b.compare(Comparison::IsNan, &[last])?;
+            b.where_(has_nan, last, middle)
+        })
+    }
+
+    /// The elements sorted along an axis, which comes first; the last of each row, which is NaN if one of them is; how many.
+    fn sorted_first(&mut self, x: ValueId, axis: isize, op: &'static str) -> Result<(ValueId, ValueId, usize)> {
+        let x = self.convert(x, Element::Float)?;
+        let axis = self.dims(x).axis(axis)?;
+        let n = self.dims(x)[axis];
+        if n == 0 {
+            return Err(Error::EmptyReduction { op });
+        }
+        let sorted = self.sort(x, axis as isize)?;
+        let axes: Vec<_> = [axis].into_iter().chain((0..self.dims(x).rank()).filter(|&k| k != axis)).collect();
+        let sorted = self.transpose(sorted, &axes)?;
+        Ok((sorted, self.index(sorted, n - 1)?, n))
     }
 
     /// The logarithm of softmax along an axis, exact also where that is near 0 or 1.

@@ -188,6 +188,21 @@ fn array_take_along_axis<'py>(x: Any<'py>, indices: Any<'py>, axis: isize) -> Ma
     of_two(&x, &indices, |b, x, indices| b.take_along_axis(x, indices, axis))
 }
 
+/// The elements along an axis in ascending order, or the indices that sort them.
+#[pyfunction]
+fn array_sort<'py>(x: Any<'py>, axis: isize, indices: bool) -> Made<'py> {
+    of(&x, |b, x| if indices { b.argsort(x, axis) } else { b.sort(x, axis) })
+}
+
+/// Quantiles along an axis, along a new first one; the median for None.
+#[pyfunction]
+fn array_quantiles<'py>(x: Any<'py>, q: Option<Vec<f64>>, axis: isize) -> Made<'py> {
+    of(&x, |b, x| match &q {
+        Some(q) => b.quantiles(x, q, axis),
+        None => b.median(x, axis),
+    })
+}
+
 /// `x` as an Array of the innermost trace among `x` and `like`.
 #[pyfunction]
 #[pyo3(signature = (x, *like))]
@@ -355,6 +370,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(array_dot, m)?)?;
     m.add_function(wrap_pyfunction!(array_tensordot, m)?)?;
     m.add_function(wrap_pyfunction!(array_take_along_axis, m)?)?;
+    m.add_function(wrap_pyfunction!(array_sort, m)?)?;
+    m.add_function(wrap_pyfunction!(array_quantiles, m)?)?;
     m.add_function(wrap_pyfunction!(array_broadcast_to, m)?)?;
     m.add_function(wrap_pyfunction!(array_linalg, m)?)?;
     m.add_function(wrap_pyfunction!(array_of, m)?)?;

@@ -206,6 +206,14 @@ impl<E: ArrayFloat> Alone<E> {
                     integers::arg_extreme(along, *largest, &floats(0)[of[0].place.offset..][..of[0].size()], to);
                 }
             }
+            ArrayOp::ArgSort => {
+                let n = of[0].place.dims.last().copied().unwrap_or(1);
+                if of[0].element == Element::Int {
+                    integers::arg_sort(n, whole(0), to)?;
+                } else {
+                    integers::arg_sort(n, &floats(0)[of[0].place.offset..][..of[0].size()], to)?;
+                }
+            }
             ArrayOp::Convert(_) => {
                 let room = &mut self.floats[..of[0].size()];
                 of[0].walk.gather(floats(0), 0, room);
