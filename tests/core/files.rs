@@ -1,5 +1,6 @@
 //! Files: the checked container, saves that are whole or not at all, and the raw form.
 
+mod arrays;
 mod atomic;
 mod container;
 mod golden;

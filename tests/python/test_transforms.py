@@ -512,3 +512,22 @@ def test_no_derivative_goes_through_what_is_stopped():
     assert kept["b"][0] is x
     with pytest.raises(TypeError, match="found str"):
         bt.stop_gradient("a")
+
+
+def test_a_function_keeps_the_transforms_that_are_made_of_it():
+    def f(x):
+        return (x * x).sum()
+
+    F = bt.function(f)  # noqa: N806
+    for transform in (bt.grad, bt.value_and_grad, bt.jacobian, bt.hessian, bt.jvp, bt.hvp, bt.vjp):
+        assert transform(F) is transform(F)
+    assert bt.grad(F) is not bt.grad(F, argnums=(0,))
+    assert bt.grad(F, has_aux=True) is not bt.grad(F, has_aux=True)
+    assert bt.grad(f) is not bt.grad(f)
+    for k in range(5):
+        assert bt.grad(F)(np.full((2, 2), float(k))).tolist() == [[2.0 * k] * 2] * 2
+    assert bt.grad(F).stats()["traced"] == 1
+    before = bt.grad(F)
+    F.forget()
+    assert bt.grad(F) is not before
+    assert bt.grad(F)(np.eye(2)).tolist() == [[2.0, 0.0], [0.0, 2.0]]

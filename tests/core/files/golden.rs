@@ -49,6 +49,7 @@ fn files() -> Vec<(u16, &'static str, Vec<u8>)> {
         (1, "data", words.to_bytes().unwrap()),
         (1, "program", file_of(&recorded())),
         (2, "tokens", tokens.to_bytes(Contents::Both).unwrap()),
+        (3, "arrays", super::arrays::file_of(&super::arrays::programs()[0])),
     ]
 }
 
@@ -97,6 +98,12 @@ fn states_of_the_first_version_load() {
     assert_eq!((sgd.lr(), sgd.momentum(), sgd.nesterov(), sgd.weight_decay()), (0.5, 0.25, true, 0.125));
     WordContexts::new(["anna", "hanna"], 3, 0.2, 1).unwrap().load_bytes(&load(1, "data")).unwrap();
     assert_eq!(read_program(&load(1, "program")).unwrap(), recorded());
+}
+
+#[test]
+fn functions_of_arrays_of_the_third_version_load() {
+    let loaded = super::arrays::read(&load(3, "arrays")).unwrap();
+    assert!(loaded.is_same(&super::arrays::programs()[0]));
 }
 
 #[test]

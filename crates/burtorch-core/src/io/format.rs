@@ -28,8 +28,8 @@ use crate::scalar::DType;
 /// How every file begins. The first byte is no text, the line end shows a transfer that changes line ends.
 pub const MAGIC: [u8; 8] = *b"\x89btorch\n";
 /// The newest version that is read. A file is written in the oldest one that has what it holds, so that what earlier
-/// versions of burtorch could read they still can: 1, or 2 for graphs with blocks over tokens.
-pub const VERSION: u16 = 2;
+/// versions of burtorch could read they still can: 1, or 2 for graphs with blocks over tokens, or 3 for functions of arrays.
+pub const VERSION: u16 = 3;
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 64;
 

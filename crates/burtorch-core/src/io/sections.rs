@@ -31,7 +31,7 @@ impl Writer {
     }
 
     /// Says that what is written is read from this version of the format on.
-    pub(super) fn needs_version(&mut self, version: u16) {
+    pub(crate) fn needs_version(&mut self, version: u16) {
         self.version = self.version.max(version);
     }
 

@@ -28,6 +28,8 @@ mod carrier;
 mod guards;
 mod replay;
 
+mod array_file;
+mod array_numbers;
 pub mod batch;
 pub mod derive;
 mod file;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Shared, ValueId};
+use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Dims, Shared, ValueId};
 use pyo3::prelude::*;
 
 use super::array::PyArray;
@@ -14,6 +14,7 @@ use super::operands::{Operand, are_integers};
 use super::trace::{ArrayTrace, around_loops, current};
 use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
+use crate::params::PyParameters;
 
 /// Appends an operation with one result. `None` where an operand is nothing that operations on Arrays take, so that an operator
 /// may answer `NotImplemented`. `build` is given the operands' values, in their order.
@@ -62,7 +63,6 @@ pub fn append_to<'py>(
     operands: &[Bound<'py, PyAny>],
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
-    let py = trace.py();
     let read = operands.iter().map(|object| Operand::of(object, trace.get().dtype()));
     let Some(mut read) = read.collect::<PyResult<Option<Vec<_>>>>()? else { return Ok(None) };
     // Bodies of loops read no Parameters: they capture them from around the loops.
@@ -74,12 +74,34 @@ pub fn append_to<'py>(
             *operand = Operand::Array(array.clone());
         }
     }
+    append_read(trace, read, build).map(Some)
+}
+
+/// Numbers of Parameters as an Array, in the trace around all loops that this one is part of.
+pub fn parameters_at<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    params: &Py<PyParameters>,
+    start: usize,
+    dims: Dims,
+) -> PyResult<Bound<'py, PyArray>> {
+    let py = trace.py();
+    let around = around_loops(trace).unwrap_or_else(|| trace.clone());
+    let made = append_read(&around, vec![Operand::Param(params.clone_ref(py), start, dims)], as_it_is)?;
+    made.into_iter().next().ok_or_else(|| trace.get().ended(py))
+}
+
+fn append_read<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    read: Vec<Operand<'py>>,
+    build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
+) -> PyResult<Vec<Bound<'py, PyArray>>> {
+    let py = trace.py();
     // An outer trace that has ended cannot be captured.
     for array in read.iter().filter_map(Operand::array) {
         array.get().check(py)?;
     }
     if let Some(eager) = trace.get().eager() {
-        return eager.append(trace, read, build).map(Some);
+        return eager.append(trace, read, build);
     }
     let with_integers = are_integers(&read);
     let mut content = trace.get().lock();
@@ -92,7 +114,7 @@ pub fn append_to<'py>(
     let results = build(&mut recording.builder, &values).or_raise(py)?;
     let typed: Vec<_> = results.iter().map(|&value| (value, recording.builder.type_of(value))).collect();
     drop(content);
-    typed.into_iter().map(|(value, ty)| PyArray::new(trace, value, ty)).collect::<PyResult<_>>().map(Some)
+    typed.into_iter().map(|(value, ty)| PyArray::new(trace, value, ty)).collect()
 }
 
 /// Appends a call of a program to this trace; its results. Numbers among the operands become what the program takes.

@@ -264,6 +264,44 @@ fn compare(call: &Call<'_>, at: usize) -> PyResult<bool> {
     )
 }
 
+/// A variant that can be traced again: its signature, keyword arguments, element type, and the answers of each path's guards.
+pub struct Traceable {
+    signature: Signature,
+    statics: Option<Py<PyDict>>,
+    dtype: DType,
+    answers: Vec<Vec<bool>>,
+}
+
+/// The variant that was used last.
+pub fn first_variant(call: &Call<'_>) -> PyResult<Option<Traceable>> {
+    let py = call.py();
+    call.with(|state| {
+        let variant = state.arrays.first()?;
+        Some(Traceable {
+            signature: variant.signature.copy(py),
+            statics: variant.statics.as_ref().map(|statics| statics.clone_ref(py)),
+            dtype: variant.paths.first()?.program.dtype(),
+            answers: variant.paths.iter().rev().map(|path| path.answers.clone()).collect(),
+        })
+    })
+}
+
+/// Traces a variant again if all traces have been forgotten since.
+pub fn restore(call: &Call<'_>, variant: Option<Traceable>) -> PyResult<()> {
+    let py = call.py();
+    let Some(Traceable { signature, statics, dtype, answers }) = variant else { return Ok(()) };
+    if call.with(|state| !state.arrays.is_empty())? {
+        return Ok(());
+    }
+    let statics = statics.as_ref().map(|statics| statics.bind(py));
+    for answers in answers {
+        let source = || Source::Answers(answers.clone());
+        let (traced, took) = told(call, false, || record_beside(call, &signature, statics, Some(dtype), source))?;
+        add(call, &signature, statics, traced, took)?;
+    }
+    Ok(())
+}
+
 /// Audits every variant; whether all held.
 pub fn audit(call: &Call<'_>) -> PyResult<bool> {
     let mut is_right = true;

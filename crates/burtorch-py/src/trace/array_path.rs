@@ -4,7 +4,7 @@
 //! at when a path runs, never before, but for what guards ask.
 
 use burtorch_core::DType;
-use burtorch_core::array::{ArrayProgram, Type, ValueId};
+use burtorch_core::array::{ArrayProgram, Element, Type, ValueId};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -15,7 +15,7 @@ use crate::array::append::append_to;
 use crate::array::arguments::Given;
 use crate::array::run::{AnyRunner, Number, Read};
 use crate::array::trace::{Active, Ended, Source};
-use crate::convert::arrays::Kind;
+use crate::convert::arrays::{Array, Kind, write_all};
 use crate::convert::errors::derived;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::params::{PyParameter, PyParameters};
@@ -140,13 +140,41 @@ pub fn record_arrays(
         let message = "uses an Array of a graph, whose numbers would be fixed in the trace; pass it as an argument";
         return Err(derived(py, "TraceError", format!("{name} {message}")));
     }
-    let runner = AnyRunner::new(py, &program)?;
     // Arguments of a float32 program are never widened.
     let kind = if dtype == DType::Float32 && signature.kind == Kind::F64 { Kind::F32 } else { signature.kind };
-    Ok((ArrayPath { program, runner, answers, results: nest, kind, sets, numbers }, writes))
+    Ok((ArrayPath::new(py, program, answers, nest, kind, (sets, numbers))?, writes))
+}
+
+/// What a path is made of, without what makes it ready.
+pub struct Parts<'a> {
+    pub program: &'a ArrayProgram,
+    pub answers: &'a [bool],
+    pub results: &'a Nest,
+    pub kind: Kind,
+    pub sets: &'a [Py<PyParameters>],
+    pub numbers: &'a [Py<PyParameter>],
 }
 
 impl ArrayPath {
+    /// Makes a program ready: its results, then what guards ask, which answered so; and what it reads besides arguments.
+    pub fn new(
+        py: Python<'_>,
+        program: ArrayProgram,
+        answers: Vec<bool>,
+        results: Nest,
+        kind: Kind,
+        (sets, numbers): (Vec<Py<PyParameters>>, Vec<Py<PyParameter>>),
+    ) -> PyResult<Self> {
+        let runner = AnyRunner::new(py, &program)?;
+        Ok(ArrayPath { program, runner, answers, results, kind, sets, numbers })
+    }
+
+    /// What it is made of.
+    pub fn parts(&self) -> Parts<'_> {
+        let ArrayPath { program, answers, results, kind, sets, numbers, .. } = self;
+        Parts { program, answers, results, kind: *kind, sets, numbers }
+    }
+
     /// Runs the program; whether every guard answered as traced. Python code may run.
     pub fn run(&mut self, py: Python<'_>, given: &[Given<'_>]) -> PyResult<bool> {
         let ran = self.runner.run(py, given, Read { sets: &self.sets, numbers: &self.numbers });
@@ -180,6 +208,20 @@ impl ArrayPath {
         let leaves = (0..self.results.len()).map(|k| self.runner.result(py, k, self.kind));
         let leaves = leaves.collect::<PyResult<Vec<_>>>()?;
         self.results.build(py, &mut leaves.into_iter())
+    }
+
+    /// Whether result `k` is an array of floats.
+    pub fn is_float(&self, k: usize) -> bool {
+        self.program.output_types().get(k).is_some_and(|ty| ty.element == Element::Float)
+    }
+
+    /// Writes result `k` of the last run, which is of floats, to an array with as many.
+    pub fn write(&self, k: usize, to: &Array) {
+        match (f64::floats(&self.runner, k), f32::floats(&self.runner, k)) {
+            (Some(numbers), _) => write_all(to, numbers),
+            (_, Some(numbers)) => write_all(to, numbers),
+            _ => {}
+        }
     }
 
     /// The floats of leaf `k` of the results of the last run, if they are of this type.

@@ -12,13 +12,13 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use super::arguments::{Arguments, same_statics};
 use super::bound_call::PyBound;
 use super::object::Call;
+use super::out::{Out, call_into, filled};
 use super::program::PyProgram;
 use super::pytree::{Others, Tree};
 use super::record::{Traced, record, record_path};
 use super::search::Search;
 use super::state::{FunctionState, Options, Path, Stats, Variant};
 use super::transform::Argnums;
-use super::transforms::call_derived;
 use super::{array_calls, audit, inline, keywords, primitive};
 use crate::convert::errors::{IntoPython, derived, if_any, instead};
 use crate::convert::refusals::may_need_arrays;
@@ -375,23 +375,23 @@ pub fn shaped<'py>(
 
 /// `f.value_and_grad(x, ..., argnums=None)` in full.
 pub fn value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let which = call.take("argnums");
+    let (which, out) = (call.take("argnums"), Out::take(&mut call)?);
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "value_and_grad")? else {
-        return call_derived(&call, "value_and_grad", Argnums::of(which.as_ref())?);
+        return call_into(&call, "value_and_grad", Argnums::of(which.as_ref())?, out, true);
     };
     let (value, gradient) = value_and_gradient(&call, &arguments, "value_and_grad")?;
-    let gradient = shaped(&call, &arguments.tree, &gradient, which.as_ref())?;
+    let gradient = filled(shaped(&call, &arguments.tree, &gradient, which.as_ref())?, out)?;
     Ok((value, gradient).into_pyobject(call.py())?.into_any())
 }
 
 /// `f.grad(x, ..., argnums=None)` in full.
 pub fn grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let which = call.take("argnums");
+    let (which, out) = (call.take("argnums"), Out::take(&mut call)?);
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "grad")? else {
-        return call_derived(&call, "grad", Argnums::of(which.as_ref())?);
+        return call_into(&call, "grad", Argnums::of(which.as_ref())?, out, false);
     };
     let (_, gradient) = value_and_gradient(&call, &arguments, "grad")?;
-    shaped(&call, &arguments.tree, &gradient, which.as_ref())
+    filled(shaped(&call, &arguments.tree, &gradient, which.as_ref())?, out)
 }
 
 /// `f.bind(x_buffer, grad_buffer=None)`
@@ -469,6 +469,7 @@ pub fn program<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// `f.forget()`
 pub fn forget<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     keywords::check_none(&call)?;
-    drop(call.with(super::state::FunctionState::take)?);
+    let (forgotten, derived) = call.with(|state| (state.take(), std::mem::take(&mut state.derived)))?;
+    drop((forgotten, derived));
     Ok(call.py().None().into_bound(call.py()))
 }

@@ -14,6 +14,7 @@ use pyo3::types::{PyByteArray, PyTuple};
 use super::arguments::Arguments;
 use super::calls::{shaped, with_program};
 use super::object::Call;
+use super::out::{self, Out, call_into, fill_sparse};
 use super::pytree::{GivenArguments, Tree};
 use super::state::Path;
 use super::transform::Argnums;
@@ -150,11 +151,12 @@ pub fn hvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 
 /// `f.hessian(x)`
 pub fn hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(which) = call.take("argnums") {
-        return call_derived(&call, "hessian", Argnums::of(Some(&which))?);
+    let (which, out) = (call.take("argnums"), Out::take(&mut call)?);
+    if let Some(which) = which {
+        return call_into(&call, "hessian", Argnums::of(Some(&which))?, out, false);
     }
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "hessian")? else {
-        return call_derived(&call, "hessian", Argnums::All);
+        return call_into(&call, "hessian", Argnums::All, out, false);
     };
     let n = arguments.numbers.len();
     let entries = with_scalar(&call, &arguments, "hessian", |path| {
@@ -164,17 +166,18 @@ pub fn hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         derive::hessian(&path.program, columns, &x, &mut entries)?;
         Ok(entries)
     })?;
-    filled(call.py(), &[n, n], Kind::F64, &entries)
+    out::filled(filled(call.py(), &[n, n], Kind::F64, &entries)?, out)
 }
 
 /// `f.jacobian(x)`
 pub fn jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(which) = call.take("argnums") {
-        return call_derived(&call, "jacobian", Argnums::of(Some(&which))?);
+    let (which, out) = (call.take("argnums"), Out::take(&mut call)?);
+    if let Some(which) = which {
+        return call_into(&call, "jacobian", Argnums::of(Some(&which))?, out, false);
     }
     let py = call.py();
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "jacobian")? else {
-        return call_derived(&call, "jacobian", Argnums::All);
+        return call_into(&call, "jacobian", Argnums::All, out, false);
     };
     let n = arguments.numbers.len();
     let (entries, m, is_scalar) = with_program(&call, &arguments, |path| {
@@ -191,7 +194,8 @@ pub fn jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok((entries, m, matches!(path.results, Tree::Number)))
     })?
     .or_raise(py)?;
-    if is_scalar { filled(py, &[n], Kind::F64, &entries) } else { filled(py, &[m, n], Kind::F64, &entries) }
+    let extents = if is_scalar { &[n][..] } else { &[m, n] };
+    out::filled(filled(py, extents, Kind::F64, &entries)?, out)
 }
 
 /// A scipy.sparse matrix in rows.
@@ -272,13 +276,15 @@ impl Colouring {
 }
 
 /// `f.sparse_jacobian(x)`
-pub fn sparse_jacobian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub fn sparse_jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
+    let out = call.take("out").filter(|out| !out.is_none());
     let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_jacobian")?;
     let n = arguments.numbers.len();
     let (program, x, _) = program_at(&call, &arguments)?;
     let (pattern, data) = asked(|| entries_of_jacobian(&program, &x, n)).or_raise(py)?;
-    sparse(py, &pattern, n, &data)
+    let found = sparse(py, &pattern, n, &data)?;
+    out.map_or(Ok(found.clone()), |out| fill_sparse(&out, &found))
 }
 
 /// The pattern of a Jacobian, and its entries at `x`.
@@ -317,15 +323,17 @@ fn entries_of_jacobian(program: &Program, x: &[f64], n: usize) -> burtorch_core:
 }
 
 /// `f.sparse_hessian(x)`
-pub fn sparse_hessian<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub fn sparse_hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
+    let out = call.take("out").filter(|out| !out.is_none());
     let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_hessian")?;
     let n = arguments.numbers.len();
     let (program, x) = with_scalar(&call, &arguments, "sparse_hessian", |path| {
         Ok((of_one_output(&path.program, 0)?, path.inputs(&arguments.numbers)))
     })?;
     let (pattern, data) = asked(|| entries_of_hessian(&program, &x, n)).or_raise(py)?;
-    sparse(py, &pattern, n, &data)
+    let found = sparse(py, &pattern, n, &data)?;
+    out.map_or(Ok(found.clone()), |out| fill_sparse(&out, &found))
 }
 
 /// The pattern of a Hessian, and its entries at `x`.

@@ -37,7 +37,7 @@ Example:
 ";
 
 /// See the name.
-pub const VALUE_AND_GRAD: &CStr = c"value_and_grad($self, /, *args, argnums=None, **static)
+pub const VALUE_AND_GRAD: &CStr = c"value_and_grad($self, /, *args, argnums=None, out=None, **static)
 --
 
 The value and its gradient, a new object each time: shaped like the argument, or a tuple of them for several.
@@ -45,6 +45,7 @@ The value and its gradient, a new object each time: shaped like the argument, or
 Args:
     args: numbers, arrays, and lists, tuples and dicts of them.
     argnums: the place of an argument, or several, to return gradients of; all by default.
+    out: arrays of floats of the gradients' shapes, in their containers, to write them to; what is returned holds these.
     static: keyword arguments of the function.
 
 Raises:
@@ -60,10 +61,10 @@ Example:
 ";
 
 /// See the name.
-pub const GRAD: &CStr = c"grad($self, /, *args, argnums=None, **static)
+pub const GRAD: &CStr = c"grad($self, /, *args, argnums=None, out=None, **static)
 --
 
-The gradient alone; see value_and_grad().
+The gradient alone; see value_and_grad(), also for out=.
 
 Example:
     >>> import burtorch as bt
@@ -209,14 +210,14 @@ Example:
 ";
 
 /// See the name.
-pub const HESSIAN: &CStr = c"hessian($self, /, *args, argnums=None, **static)
+pub const HESSIAN: &CStr = c"hessian($self, /, *args, argnums=None, out=None, **static)
 --
 
 The dense Hessian, a NumPy array with a row and a column for each number in the arguments, in order.
 
 With argnums, the Hessian by those arguments, in the shapes that bt.hessian gives.
 
-Forward over reverse on eight columns at a time.
+Forward over reverse on eight columns at a time. out: an array, or arrays in the containers of the result, to write to.
 
 Example:
     >>> import burtorch as bt
@@ -225,7 +226,7 @@ Example:
 ";
 
 /// See the name.
-pub const JACOBIAN: &CStr = c"jacobian($self, /, *args, argnums=None, **static)
+pub const JACOBIAN: &CStr = c"jacobian($self, /, *args, argnums=None, out=None, **static)
 --
 
 The Jacobian, a NumPy array with a row for each number returned and a column for each number in the arguments, in
@@ -233,7 +234,7 @@ order; one row without an axis for a function that returns one Value. Of a funct
 result's shape and then the argument's, for each result and each argument, in their containers. With argnums, by those arguments, in the
 shapes that `bt.jacobian` gives.
 
-Eight columns, or eight rows, at a time: whichever costs less.
+Eight columns, or eight rows, at a time: whichever costs less. out: an array, or arrays in the containers of the result.
 
 Example:
     >>> import burtorch as bt
@@ -256,20 +257,21 @@ Which results depend on which arguments, as a scipy.sparse matrix of ones; found
 ";
 
 /// See the name.
-pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, **static)
+pub const SPARSE_HESSIAN: &CStr = c"sparse_hessian($self, /, *args, out=None, **static)
 --
 
-The Hessian as a scipy.sparse matrix, from as many directions as colouring its columns needs.
+The Hessian as a scipy.sparse matrix, from as many directions as colouring its columns needs. out: a matrix with this pattern, as
+an earlier call gave it, whose entries are replaced.
 
 Raises:
     ImportError: SciPy is not installed.
 ";
 
 /// See the name.
-pub const SPARSE_JACOBIAN: &CStr = c"sparse_jacobian($self, /, *args, **static)
+pub const SPARSE_JACOBIAN: &CStr = c"sparse_jacobian($self, /, *args, out=None, **static)
 --
 
-The Jacobian as a scipy.sparse matrix, from as many directions as colouring its columns needs.
+The Jacobian as a scipy.sparse matrix, from as many directions as colouring its columns needs. out: as of sparse_hessian().
 
 Raises:
     ImportError: SciPy is not installed.
@@ -334,10 +336,11 @@ Args:
     path: the file, made or replaced.
 
 Raises:
-    TraceError: nothing has been traced, or the function was traced with Arrays.
+    TraceError: nothing has been traced.
+    TypeError: an argument or a result is a named tuple, whose class a file does not hold.
     OSError: the file cannot be written.
 
-The file holds programs and shapes, no code, and a checksum.
+The file holds programs and shapes, the Parameters that they read, no code, and a checksum.
 ";
 
 /// See the name.

@@ -11,6 +11,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use super::array_calls;
+use super::array_file::{Content, Made, Written};
 use super::audit;
 use super::object::Call;
 use super::pytree::Tree;
@@ -99,7 +101,13 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
     let py = call.py();
     let name = call.with(|state| state.name.clone())?;
     // What is written is right now.
+    let arrays = array_calls::first_variant(call)?;
     audit::refresh(call, &audit::recorded_at(call, true)?)?;
+    array_calls::restore(call, arrays)?;
+    let arrays = call.with(|state| {
+        let variant = state.arrays.first().filter(|variant| !variant.paths.is_empty());
+        variant.map(|variant| Written::of(py, variant, state.uses_arrays)).transpose()
+    })??;
     let parts = call.with(|state| {
         let variant = state.variants.first().filter(|variant| !variant.paths.is_empty())?;
         let mut numbers = Vec::new();
@@ -113,14 +121,10 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
         }
         Some((numbers, keys, paths))
     })?;
-    let Some((numbers, keys, paths)) = parts else {
-        if call.with(|state| !state.arrays.is_empty())? {
-            let message =
-                format!("{name} was traced with arrays; functions of numbers and arrays of one dimension can be saved");
-            return Err(derived(py, "TraceError", message));
-        }
+    if parts.is_none() && arrays.is_none() {
         return Err(derived(py, "TraceError", "nothing has been traced yet; call the function first".into()));
-    };
+    }
+    let (numbers, keys, paths) = parts.unwrap_or_default();
     if keys.iter().any(|key| key.contains('\n')) {
         return Err(PyTypeError::new_err("keys of arguments that hold line ends cannot be saved"));
     }
@@ -130,11 +134,16 @@ fn to_bytes(call: &Call<'_>) -> PyResult<Vec<u8>> {
         let mut writer = Writer::new(header)?;
         // Where the function is defined is nobody else's business.
         writer.text(*b"NAME", name.split(' ').next().unwrap_or(""))?;
-        writer.section(*b"TREE", &numbers)?;
-        writer.text(*b"KEYS", &keys.join("\n"))?;
+        if !paths.is_empty() {
+            writer.section(*b"TREE", &numbers)?;
+            writer.text(*b"KEYS", &keys.join("\n"))?;
+        }
         for (program, parameters) in &paths {
             writer.section(*b"PARA", parameters)?;
             program.write(&mut writer)?;
+        }
+        if let Some(arrays) = &arrays {
+            arrays.write(&mut writer)?;
         }
         writer.finish()
     };
@@ -159,30 +168,42 @@ struct Read {
     shapes: Vec<u32>,
     keys: String,
     paths: Vec<(Vec<f64>, Program)>,
+    arrays: Option<Content>,
 }
 
 fn from_bytes(bytes: &[u8]) -> burtorch_core::Result<Read> {
     let mut reader = Reader::open(bytes, FileKind::PROGRAM)?;
     let n_paths = reader.header().count;
     let name = reader.text(*b"NAME")?.to_string();
-    let shapes = reader.section::<u32>(*b"TREE")?.to_vec()?;
-    let keys = reader.text(*b"KEYS")?.to_string();
+    let (mut shapes, mut keys) = (Vec::new(), String::new());
+    if n_paths > 0 {
+        shapes = reader.section::<u32>(*b"TREE")?.to_vec()?;
+        keys = reader.text(*b"KEYS")?.to_string();
+    }
     let mut paths = Vec::new();
     // Each path takes bytes, so a lie about their number ends with a section that is missing.
     for _ in 0..n_paths {
         let parameters = reader.section::<f64>(*b"PARA")?.to_vec()?;
         paths.push((parameters, Program::read(&mut reader)?));
     }
+    let arrays = Content::read(&mut reader)?;
     reader.finish()?;
-    if paths.is_empty() {
+    if paths.is_empty() && arrays.is_none() {
         return Err(Error::Format { offset: 0, reason: "a function without a path".into() });
     }
-    Ok(Read { name, shapes, keys, paths })
+    Ok(Read { name, shapes, keys, paths, arrays })
 }
 
-/// The variant that the bytes hold, and the name of the function.
-pub fn variant_from(py: Python<'_>, bytes: &[u8]) -> PyResult<(String, Variant)> {
-    let Read { name, shapes, keys, paths } = asked(|| from_bytes(bytes)).or_raise(py)?;
+/// The variant of functions of numbers that a file holds, if it holds one.
+fn variant_of(
+    py: Python<'_>,
+    shapes: &[u32],
+    keys: &str,
+    paths: Vec<(Vec<f64>, Program)>,
+) -> PyResult<Option<Variant>> {
+    if paths.is_empty() {
+        return Ok(None);
+    }
     let wrong = |reason: &str| -> PyErr {
         crate::convert::errors::to_python(py, Error::Format { offset: 0, reason: reason.to_string() })
     };
@@ -199,16 +220,20 @@ pub fn variant_from(py: Python<'_>, bytes: &[u8]) -> PyResult<(String, Variant)>
         let parameters = parameters.into_iter().map(|x| Py::new(py, PyParameter::of(x)));
         variant.paths.push(Path::new(py, program, results, parameters.collect::<PyResult<Vec<_>>>()?, Vec::new())?);
     }
-    Ok((name, variant))
+    Ok(Some(variant))
 }
 
-/// The body of a function that came from a file.
-fn no_body<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    let name = name.to_string();
-    let message = format!(
+/// What a function from a file says to arguments that it has no trace for.
+pub fn no_trace(name: &str) -> String {
+    format!(
         "{name} was loaded from a file, which has no trace for this: arguments of another shape, static \
          arguments, Values, or comparisons that answer otherwise; call it there and save it again"
-    );
+    )
+}
+
+/// The body of a function of numbers that came from a file.
+fn no_body<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let message = no_trace(name);
     let body = move |_: &Bound<'_, pyo3::types::PyTuple>, _: Option<&Bound<'_, pyo3::types::PyDict>>| -> PyResult<()> {
         Python::attach(|py| Err(derived(py, "TraceError", message.clone())))
     };
@@ -218,13 +243,24 @@ fn no_body<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
 /// A function from the bytes of a file.
 #[pyfunction]
 pub fn function_from_bytes<'py>(py: Python<'py>, bytes: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
-    let (name, variant) = variant_from(py, bytes.as_bytes())?;
+    let Read { name, shapes, keys, paths, arrays } = asked(|| from_bytes(bytes.as_bytes())).or_raise(py)?;
+    let variant = variant_of(py, &shapes, &keys, paths)?;
+    let made = arrays.map(|arrays| arrays.variant(py, &name, super::calls::next_id())).transpose()?;
     let class = py.import("burtorch._core")?.getattr("Function")?;
-    let function = class.call1((no_body(py, &name)?,))?;
+    let body = match &made {
+        Some(made) => made.body.clone(),
+        None => no_body(py, &name)?,
+    };
+    let function = class.call1((body,))?;
     let call = Call::of(function.clone());
     call.with(|state| {
         state.name = name;
-        state.variants.push(variant);
+        state.variants.extend(variant);
+        if let Some(Made { variant, uses_arrays, dtype, .. }) = made {
+            state.arrays.push(variant);
+            state.uses_arrays = uses_arrays;
+            (state.options.dtype, state.options.has_dtype) = (dtype, true);
+        }
         state.note_quick();
     })?;
     Ok(function)

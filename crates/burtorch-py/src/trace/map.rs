@@ -15,9 +15,9 @@ use super::arguments::Arguments;
 use super::calls::with_path;
 use super::columns::{Column, Table, columns};
 use super::object::Call;
+use super::out::{Out, call_into, refuse_overlap};
 use super::pytree::Tree;
 use super::transform::Argnums;
-use super::transforms::call_derived;
 use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, empty};
 use crate::convert::errors::{IntoPython, derived};
@@ -213,29 +213,6 @@ fn apart_from<'py>(batched: &mut Batched<'py>, results: &[&Array]) -> PyResult<(
     Ok(())
 }
 
-/// Refuses results of which two would be written to one place.
-fn refuse_overlap(py: Python<'_>, objects: &[&Bound<'_, PyAny>], arrays: &[&Array]) -> PyResult<()> {
-    for (k, (a, x)) in arrays.iter().zip(objects).enumerate() {
-        let mut steps = a.shape().iter().zip(a.strides());
-        if a.len() > 1 && steps.any(|(&n, &stride)| n > 1 && stride == 0) {
-            return Err(PyValueError::new_err("out has several entries at one place; give an array of its own memory"));
-        }
-        for (b, y) in arrays.iter().zip(objects).skip(k + 1) {
-            // Interleaved arrays do not overlap: NumPy tells them exactly.
-            let share = || py.import("numpy")?.call_method1("shares_memory", (as_array(x)?, as_array(y)?))?.is_truthy();
-            if a.may_overlap(b) && share()? {
-                return Err(PyValueError::new_err("two arrays of out overlap; give each memory of its own"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// An array of NumPy in the memory of any buffer.
-fn as_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    object.py().import("numpy")?.call_method1("asarray", (object,))
-}
-
 /// An array of results: a new one, or the one given after a check of its shape.
 fn results<'py>(
     py: Python<'py>,
@@ -298,10 +275,8 @@ fn is_of_arrays(call: &Call<'_>) -> PyResult<bool> {
 
 /// `f.map(X)` of arrays: `vmap` over the first axis of all arguments.
 fn mapped_arrays<'py>(call: &Call<'py>, out: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-    if out.is_some() {
-        return Err(PyTypeError::new_err("map() of arrays of several dimensions takes no out="));
-    }
-    call_derived(call, "map", Argnums::All)
+    let out = out.filter(|out| !out.is_none()).map(|out| Out::of(&out)).transpose()?;
+    call_into(call, "map", Argnums::All, out, false)
 }
 
 /// `f.map_value_and_grad(X, ..., threads=1, out=None)`

@@ -7,6 +7,7 @@
 
 mod arguments;
 mod array_calls;
+mod array_file;
 pub mod array_path;
 mod attributes;
 mod audit;
@@ -30,6 +31,7 @@ mod nest;
 mod object;
 mod object_type;
 mod observe;
+mod out;
 mod primitive;
 mod program;
 mod pytree;

@@ -62,13 +62,15 @@ impl PyProgram {
 #[pymethods]
 impl PyProgram {
     fn __str__(&self, py: Python<'_>) -> PyResult<String> {
-        let mut text = String::new();
-        let mut write = || match &self.program {
-            Content::Numbers(program) => write!(text, "{program}"),
-            Content::Arrays(program, _) => write!(text, "{program}"),
+        let text = || match &self.program {
+            Content::Numbers(program) => {
+                let mut text = String::new();
+                write!(text, "{program}").map_err(|_| Error::Interrupted)?;
+                Ok(text)
+            }
+            Content::Arrays(program, n_guards) => program.listing(*n_guards),
         };
-        py.detach(|| asked(|| write().map_err(|_| Error::Interrupted))).or_raise(py)?;
-        Ok(text)
+        py.detach(|| asked(text)).or_raise(py)
     }
 
     fn __repr__(&self) -> String {

@@ -55,6 +55,19 @@ fn of_gradient(
     transform(&gradient, name, rule, argnums, has_aux)
 }
 
+/// A transform: of a Function the one that it keeps, so that it is traced once however often it is asked for, else a new one.
+fn kept_or<'py>(
+    f: &Bound<'py, PyAny>,
+    name: &'static str,
+    (argnums, has_aux): (Argnums, bool),
+    make: impl FnOnce(Argnums) -> PyResult<Transform>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if options_of(f).is_some() && !has_aux {
+        return function_for(&Call::of(f.clone()), name, argnums);
+    }
+    function(f, make(argnums)?)
+}
+
 fn argnums_of(argnums: Option<&Bound<'_, PyAny>>) -> PyResult<Argnums> {
     argnums.map_or(Ok(Argnums::One(0)), |which| Argnums::of(Some(which)))
 }
@@ -82,7 +95,9 @@ fn argnums_of(argnums: Option<&Bound<'_, PyAny>>) -> PyResult<Argnums> {
 #[pyfunction]
 #[pyo3(signature = (f, argnums=None, has_aux=false), text_signature = "(f, argnums=0, has_aux=False)")]
 fn grad<'py>(f: &Bound<'py, PyAny>, argnums: Option<&Bound<'py, PyAny>>, has_aux: bool) -> PyResult<Bound<'py, PyAny>> {
-    function(f, transform(f, "grad", Rule::Grad { with_value: false }, argnums_of(argnums)?, has_aux)?)
+    kept_or(f, "grad", (argnums_of(argnums)?, has_aux), |argnums| {
+        transform(f, "grad", Rule::Grad { with_value: false }, argnums, has_aux)
+    })
 }
 
 /// The value and the gradient of a function that returns one float, as a function of the same arguments.
@@ -100,8 +115,9 @@ fn value_and_grad<'py>(
     argnums: Option<&Bound<'py, PyAny>>,
     has_aux: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let rule = Rule::Grad { with_value: true };
-    function(f, transform(f, "value_and_grad", rule, argnums_of(argnums)?, has_aux)?)
+    kept_or(f, "value_and_grad", (argnums_of(argnums)?, has_aux), |argnums| {
+        transform(f, "value_and_grad", Rule::Grad { with_value: true }, argnums, has_aux)
+    })
 }
 
 /// The Jacobian of a function, as a function of the same arguments: of each result by each argument of argnums, an array of
@@ -121,7 +137,9 @@ fn jacobian<'py>(
     argnums: Option<&Bound<'py, PyAny>>,
     has_aux: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    function(f, transform(f, "jacobian", Rule::Jacobian, argnums_of(argnums)?, has_aux)?)
+    kept_or(f, "jacobian", (argnums_of(argnums)?, has_aux), |argnums| {
+        transform(f, "jacobian", Rule::Jacobian, argnums, has_aux)
+    })
 }
 
 /// The Hessian of a function that returns one float, as a function of the same arguments: the Jacobian of its gradient,
@@ -138,7 +156,9 @@ fn hessian<'py>(
     argnums: Option<&Bound<'py, PyAny>>,
     has_aux: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    function(f, of_gradient(f, "hessian", Rule::Jacobian, argnums_of(argnums)?, has_aux)?)
+    kept_or(f, "hessian", (argnums_of(argnums)?, has_aux), |argnums| {
+        of_gradient(f, "hessian", Rule::Jacobian, argnums, has_aux)
+    })
 }
 
 /// Result and directional derivative: `jvp(f)(x, ..., v, ...)` is (f(x, ...), its change along v, ...), with a direction for
@@ -161,8 +181,9 @@ fn jvp<'py>(
     tangents: Option<&Bound<'py, PyAny>>,
     has_aux: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let rule = Rule::Jvp { with_value: true };
-    let along = function(f, transform(f, "jvp", rule, Argnums::All, has_aux)?)?;
+    let along = kept_or(f, "jvp", (Argnums::All, has_aux), |argnums| {
+        transform(f, "jvp", Rule::Jvp { with_value: true }, argnums, has_aux)
+    })?;
     at_once(along, "jvp", primals, tangents)
 }
 
@@ -181,8 +202,9 @@ fn hvp<'py>(
     primals: Option<&Bound<'py, PyAny>>,
     tangents: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let rule = Rule::Jvp { with_value: false };
-    let product = function(f, of_gradient(f, "hvp", rule, Argnums::All, false)?)?;
+    let product = kept_or(f, "hvp", (Argnums::All, false), |argnums| {
+        of_gradient(f, "hvp", Rule::Jvp { with_value: false }, argnums, false)
+    })?;
     at_once(product, "hvp", primals, tangents)
 }
 
@@ -218,7 +240,7 @@ fn at_once<'py>(
 #[pyfunction]
 #[pyo3(signature = (f, has_aux=false))]
 fn vjp<'py>(f: &Bound<'py, PyAny>, has_aux: bool) -> PyResult<Bound<'py, PyAny>> {
-    function(f, transform(f, "vjp", Rule::Vjp, Argnums::All, has_aux)?)
+    kept_or(f, "vjp", (Argnums::All, has_aux), |argnums| transform(f, "vjp", Rule::Vjp, argnums, has_aux))
 }
 
 /// Axes as they were given: None is not the same as nothing.
@@ -297,7 +319,7 @@ pub fn call_derived<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums)
 }
 
 /// The Function of that name that was made of the one that is called.
-fn function_for<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn function_for<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let key = Derived(name, argnums);
     let known = call.with(|state| {

@@ -58,7 +58,7 @@ impl ArrayProgram {
         if in_axes.len() != self.inputs().len() {
             return Err(bad("axes of arguments", self.inputs().len().to_string(), in_axes.len().to_string()));
         }
-        let (body, params) = self.without_calls()?.with_parameters_as_inputs()?;
+        let (body, params) = self.with_parameters_as_inputs()?;
         let mut b = ArrayBuilder::new(self.dtype())?;
         let mut operands = Vec::with_capacity(in_axes.len() + params.len());
         for (ty, axis) in self.input_types().into_iter().zip(in_axes) {
@@ -84,25 +84,26 @@ impl ArrayProgram {
         b.finish(&outputs)
     }
 
-    /// The program with inputs after all others for what it reads from parameters, and these.
-    fn with_parameters_as_inputs(&self) -> Result<(ArrayProgram, Vec<ArrayOp>)> {
+    /// The program, without calls, with inputs after all others for what it reads from parameters, and these.
+    pub fn with_parameters_as_inputs(&self) -> Result<(ArrayProgram, Vec<ArrayOp>)> {
+        let whole = &self.without_calls()?;
         let mut b = ArrayBuilder::new(self.dtype())?;
-        let mut new = vec![ValueId(0); self.n_values()];
-        let params = self.instrs().iter().filter(|instr| matches!(instr.op, ArrayOp::Param { .. }));
+        let mut new = vec![ValueId(0); whole.n_values()];
+        let params = whole.instrs().iter().filter(|instr| matches!(instr.op, ArrayOp::Param { .. }));
         let params: Vec<_> = params.map(|instr| (instr.op.clone(), instr.result)).collect();
-        for &v in self.inputs().iter().chain(params.iter().map(|(_, v)| v)) {
-            new[v.at()] = b.push(ArrayOp::Input(self.type_of(v)), &[])?;
+        for &v in whole.inputs().iter().chain(params.iter().map(|(_, v)| v)) {
+            new[v.at()] = b.push(ArrayOp::Input(whole.type_of(v)), &[])?;
         }
-        for (at, instr) in self.instrs().iter().enumerate() {
+        for (at, instr) in whole.instrs().iter().enumerate() {
             if matches!(instr.op, ArrayOp::Input(_) | ArrayOp::Param { .. }) {
                 continue;
             }
             let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
-            for (v, now) in self.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
+            for (v, now) in whole.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
                 new[v.at()] = now;
             }
         }
-        let outputs: Vec<_> = self.outputs().iter().map(|v| new[v.at()]).collect();
+        let outputs: Vec<_> = whole.outputs().iter().map(|v| new[v.at()]).collect();
         Ok((b.finish(&outputs)?, params.into_iter().map(|(op, _)| op).collect()))
     }
 }

@@ -1,0 +1,215 @@
+//! `out=`: results of derivatives written into arrays of the caller.
+//!
+//! Promises: everything is computed before the first number is written, so arrays may share memory with arguments; structure,
+//! shapes and types are checked before, so a call that is refused writes nothing.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::array_calls::call_with;
+use super::array_path::ArrayPath;
+use super::nest::Nest;
+use super::object::Call;
+use super::transform::Argnums;
+use super::transforms::{call_derived, function_for};
+use crate::array::append::innermost_of;
+use crate::array::trace::current;
+use crate::convert::arrays::Array;
+use crate::convert::errors::if_any;
+
+/// Arrays for results, in the containers that those come in.
+pub struct Out<'py> {
+    nest: Nest,
+    leaves: Vec<Bound<'py, PyAny>>,
+    arrays: Vec<Array>,
+    shapes: Vec<Vec<usize>>,
+}
+
+/// A writable array of floats and its shape. One of no axes has no buffer with a shape: it is looked at as one of one.
+fn writable(leaf: &Bound<'_, PyAny>, what: &str) -> PyResult<(Array, Vec<usize>)> {
+    let is_number = if_any(leaf.py(), leaf.getattr("shape"))?.is_some_and(|shape| shape.len().is_ok_and(|n| n == 0));
+    if is_number && leaf.hasattr("__array_interface__")? {
+        return Ok((Array::writable(&leaf.call_method1("reshape", (1,))?, what)?, Vec::new()));
+    }
+    let array = Array::writable(leaf, what)?;
+    let shape = array.shape().to_vec();
+    Ok((array, shape))
+}
+
+/// The error for arrays that do not fit.
+fn misfit(py: Python<'_>, nest: &Nest, k: usize, expected: &[usize], found: &[usize]) -> PyErr {
+    let place = nest.place(py, k);
+    PyValueError::new_err(format!("out{place} must have the shape {}, found {}", shape(expected), shape(found)))
+}
+
+fn shape(extents: &[usize]) -> String {
+    match extents {
+        [only] => format!("({only},)"),
+        all => format!("({})", all.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl<'py> Out<'py> {
+    /// Those of `out=`, if a call has it.
+    pub fn take(call: &mut Call<'py>) -> PyResult<Option<Self>> {
+        match call.take("out") {
+            Some(out) if !out.is_none() => Self::of(&out).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes apart what was given.
+    pub fn of(out: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = out.py();
+        let mut leaves = Vec::new();
+        let nest = Nest::of(out, &mut leaves)?;
+        let name = |k| format!("out{}", nest.place(py, k));
+        let found = leaves.iter().enumerate().map(|(k, leaf)| writable(leaf, &name(k)));
+        let (arrays, shapes): (Vec<_>, _) = found.collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
+        refuse_overlap(py, &leaves.iter().collect::<Vec<_>>(), &arrays.iter().collect::<Vec<_>>())?;
+        Ok(Out { nest, leaves, arrays, shapes })
+    }
+
+    fn check_nest(&self, py: Python<'py>, results: &Nest) -> PyResult<()> {
+        if self.nest.same(py, results) {
+            return Ok(());
+        }
+        let (n, m) = (results.len(), self.nest.len());
+        let message =
+            format!("out must have the containers of the result, with an array for each of its {n}, found {m}");
+        Err(PyValueError::new_err(message))
+    }
+
+    /// What was given, in its containers.
+    fn object(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.nest.build(py, &mut self.leaves.iter().cloned())
+    }
+
+    /// Copies a result of numbers and NumPy's arrays.
+    pub fn fill(&self, result: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = result.py();
+        let mut leaves = Vec::new();
+        self.check_nest(py, &Nest::of(result, &mut leaves)?)?;
+        let mut numbers = Vec::with_capacity(leaves.len());
+        for (k, (leaf, shape)) in leaves.iter().zip(&self.shapes).enumerate() {
+            let (extents, own) = match Array::of(leaf) {
+                Some(found) => (found.shape().to_vec(), found.floats()),
+                None => (Vec::new(), vec![leaf.extract::<f64>()?]),
+            };
+            if *shape != extents {
+                return Err(misfit(py, &self.nest, k, &extents, shape));
+            }
+            numbers.push(own);
+        }
+        for (array, numbers) in self.arrays.iter().zip(numbers) {
+            array.write(numbers.into_iter());
+        }
+        self.object(py)
+    }
+
+    /// Copies the results of a path that has run; of a pair the second part, after the first as it is.
+    fn fill_from(&self, py: Python<'py>, path: &ArrayPath, is_pair: bool) -> PyResult<Bound<'py, PyAny>> {
+        let results = path.parts().results;
+        let (first, nest) = match results.items() {
+            [value, gradient] if is_pair => (value.len(), gradient),
+            _ => (0, results),
+        };
+        self.check_nest(py, nest)?;
+        let types = path.program.output_types();
+        for (k, (shape, ty)) in self.shapes.iter().zip(&types[first..]).enumerate() {
+            if *shape != ty.dims[..] {
+                return Err(misfit(py, &self.nest, k, &ty.dims, shape));
+            }
+            if !path.is_float(first + k) {
+                let place = self.nest.place(py, k);
+                return Err(PyTypeError::new_err(format!("out{place} is for a result that is no array of floats")));
+            }
+        }
+        for (k, array) in self.arrays.iter().enumerate() {
+            path.write(first + k, array);
+        }
+        let object = self.object(py)?;
+        if !is_pair {
+            return Ok(object);
+        }
+        let value = path.results(py)?.get_item(0)?;
+        Ok(PyTuple::new(py, [value, object])?.into_any())
+    }
+}
+
+/// A result, or what it was written to.
+pub fn filled<'py>(result: Bound<'py, PyAny>, out: Option<Out<'py>>) -> PyResult<Bound<'py, PyAny>> {
+    out.map_or(Ok(result.clone()), |out| out.fill(&result))
+}
+
+/// A method of a Function for arrays, whose result is written to `out` if there is one; of a pair only the second part.
+pub fn call_into<'py>(
+    call: &Call<'py>,
+    name: &'static str,
+    argnums: Argnums,
+    out: Option<Out<'py>>,
+    is_pair: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let Some(out) = out else { return call_derived(call, name, argnums) };
+    super::keywords::check(call)?;
+    if current(py).is_some() || innermost_of(py, &call.positional).is_some() {
+        return Err(PyTypeError::new_err("out= is for calls with numbers: Arrays do not change"));
+    }
+    let made = Call {
+        positional: call.positional.clone(),
+        named: call.named.clone(),
+        ..Call::of(function_for(call, name, argnums)?)
+    };
+    call_with(&made, &mut |path| out.fill_from(py, path, is_pair))
+}
+
+/// Refuses results of which two would be written to one place.
+pub fn refuse_overlap(py: Python<'_>, objects: &[&Bound<'_, PyAny>], arrays: &[&Array]) -> PyResult<()> {
+    for (k, (a, x)) in arrays.iter().zip(objects).enumerate() {
+        let mut steps = a.shape().iter().zip(a.strides());
+        if a.len() > 1 && steps.any(|(&n, &stride)| n > 1 && stride == 0) {
+            return Err(PyValueError::new_err("out has several entries at one place; give an array of its own memory"));
+        }
+        for (b, y) in arrays.iter().zip(objects).skip(k + 1) {
+            // Interleaved arrays do not overlap: NumPy tells them exactly.
+            let share = || py.import("numpy")?.call_method1("shares_memory", (as_array(x)?, as_array(y)?))?.is_truthy();
+            if a.may_overlap(b) && share()? {
+                return Err(PyValueError::new_err("two arrays of out overlap; give each memory of its own"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An array of NumPy in the memory of any buffer.
+fn as_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object.py().import("numpy")?.call_method1("asarray", (object,))
+}
+
+/// Writes the entries of sparse rows to a matrix of SciPy's with the same pattern.
+pub fn fill_sparse<'py>(out: &Bound<'py, PyAny>, expected: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = out.py();
+    let numpy = py.import("numpy")?;
+    let is_csr = crate::array::arguments::is_sparse(out)?;
+    let same = |name: &str| {
+        let both = (out.getattr(name)?, expected.getattr(name)?);
+        numpy.call_method1("array_equal", both)?.is_truthy()
+    };
+    if !is_csr {
+        let found = out.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("out must be a sparse matrix in the CSR format, found {found}")));
+    }
+    if !(same("shape")? && same("indptr")? && same("indices")?) {
+        let message = "out must have the pattern of the result, such as that of a first call without out=";
+        return Err(PyValueError::new_err(message));
+    }
+    let data = Array::writable(&out.getattr("data")?, "the data of out")?;
+    let entries = Array::converted(&expected.getattr("data")?)?;
+    if data.shape() != entries.shape() {
+        return Err(PyValueError::new_err("the data of out must have an entry for each index"));
+    }
+    data.write(entries.floats().into_iter());
+    Ok(out.clone())
+}
