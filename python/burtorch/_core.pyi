@@ -97,7 +97,14 @@ class Value:
     def _backward(self) -> None: ...
     @property
     def graph(self) -> Graph: ...
-    def backward(self, seed: _Real = 1.0, *, wanted: _Wanted | None = None) -> None: ...
+    def backward(
+        self,
+        seed: _Real = 1.0,
+        *,
+        wanted: _Wanted | None = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+    ) -> None: ...
     def detach(self) -> Value: ...
     def to_string(self) -> str: ...
     def same_node(self, other: Value, /) -> bool: ...
@@ -663,10 +670,22 @@ class Function:
     @property
     def program(self) -> Program: ...
     def value_and_grad(
-        self, /, *args: Any, argnums: int | Sequence[int] | None = None, out: Any = None, **static: Any
+        self,
+        /,
+        *args: Any,
+        argnums: int | Sequence[int] | None = None,
+        wanted: Any = None,
+        out: Any = None,
+        **static: Any,
     ) -> Any: ...
     def grad(
-        self, /, *args: Any, argnums: int | Sequence[int] | None = None, out: Any = None, **static: Any
+        self,
+        /,
+        *args: Any,
+        argnums: int | Sequence[int] | None = None,
+        wanted: Any = None,
+        out: Any = None,
+        **static: Any,
     ) -> Any: ...
     def bind(self, x: Buffer, grad: Buffer | None = None, /) -> Callable[[], float]: ...
     def trace(self, /, *args: Any, **static: Any) -> Self: ...
@@ -685,8 +704,26 @@ class Function:
     def jacobian_sparsity(self, /, *args: Any, **static: Any) -> Any: ...
     def sparse_hessian(self, /, *args: Any, out: Any = None, **static: Any) -> Any: ...
     def sparse_jacobian(self, /, *args: Any, out: Any = None, **static: Any) -> Any: ...
-    def map(self, /, *arrays: Any, threads: int = 1, out: Any = None, **static: Any) -> Any: ...
-    def map_value_and_grad(self, /, *arrays: Any, threads: int = 1, out: Any = None, **static: Any) -> Any: ...
+    def map(
+        self,
+        /,
+        *arrays: Any,
+        threads: int = 1,
+        out: Any = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+        **static: Any,
+    ) -> Any: ...
+    def map_value_and_grad(
+        self,
+        /,
+        *arrays: Any,
+        threads: int = 1,
+        out: Any = None,
+        stop: Stop | None = None,
+        deadline: float | None = None,
+        **static: Any,
+    ) -> Any: ...
     def __reduce__(self, /) -> Any: ...
     def save(self, path: str | PathLike[str], /) -> None: ...
     def audit(self, /) -> bool: ...
@@ -1784,6 +1821,17 @@ class Oracle:
         *,
         wanted: _Wanted | None = None,
     ) -> Any: ...
+    def stream(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None,
+        emit: Callable[[range, memoryview], object],
+        at: _Batch | None = None,
+        out: Buffer | None = None,
+        *,
+        keep: bool = True,
+        on_thread: bool = False,
+    ) -> float: ...
     def subset(self, wanted: _Wanted) -> Subset: ...
     def per_sample(
         self, contexts: _Samples, targets: _Batch, visit: Callable[[int, float, FlatArray], object]
@@ -1951,6 +1999,7 @@ class Runner:
         calls: int | None = None,
         bits: float | None = None,
         seconds: float | None = None,
+        stop: Stop | None = None,
     ) -> int: ...
     @property
     def x(self) -> Any: ...

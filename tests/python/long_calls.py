@@ -411,7 +411,7 @@ def batch(n, width=16):
 
 @long(
     *("Oracle.__call__", "Oracle.grad", "Oracle.loss", "Oracle.losses", "Oracle.step", "Oracle.per_sample"),
-    *("Oracle.per_sample_grads", "Oracle.per_sample_grad_norms"),
+    *("Oracle.per_sample_grads", "Oracle.per_sample_grad_norms", "Oracle.stream"),
     n=64,
     most=20_000,
 )
@@ -427,6 +427,10 @@ def oracle(name, n):
         params.values[:] = start
         if method == "step":
             return bits(made.step(x, y, 0.1))
+        if method == "stream":
+            parts = []
+            made.stream(x, y, lambda _, part: parts.extend(part))
+            return bits(parts)
         if method == "per_sample":
             losses = []
             made.per_sample(x, y, lambda k, loss, grad: losses.append(loss))

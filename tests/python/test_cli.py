@@ -334,6 +334,17 @@ def test_ctrl_c_keeps_what_there_is(command, small, tmp_path):
     assert len(pieces["losses"]) == 8 * summary["steps_taken"]
 
 
+def test_seconds_end_training_between_steps(command, small, tmp_path):
+    found = command("train", *small, "--steps", 300, "--out", "whole", "--quiet", "--json")
+    whole = json.loads(found.stdout)
+    found = command("train", *small, "--steps", 300, "--out", "parts", "--quiet", "--json", "--seconds", 1e-9)
+    assert found.returncode == 0
+    part = json.loads(found.stdout)
+    assert (part["steps_taken"], part["interrupted"]) == (1, False)
+    again = json.loads(command("train", "--resume", "parts", "--quiet", "--json", "--seconds", 600).stdout)
+    assert (again["steps_taken"], again["train_loss"]) == (300, whole["train_loss"])
+
+
 BAD_TEXTS = {
     "empty": (b"", "no words"),
     "blank": (b"\n \n\r\n", "no words"),

@@ -8,6 +8,7 @@ import gc
 import inspect
 import math
 import pickle
+import random
 import weakref
 from pathlib import Path
 
@@ -65,6 +66,90 @@ def test_argnums_selects_gradients():
     assert f.grad(-41.0, 2.0, argnums=(1, 0)) == (db, da)
     with pytest.raises(IndexError, match="argnums 2"):
         f.grad(-41.0, 2.0, argnums=2)
+
+
+def chained(p, x, n=3):
+    """Scalars, a row, guards, and, with a large n, enough nodes to be put in bundles."""
+    total = p["w"]
+    for k in range(n):
+        total = total + (x[k % 2] * p["l"][0]).tanh() * (x[k % 2] - p["b"]).sin()
+    return total * p["w"] if total > 0.0 else total.exp()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n", [3, 200])
+@pytest.mark.parametrize("body", [chained, lambda p, x, n: chained(p, x, n).cos() * (x[0] * x[1]).exp()])
+def test_gradients_by_some_arguments_have_the_bits_of_all(body, n, dtype):
+    f = bt.function(body, dtype=dtype)
+    scale = bt.parameter(1.5)
+    g = bt.function(lambda p, x: body(p, x, n) * scale, dtype=dtype) if dtype == "float64" else None
+    for shift in (0.0, -4.0, 2.0, 0.5):
+        p, x = {"w": 0.5 + shift, "b": 3.0, "l": (4.0, 5.0)}, np.array([6.0, 7.0]) / 10
+        for _ in range(3):
+            value, (by_p, by_x) = f.value_and_grad(p, x, n=n)
+            assert f.value_and_grad(p, x, argnums=0, n=n) == (value, by_p)
+            assert f.grad(p, x, argnums=-1, n=n).tobytes() == by_x.tobytes()
+            found, (first, second) = f.value_and_grad(p, x, argnums=[1, 0], n=n)
+            assert (found, first.tobytes(), second) == (value, by_x.tobytes(), by_p)
+            assert f.value_and_grad(p, x, argnums=(), n=n) == (value, ())
+            if g is not None:
+                scale.value = 1.0 + shift
+                assert g.grad(p, x, argnums=1).tobytes() == g.grad(p, x)[1].tobytes()
+    assert f.stats()["traced"] == f.stats()["paths"] <= 2
+
+
+@pytest.mark.parametrize("n", [3, 200])
+def test_some_numbers_of_a_gradient_have_the_bits_of_all(n):
+    f = bt.function(chained)
+    draw = random.Random(n)
+    arguments = {"w": 0.5, "b": 3.0, "l": (4.0, 5.0)}, [0.6, 0.7, 0.8]
+    value, (by_p, by_x) = f.value_and_grad(*arguments, n=n)
+    full = np.array([by_p["w"], by_p["b"], *by_p["l"], *by_x])
+    for _ in range(30):
+        mask = np.array([draw.random() < 0.4 for _ in full])
+        indices = np.flatnonzero(mask)
+        for wanted in (mask, mask.tolist(), indices, indices.tolist() or mask):
+            found, some = f.value_and_grad(*arguments, wanted=wanted, n=n)
+            assert found == value
+            assert some.tobytes() == full[mask].tobytes()
+    assert f.grad(*arguments, wanted=range(2, 6), n=n).tobytes() == full[2:6].tobytes()
+    assert f.grad(*arguments, wanted=range(7), n=n).tobytes() == full.tobytes()
+    assert f.grad(*arguments, wanted=None, n=n) == (by_p, by_x)
+    for wanted, error, text in (
+        (range(5, 9), ValueError, "0 <= start <= stop <= 7"),
+        ([2, 1], ValueError, "must ascend"),
+        ([7], IndexError, "expected 0 to 6"),
+        ([True], ValueError, "one bool for each of 7 numbers"),
+        ("w", TypeError, "a range, sorted indices or a mask"),
+    ):
+        with pytest.raises(error, match=text):
+            f.grad(*arguments, wanted=wanted, n=n)
+    with pytest.raises(ValueError, match="give one"):
+        f.grad(*arguments, wanted=[1], argnums=0, n=n)
+    with pytest.raises(TypeError, match="choose by argnums"):
+        bt.function(lambda x: bt.sin(x).sum()).grad(np.ones((2, 2, 2)), wanted=[1])
+
+
+def test_code_for_choices_of_arguments_is_bounded():
+    n = 12
+    f = bt.function(lambda *xs: sum(x * x for x in xs))
+    xs = [float(k) for k in range(n)]
+    f.grad(*xs, argnums=0)
+    sizes = []
+    for _ in range(3):
+        for k in range(n):
+            assert f.grad(*xs, argnums=k) == 2.0 * k
+            sizes.append(f.stats()["bytes"])
+    assert max(sizes[n:]) < 1.1 * sizes[8]
+
+
+def test_a_gradient_by_some_arrays_leaves_out_the_rest():
+    a, b = np.ones((3, 4)), np.ones((4, 5))
+    f = bt.function(lambda a, b: ((a @ b).sum() + bt.sin(a).sum()) ** 2)
+    both = bt.grad(lambda a, b: f(a, b), argnums=(0, 1))
+    one = bt.grad(lambda a, b: f(a, b), argnums=1)
+    assert one(a, b).tobytes() == both(a, b)[1].tobytes() == f.grad(a, b, argnums=1).tobytes()
+    assert len(one.program) < len(both.program) - 2
 
 
 def test_gradients_have_the_shape_of_the_arguments():

@@ -49,8 +49,8 @@ BODIES = {
 # Methods of a Function that take keywords: a call, and their options.
 METHODS = {
     "__call__": ((X,), {}),
-    "value_and_grad": ((X,), {"argnums": 0, "out": None}),
-    "grad": ((X,), {"argnums": 0, "out": None}),
+    "value_and_grad": ((X,), {"argnums": 0, "wanted": None, "out": None}),
+    "grad": ((X,), {"argnums": 0, "wanted": None, "out": None}),
     "value_and_param_grad": ((X,), {}),
     "trace": ((X,), {}),
     "vjp": ((X, 1.0), {}),
@@ -62,8 +62,8 @@ METHODS = {
     "jacobian_sparsity": ((X,), {}),
     "sparse_hessian": ((X,), {"out": None}),
     "sparse_jacobian": ((X,), {"out": None}),
-    "map": ((array("d", [1.0, 2.0]),), {"threads": 1, "out": None}),
-    "map_value_and_grad": ((array("d", [1.0, 2.0]),), {"threads": 1, "out": None}),
+    "map": ((array("d", [1.0, 2.0]),), {"threads": 1, "out": None, "stop": None, "deadline": None}),
+    "map_value_and_grad": ((array("d", [1.0, 2.0]),), {"threads": 1, "out": None, "stop": None, "deadline": None}),
 }
 
 
@@ -125,7 +125,7 @@ def any_number(x, **more):
 def test_options_of_other_methods_are_no_static_arguments(method):
     arguments, options = METHODS[method]
     f = bt.function(any_number if method.startswith("map") else any_keyword)
-    for name in {"argnums", "threads", "out"} - set(options):
+    for name in {"argnums", "wanted", "threads", "out", "stop", "deadline"} - set(options):
         if method == "__call__":
             continue  # the body's own affair
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):

@@ -142,3 +142,125 @@ def test_a_callable_refuses_stops():
     oracle = bt.Oracle(lambda row: (w * row).sum(), params=params)
     with pytest.raises(ValueError, match=r"models of burtorch\.nn"):
         oracle([[1.0, 2.0]], deadline=1.0)
+
+
+def graph_of(params):
+    """A Value over leaves and parameters, with some 100,000 nodes."""
+    w = params.tensor((50, 50), init="normal")
+    x = [bt.Value(0.01 * k) for k in range(50)]
+    hidden = bt.concat(*x)
+    for _ in range(20):
+        hidden = bt.concat(*[(bt.inner_product(w[k], hidden) * 0.1).tanh() for k in range(50)])
+    total = x[0]
+    for k in range(30_000):
+        total = total * 0.999 + x[k % 50].sin()
+    return hidden.sum() + total, x
+
+
+def test_a_stopped_backward_leaves_gradients_as_they_were():
+    params = bt.Parameters(dtype="float64", seed=1)
+    root, x = graph_of(params)
+    params.grads[:] = 0.25
+    began = time.perf_counter()
+    root.backward()
+    took = time.perf_counter() - began
+    full = np.array(params.grads) - 0.25
+    of_leaves = [v.grad for v in x]
+    graph = bt.current_graph()
+    draw = random.Random(3)
+    ended = 0
+    for moment in range(MOMENTS // 6):
+        graph.zero_grad()
+        params.grads[:] = 0.25
+        wanted = range(100, 200) if moment % 3 == 0 else None
+        try:
+            root.backward(deadline=draw.uniform(0, 1.2 * took), wanted=wanted)
+        except bt.StoppedError:
+            ended += 1
+            assert set(params.grads) == {0.25}
+            assert not any(v.grad for v in x)
+            continue
+        found = np.array(params.grads) - 0.25
+        if wanted is None:
+            assert found.tobytes() == full.tobytes()
+            assert [v.grad for v in x] == of_leaves
+        else:
+            assert found[100:200].tobytes() == full[100:200].tobytes()
+            assert not found[:100].any()
+    assert ended
+    graph.zero_grad()
+    params.grads[:] = 0.25
+    root.backward(stop=bt.Stop(), deadline=3600.0)
+    assert (np.array(params.grads) - 0.25).tobytes() == full.tobytes()
+    assert [v.grad for v in x] == of_leaves
+
+
+def test_another_thread_stops_backward_and_map():
+    def slow(x):
+        total = x
+        for _ in range(300):
+            total = (total * 1.01).sin()
+        return total
+
+    f = bt.function(slow)
+    rows = np.linspace(0.0, 1.0, 3_000_000)
+    stop = bt.Stop()
+    for threads in (1, 2):
+        stop.clear()
+        f(0.5)
+        threading.Timer(0.05, stop.set).start()
+        began = time.perf_counter()
+        with pytest.raises(bt.StoppedError, match="before the call was finished"):
+            f.map(rows, stop=stop, threads=threads)
+        assert time.perf_counter() - began < 5.0
+        with pytest.raises(bt.StoppedError):
+            f.map_value_and_grad(rows, stop=stop)
+    stop.clear()
+    assert f.map(rows[:100], stop=stop, deadline=60.0).tolist() == f.map(rows[:100]).tolist()
+    with pytest.raises(bt.StoppedError):
+        f.map(rows, deadline=0.0)
+    x = bt.Value(1.0)
+    y = x * x
+    stop.set()
+    with pytest.raises(bt.StoppedError):
+        y.backward(stop=stop)
+    assert x.grad == 0.0
+    stop.clear()
+    y.backward(2.0, stop=stop)
+    assert x.grad == 4.0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"stop": 3}, TypeError, "stop must be a Stop, found int"),
+        ({"deadline": "soon"}, TypeError, "str"),
+        ({"deadline": -1.0}, ValueError, "deadline must be at least 0"),
+    ],
+)
+def test_other_stops_are_refused(options, error, text):
+    x = bt.Value(1.0)
+    with pytest.raises(error, match=text):
+        (x * x).backward(**options)
+    with pytest.raises(error, match=text):
+        bt.function(lambda x: x * x).map([1.0], **options)
+    assert x.grad == 0.0
+
+
+def test_a_method_stops_between_steps():
+    data, targets = bt.opt.make_logistic(2000, 50, seed=1)
+    problem = bt.opt.logistic_regression(data, targets)
+    stop = bt.Stop()
+    method = bt.opt.GD(problem)
+    threading.Timer(0.1, stop.set).start()
+    records = method.run(stop=stop)
+    taken = records[-1].step
+    assert taken > 0
+    assert method.run(5, stop=stop)[-1].step == taken
+    stop.clear()
+    again = bt.opt.GD(problem)
+    again.run(taken + 3)
+    method.run(3, stop=stop)
+    assert np.array_equal(method.x, again.x)
+    with pytest.raises(ValueError, match="or stop"):
+        method.run()

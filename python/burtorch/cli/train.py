@@ -67,6 +67,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="go on, bit for bit, with the training whose --out this was; its options are kept, others are named and "
         "ignored",
     )
+    parser.add_argument(
+        "--seconds",
+        type=positive,
+        metavar="S",
+        help="end after the step in which so much time is over; --resume goes on from there",
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     model = parser.add_argument_group("model")
@@ -165,6 +171,7 @@ def run(args: argparse.Namespace) -> int:
         batch=args.batch,
         steps=args.steps,
         final_lr_fraction=args.final_lr_fraction,
+        seconds=args.seconds,
         watch=watch,
         course=course,
     )

@@ -95,12 +95,15 @@ def train(
     batch: int,
     steps: int,
     final_lr_fraction: float,
+    seconds: float | None = None,
     watch: Callable[[Course], None],
     course: Course | None = None,
 ) -> Course:
-    """Goes on with ``course`` up to ``steps`` steps, the last 30 % at the final rate; calls ``watch`` after each."""
+    """Goes on with ``course`` up to ``steps`` steps, the last 30 % at the final rate; calls ``watch`` after each.
+    The step in which ``seconds`` are over is the last one."""
     course = course or Course()
-    losses, seconds = course.losses.append, course.seconds.append
+    losses, times = course.losses.append, course.seconds.append
+    end = None if seconds is None else perf_counter() + seconds
     final_from = steps - steps * 3 // 10
     try:
         with CtrlC() as ctrl_c:
@@ -115,11 +118,13 @@ def train(
                 if course.diverged:
                     break
                 optimizer.step()
-                seconds(perf_counter() - start)
+                times(perf_counter() - start)
                 course.between_steps = True
                 watch(course)
                 if ctrl_c.asked:
                     course.interrupted = True
+                    break
+                if end is not None and perf_counter() >= end:
                     break
     except KeyboardInterrupt:
         course.interrupted = True

@@ -282,6 +282,7 @@ class Method:
         epochs: float | None = None,
         bits: float | None = None,
         seconds: float | None = None,
+        stop: _core.Stop | None = None,
         callback: Callable[[Record], object] | None = None,
         record_every: int | None = None,
         progress: bool = False,
@@ -293,14 +294,15 @@ class Method:
             epochs: until so many more oracle calls, by samples.
             bits: until clients have sent so many more.
             seconds: until steps have taken so long.
+            stop: until this token is set, by any thread; the step that is under way is finished.
             callback: is called with each record; the run ends where it returns True.
             record_every: steps between records; only the first and last unless told otherwise.
             progress: whether to show a progress bar.
 
         Ctrl-C ends it between steps. Raises ValueError without any limit.
         """
-        if steps is None and epochs is None and bits is None and seconds is None:
-            raise ValueError("run needs a limit: steps, epochs, bits or seconds")
+        if steps is None and epochs is None and bits is None and seconds is None and stop is None:
+            raise ValueError("run needs a limit: steps, epochs, bits, seconds or stop")
         if record_every is not None and record_every < 1:
             raise ValueError(f"record_every must be at least 1, found {record_every}")
         calls, sent = self._runner.cost[:2]
@@ -312,7 +314,7 @@ class Method:
         with _bar(progress, steps) as bar:
             while left > 0 and not (callback is not None and callback(records[-1]) is True):
                 want = min(left, record_every or left)
-                taken = self._take(want, most_calls, most_bits, end)
+                taken = self._take(want, most_calls, most_bits, end, stop)
                 left -= taken
                 bar.update(taken)
                 if taken or want == left:
@@ -321,7 +323,14 @@ class Method:
                     break
         return records
 
-    def _take(self, want: int, calls: int | None, bits: float | None, end: float | None) -> int:
+    def _take(
+        self,
+        want: int,
+        calls: int | None,
+        bits: float | None,
+        end: float | None,
+        stop: _core.Stop | None = None,
+    ) -> int:
         """Steps until so many are done or a limit is met; how many."""
         taken = 0
         while taken < want:
@@ -329,7 +338,7 @@ class Method:
             gammas, start = self._gammas(size), time.perf_counter()
             left = None if end is None else end - self.seconds
             try:
-                done = self._runner.steps(gammas, size, calls, bits, left)
+                done = self._runner.steps(gammas, size, calls, bits, left, stop)
             finally:
                 self.seconds += time.perf_counter() - start
             taken += done

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from burtorch import _core
 from burtorch.opt._base import Method, probability, squared
 from burtorch.opt._clients import divided
 from burtorch.opt._engines import engine_of
@@ -86,10 +87,14 @@ class Distributed(Method):
                 arrays = {**arrays, name: rows.reshape(n, -1)[start:end].ravel()}
         super()._load(arrays, round, cost)
 
-    def run(self, steps: int | None = None, *, seconds: float | None = None, **more: Any) -> list[Record]:
-        if self.engine is not None and seconds is not None:
-            raise ValueError("processes would not end at the same step: give steps, epochs or bits in place of seconds")
-        return super().run(steps, seconds=seconds, **more)
+    def run(
+        self, steps: int | None = None, *, seconds: float | None = None, stop: _core.Stop | None = None, **more: Any
+    ) -> list[Record]:
+        if self.engine is not None and (seconds is not None or stop is not None):
+            raise ValueError(
+                "processes would not end at the same step: give steps, epochs or bits in place of seconds and stop"
+            )
+        return super().run(steps, seconds=seconds, stop=stop, **more)
 
     run.__doc__ = Method.run.__doc__
 

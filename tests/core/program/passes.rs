@@ -97,3 +97,45 @@ fn equal_ops_are_computed_once_and_chains_become_one_node() {
     let program = recording.program(&graph).unwrap();
     assert_eq!((program.nodes().len(), passes::shared(&program).unwrap().nodes().len()), (3, 2));
 }
+
+/// Node by node and in bundles; a chain of what only other inputs need is not swept.
+#[test]
+fn gradients_by_some_inputs_keep_every_bit_and_cost_less() {
+    let (mut all, mut some) = (0, 0);
+    for seed in 0..300 {
+        let mut dice = Dice::new(seed + 5_000_000);
+        let x: Vec<f64> = (0..6).map(|_| dice.between(-1.5, 1.5)).collect();
+        let program = recorded::<f64>(&x, seed, if seed % 3 == 0 { 300 } else { 40 }, Kind::Any);
+        let wanted: Vec<bool> = x.iter().map(|_| dice.below(3) == 0).collect();
+        let (by_some, inputs) = passes::differentiated_by(&program, &wanted).unwrap();
+        let chosen: Vec<usize> = (0..x.len()).filter(|&k| wanted[k]).collect();
+        assert_eq!(by_some.n_differentiated(), chosen.len());
+        let (value, grads) = run(&program, &x);
+        let build = Build::Reverse(Seeds::One(0));
+        for mut replay in [Replay::node_by_node(&by_some, build).ok(), Replay::in_bundles(&by_some, build).unwrap()]
+            .into_iter()
+            .flatten()
+        {
+            for _ in 0..2 {
+                let slots = Replay::<f64, 1>::inputs_mut(&mut replay);
+                slots.iter_mut().zip(&inputs).for_each(|(slot, &k)| *slot = x[k as usize]);
+                replay.values();
+                replay.reverse_one();
+            }
+            assert!(super::random::same(value, replay.output(0, 0)), "seed {seed}");
+            for (k, &input) in chosen.iter().enumerate() {
+                let (a, b) = (grads[input], replay.gradient(k, 0));
+                assert!(super::random::same(a, b), "seed {seed}, input {input}: {a:e} became {b:e}\n{program}");
+            }
+        }
+        let n = |program| Replay::<f64, 1>::node_by_node(program, build).unwrap().n_instructions();
+        assert!(n(&by_some) <= n(&program));
+        (all, some) = (all + n(&program) - program.nodes().len(), some + n(&by_some) - program.nodes().len());
+    }
+    assert!(some < all, "{some} of {all} instructions of reverse passes are left");
+    let (by_none, _) = passes::differentiated_by(&recorded::<f64>(&[1.0], 1, 20, Kind::Smooth), &[false]).unwrap();
+    let mut replay = Replay::<f64, 1>::new(&by_none, Build::Reverse(Seeds::One(0))).unwrap();
+    replay.values();
+    replay.reverse_one();
+    assert!(replay.raw_gradients().is_empty());
+}

@@ -8,6 +8,7 @@ mod floor;
 mod overwrite;
 mod scalars;
 mod step;
+mod stream;
 
 use std::ops::Range;
 
@@ -18,6 +19,7 @@ use crate::ops::{Arity, Op};
 use crate::params::Gradients;
 use crate::scalar::Scalar;
 use scalars::{Descent, sweep_scalars};
+pub(crate) use stream::{Consume, Stream};
 
 /// How a sweep is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -275,13 +277,14 @@ fn lowest_below(graph: Topology<'_>, root: u32) -> u32 {
 
 impl<S: BlockMath> Graph<'_, S> {
     /// Adds the gradient of `sum seed_k root_k` to the leaves and to the parameters, in one sweep over all roots, which
-    /// ascend. Weight gradients of dense layers wait in `deferred`, so that all groups of samples share one pass over the
-    /// weights. On an error nothing has changed.
+    /// ascend. Weight gradients of dense layers wait in `deferred`, if it is given, so that all groups of samples share one pass
+    /// over the weights. Gradients of the only `params` are handed on as they become final, if somebody takes them.
     pub(crate) fn backward_many(
         &mut self,
         roots: &[(NodeId, S)],
         params: &mut [Gradients<'_, S::Elem>],
-        deferred: &mut Deferred<S>,
+        mut deferred: Option<&mut Deferred<S>>,
+        mut stream: Option<Stream<'_, '_, S::Elem>>,
     ) -> Result<()> {
         let Some(&(top, _)) = roots.last() else {
             return Ok(());
@@ -289,7 +292,9 @@ impl<S: BlockMath> Graph<'_, S> {
         self.check_exists(top)?;
         debug_assert!(roots.is_sorted_by_key(|(root, _)| root.0));
         let places = self.place_stores(params)?;
-        deferred.prepare()?;
+        if let Some(deferred) = &mut deferred {
+            deferred.prepare()?;
+        }
         let fresh = self.ready_adjoints_of(roots);
         let topology = self.topology();
         let mut floors = [0; MAX_GROUPS];
@@ -310,7 +315,7 @@ impl<S: BlockMath> Graph<'_, S> {
             params,
             places: &places,
             skip_zero_adjoints: false,
-            deferred: Some(deferred),
+            deferred,
             fresh,
             overwritten: 0..0,
             floor: 0,
@@ -322,7 +327,10 @@ impl<S: BlockMath> Graph<'_, S> {
         // No group reads nodes of another.
         for ((root, _), &floor) in roots.iter().zip(&floors).rev() {
             sweep.floor = floor;
-            sweep.descend(root.0 + 1, 0);
+            match stream.take_if(|_| root.0 == roots[0].0.0) {
+                Some(stream) => sweep.descend_handing_on(root.0 + 1, stream),
+                None => drop(sweep.descend(root.0 + 1, 0)),
+            }
         }
         if !sweep.is_over {
             sweep.add_deferred();

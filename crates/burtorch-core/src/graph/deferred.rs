@@ -56,18 +56,20 @@ pub(crate) type Application = (u32, u32);
 pub(crate) struct Deferred<S> {
     waiting: [(DenseLayer, Application); CAPACITY],
     n: usize,
+    /// How many have come since all were taken; some of these may have been taken already.
+    n_came: usize,
     /// Working memory of the kernel.
     pub(crate) panel: Vec<S>,
 }
 
 impl<S: Scalar> Deferred<S> {
     pub(crate) fn new() -> Self {
-        Deferred { waiting: [(DenseLayer::NONE, (0, 0)); CAPACITY], n: 0, panel: Vec::new() }
+        Deferred { waiting: [(DenseLayer::NONE, (0, 0)); CAPACITY], n: 0, n_came: 0, panel: Vec::new() }
     }
 
     /// Makes sure of the working memory; nothing waits afterwards.
     pub(crate) fn prepare(&mut self) -> Result<()> {
-        self.n = 0;
+        (self.n, self.n_came) = (0, 0);
         let need = PANEL * Self::groups();
         let more = need - self.panel.len();
         let what = "the working memory of weight gradients";
@@ -87,17 +89,27 @@ impl<S: Scalar> Deferred<S> {
         if n < MAX_GROUPS { n } else { MAX_GROUPS }
     }
 
-    /// Lets a layer wait; `true` when no more can.
+    /// Lets a layer wait; `true` when all are to be taken.
     pub(crate) fn push(&mut self, layer: DenseLayer, at: Application) -> bool {
         self.waiting[self.n] = (layer, at);
         self.n += 1;
-        self.n == CAPACITY
+        self.n_came += 1;
+        self.n_came == CAPACITY
     }
 
-    /// The next layer's weights with the places of all that wait for them, in the order of nodes, up to the number that
+    /// Says that all have been taken.
+    pub(crate) fn none_left(&mut self) {
+        self.n_came = 0;
+    }
+
+    /// The weights of the next layer that is asked for, with the places of all that wait for them, in the order of nodes, up to the number that
     /// one pass takes. They wait no more.
-    pub(crate) fn take(&mut self, places: &mut [Application; MAX_GROUPS]) -> Option<(DenseLayer, usize)> {
-        let first = self.waiting[..self.n].last()?.0;
+    pub(crate) fn take(
+        &mut self,
+        places: &mut [Application; MAX_GROUPS],
+        is_asked_for: impl Fn(&DenseLayer) -> bool,
+    ) -> Option<(DenseLayer, usize)> {
+        let first = self.waiting[..self.n].iter().rev().find(|(layer, _)| is_asked_for(layer))?.0;
         let (mut kept, mut found) = (self.n, 0);
         // Later layers were met first, so the end of the list has the lowest nodes. What stays slides to the end.
         for k in (0..self.n).rev() {

@@ -157,6 +157,10 @@ impl<S: BlockMath> Model<S> for CharMlp {
         check_label(y, self.shape.vocab)
     }
 
+    fn tensors(&self) -> Vec<std::ops::Range<u32>> {
+        super::places(self.named_tensors())
+    }
+
     fn loss(
         &self,
         graph: &mut Graph<'_, S>,

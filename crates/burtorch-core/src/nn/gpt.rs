@@ -341,6 +341,10 @@ impl<S: BlockMath> Model<S> for Gpt {
         check_below("class", classes, self.shape.vocab)
     }
 
+    fn tensors(&self) -> Vec<std::ops::Range<u32>> {
+        super::places(self.named_tensors())
+    }
+
     fn loss(
         &self,
         graph: &mut Graph<'_, S>,

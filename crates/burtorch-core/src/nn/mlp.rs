@@ -116,6 +116,10 @@ impl<S: BlockMath> Model<S> for Mlp {
         check_label(y, self.n_out())
     }
 
+    fn tensors(&self) -> Vec<std::ops::Range<u32>> {
+        super::places(self.named_tensors())
+    }
+
     fn loss(
         &self,
         graph: &mut Graph<'_, S>,

@@ -124,6 +124,12 @@ pub trait Model<S: Scalar>: Sync {
         false
     }
 
+    /// The tensors that it reads, ascending: gradients that leave while others are computed leave tensor by tensor. Without any they
+    /// leave in ranges that nodes read together, which may depend on the sample.
+    fn tensors(&self) -> Vec<std::ops::Range<u32>> {
+        Vec::new()
+    }
+
     /// Appends the loss of the sample to `graph`.
     fn loss(
         &self,
@@ -132,6 +138,14 @@ pub trait Model<S: Scalar>: Sync {
         x: Input<'_, S::Elem>,
         y: Label<'_, S::Elem>,
     ) -> Result<NodeId>;
+}
+
+/// Where tensors are, ascending.
+fn places(tensors: NamedTensors) -> Vec<std::ops::Range<u32>> {
+    let place = |(_, tensor): (String, Tensor)| tensor.slice().start..tensor.slice().start + tensor.slice().len;
+    let mut places: Vec<_> = tensors.into_iter().map(place).collect();
+    places.sort_unstable_by_key(|place| place.start);
+    places
 }
 
 /// Refuses numbers that are not below `n`.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::Interrupted;
 use super::batch::{Batch, Padding};
 use super::sink::Sink;
+use crate::backward::{Consume, Stream};
 use crate::error::{Error, Result};
 use crate::graph::{Deferred, MAX_GROUPS};
 use crate::graph::{Graph, NodeId};
@@ -74,6 +75,14 @@ impl Lanes {
         }
     }
 
+    /// Whether so many samples are computed in one graph, and swept at once.
+    pub(super) fn are_at_once<E: LaneFloat>(self, n: usize, singly: bool) -> bool {
+        match self.next::<E>(n, singly) {
+            (1, _) => n == 1,
+            (width, at_once) => n <= at_once && n <= BLOCK.max(width),
+        }
+    }
+
     /// The width for the next of `left` samples, and how many of them it takes; `singly` for a model that fills lanes itself.
     pub fn next<E: LaneFloat>(self, left: usize, singly: bool) -> (usize, usize) {
         let (middle, wide, block) = (E::MiddleLanes::LANES, E::WideLanes::LANES, E::BlockLanes::LANES);
@@ -120,6 +129,8 @@ pub(super) struct Pass<'a, 'i, E, M> {
     pub(super) each: &'a mut dyn FnMut(usize, E),
     /// What ends it early, if anything does.
     pub(super) watch: Option<&'a Watch>,
+    /// Takes the gradient, a range after the other, if somebody does.
+    pub(super) consumer: Option<&'a mut Consume<'a, E>>,
     /// Samples whose gradients have been added.
     pub(super) n_finished: usize,
 }
@@ -161,10 +172,10 @@ impl<S: BlockMath> LaneGraph<S> {
         seed: S::Elem,
     ) -> Result<()> {
         for block in Self::blocks(samples) {
-            let n = block.len();
+            let (n, end) = (block.len(), block.end);
             let roots = self.build(pass, padding, sink.params(), block, seed)?;
-            let gradients = sink.gradients(written);
-            self.graph.backward_many(&roots.roots[..roots.n], &mut [gradients], &mut self.deferred)?;
+            let LaneGraph { graph, deferred } = self;
+            sweep((graph, &roots.roots[..roots.n], Some(deferred)), pass, sink, written, end)?;
             pass.n_finished += n;
         }
         Ok(())
@@ -244,5 +255,24 @@ impl<S: BlockMath> LaneGraph<S> {
             roots.n += 1;
         }
         Ok(roots)
+    }
+}
+
+/// Adds the gradient of a block of samples, of which the last is number `end - 1`: that of a batch's last block is handed on.
+pub(super) fn sweep<S: BlockMath, M: Model<S>>(
+    (graph, roots, deferred): (&mut Graph<'static, S>, &[(NodeId, S)], Option<&mut Deferred<S>>),
+    pass: &mut Pass<'_, '_, S::Elem, M>,
+    sink: &mut Sink<'_, '_, S::Elem>,
+    written: &mut Written<S::Elem>,
+    end: usize,
+) -> Result<()> {
+    match &mut pass.consumer {
+        Some(consume) if end == pass.batch.len() => {
+            let order = graph.emissions(&pass.model.tensors(), sink.params().len())?;
+            sink.place(&order)?;
+            let stream = Stream { order: &order, consume: &mut **consume };
+            graph.backward_many(roots, &mut [sink.gradients(written)], deferred, Some(stream))
+        }
+        _ => graph.backward_many(roots, &mut [sink.gradients(written)], deferred, None),
     }
 }

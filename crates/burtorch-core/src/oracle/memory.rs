@@ -16,7 +16,8 @@ use crate::scalar::Scalar;
 pub struct OracleMemory {
     /// Nodes without their adjoints, and the working memory of block ops.
     pub activations: usize,
-    /// Adjoints of nodes, and gradients of chunks of samples that several threads share.
+    /// Adjoints of nodes, gradients of chunks of samples that several threads share, and those that are kept apart from the
+    /// parameters'.
     pub adjoints: usize,
     /// Samples that fill up groups.
     pub samples: usize,
@@ -61,6 +62,7 @@ impl<E: LaneFloat> Workspace<E> {
 impl<E: LaneFloat> Oracle<E> {
     /// What it keeps between calls; grows with the first calls of each batch size, then stays.
     pub fn memory(&self) -> OracleMemory {
-        self.workspace.memory() + self.team.memory()
+        let adjoints = self.all.capacity() * size_of::<E>() + self.in_flight.bytes();
+        self.workspace.memory() + self.team.memory() + OracleMemory { adjoints, ..OracleMemory::default() }
     }
 }

@@ -9,6 +9,7 @@ mod batch;
 mod lanes;
 mod sink;
 mod some;
+mod stream;
 mod team;
 mod until;
 mod workspace;
@@ -18,6 +19,7 @@ mod memory;
 pub use batch::Batch;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
 pub use memory::OracleMemory;
+pub use stream::Emit;
 pub use until::{Finished, Until};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
 use crate::kernels::sgd_update;
 use crate::nn::Model;
-use crate::params::Parameters;
+use crate::params::{InFlight, Parameters};
 use crate::scalar::{Float, Scalar};
 use crate::sync::stop::Watch;
 use lanes::Pass;
@@ -74,8 +76,9 @@ pub struct Oracle<E: LaneFloat> {
     total: Total,
     lanes: Lanes,
     skips_losses: bool,
-    /// A gradient of all parameters, of which some are taken.
+    /// A gradient of all parameters, of which some are taken, or which is handed on.
     all: Vec<E>,
+    in_flight: InFlight<E>,
 }
 
 /// Another point than the values of the parameters, and another place for the gradient than theirs.
@@ -114,6 +117,7 @@ impl<E: LaneFloat> Oracle<E> {
             lanes: Lanes::Auto,
             skips_losses: false,
             all: Vec::new(),
+            in_flight: InFlight::new(),
         }
     }
 
@@ -260,7 +264,7 @@ impl<E: LaneFloat> Oracle<E> {
         let seed = self.seed(batch.len());
         let chunks = Chunks::of::<E, M>(model, batch.len());
         let skips_losses = self.skips_losses;
-        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, n_finished: 0 };
+        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, consumer: None, n_finished: 0 };
         // Also where memory was refused and that unwinds.
         let swept = catch_unwind(AssertUnwindSafe(|| match chunks.is_one() {
             true => self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed),
@@ -298,8 +302,8 @@ impl<E: LaneFloat> Oracle<E> {
             check(model, params, batch)?;
             let mut sum = 0.0;
             let each = &mut |_, loss: E| sum += loss.to_f64();
-            let (watch, n_finished) = (None, 0);
-            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch, n_finished };
+            let (watch, consumer, n_finished) = (None, None, 0);
+            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch, consumer, n_finished };
             self.workspace.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
             return Ok(self.reduce(sum, n));
         }
@@ -343,7 +347,8 @@ impl<E: LaneFloat> Oracle<E> {
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
         check(model, params, batch)?;
-        let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch: None, n_finished: 0 };
+        let (watch, consumer, n_finished) = (None, None, 0);
+        let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch, consumer, n_finished };
         let Workspace { single, narrow, middle, wide, block, padding, .. } = &mut self.workspace;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::params::{Gradients, Parameters, Skipped, Written};
+use crate::error::Result;
+use crate::params::{Emission, Gradients, InFlight, Parameters, Skipped, Written};
 use crate::scalar::Float;
 
 /// Where a gradient goes.
@@ -11,6 +12,8 @@ pub(super) enum Sink<'a, 'p, E: Float> {
     Own(&'a mut Parameters<'p, E>),
     /// To other memory, so that several threads may read the parameters.
     Apart(&'a Parameters<'p, E>, &'a mut [E], Asked<'a>),
+    /// To memory that a range leaves when it is handed on.
+    InFlight(&'a Parameters<'p, E>, &'a mut InFlight<E>),
 }
 
 /// Which gradients are asked for, and what becomes of the others.
@@ -32,7 +35,7 @@ impl<'p, E: Float> Sink<'_, 'p, E> {
     pub(super) fn params(&self) -> &Parameters<'p, E> {
         match self {
             Sink::Own(params) => params,
-            Sink::Apart(params, ..) => params,
+            Sink::Apart(params, ..) | Sink::InFlight(params, _) => params,
         }
     }
 
@@ -41,9 +44,21 @@ impl<'p, E: Float> Sink<'_, 'p, E> {
         let mut gradients = match self {
             Sink::Own(params) => params.overwritten_gradients(written),
             Sink::Apart(params, grads, asked) => params.gradients_apart(grads, asked.skipped, written),
+            Sink::InFlight(params, in_flight) => {
+                let (grads, places) = in_flight.split();
+                params.gradients_apart(grads, places, written)
+            }
         };
         gradients.prunes = !gradients.skipped.is_empty();
         gradients
+    }
+
+    /// Finds places for gradients that are handed on in this order.
+    pub(super) fn place(&mut self, order: &[Emission]) -> Result<()> {
+        match self {
+            Sink::InFlight(_, in_flight) => in_flight.place(order),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn start(&mut self, written: &mut Written<E>) {
@@ -53,6 +68,7 @@ impl<'p, E: Float> Sink<'_, 'p, E> {
                 written.start(frozen, grads);
             }
             Sink::Apart(_, grads, asked) => written.start(asked.untouched, grads),
+            Sink::InFlight(..) => written.start(&[], &mut []),
         }
     }
 
@@ -60,6 +76,7 @@ impl<'p, E: Float> Sink<'_, 'p, E> {
         match self {
             Sink::Own(params) => written.finish(params.grads_mut()),
             Sink::Apart(_, grads, _) => written.finish(grads),
+            Sink::InFlight(..) => {}
         }
     }
 }

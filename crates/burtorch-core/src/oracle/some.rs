@@ -9,7 +9,7 @@ use super::lanes::{LaneFloat, LaneModel, Pass};
 use super::sink::{Asked, Sink};
 use super::team::Chunks;
 use super::{Interrupted, Oracle, check};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::params::overrides::Sum;
 use crate::params::{Parameters, WantedSet};
 use crate::sync::stop::Watch;
@@ -50,17 +50,13 @@ impl<E: LaneFloat> Oracle<E> {
         wanted.check_room(params, out)?;
         let is_whole = out.len() == params.len();
         let skips_losses = self.skips_losses;
-        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, n_finished: 0 };
+        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, consumer: None, n_finished: 0 };
         let swept = catch_unwind(AssertUnwindSafe(|| {
             params.with_arrays(at, None, |params| {
                 if is_whole || wanted.is_sparse() {
                     return self.sweep_some(&mut pass, params, wanted, out);
                 }
-                let mut all = std::mem::take(&mut self.all);
-                let more = params.len().saturating_sub(all.len());
-                let bytes = more * size_of::<E>();
-                all.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { bytes, what: "a gradient" })?;
-                all.resize(params.len(), E::lit(0.0));
+                let mut all = self.all_gradients(params)?;
                 let swept = self.sweep_some(&mut pass, params, wanted, &mut all);
                 wanted.pick(&all, out);
                 self.all = all;

@@ -15,6 +15,7 @@ use super::lanes::{LaneFloat, LaneModel, Lanes, Pass};
 use super::memory::OracleMemory;
 use super::sink::{Asked, Sink};
 use super::workspace::Workspace;
+use crate::backward::Consume;
 use crate::error::{Error, Result};
 use crate::nn::Model;
 use crate::params::Parameters;
@@ -180,7 +181,8 @@ impl<E: LaneFloat> Team<E> {
         chunks: Chunks,
         seed: E,
     ) -> Result<()> {
-        let n_chunks = chunks.len();
+        // The last chunk is handed on while it is computed, by the caller.
+        let n_chunks = chunks.len() - usize::from(pass.consumer.is_some());
         self.prepare(n_chunks, sum.len(), chunks.size)?;
         let n_places = self.places.len();
         let mut first = 0;
@@ -203,7 +205,32 @@ impl<E: LaneFloat> Team<E> {
             outcome?;
             first += n;
         }
-        Ok(())
+        match pass.consumer.is_some() {
+            true => self.hand_on(lanes, pass, (params, asked, &mut sum), (chunks, seed)),
+            false => Ok(()),
+        }
+    }
+
+    /// Computes the last chunk and hands on what it completes.
+    fn hand_on<M: LaneModel<E>>(
+        &mut self,
+        lanes: Lanes,
+        pass: &mut Pass<'_, '_, E, M>,
+        (params, asked, sum): (&Parameters<'_, E>, Asked<'_>, &mut Sum<'_, E>),
+        (chunks, seed): (Chunks, E),
+    ) -> Result<()> {
+        let (Some(consume), Some(place)) = (pass.consumer.take(), self.places.first_mut()) else { return Ok(()) };
+        let Worker { workspace, found } = place.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut add = |range: Range<usize>, part: &mut [E]| consume(range.clone(), sum.add_range(range, part));
+        let Pass { model, batch, skips_losses, .. } = *pass;
+        let interrupted: Interrupted<'_> = match &mut pass.interrupted {
+            Some(interrupted) => Some(&mut **interrupted),
+            None => None,
+        };
+        let (each, consumer) = (&mut *pass.each, Some(&mut add as &mut Consume<'_, E>));
+        let mut last = Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_finished: 0 };
+        let samples = chunks.samples(chunks.len() - 1);
+        workspace.gradient(lanes, &mut last, &mut Sink::Apart(params, &mut found.grads, asked), samples, seed)
     }
 
     /// Adds the gradients of some chunks, in their order; the first of a batch overwrites what was there.
@@ -229,7 +256,8 @@ impl<E: LaneFloat> Team<E> {
             let ChunkResult { grads, losses, n_finished, is_kept, outcome } = found;
             losses.clear();
             let mut each = |_, loss| losses.push(loss);
-            let mut part = Pass { model, batch, interrupted, skips_losses, each: &mut each, watch, n_finished: 0 };
+            let mut part =
+                Pass { model, batch, interrupted, skips_losses, each: &mut each, watch, consumer: None, n_finished: 0 };
             let samples = chunks.samples(number);
             *outcome = workspace.gradient(lanes, &mut part, &mut Sink::Apart(params, grads, asked), samples, seed);
             (*is_kept, *n_finished) = (part.keeps(outcome), part.n_finished);

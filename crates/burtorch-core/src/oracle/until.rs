@@ -69,7 +69,7 @@ impl<E: LaneFloat> Oracle<E> {
             let (expected, found) = ("above 0 and at most 1".into(), p.to_string());
             return Err(Error::BadArgument { what: "the probability of finishing", expected, found });
         }
-        let watch = Watch { stop: until.stop.clone(), ends_sweeps: !until.keeps };
+        let watch = Watch { stop: until.stop.clone(), ends_sweeps: !until.keeps, ends_all: false };
         let mut losses = Vec::new();
         losses
             .try_reserve_exact(batch.len())

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::append;
 use super::batch::Padding;
-use super::lanes::{LaneFloat, LaneGraph, LaneModel, Lanes, Pass};
+use super::lanes::{LaneFloat, LaneGraph, LaneModel, Lanes, Pass, sweep};
 use super::sink::Sink;
 use crate::error::Result;
 use crate::graph::Graph;
@@ -107,7 +107,10 @@ impl<E: LaneFloat> Workspace<E> {
             } else {
                 for k in part {
                     let loss = append(single, pass, sink.params(), k)?;
-                    single.backward_with(loss, seed, &mut [sink.gradients(written)])?;
+                    match pass.consumer {
+                        Some(_) => sweep((single, &[(loss, seed)], None), pass, sink, written, k + 1)?,
+                        None => single.backward_with(loss, seed, &mut [sink.gradients(written)])?,
+                    }
                     pass.n_finished += 1;
                 }
             }

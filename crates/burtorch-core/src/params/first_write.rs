@@ -73,6 +73,28 @@ impl<E: Float> Written<E> {
         fresh
     }
 
+    /// Forgets that `range` was written, so that it is overwritten again. With no room to remember the rest, it is set to zero
+    /// and stays written.
+    pub(crate) fn release(&mut self, range: Range<usize>, grads: &mut [E]) {
+        let (from, to) = (range.start as u32, range.end as u32);
+        let known = &self.ranges[..self.n];
+        let first = known.partition_point(|r| r.1 <= from);
+        let end = first + known[first..].partition_point(|r| r.0 < to);
+        if first == end {
+            return;
+        }
+        let left = [(known[first].0, from), (to, known[end - 1].1)];
+        let left = left.iter().filter(|part| part.0 < part.1).copied();
+        let n_left = left.clone().count();
+        if self.n - (end - first) + n_left > MAX_RANGES {
+            grads[range].fill(E::lit(0.0));
+            return;
+        }
+        self.ranges.copy_within(end..self.n, first + n_left);
+        left.zip(&mut self.ranges[first..]).for_each(|(part, to)| *to = part);
+        self.n = self.n + n_left - (end - first);
+    }
+
     fn insert(&mut self, at: usize, range: (u32, u32), grads: &mut [E]) {
         if self.n < MAX_RANGES {
             self.ranges.copy_within(at..self.n, at + 1);

@@ -74,7 +74,11 @@ impl<E: Float> Gradients<'_, E> {
     /// Where the gradients lie of those numbers of a range that are asked for: of the others too where gradients lie at the
     /// places of their numbers.
     fn span(&self, range: Range<usize>) -> Range<usize> {
-        self.skipped.place(range.start)..self.skipped.place(range.end)
+        if !self.skipped.moves() || range.is_empty() {
+            return range;
+        }
+        let last = range.end - 1;
+        self.skipped.place(range.start)..self.skipped.place(last) + usize::from(self.wants(last))
     }
 
     /// What to do with gradients at these places that contributions to all of them are at hand for.

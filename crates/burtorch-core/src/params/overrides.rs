@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::block::Block;
-use super::{Parameters, for_each_gap};
+use super::{Parameters, Skipped, for_each_gap};
 use crate::error::{Error, Result};
 use crate::scalar::Float;
 
@@ -39,6 +39,15 @@ impl<'a, E: Float> Sum<'a, E> {
     /// All of this memory.
     pub(crate) fn of(grads: &'a mut [E]) -> Self {
         Sum { grads, frozen: &[] }
+    }
+
+    /// Adds a range of the gradient of a part of the batch; returns the sums there.
+    pub(crate) fn add_range(&mut self, range: Range<usize>, part: &[E]) -> &mut [E] {
+        for (_, piece) in Skipped::in_place(self.frozen).pieces(range.clone()) {
+            let part = &part[piece.start - range.start..piece.end - range.start];
+            self.grads[piece].iter_mut().zip(part).for_each(|(g, &x)| *g = *g + x);
+        }
+        &mut self.grads[range]
     }
 
     /// How many numbers a part has.

@@ -21,7 +21,8 @@ impl<'a> Skipped<'a> {
         Skipped { ranges, shifts: None }
     }
 
-    /// Gradients that lie side by side: `shifts` has one number more than there are ranges.
+    /// Gradients that lie side by side: `shifts` has one number more than there are ranges. They may lie higher than their
+    /// numbers too, by what is missing to 2^32.
     pub(crate) fn compact(ranges: &'a [Range<u32>], shifts: &'a [u32]) -> Self {
         debug_assert_eq!(ranges.len() + 1, shifts.len());
         Skipped { ranges, shifts: Some(shifts) }
@@ -31,6 +32,11 @@ impl<'a> Skipped<'a> {
     #[inline(always)]
     pub(crate) fn is_empty(self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Whether gradients lie anywhere else than at the places of their numbers.
+    pub(crate) fn moves(self) -> bool {
+        self.shifts.is_some()
     }
 
     /// The first range that ends above `index`.
@@ -66,7 +72,7 @@ impl<'a> Skipped<'a> {
         let next = self.after(index);
         match self.ranges.get(next).filter(|r| r.start as usize <= index) {
             Some(r) => r.start as usize - shifts[next] as usize,
-            None => index - shifts[next] as usize,
+            None => (index as u32).wrapping_sub(shifts[next]) as usize,
         }
     }
 
@@ -99,8 +105,8 @@ impl Iterator for Pieces<'_> {
             self.at = go_on;
             self.next = next + 1;
             if at < stop {
-                let shift = self.skipped.shifts.map_or(0, |shifts| shifts[next] as usize);
-                return Some((at - shift, at..stop));
+                let shift = self.skipped.shifts.map_or(0, |shifts| shifts[next]);
+                return Some(((at as u32).wrapping_sub(shift) as usize, at..stop));
             }
         }
         None

@@ -80,6 +80,51 @@ fn rebuilt(program: &Program, keep: impl Fn(u32) -> bool, instead: impl Fn(&Prog
     Program::new(program.dtype, parts)
 }
 
+/// The program with the inputs that are wanted before all others, and for each of its inputs which one that was: gradients are
+/// by those alone, and a reverse pass computes nothing that only others need. `wanted` tells of the first inputs; those behind
+/// it are not wanted.
+///
+/// ```
+/// use burtorch_core::program::passes::differentiated_by;
+/// use burtorch_core::program::{Build, Node, Parts, Program, Replay, Seeds};
+/// use burtorch_core::{DType, Op};
+/// // x y + y
+/// let nodes = vec![Node { op: Op::Mul, a: 0, b: 1 }, Node { op: Op::Add, a: 2, b: 1 }];
+/// let parts = Parts { n_inputs: 2, n_differentiated: 2, nodes, outputs: vec![3], ..Parts::default() };
+/// let program = Program::new(DType::Float64, parts).unwrap();
+/// let (by_y, inputs) = differentiated_by(&program, &[false, true]).unwrap();
+/// assert_eq!(inputs, [1, 0]);
+/// let mut replay = Replay::<f64, 1>::new(&by_y, Build::Reverse(Seeds::One(0))).unwrap();
+/// replay.inputs_mut().copy_from_slice(&[3.0, 2.0]);
+/// replay.values();
+/// replay.reverse_one();
+/// assert_eq!((replay.output(0, 0), replay.raw_gradients()), (9.0, &[3.0][..]));
+/// ```
+pub fn differentiated_by(program: &Program, wanted: &[bool]) -> Result<(Program, Vec<u32>)> {
+    let is_wanted =
+        |k: &u32| *k < program.n_differentiated && wanted.get(*k as usize).is_some_and(|&is_wanted| is_wanted);
+    let (mut inputs, others): (Vec<u32>, Vec<u32>) = (0..program.n_inputs).partition(is_wanted);
+    let n_differentiated = inputs.len() as u32;
+    inputs.extend(others);
+    let mut places = vec![0; inputs.len()];
+    for (place, &input) in (0..).zip(&inputs) {
+        places[input as usize] = place;
+    }
+    let name = |x: &mut u32| *x = places.get(*x as usize).copied().unwrap_or(*x);
+    let (dtype, mut parts) = program.clone().into_parts();
+    for (k, node) in parts.nodes.iter_mut().enumerate() {
+        interrupt::ask_at(k)?;
+        match node.op.info().arity {
+            Arity::Nullary | Arity::Unary => name(&mut node.a),
+            Arity::Binary | Arity::WithConstant => [&mut node.a, &mut node.b].into_iter().for_each(name),
+            _ => {}
+        }
+    }
+    parts.lists.iter_mut().chain(&mut parts.outputs).for_each(name);
+    parts.guards.iter_mut().flat_map(|guard| [&mut guard.a, &mut guard.b]).for_each(name);
+    Ok((Program::new(dtype, Parts { n_differentiated, ..parts })?, inputs))
+}
+
 /// Equal ops of equal operands computed once. Contributions to a shared node are added before they are handed on.
 pub fn shared(program: &Program) -> Result<Program> {
     let first = program.first_node();

@@ -49,6 +49,30 @@ impl Stop {
         self.flag.store(false, Ordering::Relaxed);
     }
 
+    /// Runs work that ends early once it is set: sweeps end before their next block op with
+    /// [`Error::Interrupted`](crate::Error::Interrupted), and [`Stop::ends_work`] says so to what else asks on this thread.
+    ///
+    /// ```
+    /// use burtorch_core::interrupt;
+    /// use burtorch_core::sync::Stop;
+    /// use burtorch_core::{Error, Graph, Op};
+    /// let stop = Stop::new();
+    /// let mut graph = Graph::<f64>::new();
+    /// let x = graph.vector(&vec![0.5; 1 << 20]).unwrap();
+    /// stop.set();
+    /// let tanh = stop.watched(|| interrupt::asking(Stop::ends_work, || graph.map(Op::Tanh, x)));
+    /// assert_eq!(tanh, Err(Error::Interrupted));
+    /// assert!(!Stop::ends_work());
+    /// ```
+    pub fn watched<T>(&self, work: impl FnOnce() -> T) -> T {
+        watching(Some(&Watch { stop: self.clone(), ends_sweeps: true, ends_all: true }), work)
+    }
+
+    /// Whether the token is set that [`Stop::watched`] was called with on this thread.
+    pub fn ends_work() -> bool {
+        IS_WATCHED.get() && asked(|watch| watch.ends_all)
+    }
+
     /// Whether it is set, or the deadline has passed.
     pub fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -61,6 +85,8 @@ pub(crate) struct Watch {
     pub(crate) stop: Stop,
     /// Whether a sweep that has begun ends too.
     pub(crate) ends_sweeps: bool,
+    /// Whether all work ends that asks, rather than that of an oracle which knows what to keep.
+    pub(crate) ends_all: bool,
 }
 
 thread_local! {

@@ -12,6 +12,7 @@ pub mod raw_bytes;
 pub mod refusals;
 #[cfg(feature = "refuse-allocations")]
 pub mod refused_allocations;
+pub mod sets;
 pub mod signals;
 pub mod stop;
 pub mod threads;

@@ -5,12 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use burtorch_core::interrupt;
+use burtorch_core::sync::Stop;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
 use crate::convert::entry::{check_signals, left, raise_later};
 use crate::convert::errors::is_final;
+use crate::convert::stop::stopped;
 
 /// Between two questions to the interpreter: far below what a person notices, far above what a question costs.
 const EVERY: Duration = Duration::from_millis(5);
@@ -30,6 +32,10 @@ impl Poll {
     /// Whether to stop: once so, always so. May be called with or without the interpreter lock.
     pub fn stop(&mut self) -> bool {
         if self.raised.is_some() {
+            return true;
+        }
+        if Stop::ends_work() {
+            self.raised = Some(Python::attach(stopped));
             return true;
         }
         if Instant::now() < self.next {

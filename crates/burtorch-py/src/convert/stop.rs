@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use burtorch_core::sync::Stop;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-/// A token that ends calls that watch it: `oracle(x, y, stop=token)`. Any thread sets it.
+use crate::convert::buffer::type_name;
+use crate::convert::errors::derived;
+
+/// A token that ends calls that watch it: `oracle(x, y, stop=token)`, `v.backward(stop=token)`, `f.map(x, stop=token)`,
+/// `method.run(stop=token)`. Any thread sets it.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -60,6 +64,30 @@ pub fn watched(stop: Option<&Bound<'_, PyStop>>, deadline: Option<f64>) -> PyRes
         Some(found) => {
             Err(PyValueError::new_err(format!("deadline must be at least 0 seconds from now, found {found}")))
         }
+    }
+}
+
+/// The same for what Python gives: a Stop, or None, and seconds, or None.
+pub fn watched_by(stop: Option<&Bound<'_, PyAny>>, deadline: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stop>> {
+    let stop = stop.filter(|stop| !stop.is_none()).map(|stop| {
+        let found = || PyTypeError::new_err(format!("stop must be a Stop, found {}", type_name(stop)));
+        stop.cast::<PyStop>().map_err(|_| found())
+    });
+    watched(stop.transpose()?, deadline.map_or(Ok(None), |seconds| seconds.extract::<Option<f64>>())?)
+}
+
+/// That a call has ended early.
+pub fn stopped(py: Python<'_>) -> PyErr {
+    let message = "the token was set, or the deadline passed, before the call was finished";
+    derived(py, "StoppedError", message.into())
+}
+
+/// What a call that takes `stop=` and `deadline=` does, unless it is to end before it begins.
+pub fn until<T>(py: Python<'_>, stop: Option<Stop>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    match stop {
+        None => work(),
+        Some(stop) if stop.is_set() => Err(stopped(py)),
+        Some(stop) => stop.watched(work),
     }
 }
 

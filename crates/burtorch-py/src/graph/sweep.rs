@@ -3,18 +3,22 @@
 //! Promises: an interrupted sweep commits no leaf; during a long one the graph is busy.
 #![allow(unsafe_code)]
 
+use std::any::Any;
+
 use burtorch_core::erased::{GradientTarget, Seed};
-use burtorch_core::{NodeId, RowMath, SweepOptions};
+use burtorch_core::sync::Stop;
+use burtorch_core::{Float, NodeId, Parameters, RowMath, SweepOptions};
 use pyo3::prelude::*;
 
 use super::{LONG, PyGraph, unlocked};
 use crate::convert::entry::attached;
 use crate::convert::errors::IntoPython;
 use crate::convert::signals::Poll;
+use crate::convert::stop::until;
 use crate::graph::cell::AnyGraph;
 use crate::graph::critical_section::locked_self;
 use crate::graph::parameters::{parameters_read, with_gradients, with_gradients_of};
-use crate::params::{PyParameters, PySubset};
+use crate::params::{AnyParameters, PyParameters, PySubset, with_params};
 
 /// A sweep that Python asked for.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +86,38 @@ impl PyGraph {
         Ok(read.into_iter().map(|params| params.into_bound(py)).collect())
     }
 
-    /// Adds to the gradients of a set of parameters, and to no others. Asks for signals.
-    pub fn sweep_some(&self, py: Python<'_>, root: NodeId, seed: f64, subset: &PySubset) -> PyResult<()> {
+    /// Sweeps until a token is set; gradients are then as before.
+    pub fn sweep_until(
+        &self,
+        py: Python<'_>,
+        stop: Stop,
+        root: NodeId,
+        seed: f64,
+        subset: Option<&PySubset>,
+    ) -> PyResult<()> {
+        let mut read = self.with(py, |cell| Ok(cell.parameters.iter().map(|p| p.clone_ref(py)).collect::<Vec<_>>()))?;
+        if let Some(subset) = subset.filter(|subset| !read.iter().any(|p| p.is(subset.owner()))) {
+            read.push(subset.owner().clone_ref(py));
+        }
+        let before = with_gradients(py, &read, |all| all.iter_mut().map(|any| gradients_of(any)).collect::<Vec<_>>())?;
+        until(py, Some(stop), || {
+            let swept = self.sweep_for(py, root, seed, subset);
+            if swept.is_err() {
+                with_gradients(py, &read, |all| all.iter_mut().zip(&before).for_each(|(any, b)| put_back(any, &**b)))?;
+            }
+            swept
+        })
+    }
+
+    /// Adds to the gradients of a set of parameters and no others, or to all. Asks for signals.
+    pub fn sweep_for(&self, py: Python<'_>, root: NodeId, seed: f64, subset: Option<&PySubset>) -> PyResult<()> {
+        match subset {
+            Some(subset) => self.sweep_some(py, root, seed, subset),
+            None => self.sweep(py, Sweep { root, seed, skip_zero_adjoints: false }),
+        }
+    }
+
+    fn sweep_some(&self, py: Python<'_>, root: NodeId, seed: f64, subset: &PySubset) -> PyResult<()> {
         let options = SweepOptions { skip_leaves: true, ..SweepOptions::default() };
         let mut poll = Poll::new();
         let owner = subset.owner();
@@ -102,6 +136,21 @@ impl PyGraph {
             None => swept.or_raise(py),
         }
     }
+}
+
+/// A copy of the gradients, in their type.
+fn gradients_of(any: &mut AnyParameters) -> Box<dyn Any + Send> {
+    with_params!(any, p => Box::new(p.grads().to_vec()))
+}
+
+/// Puts back what was copied of these parameters.
+fn put_back(any: &mut AnyParameters, before: &(dyn Any + Send)) {
+    fn write<E: Float>(params: &mut Parameters<'_, E>, before: &(dyn Any + Send)) {
+        if let Some(before) = before.downcast_ref::<Vec<E>>() {
+            params.grads_mut().copy_from_slice(before);
+        }
+    }
+    with_params!(any, p => write(p, before));
 }
 
 /// Whether a sweep over many nodes, most of them leaves, takes no longer than one over [`LONG`] nodes of which one half

@@ -1,9 +1,9 @@
 //! A method at work, for Python: steps without the interpreter lock, state, and counts.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use burtorch_core::opt::{Choices, Cost, Runner};
+use burtorch_core::sync::Stop;
 use burtorch_core::{Error, interrupt};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -19,6 +19,7 @@ use crate::convert::arrays::{Kind, filled, of_integers};
 use crate::convert::errors::IntoPython;
 use crate::convert::exclusive::Guarded;
 use crate::convert::gc::collected;
+use crate::convert::stop::{PyStop, watched};
 
 /// A method and its iterate. `burtorch.opt` has a class for each method; this is what they share.
 #[pyclass(frozen, name = "Runner", module = "burtorch._core")]
@@ -42,19 +43,18 @@ struct Limits {
     steps: u64,
     calls: u64,
     bits: f64,
-    time: Option<Duration>,
+    stop: Option<Stop>,
 }
 
 /// Takes steps until a limit is met; how many.
 fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits) -> burtorch_core::Result<u64> {
-    let start = Instant::now();
     let mut done = 0;
     let mut last = 0.0;
     let mut next = gammas.iter();
     while done < limits.steps {
         let cost = runner.cost();
-        let is_late = limits.time.is_some_and(|time| start.elapsed() >= time);
-        if is_late || cost.oracle_calls >= limits.calls || cost.bits_up >= limits.bits {
+        let is_stopped = limits.stop.as_ref().is_some_and(Stop::is_set);
+        if is_stopped || cost.oracle_calls >= limits.calls || cost.bits_up >= limits.bits {
             break;
         }
         if interrupt::is_over() {
@@ -126,7 +126,8 @@ impl PyRunner {
     }
 
     /// Steps of these sizes, of which the last one serves for the rest, until a limit is met; how many were taken.
-    #[pyo3(signature = (gammas, steps, calls=None, bits=None, seconds=None))]
+    #[pyo3(signature = (gammas, steps, calls=None, bits=None, seconds=None, stop=None))]
+    #[allow(clippy::too_many_arguments, reason = "what ends a run")]
     fn steps(
         &self,
         py: Python<'_>,
@@ -135,10 +136,11 @@ impl PyRunner {
         calls: Option<u64>,
         bits: Option<f64>,
         seconds: Option<f64>,
+        stop: Option<&Bound<'_, PyStop>>,
     ) -> PyResult<u64> {
         let gammas = numbers(gammas, "steps")?;
-        let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX));
-        let limits = Limits { steps, calls: calls.unwrap_or(u64::MAX), bits: bits.unwrap_or(f64::INFINITY), time };
+        let stop = watched(stop, seconds.map(|seconds| seconds.max(0.0)))?;
+        let limits = Limits { steps, calls: calls.unwrap_or(u64::MAX), bits: bits.unwrap_or(f64::INFINITY), stop };
         self.with(py, |runner| run(runner, &gammas, &limits))
     }
 

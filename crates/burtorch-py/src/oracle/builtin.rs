@@ -10,8 +10,8 @@ use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Lanes, Oracle, Ov
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::engine::{Engine, Loss, Want, WantUntil, check_apart};
-use crate::convert::buffer::{CallerMemory, Dims, read_either, read_numbers, read_token_ids};
+use super::engine::{Engine, Loss, Want, WantStream, WantUntil, check_apart};
+use crate::convert::buffer::{CallerMemory, Dims, FlatArray, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::Poll;
@@ -105,10 +105,12 @@ impl BuiltinEngine {
         let BuiltinEngine { model, params, state, read, .. } = self;
         let read = read.ok_or(Error::EmptyReduction { op: "the loss" }).or_raise(py)?;
         let work = model.n_parameters().saturating_mul(read.n);
+        // Who takes a part may wait for the interpreter lock.
+        let takes_turns = matches!(part, Request::All(Want::Stream(_)));
         let mut poll = Poll::new();
         let result = params.get().with(py, |params| {
             let go = || compute_any(model, state, params, read, part, &mut || poll.stop());
-            if work > RELEASE_ABOVE { crate::convert::threads::detached(py, go) } else { go() }
+            if work > RELEASE_ABOVE || takes_turns { crate::convert::threads::detached(py, go) } else { go() }
         })?;
         match (poll.raised(), result) {
             (Some(raised), _) => Err(raised),
@@ -300,6 +302,16 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
             let elsewhere =
                 Overrides { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
             oracle.gradient_elsewhere(model, params, batch, elsewhere, stop)
+        }
+        Want::Stream(WantStream { at, mut out, keeps, take }) => {
+            check_apart(params, at.as_ref(), out.as_ref())?;
+            let at = at.as_ref().map(|at| at.slice());
+            if !keeps {
+                let emit = &mut |range, gradient: &[E]| take(range, Some(FlatArray::copied(gradient)));
+                return oracle.gradient_passed_on(model, params, batch, at, emit, stop);
+            }
+            let elsewhere = Overrides { at, out: out.as_mut().map(|out| out.slice_mut()) };
+            oracle.gradient_streamed(model, params, batch, elsewhere, &mut |range, _| take(range, None), stop)
         }
         Want::Until(WantUntil { wanted, at, mut out, until, n }) => {
             check_apart(params, at.as_ref(), out.as_ref())?;

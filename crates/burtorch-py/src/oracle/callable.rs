@@ -16,10 +16,10 @@ use burtorch_core::{DType, Error, LaneFloat, Lanes, Parameters, SweepOptions, To
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use super::engine::{Engine, Want, check_apart};
+use super::engine::{Engine, Want, WantStream, check_apart};
 use super::traced::Traced;
 use crate::array::run::Number;
-use crate::convert::buffer::{CallerMemory, read_either};
+use crate::convert::buffer::{CallerMemory, FlatArray, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::graph::cell::AnyGraph;
@@ -28,7 +28,7 @@ use crate::graph::{PyGraph, enter, leave};
 use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
-use crate::params::{AnyParameters, PyParameters, mismatch, zeros};
+use crate::params::{AnyParameters, PyParameters, mismatch, with_params, zeros};
 use crate::trace::array_path::ArrayPath;
 use crate::trace::batches::Of;
 
@@ -257,6 +257,24 @@ impl CallableEngine {
                 let loss = self.computed(py, Want::Gradient(at, Some(memory()?), skips))?;
                 let all = memory()?;
                 self.in_params(py, |params| params.take_some(wanted, &all, &mut out))?;
+                Ok(loss)
+            }
+            Want::Stream(WantStream { at, out, keeps, take }) => {
+                let dtype = self.params.get().dtype_of();
+                let n = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+                if keeps {
+                    let loss = self.computed(py, Want::Gradient(at, out, false))?;
+                    take(0..n, None);
+                    return Ok(loss);
+                }
+                let all = zeros(py, dtype, n)?;
+                let memory = || CallerMemory::of(&all, dtype, "the gradient");
+                let loss = self.computed(py, Want::Gradient(at, Some(memory()?), false))?;
+                let copy = match dtype {
+                    DType::Float32 => FlatArray::copied::<f32>(memory()?.slice()),
+                    _ => FlatArray::copied::<f64>(memory()?.slice()),
+                };
+                take(0..n, Some(copy));
                 Ok(loss)
             }
             Want::Gradient(at, out, _) => {

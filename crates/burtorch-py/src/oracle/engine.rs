@@ -1,11 +1,13 @@
 //! What an oracle asks of the code that computes, and the checks that both kinds share.
 
+use std::ops::Range;
+
 use burtorch_core::oracle::{OracleMemory, Until};
 use burtorch_core::params::WantedSet;
 use burtorch_core::{Error, Float, Parameters};
 use pyo3::prelude::*;
 
-use crate::convert::buffer::CallerMemory;
+use crate::convert::buffer::{CallerMemory, FlatArray};
 use crate::convert::gc::HoldsObjects;
 
 /// The engine of an oracle: a built-in model, or a callable.
@@ -35,6 +37,8 @@ pub enum Want<'a> {
     Some(&'a WantedSet, CallerMemory, Option<CallerMemory>, bool),
     /// Loss and gradient, at a point and into memory where given, and whether the loss may be left out.
     Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
+    /// Loss and gradient, which is told in parts.
+    Stream(WantStream<'a>),
     /// Loss and gradient until a token is set.
     Until(WantUntil<'a>),
     /// The loss.
@@ -45,6 +49,18 @@ pub enum Want<'a> {
     Step(f64),
     /// The norm of the gradient of each sample.
     Norms(&'a mut Vec<f64>),
+}
+
+/// Is told a range of parameters whose gradient is final, and a copy of that where it is not kept; says whether to go on.
+pub type Take<'a> = dyn FnMut(Range<usize>, Option<FlatArray>) -> bool + Send + 'a;
+
+/// A gradient in parts.
+pub struct WantStream<'a> {
+    pub at: Option<CallerMemory>,
+    pub out: Option<CallerMemory>,
+    /// Whether the gradient is to be left where it is written.
+    pub keeps: bool,
+    pub take: &'a mut Take<'a>,
 }
 
 /// A gradient, or some numbers of it, until a token is set.

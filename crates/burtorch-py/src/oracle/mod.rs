@@ -7,6 +7,7 @@ mod builtin;
 mod call;
 mod callable;
 mod engine;
+mod stream;
 mod traced;
 
 use burtorch_core::oracle::OracleMemory;
@@ -231,6 +232,53 @@ impl PyOracle {
     ) -> PyResult<Bound<'py, PyAny>> {
         let asked = Asked { batch: (contexts, &or_none(py, targets)), at, out, wanted };
         Ok(self.gradient(py, asked, true)?.1)
+    }
+
+    /// The loss of a batch, whose gradient is told in parts: `emit(range, gradient)` is called as soon as that of a tensor is
+    /// final, with its range of parameters and a memoryview.
+    ///
+    /// Args:
+    ///     contexts, targets, at, out: as in a call. None for targets where the model takes none.
+    ///     emit: called once for each part. An exception ends the pass and is raised; the gradient is 0 then.
+    ///     keep: whether the gradient is left in `params.grads`, or in `out`. Otherwise parts are copies, `params.grads` stays as it
+    ///         is, and a batch that is computed at once (one sample of a GPT, up to 64 of others) with nothing frozen takes the
+    ///         memory of what is in flight, not that of a gradient.
+    ///     on_thread: whether `emit` runs on another thread, so that sending overlaps computing. The call returns when it is done.
+    ///
+    /// The last layers come first, in an order that is the same for every batch; each parameter comes once, with the bits of the whole
+    /// gradient; what nothing reads comes last. A batch of several blocks comes with the
+    /// sweep of its last block. For a callable there is one part, at the end. The oracle and its parameters cannot be used within `emit`
+    /// (BusyError).
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters(dtype="float64")
+    ///     >>> oracle = bt.Oracle(bt.nn.MLP(params, [2, 3, 1]))
+    ///     >>> x, y = [[1.0, 2.0]], [[0.5]]
+    ///     >>> parts = {}
+    ///     >>> loss = oracle.stream(x, y, parts.__setitem__)
+    ///     >>> list(parts), loss == oracle.loss(x, y)
+    ///     ([range(12, 13), range(9, 12), range(6, 9), range(0, 6)], True)
+    ///     >>> list(parts[range(9, 12)]) == list(oracle.grad(x, y)[9:12])
+    ///     True
+    #[pyo3(signature = (contexts, targets, emit, at=None, out=None, *, keep=true, on_thread=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn stream<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        targets: &Bound<'py, PyAny>,
+        emit: &Bound<'py, PyAny>,
+        at: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        keep: bool,
+        on_thread: bool,
+    ) -> PyResult<f64> {
+        if out.is_some() && !keep {
+            return Err(PyValueError::new_err("out is for keep=True; without, the gradient is left nowhere"));
+        }
+        let asked = Asked { batch: (contexts, targets), at, out, wanted: None };
+        self.streamed(py, asked, emit, (keep, on_thread))
     }
 
     /// Prepare a set of parameters for `wanted=`: `Parameters.subset` of this oracle's parameters.

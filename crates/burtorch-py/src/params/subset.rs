@@ -7,15 +7,16 @@ use std::ops::Range;
 use burtorch_core::DType;
 use burtorch_core::memory::filled;
 use burtorch_core::params::WantedSet;
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyList, PyRange, PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::{PyParameters, PyTensor, with_params};
-use crate::convert::arrays::{Array, Kind, of_integers};
-use crate::convert::buffer::{FlatArray, holds_bools, type_name};
+use crate::convert::arrays::of_integers;
+use crate::convert::buffer::{FlatArray, type_name};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::collected;
+use crate::convert::sets::{listed, range_in};
 
 /// A prepared set of parameters whose gradients alone are computed. Made by `Oracle.subset` and `Parameters.subset`.
 ///
@@ -125,26 +126,7 @@ pub fn numbers_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> 
         subset.get().check_owner(params)?;
         return Ok(Some(subset.get().set.ranges().to_vec()));
     }
-    if let Ok(items) = what.cast::<PyList>() {
-        if items.is_empty() || !items.iter().all(|item| item.is_instance_of::<PyInt>()) {
-            return Ok(None);
-        }
-        return match items.iter().all(|item| item.is_instance_of::<PyBool>()) {
-            true => of_mask(params, &items.extract::<Vec<bool>>()?).map(Some),
-            false => of_indices(params, items.extract::<Vec<i64>>()?).map(Some),
-        };
-    }
-    let Some(array) = Array::of(what).filter(|array| array.shape().len() == 1) else {
-        return Ok(None);
-    };
-    match array.kind {
-        Kind::Unsigned(1) if holds_bools(what)? => {
-            let flags: Vec<bool> = array.integers()?.into_iter().map(|flag| flag != 0).collect();
-            of_mask(params, &flags).map(Some)
-        }
-        Kind::Signed(_) | Kind::Unsigned(_) => of_indices(params, array.integers()?).map(Some),
-        _ => Ok(None),
-    }
+    listed(params.len()?, "parameters", what)
 }
 
 fn unknown(what: &Bound<'_, PyAny>) -> PyErr {
@@ -163,69 +145,14 @@ fn range_of(params: &Bound<'_, PyParameters>, what: &Bound<'_, PyAny>) -> PyResu
         let range = tensor.get().slice().range();
         return Ok(Some(range.start as u32..range.end as u32));
     }
-    if let Ok(range) = what.cast::<PyRange>() {
-        let part = |name: &str| range.getattr(name)?.extract::<i64>();
-        let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
-        let n = params.len()? as i64;
-        if step != 1 || start < 0 || stop < start || stop > n {
-            let found = range.repr()?;
-            return Err(PyValueError::new_err(format!(
-                "a range in wanted must be range(start, stop) with 0 <= start <= stop <= {n}, found {found}"
-            )));
-        }
-        return Ok(Some(start as u32..stop as u32));
+    if let Some(range) = range_in(params.len()?, what)? {
+        return Ok(Some(range));
     }
     if !(what.is_instance_of::<PyString>() || what.is_instance_of::<PyTuple>()) {
         return Ok(None);
     }
     let slice = params.get().place_of(what)?;
     Ok(slice.map(|slice| slice.range()).map(|range| range.start as u32..range.end as u32))
-}
-
-fn of_mask(params: &Bound<'_, PyParameters>, mask: &[bool]) -> PyResult<Vec<Range<u32>>> {
-    let n = params.len()?;
-    if mask.len() != n {
-        return Err(PyValueError::new_err(format!(
-            "a mask must have one bool for each of {n} parameters, found {}",
-            mask.len()
-        )));
-    }
-    let mut ranges: Vec<Range<u32>> = Vec::new();
-    for k in (0..n as u32).filter(|&k| mask[k as usize]) {
-        extend(&mut ranges, k);
-    }
-    Ok(ranges)
-}
-
-fn of_indices(params: &Bound<'_, PyParameters>, indices: Vec<i64>) -> PyResult<Vec<Range<u32>>> {
-    let n = params.len()?;
-    let mut ranges: Vec<Range<u32>> = Vec::new();
-    let mut next = 0;
-    for index in indices {
-        if !(0..n as i64).contains(&index) {
-            return Err(PyIndexError::new_err(format!(
-                "wanted has index {index}, expected 0 to {}",
-                n.saturating_sub(1)
-            )));
-        }
-        if index < next {
-            return Err(PyValueError::new_err(format!(
-                "indices in wanted must ascend without repetition, found {index} after {}; sort them",
-                next - 1
-            )));
-        }
-        next = index + 1;
-        extend(&mut ranges, index as u32);
-    }
-    Ok(ranges)
-}
-
-/// Adds a number above all others.
-fn extend(ranges: &mut Vec<Range<u32>>, k: u32) {
-    match ranges.last_mut().filter(|last| last.end == k) {
-        Some(last) => last.end += 1,
-        None => ranges.push(k..k + 1),
-    }
 }
 
 #[pymethods]

@@ -12,15 +12,13 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use super::arguments::{Arguments, same_statics};
 use super::bound_call::PyBound;
 use super::object::Call;
-use super::out::{Out, call_into, filled};
 use super::program::PyProgram;
-use super::pytree::{Others, Tree};
+use super::pytree::Others;
 use super::record::{Traced, record, record_path};
 use super::search::Search;
-use super::state::{FunctionState, Options, Path, Stats, Variant};
-use super::transform::Argnums;
+use super::state::{FunctionState, Needs, Options, Path, Stats, Variant};
 use super::{array_calls, audit, inline, keywords, primitive};
-use crate::convert::errors::{IntoPython, derived, if_any, instead};
+use crate::convert::errors::{IntoPython, derived};
 use crate::convert::refusals::may_need_arrays;
 use crate::convert::signals::asked;
 
@@ -217,19 +215,29 @@ pub fn added<P, D>(
 
 /// Finds or records the path for these arguments, with its values computed, and runs `f` on it.
 pub fn with_path<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
-    with_right_path(call, arguments, true, f)
+    with_right_path(call, arguments, Needs::Values, f)
+}
+
+/// The same with values computed that a gradient by some of the arguments' numbers follows.
+pub fn with_path_by<T>(
+    call: &Call<'_>,
+    arguments: &Arguments<'_>,
+    wanted: &[bool],
+    f: impl FnOnce(&mut Path) -> T,
+) -> PyResult<T> {
+    with_right_path(call, arguments, Needs::Gradient(wanted), f)
 }
 
 /// The same for what does not need the values: they are computed only where guards ask for them. `f` may take long, and asks
 /// now and then whether to end early.
 pub fn with_program<T>(call: &Call<'_>, arguments: &Arguments<'_>, f: impl FnOnce(&mut Path) -> T) -> PyResult<T> {
-    with_right_path(call, arguments, false, f)
+    with_right_path(call, arguments, Needs::Program, f)
 }
 
 fn with_right_path<T>(
     call: &Call<'_>,
     arguments: &Arguments<'_>,
-    needs_values: bool,
+    needs: Needs<'_>,
     f: impl FnOnce(&mut Path) -> T,
 ) -> PyResult<T> {
     let py = call.py();
@@ -238,13 +246,13 @@ fn with_right_path<T>(
     let select = || {
         let mut stats = call.with(|state| state.stats)?;
         let found = apart(call, false, |variants| {
-            variants.first_mut().is_some_and(|v| v.select(&arguments.numbers, &mut stats, needs_values))
+            variants.first_mut().map_or(Ok(false), |v| v.select(&arguments.numbers, &mut stats, needs))
         })?;
         call.with(|state| {
             state.stats = stats;
             state.note_quick();
-            found
-        })
+        })?;
+        found.or_raise(py)
     };
     let is_right = is_there && select()?;
     // An audit that finds a difference puts what it traced in the place of all that was there.
@@ -265,7 +273,7 @@ fn with_right_path<T>(
     }
     // A path that was given up because a primitive failed there is forgotten, now that another one is right.
     drop(primitive::raised());
-    apart(call, !needs_values, |variants| variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
+    apart(call, needs == Needs::Program, |variants| variants.first_mut().and_then(|v| v.paths.first_mut()).map(f))?
         .ok_or_else(|| PyTypeError::new_err("this Function is being destroyed"))
 }
 
@@ -322,78 +330,6 @@ pub fn call_body<'py>(call: &Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     body.bind(py).call(PyTuple::new(py, &call.positional)?, Some(&named))
 }
 
-/// The value and the gradient of the only output.
-fn value_and_gradient(call: &Call<'_>, arguments: &Arguments<'_>, method: &str) -> PyResult<(f64, Vec<f64>)> {
-    let py = call.py();
-    let found = with_path(call, arguments, |path| match path.results {
-        Tree::Number => Ok((path.values()[0], path.gradient())),
-        _ => Err(path.results.text(py)),
-    })?;
-    found.map_err(|shape| {
-        let name = call.with(|state| state.name.clone()).unwrap_or_default();
-        let message = format!(
-            "{method}() needs a function that returns one Value; {name} returned {shape}; use jacobian() or vjp()"
-        );
-        derived(py, "TraceError", message)
-    })
-}
-
-/// The gradient in the shape of the arguments: of the only one, or a tuple.
-pub fn shaped<'py>(
-    call: &Call<'py>,
-    tree: &Tree,
-    gradient: &[f64],
-    which: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = call.py();
-    let all = tree.build(py, &mut &gradient[..])?.cast_into::<PyTuple>()?;
-    let at = |k: isize| {
-        let n = all.len() as isize;
-        let place = if k < 0 { k + n } else { k };
-        if !(0..n).contains(&place) {
-            let message = format!("argnums {k} is out of range: the function has {n} arguments");
-            return Err(pyo3::exceptions::PyIndexError::new_err(message));
-        }
-        all.get_item(place as usize)
-    };
-    match which {
-        None if all.len() == 1 => all.get_item(0),
-        None => Ok(all.into_any()),
-        Some(which) => match if_any(py, which.extract::<isize>())? {
-            Some(k) => at(k),
-            None => {
-                let chosen: Vec<isize> = which.extract().map_err(|error| {
-                    let message = "argnums is the number of an argument, or a sequence of such numbers";
-                    instead(py, error, PyTypeError::new_err(message))
-                })?;
-                let chosen = chosen.into_iter().map(at).collect::<PyResult<Vec<_>>>()?;
-                Ok(PyTuple::new(py, chosen)?.into_any())
-            }
-        },
-    }
-}
-
-/// `f.value_and_grad(x, ..., argnums=None)` in full.
-pub fn value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let (which, out) = (call.take("argnums"), Out::take(&mut call)?);
-    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "value_and_grad")? else {
-        return call_into(&call, "value_and_grad", Argnums::of(which.as_ref())?, out, true);
-    };
-    let (value, gradient) = value_and_gradient(&call, &arguments, "value_and_grad")?;
-    let gradient = filled(shaped(&call, &arguments.tree, &gradient, which.as_ref())?, out)?;
-    Ok((value, gradient).into_pyobject(call.py())?.into_any())
-}
-
-/// `f.grad(x, ..., argnums=None)` in full.
-pub fn grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let (which, out) = (call.take("argnums"), Out::take(&mut call)?);
-    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, "grad")? else {
-        return call_into(&call, "grad", Argnums::of(which.as_ref())?, out, false);
-    };
-    let (_, gradient) = value_and_gradient(&call, &arguments, "grad")?;
-    filled(shaped(&call, &arguments.tree, &gradient, which.as_ref())?, out)
-}
-
 /// `f.bind(x_buffer, grad_buffer=None)`
 pub fn bind<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     PyBound::new(call)
@@ -414,10 +350,7 @@ pub fn stats<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (stats, n_variants, n_paths, bytes, unwatched) = call.with(|state| {
         let paths = || state.variants.iter().flat_map(|v| &v.paths);
         let array_paths = || state.arrays.iter().flat_map(|v| &v.paths);
-        let bytes: usize = paths()
-            .map(|path| path.program.bytes() + super::state::with_scalars!(&path.replay, replay => replay.bytes()))
-            .chain(array_paths().map(super::array_path::ArrayPath::bytes))
-            .sum();
+        let bytes: usize = paths().map(Path::bytes).chain(array_paths().map(super::array_path::ArrayPath::bytes)).sum();
         let unwatched: Vec<String> = state.unwatched.iter().map(|found| found.text.clone()).collect();
         (
             state.stats,

@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
 
 use super::arguments::Arguments;
-use super::calls::{shaped, with_program};
+use super::calls::with_program;
+use super::gradients::shaped;
 use super::object::Call;
 use super::out::{self, Out, call_into, fill_sparse};
 use super::pytree::{GivenArguments, Tree};
@@ -130,7 +131,7 @@ pub fn vjp<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (values, gradient, results) = found.map_err(|n| {
         PyValueError::new_err(format!("vjp() was given {} weights for a result of {n} numbers", seeds.len()))
     })?;
-    let both = (results.build(py, &mut &values[..])?, shaped(&call, &arguments.tree, &gradient, None)?);
+    let both = (results.build(py, &mut &values[..])?, shaped(py, &arguments.tree, &gradient, &Argnums::All)?);
     Ok(both.into_pyobject(py)?.into_any())
 }
 
@@ -146,7 +147,7 @@ pub fn hvp<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         along.run(&x, &direction, &mut gradient, &mut product);
         Ok(product)
     })?;
-    shaped(&call, &arguments.tree, &product, None)
+    shaped(call.py(), &arguments.tree, &product, &Argnums::All)
 }
 
 /// `f.hessian(x)`

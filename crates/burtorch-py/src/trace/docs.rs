@@ -37,14 +37,16 @@ Example:
 ";
 
 /// See the name.
-pub const VALUE_AND_GRAD: &CStr = c"value_and_grad($self, /, *args, argnums=None, out=None, **static)
+pub const VALUE_AND_GRAD: &CStr = c"value_and_grad($self, /, *args, argnums=None, wanted=None, out=None, **static)
 --
 
 The value and its gradient, a new object each time: shaped like the argument, or a tuple of them for several.
 
 Args:
     args: numbers, arrays, and lists, tuples and dicts of them.
-    argnums: the place of an argument, or several, to return gradients of; all by default.
+    argnums: the place of an argument, or several, to return gradients of; all by default. No more is computed than these need.
+    wanted: a range, ascending indices or a mask over the numbers of all arguments, one after another, in place of argnums:
+        their partials come in a new NumPy array. For functions of numbers and of arrays of one dimension.
     out: arrays of floats of the gradients' shapes, in their containers, to write them to; what is returned holds these.
     static: keyword arguments of the function.
 
@@ -61,7 +63,7 @@ Example:
 ";
 
 /// See the name.
-pub const GRAD: &CStr = c"grad($self, /, *args, argnums=None, out=None, **static)
+pub const GRAD: &CStr = c"grad($self, /, *args, argnums=None, wanted=None, out=None, **static)
 --
 
 The gradient alone; see value_and_grad(), also for out=.
@@ -278,7 +280,7 @@ Raises:
 ";
 
 /// See the name.
-pub const MAP: &CStr = c"map($self, /, *arrays, threads=1, out=None, **static)
+pub const MAP: &CStr = c"map($self, /, *arrays, threads=1, out=None, stop=None, deadline=None, **static)
 --
 
 The value on every row, in vector lanes, without the interpreter lock.
@@ -288,6 +290,8 @@ Args:
         arguments. Any float or integer type, any strides.
     threads: how many threads share the rows; results do not depend on it.
     out: an array of floats for the results.
+    stop, deadline: a Stop, and seconds from now: once it is set or they have passed the call ends with a StoppedError. Rows of
+        out may be written then.
 
 Returns:
     One number per row (a row of numbers where the function returns several), of the arguments' float type.
@@ -302,7 +306,8 @@ Example:
 ";
 
 /// See the name.
-pub const MAP_VALUE_AND_GRAD: &CStr = c"map_value_and_grad($self, /, *arrays, threads=1, out=None, **static)
+pub const MAP_VALUE_AND_GRAD: &CStr =
+    c"map_value_and_grad($self, /, *arrays, threads=1, out=None, stop=None, deadline=None, **static)
 --
 
 The value and the gradient on every row: an array of values, and an array of gradients shaped like the arguments (a

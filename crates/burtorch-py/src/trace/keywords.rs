@@ -26,7 +26,7 @@ impl Keywords {
 }
 
 /// Options of some method: static arguments of a body that takes any may not be called so where a method is asked.
-const OPTIONS: &[&str] = &["argnums", "threads", "out"];
+const OPTIONS: &[&str] = &["argnums", "wanted", "threads", "out", "stop", "deadline"];
 
 /// What a body takes by keyword.
 #[derive(Default)]

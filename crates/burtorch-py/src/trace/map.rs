@@ -22,6 +22,7 @@ use crate::convert::arguments::Count;
 use crate::convert::arrays::{Array, Kind, empty};
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::signals::asked;
+use crate::convert::stop::{until, watched_by};
 
 /// Programs with more slots than this run on blocks of one vector, so that slots stay in the cache.
 const LARGE: usize = 512;
@@ -233,8 +234,21 @@ fn results<'py>(
     Ok((object, array))
 }
 
-/// `f.map(X, ..., threads=1, out=None)`
-pub fn map<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+/// The results of `work` unless `stop=` or `deadline=` of the call end it early.
+fn stoppable<'py>(
+    mut call: Call<'py>,
+    work: impl FnOnce(Call<'py>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (stop, deadline) = (call.take("stop"), call.take("deadline"));
+    until(call.py(), watched_by(stop.as_ref(), deadline.as_ref())?, || work(call))
+}
+
+/// `f.map(X, ..., threads=1, out=None, stop=None, deadline=None)`
+pub fn map<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    stoppable(call, values)
+}
+
+fn values<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
     if is_of_arrays(&call)? {
@@ -279,8 +293,12 @@ fn mapped_arrays<'py>(call: &Call<'py>, out: Option<Bound<'py, PyAny>>) -> PyRes
     call_into(call, "map", Argnums::All, out, false)
 }
 
-/// `f.map_value_and_grad(X, ..., threads=1, out=None)`
-pub fn map_value_and_grad<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+/// `f.map_value_and_grad(X, ..., threads=1, out=None, stop=None, deadline=None)`
+pub fn map_value_and_grad<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
+    stoppable(call, values_and_gradients)
+}
+
+fn values_and_gradients<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = call.py();
     let (threads, out) = (threads(&mut call)?, call.take("out"));
     let mut batched = batched(call, "map_value_and_grad")?;

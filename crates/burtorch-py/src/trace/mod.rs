@@ -2,7 +2,7 @@
 //!
 //! `object` is the raw type whose calls cost little, `state` what it remembers, `tree` the shape of arguments, `record` a
 //! trace, `watch` what a trace took for constant, `search` and `observe` how that is found, `unwatched` what cannot be watched,
-//! `audit` the check of that, `keywords` what may be given by name; `calls`, `derivatives` and `map` are its methods;
+//! `audit` the check of that, `keywords` what may be given by name; `calls`, `gradients`, `derivatives` and `map` are its methods;
 //! `batches` is for oracles.
 
 mod arguments;
@@ -22,6 +22,7 @@ mod derivative_programs;
 mod derivatives;
 mod docs;
 mod file;
+mod gradients;
 mod inline;
 mod invalidate;
 mod keywords;

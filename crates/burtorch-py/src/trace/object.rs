@@ -15,7 +15,7 @@ use pyo3::types::PyTuple;
 
 use super::keywords::{self, Keywords};
 use super::state::{FunctionState, Scalars};
-use super::{audit, calls, derivatives, file, map, transforms};
+use super::{audit, calls, derivatives, file, gradients, map, transforms};
 use crate::convert::entry::{caught, entered, raise_python};
 use crate::convert::refusals::{NeedsArrays, is_tracing, needed_arrays};
 use crate::node::parameter::PyParameter;
@@ -229,11 +229,13 @@ const CALL: usize = 0;
 const VALUE_AND_GRAD: usize = 1;
 const GRAD: usize = 2;
 
+const MAP_OPTIONS: &[&str] = &["threads", "out", "stop", "deadline"];
+
 /// The slow ways in, by number, with what they take by keyword.
 const METHODS: &[(Keywords, Method)] = &[
     (Keywords::CALL, calls::call),
-    (passed_on("value_and_grad", &["argnums", "out"]), calls::value_and_grad),
-    (passed_on("grad", &["argnums", "out"]), calls::grad),
+    (passed_on("value_and_grad", &["argnums", "wanted", "out"]), gradients::value_and_grad),
+    (passed_on("grad", &["argnums", "wanted", "out"]), gradients::grad),
     (own("bind", &["grad"]), calls::bind),
     (passed_on("trace", &[]), calls::record_now),
     (own("stats", &[]), calls::stats),
@@ -248,8 +250,8 @@ const METHODS: &[(Keywords, Method)] = &[
     (passed_on("jacobian_sparsity", &[]), derivatives::jacobian_sparsity),
     (passed_on("sparse_hessian", &["out"]), derivatives::sparse_hessian),
     (passed_on("sparse_jacobian", &["out"]), derivatives::sparse_jacobian),
-    (passed_on("map", &["threads", "out"]), map::map),
-    (passed_on("map_value_and_grad", &["threads", "out"]), map::map_value_and_grad),
+    (passed_on("map", MAP_OPTIONS), map::map),
+    (passed_on("map_value_and_grad", MAP_OPTIONS), map::map_value_and_grad),
     (own("__reduce__", &[]), file::reduce),
     (own("save", &[]), file::save_to),
     (own("audit", &[]), audit::audit),

@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 
 use super::array_path::ArrayVariant;
 use super::audit::Audit;
+use super::gradients::BySome;
 use super::invalidate::Watch;
 use super::primitive::PyPrimitive;
 use super::pytree::Tree;
@@ -88,8 +89,21 @@ pub struct Path {
     pub hessian_columns: Option<HessianColumns>,
     /// See `along`.
     pub jacobian: Option<Jacobian>,
+    /// See `along`; gradients by some of the arguments, the one used last first.
+    pub by_some: Vec<BySome>,
     /// See `along`; for rows, without and with gradients.
     pub batches: [Option<super::map::AnyBatch>; 2],
+}
+
+/// What a path is to have computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs<'a> {
+    /// Nothing.
+    Program,
+    /// Its values.
+    Values,
+    /// Its values for the gradient by those numbers of the arguments that are wanted.
+    Gradient(&'a [bool]),
 }
 
 /// Tries a replay at `numbers`; the number of the first guard that disagrees.
@@ -108,6 +122,16 @@ fn attempt<E: Float + Carrier>(
     replay.checked_values()
 }
 
+impl Scalars {
+    /// A program that is ready to run.
+    pub fn new(program: &Program, build: Build) -> burtorch_core::Result<Self> {
+        Ok(match program.dtype() {
+            DType::Float32 => Scalars::F32(Box::new(Replay::new(program, build)?)),
+            _ => Scalars::F64(Box::new(Replay::new(program, build)?)),
+        })
+    }
+}
+
 impl Path {
     /// Makes a program ready to run.
     pub fn new(
@@ -118,10 +142,7 @@ impl Path {
         primitives: Vec<Py<PyPrimitive>>,
     ) -> PyResult<Self> {
         let build = if program.outputs().len() == 1 { Build::Reverse(Seeds::One(0)) } else { Build::Values };
-        let replay = match program.dtype() {
-            DType::Float32 => Scalars::F32(Box::new(asked(|| Replay::new(&program, build)).or_raise(py)?)),
-            _ => Scalars::F64(Box::new(asked(|| Replay::new(&program, build)).or_raise(py)?)),
-        };
+        let replay = asked(|| Scalars::new(&program, build)).or_raise(py)?;
         let answers = program.guards().iter().map(|guard| guard.answer).collect();
         Ok(Path {
             program,
@@ -136,6 +157,7 @@ impl Path {
             hessian_along: None,
             hessian_columns: None,
             jacobian: None,
+            by_some: Vec::new(),
             batches: [None, None],
         })
     }
@@ -150,6 +172,20 @@ impl Path {
     #[inline(always)]
     pub fn attempt(&mut self, numbers: &[f64]) -> Result<(), usize> {
         with_scalars!(&mut self.replay, replay => attempt(replay, numbers, &self.parameters))
+    }
+
+    /// Computes at `numbers` what is needed.
+    fn attempt_for(&mut self, numbers: &[f64], needs: Needs<'_>) -> burtorch_core::Result<Result<(), usize>> {
+        match needs {
+            Needs::Gradient(wanted) => BySome::attempt(self, wanted, numbers),
+            _ => Ok(self.attempt(numbers)),
+        }
+    }
+
+    /// Bytes of the program, and of what is ready to run.
+    pub fn bytes(&self) -> usize {
+        let by_some: usize = self.by_some.iter().map(BySome::bytes).sum();
+        self.program.bytes() + by_some + with_scalars!(&self.replay, replay => replay.bytes())
     }
 
     /// Whether running it may run Python code, as primitives and signal handlers do: then nothing else may be in use.
@@ -208,23 +244,23 @@ impl HoldsObjects for Variant {
 impl Variant {
     /// Finds the path that is right at `numbers`, brings it to the front, and leaves its values computed; unless they are
     /// not needed, and nothing is to be asked.
-    pub fn select(&mut self, numbers: &[f64], stats: &mut Stats, needs_values: bool) -> bool {
+    pub fn select(&mut self, numbers: &[f64], stats: &mut Stats, needs: Needs<'_>) -> burtorch_core::Result<bool> {
         // What guards really answer here, as far as it is known.
         let mut actual: Vec<bool> = Vec::new();
         for k in 0..self.paths.len() {
             let path = &mut self.paths[k];
-            if !needs_values && path.answers.is_empty() && !path.program.calls_primitives() {
+            if needs == Needs::Program && path.answers.is_empty() && !path.program.calls_primitives() {
                 self.paths[..=k].rotate_right(1);
-                return true;
+                return Ok(true);
             }
             let common = actual.len().min(path.answers.len());
             if path.answers[..common] != actual[..common] {
                 continue;
             }
-            match path.attempt(numbers) {
+            match path.attempt_for(numbers, needs)? {
                 Ok(()) => {
                     self.paths[..=k].rotate_right(1);
-                    return true;
+                    return Ok(true);
                 }
                 Err(guard) => {
                     stats.guard_misses += 1;
@@ -236,7 +272,7 @@ impl Variant {
                 }
             }
         }
-        false
+        Ok(false)
     }
 
     /// Adds a path that was just traced.

@@ -48,7 +48,7 @@ impl Argnums {
     }
 
     /// The arguments that are meant, of `n`.
-    fn among(&self, n: usize) -> PyResult<Vec<usize>> {
+    pub fn among(&self, n: usize) -> PyResult<Vec<usize>> {
         let at = |&k: &isize| {
             let place = if k < 0 { k + n as isize } else { k };
             usize::try_from(place).ok().filter(|&place| place < n).ok_or_else(|| {

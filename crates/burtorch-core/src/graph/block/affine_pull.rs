@@ -270,11 +270,30 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
 
     /// Adds all that waits.
     pub(crate) fn add_deferred(&mut self) {
+        self.add_deferred_where(|_| true);
+        if let Some(deferred) = &mut self.deferred {
+            deferred.none_left();
+        }
+    }
+
+    /// Adds what waits of layers with weights or biases in this range of a `Parameters`.
+    pub(crate) fn add_deferred_in(&mut self, place: u32, range: &std::ops::Range<usize>) {
+        let places = self.places;
+        let overlaps = |slot: usize, at: std::ops::Range<usize>| {
+            places[slot] == place && at.start < range.end && range.start < at.end
+        };
+        self.add_deferred_where(|layer| {
+            overlaps(layer.w_slot as usize, layer.weights())
+                || layer.bias().is_some_and(|(slot, at)| overlaps(slot, at))
+        });
+    }
+
+    fn add_deferred_where(&mut self, is_asked_for: impl Fn(&DenseLayer) -> bool) {
         let Some(deferred) = self.deferred.take() else {
             return;
         };
         let mut places = [(0, 0); MAX_GROUPS];
-        while let Some((layer, n)) = deferred.take(&mut places) {
+        while let Some((layer, n)) = deferred.take(&mut places, &is_asked_for) {
             self.weight_grad_of(layer, &places[..n], &mut deferred.panel);
         }
         self.deferred = Some(deferred);

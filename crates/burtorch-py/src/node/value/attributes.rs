@@ -19,6 +19,7 @@ use super::operands;
 use crate::convert::entry::{attached, caught, raise, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::{self, Number, number};
+use crate::convert::stop::watched_by;
 use crate::graph::cell::Cell;
 use crate::graph::{self, PyGraph, Sweep};
 use crate::node::critical_section::slot;
@@ -262,7 +263,7 @@ unsafe extern "C" fn set_label(value: *mut ffi::PyObject, label: *mut ffi::PyObj
     unsafe { slot(&[value], run) }
 }
 
-/// `v.backward(seed=1.0, wanted=None)`
+/// `v.backward(seed=1.0, wanted=None, stop=None, deadline=None)`
 unsafe extern "C" fn backward(
     value: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -272,10 +273,10 @@ unsafe extern "C" fn backward(
     let run = || {
         // SAFETY: the interpreter passes living objects under its lock: `n` positional ones, then one per keyword.
         unsafe {
-            let (mut seed, mut wanted) = (1.0, ptr::null_mut());
+            let (mut seed, mut wanted, mut until) = (1.0, ptr::null_mut(), None);
             if n != 0 || !keywords.is_null() {
                 let n_keywords = if keywords.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(keywords) };
-                let mut given = [ptr::null_mut(); 2];
+                let mut given = [ptr::null_mut(); 4];
                 let mut is_known = n <= 1;
                 if n == 1 {
                     given[0] = *arguments;
@@ -283,16 +284,26 @@ unsafe extern "C" fn backward(
                 for k in 0..n_keywords {
                     let name = ffi::PyTuple_GET_ITEM(keywords, k);
                     let is = |known: &str| attached(|py| Bound::from_borrowed_ptr(py, name).eq(known).unwrap_or(false));
-                    match ["seed", "wanted"].iter().position(|known| is(known)) {
+                    match ["seed", "wanted", "stop", "deadline"].iter().position(|known| is(known)) {
                         Some(place) if given[place].is_null() => given[place] = *arguments.offset(n + k),
                         _ => is_known = false,
                     }
                 }
                 if !is_known {
-                    let message = "backward() takes seed, a number, and wanted, a set of parameters by keyword";
+                    let message = "backward() takes seed, a number, and by keyword wanted, a set of parameters, stop and deadline";
                     return raise_python(PyTypeError::new_err(message));
                 }
                 wanted = given[1];
+                if !given[2].is_null() || !given[3].is_null() {
+                    let watched = attached(|py| {
+                        let [stop, deadline] = [given[2], given[3]].map(|x| Bound::from_borrowed_ptr_or_opt(py, x));
+                        watched_by(stop.as_ref(), deadline.as_ref())
+                    });
+                    match watched {
+                        Ok(stop) => until = stop,
+                        Err(error) => return raise_python(error),
+                    }
+                }
                 if !given[0].is_null() {
                     match number(given[0]) {
                         Number::Is(x) => seed = x,
@@ -308,16 +319,20 @@ unsafe extern "C" fn backward(
             };
             let owner = (*value.cast::<ValueObject>()).owner;
             let py = Python::assume_attached();
-            let swept = match wanted.is_null() || wanted == ffi::Py_None() {
-                true => graph::sweep(py, owner, Sweep { root, seed, skip_zero_adjoints: false }),
-                false => attached(|py| {
+            let is_some = !wanted.is_null() && wanted != ffi::Py_None();
+            let swept = match is_some || until.is_some() {
+                false => graph::sweep(py, owner, Sweep { root, seed, skip_zero_adjoints: false }),
+                true => attached(|py| {
                     let graph = Bound::from_borrowed_ptr(py, owner).cast_into_unchecked::<PyGraph>();
-                    let wanted = Bound::from_borrowed_ptr(py, wanted);
-                    let subset = PySubset::of_any(&wanted, &graph.get().read_parameters(py)?)?;
+                    let read = || graph.get().read_parameters(py);
+                    let wanted = if is_some { Some(Bound::from_borrowed_ptr(py, wanted)) } else { None };
+                    let subset = wanted.map(|wanted| PySubset::of_any(&wanted, &read()?)).transpose()?;
                     // What has been asked of Python may have changed the graph.
-                    match checked_for_sweep(value.cast()) {
-                        Some((_, root)) => graph.get().sweep_some(py, root, seed, subset.get()),
-                        None => Err(PyErr::fetch(py)),
+                    let Some((_, root)) = checked_for_sweep(value.cast()) else { return Err(PyErr::fetch(py)) };
+                    let subset = subset.as_ref().map(Bound::get);
+                    match until {
+                        Some(stop) => graph.get().sweep_until(py, stop, root, seed, subset),
+                        None => graph.get().sweep_for(py, root, seed, subset),
                     }
                 }),
             };
@@ -462,7 +477,7 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
     vec![
         method(
             c"backward",
-            c"backward($self, seed=1.0, *, wanted=None)\n--\n\nAdd seed times the gradient of this node to its leaves and parameters. One pass in reverse building order; no recursion. Linear in the nodes between this one and the lowest it depends on. wanted: a Subset of Parameters, or what Parameters.subset takes: only these gradients are added to, those of leaves and of all other parameters stay as they are, and the sweep ends where nothing wanted lies below.",
+            c"backward($self, seed=1.0, *, wanted=None, stop=None, deadline=None)\n--\n\nAdd seed times the gradient of this node to its leaves and parameters. One pass in reverse building order; no recursion. Linear in the nodes between this one and the lowest it depends on. wanted: a Subset of Parameters, or what Parameters.subset takes: only these gradients are added to, those of leaves and of all other parameters stay as they are, and the sweep ends where nothing wanted lies below. stop, deadline: a Stop, and seconds from now: once it is set or they have passed the sweep ends with a StoppedError, and gradients are as before; that costs a copy of those of parameters.",
             ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
             ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: backward },
         ),

@@ -1,0 +1,94 @@
+//! Which numbers of a flat array Python means: a range, ascending indices, or a mask.
+//!
+//! Promises: ranges ascend and lie apart. Does not know what the numbers are.
+
+use std::ops::Range;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyList, PyRange};
+
+use super::arrays::{Array, Kind};
+use super::buffer::holds_bools;
+
+/// The numbers of `n` that ascending indices or a mask mean, if the argument is one of these. `whose` numbers they are, in messages.
+pub fn listed(n: usize, whose: &str, what: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Range<u32>>>> {
+    if let Ok(items) = what.cast::<PyList>() {
+        if items.is_empty() || !items.iter().all(|item| item.is_instance_of::<PyInt>()) {
+            return Ok(None);
+        }
+        return match items.iter().all(|item| item.is_instance_of::<PyBool>()) {
+            true => of_mask(n, whose, &items.extract::<Vec<bool>>()?).map(Some),
+            false => of_indices(n, items.extract::<Vec<i64>>()?).map(Some),
+        };
+    }
+    let Some(array) = Array::of(what).filter(|array| array.shape().len() == 1) else {
+        return Ok(None);
+    };
+    match array.kind {
+        Kind::Unsigned(1) if holds_bools(what)? => {
+            let flags: Vec<bool> = array.integers()?.into_iter().map(|flag| flag != 0).collect();
+            of_mask(n, whose, &flags).map(Some)
+        }
+        Kind::Signed(_) | Kind::Unsigned(_) => of_indices(n, array.integers()?).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The numbers of `n` that a `range` means, if the argument is one.
+pub fn range_in(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Option<Range<u32>>> {
+    let Ok(range) = what.cast::<PyRange>() else { return Ok(None) };
+    let part = |name: &str| range.getattr(name)?.extract::<i64>();
+    let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
+    if step != 1 || start < 0 || stop < start || stop > n as i64 {
+        let found = range.repr()?;
+        return Err(PyValueError::new_err(format!(
+            "a range in wanted must be range(start, stop) with 0 <= start <= stop <= {n}, found {found}"
+        )));
+    }
+    Ok(Some(start as u32..stop as u32))
+}
+
+fn of_mask(n: usize, whose: &str, mask: &[bool]) -> PyResult<Vec<Range<u32>>> {
+    if mask.len() != n {
+        return Err(PyValueError::new_err(format!(
+            "a mask must have one bool for each of {n} {whose}, found {}",
+            mask.len()
+        )));
+    }
+    let mut ranges: Vec<Range<u32>> = Vec::new();
+    for k in (0..n as u32).filter(|&k| mask[k as usize]) {
+        extend(&mut ranges, k);
+    }
+    Ok(ranges)
+}
+
+fn of_indices(n: usize, indices: Vec<i64>) -> PyResult<Vec<Range<u32>>> {
+    let mut ranges: Vec<Range<u32>> = Vec::new();
+    let mut next = 0;
+    for index in indices {
+        if !(0..n as i64).contains(&index) {
+            return Err(PyIndexError::new_err(format!(
+                "wanted has index {index}, expected 0 to {}",
+                n.saturating_sub(1)
+            )));
+        }
+        if index < next {
+            return Err(PyValueError::new_err(format!(
+                "indices in wanted must ascend without repetition, found {index} after {}; sort them",
+                next - 1
+            )));
+        }
+        next = index + 1;
+        extend(&mut ranges, index as u32);
+    }
+    Ok(ranges)
+}
+
+/// Adds a number above all others.
+fn extend(ranges: &mut Vec<Range<u32>>, k: u32) {
+    match ranges.last_mut().filter(|last| last.end == k) {
+        Some(last) => last.end += 1,
+        None => ranges.push(k..k + 1),
+    }
+}

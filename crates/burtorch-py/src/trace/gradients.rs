@@ -1,0 +1,217 @@
+//! `f.grad` and `f.value_and_grad` with numbers: by all arguments, or by some, for which the reverse pass computes no more than
+//! these need.
+//!
+//! Promises: a gradient by some arguments has the bits of the gradient by all. Knows no arrays.
+
+use burtorch_core::Float;
+use burtorch_core::Program;
+use burtorch_core::program::passes::differentiated_by;
+use burtorch_core::program::{Build, Seeds};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::arguments::Arguments;
+use super::calls::{with_path, with_path_by};
+use super::object::Call;
+use super::out::{Out, call_into, filled as written};
+use super::pytree::Tree;
+use super::state::{Path, Scalars, with_scalars};
+use super::transform::Argnums;
+use crate::convert::arrays::{Kind, filled};
+use crate::convert::buffer::type_name;
+use crate::convert::errors::derived;
+use crate::convert::sets::{listed, range_in};
+
+/// Choices of arguments whose code a path keeps.
+const MOST_KEPT: usize = 8;
+
+/// A path's program for the gradient by some of the arguments' numbers.
+pub struct BySome {
+    wanted: Vec<bool>,
+    /// For each input, which one of the path's that is.
+    inputs: Vec<u32>,
+    replay: Scalars,
+}
+
+impl BySome {
+    fn new(program: &Program, wanted: &[bool]) -> burtorch_core::Result<Self> {
+        let (program, inputs) = differentiated_by(program, wanted)?;
+        let build = if program.outputs().len() == 1 { Build::Reverse(Seeds::One(0)) } else { Build::Values };
+        Ok(BySome { wanted: wanted.to_vec(), inputs, replay: Scalars::new(&program, build)? })
+    }
+
+    /// Computes the values at `numbers` with the program for those that are wanted, which is then the first of the path's; the
+    /// number of the first guard that disagrees.
+    pub fn attempt(path: &mut Path, wanted: &[bool], numbers: &[f64]) -> burtorch_core::Result<Result<(), usize>> {
+        let known = path.by_some.iter().position(|by| by.wanted == wanted);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let new = BySome::new(&path.program, wanted)?;
+                path.by_some.truncate(MOST_KEPT - 1);
+                path.by_some.push(new);
+                path.by_some.len() - 1
+            }
+        };
+        path.by_some[..=at].rotate_right(1);
+        let all = path.inputs(numbers);
+        let BySome { inputs, replay, .. } = &mut path.by_some[0];
+        Ok(with_scalars!(replay, replay => {
+            for (slot, &k) in replay.inputs_mut().iter_mut().zip(&*inputs) {
+                *slot = Float::from_f64(all[k as usize]);
+            }
+            replay.checked_values()
+        }))
+    }
+
+    /// The value of the only output and its gradient by what is wanted, after an attempt.
+    fn value_and_gradient(&mut self) -> (f64, Vec<f64>) {
+        let n = self.wanted.iter().filter(|&&is_wanted| is_wanted).count();
+        with_scalars!(&mut self.replay, replay => {
+            replay.reverse_one();
+            (replay.output(0, 0).to_f64(), (0..n).map(|k| replay.gradient(k, 0).to_f64()).collect())
+        })
+    }
+
+    /// Bytes of what is ready to run.
+    pub fn bytes(&self) -> usize {
+        self.inputs.len() * 5 + with_scalars!(&self.replay, replay => replay.bytes())
+    }
+}
+
+/// The value of the only output, and those numbers of its gradient that are wanted, one after another.
+fn value_and_gradient(
+    call: &Call<'_>,
+    arguments: &Arguments<'_>,
+    wanted: &[bool],
+    method: &str,
+) -> PyResult<(f64, Vec<f64>)> {
+    let py = call.py();
+    let found = match wanted.iter().all(|&is_wanted| is_wanted) {
+        true => with_path(call, arguments, |path| match path.results {
+            Tree::Number => Ok((path.values()[0], path.gradient())),
+            _ => Err(path.results.text(py)),
+        })?,
+        false => with_path_by(call, arguments, wanted, |path| match (&path.results, path.by_some.first_mut()) {
+            (Tree::Number, Some(by)) => Ok(by.value_and_gradient()),
+            _ => Err(path.results.text(py)),
+        })?,
+    };
+    found.map_err(|shape| {
+        let name = call.with(|state| state.name.clone()).unwrap_or_default();
+        let message = format!(
+            "{method}() needs a function that returns one Value; {name} returned {shape}; use jacobian() or vjp()"
+        );
+        derived(py, "TraceError", message)
+    })
+}
+
+/// What a gradient is by: arguments, whose containers it has, or numbers of theirs.
+struct Chosen<'py> {
+    by: Argnums,
+    wanted: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Chosen<'py> {
+    fn of(call: &mut Call<'py>) -> PyResult<Self> {
+        let (argnums, wanted) = (call.take("argnums"), call.take("wanted").filter(|wanted| !wanted.is_none()));
+        if wanted.is_some() && argnums.as_ref().is_some_and(|argnums| !argnums.is_none()) {
+            return Err(PyValueError::new_err("argnums chooses arguments, wanted numbers of all of them; give one"));
+        }
+        Ok(Chosen { by: Argnums::of(argnums.filter(|which| !which.is_none()).as_ref())?, wanted })
+    }
+
+    /// The same for arrays, of which arguments can be chosen.
+    fn argnums(self, method: &str) -> PyResult<Argnums> {
+        match self.wanted {
+            None => Ok(self.by),
+            Some(_) => Err(PyTypeError::new_err(format!(
+                "wanted of {method}() is for functions of numbers and rows of them; with arrays choose by argnums"
+            ))),
+        }
+    }
+
+    /// For each number of the arguments whether it is chosen.
+    fn flags(&self, tree: &Tree) -> PyResult<Vec<bool>> {
+        let Some(what) = &self.wanted else { return wanted(tree, &self.by) };
+        let n = tree.len();
+        let ranges = match listed(n, "numbers", what)? {
+            Some(ranges) => ranges,
+            None => range_in(n, what)?.map(|range| vec![range]).ok_or_else(|| {
+                let found = type_name(what);
+                PyTypeError::new_err(format!(
+                    "wanted must be a range, sorted indices or a mask of bools, found {found}"
+                ))
+            })?,
+        };
+        let mut flags = vec![false; n];
+        ranges.into_iter().flatten().for_each(|k| flags[k as usize] = true);
+        Ok(flags)
+    }
+
+    /// The gradient as it is returned.
+    fn shaped(&self, py: Python<'py>, tree: &Tree, gradient: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+        match self.wanted {
+            Some(_) => filled(py, &[gradient.len()], Kind::F64, gradient),
+            None => shaped(py, tree, gradient, &self.by),
+        }
+    }
+}
+
+/// For each of `n` arguments whether it is chosen.
+fn flags(chosen: &[usize], n: usize) -> Vec<bool> {
+    let mut flags = vec![false; n];
+    chosen.iter().for_each(|&k| flags[k] = true);
+    flags
+}
+
+/// For each number of the arguments whether it belongs to a chosen one.
+fn wanted(tree: &Tree, by: &Argnums) -> PyResult<Vec<bool>> {
+    let Tree::Sequence { items, .. } = tree else { return Ok(vec![true; tree.len()]) };
+    let chosen = flags(&by.among(items.len())?, items.len());
+    Ok(items.iter().zip(chosen).flat_map(|(item, is_chosen)| std::iter::repeat_n(is_chosen, item.len())).collect())
+}
+
+/// The gradient in the shape of the arguments of `by`, whose numbers it has one after another: of the only one, or a tuple.
+pub fn shaped<'py>(py: Python<'py>, tree: &Tree, gradient: &[f64], by: &Argnums) -> PyResult<Bound<'py, PyAny>> {
+    let mut rest = gradient;
+    let Tree::Sequence { items, .. } = tree else { return tree.build(py, &mut rest) };
+    let chosen = by.among(items.len())?;
+    let is_chosen = flags(&chosen, items.len());
+    let mut built = Vec::with_capacity(items.len());
+    for (item, is_chosen) in items.iter().zip(is_chosen) {
+        built.push(if is_chosen { Some(item.build(py, &mut rest)?) } else { None });
+    }
+    let mut all = chosen.into_iter().filter_map(|k| built[k].clone());
+    match (by, items.len()) {
+        (Argnums::One(_), _) | (Argnums::All, 1) => Ok(all.next().unwrap_or_else(|| py.None().into_bound(py))),
+        _ => Ok(PyTuple::new(py, all.collect::<Vec<_>>())?.into_any()),
+    }
+}
+
+/// Value and gradient, or where arguments are arrays what the function of that name gives.
+fn either<'py>(
+    mut call: Call<'py>,
+    method: &'static str,
+    build: impl FnOnce(Python<'py>, f64, Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = call.py();
+    let (chosen, out) = (Chosen::of(&mut call)?, Out::take(&mut call)?);
+    let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, method)? else {
+        return call_into(&call, method, chosen.argnums(method)?, out, method == "value_and_grad");
+    };
+    let wanted = chosen.flags(&arguments.tree)?;
+    let (value, gradient) = value_and_gradient(&call, &arguments, &wanted, method)?;
+    build(py, value, written(chosen.shaped(py, &arguments.tree, &gradient)?, out)?)
+}
+
+/// `f.value_and_grad(x, ..., argnums=None, wanted=None)` in full.
+pub fn value_and_grad(call: Call<'_>) -> PyResult<Bound<'_, PyAny>> {
+    either(call, "value_and_grad", |py, value, gradient| Ok((value, gradient).into_pyobject(py)?.into_any()))
+}
+
+/// `f.grad(x, ..., argnums=None, wanted=None)` in full.
+pub fn grad(call: Call<'_>) -> PyResult<Bound<'_, PyAny>> {
+    either(call, "grad", |_, _, gradient| Ok(gradient))
+}

@@ -1,0 +1,225 @@
+"""Gradients in parts: each parameter once, in one order, with the bits of the whole gradient, on any thread."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+import threading
+
+import numpy as np
+import pytest
+
+import burtorch as bt
+
+
+def any_model(kind, dtype, draw):
+    params = bt.Parameters(dtype=dtype, seed=draw.randrange(100))
+    if draw.random() < 0.3:
+        params.tensor(draw.randrange(1, 5))
+    if kind == "gpt":
+        return bt.nn.GPT(params, vocab=7, context=4, layers=draw.choice([1, 3]), heads=2, width=6)
+    if kind == "char":
+        return bt.nn.CharMLP(params, vocab=7, context=4, embedding=draw.randrange(1, 6), hidden=draw.choice([3, 16]))
+    return bt.nn.MLP(params, [4] + [draw.randrange(1, 20) for _ in range(draw.randrange(4))] + [7])
+
+
+def batch_of(kind, n, draw):
+    if kind == "mlp":
+        return [[draw.uniform(-1, 1) for _ in range(4)] for _ in range(n)], [draw.randrange(7) for _ in range(n)]
+    tokens = [[draw.randrange(7) for _ in range(4)] for _ in range(n)]
+    if kind == "gpt":
+        return tokens, [[draw.randrange(7) for _ in range(4)] for _ in range(n)]
+    return tokens, [draw.randrange(7) for _ in range(n)]
+
+
+def parts_of(oracle, x, y, **options):
+    """The loss, and a list of (range, array)."""
+    came = []
+    loss = oracle.stream(x, y, lambda r, g: came.append((r, np.array(g))), **options)
+    return loss, came
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["char", "gpt", "mlp"])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_each_parameter_comes_once_with_its_bits(kind, dtype, threads):
+    draw = random.Random(threads)
+    for _ in range(6):
+        model = any_model(kind, dtype, draw)
+        params = model.params
+        left = np.full(params.n, 3.0, dtype)
+        if draw.random() < 0.4:
+            frozen = sorted(draw.sample(range(params.n), params.n // 3))
+            params.freeze(frozen)
+            left[frozen] = 0.0
+        oracle = bt.Oracle(model, threads=threads, lanes=draw.choice([None, None, 4, 8]))
+        order = set()
+        for n in (1, 3, 16, 17, 64, 70, 140):
+            x, y = batch_of(kind, n, draw)
+            loss, grad = oracle(x, y)
+            full = np.array(grad)
+            for options in ({}, {"keep": False}, {"on_thread": True}, {"keep": False, "on_thread": True}):
+                params.grads[:] = left
+                found, came = parts_of(oracle, x, y, **options)
+                assert found == loss
+                assert sorted(k for r, _ in came for k in r) == list(range(params.n))
+                for r, part in came:
+                    assert part.dtype == full.dtype
+                    assert part.tobytes() == full[r.start : r.stop].tobytes()
+                if options.get("keep", True):
+                    assert np.array(params.grads).tobytes() == full.tobytes()
+                else:
+                    assert np.array(params.grads).tobytes() == left.tobytes()
+                order.add(tuple(r for r, _ in came))
+        assert len(order) == 1
+
+
+def test_the_last_layers_come_first():
+    params = bt.Parameters(dtype="float64")
+    oracle = bt.Oracle(bt.nn.MLP(params, [3, 4, 5, 2]))
+    _, came = parts_of(oracle, [[1.0, 2.0, 3.0]], [1])
+    bounds = [53, 51, 41, 36, 16, 12, 0]
+    assert [r for r, _ in came] == [range(start, stop) for stop, start in itertools.pairwise(bounds)]
+    gpt = bt.nn.GPT(bt.Parameters(seed=1), vocab=9, context=6, layers=3, heads=2, width=8)
+    _, came = parts_of(bt.Oracle(gpt), [[1, 2, 3, 4, 5, 6]], [[2, 3, 4, 5, 6, 7]])
+    starts = [r.start for r, _ in came]
+    assert len(starts) > 6
+    assert starts == sorted(starts, reverse=True)
+
+
+def test_one_hash_over_threads():
+    draw = random.Random(1)
+    x, y = batch_of("char", 333, draw)
+    hashes = set()
+    for threads in (1, 2, 8):
+        for keep in (True, False):
+            model = bt.nn.CharMLP(bt.Parameters(seed=4), vocab=7, context=4, embedding=5, hidden=32)
+            found = hashlib.sha256()
+            for r, part in parts_of(bt.Oracle(model, threads=threads), x, y, keep=keep)[1]:
+                found.update(repr(r).encode() + part.tobytes())
+            hashes.add(found.hexdigest())
+    assert len(hashes) == 1
+
+
+def test_parts_come_before_the_sweep_ends():
+    """When the last layer comes, the gradient of the first one has not been written."""
+    params = bt.Parameters(dtype="float64")
+    oracle = bt.Oracle(bt.nn.MLP(params, [3, 4, 2]))
+    x, y = [[1.0, 2.0, 3.0]], [1]
+    grads = np.asarray(params.grads)
+    grads[:] = 7.0
+    seen = []
+    oracle.stream(x, y, lambda r, g: seen.append((r, (grads[:16] == 7.0).all())))
+    assert seen == [(range(24, 26), True), (range(16, 24), True), (range(12, 16), False), (range(12), False)]
+
+
+@pytest.mark.parametrize("on_thread", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("n", [1, 200])
+def test_what_emit_raises_ends_the_pass(on_thread, keep, n):
+    draw = random.Random(2)
+    model = any_model("char", "float64", draw)
+    params = model.params
+    oracle = bt.Oracle(model, threads=2)
+    x, y = batch_of("char", n, draw)
+    loss, grad = oracle(x, y)
+    full, values = np.array(grad), np.array(params.values).tobytes()
+    n_parts = len(parts_of(oracle, x, y)[1])
+    for k in range(n_parts):
+        left = [k]
+
+        def emit(r, g, left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise ZeroDivisionError("no more")
+
+        params.grads[:] = 5.0
+        with pytest.raises(ZeroDivisionError, match="no more"):
+            oracle.stream(x, y, emit, keep=keep, on_thread=on_thread)
+        assert np.array(params.values).tobytes() == values
+        if not keep:
+            assert set(params.grads) == {5.0}
+        elif not on_thread:
+            assert not np.array(params.grads).any()
+        assert oracle(x, y)[0] == loss
+        assert np.array(params.grads).tobytes() == full.tobytes()
+
+
+def test_another_thread_is_told():
+    params = bt.Parameters()
+    oracle = bt.Oracle(bt.nn.MLP(params, [3, 4, 2]))
+    told = []
+    oracle.stream([[1.0, 2.0, 3.0]], [1], lambda r, g: told.append(threading.get_ident()), on_thread=True)
+    assert len(set(told)) == 1
+    assert threading.get_ident() not in told
+    oracle.stream([[1.0, 2.0, 3.0]], [1], lambda r, g: told.append(threading.get_ident()))
+    assert told[-1] == threading.get_ident()
+
+
+def test_points_and_memory_of_the_caller():
+    draw = random.Random(3)
+    model = any_model("char", "float64", draw)
+    oracle = bt.Oracle(model)
+    x, y = batch_of("char", 5, draw)
+    point = np.array(model.params.values) * 0.5
+    out = np.empty(model.params.n)
+    loss, grad = oracle(x, y, at=point, out=np.empty(model.params.n))
+    for options in ({}, {"out": out}, {"keep": False}):
+        found, came = parts_of(oracle, x, y, at=point, **options)
+        assert found == loss
+        for r, part in came:
+            assert part.tobytes() == grad[r.start : r.stop].tobytes()
+    assert out.tobytes() == grad.tobytes()
+
+
+def test_nothing_is_used_within_emit():
+    params = bt.Parameters()
+    oracle = bt.Oracle(bt.nn.MLP(params, [3, 4, 2]))
+    x, y = [[1.0, 2.0, 3.0]], [1]
+    with pytest.raises(bt.BusyError):
+        oracle.stream(x, y, lambda r, g: oracle(x, y))
+    with pytest.raises(bt.BusyError):
+        oracle.stream(x, y, lambda r, g: params.zero_grad())
+    assert oracle(x, y)[0] > 0
+
+
+def test_a_callable_has_one_part():
+    params = bt.Parameters(dtype="float64", seed=1)
+    w = params.tensor(3, init="normal")
+    x = np.arange(6.0).reshape(2, 3)
+    oracle = bt.Oracle(lambda row: ((w * row).sum()) ** 2, params=params)
+    loss, grad = oracle(x)
+    full = np.array(grad)
+    for options in ({}, {"keep": False}, {"on_thread": True}):
+        params.grads[:] = 0.5
+        found, came = parts_of(oracle, x, None, **options)
+        assert found == loss
+        assert [r for r, _ in came] == [range(3)]
+        assert came[0][1].tobytes() == full.tobytes()
+
+
+def test_memory_is_that_of_what_is_in_flight():
+    """Of a chain of equal layers one or two are in flight."""
+    params = bt.Parameters()
+    oracle = bt.Oracle(bt.nn.MLP(params, [64] * 40 + [2]))
+    x, y = [[0.1] * 64], [1]
+    oracle.stream(x, y, lambda r, g: None)
+    before = oracle.memory()["adjoints"]
+    oracle.stream(x, y, lambda r, g: None, keep=False)
+    more = oracle.memory()["adjoints"] - before
+    assert 0 < more <= 3 * 4 * (64 * 64 + 64)
+    assert more * 10 < 4 * params.n
+
+
+def test_what_makes_no_sense_is_refused():
+    oracle = bt.Oracle(bt.nn.MLP(bt.Parameters(), [3, 4, 2]))
+    x, y = [[1.0, 2.0, 3.0]], [1]
+    oracle.params.grads[:] = 2.0
+    with pytest.raises(TypeError, match="emit must be a callable"):
+        oracle.stream(x, y, 3)
+    with pytest.raises(ValueError, match="out is for keep=True"):
+        oracle.stream(x, y, print, out=np.empty(26, "float32"), keep=False)
+    with pytest.raises(ValueError, match="contexts must have shape"):
+        oracle.stream([[1.0]], y, print)
+    assert set(oracle.params.grads) == {2.0}
