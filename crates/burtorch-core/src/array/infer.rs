@@ -141,7 +141,7 @@ impl ArrayOp {
                 Ok(vec![Type { dims: same_dims(of)?, element: of[1].element }])
             }
             ArrayOp::Convert(Element::Sparse) | ArrayOp::Loop(Loop { checkpoint: Some(0), .. }) => {
-                Err(bad("instruction", "one that means something".into(), format!("{}", self.name())))
+                Err(bad("instruction", "one that means something".into(), self.name()))
             }
             ArrayOp::Convert(element) => Ok(vec![Type { dims: of[0].dims, element: *element }]),
             ArrayOp::Reduce(kind, axes) => {

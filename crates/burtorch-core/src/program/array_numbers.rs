@@ -293,7 +293,8 @@ impl Read<'_> {
                 Length::Fixed(n)
             }
             1 => {
-                (self.number()?, self.number()?);
+                self.number()?;
+                self.number()?;
                 Length::Counted
             }
             2 => {
