@@ -1,9 +1,11 @@
 //! Derivatives of a traced function beyond one gradient.
 
+use std::sync::Arc;
+
 use burtorch_core::Program;
 use burtorch_core::interrupt::Work;
 use burtorch_core::program::derive::{
-    self, Against, Along, HessianAlong, HessianColumns, Jacobian, columns, of_one_output, row_alone,
+    self, Against, Along, HessianAlong, HessianColumns, Jacobian, columns, row_alone,
 };
 use burtorch_core::program::sparsity::{Pattern, hessian_pattern, jacobian_pattern};
 use burtorch_core::program::{Build, Replay};
@@ -215,9 +217,15 @@ fn sparse<'py>(py: Python<'py>, pattern: &Pattern, n: usize, data: &[f64]) -> Py
         let message = format!("a sparse matrix has at most 2**31 - 1 entries, found {}", data.len());
         return Err(PyValueError::new_err(message));
     }
-    let indices = |all: Vec<u8>| numpy.call_method1("frombuffer", (PyByteArray::new(py, &all), "int32"));
-    let columns = indices(pattern.columns.iter().flat_map(|k| k.to_ne_bytes()).collect())?;
-    let starts = indices(pattern.starts.iter().flat_map(|&k| (k as u32).to_ne_bytes()).collect())?;
+    let indices = |len: usize, of: &dyn Fn(usize) -> u32| {
+        let bytes = PyByteArray::new_with(py, 4 * len, |bytes| {
+            bytes.as_chunks_mut::<4>().0.iter_mut().enumerate().for_each(|(k, to)| *to = of(k).to_ne_bytes());
+            Ok(())
+        })?;
+        numpy.call_method1("frombuffer", (bytes, "int32"))
+    };
+    let columns = indices(pattern.columns.len(), &|k| pattern.columns[k])?;
+    let starts = indices(pattern.starts.len(), &|k| pattern.starts[k] as u32)?;
     let parts = PyTuple::new(py, [entries, columns, starts])?;
     module.call_method1("csr_matrix", (parts, (pattern.n_rows(), n)))
 }
@@ -248,31 +256,41 @@ pub fn hessian_sparsity<'py>(call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Numbers that are computed in the time that one entry takes to be looked up.
 const ENTRY: usize = 16;
 
-/// For each entry of a pattern, where it is among compressed columns: row by row, by colour.
-struct Colouring {
-    pattern: Pattern,
+/// A pattern, and in which direction each of its entries is found: made once for a path.
+pub struct Colouring {
+    pattern: Arc<Pattern>,
     colours: Vec<u32>,
     n_colours: usize,
-    /// For each row, the entry of each colour.
-    places: std::collections::HashMap<(usize, usize), usize>,
+    /// The entries of each row by ascending colour.
+    order: Vec<usize>,
 }
 
 impl Colouring {
     fn of(pattern: Pattern, n: usize) -> burtorch_core::Result<Self> {
         let (colours, n_colours) = pattern.colours(n)?;
-        let mut places = std::collections::HashMap::with_capacity(pattern.columns.len());
+        let mut order: Vec<_> = (0..pattern.columns.len()).collect();
         let mut work = Work::default();
-        for row in 0..pattern.n_rows() {
-            work.add(ENTRY * pattern.row(row).len())?;
-            for (k, &column) in pattern.row(row).iter().enumerate() {
-                places.insert((row, colours[column as usize] as usize), pattern.starts[row] + k);
-            }
+        for row in pattern.starts.windows(2) {
+            work.add(ENTRY * (row[1] - row[0]))?;
+            order[row[0]..row[1]].sort_unstable_by_key(|&at| colours[pattern.columns[at] as usize]);
         }
-        Ok(Colouring { pattern, colours, n_colours, places })
+        Ok(Colouring { pattern: Arc::new(pattern), colours, n_colours, order })
     }
 
     fn direction(&self, colour: usize, column: usize) -> f64 {
         f64::from(u8::from(self.colours[column] as usize == colour))
+    }
+
+    /// What puts an entry of a row and a colour into its place. Those of a row come by ascending colour.
+    fn put(&self) -> impl FnMut(&mut [f64], usize, usize, f64) + '_ {
+        let mut next = self.pattern.starts.clone();
+        move |data, row, colour, entry| {
+            let Some(&at) = self.order[..self.pattern.starts[row + 1]].get(next[row]) else { return };
+            if self.colours[self.pattern.columns[at] as usize] as usize == colour {
+                data[at] = entry;
+                next[row] += 1;
+            }
+        }
     }
 }
 
@@ -282,19 +300,29 @@ pub fn sparse_jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> 
     let out = call.take("out").filter(|out| !out.is_none());
     let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_jacobian")?;
     let n = arguments.numbers.len();
-    let (program, x, _) = program_at(&call, &arguments)?;
-    let (pattern, data) = asked(|| entries_of_jacobian(&program, &x, n)).or_raise(py)?;
+    let (pattern, data) = with_program(&call, &arguments, |path| {
+        let x = path.inputs(&arguments.numbers);
+        let colouring = ready(&mut path.colourings[0], || Colouring::of(jacobian_pattern(&path.program)?, n))?;
+        let data = entries_of_jacobian(&path.program, colouring, &x, n)?;
+        Ok((colouring.pattern.clone(), data))
+    })?
+    .or_raise(py)?;
     let found = sparse(py, &pattern, n, &data)?;
     out.map_or(Ok(found.clone()), |out| fill_sparse(&out, &found))
 }
 
-/// The pattern of a Jacobian, and its entries at `x`.
-fn entries_of_jacobian(program: &Program, x: &[f64], n: usize) -> burtorch_core::Result<(Pattern, Vec<f64>)> {
-    let colouring = Colouring::of(jacobian_pattern(program)?, n)?;
+/// The entries of a Jacobian at `x`.
+fn entries_of_jacobian(
+    program: &Program,
+    colouring: &Colouring,
+    x: &[f64],
+    n: usize,
+) -> burtorch_core::Result<Vec<f64>> {
     let mut data = vec![0.0; colouring.pattern.columns.len()];
     let mut replay = Replay::new(program, Build::Tangent)?;
     let mut work = Work::default();
     let mut goes_on = Ok(());
+    let mut put = colouring.put();
     columns(
         &mut replay,
         x,
@@ -303,12 +331,11 @@ fn entries_of_jacobian(program: &Program, x: &[f64], n: usize) -> burtorch_core:
         |row, colour, entry| {
             if goes_on.is_ok() {
                 goes_on = work.add(ENTRY);
-            }
-            if let (Some(&at), Ok(())) = (colouring.places.get(&(row, colour)), &goes_on) {
-                data[at] = entry;
+                put(&mut data, row, colour, entry);
             }
         },
     )?;
+    goes_on?;
     for row in 0..colouring.pattern.n_rows() {
         work.add(ENTRY)?;
         let span = colouring.pattern.starts[row]..colouring.pattern.starts[row + 1];
@@ -320,7 +347,7 @@ fn entries_of_jacobian(program: &Program, x: &[f64], n: usize) -> burtorch_core:
             }
         }
     }
-    Ok((colouring.pattern, data))
+    Ok(data)
 }
 
 /// `f.sparse_hessian(x)`
@@ -329,27 +356,20 @@ pub fn sparse_hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
     let out = call.take("out").filter(|out| !out.is_none());
     let arguments = Arguments::numbers_only(&call, &call.positional, "sparse_hessian")?;
     let n = arguments.numbers.len();
-    let (program, x) = with_scalar(&call, &arguments, "sparse_hessian", |path| {
-        Ok((of_one_output(&path.program, 0)?, path.inputs(&arguments.numbers)))
+    let (pattern, data) = with_scalar(&call, &arguments, "sparse_hessian", |path| {
+        let x = path.inputs(&arguments.numbers);
+        let colouring = ready(&mut path.colourings[1], || Colouring::of(hessian_pattern(&path.program)?, n))?;
+        let columns = ready(&mut path.hessian_columns, || HessianColumns::new(&path.program))?;
+        let mut data = vec![0.0; colouring.pattern.columns.len()];
+        let mut put = colouring.put();
+        columns.run(
+            &x,
+            colouring.n_colours,
+            |colour, column| colouring.direction(colour, column),
+            |colour, row, entry| put(&mut data, row, colour, entry),
+        )?;
+        Ok((colouring.pattern.clone(), data))
     })?;
-    let (pattern, data) = asked(|| entries_of_hessian(&program, &x, n)).or_raise(py)?;
     let found = sparse(py, &pattern, n, &data)?;
     out.map_or(Ok(found.clone()), |out| fill_sparse(&out, &found))
-}
-
-/// The pattern of a Hessian, and its entries at `x`.
-fn entries_of_hessian(program: &Program, x: &[f64], n: usize) -> burtorch_core::Result<(Pattern, Vec<f64>)> {
-    let colouring = Colouring::of(hessian_pattern(program)?, n)?;
-    let mut data = vec![0.0; colouring.pattern.columns.len()];
-    HessianColumns::new(program)?.run(
-        x,
-        colouring.n_colours,
-        |colour, column| colouring.direction(colour, column),
-        |colour, row, entry| {
-            if let Some(&at) = colouring.places.get(&(row, colour)) {
-                data[at] = entry;
-            }
-        },
-    )?;
-    Ok((colouring.pattern, data))
 }

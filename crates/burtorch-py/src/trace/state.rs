@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 
 use super::array_path::ArrayVariant;
 use super::audit::Audit;
+use super::derivatives::Colouring;
 use super::gradients::BySome;
 use super::invalidate::Watch;
 use super::primitive::PyPrimitive;
@@ -89,6 +90,8 @@ pub struct Path {
     pub hessian_columns: Option<HessianColumns>,
     /// See `along`.
     pub jacobian: Option<Jacobian>,
+    /// See `along`; of the Jacobian, and of the Hessian.
+    pub colourings: [Option<Colouring>; 2],
     /// See `along`; gradients by some of the arguments, the one used last first.
     pub by_some: Vec<BySome>,
     /// See `along`; for rows, without and with gradients.
@@ -157,6 +160,7 @@ impl Path {
             hessian_along: None,
             hessian_columns: None,
             jacobian: None,
+            colourings: [None, None],
             by_some: Vec::new(),
             batches: [None, None],
         })
