@@ -124,6 +124,11 @@ impl Batch {
             &ArrayOp::Cumulate { kind, axis, reverse } => ArrayOp::Cumulate { kind, axis: axis + 1, reverse },
             ArrayOp::Concat(axis) => ArrayOp::Concat(axis + 1),
             ArrayOp::AccumulateAt(slices) => ArrayOp::AccumulateAt(shifted(slices, self.rows)),
+            // The same places in all rows need not be repeated.
+            &ArrayOp::ScatterAdd { axis, batch: 0 } if !of[1].1 => {
+                let (sum, c) = (self.with_rows(of[0])?, self.with_rows(of[2])?);
+                return self.b.push(ArrayOp::ScatterAdd { axis: axis + 1, batch: 0 }, &[sum, of[1].0, c]);
+            }
             &ArrayOp::ScatterAdd { axis, batch } => ArrayOp::ScatterAdd { axis: axis + 1, batch: batch + 1 },
             &ArrayOp::Take { axis, batch: 0 } if !of[1].1 => {
                 return self.b.push(ArrayOp::Take { axis: axis + 1, batch: 0 }, &[of[0].0, of[1].0]);

@@ -46,6 +46,23 @@ pub(super) struct Expansion {
     pub(super) result: usize,
 }
 
+impl Expansion {
+    /// Which of the first four operands the result depends on.
+    pub(super) fn reads(&self) -> [bool; 4] {
+        let (mut needed, mut reads) = (vec![false; self.steps.len()], [false; 4]);
+        needed[self.result] = true;
+        for (at, step) in self.steps.iter().enumerate().rev().filter(|(at, _)| *at <= self.result) {
+            match step.op {
+                _ if !needed[at] => {}
+                MathOp::Operand(k) => reads.iter_mut().skip(k).take(1).for_each(|read| *read = true),
+                MathOp::Literal(_) => {}
+                _ => step.args.iter().for_each(|&arg| needed[arg] = true),
+            }
+        }
+        reads
+    }
+}
+
 thread_local! {
     static STEPS: RefCell<Vec<MathStep>> = const { RefCell::new(Vec::new()) };
 }

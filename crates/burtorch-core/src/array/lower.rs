@@ -3,13 +3,15 @@
 //! Promises the operations and the order of `ops::peak`, so the bits of the eager reductions. Knows nothing of plans.
 
 use super::build::ArrayBuilder;
-use super::dims::Axes;
+use super::dims::{Axes, Dims};
 use super::expand::{copied, inlined};
-use super::instr::{ArrayOp, ArrayProgram, Comparison, Element, Reduce, ValueId, View};
+use super::instr::{ArrayOp, ArrayProgram, Comparison, Dot, Element, Reduce, ValueId, View};
+use super::order::small_first;
 use super::row::Row;
 use super::rows::rows_together;
 use super::simplify::simplified;
 use crate::error::Result;
+use crate::kernels::slices;
 use crate::ops::Op;
 use crate::scalar::DType;
 
@@ -25,6 +27,7 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
             ArrayOp::ReducePull(Reduce::Max | Reduce::Min, axes) => b.extreme_shares(operands, axes),
             ArrayOp::ReducePull(Reduce::LogSumExp, axes) => b.softmax_shares(operands, axes),
             ArrayOp::ReducePull(Reduce::Norm2, axes) => b.norm_shares(operands, axes),
+            ArrayOp::Dot(dot) => b.small_products(dot, operands),
             _ => return b.push_all(instr.op.clone(), operands),
         };
         lowered.map(|v| vec![v])
@@ -39,7 +42,7 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
         moved.map(|v| vec![v])
     })?
     .cleaned()?;
-    simplified(&program)?.cleaned()
+    small_first(simplified(&program)?.cleaned()?)
 }
 
 impl ArrayBuilder {
@@ -183,6 +186,35 @@ impl ArrayBuilder {
         let at_origin = self.is(Comparison::Equal, top, zero)?;
         let c = self.choose(at_origin, zero, c)?;
         self.hidden_with(g, c)
+    }
+}
+
+/// Matrices of a batch from which on their products are worth being elementwise, and numbers of such a product at most.
+const MANY: usize = 16;
+const FEW: usize = 32;
+
+impl ArrayBuilder {
+    /// Many products of small vectors as elementwise work, which needs no call for each: those without a sum, of an adjoint, and
+    /// inner products that are summed from the first to the last term.
+    fn small_products(&mut self, dot: Dot, of: &[ValueId]) -> Result<ValueId> {
+        let (batch, [m, k, n]) = dot.extents(&self.dims(of[0]), &self.dims(of[1]))?;
+        let led = |extents: &[usize]| Dims::new(&[&batch, extents].concat());
+        let is_many = batch.size() >= MANY;
+        if is_many && k == 1 && m * n <= FEW && dot.adjoint[0] != dot.adjoint[1] {
+            let (x, y) =
+                (self.view(of[0], View::Reshape(led(&[m, 1])?))?, self.view(of[1], View::Reshape(led(&[1, n])?))?);
+            let (x, y) = (self.broadcast_to(x, led(&[m, n])?)?, self.broadcast_to(y, led(&[m, n])?)?);
+            let (g, factor) = if dot.adjoint[0] { (x, y) } else { (y, x) };
+            return self.pull(Row::Op(Op::Mul), 0, g, &[factor, factor], factor);
+        }
+        if is_many && m * n == 1 && (1..slices::SHORT).contains(&k) && dot.adjoint == [false; 2] {
+            let (x, y) = (self.view(of[0], View::Reshape(led(&[k])?))?, self.view(of[1], View::Reshape(led(&[k])?))?);
+            let terms = self.row(Op::Mul, &[x, y])?;
+            let rank = batch.rank();
+            let sums = self.push(ArrayOp::Reduce(Reduce::Sum, Axes::range(rank, rank + 1)), &[terms])?;
+            return self.view(sums, View::Reshape(led(&[1, 1])?));
+        }
+        self.push(ArrayOp::Dot(dot), of)
     }
 }
 

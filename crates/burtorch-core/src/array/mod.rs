@@ -65,6 +65,7 @@ mod expand;
 mod factors;
 mod forward;
 mod linear;
+mod order;
 mod reverse;
 mod simplify;
 

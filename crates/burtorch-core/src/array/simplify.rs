@@ -1,4 +1,5 @@
-//! Programs without work on adjoints that no path reaches, as derivatives of derivatives leave it.
+//! Programs without work on adjoints that no path reaches, as derivatives of derivatives leave it, and without numbers that are
+//! kept for partials which do not read them.
 //!
 //! Promises the same results to the last bit: an unreached number is -0.0, which no sum shows. Knows nothing of plans.
 
@@ -6,6 +7,7 @@ use std::collections::HashMap;
 
 use super::build::ArrayBuilder;
 use super::expand::copied;
+use super::expansion::partial_of;
 use super::instr::{ArrayOp, ArrayProgram, Comparison, Reduce, ValueId};
 use crate::error::Result;
 
@@ -23,15 +25,26 @@ pub(super) fn simplified(program: &ArrayProgram) -> Result<ArrayProgram> {
     let mut facts = Facts::default();
     copied(program, |b, at, operands| {
         let instr = &program.instrs()[at];
-        let results = match facts.known(b, &instr.op, operands)? {
+        let operands = read_by(&instr.op, operands);
+        let results = match facts.known(b, &instr.op, &operands)? {
             Some(v) => vec![v],
-            None => b.push_all(instr.op.clone(), operands)?,
+            None => b.push_all(instr.op.clone(), &operands)?,
         };
         if let [v] = results[..] {
             facts.learn(b, v);
         }
         Ok(results)
     })
+}
+
+/// The operands, with the adjoint in place of those that a partial does not read.
+fn read_by(op: &ArrayOp, of: &[ValueId]) -> Vec<ValueId> {
+    let ArrayOp::Pull(row, k) = *op else { return of.to_vec() };
+    let reads = partial_of(row, k.into()).map_or([false; 4], |formula| formula.reads());
+    let last = of.len() - 1;
+    // The value is the last operand, and the fourth of the formula.
+    let is_read = |at: usize| at == 0 || reads[at] || at == last && reads[3];
+    of.iter().enumerate().map(|(at, &v)| if is_read(at) { v } else { of[0] }).collect()
 }
 
 impl Facts {

@@ -7,6 +7,7 @@ use super::super::dims::Dims;
 use super::super::instr::{ArrayOp, Cumulate, Data, Element, Reduce, Slice, Type, View};
 use super::chain::BLOCK;
 use super::dot::Product;
+use super::indexed::{check, scatter_add, take};
 use super::integers;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
@@ -122,15 +123,16 @@ impl<E: ArrayFloat> Alone<E> {
                     add_at(at, start, c, to);
                 }
             }
-            ArrayOp::Take { axis, batch } => take(of, *axis, *batch, whole(0), whole_ints(1), to)?,
+            ArrayOp::Take { axis, batch } => {
+                take([&of[0].place.dims, &of[1].place.dims], (*axis, *batch), whole(0), whole_ints(1), to)?
+            }
             ArrayOp::ScatterAdd { axis, batch } => {
                 let (indices, c) = (whole_ints(1), whole(2));
-                let n = self.ty.dims[*axis];
-                indices.iter().try_for_each(|&i| index(i, n).map(drop))?;
+                check(indices, self.ty.dims[*axis])?;
                 if !self.is_in_place {
                     to.copy_from_slice(whole(0));
                 }
-                scatter_add(&self.ty.dims, &of[1].place.dims, *axis, *batch, indices, c, to)?;
+                scatter_add([&self.ty.dims, &of[1].place.dims], (*axis, *batch), indices, c, to)?;
             }
             ArrayOp::Cumulate { kind, axis, reverse } => {
                 let along = Along::new(&self.ty.dims, *axis, axis + 1);
@@ -197,7 +199,9 @@ impl<E: ArrayFloat> Alone<E> {
         match &self.op {
             ArrayOp::Copy => of[0].walk.gather(source(0), 0, to),
             ArrayOp::Concat(axis) => concat(of, *axis, to, |k, start, to| of[k].walk.gather(source(k), start, to)),
-            ArrayOp::Take { axis, batch } => take(of, *axis, *batch, whole(0), whole(1), to)?,
+            ArrayOp::Take { axis, batch } => {
+                take([&of[0].place.dims, &of[1].place.dims], (*axis, *batch), whole(0), whole(1), to)?
+            }
             ArrayOp::ArgExtreme { axis, largest } => {
                 let along = Along::new(&of[0].place.dims, *axis, axis + 1);
                 if of[0].element == Element::Int {
@@ -251,17 +255,23 @@ fn no_step(op: &ArrayOp) -> Error {
 
 /// Adds contributions to the numbers that lie on a way, from `start` on. One that is unreached, -0.0, changes no sum.
 fn add_at<E: ArrayFloat>(way: &Walk, start: usize, c: &[E], to: &mut [E]) {
-    let mut rest = c;
-    way.runs(start, c.len(), |at, stride, count| {
-        let (run, after) = rest.split_at(count);
-        rest = after;
-        if stride == 1 {
-            kernels::add_to(run, &mut to[at..at + count]);
-            return;
-        }
-        for (k, &c) in run.iter().enumerate() {
-            let sum = &mut to[at.wrapping_add_signed(stride * k as isize)];
-            *sum = *sum + c;
+    way.parts(start, c.len(), |numbers, at, stride, tile| {
+        let run = &c[numbers];
+        let mut add = |at: usize, c: E| to[at] = to[at] + c;
+        match tile {
+            Some(tile) => {
+                let mut at = at;
+                for c in run.chunks_exact(tile.len()) {
+                    tile.iter().zip(c).for_each(|(&place, &c)| add(at.wrapping_add_signed(place), c));
+                    at = at.wrapping_add_signed(stride);
+                }
+            }
+            None if stride == 1 => kernels::add_to(run, &mut to[at..at + run.len()]),
+            None => {
+                for (k, &c) in run.iter().enumerate() {
+                    add(at.wrapping_add_signed(stride * k as isize), c);
+                }
+            }
         }
     });
 }
@@ -285,88 +295,6 @@ fn concat<T>(of: &[Operand], axis: usize, to: &mut [T], gather: impl Fn(usize, u
             rest = after;
         }
     }
-}
-
-/// The position that an index names, counted from the end if negative.
-#[inline(always)]
-fn index(i: i64, n: usize) -> Result<usize> {
-    let at = if i < 0 { i + n as i64 } else { i };
-    if (0..n as i64).contains(&at) {
-        return Ok(at as usize);
-    }
-    Err(outside(i, n))
-}
-
-#[cold]
-fn outside(i: i64, n: usize) -> Error {
-    let expected = format!("inside of an axis of {n}");
-    Error::BadArgument { what: "index", expected, found: i.to_string() }
-}
-
-/// How a table and its indices lie: batches, extents of the table in each, indices in each.
-fn layout(table: &Dims, indices: &Dims, axis: usize, batch: usize) -> (usize, Along, usize) {
-    let batches: usize = table[..batch].iter().product();
-    let mut along = Along::new(table, axis, axis + 1);
-    along.outer = table[batch..axis].iter().product();
-    (batches, along, indices[batch..].iter().product())
-}
-
-fn take<T: Copy>(of: &[Operand], axis: usize, batch: usize, table: &[T], indices: &[i64], to: &mut [T]) -> Result<()> {
-    let (batches, Along { outer, n, inner }, m) = layout(&of[0].place.dims, &of[1].place.dims, axis, batch);
-    let mut rest = to;
-    for b in 0..batches {
-        for o in 0..outer {
-            let table = &table[(b * outer + o) * n * inner..][..n * inner];
-            if inner == 1 {
-                let (part, after) = std::mem::take(&mut rest).split_at_mut(m);
-                for (to, &i) in part.iter_mut().zip(&indices[b * m..]) {
-                    *to = table[index(i, n)?];
-                }
-                rest = after;
-                continue;
-            }
-            for &i in &indices[b * m..(b + 1) * m] {
-                let (part, after) = std::mem::take(&mut rest).split_at_mut(inner);
-                part.copy_from_slice(&table[index(i, n)? * inner..][..inner]);
-                rest = after;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn scatter_add<E: ArrayFloat>(
-    table: &Dims,
-    indices_dims: &Dims,
-    axis: usize,
-    batch: usize,
-    indices: &[i64],
-    c: &[E],
-    to: &mut [E],
-) -> Result<()> {
-    let (batches, Along { outer, n, inner }, m) = layout(table, indices_dims, axis, batch);
-    let mut rest = c;
-    for b in 0..batches {
-        for o in 0..outer {
-            let table = &mut to[(b * outer + o) * n * inner..][..n * inner];
-            if inner == 1 {
-                let (part, after) = rest.split_at(m);
-                for (&c, &i) in part.iter().zip(&indices[b * m..]) {
-                    let sum = &mut table[index(i, n)?];
-                    *sum = *sum + c;
-                }
-                rest = after;
-                continue;
-            }
-            for &i in &indices[b * m..(b + 1) * m] {
-                let (part, after) = rest.split_at(inner);
-                let sums = &mut table[index(i, n)? * inner..][..inner];
-                sums.iter_mut().zip(part).for_each(|(sum, &c)| *sum = *sum + c);
-                rest = after;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// `to[i] = next(position, to[i - 1], x[i])` along an axis, from `to[0] = next(position, 0, x[0])`; sums begin with x itself.

@@ -23,6 +23,7 @@ mod fold;
 mod alone;
 mod dot;
 mod factors;
+mod indexed;
 mod integers;
 
 mod number_loop;

@@ -3,6 +3,8 @@
 //! Promises that a place never reaches outside of its source, as long as the source has the numbers of the value it was made
 //! for. Knows nothing of what is computed.
 
+use std::ops::Range;
+
 use super::super::dims::{Dims, Strides};
 use super::super::instr::View;
 
@@ -191,17 +193,77 @@ impl Walk {
         }
     }
 
+    /// The walk along the first axes, if the last ones hold few numbers, and the positions of these from the first of them.
+    fn tiled(&self, positions: &mut [isize; TILE]) -> Option<(Walk, usize)> {
+        let (mut rank, mut n) = (self.rank, 1);
+        while rank > 1 && n * self.extents[rank - 1] <= TILE {
+            rank -= 1;
+            for k in n..n * self.extents[rank] {
+                positions[k] = positions[k - n] + self.strides[rank];
+            }
+            n *= self.extents[rank];
+        }
+        let last = self.rank - 1;
+        let is_long = self.strides[last].unsigned_abs() < 2 && self.extents[last] >= 8;
+        (n > 1 && !is_long).then(|| (Walk { rank, ..*self }, n))
+    }
+
+    /// Calls `run(numbers, position, stride, tile)` for the parts that numbers `start..start + n` are visited in. Those of a part
+    /// lie `stride` apart, or it is tiles that lie `stride` apart, each with numbers at these places from the first.
+    #[inline(always)]
+    pub(super) fn parts(
+        &self,
+        start: usize,
+        n: usize,
+        mut run: impl FnMut(Range<usize>, usize, isize, Option<&[isize]>),
+    ) {
+        let mut positions = [0; TILE];
+        let one_by_one = |from: usize, to: usize, run: &mut dyn FnMut(Range<usize>, usize, isize)| {
+            let mut k = from;
+            if from < to {
+                self.runs(start + from, to - from, |at, stride, count| {
+                    run(k..k + count, at, stride);
+                    k += count;
+                });
+            }
+        };
+        let Some((outer, tile)) = self.tiled(&mut positions) else {
+            return one_by_one(0, n, &mut |numbers, at, stride| run(numbers, at, stride, None));
+        };
+        let head = (start.next_multiple_of(tile) - start).min(n);
+        let tiles = (n - head) / tile;
+        one_by_one(0, head, &mut |numbers, at, stride| run(numbers, at, stride, None));
+        let mut k = head;
+        if tiles > 0 {
+            outer.runs((start + head) / tile, tiles, |at, stride, count| {
+                run(k..k + count * tile, at, stride, Some(&positions[..tile]));
+                k += count * tile;
+            });
+        }
+        one_by_one(k, n, &mut |numbers, at, stride| run(numbers, at, stride, None));
+    }
+
     /// Numbers from `start` on.
     pub(super) fn gather<T: Copy>(&self, from: &[T], start: usize, to: &mut [T]) {
-        let mut rest = to;
-        let n = rest.len();
-        self.runs(start, n, |at, stride, count| {
-            let (run, after) = std::mem::take(&mut rest).split_at_mut(count);
-            rest = after;
-            match stride {
-                1 if count < FEW => copy_few(&from[at..at + count], run),
-                1 => run.copy_from_slice(&from[at..at + count]),
-                0 => run.fill(from[at]),
+        self.parts(start, to.len(), |numbers, at, stride, tile| {
+            let run = &mut to[numbers];
+            match (tile, stride) {
+                (Some(tile), _) => match *tile {
+                    [a, b] => tiles(from, at, stride, [a, b], run),
+                    [a, b, c] => tiles(from, at, stride, [a, b, c], run),
+                    [a, b, c, d] => tiles(from, at, stride, [a, b, c, d], run),
+                    [a, b, c, d, e, f] => tiles(from, at, stride, [a, b, c, d, e, f], run),
+                    _ => {
+                        let mut at = at;
+                        for to in run.chunks_exact_mut(tile.len()) {
+                            to.iter_mut().zip(tile).for_each(|(to, &place)| *to = from[at.wrapping_add_signed(place)]);
+                            at = at.wrapping_add_signed(stride);
+                        }
+                    }
+                },
+                (None, 1) if run.len() < FEW => copy_few(&from[at..at + run.len()], run),
+                (None, 1) => run.copy_from_slice(&from[at..at + run.len()]),
+                (None, 0) => run.fill(from[at]),
                 _ => {
                     for (k, to) in run.iter_mut().enumerate() {
                         *to = from[at.wrapping_add_signed(stride * k as isize)];
@@ -209,6 +271,19 @@ impl Walk {
                 }
             }
         });
+    }
+}
+
+/// Numbers of the last axes that are visited together, where these are short.
+const TILE: usize = 24;
+
+/// Tiles of `N` numbers that lie `stride` apart.
+fn tiles<T: Copy, const N: usize>(from: &[T], mut at: usize, stride: isize, places: [isize; N], to: &mut [T]) {
+    for to in to.as_chunks_mut::<N>().0 {
+        for (to, &place) in to.iter_mut().zip(&places) {
+            *to = from[at.wrapping_add_signed(place)];
+        }
+        at = at.wrapping_add_signed(stride);
     }
 }
 
@@ -250,6 +325,34 @@ mod tests {
             walk.gather(&from, start, &mut to[start..end]);
         }
         to
+    }
+
+    #[test]
+    fn short_axes_are_walked_as_long_ones() {
+        for extents in [&[4, 3, 2][..], &[2, 3, 4], &[12, 2], &[3, 8], &[2, 2, 2, 3], &[1, 24]] {
+            let x = Place::whole(Source::Input(0), 0, dims(extents));
+            for axis in 0..extents.len() {
+                let mut axes: Vec<_> = (0..extents.len()).collect();
+                axes.swap(axis, 0);
+                let turned: Vec<_> = axes.iter().map(|&axis| extents[axis]).collect();
+                let x = x.viewed(&View::Permute(axes.into()), dims(&turned)).unwrap();
+                for repeated in [0, axis] {
+                    let mut x = x;
+                    x.strides[repeated] = 0;
+                    let expected: Vec<i64> = (0..24)
+                        .map(|mut k| {
+                            let mut at = 0;
+                            for axis in (0..turned.len()).rev() {
+                                at += x.strides[axis] * (k % turned[axis]) as isize;
+                                k /= turned[axis];
+                            }
+                            at as i64
+                        })
+                        .collect();
+                    assert_eq!(numbers(&x), expected, "{turned:?} repeated along {repeated}");
+                }
+            }
+        }
     }
 
     #[test]

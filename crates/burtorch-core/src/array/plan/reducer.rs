@@ -83,9 +83,22 @@ impl<E: ArrayFloat> Reducer<E> {
                     x = &x[rows * len..];
                     continue;
                 }
-                for (row, to) in x.chunks_exact(len).zip(&mut to[self.row..self.row + rows]) {
-                    *to = self.whole_row(row);
+                let (whole, to) = (&x[..rows * len], &mut to[self.row..self.row + rows]);
+                if self.phases == 1 {
+                    short_rows(self.kind, whole, (len, 1), to);
+                } else {
+                    for (row, to) in whole.chunks_exact(len).zip(to) {
+                        *to = self.whole_row(row);
+                    }
                 }
+                self.row += rows;
+                x = &x[rows * len..];
+                continue;
+            }
+            if self.at == 0 && self.phases == 1 && (2..NARROW).contains(&self.inner) && x.len() >= len {
+                let rows = x.len() / len;
+                let to = &mut to[self.row * self.inner..(self.row + rows) * self.inner];
+                short_rows(self.kind, &x[..rows * len], (self.n, self.inner), to);
                 self.row += rows;
                 x = &x[rows * len..];
                 continue;
@@ -110,9 +123,6 @@ impl<E: ArrayFloat> Reducer<E> {
     }
 
     fn whole_row(&mut self, row: &[E]) -> E {
-        if self.phases == 1 {
-            return row[1..].iter().fold(row[0], |total, &x| self.one(total, x));
-        }
         let start = self.start();
         self.state.fill(start);
         self.eight(row);
@@ -165,6 +175,46 @@ impl<E: ArrayFloat> Reducer<E> {
         self.state.fill(start);
         self.row += 1;
         self.at = 0;
+    }
+}
+
+/// Numbers side by side of rows that are reduced without kernels.
+const NARROW: usize = 8;
+
+/// Rows of `n` times `inner` numbers, each from the first to the last.
+fn short_rows<E: ArrayFloat>(kind: Reduce, x: &[E], shape: (usize, usize), to: &mut [E]) {
+    match kind {
+        Reduce::Prod => by_length(x, shape, to, |total, x| total * x),
+        Reduce::Max => by_length(x, shape, to, Max::forward),
+        Reduce::Min => by_length(x, shape, to, Min::forward),
+        _ => by_length(x, shape, to, |total, x| total + x),
+    }
+}
+
+fn by_length<E: ArrayFloat>(x: &[E], (n, inner): (usize, usize), to: &mut [E], one: impl Fn(E, E) -> E) {
+    fn rows<E: ArrayFloat, const N: usize>(x: &[E], to: &mut [E], one: impl Fn(E, E) -> E) {
+        for (row, to) in x.as_chunks::<N>().0.iter().zip(to) {
+            *to = row[1..].iter().fold(row[0], |total, &x| one(total, x));
+        }
+    }
+    match (n, inner) {
+        (1, _) => to.copy_from_slice(x),
+        (2, 1) => rows::<E, 2>(x, to, one),
+        (3, 1) => rows::<E, 3>(x, to, one),
+        (4, 1) => rows::<E, 4>(x, to, one),
+        (_, 1) => {
+            for (row, to) in x.chunks_exact(n).zip(to) {
+                *to = row[1..].iter().fold(row[0], |total, &x| one(total, x));
+            }
+        }
+        _ => {
+            for (row, to) in x.chunks_exact(n * inner).zip(to.chunks_exact_mut(inner)) {
+                to.copy_from_slice(&row[..inner]);
+                for part in row[inner..].chunks_exact(inner) {
+                    to.iter_mut().zip(part).for_each(|(to, &x)| *to = one(*to, x));
+                }
+            }
+        }
     }
 }
 
