@@ -236,7 +236,7 @@ fn batches_of_scans_have_the_bits_of_single_ones() {
                 let part = &found.data[row * expected.data.len()..][..expected.data.len()];
                 let is_near = |(x, y): (&f64, &f64)| x == y || (x - y).abs() <= 1e-12 * (1.0 + x.abs());
                 let is_same = same_bits(part, &expected.data);
-                let has_products = program.to_string().contains("Dot") || batched.to_string().contains("Dot");
+                let has_products = program.to_string().contains("matmul") || batched.to_string().contains("matmul");
                 assert!(
                     is_same || has_products && part.iter().zip(&expected.data).all(is_near),
                     "round {round} {rolled}"

@@ -160,7 +160,7 @@ pub fn same_bits(x: &[f64], y: &[f64]) -> bool {
 fn agree(program: &ArrayProgram, x: &[Array], y: &[Array]) -> bool {
     let is_near =
         |x: f64, y: f64| (x - y).abs() <= 1e-9 * (1.0 + x.abs().max(y.abs())) || x.is_nan() || y.is_nan() || x == y;
-    let has_products = program.to_string().contains("Dot");
+    let has_products = program.to_string().contains("matmul");
     x.len() == y.len()
         && x.iter().zip(y).all(|(x, y)| {
             same_bits(&x.data, &y.data) || has_products && x.data.iter().zip(&y.data).all(|(&x, &y)| is_near(x, y))
