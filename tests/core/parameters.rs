@@ -305,6 +305,24 @@ fn memory_that_somebody_holds_does_not_move() {
     assert_eq!(params.len(), 2004);
 }
 
+/// What is reserved at first holds 8 Mi numbers of 4 bytes; those beyond keep all bits of the ones before.
+#[test]
+fn parameters_grow_beyond_what_was_reserved() {
+    let mut params = Parameters::<f32>::new(0);
+    params.tensor(&[3], None, Init::Constant(-0.0), true).unwrap();
+    params.tensor(&[5 << 20], None, Init::Constant(0.0), true).unwrap();
+    params.tensor(&[2], None, Init::Constant(f64::NAN), true).unwrap();
+    params.values_mut()[4 << 20] = 2.5;
+    params.grads_mut()[1] = -3.0;
+    let bits = |params: &Parameters<'_, f32>| -> Vec<u32> { params.values().iter().map(|x| x.to_bits()).collect() };
+    let before = bits(&params);
+    params.tensor(&[20 << 20], None, Init::Constant(0.0), true).unwrap();
+    params.tensor(&[2], None, Init::Constant(1.5), true).unwrap();
+    assert!(bits(&params).starts_with(&before));
+    assert_eq!(params.values()[params.len() - 2..], [1.5, 1.5]);
+    assert_eq!((params.grads()[1], params.grads()[0]), (-3.0, 0.0));
+}
+
 /// Freezing many pages gives them back; the numbers beside them keep their gradients.
 #[test]
 fn freezing_pages_keeps_the_gradients_beside_them() {

@@ -1,5 +1,9 @@
 """bt.memory: bytes by kind of a training step."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import burtorch as bt
@@ -60,3 +64,38 @@ def test_oracles_and_callables_are_counted():
         bt.memory(3)
     with pytest.raises(ValueError):
         bt.memory(oracle, None, ([], []))
+
+
+PEAK = """
+import burtorch as bt
+{code}
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmPeak"))
+print(int(peak.split()[1]) / 1024)
+"""
+TRAIN = """
+params = bt.Parameters()
+model = {model}
+oracle, sgd = bt.Oracle(model), bt.optim.SGD(params, lr=0.1)
+rows = [[k % 27] * 16 for k in range(64)]
+for _ in range(3):
+    oracle(rows, {targets})
+    sgd.step()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+@pytest.mark.skipif(os.path.getsize(bt._core.__file__) > 50 << 20, reason="a build without optimisation is large")
+@pytest.mark.parametrize(
+    ("code", "most"),
+    [
+        ("", 50),
+        ("bt.Parameters()", 60),
+        (TRAIN.format(model="bt.nn.CharMLP(params, hidden=1024)", targets="[k % 27 for k in range(64)]"), 130),
+        (TRAIN.format(model="bt.nn.GPT(params, vocab=27, context=16)", targets="rows"), 130),
+    ],
+    ids=["import", "Parameters", "CharMLP", "GPT"],
+)
+def test_peak_of_address_space(code, most):
+    run = [sys.executable, "-c", PEAK.format(code=code)]
+    found = float(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+    assert found < most, f"{found:.0f} MiB"

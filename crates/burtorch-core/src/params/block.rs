@@ -9,7 +9,11 @@ use std::ptr::NonNull;
 use memmap2::{MmapMut, MmapOptions};
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::scalar::Float;
+
+/// The largest page of the architecture: advice about less would reach beyond the range.
+const PAGE: usize = if cfg!(target_arch = "x86_64") { 1 << 12 } else { 1 << 16 };
 
 #[derive(Debug)]
 pub(super) struct Block<E> {
@@ -44,7 +48,7 @@ impl<E: Float> Block<E> {
         self.cap
     }
 
-    /// Moves to address space for `cap` numbers, keeping the first `n`.
+    /// Moves to address space for `cap` numbers, keeping the first `n`. Pages of zeros stay untouched.
     pub(super) fn grow(&mut self, cap: usize, n: usize) -> Result<()> {
         if cap <= self.cap {
             return Ok(());
@@ -54,10 +58,30 @@ impl<E: Float> Block<E> {
         if bytes > isize::MAX as usize {
             return Err(refused());
         }
+        #[cfg(target_os = "linux")]
+        if let Some(mapping) = &mut self.mapping {
+            // SAFETY: nobody has a reference into the mapping, as `&mut self` shows. It keeps its pages, and those added read
+            // as zero.
+            let longer = unsafe { mapping.remap(bytes, memmap2::RemapOptions::new().may_move(true)) };
+            if longer.is_ok() {
+                self.start = NonNull::new(mapping.as_mut_ptr().cast::<E>()).ok_or_else(refused)?;
+                self.cap = cap;
+                return Ok(());
+            }
+        }
         let mut mapping = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(|_| refused())?;
+        let old = self.start.cast::<u8>();
+        for piece in interrupt::pieces_of(n.min(self.cap) * size_of::<E>(), interrupt::BYTES) {
+            // SAFETY: the old block holds these bytes, all of them initialised.
+            let from = unsafe { std::slice::from_raw_parts(old.as_ptr().add(piece.start), piece.len()) };
+            for (from, to) in from.chunks(PAGE).zip(mapping[piece].chunks_mut(PAGE)) {
+                if from.iter().any(|&byte| byte != 0) {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+        interrupt::check()?;
         let start = NonNull::new(mapping.as_mut_ptr().cast::<E>()).ok_or_else(refused)?;
-        // SAFETY: both blocks hold at least `n` numbers, and a fresh mapping overlaps nothing. It is page-aligned.
-        unsafe { start.copy_from_nonoverlapping(self.start, n.min(self.cap)) }
         *self = Block { start, cap, mapping: Some(mapping), foreign: false };
         Ok(())
     }
@@ -97,8 +121,6 @@ impl<E: Float> Block<E> {
     pub(super) fn discard(&mut self, range: Range<usize>, n: usize) {
         #[cfg(target_os = "linux")]
         if let Some(mapping) = &self.mapping {
-            // The largest page of the architecture: advice about less would reach beyond the range.
-            const PAGE: usize = if cfg!(target_arch = "x86_64") { 1 << 12 } else { 1 << 16 };
             let from = (range.start * size_of::<E>()).next_multiple_of(PAGE);
             let to = range.end * size_of::<E>() / PAGE * PAGE;
             if from < to {

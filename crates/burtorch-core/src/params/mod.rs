@@ -41,9 +41,10 @@ use crate::sync::unique_id;
 use block::Block;
 use names::Names;
 
-/// Scalars that a `Parameters` reserves address space for unless told otherwise: 256 Mi, of which only pages that are
-/// touched cost memory. Where the system does not give that much, as much as is needed is reserved instead.
-pub const DEFAULT_CAPACITY: usize = 1 << 28;
+/// Bytes of address space that values, and gradients, reserve unless told otherwise, of which only pages that are touched
+/// cost memory; they grow where more numbers are appended. Where the system does not give that much, as much as is needed is
+/// reserved instead.
+const RESERVED: usize = 1 << 25;
 
 /// Contiguous numbers of a `Parameters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -386,7 +387,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             self.values.grow(capacity, self.n)?;
             self.grads.grow(capacity, self.n)
         };
-        grow(wanted.max(DEFAULT_CAPACITY)).or_else(|_| grow(wanted))
+        grow(wanted.max(RESERVED / size_of::<E>())).or_else(|_| grow(end))
     }
 
     /// The tensor called `name`.

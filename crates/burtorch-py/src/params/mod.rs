@@ -60,7 +60,8 @@ pub(crate) use with_kernels;
 ///     dtype: "float32" (default), "float64", "float16", "bfloat16" or "float128". Scalar ops take all of them; models,
 ///         oracles and optimisers the first two.
 ///     seed: decides all random initial values.
-///     capacity: numbers to reserve address space for (256 Mi by default); pages are used only when touched.
+///     capacity: numbers to reserve address space for (32 MiB of values by default); pages are used only when touched.
+///         More of them move where no array holds them.
 ///     values, grads: caller memory (NumPy, shared or mapped memory, array.array ...) to use instead of our own:
 ///         writable, contiguous, of `dtype`, apart from each other. Kept alive. Tensors are laid out in it one after
 ///         another, and initialise it.
