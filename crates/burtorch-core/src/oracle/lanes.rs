@@ -258,9 +258,12 @@ impl<S: BlockMath> LaneGraph<S> {
     }
 }
 
+/// A graph, roots in it with their seeds, and where weight gradients of several blocks wait.
+type Sweep<'g, S> = (&'g mut Graph<'static, S>, &'g [(NodeId, S)], Option<&'g mut Deferred<S>>);
+
 /// Adds the gradient of a block of samples, of which the last is number `end - 1`: that of a batch's last block is handed on.
 pub(super) fn sweep<S: BlockMath, M: Model<S>>(
-    (graph, roots, deferred): (&mut Graph<'static, S>, &[(NodeId, S)], Option<&mut Deferred<S>>),
+    (graph, roots, deferred): Sweep<'_, S>,
     pass: &mut Pass<'_, '_, S::Elem, M>,
     sink: &mut Sink<'_, '_, S::Elem>,
     written: &mut Written<S::Elem>,

@@ -28,11 +28,14 @@ const DEEPEST: usize = 32;
 const ELEMENTS: [Element; 4] = [Element::Float, Element::Int, Element::Mask, Element::Sparse];
 const KINDS: [Kind; 3] = [Kind::F16, Kind::F32, Kind::F64];
 
+/// A path: its numbers, the Parameters that it reads as `P`, its constants, and its program.
+type Path<P> = (Vec<u64>, Vec<P>, Vec<f64>, ArrayProgram);
+
 /// A variant as numbers, ready to be written without Python.
 pub struct Written {
     numbers: Vec<u64>,
     keys: Vec<String>,
-    paths: Vec<(Vec<u64>, Vec<Vec<u8>>, Vec<f64>, ArrayProgram)>,
+    paths: Vec<Path<Vec<u8>>>,
 }
 
 fn place<T: PartialEq>(all: &[T], x: &T) -> u64 {
@@ -115,7 +118,7 @@ impl Written {
 pub struct Content {
     numbers: Vec<u64>,
     keys: String,
-    paths: Vec<(Vec<u64>, Vec<AnyParameters>, Vec<f64>, ArrayProgram)>,
+    paths: Vec<Path<AnyParameters>>,
 }
 
 impl Content {

@@ -205,7 +205,7 @@ impl Walk {
         }
         let last = self.rank - 1;
         let is_long = self.strides[last].unsigned_abs() < 2 && self.extents[last] >= 8;
-        (n > 1 && !is_long).then(|| (Walk { rank, ..*self }, n))
+        (n > 1 && !is_long).then_some((Walk { rank, ..*self }, n))
     }
 
     /// Calls `run(numbers, position, stride, tile)` for the parts that numbers `start..start + n` are visited in. Those of a part
