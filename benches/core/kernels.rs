@@ -6,10 +6,11 @@
 #![allow(missing_docs, reason = "criterion_group declares a public function")]
 
 use burtorch_core::kernels::{
-    Adam, Finish, KernelFloat, Matrix, MatrixMut, Mode, Start, adam_update, affine_forward, affine_forward_lanes,
-    affine_input_grad, affine_input_grad_lanes, affine_sgd_update, affine_weight_grad, affine_weight_grad_lanes,
-    attention_probs_len, causal_attention_backward, causal_attention_forward, gather_rows_lanes,
-    layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes, product,
+    Adam, BLOCK_LANES, Finish, KernelFloat, Matrix, MatrixMut, Mode, Start, Working, adam_update,
+    affine_block_workspace_len, affine_forward, affine_forward_block, affine_forward_lanes, affine_input_grad,
+    affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update, affine_weight_grad, affine_weight_grad_block,
+    affine_weight_grad_lanes, attention_probs_len, causal_attention_backward, causal_attention_forward,
+    gather_rows_lanes, layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes, product,
     product_workspace_len, relu_backward, scatter_add_rows_lanes, sgd_update, softmax_cross_entropy_backward_lanes,
     softmax_cross_entropy_forward, softmax_cross_entropy_forward_lanes, tanh_backward, tanh_forward,
     weight_grad_scratch_len,
@@ -56,6 +57,28 @@ fn lanes<E: KernelFloat, const L: usize>(c: &mut Criterion, n_in: usize, n_out: 
         let (dys, xs) = (black_box(&dys), black_box(&xs));
         let db = Some(&mut db[..]);
         affine_weight_grad_lanes::<E, L>(dys, xs, &mut dw, db, Mode::Set, &mut scratch);
+    });
+    let finite = |x: &[E]| x.iter().all(|&x| x * E::default() == E::default());
+    assert!(finite(&y) && finite(&dx) && finite(&dw) && finite(&db));
+}
+
+/// The same of a block of 64 lanes.
+fn block<E: KernelFloat>(c: &mut Criterion, n_in: usize, n_out: usize) {
+    let group = format!("affine {n_in}->{n_out}, a block of 64 lanes of {} bytes", size_of::<E>());
+    let (w, bias) = (numbers::<E>(n_in * n_out), numbers::<E>(n_out));
+    let (x, dy) = (numbers::<E>(n_in * BLOCK_LANES), numbers::<E>(n_out * BLOCK_LANES));
+    let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), bias.clone());
+    let mut memory = numbers::<E>(affine_block_workspace_len::<E>(n_in, n_out));
+    let flops = 2 * n_in * n_out * BLOCK_LANES;
+    measure(c, &group, "forward", flops, || {
+        affine_forward_block(black_box(&w), Some(&bias), black_box(&x), &mut y, Working::alone(&mut memory));
+    });
+    measure(c, &group, "input gradient", flops, || {
+        affine_input_grad_block(black_box(&w), black_box(&dy), &mut dx, Mode::Set, Working::alone(&mut memory));
+    });
+    measure(c, &group, "weight gradient", flops, || {
+        let (dy, x, working) = (black_box(&dy), black_box(&x), Working::alone(&mut memory));
+        affine_weight_grad_block(dy, x, &mut dw, Some(&mut db), Mode::Set, working);
     });
     let finite = |x: &[E]| x.iter().all(|&x| x * E::default() == E::default());
     assert!(finite(&y) && finite(&dx) && finite(&dw) && finite(&db));
@@ -108,7 +131,8 @@ fn products(c: &mut Criterion) {
 fn dense(c: &mut Criterion) {
     for e in HIDDEN {
         lanes::<f32, 16>(c, 1024, e, 4);
-        lanes::<f32, 64>(c, 1024, e, 1);
+        block::<f32>(c, 1024, e);
+        block::<f64>(c, 1024, e);
         lanes::<f32, 16>(c, e, 27, 4);
         one_sample(c, 1024, e);
     }

@@ -13,3 +13,4 @@ mod product;
 mod reduce;
 mod rows;
 mod softmax;
+mod token_product;

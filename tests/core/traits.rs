@@ -213,6 +213,7 @@ are_send_and_sync!(
     kernels::Adam<f32>,
     kernels::Momentum<f32>,
     kernels::Mode,
+    kernels::Working<'static, f32>,
     nn::Attention,
     nn::Block,
     nn::LayerNorm,

@@ -413,3 +413,4 @@ lanes!(f32, i32, 64);
 lanes!(f64, i64, 2);
 lanes!(f64, i64, 4);
 lanes!(f64, i64, 8);
+lanes!(f64, i64, 64);

@@ -2,8 +2,9 @@
 
 use crate::support::{Float, Numbers, Sum, level_stays, on_every_level};
 use burtorch_core::kernels::{
-    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes, affine_sgd_update_lanes,
-    affine_weight_grad, affine_weight_grad_lanes, sgd_update, weight_grad_scratch_len,
+    Mode, Working, affine_block_workspace_len, affine_forward_block, affine_forward_lanes, affine_input_grad_add_lanes,
+    affine_input_grad_block, affine_input_grad_lanes, affine_sgd_update_lanes, affine_weight_grad,
+    affine_weight_grad_block, affine_weight_grad_lanes, sgd_update, weight_grad_scratch_len,
 };
 
 const SHAPES: [(usize, usize); 13] = [
@@ -156,38 +157,76 @@ fn step<E: Float, const L: usize>() {
         let (w, b) = grads.split_at_mut(n_out * n_in);
         affine_weight_grad_lanes::<E, L>(&slices(&dy), &slices(&x), w, Some(b), Mode::Set, &mut scratch);
         sgd_update(E::of(0.25), &grads, &mut apart);
-        let bits = |x: &[E]| x.iter().map(|x| x.bits()).collect::<Vec<_>>();
         assert_eq!(bits(&at_once), bits(&apart));
     }
 }
 
-#[test]
-fn a_block_of_64_is_its_groups_of_16() {
-    for (n_out, n_in) in SHAPES {
+/// Lanes `first..first + L` of a block of 64.
+fn lanes_of_block<E: Float, const L: usize>(block: &[E], first: usize) -> Vec<E> {
+    block.chunks(64).flat_map(|row| row[first..][..L].to_vec()).collect()
+}
+
+fn bits<E: Float>(x: &[E]) -> Vec<u64> {
+    x.iter().map(|x| x.bits()).collect()
+}
+
+/// A block of 64 lanes has the bits of its groups, on any number of threads.
+fn block_is_its_groups<E: Float, const L: usize>(n_threads: usize) {
+    for (n_out, n_in) in [(130, 200), (200, 70), (3, 0), (1, 1), (27, 16), (9, 64), (193, 5)] {
         let mut numbers = Numbers::new((n_out * 1000 + n_in) as u64);
-        let (w, bias) = (numbers.take::<f32>(n_out * n_in), numbers.take::<f32>(n_out));
-        let (x, dy) = (numbers.take::<f32>(n_in * 64), numbers.take::<f32>(n_out * 64));
-        let _turn = level_stays();
-        let (mut y, mut dx) = (vec![9.0; n_out * 64], vec![9.0; n_in * 64]);
-        affine_forward_lanes::<f32, 64>(&w, Some(&bias), &x, &mut y);
-        affine_input_grad_lanes::<f32, 64>(&w, &dy, &mut dx);
-        for group in 0..4 {
-            let part =
-                |all: &[f32]| all.chunks(64).flat_map(|row| row[16 * group..][..16].to_vec()).collect::<Vec<f32>>();
-            let (mut y_part, mut dx_part) = (vec![9.0; n_out * 16], vec![9.0; n_in * 16]);
-            affine_forward_lanes::<f32, 16>(&w, Some(&bias), &part(&x), &mut y_part);
-            affine_input_grad_lanes::<f32, 16>(&w, &part(&dy), &mut dx_part);
-            let bits = |x: Vec<f32>| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(part(&y)), bits(y_part));
-            assert_eq!(bits(part(&dx)), bits(dx_part));
+        let (w, bias) = (numbers.take::<E>(n_out * n_in), numbers.take::<E>(n_out));
+        let (x, dy) = (numbers.take::<E>(n_in * 64), numbers.take::<E>(n_out * 64));
+        let mut memory = vec![E::of(7.0); n_threads * affine_block_workspace_len::<E>(n_in, n_out)];
+        for bias in [None, Some(&bias[..])] {
+            let mut y = vec![E::of(9.0); n_out * 64];
+            affine_forward_block(&w, bias, &x, &mut y, Working { memory: &mut memory, n_threads });
+            for first in (0..64).step_by(L) {
+                let mut part = vec![E::of(9.0); n_out * L];
+                affine_forward_lanes::<E, L>(&w, bias, &lanes_of_block::<E, L>(&x, first), &mut part);
+                assert_eq!(bits(&lanes_of_block::<E, L>(&y, first)), bits(&part));
+            }
+        }
+        for mode in [Mode::Set, Mode::Add] {
+            let mut dx = x.clone();
+            affine_input_grad_block(&w, &dy, &mut dx, mode, Working { memory: &mut memory, n_threads });
+            for first in (0..64).step_by(L) {
+                let (mut part, dy) = (lanes_of_block::<E, L>(&x, first), lanes_of_block::<E, L>(&dy, first));
+                match mode {
+                    Mode::Set => affine_input_grad_lanes::<E, L>(&w, &dy, &mut part),
+                    Mode::Add => affine_input_grad_add_lanes::<E, L>(&w, &dy, &mut part),
+                }
+                assert_eq!(bits(&lanes_of_block::<E, L>(&dx, first)), bits(&part));
+            }
+            let part = |block: &[E]| -> Vec<Vec<E>> {
+                (0..64).step_by(L).map(|first| lanes_of_block::<E, L>(block, first)).collect()
+            };
+            let (dys, xs) = (part(&dy), part(&x));
+            let (mut block, mut groups) = ((w.clone(), bias.clone()), (w.clone(), bias.clone()));
+            let working = Working { memory: &mut memory, n_threads };
+            affine_weight_grad_block(&dy, &x, &mut block.0, Some(&mut block.1), mode, working);
+            let mut scratch = vec![E::of(7.0); weight_grad_scratch_len(n_in, 64)];
+            let (dw, db) = (&mut groups.0, Some(&mut groups.1[..]));
+            affine_weight_grad_lanes::<E, L>(&slices(&dys), &slices(&xs), dw, db, mode, &mut scratch);
+            assert_eq!((bits(&block.0), bits(&block.1)), (bits(&groups.0), bits(&groups.1)));
         }
     }
 }
 
 #[test]
+fn a_block_of_64_is_its_groups() {
+    let compute = || {
+        for n_threads in [1, 2, 8] {
+            block_is_its_groups::<f32, 16>(n_threads);
+            block_is_its_groups::<f64, 8>(n_threads);
+        }
+        Vec::<f32>::new()
+    };
+    on_every_level(compute, |_| {});
+}
+
+#[test]
 fn lanes_f32() {
     every_width::<f32>();
-    forward_and_input_grad::<f32, 64>();
     weight_grad::<f32, 64>();
     step::<f32, 16>();
     step::<f32, 64>();
@@ -197,6 +236,8 @@ fn lanes_f32() {
 #[test]
 fn lanes_f64() {
     every_width::<f64>();
+    weight_grad::<f64, 64>();
+    step::<f64, 64>();
 }
 
 #[test]

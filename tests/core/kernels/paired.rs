@@ -27,7 +27,8 @@ fn outputs_are_sums_over_even_and_odd_inputs() {
             on_every_level(
                 || {
                     let mut y = vec![9.0; GROUPS * n_out * L];
-                    f32::token_affine(n_in, &w, bias, relu, &x, &mut y);
+                    let mut scratch = vec![7.0; AffinePull::<f32>::scratch_len(GROUPS * L, n_in, n_out)];
+                    f32::token_affine(n_in, &w, bias, relu, &x, &mut y, &mut scratch);
                     y
                 },
                 |y| {
@@ -47,7 +48,7 @@ fn outputs_are_sums_over_even_and_odd_inputs() {
 fn input_grad(n_in: usize, w: &[f32], dy: &[f32], before: &[f32]) -> Vec<f32> {
     let n_out = w.len() / n_in;
     let mut dx = before.to_vec();
-    let mut scratch = vec![0.0; AffinePull::<f32>::scratch_len(n_in, n_out)];
+    let mut scratch = vec![0.0; AffinePull::<f32>::scratch_len(L, n_in, n_out)];
     f32::token_affine_pull(AffinePull {
         n_in,
         w,

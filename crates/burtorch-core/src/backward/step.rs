@@ -47,6 +47,7 @@ impl<S: Scalar> Graph<'_, S> {
             base: 0,
             low: node.0,
             scratch: self.scratch.as_mut_slice(),
+            n_threads: self.n_threads as usize,
             leaf_grads: &mut [],
             params,
             places: &places,

@@ -108,6 +108,8 @@ pub struct Graph<'m, S: Scalar> {
     pub(crate) dirty: (u32, u32),
     /// Kept between compactions, so that they allocate nothing.
     reached: liveness::NodeSet,
+    /// Threads that share the products of dense layers; see [`Graph::share_products`].
+    pub(crate) n_threads: u32,
     /// Whether the losses of cross-entropies are left out; see [`Graph::skip_losses`].
     skips_losses: bool,
     /// Whether rows that a graph begins with are marked "not reached" by the next sweep only; see [`Graph::mark_later`].
@@ -175,6 +177,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
             stores: Stores::new(),
             dirty: (0, 0),
             reached: liveness::NodeSet::default(),
+            n_threads: 1,
             skips_losses: false,
             marks_later: false,
             #[cfg(feature = "labels")]
@@ -286,6 +289,11 @@ impl<'m, S: Scalar> Graph<'m, S> {
     /// them where the sweep overwrites them. For a graph whose gradients nobody asks for before.
     pub(crate) fn mark_later(&mut self, later: bool) {
         self.marks_later = later;
+    }
+
+    /// From now on up to so many threads share each product of a dense layer on 64 lanes.
+    pub(crate) fn share_products(&mut self, n_threads: usize) {
+        self.n_threads = n_threads.clamp(1, u32::MAX as usize) as u32;
     }
 
     /// Whether that holds for what is appended now.

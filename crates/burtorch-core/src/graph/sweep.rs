@@ -22,6 +22,8 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     /// The lowest node touched so far.
     pub(crate) low: u32,
     pub(crate) scratch: &'a mut [S],
+    /// Threads that share a product; `scratch` holds working memory for all of them.
+    pub(crate) n_threads: usize,
     /// Gradients of leaves, by their number; empty where the sweep is to leave them alone.
     pub(crate) leaf_grads: &'a mut [S],
     pub(crate) params: &'a mut [Gradients<'g, S::Elem>],

@@ -4,7 +4,7 @@
 
 use super::slices::SliceKernels;
 use super::weight_pieces::{bias_grad_part_by, weight_grad_parts_by};
-use super::{Mode, TokenMath, WeightParts};
+use super::{Mode, TokenMath, WeightParts, Working};
 use crate::simd::slices;
 
 /// What block ops compute, per scalar type. Graphs of other types have elementwise and reduction blocks only.
@@ -12,31 +12,42 @@ pub trait BlockMath: TokenMath {
     /// The kernels over whole slices, which code for all scalar types looks up by type.
     const SLICES: SliceKernels<Self>;
 
-    /// `y = W x + b`, with `w` by rows.
-    fn affine_forward(w: &[Self::Elem], bias: Option<&[Self::Elem]>, x: &[Self], y: &mut [Self]) {
+    /// How many scalars of working memory the kernels of a dense layer need for each thread.
+    fn affine_workspace_len(_n_in: usize, _n_out: usize) -> usize {
+        0
+    }
+
+    /// `y = W x + b`, with `w` by rows. `working` holds [`BlockMath::affine_workspace_len`] scalars for each thread.
+    fn affine_forward(
+        w: &[Self::Elem],
+        bias: Option<&[Self::Elem]>,
+        x: &[Self],
+        y: &mut [Self],
+        _working: Working<'_, Self>,
+    ) {
         naive::affine_forward(w, bias, x, y);
     }
 
     /// `dx += W^T dy`. No entry is `-0.0` afterwards; one that was, the mark of "not reached", counts as nothing.
-    fn affine_input_grad_add(w: &[Self::Elem], dy: &[Self], dx: &mut [Self]) {
+    fn affine_input_grad_add(w: &[Self::Elem], dy: &[Self], dx: &mut [Self], _working: Working<'_, Self>) {
         naive::affine_input_grad_add(w, dy, dx);
     }
 
     /// `dx = W^T dy`, whatever dx held: the bits of the same added to "not reached".
-    fn affine_input_grad_set(w: &[Self::Elem], dy: &[Self], dx: &mut [Self]) {
+    fn affine_input_grad_set(w: &[Self::Elem], dy: &[Self], dx: &mut [Self], working: Working<'_, Self>) {
         dx.fill(Self::UNREACHED);
-        Self::affine_input_grad_add(w, dy, dx);
+        Self::affine_input_grad_add(w, dy, dx, working);
     }
 
     /// `dw = sum dy x^T` and `db = sum dy`, or the same added, over all samples of all groups: `dy[g]` and `x[g]` belong
-    /// together, in the order of samples. `panel` holds at least `PANEL` scalars for each group.
+    /// together, in the order of samples. `working` holds at least `PANEL` scalars for each group.
     fn affine_weight_grad(
         dy: &[&[Self]],
         x: &[&[Self]],
         dw: &mut [Self::Elem],
         db: Option<&mut [Self::Elem]>,
         mode: Mode,
-        _panel: &mut [Self],
+        _working: Working<'_, Self>,
     ) {
         naive::affine_weight_grad(dy, x, dw, db, mode);
     }
@@ -63,7 +74,8 @@ pub trait BlockMath: TokenMath {
         bias_grad_part_by(Self::affine_weight_grad, dy, outputs, out, panel);
     }
 
-    /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T` and `b -= lr dy`, summed over lanes. `panel` as above.
+    /// `dx = W^T dy`, where asked for, and then `W -= lr dy x^T` and `b -= lr dy`, summed over lanes. `working` holds at least
+    /// `PANEL` scalars and, where `dx` is asked for, as many as above.
     fn affine_descend(
         lr: Self::Elem,
         dy: &[Self],
@@ -71,7 +83,7 @@ pub trait BlockMath: TokenMath {
         w: &mut [Self::Elem],
         bias: Option<&mut [Self::Elem]>,
         dx: Option<&mut [Self]>,
-        _panel: &mut [Self],
+        _working: Working<'_, Self>,
     ) {
         if let Some(bias) = bias {
             (Self::SLICES.descend)(lr, dy, bias);
@@ -145,11 +157,17 @@ macro_rules! one_sample {
                 relu_pull: |x, _, g, dx| super::relu_backward(x, g, dx, Mode::Add),
             };
 
-            fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self]) {
+            fn affine_forward(
+                w: &[$t],
+                bias: Option<&[$t]>,
+                x: &[Self],
+                y: &mut [Self],
+                _working: Working<'_, Self>,
+            ) {
                 super::affine_forward(w, bias, x, y);
             }
 
-            fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self]) {
+            fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self], _working: Working<'_, Self>) {
                 super::affine_input_grad_add(w, dy, dx);
             }
 
@@ -159,7 +177,7 @@ macro_rules! one_sample {
                 dw: &mut [$t],
                 mut db: Option<&mut [$t]>,
                 mut mode: Mode,
-                _panel: &mut [Self],
+                _working: Working<'_, Self>,
             ) {
                 for (dy, x) in dy.iter().zip(x) {
                     super::affine_weight_grad(dy, x, dw, db.as_deref_mut(), mode);
@@ -186,7 +204,7 @@ macro_rules! one_sample {
                 w: &mut [$t],
                 bias: Option<&mut [$t]>,
                 dx: Option<&mut [Self]>,
-                _panel: &mut [Self],
+                _working: Working<'_, Self>,
             ) {
                 if let Some(bias) = bias {
                     super::sgd_update(lr, dy, bias);

@@ -3,10 +3,10 @@
 //! Promises what the kernels on lanes promise; a slice of vectors is a lane-major slice of numbers. Knows nothing of
 //! graphs.
 
-use super::blocks::{BlockMath, naive};
+use super::blocks::{BlockMath, PANEL, naive};
 use super::slices::{SliceKernels, add_loop, descend_loop, dot_loop, pass_on_loop};
 use super::weight_pieces::MAX_GROUPS;
-use super::{Mode, TokenMath};
+use super::{Mode, TokenMath, Working};
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
 
@@ -32,15 +32,123 @@ fn flat_mut<S: Flat>(x: &mut [S]) -> &mut [S::Elem] {
     unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), x.len() * S::LANES) }
 }
 
+/// The same working memory in numbers.
+#[inline(always)]
+fn flat_working<S: Flat>(working: Working<'_, S>) -> Working<'_, S::Elem> {
+    Working { memory: flat_mut(working.memory), n_threads: working.n_threads }
+}
+
 /// One group after another as slices of numbers.
 #[inline(always)]
 fn flat_groups<'a, S: Flat>(groups: &[&'a [S]]) -> [&'a [S::Elem]; MAX_GROUPS] {
     std::array::from_fn(|g| groups.get(g).map_or(&[][..], |group| flat(group)))
 }
 
+/// A dense layer on a group of lanes.
+macro_rules! narrow {
+    ($t:ty, $l:literal) => {
+        fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self], _working: Working<'_, Self>) {
+            super::affine_forward_lanes::<$t, $l>(w, bias, flat(x), flat_mut(y));
+        }
+
+        fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self], _working: Working<'_, Self>) {
+            super::affine_input_grad_add_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
+        }
+
+        fn affine_input_grad_set(w: &[$t], dy: &[Self], dx: &mut [Self], _working: Working<'_, Self>) {
+            super::affine_input_grad_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
+        }
+
+        fn affine_weight_grad(
+            dy: &[&[Self]],
+            x: &[&[Self]],
+            dw: &mut [$t],
+            mut db: Option<&mut [$t]>,
+            mut mode: Mode,
+            working: Working<'_, Self>,
+        ) {
+            for (dy, x) in dy.chunks(MAX_GROUPS).zip(x.chunks(MAX_GROUPS)) {
+                let n = dy.len();
+                let (dy, x, panel) = (flat_groups(dy), flat_groups(x), flat_mut(working.memory));
+                let db = db.as_deref_mut();
+                super::affine_weight_grad_lanes::<$t, $l>(&dy[..n], &x[..n], dw, db, mode, panel);
+                mode = Mode::Add;
+            }
+        }
+
+        fn affine_descend(
+            lr: $t,
+            dy: &[Self],
+            x: &[Self],
+            w: &mut [$t],
+            bias: Option<&mut [$t]>,
+            dx: Option<&mut [Self]>,
+            working: Working<'_, Self>,
+        ) {
+            if let Some(dx) = dx {
+                super::affine_input_grad_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
+            }
+            super::affine_sgd_update_lanes::<$t, $l>(lr, &[flat(dy)], &[flat(x)], w, bias, flat_mut(working.memory));
+        }
+    };
+}
+
+/// A dense layer on a block of 64 lanes.
+macro_rules! block {
+    ($t:ty, $l:literal) => {
+        fn affine_workspace_len(n_in: usize, n_out: usize) -> usize {
+            super::affine_block_workspace_len::<$t>(n_in, n_out).div_ceil($l).max(PANEL)
+        }
+
+        fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self], working: Working<'_, Self>) {
+            super::affine_forward_block(w, bias, flat(x), flat_mut(y), flat_working(working));
+        }
+
+        fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self], working: Working<'_, Self>) {
+            super::affine_input_grad_block(w, flat(dy), flat_mut(dx), Mode::Add, flat_working(working));
+        }
+
+        fn affine_input_grad_set(w: &[$t], dy: &[Self], dx: &mut [Self], working: Working<'_, Self>) {
+            super::affine_input_grad_block(w, flat(dy), flat_mut(dx), Mode::Set, flat_working(working));
+        }
+
+        fn affine_weight_grad(
+            dy: &[&[Self]],
+            x: &[&[Self]],
+            dw: &mut [$t],
+            mut db: Option<&mut [$t]>,
+            mut mode: Mode,
+            working: Working<'_, Self>,
+        ) {
+            let Working { memory, n_threads } = working;
+            for (dy, x) in dy.iter().zip(x) {
+                let (db, working) = (db.as_deref_mut(), Working { memory: flat_mut(memory), n_threads });
+                super::affine_weight_grad_block(flat(dy), flat(x), dw, db, mode, working);
+                mode = Mode::Add;
+            }
+        }
+
+        fn affine_descend(
+            lr: $t,
+            dy: &[Self],
+            x: &[Self],
+            w: &mut [$t],
+            bias: Option<&mut [$t]>,
+            dx: Option<&mut [Self]>,
+            working: Working<'_, Self>,
+        ) {
+            let Working { memory, n_threads } = working;
+            if let Some(dx) = dx {
+                Self::affine_input_grad_set(w, dy, dx, Working { memory: &mut *memory, n_threads });
+            }
+            super::affine_sgd_update_lanes::<$t, $l>(lr, &[flat(dy)], &[flat(x)], w, bias, flat_mut(memory));
+        }
+    };
+}
+
 macro_rules! lanes {
-    ($($t:ty, $l:literal;)*) => { $(
-        // SAFETY: a vector of 2, 4, 8 or 16 floats is those floats in order, without padding.
+    ($($t:ty, $l:literal, $affine:ident;)*) => { $(
+        // SAFETY: a vector of 2, 4, 8, 16 or 64 floats is those floats in order, without padding.
         unsafe impl Flat for Simd<$t, $l> {}
 
         impl TokenMath for Simd<$t, $l> {}
@@ -61,49 +169,7 @@ macro_rules! lanes {
                 relu_pull: |x, _, g, dx| super::relu_backward(flat(x), flat(g), flat_mut(dx), Mode::Add),
             };
 
-            fn affine_forward(w: &[$t], bias: Option<&[$t]>, x: &[Self], y: &mut [Self]) {
-                super::affine_forward_lanes::<$t, $l>(w, bias, flat(x), flat_mut(y));
-            }
-
-            fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self]) {
-                super::affine_input_grad_add_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
-            }
-
-            fn affine_input_grad_set(w: &[$t], dy: &[Self], dx: &mut [Self]) {
-                super::affine_input_grad_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
-            }
-
-            fn affine_weight_grad(
-                dy: &[&[Self]],
-                x: &[&[Self]],
-                dw: &mut [$t],
-                mut db: Option<&mut [$t]>,
-                mut mode: Mode,
-                panel: &mut [Self],
-            ) {
-                for (dy, x) in dy.chunks(MAX_GROUPS).zip(x.chunks(MAX_GROUPS)) {
-                    let n = dy.len();
-                    let (dy, x, panel) = (flat_groups(dy), flat_groups(x), flat_mut(panel));
-                    let db = db.as_deref_mut();
-                    super::affine_weight_grad_lanes::<$t, $l>(&dy[..n], &x[..n], dw, db, mode, panel);
-                    mode = Mode::Add;
-                }
-            }
-
-            fn affine_descend(
-                lr: $t,
-                dy: &[Self],
-                x: &[Self],
-                w: &mut [$t],
-                bias: Option<&mut [$t]>,
-                dx: Option<&mut [Self]>,
-                panel: &mut [Self],
-            ) {
-                if let Some(dx) = dx {
-                    super::affine_input_grad_lanes::<$t, $l>(w, flat(dy), flat_mut(dx));
-                }
-                super::affine_sgd_update_lanes::<$t, $l>(lr, &[flat(dy)], &[flat(x)], w, bias, flat_mut(panel));
-            }
+            $affine!($t, $l);
 
             fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
                 let classes_of = std::array::from_fn(|lane| classes[lane]);
@@ -142,11 +208,12 @@ macro_rules! lanes {
     )* };
 }
 lanes! {
-    f32, 4;
-    f32, 8;
-    f32, 16;
-    f32, 64;
-    f64, 2;
-    f64, 4;
-    f64, 8;
+    f32, 4, narrow;
+    f32, 8, narrow;
+    f32, 16, narrow;
+    f32, 64, block;
+    f64, 2, narrow;
+    f64, 4, narrow;
+    f64, 8, narrow;
+    f64, 64, block;
 }

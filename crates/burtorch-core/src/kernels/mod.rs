@@ -22,6 +22,7 @@ mod reduce;
 mod affine;
 mod affine_block;
 mod affine_lanes;
+mod affine_product;
 mod weight_grad_lanes;
 mod weight_pieces;
 
@@ -49,6 +50,10 @@ pub use affine::{
     affine_weight_grad,
 };
 pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
+pub use affine_product::{
+    BLOCK_LANES, Working, affine_block_workspace_len, affine_forward_block, affine_input_grad_block,
+    affine_weight_grad_block,
+};
 pub use arithmetic::{
     add_slices, add_to, add_to_eight, contributions, divide_slices, equal_slices, larger_of_eight, larger_to,
     less_equal_slices, less_slices, magnitudes, multiply_slices, multiply_to, nan_masks, negate_slice, select_slices,

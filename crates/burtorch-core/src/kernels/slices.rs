@@ -47,7 +47,8 @@ macro_rules! table_of_type {
     ($table:ident, $s:ident) => {
         $crate::kernels::slices::table_of_type!($table, $s:
             f32, $crate::simd::F32x4, $crate::simd::F32x8, $crate::simd::F32x16, $crate::simd::F32x64,
-            f64, $crate::simd::F64x2, $crate::simd::F64x4, $crate::simd::F64x8)
+            f64, $crate::simd::F64x2, $crate::simd::F64x4, $crate::simd::F64x8,
+            $crate::simd::F64x64)
     };
     ($table:ident, $s:ident: $($t:ty),*) => {{
         let mut found: Option<&'static $table<$s>> = None;

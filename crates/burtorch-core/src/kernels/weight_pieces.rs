@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use super::Mode;
 use super::affine::weight_grad_step;
 use super::float::KernelFloat;
 use super::levels::{Target, columns, leveled};
+use super::{Mode, Working};
 use crate::scalar::Scalar;
 
 /// Weights of which parts are asked for.
@@ -94,7 +94,7 @@ pub(super) const MAX_GROUPS: usize = 32;
 
 /// See `BlockMath::affine_weight_grad`.
 type WeightGrad<S> =
-    fn(&[&[S]], &[&[S]], &mut [<S as Scalar>::Elem], Option<&mut [<S as Scalar>::Elem]>, Mode, &mut [S]);
+    fn(&[&[S]], &[&[S]], &mut [<S as Scalar>::Elem], Option<&mut [<S as Scalar>::Elem]>, Mode, Working<'_, S>);
 
 /// The same by a kernel for whole matrices, of several groups of samples: `dy[g]` and `x[g]` belong together.
 pub(super) fn weight_grad_parts_by<S: Scalar>(
@@ -113,7 +113,7 @@ pub(super) fn weight_grad_parts_by<S: Scalar>(
             let len = n.min(rows * n_in - from);
             let columns = from..from + len / rows;
             sliced(dy, row..row + rows, |dy| {
-                sliced(x, columns, |x| kernel(dy, x, &mut out[to..to + len], None, Mode::Add, panel));
+                sliced(x, columns, |x| kernel(dy, x, &mut out[to..to + len], None, Mode::Add, Working::alone(panel)));
             });
             (at, to, n) = (at + len, to + len, n - len);
         }
@@ -129,7 +129,7 @@ pub(super) fn bias_grad_part_by<S: Scalar>(
     panel: &mut [S],
 ) {
     let none: [&[S]; MAX_GROUPS] = [&[]; MAX_GROUPS];
-    sliced(dy, outputs, |dy| kernel(dy, &none[..dy.len()], &mut [], Some(out), Mode::Add, panel));
+    sliced(dy, outputs, |dy| kernel(dy, &none[..dy.len()], &mut [], Some(out), Mode::Add, Working::alone(panel)));
 }
 
 /// Runs `f` with a part of each list.

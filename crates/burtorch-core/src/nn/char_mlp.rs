@@ -1,7 +1,7 @@
 //! The character model of the paper: embeddings of the last symbols, one hidden layer, logits of the next symbol.
 
 use super::{
-    Activation, Input, Label, Linear, Model, NamedTensors, check_below, check_label, check_len, loss_of, within,
+    Activation, Input, Label, Linear, Model, NamedTensors, SHARED, check_below, check_label, check_len, loss_of, within,
 };
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
@@ -150,6 +150,10 @@ impl<S: BlockMath> Model<S> for CharMlp {
 
     fn asks_no_gradients(&self) -> bool {
         true
+    }
+
+    fn shares_products(&self) -> bool {
+        self.hidden.weight().slice().len() >= SHARED
     }
 
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Dense layers one after another.
 
-use super::{Activation, Input, Label, Linear, Model, NamedTensors, check_label, check_len, loss_of, within};
+use super::{Activation, Input, Label, Linear, Model, NamedTensors, SHARED, check_label, check_len, loss_of, within};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId, Range, View};
 use crate::kernels::BlockMath;
@@ -108,6 +108,10 @@ impl<S: BlockMath> Model<S> for Mlp {
         // Layers that share tensors can be put together by hand.
         let starts = |k: usize| self.layers[k].weight().slice();
         (1..self.layers.len()).all(|k| (0..k).all(|j| starts(j) != starts(k)))
+    }
+
+    fn shares_products(&self) -> bool {
+        self.layers.iter().any(|layer| layer.weight().slice().len() >= SHARED)
     }
 
     fn check(&self, x: Input<'_, S::Elem>, y: Label<'_, S::Elem>) -> Result<()> {

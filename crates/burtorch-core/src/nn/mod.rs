@@ -130,6 +130,12 @@ pub trait Model<S: Scalar>: Sync {
         Vec::new()
     }
 
+    /// Whether threads share the products of its dense layers and not the samples of a batch: where layers are large, a
+    /// batch is then added up without a gradient for each thread, and a small batch gains from threads as well.
+    fn shares_products(&self) -> bool {
+        false
+    }
+
     /// Appends the loss of the sample to `graph`.
     fn loss(
         &self,
@@ -147,6 +153,9 @@ fn places(tensors: NamedTensors) -> Vec<std::ops::Range<u32>> {
     places.sort_unstable_by_key(|place| place.start);
     places
 }
+
+/// Weights of a layer from which threads share its products.
+const SHARED: usize = 1 << 18;
 
 /// Refuses numbers that are not below `n`.
 fn check_below(what: &'static str, found: &[u32], n: usize) -> Result<()> {

@@ -17,8 +17,8 @@ use crate::kernels::{BlockMath, KernelFloat};
 use crate::nn::Model;
 use crate::params::{Parameters, Written};
 use crate::scalar::{Float, RowMath, Scalar};
-use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8};
-use crate::sync::stop::Watch;
+use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8, F64x64};
+use crate::sync::{self, stop::Watch};
 
 /// A float that oracles compute with: alone, or in lanes of three widths.
 pub trait LaneFloat: Float + KernelFloat + BlockMath {
@@ -46,7 +46,7 @@ impl LaneFloat for f64 {
     type NarrowLanes = F64x2;
     type MiddleLanes = F64x4;
     type WideLanes = F64x8;
-    type BlockLanes = F64x8;
+    type BlockLanes = F64x64;
     const FEW: usize = 2;
 }
 
@@ -54,7 +54,7 @@ impl LaneFloat for f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lanes {
     /// As the number of samples and their type suggest, never the CPU: one at a time for a few, else the widest that can
-    /// be filled by more than half; blocks of 64 of f32 at once.
+    /// be filled by more than half; blocks of 64 at once.
     #[default]
     Auto,
     /// So many: 1, 4, 8 or 16 of f32, 1, 2, 4 or 8 of f64.
@@ -131,6 +131,8 @@ pub(super) struct Pass<'a, 'i, E, M> {
     pub(super) watch: Option<&'a Watch>,
     /// Takes the gradient, a range after the other, if somebody does.
     pub(super) consumer: Option<&'a mut Consume<'a, E>>,
+    /// Threads that share the products of a block of lanes.
+    pub(super) n_threads: usize,
     /// Samples whose gradients have been added.
     pub(super) n_finished: usize,
 }
@@ -230,6 +232,7 @@ impl<S: BlockMath> LaneGraph<S> {
         seed: S::Elem,
     ) -> Result<Roots<S>> {
         self.graph.clear()?;
+        self.graph.share_products(pass.n_threads.min(sync::n_cores()));
         self.graph.skip_losses(pass.skips_losses);
         self.graph.mark_later(pass.model.asks_no_gradients());
         let mut roots = Roots { roots: [(NodeId(0), S::lit(0.0)); MAX_GROUPS], n: 0 };

@@ -124,7 +124,8 @@ impl<E: LaneFloat> Oracle<E> {
     /// Computes the gradients of batches on this many threads, at least one: the same bits for any number. A batch of
     /// more than a chunk (64 samples, or 16 for models that go one sample at a time, the last of these in two halves) is
     /// divided into chunks, and each gradient adds those of the chunks in their order. Each thread takes the memory of a
-    /// chunk and of one gradient of all parameters; two threads, that of one gradient more.
+    /// chunk and of one gradient of all parameters; two threads, that of one gradient more. Where dense layers are large
+    /// ([`Model::shares_products`]) a batch is one chunk, and threads share each product of 64 samples and a layer.
     pub fn set_threads(&mut self, n: usize) -> Result<()> {
         if n == 0 {
             let (expected, found) = ("at least 1".to_string(), "0".to_string());
@@ -262,9 +263,12 @@ impl<E: LaneFloat> Oracle<E> {
     ) -> Result<usize> {
         check(model, params, batch)?;
         let seed = self.seed(batch.len());
-        let chunks = Chunks::of::<E, M>(model, batch.len());
+        let chunks = Chunks::of::<E, M>(model, self.lanes, batch.len());
         let skips_losses = self.skips_losses;
-        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, consumer: None, n_finished: 0 };
+        let n_threads = self.team.n_threads;
+        let consumer = None;
+        let mut pass =
+            Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
         // Also where memory was refused and that unwinds.
         let swept = catch_unwind(AssertUnwindSafe(|| match chunks.is_one() {
             true => self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed),
@@ -302,8 +306,10 @@ impl<E: LaneFloat> Oracle<E> {
             check(model, params, batch)?;
             let mut sum = 0.0;
             let each = &mut |_, loss: E| sum += loss.to_f64();
-            let (watch, consumer, n_finished) = (None, None, 0);
-            let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch, consumer, n_finished };
+            let (watch, consumer, n_threads, n_finished) = (None, None, self.team.n_threads, 0);
+            let skips_losses = false;
+            let mut pass =
+                Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished };
             self.workspace.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
             return Ok(self.reduce(sum, n));
         }
@@ -347,8 +353,9 @@ impl<E: LaneFloat> Oracle<E> {
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
         check(model, params, batch)?;
-        let (watch, consumer, n_finished) = (None, None, 0);
-        let mut pass = Pass { model, batch, interrupted, skips_losses: false, each, watch, consumer, n_finished };
+        let (watch, consumer, n_threads, n_finished) = (None, None, self.team.n_threads, 0);
+        let skips_losses = false;
+        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished };
         let Workspace { single, narrow, middle, wide, block, padding, .. } = &mut self.workspace;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;

@@ -50,7 +50,9 @@ impl<E: LaneFloat> Oracle<E> {
         wanted.check_room(params, out)?;
         let is_whole = out.len() == params.len();
         let skips_losses = self.skips_losses;
-        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, consumer: None, n_finished: 0 };
+        let (consumer, n_threads) = (None, self.team.n_threads);
+        let mut pass =
+            Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
         let swept = catch_unwind(AssertUnwindSafe(|| {
             params.with_arrays(at, None, |params| {
                 if is_whole || wanted.is_sparse() {
@@ -82,7 +84,7 @@ impl<E: LaneFloat> Oracle<E> {
         let is_whole = out.len() == params.len();
         let asked = Asked { skipped: wanted.skipped(is_whole), untouched: &[] };
         let n = pass.batch.len();
-        let (chunks, seed) = (Chunks::of::<E, M>(pass.model, n), self.seed(n));
+        let (chunks, seed) = (Chunks::of::<E, M>(pass.model, self.lanes, n), self.seed(n));
         let swept = match chunks.is_one() {
             true => self.workspace.gradient(self.lanes, pass, &mut Sink::Apart(params, out, asked), 0..n, seed),
             false => self.team.sum(self.lanes, pass, (params, asked, Sum::of(out)), chunks, seed),

@@ -52,14 +52,15 @@ impl<E: LaneFloat> Oracle<E> {
         interrupted: Interrupted<'_>,
     ) -> Result<f64> {
         check(model, params, batch)?;
-        let (seed, chunks, skips_losses) =
-            (self.seed(batch.len()), Chunks::of::<E, M>(model, batch.len()), self.skips_losses);
+        let (seed, chunks) = (self.seed(batch.len()), Chunks::of::<E, M>(model, self.lanes, batch.len()));
+        let (skips_losses, n_threads) = (self.skips_losses, self.team.n_threads);
         let mut sum = 0.0;
         let each = &mut |_, loss: E| sum += loss.to_f64();
         let consume: &mut Consume<'_, E> = &mut |range, gradient| emit(range, gradient);
         let consumer = Some(consume);
         params.with_arrays(elsewhere.at, elsewhere.out, |params| {
-            let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_finished: 0 };
+            let mut pass =
+                Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_threads, n_finished: 0 };
             let swept = catch_unwind(AssertUnwindSafe(|| match chunks.is_one() {
                 true => self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed),
                 false => self.team.gradient(self.lanes, &mut pass, params, chunks, seed),
@@ -85,8 +86,8 @@ impl<E: LaneFloat> Oracle<E> {
         interrupted: Interrupted<'_>,
     ) -> Result<f64> {
         check(model, params, batch)?;
-        let (seed, chunks, skips_losses) =
-            (self.seed(batch.len()), Chunks::of::<E, M>(model, batch.len()), self.skips_losses);
+        let (seed, chunks) = (self.seed(batch.len()), Chunks::of::<E, M>(model, self.lanes, batch.len()));
+        let (skips_losses, n_threads) = (self.skips_losses, self.team.n_threads);
         let mut sum = 0.0;
         let each = &mut |_, loss: E| sum += loss.to_f64();
         let consume: &mut Consume<'_, E> = &mut |range, gradient| emit(range, gradient);
@@ -94,7 +95,8 @@ impl<E: LaneFloat> Oracle<E> {
         params.with_arrays(at, None, |params| {
             let params = &*params;
             let samples = 0..batch.len();
-            let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_finished: 0 };
+            let mut pass =
+                Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_threads, n_finished: 0 };
             if chunks.is_one()
                 && self.lanes.are_at_once::<E>(batch.len(), <M as Model<E>>::fills_lanes_itself(model))
                 && params.frozen().is_empty()

@@ -43,9 +43,16 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn of<E: LaneFloat, M: LaneModel<E>>(model: &M, n_samples: usize) -> Self {
+    pub(super) fn of<E: LaneFloat, M: LaneModel<E>>(model: &M, lanes: Lanes, n_samples: usize) -> Self {
         let halves_last = <M as Model<E>>::fills_lanes_itself(model);
-        Chunks { n_samples, size: if halves_last { SINGLE_CHUNK } else { LANE_CHUNK }, halves_last }
+        let size = if lanes == Lanes::Auto && <M as Model<E>>::shares_products(model) {
+            n_samples
+        } else if halves_last {
+            SINGLE_CHUNK
+        } else {
+            LANE_CHUNK
+        };
+        Chunks { n_samples, size, halves_last }
     }
 
     /// Whether the whole batch is one chunk.
@@ -228,7 +235,9 @@ impl<E: LaneFloat> Team<E> {
             None => None,
         };
         let (each, consumer) = (&mut *pass.each, Some(&mut add as &mut Consume<'_, E>));
-        let mut last = Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_finished: 0 };
+        let (watch, n_threads) = (None, 1);
+        let mut last =
+            Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
         let samples = chunks.samples(chunks.len() - 1);
         workspace.gradient(lanes, &mut last, &mut Sink::Apart(params, &mut found.grads, asked), samples, seed)
     }
@@ -256,8 +265,9 @@ impl<E: LaneFloat> Team<E> {
             let ChunkResult { grads, losses, n_finished, is_kept, outcome } = found;
             losses.clear();
             let mut each = |_, loss| losses.push(loss);
+            let (each, consumer, n_threads) = (&mut each, None, 1);
             let mut part =
-                Pass { model, batch, interrupted, skips_losses, each: &mut each, watch, consumer: None, n_finished: 0 };
+                Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
             let samples = chunks.samples(number);
             *outcome = workspace.gradient(lanes, &mut part, &mut Sink::Apart(params, grads, asked), samples, seed);
             (*is_kept, *n_finished) = (part.keeps(outcome), part.n_finished);

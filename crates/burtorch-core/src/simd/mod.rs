@@ -41,3 +41,5 @@ pub type F64x2 = Simd<f64, 2>;
 pub type F64x4 = Simd<f64, 4>;
 /// Eight f64 lanes.
 pub type F64x8 = Simd<f64, 8>;
+/// Sixty-four f64 lanes: eight registers of AVX-512.
+pub type F64x64 = Simd<f64, 64>;

@@ -12,7 +12,7 @@ use super::append::Fill;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::{BlockHeader, Field, Layout};
 use crate::error::{Error, Result};
-use crate::kernels::BlockMath;
+use crate::kernels::{BlockMath, Working};
 use crate::ops::Op;
 use crate::params::{Parameters, Slice};
 
@@ -147,7 +147,8 @@ impl<S: BlockMath> BlockOp<S> for Affine {
         if record.bias_source > 0 {
             check.parameters(record.bias_source - 1, u64::from(record.bias_start), n_out)?;
         }
-        check.temporaries(2 * n_in as usize + n_out as usize);
+        let (n_in, n_out) = (n_in as usize, n_out as usize);
+        check.temporaries(2 * n_in + n_out + S::affine_workspace_len(n_in, n_out));
         Ok(())
     }
 }
@@ -193,7 +194,8 @@ impl<S: BlockMath> Graph<'_, S> {
         n_out: usize,
     ) -> Result<Range> {
         let n_out32 = self.room_for(n_out)?;
-        self.reserve_scratch(2 * n_in + n_out)?;
+        let working = self.n_threads as usize * S::affine_workspace_len(n_in, n_out);
+        self.reserve_scratch(2 * n_in + n_out + working)?;
         let encoded = self.encode_views(x.clone(), params)?;
         let (bias_source, bias_start) = match bias {
             Some(b) => (self.slot_of(b.store)? + 1, b.start),
@@ -217,7 +219,8 @@ impl<S: BlockMath> Graph<'_, S> {
     fn evaluate_affine(&mut self, record: AffineRecord, stores: &StoreValues<'_, S::Elem>) {
         let first = record.header.first as usize;
         let (nodes, outputs) = self.columns.values_mut().split_at_mut(first);
-        let gathered = &mut self.scratch.as_mut_slice()[..record.n_in as usize];
+        let (gathered, memory) = self.scratch.as_mut_slice().split_at_mut(record.n_in as usize);
+        let working = Working { memory, n_threads: self.n_threads as usize };
         let x = match record.x.contiguous() {
             Some(run) => &nodes[run.indices()],
             None => {
@@ -227,6 +230,6 @@ impl<S: BlockMath> Graph<'_, S> {
         };
         let bias = record.bias().map(|(slot, at)| &stores[slot][at]);
         let weights = &stores[record.w_slot as usize][record.weights()];
-        S::affine_forward(weights, bias, x, &mut outputs[..record.header.n_out as usize]);
+        S::affine_forward(weights, bias, x, &mut outputs[..record.header.n_out as usize], working);
     }
 }

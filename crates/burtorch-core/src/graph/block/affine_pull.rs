@@ -8,7 +8,7 @@ use super::super::operands::Encoded;
 use super::super::sweep::Sweep;
 use super::affine::AffineRecord;
 use super::gather::GatherRecord;
-use crate::kernels::{BlockMath, PANEL, WeightParts};
+use crate::kernels::{BlockMath, PANEL, WeightParts, Working};
 use crate::ops::Op;
 use crate::params::{Gradients, Values, apart};
 
@@ -45,11 +45,12 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             let dy = &outputs[..record.header.n_out as usize];
             let dx = &mut below[(x.start - self.base) as usize..][..x.len()];
             // Added to what is there one by one, rows would round otherwise than where the sum is made first.
+            let working = Working { memory: &mut *self.scratch, n_threads: self.n_threads };
             if overwrites {
-                S::affine_input_grad_set(&store.values()[weights], dy, dx);
+                S::affine_input_grad_set(&store.values()[weights], dy, dx, working);
                 self.overwritten = std::mem::take(&mut self.fresh);
             } else if S::none_reached(dx) {
-                S::affine_input_grad_add(&store.values()[weights], dy, dx);
+                S::affine_input_grad_add(&store.values()[weights], dy, dx, working);
             } else {
                 return false;
             }
@@ -91,8 +92,9 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             }
             None => (&mut values[record.weights()], None),
         };
-        let mut panel = [S::UNREACHED; PANEL];
-        S::affine_descend(*lr, dy, &self.recorded.values[x.indices()], w, bias, dx, &mut panel);
+        // Room for the inputs of a group: as long as a panel, or longer than what is turned.
+        let working = Working { memory: &mut *self.scratch, n_threads: self.n_threads };
+        S::affine_descend(*lr, dy, &self.recorded.values[x.indices()], w, bias, dx, working);
         if overwrites {
             self.overwritten = std::mem::take(&mut self.fresh);
         }
@@ -124,7 +126,8 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         let scratch = std::mem::take(&mut self.scratch);
         let (gathered, rest) = scratch.split_at_mut(n_in);
         let (dx, rest) = rest.split_at_mut(n_in);
-        let dy = &mut rest[..n_out];
+        let (dy, memory) = rest.split_at_mut(n_out);
+        let working = Working { memory, n_threads: self.n_threads };
         let first = (record.header.first - self.base) as usize;
         dy[..n_met].copy_from_slice(&self.adjoints[first..first + n_met]);
         dy[n_met..].fill(S::UNREACHED);
@@ -132,7 +135,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             Some(run) => &self.recorded.values[run.indices()],
             None => self.gather(record.x, gathered),
         };
-        let input_grad = self.affine_matrix(record, dy, x, dx, all_reached);
+        let input_grad = self.affine_matrix(record, [dy, x], dx, all_reached, working);
         if let Some((slot, at)) = record.bias() {
             self.affine_bias(slot as u32, at, dy, all_reached);
         }
@@ -143,21 +146,31 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     }
 
     /// What the inputs receive goes to `dx`, if they receive anything; what the weights receive, to them.
-    fn affine_matrix(&mut self, record: AffineRecord, dy: &[S], x: &[S], dx: &mut [S], all_reached: bool) -> bool {
+    fn affine_matrix(
+        &mut self,
+        record: AffineRecord,
+        [dy, x]: [&[S]; 2],
+        dx: &mut [S],
+        all_reached: bool,
+        working: Working<'_, S>,
+    ) -> bool {
         let (weights, n_in) = (record.weights(), x.len());
         let wanted = self.wants_gradient(record.x);
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
         let whole = all_reached && store.wants_all(weights.clone());
         if let (true, Values::Stepped(values, lr)) = (whole, &mut store.values) {
             let mut panel = [S::UNREACHED; PANEL];
-            S::affine_descend(*lr, dy, x, &mut values[weights], None, wanted.then_some(dx), &mut panel);
+            let Working { memory, n_threads } = working;
+            let memory = if memory.len() < PANEL { &mut panel } else { memory };
+            let working = Working { memory, n_threads };
+            S::affine_descend(*lr, dy, x, &mut values[weights], None, wanted.then_some(dx), working);
             return wanted;
         }
         if wanted {
             let weights = &store.values()[weights.clone()];
             dx.fill(S::UNREACHED);
             if all_reached {
-                S::affine_input_grad_add(weights, dy, dx);
+                S::affine_input_grad_add(weights, dy, dx, working);
             } else {
                 for (&dy, row) in dy.iter().zip(weights.chunks_exact(n_in)).filter(|(dy, _)| !dy.is_unreached()) {
                     for (dx, &w) in dx.iter_mut().zip(row) {
@@ -169,7 +182,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         if whole {
             let (mode, dw) = store.whole(weights);
             let mut panel = [S::UNREACHED; PANEL];
-            S::affine_weight_grad(&[dy], &[x], dw, None, mode, &mut panel);
+            S::affine_weight_grad(&[dy], &[x], dw, None, mode, Working::alone(&mut panel));
         } else if store.wants_any(weights.clone()) {
             for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
                 self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
@@ -231,7 +244,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             Values::Stepped(values, lr) => {
                 for (_, piece) in store.skipped.pieces(range) {
                     let x = &x[piece.start - row..piece.end - row];
-                    S::affine_descend(*lr, &[dy], x, &mut values[piece], None, None, &mut panel);
+                    S::affine_descend(*lr, &[dy], x, &mut values[piece], None, None, Working::alone(&mut panel));
                 }
             }
             Values::Kept(_) => weight_parts(store, range, &[&[dy]], &[x], &mut panel),
@@ -315,7 +328,9 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         if store.wants_all(weights.clone()) && bias.as_ref().is_none_or(all_or_none) {
             let bias = bias.filter(|at| store.wants_any(at.clone()));
             let (mode, dw, db) = store.grads_of_layer(weights, bias);
-            S::affine_weight_grad(dy, x, dw, db, mode, panel);
+            // What a block needs is more than a panel.
+            let memory = if self.scratch.len() > panel.len() { &mut *self.scratch } else { panel };
+            S::affine_weight_grad(dy, x, dw, db, mode, Working { memory, n_threads: self.n_threads });
             return;
         }
         if store.wants_any(weights.clone()) {

@@ -60,9 +60,12 @@ impl<S: BlockMath> BlockOp<S> for TokenAffine {
     fn evaluate(graph: &mut Graph<'_, S>, at: u32, stores: &StoreValues<'_, S::Elem>) {
         let Evaluated { record, nodes, y, scratch } = evaluated(graph, at);
         let (layer, n_in) = (AffineParts::of(record), record.own[1] as usize);
-        let x = gathered(record, layer.n_parameters, nodes, n_in, scratch);
+        let len = padded(record.n_tokens) * n_in;
+        let in_place = record.run(layer.n_parameters).len as usize == len;
+        let (x_copy, scratch) = scratch.split_at_mut(if in_place { 0 } else { len });
+        let x = gathered(record, layer.n_parameters, nodes, n_in, x_copy);
         let bias = layer.bias.map(|run| numbers(stores, run));
-        S::token_affine(n_in, numbers(stores, layer.w), bias, layer.relu, x, y);
+        S::token_affine(n_in, numbers(stores, layer.w), bias, layer.relu, x, y, scratch);
     }
 
     fn pull(sweep: &mut Sweep<'_, '_, S>, at: u32, top: u32, wanted: Wanted) {
@@ -101,7 +104,7 @@ impl<S: BlockMath> BlockOp<S> for TokenAffine {
             return Err(format!("has {} weights and {bias} biases for {n_in} x {n_features}", parameters[0].len));
         }
         let [n_in, n_features, padded] = [n_in, n_features, expected.padded].map(|n| n as usize);
-        let scratch = AffinePull::<f64>::scratch_len(n_in, n_features);
+        let scratch = AffinePull::<S>::scratch_len(padded, n_in, n_features);
         expected.check.temporaries(3 * padded * n_in.max(n_features) + scratch);
         Ok(())
     }
@@ -173,7 +176,7 @@ impl<S: BlockMath> Graph<'_, S> {
         let runs = parameters.chain(x.iter().map(|x| View::from(x.range())));
         let places = places(n, n_in.max(n_out))?;
         // What a sweep needs: copies of inputs, their adjoints and outputs' adjoints, and what the kernel needs.
-        let scratch = 3 * places + AffinePull::<S>::scratch_len(n_in, n_out);
+        let scratch = 3 * places + AffinePull::<S>::scratch_len(padded(n), n_in, n_out);
         push_tokens::<TokenAffine, _, _>(
             self,
             params,

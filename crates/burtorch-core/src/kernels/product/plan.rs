@@ -191,6 +191,11 @@ const SMALL: usize = 48 << 10;
 /// Bytes of B from which it comes from memory row by row, for a few rows of A.
 const LARGE: usize = 256 << 10;
 
+/// Rows of A up to which packing B costs more than it saves, where B is read from one stretch of memory.
+const FEW: usize = 192;
+/// Bytes of a row of B up to which 64 of them stay in the first-level cache.
+const SHORT: usize = 512;
+
 impl Plan {
     #[inline(always)]
     pub(super) fn new<E: KernelFloat, T: Target>(job: &Job<E>) -> Self {
@@ -205,6 +210,9 @@ impl Plan {
         if !neighbours && m <= 8 {
             // Strips that are used a few times and not kept.
             return Self { pack_a: false, pack_b: true, rows: m, columns: 4 * lanes, depth };
+        }
+        if neighbours && m < FEW && job.b.inner == n as isize && n * size <= SHORT {
+            return Self { pack_a: false, pack_b: false, rows, columns: n, depth: 64 };
         }
         if !neighbours || (m >= 24 && n * k * size > SMALL) {
             return Self { pack_a, pack_b: true, rows, columns: BLOCK / depth / size, depth };

@@ -1,10 +1,10 @@
-//! A dense layer over tokens: the kernels for 8 lanes, group by group.
+//! A dense layer over tokens: products of matrices where tokens and weights are many, else the kernels for 8 lanes, group by group.
 //!
 //! Promises: a group all of whose outputs were reached goes straight to the kernels; one in which whole tokens were not
 //! (padding, for one) goes there with those tokens blanked; any other runs the plain loops.
 
-use super::lanes::{Reach, blank_unreached, cut_off, pass_on_reached, reach};
-use super::{AffinePull, TOKEN_LANES, emptied, naive, paired};
+use super::lanes::{Reach, all_reached, blank_unreached, pass_on_reached, reach};
+use super::{AffinePull, TOKEN_LANES, emptied, naive, paired, product};
 use crate::kernels::{
     KernelFloat, Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_weight_grad_lanes, relu_backward,
 };
@@ -17,8 +17,18 @@ const fn fills_half<E: KernelFloat>() -> bool {
     <E::Vector as crate::simd::Real>::LANES == 2 * L
 }
 
-pub(super) fn forward<E: KernelFloat>(n_in: usize, w: &[E], bias: Option<&[E]>, relu: bool, x: &[E], y: &mut [E]) {
+pub(super) fn forward<E: KernelFloat>(
+    n_in: usize,
+    w: &[E],
+    bias: Option<&[E]>,
+    x: &[E],
+    y: &mut [E],
+    scratch: &mut [E],
+) {
     let n_out = w.len() / n_in;
+    if product::is_product(x.len() / n_in / L, n_in, n_out) {
+        return product::forward(n_in, w, bias, x, y, scratch);
+    }
     for (x, y) in x.chunks_exact(n_in * L).zip(y.chunks_exact_mut(n_out * L)) {
         if fills_half::<E>() {
             paired::token_forward::<E, L>(w, bias, x, y);
@@ -26,16 +36,33 @@ pub(super) fn forward<E: KernelFloat>(n_in: usize, w: &[E], bias: Option<&[E]>, 
             affine_forward_lanes::<E, L>(w, bias, x, y);
         }
     }
-    if relu {
-        cut_off(y);
-    }
 }
 
 pub(super) fn pull<E: KernelFloat + Scalar<Elem = E>>(pull: AffinePull<'_, E>) {
     let AffinePull { n_in, w, relu, dy, y, x, mut dx, dw, db, scratch } = pull;
     let n_out = w.len() / n_in;
     let (mut dw, mut db) = (dw, db);
-    for (g, dy) in dy.chunks_exact(n_out * L).enumerate() {
+    // Groups from the first on whose outputs were all reached; padding is in the last.
+    let n_whole = dy.chunks_exact(n_out * L).take_while(|dy| all_reached(dy)).count();
+    let first = if product::is_product(n_whole, n_in, n_out) { n_whole } else { 0 };
+    if first > 0 {
+        let (inputs, outputs) = (..first * n_in * L, ..first * n_out * L);
+        let (cut, scratch) = scratch.split_at_mut(if relu { outputs.end } else { 0 });
+        if relu {
+            relu_backward(&y[outputs], &dy[outputs], cut, Mode::Set);
+        }
+        product::pull(product::Pull {
+            n_in,
+            w,
+            dy: if relu { cut } else { &dy[outputs] },
+            x: &x[inputs],
+            dx: dx.as_deref_mut().map(|dx| &mut dx[inputs]),
+            dw: dw.as_mut().map(|(dw, mode)| (&mut **dw, std::mem::replace(mode, Mode::Add))),
+            db: db.as_mut().map(|(db, mode)| (&mut **db, std::mem::replace(mode, Mode::Add))),
+            scratch,
+        });
+    }
+    for (g, dy) in dy.chunks_exact(n_out * L).enumerate().skip(first) {
         let (inputs, outputs) = (g * n_in * L..(g + 1) * n_in * L, g * n_out * L..(g + 1) * n_out * L);
         let group = AffinePull {
             n_in,

@@ -13,6 +13,7 @@ mod attention;
 mod lanes;
 mod layer_norm;
 mod paired;
+mod product;
 mod pulls;
 
 pub(super) use lanes::add;
@@ -44,7 +45,7 @@ pub trait TokenMath: Scalar {
         g.iter().fold(true, |none, g| none & g.is_unreached())
     }
 
-    /// `y = W x + b` for each token, cut off at 0 with `relu`.
+    /// `y = W x + b` for each token, cut off at 0 with `relu`. `scratch` holds [`AffinePull::scratch_len`] numbers.
     fn token_affine(
         n_in: usize,
         w: &[Self::Elem],
@@ -52,6 +53,7 @@ pub trait TokenMath: Scalar {
         relu: bool,
         x: &[Self],
         y: &mut [Self],
+        _scratch: &mut [Self],
     ) {
         naive::affine(n_in, w, bias, relu, x, y);
     }
@@ -130,8 +132,19 @@ macro_rules! kernels {
                 lanes::none_reached(g)
             }
 
-            fn token_affine(n_in: usize, w: &[$t], bias: Option<&[$t]>, relu: bool, x: &[$t], y: &mut [$t]) {
-                affine::forward(n_in, w, bias, relu, x, y);
+            fn token_affine(
+                n_in: usize,
+                w: &[$t],
+                bias: Option<&[$t]>,
+                relu: bool,
+                x: &[$t],
+                y: &mut [$t],
+                scratch: &mut [$t],
+            ) {
+                affine::forward(n_in, w, bias, x, y, scratch);
+                if relu {
+                    lanes::cut_off(y);
+                }
             }
 
             fn token_affine_pull(pull: AffinePull<'_, Self>) {

@@ -1,6 +1,6 @@
 //! What the sweep hands to the blocks over tokens: operands, adjoints, and where gradients go. How heads of attention lie.
 
-use super::{GradientOut, TOKEN_LANES};
+use super::{GradientOut, TOKEN_LANES, product};
 use crate::kernels::attention_probs_len;
 use crate::scalar::Scalar;
 
@@ -32,9 +32,11 @@ pub struct AffinePull<'a, S: Scalar> {
 }
 
 impl<S: Scalar> AffinePull<'_, S> {
-    /// How much working memory a pull needs.
-    pub const fn scratch_len(n_in: usize, n_out: usize) -> usize {
-        L * (n_out + 3 * n_in)
+    /// How much working memory a layer needs over `padded` tokens, forward or back.
+    pub const fn scratch_len(padded: usize, n_in: usize, n_out: usize) -> usize {
+        let group = L * (n_out + 3 * n_in);
+        let all = if S::LANES == 1 { product::scratch_len::<S::Elem>(padded / L, n_in, n_out) } else { 0 };
+        if all > group { all } else { group }
     }
 }
 

@@ -1,0 +1,120 @@
+//! A dense layer on 64 samples at once: forward and both gradients, as products of matrices where that is faster.
+//!
+//! Promises the sums of `affine_lanes` and `weight_grad_lanes` in the same order, so the same bits lane by lane and for any
+//! number of threads: what differs is how often weights come from memory, once for 64 samples. Knows nothing of graphs.
+
+use super::float::KernelFloat;
+use super::product::{Finish, Matrix, MatrixMut, Start, product_on_threads, product_workspace_len};
+use super::{
+    Mode, affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes, affine_weight_grad_lanes,
+};
+
+/// Samples of a block.
+pub const BLOCK_LANES: usize = 64;
+
+/// Outputs from which a weight gradient is a product: for fewer, inputs are turned at less cost panel by panel.
+const MANY: usize = 64;
+
+/// Whether a block is a product. On one thread `affine_block` computes f32 5 % faster, as its 64 lanes need no copy; in f64,
+/// products are 1.3 to 2.2 times as fast as groups of 8.
+const fn is_product<E>(n_threads: usize) -> bool {
+    n_threads > 1 || size_of::<E>() > 4
+}
+
+/// Working memory of a kernel, what is in it does not matter, and how many threads may share the work.
+#[derive(Debug)]
+pub struct Working<'a, S> {
+    /// Of one thread after the other.
+    pub memory: &'a mut [S],
+    /// Threads, at least one.
+    pub n_threads: usize,
+}
+
+impl<'a, S> Working<'a, S> {
+    /// For the thread that calls.
+    pub fn alone(memory: &'a mut [S]) -> Self {
+        Working { memory, n_threads: 1 }
+    }
+}
+
+/// How many numbers of working memory the kernels of a block need for each thread.
+pub const fn affine_block_workspace_len<E>(n_in: usize, n_out: usize) -> usize {
+    let forward = product_workspace_len::<E>(n_out, BLOCK_LANES, n_in);
+    let input_grad = product_workspace_len::<E>(n_in, BLOCK_LANES, n_out);
+    let weight_grad = product_workspace_len::<E>(n_out, n_in, BLOCK_LANES);
+    let most = if forward > input_grad { forward } else { input_grad };
+    if most > weight_grad { most } else { weight_grad }
+}
+
+/// `y = W x + b` in every lane: `x` is `n_in x 64`, `y` is `n_out x 64`, `w` is `n_out x n_in`.
+pub fn affine_forward_block<E: KernelFloat>(
+    w: &[E],
+    bias: Option<&[E]>,
+    x: &[E],
+    y: &mut [E],
+    working: Working<'_, E>,
+) {
+    if !is_product::<E>(working.n_threads) {
+        return affine_forward_lanes::<E, BLOCK_LANES>(w, bias, x, y);
+    }
+    let [n_in, n_out] = features(w, x, y);
+    let start = bias.map_or(Start::Number(-E::default()), Start::Rows);
+    let (w, x) = (Matrix::by_rows(w, n_out, n_in), Matrix::by_rows(x, n_in, BLOCK_LANES));
+    let y = MatrixMut::by_rows(y, n_out, BLOCK_LANES);
+    product_on_threads(working.n_threads, start, w, x, y, Finish::AsIs, working.memory);
+}
+
+/// `dx = W^T dy` in every lane, or `dx += W^T dy`.
+pub fn affine_input_grad_block<E: KernelFloat>(w: &[E], dy: &[E], dx: &mut [E], mode: Mode, working: Working<'_, E>) {
+    if !is_product::<E>(working.n_threads) {
+        return match mode {
+            Mode::Set => affine_input_grad_lanes::<E, BLOCK_LANES>(w, dy, dx),
+            Mode::Add => affine_input_grad_add_lanes::<E, BLOCK_LANES>(w, dy, dx),
+        };
+    }
+    let [n_in, n_out] = features(w, dx, dy);
+    let start = start_of(mode);
+    let (w, dy) = (Matrix::by_rows(w, n_out, n_in).transposed(), Matrix::by_rows(dy, n_out, BLOCK_LANES));
+    let dx = MatrixMut::by_rows(dx, n_in, BLOCK_LANES);
+    product_on_threads(working.n_threads, start, w, dy, dx, Finish::Reached, working.memory);
+}
+
+/// `dW = sum over samples of dy x^T` and `db = sum of dy`, or the same added. As a product where there is working memory for
+/// it, which takes more than the panel of [`affine_weight_grad_lanes`].
+pub fn affine_weight_grad_block<E: KernelFloat>(
+    dy: &[E],
+    x: &[E],
+    dw: &mut [E],
+    db: Option<&mut [E]>,
+    mode: Mode,
+    working: Working<'_, E>,
+) {
+    let [n_in, n_out] = features(dw, x, dy);
+    let Working { memory, n_threads } = working;
+    if n_out < MANY
+        || !is_product::<E>(n_threads)
+        || memory.len() < n_threads * product_workspace_len::<E>(n_out, n_in, BLOCK_LANES)
+    {
+        return affine_weight_grad_lanes::<E, BLOCK_LANES>(&[dy], &[x], dw, db, mode, memory);
+    }
+    if db.is_some() {
+        affine_weight_grad_lanes::<E, BLOCK_LANES>(&[dy], &[&[]], &mut [], db, mode, &mut []);
+    }
+    let x = Matrix::by_rows(x, n_in, BLOCK_LANES).transposed();
+    let (dy, dw) = (Matrix::by_rows(dy, n_out, BLOCK_LANES), MatrixMut::by_rows(dw, n_out, n_in));
+    product_on_threads(n_threads, start_of(mode), dy, x, dw, Finish::AsIs, memory);
+}
+
+fn start_of<E: Default>(mode: Mode) -> Start<'static, E> {
+    match mode {
+        Mode::Set => Start::Number(E::default()),
+        Mode::Add => Start::Output,
+    }
+}
+
+/// Inputs and outputs.
+fn features<E>(w: &[E], x: &[E], y: &[E]) -> [usize; 2] {
+    let [n_in, n_out] = [x, y].map(|x| super::lanes::features::<BLOCK_LANES>(x.len()));
+    assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
+    [n_in, n_out]
+}
