@@ -25,6 +25,7 @@ DEFINITIONS = {
     "burtorch-core/src/array/lower.rs": "reductions are made of ops",
     "burtorch-core/src/array/rows/derivatives.rs": "the derivative of a mean",
     "burtorch-core/src/array/rows/total.rs": "the total of what all rows share",
+    "burtorch-core/src/array/order.rs": "the program of its unit test",
     "burtorch-core/src/array/plan/integers.rs": "which ops integers have",
     "burtorch-core/src/array/plan/reducer.rs": "the largest and the smallest by pairs",
     "burtorch-py/src/array/functions.rs": "reductions of arrays by the ops of sequences",

@@ -309,7 +309,7 @@ def test_a_sample_loss_is_that_of_the_oracle_and_an_error_appends_nothing():
         n = len(graph)
         with pytest.raises(IndexError):
             bt.nn.sample_loss(model, [11, 1, 2], [0])
-        with pytest.raises(ValueError, match="expects"):
+        with pytest.raises(ValueError, match="must be 3, found 2"):
             bt.nn.sample_loss(model, [1, 2], [0])
         with pytest.raises(TypeError), bt.Graph():
             bt.nn.sample_loss(model, [1, 1, 2], [0])

@@ -335,6 +335,8 @@ impl CallableEngine {
             let left = samples.end - first;
             let (width, _) = match self.params.get().dtype_of() {
                 DType::Float32 => lanes.next::<f32>(left, false),
+                // Graphs of Python have no more lanes of float64 than 8.
+                _ if lanes == Lanes::Auto => lanes.next::<f64>(left.min(8), false),
                 _ => lanes.next::<f64>(left, false),
             };
             self.group(py, batch, (first, left.min(width)), width, pass, &mut losses)?;
