@@ -382,7 +382,7 @@ def sized(name, long_enough=0.06):
         took = perf_counter() - start
         if took >= long_enough or n >= most:
             return run, took
-        n = min(most, n * (4 if took > long_enough / 16 else 16))
+        n = min(most, n * (2 if took > long_enough / 4 else 4 if took > long_enough / 16 else 16))
 
 
 # For each call of the table; BURTORCH_STRIKES=20 for more.
