@@ -93,7 +93,7 @@ def work():
                 own = np.array([time.process_time() - start - engine.cpu, -engine.wall])
                 most = np.empty(2)
                 engine.comm.Allreduce(own, most, op=engine._mpi.MAX)
-                rounds.append((most[0], -most[1]))  # the rank that comes last waits for nobody
+                rounds.append((most[0], -most[1]))  # the last rank to arrive does not wait
             work, exchange = (float(min(found)) for found in zip(*rounds))
             row = {"model": name, "way": way, "d": f.d, "oracle": oracle, "work": work, "exchange": exchange}
             row["sent"] = (engine.sent_bytes - before) // ROUNDS[name]

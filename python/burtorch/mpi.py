@@ -184,7 +184,7 @@ PLACE = 4
 
 
 def _encoded(own: Numbers) -> Bytes:
-    """The bytes of all numbers, or, where that is less, of those that are not +0 and then of their places."""
+    """The bytes of all numbers, or of the numbers other than +0 and their places if that takes fewer bytes."""
     import numpy as np
 
     places = np.flatnonzero(own.view(np.int64))

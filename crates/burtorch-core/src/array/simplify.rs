@@ -37,7 +37,7 @@ pub(super) fn simplified(program: &ArrayProgram) -> Result<ArrayProgram> {
     })
 }
 
-/// The operands, with the adjoint in place of those that a partial does not read.
+/// The operands; the adjoint replaces each operand that the partial does not read.
 fn read_by(op: &ArrayOp, of: &[ValueId]) -> Vec<ValueId> {
     let ArrayOp::Pull(row, k) = *op else { return of.to_vec() };
     let reads = partial_of(row, k.into()).map_or([false; 4], |formula| formula.reads());

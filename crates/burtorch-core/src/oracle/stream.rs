@@ -20,11 +20,10 @@ use crate::params::{Parameters, Skipped};
 pub type Emit<'a, E> = dyn FnMut(Range<usize>, &[E]) -> bool + 'a;
 
 impl<E: LaneFloat> Oracle<E> {
-    /// As [`Oracle::gradient_elsewhere`], with the gradient of each tensor handed to `emit` as soon as it is final: when the sweep of the
-    /// last samples has passed the last node that reads it. So the last layers of a model come first, in an order that is the same for
-    /// every batch; parameters that nothing reads come at the end. Each
-    /// parameter comes once, and the gradient stays where it was written. A pass that `emit` ends fails with [`Error::Interrupted`],
-    /// and the gradient is 0.
+    /// As [`Oracle::gradient_elsewhere`], with the gradient of each tensor given to `emit` as soon as it is final: when the sweep of
+    /// the last samples has passed the last node that reads it. So the last layers of a model come first, in the same order for
+    /// every batch; parameters that nothing reads come at the end. Each parameter comes once, and the gradient stays where it was
+    /// written. If `emit` ends the pass, it fails with [`Error::Interrupted`] and the gradient is 0.
     ///
     /// ```
     /// use burtorch_core::nn::{Activation, Input, Label, Mlp};

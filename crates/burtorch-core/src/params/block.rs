@@ -60,7 +60,7 @@ impl<E: Float> Block<E> {
         }
         #[cfg(target_os = "linux")]
         if let Some(mapping) = &mut self.mapping {
-            // SAFETY: nobody has a reference into the mapping, as `&mut self` shows. It keeps its pages, and those added read
+            // SAFETY: no reference into the mapping exists, as `&mut self` shows. The mapping keeps its pages; new pages read
             // as zero.
             let longer = unsafe { mapping.remap(bytes, memmap2::RemapOptions::new().may_move(true)) };
             if longer.is_ok() {
