@@ -103,10 +103,42 @@ def work():
                 print(json.dumps(row), flush=True)
 
 
-def ranks(n):
+def overlap():
+    """One of two ranks: prints a line of JSON for each model, of rank 0."""
+    engine = bt.mpi.Engine()
+    for name in MODELS:
+        row = overlapped(engine, name)
+        if engine.rank == 0:
+            print(json.dumps({"model": name, "way": "overlap", **row}), flush=True)
+
+
+def overlapped(engine, name):
+    rng = np.random.default_rng(engine.rank)
+    model, vocab, context, is_text = MODELS[name](bt.Parameters(seed=0))
+    oracle = bt.Oracle(model)
+    x = rng.integers(vocab, size=(32, context), dtype=np.int32)
+    y = rng.integers(vocab, size=(32, context) if is_text else 32, dtype=np.int32)
+    grads = np.array(oracle(x, y)[1])
+    ways = {
+        "backward": lambda: oracle(x, y),
+        "exchange": lambda: engine._mean(grads),
+        "after": lambda: engine.gradient(oracle, x, y, overlap=False),
+        "overlapped": lambda: engine.gradient(oracle, x, y),
+    }
+    times = {way: [] for way in ways}
+    for _ in range(40):
+        for way, call in ways.items():
+            engine.comm.Barrier()
+            start = time.perf_counter()
+            call()
+            times[way].append(engine.comm.allreduce(time.perf_counter() - start, op=engine._mpi.MAX))
+    return {way: float(np.median(found)) for way, found in times.items()}
+
+
+def ranks(n, part="--work"):
     mpiexec = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     allowed = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
-    command = [mpiexec, "-n", str(n), sys.executable, "-m", "mpi4py", __file__, "--work"]
+    command = [mpiexec, "-n", str(n), sys.executable, "-m", "mpi4py", __file__, part]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **allowed})
     if done.returncode != 0:
         sys.exit(done.stderr)
@@ -128,9 +160,12 @@ def main():
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--alpha", type=float, default=50e-6)
     parser.add_argument("--beta", type=float, default=0.8e-9)
+    parser.add_argument("--overlap", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         return work()
+    if options.overlap:
+        return overlap()
     found = {1: [], 2: []}
     for _ in range(TURNS):
         for n in found:
@@ -168,6 +203,13 @@ def main():
     text = "\n".join(lines) + f"\n\nThe oracle alone, for the {EACH} samples of a client: {oracles}.\n\n"
     text += "Efficiency by the model of `bt.mpi.predict` with the oracle alone as work, **no measurement**: "
     text += f"alpha {options.alpha:g} s, beta {options.beta:g} s a byte.\n\n" + "\n".join(model)
+    text += "\n\nA batch of 64 divided between two ranks, ms, medians of 40 in turns:\n\n"
+    text += "| model | backward | exchange | sum | larger | one after the other | overlapped |\n"
+    text += "|---|---|---|---|---|---|---|\n"
+    for (name, _), row in ranks(2, "--overlap").items():
+        b, e = row["backward"], row["exchange"]
+        cells = (b, e, b + e, max(b, e), row["after"], row["overlapped"])
+        text += f"| {name} | " + " | ".join(f"{1e3 * cell:.2f}" for cell in cells) + " |\n"
     print(text)
     if options.record:
         title = f"# Rounds of {CLIENTS} clients of {EACH} samples on 1 and 2 ranks\n\n"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ._core import Oracle
+
     Numbers = NDArray[np.float64]
     Bytes = NDArray[np.uint8]
 
@@ -81,6 +83,78 @@ class Engine:
     def rows(self, own: Numbers) -> Numbers:
         """The same, where a process may have nothing to give."""
         return self._gather(own, failure=-1)
+
+    def gradient(self, oracle: Oracle, x: Any, y: Any = None, *, overlap: bool = True) -> float:
+        """The loss and the gradient of a batch of which every process has a part: the means over the processes.
+
+        ``oracle.params.grads`` hold the gradient afterwards, in all processes with the same bits, so that an optimiser
+        may step. Each process takes the mean over its own samples, so parts should be
+        of one size. The gradient of a layer is sent while those of the layers below are computed; ``overlap=False``
+        sends all of it afterwards, with the same bits. Sums are by a fixed tree over the processes, or by MPI_SUM
+        without `deterministic`.
+
+        Raises ValueError where processes have models of other sizes or other types.
+
+            engine = bt.mpi.Engine()
+            for step in range(1000):
+                loss = engine.gradient(oracle, *batch(step, engine.rank))
+                sgd.step()
+        """
+        import numpy as np
+
+        grads = np.asarray(oracle.params.grads)
+        head = f"{grads.dtype.str}[{grads.size}]".encode().ljust(32)
+        heads = self._parts(np.frombuffer(head, np.uint8))
+        for rank, other in enumerate(heads):
+            if other.tobytes() != head:
+                found = other.tobytes().decode().strip()
+                raise ValueError(f"rank {rank} has gradients {found}, rank {self.rank} {head.decode().strip()}")
+        mean = np.empty_like(grads)
+        if overlap:
+
+            def send(part: range, gradient: Any) -> None:
+                mean[part.start : part.stop] = self._mean(np.array(gradient))
+
+            loss = oracle.stream(x, y, send, on_thread=True)
+        else:
+            loss, _ = oracle(x, y)
+            mean[:] = self._mean(grads)
+        grads[:] = mean
+        return float(self._mean(np.array([loss]))[0])
+
+    def _mean(self, own: NDArray[Any]) -> NDArray[Any]:
+        """The mean over the processes of numbers of which each has as many."""
+        import numpy as np
+
+        if self.deterministic:
+            rows = [row.copy().view(own.dtype) for row in self._parts(own.view(np.uint8))]
+            while len(rows) > 1:
+                pairs = [a + b for a, b in zip(rows[::2], rows[1::2], strict=False)]
+                rows = pairs + rows[2 * len(pairs) :]
+            total = rows[0]
+        else:
+            total = np.empty_like(own)
+            self._wait(self.comm.Iallreduce(own, total, op=self._mpi.SUM))
+            self.sent_bytes += own.nbytes
+        return total / own.dtype.type(self.size)
+
+    def _parts(self, own: Bytes) -> NDArray[np.uint8]:
+        """The bytes of all processes, each of which gives as many, by rows."""
+        import numpy as np
+
+        self._exchanges += 1
+        tail = np.array([self._exchanges, zlib.crc32(own.data)], np.int64).view(np.uint8)
+        sent = np.concatenate([own, tail])
+        received = np.empty((self.size, len(sent)), np.uint8)
+        self._wait(self.comm.Iallgather(sent, received))
+        self.sent_bytes += len(sent)
+        for rank, row in enumerate(received):
+            place, checksum = row[-16:].copy().view(np.int64).tolist()
+            if place != self._exchanges:
+                raise ValueError(f"rank {rank} is at exchange {place}, rank {self.rank} at {self._exchanges}")
+            if zlib.crc32(row[:-16].data) != checksum:
+                raise ValueError(f"a message of rank {rank} has another checksum than it was sent with")
+        return received[:, :-16]
 
     def _gather(self, own: Numbers, failure: int) -> Numbers:
         import numpy as np

@@ -111,6 +111,48 @@ def test_sums_in_any_order_are_those_of_the_tree_within_rounding(mpiexec, tmp_pa
     assert compressed < 12 * (60 + 14) + 100
 
 
+PARALLEL = """
+import sys
+import numpy as np
+import burtorch as bt
+from burtorch import mpi
+def model(dtype, hidden=16):
+    params = bt.Parameters(dtype=dtype, seed=1)
+    return bt.Oracle(bt.nn.CharMLP(params, 27, 3, 4, hidden))
+engine = mpi.Engine(timeout=20.0)
+rng = np.random.default_rng(0)
+x, y = rng.integers(27, size=(engine.size, 200, 3)), rng.integers(27, size=(engine.size, 200))
+for dtype in ("float64", "float32"):
+    oracle = model(dtype)
+    losses, grads = zip(*[(loss, np.array(grad)) for loss, grad in (oracle(*part) for part in zip(x, y))])
+    if engine.size == 2:
+        expected = (grads[0] + grads[1]) / grads[0].dtype.type(2)
+    else:
+        expected = ((grads[0] + grads[1]) + grads[2]) / grads[0].dtype.type(3)
+    for overlap in (True, False):
+        oracle.params.grads[:] = np.zeros(oracle.params.n, dtype)
+        loss = engine.gradient(oracle, x[engine.rank], y[engine.rank], overlap=overlap)
+        assert abs(loss - np.mean(losses)) < 1e-6
+        assert np.asarray(oracle.params.grads).tobytes() == expected.tobytes(), (dtype, overlap)
+    plain = mpi.Engine(deterministic=False)
+    plain.gradient(oracle, x[engine.rank], y[engine.rank])
+    assert np.abs(np.asarray(oracle.params.grads) - expected).max() <= 1e-6 * np.abs(expected).max()
+try:
+    engine.gradient(model("float64", 16 + engine.rank), x[0], y[0])
+except ValueError as error:
+    print("refused", error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_gradients_of_a_divided_batch_are_the_mean_in_a_fixed_order(mpiexec, tmp_path, ranks):
+    """Sent in parts while the rest is computed, or afterwards: the bits of a sum by hand; other models are refused."""
+    (tmp_path / "parallel.py").write_text(PARALLEL)
+    done = mpi(mpiexec, ranks, tmp_path / "parallel.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("refused rank 1 has gradients <f8[") + done.stdout.count("refused rank 0") == ranks, done
+
+
 def test_sums_that_are_mostly_zero_are_sent_as_places_and_numbers():
     numbers = np.zeros(1000)
     numbers[[3, 500, 999]] = [1.5, -0.0, np.inf]
