@@ -1812,6 +1812,17 @@ class Oracle:
         client: int | None = None,
         n_clients: int | None = None,
     ) -> tuple[float, Message]: ...
+    @overload
+    def __call__(
+        self,
+        contexts: _Samples,
+        targets: _Batch | None = None,
+        at: _Batch | None = None,
+        out: Buffer | None = None,
+        *,
+        random_backward: float,
+        draw: Draw,
+    ) -> tuple[float, Any, float]: ...
     def grad(
         self,
         contexts: _Samples,

@@ -476,6 +476,8 @@ CALLS = {
         bt.Oracle(char, threads=2).grad(contexts, targets, wanted=range(3, 40))
         bt.Oracle(char)(contexts, targets, deadline=60.0, on_stop="partial")
         bt.Oracle(char)(contexts, targets, compress=bt.compress.RandK(3), draw=bt.compress.Draw(1))
+        bt.Oracle(char)(contexts, targets, random_backward=0.5, draw=bt.compress.Draw(1))
+        bt.Oracle(gpt, threads=2)(windows, windows_after, random_backward=0.5, draw=bt.compress.Draw(1))
         bt.Oracle(char).stream(contexts, targets, lambda part, gradient: None)
         bt.Oracle(char, threads=2).stream(contexts, targets, lambda part, gradient: None, keep=False)
         bt.Oracle(gpt).stream(windows[:1], windows_after[:1], lambda part, gradient: None, keep=False)

@@ -13,7 +13,7 @@ mod stream;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::graph::{Deferred, Graph, MAX_GROUPS, NodeId, PerSlot, Sweep, Topology};
+use crate::graph::{Deferred, Graph, InputSampler, MAX_GROUPS, NodeId, PerSlot, Sweep, Topology};
 use crate::kernels::BlockMath;
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
@@ -123,6 +123,7 @@ impl<S: Scalar> Graph<'_, S> {
             places,
             skip_zero_adjoints: false,
             deferred: None,
+            sampler: None,
             fresh,
             overwritten: 0..0,
             floor: 0,
@@ -164,6 +165,7 @@ impl<S: Scalar> Graph<'_, S> {
             places,
             skip_zero_adjoints: options.skip_zero_adjoints,
             deferred: None,
+            sampler: None,
             fresh,
             overwritten: 0..0,
             floor,
@@ -245,6 +247,7 @@ impl<S: Scalar> Graph<'_, S> {
             places: &places,
             skip_zero_adjoints: false,
             deferred: None,
+            sampler: None,
             fresh: 0..0,
             overwritten: 0..0,
             floor: base,
@@ -282,12 +285,14 @@ impl<S: BlockMath> Graph<'_, S> {
     /// Adds the gradient of `sum seed_k root_k` to the leaves and to the parameters, in one sweep over all roots, which
     /// ascend. Weight gradients of dense layers wait in `deferred`, if it is given, so that all groups of samples share one pass
     /// over the weights. Gradients of the only `params` are handed on as they become final, if somebody takes them.
+    /// Weight gradients of dense layers take the inputs that `sampler` chooses, if there is one.
     pub(crate) fn backward_many(
         &mut self,
         roots: &[(NodeId, S)],
         params: &mut [Gradients<'_, S::Elem>],
         mut deferred: Option<&mut Deferred<S>>,
         mut stream: Option<Stream<'_, '_, S::Elem>>,
+        sampler: Option<&mut (dyn InputSampler<S> + '_)>,
     ) -> Result<()> {
         let Some(&(top, _)) = roots.last() else {
             return Ok(());
@@ -320,6 +325,11 @@ impl<S: BlockMath> Graph<'_, S> {
             places: &places,
             skip_zero_adjoints: false,
             deferred,
+            // A match, so that the lifetime gets shorter.
+            sampler: match sampler {
+                Some(sampler) => Some(sampler),
+                None => None,
+            },
             fresh,
             overwritten: 0..0,
             floor: 0,

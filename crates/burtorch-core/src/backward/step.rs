@@ -53,6 +53,7 @@ impl<S: Scalar> Graph<'_, S> {
             places: &places,
             skip_zero_adjoints: false,
             deferred: None,
+            sampler: None,
             fresh: 0..0,
             overwritten: 0..0,
             floor: 0,

@@ -27,6 +27,8 @@ pub enum Purpose {
     Delay = 6,
     /// Whether work is lost.
     Dropout = 7,
+    /// Which numbers a reverse pass keeps.
+    Backward = 8,
 }
 
 /// A sequence of random numbers: Philox4x64-10 (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as
@@ -110,6 +112,13 @@ impl<'a> Draw<'a> {
         let [_, round, _, purpose] = self.counter;
         let counter = [0, round, u64::MAX, purpose];
         self.given.is_none().then_some(Draw { counter, taken: 4, ..*self })
+    }
+
+    /// The sequence of one part of a sample, from its beginning. Numbers that are given are the same for all.
+    pub fn part(&self, sample: u64, part: u32) -> Draw<'a> {
+        let [_, round, client, purpose] = self.counter;
+        let counter = [u64::from(part) << 32, round, client, purpose | (sample + 1) << 8];
+        Draw { counter, taken: 4, ..*self }
     }
 
     /// An error if more numbers were drawn than were given.

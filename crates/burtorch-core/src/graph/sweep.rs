@@ -7,6 +7,7 @@
 use super::columns::Recorded;
 use super::deferred::Deferred;
 use super::operands::{Encoded, OperandRun};
+use super::sampling::InputSampler;
 use crate::kernels::{Mode, slices};
 use crate::ops::Op;
 use crate::params::{Gradients, Values};
@@ -32,6 +33,8 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     pub(crate) skip_zero_adjoints: bool,
     /// Where weight gradients wait for those of other groups of samples, if they do.
     pub(crate) deferred: Option<&'a mut Deferred<S>>,
+    /// Chooses the inputs of dense layers that weight gradients take, if they are not to take all.
+    pub(crate) sampler: Option<&'a mut (dyn InputSampler<S> + 'a)>,
     /// Nodes whose adjoints are anything yet, as their first contribution overwrites them; see `backward/overwrite`.
     pub(crate) fresh: std::ops::Range<u32>,
     /// Those nodes when that has been done: all of them are reached.

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use super::Interrupted;
 use super::batch::{Batch, Padding};
+use super::sampler::{Random, Sampler};
 use super::sink::Sink;
 use crate::backward::{Consume, Stream};
 use crate::error::{Error, Result};
-use crate::graph::{Deferred, MAX_GROUPS};
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Deferred, Graph, InputSampler, MAX_GROUPS, NodeId};
 use crate::kernels::{BlockMath, KernelFloat};
 use crate::nn::Model;
 use crate::params::{Parameters, Written};
@@ -116,6 +116,8 @@ const BLOCK: usize = 64;
 pub(super) struct LaneGraph<S: BlockMath> {
     pub(super) graph: Graph<'static, S>,
     deferred: Deferred<S>,
+    /// Inputs of layers that are kept.
+    sampled: Vec<S>,
 }
 
 /// One pass over samples, the same for every width.
@@ -135,9 +137,33 @@ pub(super) struct Pass<'a, 'i, E, M> {
     pub(super) n_threads: usize,
     /// Samples whose gradients have been added.
     pub(super) n_finished: usize,
+    /// What is kept at random, if anything is.
+    pub(super) random: Option<Random<'a>>,
 }
 
-impl<E, M> Pass<'_, '_, E, M> {
+impl<'a, 'i, E, M> Pass<'a, 'i, E, M> {
+    /// A pass that nothing but an interruption ends early, over all of a gradient that nobody takes.
+    pub(super) fn new(
+        model: &'a M,
+        batch: Batch<'a, E>,
+        interrupted: Interrupted<'i>,
+        each: &'a mut dyn FnMut(usize, E),
+        n_threads: usize,
+    ) -> Self {
+        Pass {
+            model,
+            batch,
+            interrupted,
+            skips_losses: false,
+            each,
+            watch: None,
+            consumer: None,
+            n_threads,
+            n_finished: 0,
+            random: None,
+        }
+    }
+
     /// Whether to keep what has been added when a pass ends with this.
     pub(super) fn keeps(&self, outcome: &Result<()>) -> bool {
         let is_kept = self.watch.is_some_and(|watch| !watch.ends_sweeps && watch.stop.is_set());
@@ -158,7 +184,7 @@ pub(super) struct Roots<S> {
 
 impl<S: BlockMath> Default for LaneGraph<S> {
     fn default() -> Self {
-        LaneGraph { graph: Graph::new(), deferred: Deferred::new() }
+        LaneGraph { graph: Graph::new(), deferred: Deferred::new(), sampled: Vec::new() }
     }
 }
 
@@ -174,10 +200,10 @@ impl<S: BlockMath> LaneGraph<S> {
         seed: S::Elem,
     ) -> Result<()> {
         for block in Self::blocks(samples) {
-            let (n, end) = (block.len(), block.end);
-            let roots = self.build(pass, padding, sink.params(), block, seed)?;
-            let LaneGraph { graph, deferred } = self;
-            sweep((graph, &roots.roots[..roots.n], Some(deferred)), pass, sink, written, end)?;
+            let roots = self.build(pass, padding, sink.params(), block.clone(), seed)?;
+            let LaneGraph { graph, deferred, sampled } = self;
+            let n = block.len();
+            sweep((graph, &roots.roots[..roots.n], Some(deferred), sampled), pass, sink, written, block)?;
             pass.n_finished += n;
         }
         Ok(())
@@ -214,7 +240,7 @@ impl<S: BlockMath> LaneGraph<S> {
 
     /// Bytes that sweeps need besides the graph.
     pub(super) fn working_bytes(&self) -> usize {
-        self.deferred.bytes()
+        self.deferred.bytes() + self.sampled.capacity() * size_of::<S>()
     }
 
     fn blocks(samples: Range<usize>) -> impl Iterator<Item = Range<usize>> {
@@ -261,24 +287,29 @@ impl<S: BlockMath> LaneGraph<S> {
     }
 }
 
-/// A graph, roots in it with their seeds, and where weight gradients of several blocks wait.
-type Sweep<'g, S> = (&'g mut Graph<'static, S>, &'g [(NodeId, S)], Option<&'g mut Deferred<S>>);
+/// A graph, roots in it with their seeds, where weight gradients of several blocks wait, and memory for inputs that are kept.
+type Sweep<'g, S> = (&'g mut Graph<'static, S>, &'g [(NodeId, S)], Option<&'g mut Deferred<S>>, &'g mut Vec<S>);
 
-/// Adds the gradient of a block of samples, of which the last is number `end - 1`: that of a batch's last block is handed on.
+/// Adds the gradient of a block of samples: that of a batch's last block is handed on.
 pub(super) fn sweep<S: BlockMath, M: Model<S>>(
-    (graph, roots, deferred): Sweep<'_, S>,
+    (graph, roots, deferred, sampled): Sweep<'_, S>,
     pass: &mut Pass<'_, '_, S::Elem, M>,
     sink: &mut Sink<'_, '_, S::Elem>,
     written: &mut Written<S::Elem>,
-    end: usize,
+    samples: Range<usize>,
 ) -> Result<()> {
+    if let Some(random) = &mut pass.random {
+        let sampler: &mut dyn InputSampler<S> = &mut Sampler::new(random, roots, samples.start, sampled);
+        graph.backward_many(roots, &mut [sink.gradients(written)], deferred, None, Some(sampler))?;
+        return random.check();
+    }
     match &mut pass.consumer {
-        Some(consume) if end == pass.batch.len() => {
+        Some(consume) if samples.end == pass.batch.len() => {
             let order = graph.emissions(&pass.model.tensors(), sink.params().len())?;
             sink.place(&order)?;
             let stream = Stream { order: &order, consume: &mut **consume };
-            graph.backward_many(roots, &mut [sink.gradients(written)], deferred, Some(stream))
+            graph.backward_many(roots, &mut [sink.gradients(written)], deferred, Some(stream), None)
         }
-        _ => graph.backward_many(roots, &mut [sink.gradients(written)], deferred, None),
+        _ => graph.backward_many(roots, &mut [sink.gradients(written)], deferred, None, None),
     }
 }

@@ -53,8 +53,9 @@ impl<S: BlockMath> LaneGraph<S> {
 
 impl<E: LaneFloat> Workspace<E> {
     pub(super) fn memory(&self) -> OracleMemory {
-        let Workspace { single, narrow, middle, wide, block, padding, .. } = self;
-        let samples = OracleMemory { samples: padding.bytes(), ..OracleMemory::default() };
+        let Workspace { single, narrow, middle, wide, block, padding, sampled, .. } = self;
+        let activations = sampled.capacity() * size_of::<E>();
+        let samples = OracleMemory { samples: padding.bytes(), activations, ..OracleMemory::default() };
         single.oracle_memory() + narrow.memory() + middle.memory() + wide.memory() + block.memory() + samples
     }
 }

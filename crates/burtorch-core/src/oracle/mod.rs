@@ -15,6 +15,8 @@ mod until;
 mod workspace;
 
 mod memory;
+mod random;
+mod sampler;
 
 pub use batch::Batch;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
@@ -265,10 +267,7 @@ impl<E: LaneFloat> Oracle<E> {
         let seed = self.seed(batch.len());
         let chunks = Chunks::of::<E, M>(model, self.lanes, batch.len());
         let skips_losses = self.skips_losses;
-        let n_threads = self.team.n_threads;
-        let consumer = None;
-        let mut pass =
-            Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
+        let mut pass = Pass { skips_losses, watch, ..Pass::new(model, batch, interrupted, each, self.team.n_threads) };
         // Also where memory was refused and that unwinds.
         let swept = catch_unwind(AssertUnwindSafe(|| match chunks.is_one() {
             true => self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed),
@@ -306,10 +305,7 @@ impl<E: LaneFloat> Oracle<E> {
             check(model, params, batch)?;
             let mut sum = 0.0;
             let each = &mut |_, loss: E| sum += loss.to_f64();
-            let (watch, consumer, n_threads, n_finished) = (None, None, self.team.n_threads, 0);
-            let skips_losses = false;
-            let mut pass =
-                Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished };
+            let mut pass = Pass::new(model, batch, interrupted, each, self.team.n_threads);
             self.workspace.step(&mut pass, params, (width, n), (self.seed(n), lr))?;
             return Ok(self.reduce(sum, n));
         }
@@ -353,9 +349,7 @@ impl<E: LaneFloat> Oracle<E> {
         each: &mut dyn FnMut(usize, E),
     ) -> Result<()> {
         check(model, params, batch)?;
-        let (watch, consumer, n_threads, n_finished) = (None, None, self.team.n_threads, 0);
-        let skips_losses = false;
-        let mut pass = Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished };
+        let mut pass = Pass::new(model, batch, interrupted, each, self.team.n_threads);
         let Workspace { single, narrow, middle, wide, block, padding, .. } = &mut self.workspace;
         let singly = <M as Model<E>>::fills_lanes_itself(model);
         let mut at = 0;

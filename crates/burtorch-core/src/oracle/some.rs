@@ -50,9 +50,7 @@ impl<E: LaneFloat> Oracle<E> {
         wanted.check_room(params, out)?;
         let is_whole = out.len() == params.len();
         let skips_losses = self.skips_losses;
-        let (consumer, n_threads) = (None, self.team.n_threads);
-        let mut pass =
-            Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
+        let mut pass = Pass { skips_losses, watch, ..Pass::new(model, batch, interrupted, each, self.team.n_threads) };
         let swept = catch_unwind(AssertUnwindSafe(|| {
             params.with_arrays(at, None, |params| {
                 if is_whole || wanted.is_sparse() {

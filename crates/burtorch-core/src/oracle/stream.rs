@@ -58,8 +58,7 @@ impl<E: LaneFloat> Oracle<E> {
         let consume: &mut Consume<'_, E> = &mut |range, gradient| emit(range, gradient);
         let consumer = Some(consume);
         params.with_arrays(elsewhere.at, elsewhere.out, |params| {
-            let mut pass =
-                Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_threads, n_finished: 0 };
+            let mut pass = Pass { skips_losses, consumer, ..Pass::new(model, batch, interrupted, each, n_threads) };
             let swept = catch_unwind(AssertUnwindSafe(|| match chunks.is_one() {
                 true => self.workspace.gradient(self.lanes, &mut pass, &mut Sink::Own(params), 0..batch.len(), seed),
                 false => self.team.gradient(self.lanes, &mut pass, params, chunks, seed),
@@ -94,8 +93,7 @@ impl<E: LaneFloat> Oracle<E> {
         params.with_arrays(at, None, |params| {
             let params = &*params;
             let samples = 0..batch.len();
-            let mut pass =
-                Pass { model, batch, interrupted, skips_losses, each, watch: None, consumer, n_threads, n_finished: 0 };
+            let mut pass = Pass { skips_losses, consumer, ..Pass::new(model, batch, interrupted, each, n_threads) };
             if chunks.is_one()
                 && self.lanes.are_at_once::<E>(batch.len(), <M as Model<E>>::fills_lanes_itself(model))
                 && params.frozen().is_empty()

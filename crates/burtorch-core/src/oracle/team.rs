@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::Interrupted;
 use super::lanes::{LaneFloat, LaneModel, Lanes, Pass};
 use super::memory::OracleMemory;
+use super::sampler::Random;
 use super::sink::{Asked, Sink};
 use super::workspace::Workspace;
 use crate::backward::Consume;
@@ -118,12 +119,20 @@ struct ChunkResult<E> {
     n_finished: usize,
     /// Whether they are kept although the chunk ended early.
     is_kept: bool,
+    /// Of the gradient, where a part of it is random.
+    variance: f64,
     outcome: Result<()>,
 }
 
 impl<E: LaneFloat> ChunkResult<E> {
-    const NOTHING: Self =
-        ChunkResult { grads: Vec::new(), losses: Vec::new(), n_finished: 0, is_kept: false, outcome: Ok(()) };
+    const NOTHING: Self = ChunkResult {
+        grads: Vec::new(),
+        losses: Vec::new(),
+        n_finished: 0,
+        is_kept: false,
+        variance: 0.0,
+        outcome: Ok(()),
+    };
 
     /// Makes sure of the memory.
     fn prepare(&mut self, n_parameters: usize, chunk: usize) -> Result<()> {
@@ -145,6 +154,7 @@ impl<E: LaneFloat> ChunkResult<E> {
 struct Adding<'a, 's, E> {
     sum: &'a mut Sum<'s, E>,
     losses: &'a mut Vec<E>,
+    variance: f64,
     /// Of the last chunk that was added, or of the first that was not.
     outcome: Result<()>,
 }
@@ -155,6 +165,7 @@ impl<E: LaneFloat> Adding<'_, '_, E> {
         if self.outcome.is_ok() || found.is_kept {
             self.sum.add(&found.grads, number == 0);
             self.losses.extend_from_slice(&found.losses[..found.n_finished]);
+            self.variance += found.variance;
         }
         self.outcome.is_ok()
     }
@@ -235,9 +246,7 @@ impl<E: LaneFloat> Team<E> {
             None => None,
         };
         let (each, consumer) = (&mut *pass.each, Some(&mut add as &mut Consume<'_, E>));
-        let (watch, n_threads) = (None, 1);
-        let mut last =
-            Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
+        let mut last = Pass { skips_losses, consumer, ..Pass::new(model, batch, interrupted, each, 1) };
         let samples = chunks.samples(chunks.len() - 1);
         workspace.gradient(lanes, &mut last, &mut Sink::Apart(params, &mut found.grads, asked), samples, seed)
     }
@@ -255,22 +264,24 @@ impl<E: LaneFloat> Team<E> {
         losses.clear();
         losses.try_reserve(numbers.len() * chunks.size).map_err(out_of_memory::<E>(numbers.len() * chunks.size))?;
         let (model, batch, skips_losses, watch) = (pass.model, pass.batch, pass.skips_losses, pass.watch);
-        let adding = Adding { sum, losses, outcome: Ok(()) };
+        let again = pass.random.as_ref().map(Random::again);
+        let variance = pass.random.as_ref().map_or(0.0, |random| random.variance);
+        let adding = Adding { sum, losses, variance, outcome: Ok(()) };
         let each_has_a_core = places.len() <= sync::n_cores();
         let turns = OrderedReduction::new(adding, numbers.start, each_has_a_core, std::mem::take(room), Adding::add);
         let compute = |number: usize, interrupted: Interrupted<'_>| {
             let turn = turns.claim(number);
             let mut place = places.iter().find_map(|place| place.try_lock().ok()).expect("a place for each thread");
             let Worker { workspace, found } = &mut *place;
-            let ChunkResult { grads, losses, n_finished, is_kept, outcome } = found;
+            let ChunkResult { grads, losses, n_finished, is_kept, variance, outcome } = found;
             losses.clear();
             let mut each = |_, loss| losses.push(loss);
-            let (each, consumer, n_threads) = (&mut each, None, 1);
-            let mut part =
-                Pass { model, batch, interrupted, skips_losses, each, watch, consumer, n_threads, n_finished: 0 };
+            let random = again.as_ref().map(Random::again);
+            let mut part = Pass { skips_losses, watch, random, ..Pass::new(model, batch, interrupted, &mut each, 1) };
             let samples = chunks.samples(number);
             *outcome = workspace.gradient(lanes, &mut part, &mut Sink::Apart(params, grads, asked), samples, seed);
             (*is_kept, *n_finished) = (part.keeps(outcome), part.n_finished);
+            *variance = part.random.map_or(0.0, |random| random.variance);
             turn.hand_over(found);
         };
         match &mut pass.interrupted {
@@ -279,7 +290,9 @@ impl<E: LaneFloat> Team<E> {
         }
         let (adding, left) = turns.into_parts();
         *room = left;
-        adding.map_or(Ok(()), |adding| adding.outcome)
+        let Some(Adding { variance, outcome, .. }) = adding else { return Ok(()) };
+        pass.random.iter_mut().for_each(|random| random.variance = variance);
+        outcome
     }
 
     /// What the threads keep between calls.

@@ -24,6 +24,8 @@ pub(super) struct Workspace<E: LaneFloat> {
     pub(super) block: LaneGraph<E::BlockLanes>,
     pub(super) padding: Padding<E>,
     written: Written<E>,
+    /// Inputs of layers that are kept.
+    pub(super) sampled: Vec<E>,
 }
 
 impl<E: LaneFloat> Default for Workspace<E> {
@@ -36,6 +38,7 @@ impl<E: LaneFloat> Default for Workspace<E> {
             block: LaneGraph::default(),
             padding: Padding::new(),
             written: Written::new(),
+            sampled: Vec::new(),
         }
     }
 }
@@ -91,7 +94,7 @@ impl<E: LaneFloat> Workspace<E> {
         seed: E,
     ) -> Result<()> {
         let singly = <M as Model<E>>::fills_lanes_itself(pass.model);
-        let Workspace { single, narrow, middle, wide, block, padding, written } = self;
+        let Workspace { single, narrow, middle, wide, block, padding, written, sampled } = self;
         let mut at = samples.start;
         while at < samples.end {
             let (width, n) = lanes.next::<E>(samples.end - at, singly);
@@ -107,9 +110,9 @@ impl<E: LaneFloat> Workspace<E> {
             } else {
                 for k in part {
                     let loss = append(single, pass, sink.params(), k)?;
-                    match pass.consumer {
-                        Some(_) => sweep((single, &[(loss, seed)], None), pass, sink, written, k + 1)?,
-                        None => single.backward_with(loss, seed, &mut [sink.gradients(written)])?,
+                    match pass.consumer.is_some() || pass.random.is_some() {
+                        true => sweep((single, &[(loss, seed)], None, sampled), pass, sink, written, k..k + 1)?,
+                        false => single.backward_with(loss, seed, &mut [sink.gradients(written)])?,
                     }
                     pass.n_finished += 1;
                 }

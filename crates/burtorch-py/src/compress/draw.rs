@@ -39,10 +39,15 @@ impl PyDraw {
         PyDraw { source: Source::Given(Vec::new()) }
     }
 
-    /// The sequence from its beginning.
+    /// The sequence for compression, from its beginning.
     pub fn sequence(&self, py: Python<'_>) -> PyResult<Draw<'_>> {
+        self.sequence_for(py, Purpose::Compression)
+    }
+
+    /// The sequence for a purpose, from its beginning.
+    pub fn sequence_for(&self, py: Python<'_>, purpose: Purpose) -> PyResult<Draw<'_>> {
         match &self.source {
-            &Source::Counter { seed, round, client } => Ok(Draw::new(seed, round, client, Purpose::Compression)),
+            &Source::Counter { seed, round, client } => Ok(Draw::new(seed, round, client, purpose)),
             Source::Given(uniforms) => Draw::of(uniforms).or_raise(py),
         }
     }

@@ -10,7 +10,7 @@ use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Lanes, Oracle, Ov
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::engine::{Engine, Loss, Want, WantStream, WantUntil, check_apart};
+use super::engine::{Engine, Loss, Want, WantRandom, WantStream, WantUntil, check_apart};
 use crate::convert::buffer::{CallerMemory, Dims, FlatArray, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -326,6 +326,14 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
                 Err(Error::Interrupted) if until.stop.is_set() => Ok(f64::NAN),
                 Err(error) => Err(error),
             }
+        }
+        Want::Random(WantRandom { at, mut out, p, draw, variance }) => {
+            check_apart(params, at.as_ref(), out.as_ref())?;
+            let elsewhere =
+                Overrides { at: at.as_ref().map(|at| at.slice()), out: out.as_mut().map(|out| out.slice_mut()) };
+            let (loss, found) = oracle.gradient_at_random(model, params, batch, elsewhere, (p, &draw), stop)?;
+            *variance = found;
+            Ok(loss)
         }
         Want::Norms(norms) => {
             oracle.per_sample(model, params, batch, stop, &mut |_, _, params| {

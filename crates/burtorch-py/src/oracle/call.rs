@@ -1,12 +1,13 @@
 //! The ways to call an oracle: for all of a gradient, for some numbers of it, until a token is set, or for a compressed one.
 
+use burtorch_core::draw::Purpose;
 use burtorch_core::oracle::Until;
 use burtorch_core::sync::Stop;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::PyOracle;
-use super::engine::{Want, WantUntil};
+use super::engine::{Want, WantRandom, WantUntil};
 use crate::compress::{PyCompressor, PyDraw, PyMessage};
 use crate::convert::arguments::Count;
 use crate::convert::arrays::Array;
@@ -114,6 +115,31 @@ impl PyOracle {
             }
             _ => Ok((loss, self.written_to(py, out.as_ref())?).into_pyobject(py)?.into_any()),
         }
+    }
+
+    /// The loss of a batch, a gradient whose layers keep inputs with probability `p`, and its variance.
+    pub(super) fn at_random<'py>(
+        &self,
+        py: Python<'py>,
+        asked: Asked<'_, 'py>,
+        (p, draw): (f64, Option<&Bound<'py, PyDraw>>),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Asked { batch: (x, y), at, out, .. } = asked;
+        let Some(draw) = draw else {
+            return Err(PyValueError::new_err(
+                "random_backward needs draw=, a bt.compress.Draw with a seed and a round",
+            ));
+        };
+        let mut variance = 0.0;
+        let want = WantRandom {
+            at: self.point(at)?,
+            out: self.memory_of(out, "out")?,
+            p,
+            draw: draw.get().sequence_for(py, Purpose::Backward)?,
+            variance: &mut variance,
+        };
+        let loss = self.run(py, x, y, Want::Random(want))?;
+        Ok((loss, self.written_to(py, out)?, variance).into_pyobject(py)?.into_any())
     }
 
     /// The loss of a batch and its compressed gradient, of which only what is sent is computed where that is known before.

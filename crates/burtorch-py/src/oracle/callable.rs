@@ -298,6 +298,9 @@ impl CallableEngine {
             Want::Until(_) => Err(PyValueError::new_err(
                 "stop and deadline are for the models of burtorch.nn; between calls, a callable can look at the token itself",
             )),
+            Want::Random(_) => Err(PyValueError::new_err(
+                "random_backward is for the models of burtorch.nn, whose dense layers an oracle knows",
+            )),
             Want::Norms(norms) => {
                 self.read_given(py)?;
                 for k in 0..self.n_samples() {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use burtorch_core::draw::Draw;
 use burtorch_core::oracle::{OracleMemory, Until};
 use burtorch_core::params::WantedSet;
 use burtorch_core::{Error, Float, Parameters};
@@ -41,6 +42,8 @@ pub enum Want<'a> {
     Stream(WantStream<'a>),
     /// Loss and gradient until a token is set.
     Until(WantUntil<'a>),
+    /// Loss and a gradient that is right in the mean.
+    Random(WantRandom<'a>),
     /// The loss.
     Loss,
     /// The loss of each sample.
@@ -71,6 +74,17 @@ pub struct WantUntil<'a> {
     pub until: Until<'a>,
     /// How many samples have finished; None where nothing is kept.
     pub n: &'a mut Option<usize>,
+}
+
+/// A gradient whose layers take inputs at random.
+pub struct WantRandom<'a> {
+    pub at: Option<CallerMemory>,
+    pub out: Option<CallerMemory>,
+    /// The probability to keep an input.
+    pub p: f64,
+    pub draw: Draw<'a>,
+    /// The variance of the gradient.
+    pub variance: &'a mut f64,
 }
 
 /// Refuses memory that is used for two things at once.

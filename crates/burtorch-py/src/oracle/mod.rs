@@ -76,6 +76,10 @@ use engine::{Engine, Loss, Want};
 /// `oracle(x, y, compress=c, draw=...)` gives the loss and a Message: `c.compress` of the gradient with the same draw, bit by bit.
 /// RandK, RandSeqK and PermK choose coordinates before: no others are computed. `params.grads` stays as it is.
 ///
+/// `oracle(x, y, random_backward=p, draw=Draw(seed, round))` gives (loss, gradient, variance): weight gradients of dense layers take
+/// each input, of each sample and token, with probability p and divide it by p. The mean over draws is the gradient; all else is
+/// exact, and p = 1 gives the bits of the gradient. `variance` is E|g - E g|^2, by its formula. For models of burtorch only.
+///
 /// Raises:
 ///     TypeError, ValueError: data of another type or shape.
 ///     IndexError: a token or class out of range. In all cases nothing is changed.
@@ -170,7 +174,7 @@ impl PyOracle {
     /// The loss of a batch, and its gradient as a FlatArray over all parameters that the next call overwrites.
     #[pyo3(
         signature = (contexts, targets=None, at=None, out=None, *, wanted=None, stop=None, deadline=None, on_stop="raise",
-                     reweight=None, compress=None, draw=None, client=None, n_clients=None)
+                     reweight=None, compress=None, draw=None, client=None, n_clients=None, random_backward=None)
     )]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn __call__<'py>(
@@ -189,6 +193,7 @@ impl PyOracle {
         draw: Option<&Bound<'py, PyDraw>>,
         client: Option<Count>,
         n_clients: Option<Count>,
+        random_backward: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let asked = Asked { batch: (contexts, &or_none(py, targets)), at, out, wanted };
         let stop = watched(stop, deadline)?;
@@ -196,9 +201,18 @@ impl PyOracle {
         if reweight.is_some() && on_stop != OnStop::Partial {
             return Err(PyValueError::new_err("reweight is for on_stop=\"partial\""));
         }
+        let is_plain = stop.is_none() && on_stop == OnStop::Raise && wanted.is_none();
+        if let Some(p) = random_backward {
+            if !is_plain || compress.is_some() || client.is_some() || n_clients.is_some() {
+                return Err(PyValueError::new_err("random_backward goes with at, out and draw only"));
+            }
+            return self.at_random(py, asked, (p, draw));
+        }
         let Some(compressor) = compress else {
             if draw.is_some() || client.is_some() || n_clients.is_some() {
-                return Err(PyValueError::new_err("draw, client and n_clients are for compress=, a compressor"));
+                return Err(PyValueError::new_err(
+                    "draw, client and n_clients are for compress=, a compressor; draw for random_backward=, too",
+                ));
             }
             return match stop {
                 Some(stop) => self.until(py, asked, &stop, (on_stop, reweight)),
@@ -206,7 +220,7 @@ impl PyOracle {
                 None => Ok(self.gradient(py, asked, false)?.into_pyobject(py)?.into_any()),
             };
         };
-        if stop.is_some() || on_stop != OnStop::Raise || wanted.is_some() || out.is_some() {
+        if !is_plain || out.is_some() {
             let message =
                 "compress goes with at, draw, client and n_clients only; a compressor chooses what is wanted itself";
             return Err(PyValueError::new_err(message));

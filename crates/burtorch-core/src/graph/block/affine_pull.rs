@@ -5,6 +5,7 @@
 use super::super::Range;
 use super::super::deferred::{Application, DenseLayer, MAX_GROUPS};
 use super::super::operands::Encoded;
+use super::super::sampling::Application as Sampled;
 use super::super::sweep::Sweep;
 use super::affine::AffineRecord;
 use super::gather::GatherRecord;
@@ -179,16 +180,35 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                 }
             }
         }
-        if whole {
-            let (mode, dw) = store.whole(weights);
-            let mut panel = [S::UNREACHED; PANEL];
-            S::affine_weight_grad(&[dy], &[x], dw, None, mode, Working::alone(&mut panel));
-        } else if store.wants_any(weights.clone()) {
-            for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
-                self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
-            }
+        if store.wants_any(weights.clone()) {
+            let (node, skipped) = (record.header.first, store.skipped);
+            let mut sampler = self.sampler.take();
+            let x = match &mut sampler {
+                Some(sampler) => {
+                    sampler.begin();
+                    sampler.add(Sampled { node, along: 1, n_in, x, dy, cut: None, weights, skipped });
+                    sampler.sampled()
+                }
+                None => x,
+            };
+            self.affine_weights(record, [dy, x], whole);
+            self.sampler = sampler;
         }
         wanted
+    }
+
+    /// What the weights receive, of which some are asked for.
+    fn affine_weights(&mut self, record: AffineRecord, [dy, x]: [&[S]; 2], whole: bool) {
+        let (weights, n_in) = (record.weights(), x.len());
+        if whole {
+            let store = &mut self.params[self.places[record.w_slot as usize] as usize];
+            let (mode, dw) = store.whole(weights);
+            let mut panel = [S::UNREACHED; PANEL];
+            return S::affine_weight_grad(&[dy], &[x], dw, None, mode, Working::alone(&mut panel));
+        }
+        for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
+            self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
+        }
     }
 
     /// Whether some of the operands can receive a gradient now.
@@ -321,9 +341,17 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             x[k] = &self.recorded.values[input as usize..][..n_in];
             dy[k] = &self.adjoints[(output - self.base) as usize..][..n_out];
         }
-        let (x, dy) = (&x[..places.len()], &dy[..places.len()]);
+        let (x, dy) = (&mut x[..places.len()], &dy[..places.len()]);
         let store = &mut self.params[self.places[layer.w_slot as usize] as usize];
         let (weights, bias) = (layer.weights(), layer.bias().map(|(_, at)| at));
+        if let Some(sampler) = self.sampler.as_mut().filter(|_| store.wants_any(weights.clone())) {
+            sampler.begin();
+            for ((&(_, node), &x), &dy) in places.iter().zip(&*x).zip(dy) {
+                let (weights, skipped) = (weights.clone(), store.skipped);
+                sampler.add(Sampled { node, along: 1, n_in, x, dy, cut: None, weights, skipped });
+            }
+            x.iter_mut().zip(sampler.sampled().chunks_exact(n_in)).for_each(|(x, sampled)| *x = sampled);
+        }
         let all_or_none = |at: &std::ops::Range<usize>| store.wants_all(at.clone()) || !store.wants_any(at.clone());
         if store.wants_all(weights.clone()) && bias.as_ref().is_none_or(all_or_none) {
             let bias = bias.filter(|at| store.wants_any(at.clone()));

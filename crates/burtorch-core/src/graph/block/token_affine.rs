@@ -6,6 +6,7 @@
 use super::super::Graph;
 use super::super::check::{Check, Checked};
 use super::super::operands::{OperandRun, StoreValues};
+use super::super::sampling::Application as Sampled;
 use super::super::sweep::Sweep;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::Layout;
@@ -206,6 +207,17 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                 Some(&mut *dx_copy)
             }
         };
+        let mut sampler = self.sampler.take();
+        let store = &self.params[self.places[layer.w.source as usize - 1] as usize];
+        let x = match sampler.as_mut().filter(|_| store.wants_any(layer.w.range())) {
+            Some(sampler) => {
+                let (node, cut, weights) = (record.header.first, layer.relu.then_some(y), layer.w.range());
+                sampler.begin();
+                sampler.add(Sampled { node, along: L, n_in, x, dy, cut, weights, skipped: store.skipped });
+                sampler.sampled()
+            }
+            None => x,
+        };
         self.with_targets(layer.w, layer.bias, |targets| {
             let Targets { values: w, first: dw, second: db } = targets;
             let dx = dx.take();
@@ -222,6 +234,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                 scratch: &mut *scratch,
             });
         });
+        self.sampler = sampler;
         if wanted && !in_place {
             self.scatter_features(inputs(), padded(record.n_tokens) / L, dx_copy, below);
         }
