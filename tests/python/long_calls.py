@@ -411,7 +411,7 @@ def batch(n, width=16):
 
 @long(
     *("Oracle.__call__", "Oracle.grad", "Oracle.loss", "Oracle.losses", "Oracle.step", "Oracle.per_sample"),
-    *("Oracle.per_sample_grads", "Oracle.per_sample_grad_norms", "Oracle.stream"),
+    *("Oracle.per_sample_grads", "Oracle.per_sample_grad_norms", "Oracle.stream", "Oracle.cost"),
     n=64,
     most=20_000,
 )
@@ -431,6 +431,8 @@ def oracle(name, n):
             parts = []
             made.stream(x, y, lambda _, part: parts.extend(part))
             return bits(parts)
+        if method == "cost":
+            return sorted(made.cost(range(10), x, y))
         if method == "per_sample":
             losses = []
             made.per_sample(x, y, lambda k, loss, grad: losses.append(loss))

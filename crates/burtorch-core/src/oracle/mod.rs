@@ -6,6 +6,7 @@
 //! [`Model`], nothing of optimisers.
 
 mod batch;
+mod cost;
 mod lanes;
 mod sink;
 mod some;
@@ -19,6 +20,7 @@ mod random;
 mod sampler;
 
 pub use batch::Batch;
+pub use cost::Cost;
 pub use lanes::{LaneFloat, LaneModel, Lanes};
 pub use memory::OracleMemory;
 pub use stream::Emit;
@@ -81,6 +83,8 @@ pub struct Oracle<E: LaneFloat> {
     /// A gradient of all parameters, of which some are taken, or which is handed on.
     all: Vec<E>,
     in_flight: InFlight<E>,
+    /// What its last prediction measured.
+    costs: Option<cost::CostModel>,
 }
 
 /// Another point than the values of the parameters, and another place for the gradient than theirs.
@@ -120,6 +124,7 @@ impl<E: LaneFloat> Oracle<E> {
             skips_losses: false,
             all: Vec::new(),
             in_flight: InFlight::new(),
+            costs: None,
         }
     }
 

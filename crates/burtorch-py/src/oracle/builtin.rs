@@ -103,10 +103,12 @@ impl BuiltinEngine {
 
     fn part(&mut self, py: Python<'_>, part: Request<'_>) -> PyResult<f64> {
         let BuiltinEngine { model, params, state, read, .. } = self;
-        let read = read.ok_or(Error::EmptyReduction { op: "the loss" }).or_raise(py)?;
+        let Some(read) = *read else {
+            return Err(PyValueError::new_err("no batch was given yet; give contexts and targets"));
+        };
         let work = model.n_parameters().saturating_mul(read.n);
-        // Who takes a part may wait for the interpreter lock.
-        let takes_turns = matches!(part, Request::All(Want::Stream(_)));
+        // Who takes a part may wait for the interpreter lock; costs are measured.
+        let takes_turns = matches!(part, Request::All(Want::Stream(_) | Want::Cost(..)));
         let mut poll = Poll::new();
         let result = params.get().with(py, |params| {
             let go = || compute_any(model, state, params, read, part, &mut || poll.stop());
@@ -326,6 +328,10 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
                 Err(Error::Interrupted) if until.stop.is_set() => Ok(f64::NAN),
                 Err(error) => Err(error),
             }
+        }
+        Want::Cost(wanted, cost) => {
+            *cost = oracle.cost(model, params, batch, wanted, stop)?;
+            Ok(0.0)
         }
         Want::Random(WantRandom { at, mut out, p, draw, variance }) => {
             check_apart(params, at.as_ref(), out.as_ref())?;

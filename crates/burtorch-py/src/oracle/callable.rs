@@ -298,6 +298,9 @@ impl CallableEngine {
             Want::Until(_) => Err(PyValueError::new_err(
                 "stop and deadline are for the models of burtorch.nn; between calls, a callable can look at the token itself",
             )),
+            Want::Cost(..) => Err(PyValueError::new_err(
+                "cost is for the models of burtorch.nn; for a callable the whole gradient is computed",
+            )),
             Want::Random(_) => Err(PyValueError::new_err(
                 "random_backward is for the models of burtorch.nn, whose dense layers an oracle knows",
             )),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use burtorch_core::draw::Draw;
-use burtorch_core::oracle::{OracleMemory, Until};
+use burtorch_core::oracle::{Cost, OracleMemory, Until};
 use burtorch_core::params::WantedSet;
 use burtorch_core::{Error, Float, Parameters};
 use pyo3::prelude::*;
@@ -42,6 +42,8 @@ pub enum Want<'a> {
     Stream(WantStream<'a>),
     /// Loss and gradient until a token is set.
     Until(WantUntil<'a>),
+    /// How long a gradient of these takes, for the last batch where none is read.
+    Cost(&'a WantedSet, &'a mut Cost),
     /// Loss and a gradient that is right in the mean.
     Random(WantRandom<'a>),
     /// The loss.

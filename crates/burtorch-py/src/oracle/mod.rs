@@ -10,7 +10,7 @@ mod engine;
 mod stream;
 mod traced;
 
-use burtorch_core::oracle::OracleMemory;
+use burtorch_core::oracle::{Cost, OracleMemory};
 use burtorch_core::sync::Stop;
 use burtorch_core::{DType, Error, Lanes, Total};
 use pyo3::exceptions::PyValueError;
@@ -309,6 +309,47 @@ impl PyOracle {
     ///     (4.0, [4.0, 4.0], [4.0, 4.0, 4.0])
     fn subset<'py>(&self, py: Python<'py>, wanted: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PySubset>> {
         PySubset::of(self.params.bind(py), wanted)
+    }
+
+    /// Predict how many seconds a gradient of a set takes, as a dict: "seconds", their parts "loss", "sweep" (adjoints down to the lowest
+    /// tensor of the set), "numbers" and "ranges" (what each range takes besides its numbers), and "bound", the name of the largest part.
+    ///
+    /// Args:
+    ///     wanted: a set of `subset`, or what that takes.
+    ///     contexts, targets: a batch as in a call; without, the one that was given last.
+    ///
+    /// The first call for a shape of batches measures the tensors of the model, for some 0.3 seconds; others compute no gradient. The
+    /// prediction is for `grad(..., wanted=set, out=memory)` with memory for the numbers of the set, on a machine as busy as it was
+    /// then. For models of burtorch only.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters(dtype="float64")
+    ///     >>> oracle = bt.Oracle(bt.nn.MLP(params, [2, 64, 64, 1]))
+    ///     >>> cost = oracle.cost(range(4416, 4417), [[1.0, 1.0]], [[1.0]])
+    ///     >>> cost["seconds"] < 0.01, cost["bound"] in cost
+    ///     (True, True)
+    #[pyo3(signature = (wanted, contexts=None, targets=None))]
+    fn cost<'py>(
+        &self,
+        py: Python<'py>,
+        wanted: &Bound<'py, PyAny>,
+        contexts: Option<&Bound<'py, PyAny>>,
+        targets: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let subset = PySubset::of(self.params.bind(py), wanted)?;
+        let mut cost = Cost::default();
+        let want = Want::Cost(subset.get().set(), &mut cost);
+        match contexts {
+            Some(contexts) => self.run(py, contexts, &or_none(py, targets), want)?,
+            None if targets.is_some() => return Err(PyValueError::new_err("targets are for contexts")),
+            None => self.engine.with(py, |engine| engine.run(py, want))??,
+        };
+        let table = PyDict::new(py);
+        table.set_item("seconds", cost.seconds())?;
+        table.set_item("bound", cost.bound())?;
+        cost.parts().iter().try_for_each(|(name, seconds)| table.set_item(name, seconds))?;
+        Ok(table)
     }
 
     /// Calls `visit(k, loss, grad)` for each sample: its number, its loss, and its own gradient.

@@ -1,0 +1,158 @@
+"""Predicted times of gradients of sets beside measured ones, and how soon calls end that another thread stops.
+
+    python bench_backward.py [--sets 200] [--stops 1000] [--rounds 25]
+
+Of each model some random sets (ranges, and masks of 1, 10, 50 and 95 %): how many take within 25 % of `oracle.cost(S)`;
+their bits are compared with those of the gradient before. The oracle measures its costs five times, as a machine that
+others use changes its pace.
+
+Stops are set by a Python thread while Rust computes, after a random time: percentiles of the time from then to the
+return. What a token costs that nobody sets is the median over rounds of the ratio of two calls, one with it and one
+without. Tokens that a Rust thread sets: `cargo bench -p burtorch-core --bench stops`; times of sets: `--bench subsets`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import burtorch as bt
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Microseconds that a call takes."""
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e6
+
+
+def models() -> dict[str, tuple[Any, Any, Any]]:
+    """Each model with a sample."""
+    rng = np.random.default_rng(0)
+    found: dict[str, tuple[Any, Any, Any]] = {}
+    for hidden in (64, 1024):
+        model = bt.nn.CharMLP(bt.Parameters(seed=1), vocab=27, context=16, embedding=64, hidden=hidden)
+        found[f"CharMLP e={hidden}"] = model, rng.integers(0, 27, (1, 16)), rng.integers(0, 27, 1)
+    gpt = bt.nn.GPT(bt.Parameters(seed=1))
+    found["GPT"] = gpt, rng.integers(0, 65, (1, 8)), rng.integers(0, 65, (1, 8))
+    return found
+
+
+def any_set(d: int, rng: np.random.Generator) -> Any:
+    """Indices, ascending."""
+    kind = rng.integers(5)
+    if kind == 0:
+        start = rng.integers(d)
+        return np.arange(start, rng.integers(start + 1, d + 1))
+    mask = rng.random(d) < (0.01, 0.1, 0.5, 0.95)[kind - 1]
+    mask[rng.integers(d)] = True
+    return np.flatnonzero(mask)
+
+
+def predictions(name: str, model: Any, batch: tuple[Any, Any], sets: int, rounds: int) -> None:
+    """Prints how many predictions hold."""
+    rng = np.random.default_rng(1)
+    d = model.params.n
+    oracle = bt.Oracle(model)
+    full, room = np.array(oracle.grad(*batch)), np.empty(d, "float32")
+    ratios, bounds = [], dict.fromkeys(("loss", "sweep", "numbers", "ranges"), 0)
+    for k in range(sets):
+        if k % max(1, sets // 5) == 0:
+            oracle = bt.Oracle(model)
+        indices = any_set(d, rng)
+        wanted = oracle.subset(indices)
+        out = room[: len(indices)]
+        assert np.array_equal(oracle.grad(*batch, wanted=wanted, out=out), full[indices])
+        cost = oracle.cost(wanted, *batch)
+        least = min(timed(lambda f=oracle.grad, w=wanted, o=out: f(*batch, wanted=w, out=o)) for _ in range(rounds))
+        ratios.append(cost["seconds"] * 1e6 / least)
+        bounds[cost["bound"]] += 1
+    good = sum(0.75 <= ratio <= 1.25 for ratio in ratios)
+    ratios.sort()
+    print(
+        f"{name}: {good} of {sets} predictions within 25 %; predicted to measured from {ratios[0]:.2f} to "
+        f"{ratios[-1]:.2f}, median {statistics.median(ratios):.2f}; bounds {bounds}"
+    )
+
+
+def stopped(name: str, call: Callable[..., Any], stops: int) -> None:
+    """Prints how soon a call ends, and what watching costs."""
+    stop, draw, latencies = bt.Stop(), random.Random(1), []
+    call(None)
+    took = timed(lambda: call(None)) * 1e-6
+    for _ in range(stops):
+        when: list[float] = []
+
+        def later(delay: float = draw.uniform(0, took), when: list[float] = when) -> None:
+            time.sleep(delay)
+            when.append(time.perf_counter())
+            stop.set()
+
+        thread = threading.Thread(target=later)
+        thread.start()
+        ended = None
+        try:
+            call(stop)
+        except bt.StoppedError:
+            ended = time.perf_counter()
+        thread.join()
+        if ended is not None:
+            latencies.append((ended - when[0]) * 1e6)
+        stop.clear()
+    ratios = []
+    for _ in range(101):
+        without = timed(lambda: call(None))
+        ratios.append(timed(lambda: call(stop)) / without)
+    if latencies:
+        latencies.sort()
+        at = [latencies[round((len(latencies) - 1) * share)] for share in (0.5, 0.99, 1.0)]
+        print(
+            f"{name}: a call takes {took * 1e3:.1f} ms; {len(latencies)} of {stops} ended early, "
+            f"median {at[0]:.0f} us, 99th percentile {at[1]:.0f} us, most {at[2]:.0f} us; "
+            f"watching takes {statistics.median(ratios):.4f} of the time"
+        )
+
+
+def main() -> None:
+    """Runs all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=int, default=200)
+    parser.add_argument("--stops", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=25)
+    options = parser.parse_args()
+    for name, (model, *batch) in models().items():
+        predictions(name, model, (batch[0], batch[1]), options.sets, options.rounds)
+
+    model = models()["CharMLP e=64"][0]
+    rng = np.random.default_rng(2)
+    xs, ys = rng.integers(0, 27, (4096, 16)).astype("int32"), rng.integers(0, 27, 4096).astype("int32")
+    oracle = bt.Oracle(model)
+    stopped("oracle, 4096 samples", lambda stop: oracle(xs, ys, stop=stop), options.stops)
+
+    w = bt.Parameters(dtype="float64", seed=1).tensor((64, 64), init="normal")
+    hidden = bt.concat(*[bt.Value(0.01 * k) for k in range(64)])
+    for _ in range(40):
+        hidden = bt.concat(*[(bt.inner_product(w[k], hidden) * 0.1).tanh() for k in range(64)])
+    root = hidden.sum()
+    for k in range(20_000):
+        root = root * 0.999 + hidden[k % 64].sin()
+    stopped("backward of a Value", lambda stop: root.backward(stop=stop), options.stops)
+
+    def slow(x: Any) -> Any:
+        for _ in range(100):
+            x = (x * 1.01).sin()
+        return x
+
+    f, rows = bt.function(slow), np.linspace(0.0, 1.0, 50_000)
+    stopped("f.map, 50,000 rows", lambda stop: f.map(rows, stop=stop), options.stops)
+
+
+if __name__ == "__main__":
+    main()
