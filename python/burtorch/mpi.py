@@ -131,12 +131,13 @@ class Engine:
             while len(rows) > 1:
                 pairs = [a + b for a, b in zip(rows[::2], rows[1::2], strict=False)]
                 rows = pairs + rows[2 * len(pairs) :]
-            total = rows[0]
+            total: NDArray[Any] = rows[0]
         else:
             total = np.empty_like(own)
             self._wait(self.comm.Iallreduce(own, total, op=self._mpi.SUM))
             self.sent_bytes += own.nbytes
-        return total / own.dtype.type(self.size)
+        mean: NDArray[Any] = total / own.dtype.type(self.size)
+        return mean
 
     def _parts(self, own: Bytes) -> NDArray[np.uint8]:
         """The bytes of all processes, each of which gives as many, by rows."""
