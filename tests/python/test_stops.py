@@ -264,3 +264,59 @@ def test_a_method_stops_between_steps():
     assert np.array_equal(method.x, again.x)
     with pytest.raises(ValueError, match="or stop"):
         method.run()
+
+
+def test_a_map_that_is_stopped_at_any_moment_leaves_its_function_whole():
+    def slow(x):
+        total = x
+        for _ in range(40):
+            total = (total * 1.01).sin()
+        return total
+
+    f = bt.function(slow)
+    rows = np.linspace(0.0, 1.0, 20_000)
+    full, (values, slopes) = np.array(f.map(rows)), [np.array(part) for part in f.map_value_and_grad(rows)]
+    began = time.perf_counter()
+    f.map_value_and_grad(rows)
+    took = time.perf_counter() - began
+    draw, ended, out = random.Random(4), 0, np.empty(len(rows))
+    for moment in range(MOMENTS // 6):
+        deadline, threads = draw.uniform(0, 1.2 * took), 1 + moment // 2 % 2
+        try:
+            if moment % 2:
+                found = f.map(rows, deadline=deadline / 2, threads=threads, out=out)
+                assert found.tobytes() == full.tobytes()
+            else:
+                value, slope = f.map_value_and_grad(rows, deadline=deadline, threads=threads)
+                assert np.array(value).tobytes() == values.tobytes()
+                assert np.array(slope).tobytes() == slopes.tobytes()
+        except bt.StoppedError:
+            ended += 1
+            # Rows of out are the result or what was there.
+            assert f(0.5) == f.map(np.array([0.5]))[0]
+    assert ended
+    assert np.array(f.map(rows)).tobytes() == full.tobytes()
+    assert f.stats()["traced"] == 1
+
+
+def test_a_method_that_is_stopped_at_any_moment_goes_on_as_if_it_had_not():
+    data, targets = bt.opt.make_logistic(300, 20, seed=1)
+    problem = bt.opt.logistic_regression(data, targets)
+    stop, draw = bt.Stop(), random.Random(6)
+    method, again = bt.opt.GD(problem), bt.opt.GD(problem)
+    began = time.perf_counter()
+    again.run(5)
+    delay = 2 * (time.perf_counter() - began)
+    taken, ended = 0, 0
+    for _ in range(MOMENTS // 6):
+        timer = threading.Timer(draw.uniform(0, delay), stop.set)
+        timer.start()
+        records = method.run(400, stop=stop)
+        timer.join()
+        stop.clear()
+        before, taken = taken, records[-1].step if records else taken
+        ended += taken < before + 400
+        assert np.isfinite(method.x).all()
+    assert ended
+    again.run(taken - 5)
+    assert np.array_equal(method.x, again.x)

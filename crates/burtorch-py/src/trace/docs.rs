@@ -46,7 +46,7 @@ Args:
     args: numbers, arrays, and lists, tuples and dicts of them.
     argnums: the place of an argument, or several, to return gradients of; all by default. No more is computed than these need.
     wanted: a range, ascending indices or a mask over the numbers of all arguments, one after another, in place of argnums:
-        their partials come in a new NumPy array. For functions of numbers and of arrays of one dimension.
+        their partials come in a new NumPy array. With arrays what arguments without such a number need is left out.
     out: arrays of floats of the gradients' shapes, in their containers, to write them to; what is returned holds these.
     static: keyword arguments of the function.
 

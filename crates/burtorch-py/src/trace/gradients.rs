@@ -3,6 +3,8 @@
 //!
 //! Promises: a gradient by some arguments has the bits of the gradient by all. Knows no arrays.
 
+use std::ops::Range;
+
 use burtorch_core::Float;
 use burtorch_core::Program;
 use burtorch_core::program::passes::differentiated_by;
@@ -12,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::arguments::Arguments;
+use super::array_gradients::by_some;
 use super::calls::{with_path, with_path_by};
 use super::object::Call;
 use super::out::{Out, call_into, filled as written};
@@ -122,31 +125,11 @@ impl<'py> Chosen<'py> {
         Ok(Chosen { by: Argnums::of(argnums.filter(|which| !which.is_none()).as_ref())?, wanted })
     }
 
-    /// The same for arrays, of which arguments can be chosen.
-    fn argnums(self, method: &str) -> PyResult<Argnums> {
-        match self.wanted {
-            None => Ok(self.by),
-            Some(_) => Err(PyTypeError::new_err(format!(
-                "wanted of {method}() is for functions of numbers and rows of them; with arrays choose by argnums"
-            ))),
-        }
-    }
-
     /// For each number of the arguments whether it is chosen.
     fn flags(&self, tree: &Tree) -> PyResult<Vec<bool>> {
         let Some(what) = &self.wanted else { return wanted(tree, &self.by) };
-        let n = tree.len();
-        let ranges = match listed(n, "numbers", what)? {
-            Some(ranges) => ranges,
-            None => range_in(n, what)?.map(|range| vec![range]).ok_or_else(|| {
-                let found = type_name(what);
-                PyTypeError::new_err(format!(
-                    "wanted must be a range, sorted indices or a mask of bools, found {found}"
-                ))
-            })?,
-        };
-        let mut flags = vec![false; n];
-        ranges.into_iter().flatten().for_each(|k| flags[k as usize] = true);
+        let mut flags = vec![false; tree.len()];
+        ranges(flags.len(), what)?.into_iter().flatten().for_each(|k| flags[k as usize] = true);
         Ok(flags)
     }
 
@@ -157,6 +140,17 @@ impl<'py> Chosen<'py> {
             None => shaped(py, tree, gradient, &self.by),
         }
     }
+}
+
+/// The numbers of `n` that are wanted.
+fn ranges(n: usize, what: &Bound<'_, PyAny>) -> PyResult<Vec<Range<u32>>> {
+    if let Some(ranges) = listed(n, "numbers", what)? {
+        return Ok(ranges);
+    }
+    range_in(n, what)?.map(|range| vec![range]).ok_or_else(|| {
+        let found = type_name(what);
+        PyTypeError::new_err(format!("wanted must be a range, sorted indices or a mask of bools, found {found}"))
+    })
 }
 
 /// For each of `n` arguments whether it is chosen.
@@ -199,7 +193,11 @@ fn either<'py>(
     let py = call.py();
     let (chosen, out) = (Chosen::of(&mut call)?, Out::take(&mut call)?);
     let Some(arguments) = Arguments::unless_arrays(&call, &call.positional, method)? else {
-        return call_into(&call, method, chosen.argnums(method)?, out, method == "value_and_grad");
+        let is_pair = method == "value_and_grad";
+        return match &chosen.wanted {
+            Some(what) => by_some(&call, method, |n| ranges(n, what), (out, is_pair)),
+            None => call_into(&call, method, chosen.by, out, is_pair),
+        };
     };
     let wanted = chosen.flags(&arguments.tree)?;
     let (value, gradient) = value_and_gradient(&call, &arguments, &wanted, method)?;

@@ -8,6 +8,7 @@
 mod arguments;
 mod array_calls;
 mod array_file;
+mod array_gradients;
 pub mod array_path;
 mod attributes;
 mod audit;
