@@ -1,8 +1,6 @@
 //! Every allocation of a scripted build is refused once: each time the call at hand says `OutOfMemory`, the graph is as
 //! it was, and the script goes on to the same end.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burtorch_core::memory::{REFUSED, keep_reserve, unwind_refusals};
@@ -14,44 +12,7 @@ use burtorch_core::{
     CrossEntropyTarget, Error, Graph, Init, Mark, NodeId, Op, Operands, Parameters, Range, Tensor, View,
 };
 
-thread_local! {
-    /// Allocations until one is refused; `u64::MAX` for never.
-    static UNTIL: Cell<u64> = const { Cell::new(u64::MAX) };
-}
-
-struct Refusing;
-
-fn is_refused() -> bool {
-    match UNTIL.get() {
-        u64::MAX => false,
-        n => {
-            UNTIL.set(if n == 0 { u64::MAX } else { n - 1 });
-            n == 0
-        }
-    }
-}
-
-// SAFETY: what is not refused is left to the system's allocator.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Refusing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: by the contract of this method.
-        if is_refused() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
-    }
-
-    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: by the contract of this method.
-        if is_refused() { std::ptr::null_mut() } else { unsafe { System.realloc(start, layout, size) } }
-    }
-
-    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: by the contract of this method.
-        unsafe { System.dealloc(start, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Refusing = Refusing;
+use crate::heap::{refuse_after, refuse_no_more};
 
 #[derive(Debug)]
 struct Scene {
@@ -151,9 +112,9 @@ fn run(refused: u64) -> (bool, Scene) {
     let (mut left, mut met) = (refused, false);
     for (number, call) in SCRIPT.iter().enumerate() {
         let before = scene.picture();
-        UNTIL.set(left);
+        refuse_after(left);
         let result = call(&mut scene);
-        let now = UNTIL.replace(u64::MAX);
+        let now = refuse_no_more();
         if let Err(error) = result {
             assert!(matches!(error, Error::OutOfMemory { .. }), "call {number}, allocation {refused}: {error}");
             assert!(!met, "call {number} failed without a refusal");
@@ -207,9 +168,9 @@ fn every_refused_allocation_of_branches_and_of_their_join_leaves_the_graph_whole
     let attempt = |refused: u64| {
         let mut graph = Graph::<f64>::new();
         let x = graph.leaf(0.5).unwrap();
-        UNTIL.set(refused);
+        refuse_after(refused);
         let mut roots = grow(&mut graph, x);
-        let is_refused = UNTIL.replace(u64::MAX) == u64::MAX && refused != u64::MAX;
+        let is_refused = refuse_no_more() == u64::MAX && refused != u64::MAX;
         if let Err(error) = &roots {
             assert!(matches!(error, Error::OutOfMemory { .. }), "allocation {refused}: {error}");
             assert_eq!((graph.len(), graph.labels().count()), (1, 0), "allocation {refused}");
@@ -235,7 +196,7 @@ fn grow_twice(graph: &mut Graph<'static, f64>, until: u64) -> Result<[NodeId; 2]
     let mut roots = Ok([NodeId::from_index(0); 2]);
     for round in 0..2 {
         graph.clear()?;
-        UNTIL.set(if round == 1 { until } else { u64::MAX });
+        refuse_after(if round == 1 { until } else { u64::MAX });
         roots = grow_much(graph);
     }
     roots
@@ -262,7 +223,7 @@ fn every_refused_allocation_of_branches_with_places_leaves_the_graph_whole() {
     let attempt = |refused: u64| {
         let mut graph = Graph::<f64>::new();
         let mut roots = grow_twice(&mut graph, refused);
-        let is_refused = UNTIL.replace(u64::MAX) == u64::MAX && refused != u64::MAX;
+        let is_refused = refuse_no_more() == u64::MAX && refused != u64::MAX;
         if let Err(error) = &roots {
             assert!(matches!(error, Error::OutOfMemory { .. }), "allocation {refused}: {error}");
             assert_eq!((graph.len(), graph.labels().count()), (0, 0), "allocation {refused}");
@@ -320,9 +281,9 @@ fn every_refused_allocation_of_a_program_is_an_error_or_unwinds() {
     let mut graph = Graph::new();
     let (mut n_unwound, mut n_errors) = (0, 0);
     for refused in 0.. {
-        UNTIL.set(refused);
+        refuse_after(refused);
         let result = catch_unwind(AssertUnwindSafe(|| record(&mut graph)));
-        let is_refused = UNTIL.replace(u64::MAX) == u64::MAX;
+        let is_refused = refuse_no_more() == u64::MAX;
         match result {
             Ok(Ok(found)) => assert_eq!(found, whole),
             Ok(Err(error)) => {

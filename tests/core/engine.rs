@@ -1,9 +1,10 @@
 //! The core through its public interface, at the CPU level that is found: one binary, as each takes longer to build than to run.
 //!
-//! Tests with an allocator of their own, of the memory of a whole process, or without the harness stand beside it; so does
-//! what is computed at each CPU level (`levels`).
+//! Tests without the harness stand beside it; so does what is computed at each CPU level (`levels`).
 #![feature(f128, float_erf)]
 
+#[cfg(feature = "labels")]
+mod allocation_failure;
 mod arrays;
 mod branches;
 mod chains;
@@ -16,7 +17,11 @@ mod edges;
 #[cfg(feature = "labels")]
 mod files;
 mod handles;
+mod heap;
+mod in_buffers;
+mod memory;
 mod nn;
+mod no_alloc;
 mod nonfinite;
 mod parameters;
 mod peaks;

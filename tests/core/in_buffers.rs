@@ -1,49 +1,15 @@
-//! Graphs and parameters in memory of the caller make no heap call, and a growing graph makes none after its first pass:
-//! under an allocator that aborts the process when it is armed.
+//! Graphs and parameters in memory of the caller make no heap call, and a growing graph makes none after its first pass.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 use burtorch_core::{CrossEntropyTarget, Error, Graph, Init, Op, Operands, Parameters, Slice, View, bytes_needed};
 
-thread_local! {
-    static ARMED: Cell<bool> = const { Cell::new(false) };
-}
-
-struct Guarded;
-
-fn refuse_if_armed() {
-    if ARMED.get() {
-        ARMED.set(false);
-        eprintln!("a heap call where none was promised");
-        std::process::abort();
-    }
-}
-
-// SAFETY: everything is left to the system's allocator.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Guarded {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        refuse_if_armed();
-        // SAFETY: by the contract of this method.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        refuse_if_armed();
-        // SAFETY: by the contract of this method.
-        unsafe { System.dealloc(start, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Guarded = Guarded;
+use crate::heap::calls;
 
 fn without_heap<T>(f: impl FnOnce() -> T) -> T {
-    ARMED.set(true);
+    let before = calls();
     let result = f();
-    ARMED.set(false);
+    assert_eq!(calls() - before, 0, "heap calls where none was promised");
     result
 }
 

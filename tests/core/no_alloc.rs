@@ -1,10 +1,4 @@
 //! After warm-up a step of the oracle and the optimiser makes no heap call.
-//!
-//! The allocator of this test counts the calls of each thread: the harness has one of its own, which allocates when it
-//! likes.
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier};
 use burtorch_core::draw::{Draw, Purpose};
@@ -13,48 +7,10 @@ use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
 use burtorch_core::text::WordContexts;
 use burtorch_core::{Batch, Oracle, Parameters, Sgd};
 
+use crate::heap::calls;
+
 /// Steps that are counted. 1,000,000 were run by hand.
 const STEPS: usize = 10_000;
-
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending has no counter any more.
-    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
-}
-
-fn calls() -> u64 {
-    CALLS.with(Cell::get)
-}
-
-#[allow(unsafe_code)]
-// SAFETY: every call is handed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: by the contract of this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: by the contract of this function.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: by the contract of this function.
-        unsafe { System.realloc(at, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_step_makes_no_heap_call_after_warm_up() {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 import burtorch
 
 ROOT = Path(__file__).resolve().parents[2]
+runs_alone = runpy.run_path(str(Path(__file__).with_name("alone.py")))["runs_alone"]
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=10_000)
@@ -28,6 +31,20 @@ def pytest_sessionstart() -> None:
     found = Path(burtorch.__file__).resolve()
     if installed not in found.parents:
         pytest.exit(f"the tests would run {found}, not the wheel in {installed}: run 'make test'", returncode=1)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function):
+        name = item.cls.__name__ if item.cls else item.originalname
+        if runs_alone(item.path, name):
+            item.add_marker("alone")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collector() -> None:
+    """Collections in the tests of a file leave out what lived before them: the other 9,000 tests, for one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

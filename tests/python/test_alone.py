@@ -1,0 +1,75 @@
+"""Tests of time and signals are found, and run after those that run side by side."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+alone = runpy.run_path(str(Path(__file__).with_name("alone.py")))
+
+SOURCE = """
+import signal
+from time import perf_counter
+
+SCRIPT = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+PLAIN = "print('monotone')"
+
+
+def took(call):
+    start = perf_counter()
+    call()
+    return perf_counter() - start
+
+
+@pytest.fixture
+def stopped():
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def test_reads_a_clock(): assert perf_counter() > 0
+def test_by_a_helper(): assert took(list) < 1
+def test_by_a_fixture(stopped): assert True
+def test_by_a_script(): run(SCRIPT)
+@pytest.mark.parametrize("n", [took(list)])
+def test_by_a_parameter(n): assert n
+class TestByAMethod:
+    def test_it(self): assert took(list) < 1
+def test_of_numbers(): run(PLAIN)
+class TestOfNumbers:
+    def test_it(self): assert 1 + 1 == 2
+"""
+
+
+def test_direct_and_indirect_measurements_are_found():
+    found = {name for name in alone["measuring"](SOURCE) if name.lower().startswith("test")}
+    direct = {"test_reads_a_clock", "test_by_a_helper", "test_by_a_fixture", "test_by_a_script", "test_by_a_parameter"}
+    assert found == direct | {"TestByAMethod"}
+
+
+def test_the_mark_selects_them(root):
+    """In a run of its own, as this one may have left them out."""
+    files = [f"tests/python/{name}.py" for name in ("test_graph", "test_stops", "test_value")]
+    line = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "--quiet",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "alone",
+        *files,
+    ]
+    done = subprocess.run(line, cwd=root, capture_output=True, text=True, timeout=120)
+    found = re.findall(r"^tests/python/(\w+)\.py::(\w+)", done.stdout, re.MULTILINE)
+    assert set(found) == {
+        ("test_graph", "test_ctrl_c_in_a_long_sweep_commits_nothing"),
+        ("test_stops", "test_a_stop_at_any_moment_leaves_all_whole"),
+        ("test_stops", "test_a_stopped_backward_leaves_gradients_as_they_were"),
+        ("test_stops", "test_another_thread_stops_backward_and_map"),
+    }, done.stderr
