@@ -72,7 +72,7 @@ unsafe fn number_slow(object: *mut ffi::PyObject) -> Number {
 /// An array of another library, whose dtype has no kind, as one of NumPy over the same memory; others as they are.
 pub fn as_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
-    if type_name_of(object) == c"numpy.ndarray" {
+    if is_ndarray(object) {
         return Ok(object.clone());
     }
     let has_kind = object.getattr(pyo3::intern!(py, "dtype"))?.hasattr(pyo3::intern!(py, "kind"))?;
@@ -92,6 +92,9 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is_builtin {
         return Ok(false);
     }
+    if is_ndarray(object) {
+        return Ok(true);
+    }
     // A class written in Python has a name without a dot here.
     const WITHOUT: [&CStr; 5] =
         [c"burtorch.Vector", c"burtorch.Value", c"burtorch.Tensor", c"burtorch.parameter", c"array.array"];
@@ -99,6 +102,11 @@ pub fn has_dtype(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         return Ok(false);
     }
     object.hasattr(pyo3::intern!(object.py(), "dtype"))
+}
+
+/// Whether an object is an array of NumPy, of its own class.
+fn is_ndarray(object: &Bound<'_, PyAny>) -> bool {
+    type_name_of(object) == c"numpy.ndarray"
 }
 
 /// The name of an object's type as C has it.
@@ -114,15 +122,18 @@ unsafe fn is_numpy_scalar(object: *mut ffi::PyObject) -> PyResult<bool> {
         let object = unsafe { Bound::from_borrowed_ptr(py, object) };
         // An Array of a trace has a dtype and no number.
         let is_array = type_name_of(&object) == c"burtorch.Array";
-        if is_array || !has_dtype(&object)? || !object.hasattr(pyo3::intern!(py, "__array__"))? {
+        if is_array
+            || !has_dtype(&object)?
+            || !is_ndarray(&object) && !object.hasattr(pyo3::intern!(py, "__array__"))?
+        {
             return Ok(false);
         }
         let n_dims: usize = object.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
-        if n_dims == 0 && is_masked(&object) {
+        if n_dims > 0 || is_masked(&object) {
             return Ok(false);
         }
         let kind: String = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "kind"))?.extract()?;
-        Ok(n_dims == 0 && matches!(kind.as_str(), "f" | "i" | "u" | "b"))
+        Ok(matches!(kind.as_str(), "f" | "i" | "u" | "b"))
     };
     attached(|py| if_any(py, kind(py)).map(|found| found.unwrap_or(false)))
 }

@@ -83,23 +83,26 @@ impl BySome {
     }
 }
 
-/// The value of the only output, and those numbers of its gradient that are wanted, one after another.
+/// The value of the only output, and those numbers of its gradient that are wanted, one after another; all where none are
+/// chosen.
 fn value_and_gradient(
     call: &Call<'_>,
     arguments: &Arguments<'_>,
-    wanted: &[bool],
+    wanted: Option<&[bool]>,
     method: &str,
 ) -> PyResult<(f64, Vec<f64>)> {
     let py = call.py();
-    let found = match wanted.iter().all(|&is_wanted| is_wanted) {
-        true => with_path(call, arguments, |path| match path.results {
+    let found = match wanted.filter(|wanted| !wanted.iter().all(|&is_wanted| is_wanted)) {
+        None => with_path(call, arguments, |path| match path.results {
             Tree::Number => Ok((path.values()[0], path.gradient())),
             _ => Err(path.results.text(py)),
         })?,
-        false => with_path_by(call, arguments, wanted, |path| match (&path.results, path.by_some.first_mut()) {
-            (Tree::Number, Some(by)) => Ok(by.value_and_gradient()),
-            _ => Err(path.results.text(py)),
-        })?,
+        Some(wanted) => {
+            with_path_by(call, arguments, wanted, |path| match (&path.results, path.by_some.first_mut()) {
+                (Tree::Number, Some(by)) => Ok(by.value_and_gradient()),
+                _ => Err(path.results.text(py)),
+            })?
+        }
     };
     found.map_err(|shape| {
         let name = call.with(|state| state.name.clone()).unwrap_or_default();
@@ -125,12 +128,14 @@ impl<'py> Chosen<'py> {
         Ok(Chosen { by: Argnums::of(argnums.filter(|which| !which.is_none()).as_ref())?, wanted })
     }
 
-    /// For each number of the arguments whether it is chosen.
-    fn flags(&self, tree: &Tree) -> PyResult<Vec<bool>> {
-        let Some(what) = &self.wanted else { return wanted(tree, &self.by) };
+    /// For each number of the arguments whether it is chosen; `None` for all.
+    fn flags(&self, tree: &Tree) -> PyResult<Option<Vec<bool>>> {
+        let Some(what) = &self.wanted else {
+            return if self.by == Argnums::All { Ok(None) } else { wanted(tree, &self.by).map(Some) };
+        };
         let mut flags = vec![false; tree.len()];
         ranges(flags.len(), what)?.into_iter().flatten().for_each(|k| flags[k as usize] = true);
-        Ok(flags)
+        Ok(Some(flags))
     }
 
     /// The gradient as it is returned.
@@ -170,7 +175,13 @@ fn wanted(tree: &Tree, by: &Argnums) -> PyResult<Vec<bool>> {
 /// The gradient in the shape of the arguments of `by`, whose numbers it has one after another: of the only one, or a tuple.
 pub fn shaped<'py>(py: Python<'py>, tree: &Tree, gradient: &[f64], by: &Argnums) -> PyResult<Bound<'py, PyAny>> {
     let mut rest = gradient;
-    let Tree::Sequence { items, .. } = tree else { return tree.build(py, &mut rest) };
+    let items = match tree {
+        Tree::Sequence { items, .. } => &items[..],
+        _ => std::slice::from_ref(tree),
+    };
+    if let ([only], Argnums::All) = (items, by) {
+        return only.build(py, &mut rest);
+    }
     let chosen = by.among(items.len())?;
     let is_chosen = flags(&chosen, items.len());
     let mut built = Vec::with_capacity(items.len());
@@ -200,7 +211,7 @@ fn either<'py>(
         };
     };
     let wanted = chosen.flags(&arguments.tree)?;
-    let (value, gradient) = value_and_gradient(&call, &arguments, &wanted, method)?;
+    let (value, gradient) = value_and_gradient(&call, &arguments, wanted.as_deref(), method)?;
     build(py, value, written(chosen.shaped(py, &arguments.tree, &gradient)?, out)?)
 }
 

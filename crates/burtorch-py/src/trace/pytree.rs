@@ -6,7 +6,7 @@
 use burtorch_core::NodeId;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use crate::array::arguments::is_sparse;
 use crate::array::array::PyArray;
@@ -239,6 +239,12 @@ impl Tree {
         let mut others = None;
         for (k, item) in items.iter().enumerate() {
             ask_at(object.py(), k)?;
+            // What is given most often, also NumPy's float64, is not asked what else it may be.
+            if let Ok(x) = item.cast::<PyFloat>() {
+                numbers.push(x.value());
+                parts.push(Tree::Number);
+                continue;
+            }
             let step = || match object.cast_exact::<PyDict>() {
                 Ok(dict) => dict.keys().get_item(k).map_or_else(|_| "[?]".into(), |key| format!("[{}]", shown(&key))),
                 Err(_) => format!("[{k}]"),
