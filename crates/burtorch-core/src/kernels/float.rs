@@ -135,14 +135,6 @@ pub(super) fn prefetch_at<E>(place: *const E) {
     let _ = place;
 }
 
-/// Asks for the first lines of what will be read soon; the CPU itself asks for what follows them.
-pub fn ask_for<E>(soon: &[E]) {
-    const LINE: usize = 64;
-    const MOST: usize = 48 * LINE;
-    let first = soon.as_ptr().cast::<u8>();
-    (0..size_of_val(soon).min(MOST)).step_by(LINE).for_each(|at| prefetch_at(first.wrapping_add(at)));
-}
-
 /// Asks for the cache line with number `at` of `from`, which may lie behind its end, to be in the cache soon.
 #[inline(always)]
 pub(super) fn prefetch<E>(from: &[E], at: usize) {

@@ -63,7 +63,7 @@ pub use attention::{attention_probs_len, causal_attention_backward, causal_atten
 pub use blocks::{BlockMath, PANEL, naive};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangular};
-pub use float::{KernelFloat, ask_for};
+pub use float::KernelFloat;
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};

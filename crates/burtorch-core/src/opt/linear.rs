@@ -95,21 +95,12 @@ impl Linear {
             kernels::dots(block, x, z);
             return z.iter_mut().for_each(|z| *z += 0.0);
         }
-        for (k, (z, &i)) in z.iter_mut().zip(samples.indices).enumerate() {
-            // Rows drawn at random come from far: the CPU cannot know the next one.
-            if let Some(&next) = samples.indices.get(k + AHEAD) {
-                self.rows.ask_for(next as usize);
-            }
-            *z = self.rows.dot(i as usize, x);
-        }
+        z.iter_mut().zip(samples.indices).for_each(|(z, &i)| *z = self.rows.dot(i as usize, x));
     }
 }
 
 /// Samples whose products are computed before their gradients: rows are read twice while they are near.
 const GROUP: usize = 64;
-
-/// How many rows before it is read a row is asked for.
-const AHEAD: usize = 2;
 
 /// `n` numbers of scratch, in the memory it has if that is enough.
 pub(super) fn scratch_of(scratch: &mut Vec<f64>, n: usize) -> Result<&mut [f64]> {

@@ -78,19 +78,6 @@ impl Rows {
         kernels::sum_squares(row) + 0.0
     }
 
-    /// Asks for row `i`, which will be read soon.
-    #[inline]
-    pub(super) fn ask_for(&self, i: usize) {
-        match &self.layout {
-            Layout::Dense(values) => kernels::ask_for(&values[i * self.d..][..self.d]),
-            Layout::Sparse { starts, columns, values } => {
-                let at = starts[i]..starts[i + 1];
-                kernels::ask_for(&columns[at.clone()]);
-                kernels::ask_for(&values[at]);
-            }
-        }
-    }
-
     /// The inner product of row `i` with `x`.
     #[inline]
     pub fn dot(&self, i: usize, x: &[f64]) -> f64 {
