@@ -80,6 +80,11 @@ const ROUNDS: Range<usize> = 4..30;
 const FINE: usize = 1 << 10;
 const SHARE: f64 = 1.0 / 128.0;
 
+/// A set of one range.
+fn one(range: Range<u32>) -> Vec<Range<u32>> {
+    vec![range]
+}
+
 /// Each number of a range with this probability; the first one always, so that something is wanted.
 fn scattered(range: Range<usize>, share: f64) -> Vec<Range<u32>> {
     let mut draw = Draw::new(1, 0, 0, Purpose::Sampling);
@@ -140,7 +145,7 @@ impl<E: LaneFloat> Oracle<E> {
         }
         // None stands for the loss alone.
         let mut sets = list_for(3 * tensors.len() + 4, "the sets that are measured")?;
-        let all = WantedSet::of(params, vec![0..n as u32])?;
+        let all = WantedSet::of(params, one(0..n as u32))?;
         sets.push(None);
         sets.push(Some(all.clone()));
         for share in [0.1, 0.5] {
@@ -148,8 +153,8 @@ impl<E: LaneFloat> Oracle<E> {
         }
         for range in &tensors {
             let fine = range.start as usize..range.end as usize;
-            let fine = if fine.len() < FINE { vec![range.clone()] } else { scattered(fine, SHARE) };
-            for ranges in [vec![range.start..range.start + 1], vec![range.clone()], fine] {
+            let fine = if fine.len() < FINE { one(range.clone()) } else { scattered(fine, SHARE) };
+            for ranges in [one(range.start..range.start + 1), one(range.clone()), fine] {
                 sets.push(Some(WantedSet::of(params, ranges)?));
             }
         }
