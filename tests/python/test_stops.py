@@ -35,9 +35,12 @@ def test_a_stop_at_any_moment_leaves_all_whole(kind, n, threads):
     params = model.params
     values = np.array(params.values).tobytes()
     oracle = bt.Oracle(model, threads=threads)
-    began = time.perf_counter()
     loss, grad = oracle(x, y)
-    took = time.perf_counter() - began
+    # The first call takes memory, which takes longer.
+    began = time.perf_counter()
+    for _ in range(5):
+        oracle(x, y)
+    took = (time.perf_counter() - began) / 5
     full = np.array(grad)
     sums = bt.Oracle(model, reduction="sum")
     draw = random.Random(5)

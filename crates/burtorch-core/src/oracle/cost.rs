@@ -67,14 +67,18 @@ struct TensorCost {
     range: Range<usize>,
     /// Loss and sweep down to it.
     reach: f64,
-    number: f64,
+    /// All of it, and what is taken with any part.
+    whole: f64,
+    part: f64,
     /// A range within it.
     piece: f64,
 }
 
-/// Times each set is measured, in seconds for all of them and in rounds.
+/// How long sets are measured, and how often in a row: a loop over one set is fast from its second time on.
 const SECONDS: f64 = 0.3;
-const ROUNDS: Range<usize> = 4..30;
+const ROUNDS: usize = 3;
+const IN_A_ROW: usize = 25;
+const SECONDS_IN_A_ROW: f64 = 0.005;
 
 /// Numbers of a tensor of which some are measured one by one, from which on, and what share of them.
 const FINE: usize = 1 << 10;
@@ -144,77 +148,80 @@ impl<E: LaneFloat> Oracle<E> {
             tensors.push(0..n as u32);
         }
         // None stands for the loss alone.
-        let mut sets = list_for(3 * tensors.len() + 4, "the sets that are measured")?;
+        let mut sets = list_for(4 * tensors.len() + 4, "the sets that are measured")?;
         let all = WantedSet::of(params, one(0..n as u32))?;
         sets.push(None);
         sets.push(Some(all.clone()));
         for share in [0.1, 0.5] {
             sets.push(Some(WantedSet::of(params, scattered(0..n, share))?));
         }
-        for range in &tensors {
+        // From the last tensor down: sums over several measure what differences of single ones would not.
+        tensors.reverse();
+        for (k, range) in tensors.iter().enumerate() {
+            let first = |range: &Range<u32>| range.start..range.start + 1;
+            let so_far = &tensors[..=k];
             let fine = range.start as usize..range.end as usize;
             let fine = if fine.len() < FINE { one(range.clone()) } else { scattered(fine, SHARE) };
-            for ranges in [one(range.start..range.start + 1), one(range.clone()), fine] {
+            for ranges in [one(first(range)), so_far.to_vec(), so_far.iter().map(first).collect(), fine] {
                 sets.push(Some(WantedSet::of(params, ranges)?));
             }
         }
         let mut out = list_for(n, "a gradient")?;
         out.resize(n, E::lit(0.0));
         let mut seconds = vec![f64::INFINITY; sets.len()];
-        let (began, mut rounds) = (Instant::now(), 0);
-        // Round by round, so that a time when the machine is busy is not that of one set.
-        while rounds < ROUNDS.start || rounds < ROUNDS.end && began.elapsed().as_secs_f64() < SECONDS {
+        let began = Instant::now();
+        // In rounds, so that a time when the machine is busy is not that of one set.
+        for round in 0..ROUNDS {
+            if round > 0 && began.elapsed().as_secs_f64() > SECONDS {
+                break;
+            }
             for (set, least) in sets.iter().zip(&mut seconds) {
-                let again: Interrupted<'_> = match &mut interrupted {
-                    Some(interrupted) => Some(&mut **interrupted),
-                    None => None,
-                };
-                let began = Instant::now();
-                match set {
-                    Some(set) => {
-                        let out = &mut out[..set.len()];
-                        self.gradient_of_some(model, params, batch, None, (set, out), again)?;
+                let first = Instant::now();
+                for time in 0..IN_A_ROW {
+                    if time > 1 && first.elapsed().as_secs_f64() > SECONDS_IN_A_ROW {
+                        break;
                     }
-                    None => {
-                        self.loss(model, params, batch, again)?;
+                    let again: Interrupted<'_> = match &mut interrupted {
+                        Some(interrupted) => Some(&mut **interrupted),
+                        None => None,
+                    };
+                    let began = Instant::now();
+                    match set {
+                        Some(set) => {
+                            let out = &mut out[..set.len()];
+                            self.gradient_of_some(model, params, batch, None, (set, out), again)?;
+                        }
+                        None => {
+                            self.loss(model, params, batch, again)?;
+                        }
                     }
-                }
-                // The first round touches memory for the first time.
-                if rounds > 0 {
                     *least = began.elapsed().as_secs_f64().min(*least);
                 }
             }
-            rounds += 1;
         }
         let n_ranges = |k: usize| sets[k].as_ref().map_or(1, |set: &WantedSet| set.ranges().len()) as f64;
         let copy = |k: usize| (seconds[k] - seconds[1]).max(0.0) / n_ranges(k);
         let copied = [copy(2).min(copy(3)), copy(3)];
-        let costs = tensors.into_iter().enumerate().map(|(k, range)| {
-            let at = 4 + 3 * k;
-            let (reach, whole) = (seconds[at].max(seconds[0]), seconds[at + 1]);
-            let number = (whole - reach).max(0.0) / range.len() as f64;
-            let n_fine = n_ranges(at + 2);
-            let piece = if n_fine > 1.0 { (seconds[at + 2] - reach).max(0.0) / n_fine - number } else { f64::NAN };
-            TensorCost { range: range.start as usize..range.end as usize, reach, number, piece: piece.max(0.0) }
-        });
+        let (mut reach, mut wholes, mut parts) = (seconds[0], 0.0, 0.0);
+        let mut costs = list_for(tensors.len(), "the costs of tensors")?;
+        for (k, range) in tensors.into_iter().enumerate() {
+            let [single, so_far, firsts, fine] = [0, 1, 2, 3].map(|which| seconds[4 + 4 * k + which]);
+            // What a part of this tensor takes is in the time to reach it; the parts of the others are beside it.
+            reach = single.max(reach);
+            let (whole, part) = ((so_far - reach).max(wholes) - wholes, (firsts - reach).max(parts) - parts);
+            (wholes, parts) = (wholes + whole, parts + part);
+            let (part, n_fine) = (part.min(whole), n_ranges(7 + 4 * k));
+            let computed = (whole - part) * n_fine / range.len() as f64;
+            let piece = if n_fine > 1.0 { ((fine - reach - computed) / n_fine).max(0.0) } else { 0.0 };
+            costs.push(TensorCost { range: range.start as usize..range.end as usize, reach, whole, part, piece });
+        }
+        costs.reverse();
         let shape = (batch.len(), batch.widths());
-        let mut costs = CostModel { shape, all, loss: seconds[0], tensors: costs.collect(), copied };
-        costs.fit(seconds[1]);
-        Ok(costs)
+        Ok(CostModel { shape, all, loss: seconds[0], tensors: costs, copied })
     }
 }
 
 impl CostModel {
-    /// Makes the parts of all parameters add up to what they take together: what is added to the time of a single one is noise.
-    fn fit(&mut self, together: f64) {
-        let reach = self.tensors.iter().fold(self.loss, |reach, tensor| reach.max(tensor.reach));
-        let sum: f64 = self.tensors.iter().map(|tensor| tensor.number * tensor.range.len() as f64).sum();
-        if sum > 0.0 {
-            let scale = (together - reach).max(0.0) / sum;
-            self.tensors.iter_mut().for_each(|tensor| tensor.number *= scale);
-        }
-    }
-
     fn predict(&self, wanted: &WantedSet) -> Cost {
         let ranges = || wanted.ranges().iter().map(|r| r.start as usize..r.end as usize);
         let mut cost = Cost { loss: self.loss, ..Cost::default() };
@@ -235,12 +242,17 @@ impl CostModel {
     fn add(&self, ranges: impl Iterator<Item = Range<usize>>, cost: &mut Cost) {
         let mut reach = self.loss;
         let mut tensors = self.tensors.iter().peekable();
+        // The last tensor of which some numbers were counted.
+        let mut begun = usize::MAX;
         for range in ranges {
             while tensors.next_if(|tensor| tensor.range.end <= range.start).is_some() {}
             for tensor in tensors.clone().take_while(|tensor| tensor.range.start < range.end) {
                 let of_it = range.start.max(tensor.range.start)..range.end.min(tensor.range.end);
                 reach = reach.max(tensor.reach);
-                cost.numbers += of_it.len() as f64 * tensor.number;
+                if std::mem::replace(&mut begun, tensor.range.start) != tensor.range.start {
+                    cost.numbers += tensor.part;
+                }
+                cost.numbers += (tensor.whole - tensor.part) * of_it.len() as f64 / tensor.range.len() as f64;
                 if of_it != tensor.range {
                     cost.ranges += tensor.piece;
                 }
