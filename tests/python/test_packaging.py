@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,21 @@ def test_the_wheel_holds_nothing_else(wheel):
         if not name.startswith(("burtorch/", "burtorch-")) and not name.endswith(("bin/burtorch", "burtorch.exe"))
     ]
     assert strays == []
+
+
+def test_float128_takes_nothing_of_a_mathematical_library():
+    # Only glibc has these functions, so that a module which asked for one would load on Linux alone.
+    names = (
+        "exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan pow erf erfc lgamma tgamma cbrt"
+    )
+    binary = Path(burtorch._core.__file__).read_bytes()
+    wanted = [name for name in names.split() if any(f"\0{name}{end}\0".encode() in binary for end in ("f128", "l"))]
+    assert wanted == []
+
+
+def test_the_wheel_holds_no_bill_of_materials_with_folders_of_the_machine_that_built_it(root):
+    bills = [path for path in metadata.files("burtorch") if "sboms" in path.parts]
+    assert [path for path in bills if str(root) in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_metadata():

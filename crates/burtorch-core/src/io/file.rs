@@ -29,8 +29,9 @@ const MOST_LINKS: usize = 40;
 
 /// What the system said about `path`.
 pub(super) fn refused(doing: &'static str, path: &Path, error: &io::Error) -> Error {
-    const EIO: i32 = 5;
-    const EINVAL: i32 = 22;
+    // The second numbers are those of Windows for the same.
+    const EIO: i32 = if cfg!(windows) { 1117 } else { 5 };
+    const EINVAL: i32 = if cfg!(windows) { 87 } else { 22 };
     if error.kind() == io::ErrorKind::OutOfMemory {
         return Error::OutOfMemory { bytes: 0, what: "a file" };
     }

@@ -176,14 +176,20 @@ fn malformed(py: Python<'_>, message: String, offset: u64, reason: String) -> Py
     error
 }
 
-/// The `OSError` of this number, of the subclass that Python has for it; as `derived`, made when it is raised.
+/// The `OSError` of this number, of the subclass that Python has for it; as `derived`, made when it is raised. Windows has
+/// numbers of its own, which Python turns into its error numbers.
 fn system(code: i32, path: std::path::PathBuf) -> PyErr {
     struct Arguments(i32, std::path::PathBuf);
     impl PyErrArguments for Arguments {
         fn arguments(self, py: Python<'_>) -> Py<PyAny> {
+            let path = self.1.into_os_string();
+            if cfg!(windows) {
+                let text = std::io::Error::from_raw_os_error(self.0).to_string();
+                return PyErrArguments::arguments((0, text, path, self.0), py);
+            }
             let text = py.import("os").and_then(|os| os.call_method1("strerror", (self.0,)));
             let text = text.and_then(|text| text.extract::<String>()).unwrap_or_else(|error| error.to_string());
-            PyErrArguments::arguments((self.0, text, self.1.into_os_string()), py)
+            PyErrArguments::arguments((self.0, text, path), py)
         }
     }
     PyOSError::new_err(Arguments(code, path))
