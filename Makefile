@@ -15,7 +15,7 @@ unexport PYTHONPATH
 ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety clean .lint-tools .test-core
+.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety cross clean .lint-tools .test-core
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,9 @@ safety: ## Run test rings under AddressSanitizer and ThreadSanitizer, and the mo
 		RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg burtorch_tsan" \
 		cargo test --locked -p burtorch-core --target $(HOST) --target-dir target/tsan --test races
 	LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p burtorch-core --test models
+
+cross: ## Test the core on aarch64, musl and Windows in a folder with Debian forky, as root (target/cross, 6 GB)
+	$(ALONE) "$(PYTHON)" scripts/cross.py --binding
 
 clean: ## Remove .venv and what was built; keep runs and other environments
 	rm -rf $(VENV) dist target .hypothesis .mypy_cache .pytest_cache .ruff_cache

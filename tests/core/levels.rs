@@ -4,9 +4,13 @@
 #![feature(f128)]
 
 mod accuracy;
+mod bits;
 mod gpt;
 mod kernels;
 mod lanes;
 mod math;
 mod math_sweep;
+#[path = "program/random.rs"]
+#[expect(dead_code, reason = "the tests of traced functions use all of it")]
+mod random;
 mod support;

@@ -1,0 +1,263 @@
+"""Tests of the core on other machines, in a folder with Debian's packages: `make cross`.
+
+    python scripts/cross.py                       # every target
+    python scripts/cross.py aarch64-unknown-linux-gnu
+    python scripts/cross.py --tests levels:bits:: # one test binary, and a part of its names
+
+The folder, target/cross/forky, takes 5 GB with what is built in it, and the first run downloads 1.5 GB. Nothing outside
+of it changes: `rm -rf target/cross` removes everything. Tests are built without optimisation. What takes longer
+than `--limit` seconds under an emulator is cut off, and the table, with a line for each target, says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MIRROR = "http://deb.debian.org/debian"
+# The compiler, linkers, emulators, and the std of other machines where Debian has one.
+PACKAGES = [
+    *("ca-certificates", "gcc", "libc6-dev", "rustc", "cargo", "rust-src", "libstd-rust-dev-wasm32"),
+    *("libstd-rust-dev:arm64", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"),
+    *("gcc-mingw-w64-x86-64-posix", "musl-tools"),
+]
+# Wine is not in forky; the one before has it.
+OLDER = "trixie"
+WINE = "wine64"
+WINE_PATH = "/usr/lib/wine/wine64"
+PYTHON = "3.14"
+STD_SOURCE = "/usr/lib/rustlib/src/rust/library"
+
+
+@dataclass
+class Target:
+    """How the core is built for a machine, and what runs it."""
+
+    name: str
+    runner: str | None = ""  # nothing: this machine runs it; None: nobody does
+    linker: str = ""
+    builds_std: bool = False
+    flags: str = ""
+
+    @property
+    def how(self) -> str:
+        """A word for the table."""
+        if self.runner is None:
+            return "compiled"
+        return f"run by {Path(self.runner.split()[0]).name}" if self.runner else "run"
+
+
+TARGETS = [
+    Target("x86_64-unknown-linux-gnu"),
+    Target("aarch64-unknown-linux-gnu", "qemu-aarch64 -L /usr/aarch64-linux-gnu", "aarch64-linux-gnu-gcc"),
+    Target("x86_64-unknown-linux-musl", "", "musl-gcc", True, "-L /target/musl"),
+    Target("x86_64-pc-windows-gnu", WINE_PATH, "x86_64-w64-mingw32-gcc", True, "-L /target/windows"),
+    Target("aarch64-apple-darwin", None, builds_std=True),
+    Target("x86_64-apple-darwin", None, builds_std=True),
+    Target("wasm32-unknown-unknown", None),
+]
+TESTS = ["levels", "engine", "memory"]
+
+
+class Folder:
+    """Debian in a folder, with this repository in it at /burtorch and what is built at /target."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def make(self) -> None:
+        """Make what is missing of it."""
+        if not (self.path / "etc" / "debian_version").exists():
+            print(f"making {self.path}", flush=True)
+            # The script of unstable is that of every release whose name debootstrap does not know yet.
+            script = "/usr/share/debootstrap/scripts/sid"
+            subprocess.run(["debootstrap", "--variant=minbase", "forky", self.path, MIRROR, script], check=True)
+        for name in ("burtorch", "target/musl", "target/windows", "cargo"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        shutil.copy("/etc/resolv.conf", self.path / "etc/resolv.conf")
+        certificates = Path("/etc/ssl/certs/ca-certificates.crt")  # also those of a proxy
+        if certificates.exists():
+            shutil.copy(certificates, self.path / "cargo/ca.crt")
+        made, wanted = self.path / ".packages", " ".join([*PACKAGES, WINE])
+        if made.exists() and made.read_text() == wanted:
+            return
+        apt = self.path / "etc/apt"
+        # A mirror may be older than its lists say is right; their signatures are checked all the same.
+        (apt / "apt.conf.d/99cross").write_text('Acquire::Check-Valid-Until "false"; APT::Sandbox::User "root";\n')
+        (apt / f"sources.list.d/{OLDER}.list").write_text(f"deb [arch=amd64] {MIRROR} {OLDER} main\n")
+        (apt / f"preferences.d/{OLDER}").write_text(f"Package: *\nPin: release n={OLDER}\nPin-Priority: 100\n")
+        install = "DEBIAN_FRONTEND=noninteractive apt-get --solver internal -qq -y install --no-install-recommends"
+        self.run(
+            "dpkg --add-architecture arm64 && apt-get -qq update && "
+            f"{install} {' '.join(PACKAGES)} && "
+            f"VERSION=$(apt-cache madison {WINE} | awk '{{print $3; exit}}') && "
+            f"{install} {WINE}=$VERSION libwine=$VERSION && apt-get clean && "
+            # What a linker for Windows and for musl asks for, which upstream ships with std and Debian does not.
+            f"for x in rsbegin rsend; do RUSTC_BOOTSTRAP=1 rustc --target x86_64-pc-windows-gnu --emit=obj "
+            f"-o /target/windows/$x.o {STD_SOURCE}/rtstartup/$x.rs || exit 1; done && "
+            'cp "$(gcc -print-file-name=libgcc_eh.a)" /target/musl/libunwind.a'
+        )
+        made.write_text(wanted)
+
+    def run(self, command: str, environment: dict[str, str] | None = None, limit: float | None = None) -> str:
+        """Run a line of shell in the folder, and return what it printed; an error shows the end of that."""
+        mounts = (
+            'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --bind "$1" "$0/burtorch" && '
+            'cd "$0" && exec chroot "$0" /bin/sh -c "cd /burtorch && $2"'
+        )
+        fixed = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "CARGO_HOME": "/cargo",
+            "CARGO_TARGET_DIR": "/target",
+            "CARGO_INCREMENTAL": "0",
+            "CARGO_PROFILE_DEV_OPT_LEVEL": "0",
+            "CARGO_PROFILE_DEV_DEBUG": "0",
+            "CARGO_PROFILE_TEST_OPT_LEVEL": "0",
+            "CARGO_PROFILE_TEST_DEBUG": "0",
+            "CARGO_HTTP_CAINFO": "/cargo/ca.crt",
+            "WINEDEBUG": "-all",
+        }
+        # The mounts are those of this process, and end with it.
+        line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", mounts]
+        done = subprocess.run(
+            [*line, str(self.path), str(ROOT), command],
+            env={**fixed, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=limit,
+        )
+        text = done.stdout.decode(errors="replace")
+        if done.returncode:
+            raise CommandError(text)
+        return text
+
+
+class CommandError(Exception):
+    """A command in the folder failed; the text is what it printed."""
+
+
+def settings(target: Target) -> dict[str, str]:
+    """What Cargo reads from the environment."""
+    name = target.name.upper().replace("-", "_")
+    found = {"RUSTC_BOOTSTRAP": "1"} if target.builds_std else {}
+    if target.linker:
+        found[f"CARGO_TARGET_{name}_LINKER"] = target.linker
+    if target.flags:
+        found[f"CARGO_TARGET_{name}_RUSTFLAGS"] = f"{target.flags} -C link-self-contained=no"
+    return found
+
+
+def cargo(target: Target, command: str) -> str:
+    """A line of Cargo for a target."""
+    std = "-Zbuild-std=std,panic_unwind" if target.builds_std else ""
+    return f"cargo {std} {command} --locked --target {target.name}"
+
+
+def executables(text: str) -> dict[str, str]:
+    """The test binaries that Cargo says it built."""
+    found = {}
+    for line in text.splitlines():
+        message = json.loads(line) if line.startswith("{") else {}
+        if message.get("executable"):
+            found[message["target"]["name"]] = message["executable"]
+    return found
+
+
+def test(folder: Folder, target: Target, tests: list[str], limit: float) -> tuple[int, list[str]]:
+    """How many tests passed, and what did not."""
+    names = " ".join(f"--test {name.partition(':')[0]}" for name in tests)
+    command = cargo(target, f"test -p burtorch-core --no-run --message-format json {names}")
+    built = executables(folder.run(command, settings(target)))
+    passed, wrong = 0, []
+    for name in tests:
+        binary, _, part = name.partition(":")
+        environment = {"BURTORCH_BITS": f"/target/{target.name}.bits"}
+        log = f"/target/{target.name}-{binary}.log"
+        # What is slow is cut off: the log then holds what had passed.
+        run = f"cd crates/burtorch-core; timeout {limit} {target.runner} {built[binary]} {part} > {log} 2>&1; echo $?"
+        status = int(folder.run(run, environment).split()[-1])
+        text = (folder.path / log[1:]).read_text(errors="replace")
+        passed += len(re.findall(r"^test .* \.\.\. ok\s*$", text, re.M))
+        wrong += [f"{failed} failed" for failed in re.findall(r"^test (.*) \.\.\. FAILED", text, re.M)]
+        if status == 124:
+            wrong.append(f"{binary} cut off after {limit:.0f} s")
+        elif status and not wrong:
+            wrong.append(f"{binary} ended with {status}: {text[-300:]}")
+    return passed, wrong
+
+
+def bits(folder: Folder, target: Target) -> str | None:
+    """The SHA-256 of the gradients that a target computed."""
+    path = folder.path / f"target/{target.name}.bits"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+def binding(folder: Folder, target: Target) -> str:
+    """Compile the Python package for a target; it needs no Python there."""
+    environment = {**settings(target), "PYO3_CROSS": "1", "PYO3_CROSS_PYTHON_VERSION": PYTHON}
+    feature = "--features pyo3/generate-import-lib" if "windows" in target.name else ""
+    try:
+        folder.run(cargo(target, f"build -p burtorch-py {feature}"), environment)
+    except CommandError as failure:
+        return f"failed: {str(failure)[-300:]}"
+    return "linked"
+
+
+def main() -> int:
+    """Print a line for each target; 1 when a test failed or bits differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(target.name for target in TARGETS))
+    parser.add_argument("--folder", type=Path, default=ROOT / "target/cross/forky", help="where Debian goes")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="test binaries, each with :PART of names or without")
+    parser.add_argument("--limit", type=float, default=1200.0, help="seconds for a test binary")
+    parser.add_argument("--binding", action="store_true", help="also build the Python package for each target")
+    arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        parser.error("a folder with Debian is made by root: run it with sudo")
+    missing = [tool for tool in ("debootstrap", "unshare", "chroot") if shutil.which(tool) is None]
+    if missing:
+        parser.error(f"not installed: {', '.join(missing)} (on Debian: apt-get install debootstrap util-linux)")
+    unknown = set(arguments.targets) - {target.name for target in TARGETS}
+    if unknown:
+        parser.error(f"no such target: {', '.join(sorted(unknown))}")
+    folder = Folder(arguments.folder.absolute())
+    folder.make()
+    rows, good, hashes = [], True, {}
+    for target in TARGETS:
+        if arguments.targets and target.name not in arguments.targets:
+            continue
+        print(f"{target.name} ...", flush=True)
+        try:
+            if target.runner is None:
+                folder.run(cargo(target, "check -p burtorch-core"), settings(target))
+                rows.append((target.name, target.how, "", "", ""))
+                continue
+            passed, wrong = test(folder, target, arguments.tests, arguments.limit)
+            found = hashes[target.name] = bits(folder, target)
+            package = binding(folder, target) if arguments.binding else ""
+            good &= not any(" failed" in text or " ended " in text for text in wrong) and "failed" not in package
+            rows.append((target.name, target.how, f"{passed} passed", (found or "")[:16], "; ".join([package, *wrong])))
+        except CommandError as failure:
+            good = False
+            rows.append((target.name, "not built", "", "", str(failure)[-1500:]))
+    for row in rows:
+        print("{:28} {:20} {:12} {:18} {}".format(*row))
+    if len(set(hashes.values()) - {None}) > 1:
+        print("the bits of gradients differ: compare the files *.bits of the folder", file=sys.stderr)
+        good = False
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
