@@ -59,11 +59,6 @@ def test_float128_takes_nothing_of_a_mathematical_library():
     assert wanted == []
 
 
-def test_the_wheel_holds_no_bill_of_materials_with_folders_of_the_machine_that_built_it(root):
-    bills = [path for path in metadata.files("burtorch") if "sboms" in path.parts]
-    assert [path for path in bills if str(root) in path.read_text(encoding="utf-8")] == []
-
-
 def test_the_metadata():
     facts = metadata.metadata("burtorch")
     assert facts["Version"] == burtorch.__version__
