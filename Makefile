@@ -15,7 +15,7 @@ unexport PYTHONPATH
 ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety cross clean .lint-tools .test-core
+.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety cross clean .lint-tools .test-core .test-python-1 .test-python-2
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -34,8 +34,11 @@ test: export CARGO_PROFILE_DEV_DEBUG := 0
 test: .lint-tools $(VENV)/.tools ## Run every test: lint, the core, the stubs, the installed wheel, the README
 	@$(MAKE) --no-print-directory --jobs=2 .test-core $(VENV)/.wheel
 	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
-	$(BIN)/pytest -m "not alone" --numprocesses=2 --dist=loadfile
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse .test-python-1 .test-python-2
 	$(BIN)/pytest -m alone
+
+.test-python-1 .test-python-2: .test-python-%: # one of two parts, always of the same files in the same order
+	$(ALONE) $(BIN)/pytest -q -m "not alone" --part $*/2 -p no:cacheprovider
 
 ENGINES := .venv-engines
 engines: $(VENV)/.wheel $(ENGINES)/.tools ## Test MPI and Flower, which go to .venv-engines

@@ -731,6 +731,7 @@ short("makes one object, and reads the numbers it is of", "opt.Delays", "opt.Del
 short("an exchange by mpi4py, which asks between two tests of a request", "mpi.Engine", "mpi.Engine.gather")
 short("an exchange by mpi4py, which asks between two tests of a request", "mpi.Engine.rows", "mpi.Engine.tell")
 short("makes an object of flwr, which runs it", "flower.client_app", "flower.server_app")
+short("a gradient by an oracle, which asks, and such exchanges", "mpi.Engine.gradient")
 short("divides two numbers, or ends the process", "mpi.Engine.here", "mpi.Engine.abort")
 short("NumPy's linear algebra: Ctrl-C ends it between two calls", "opt.smoothness", "opt.solve")
 short(

@@ -25,6 +25,13 @@ def leaves(arguments):
     return [bt.current_graph().vector(x) if isinstance(x, list) else bt.Value(x) for x in arguments]
 
 
+@pytest.fixture(autouse=True)
+def own_graph():
+    """Not the graph of all tests, in which something may wait to be evaluated: then the body runs."""
+    with bt.Graph():
+        yield
+
+
 def flat(result):
     if isinstance(result, dict):
         return [v for part in result.values() for v in flat(part)]
