@@ -38,7 +38,7 @@ test: .lint-tools $(VENV)/.tools ## Run every test: lint, the core, the stubs, t
 	$(BIN)/pytest -m alone
 
 .test-python-1 .test-python-2: .test-python-%: # one of two parts, always of the same files in the same order
-	$(ALONE) $(BIN)/pytest -q -m "not alone" --part $*/2 -p no:cacheprovider
+	$(ALONE) BURTORCH_PART=$*/2 $(BIN)/pytest -q -m "not alone" -p no:cacheprovider
 
 ENGINES := .venv-engines
 engines: $(VENV)/.wheel $(ENGINES)/.tools ## Test MPI and Flower, which go to .venv-engines

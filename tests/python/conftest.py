@@ -24,14 +24,10 @@ hypothesis.settings.register_profile("long", deadline=None, max_examples=10_000)
 hypothesis.settings.load_profile("default")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--part", metavar="K/N", help="run the K-th of N parts of the files: always the same, in the same order"
-    )
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if (part := config.getoption("part")) is None:
+    """Of the files, the K-th of N parts for ``BURTORCH_PART=K/N``: always the same, in the same order."""
+    part = os.environ.get("BURTORCH_PART", "")
+    if not part:
         return
     k, n = map(int, part.split("/"))
     sizes, files = [0] * n, {item.path: item.path.stat().st_size for item in items}
