@@ -84,14 +84,15 @@ class Engine:
         """The same, where a process may have nothing to give."""
         return self._gather(own, failure=-1)
 
-    def gradient(self, oracle: Oracle, x: Any, y: Any = None, *, overlap: bool = True) -> float:
+    def gradient(self, oracle: Oracle, x: Any, y: Any = None, *, overlap: bool = False) -> float:
         """The loss and the gradient of a batch of which every process has a part: the means over the processes.
 
         ``oracle.params.grads`` hold the gradient afterwards, in all processes with the same bits, so that an optimiser
-        may step. Each process takes the mean over its own samples, so parts should be
-        of one size. The gradient of a layer is sent while those of the layers below are computed; ``overlap=False``
-        sends all of it afterwards, with the same bits. Sums are by a fixed tree over the processes, or by MPI_SUM
-        without `deterministic`.
+        may step. Each process takes the mean over its own samples, so parts should be of one size. Sums are by a fixed
+        tree over the processes, or by MPI_SUM without `deterministic`.
+
+        With ``overlap=True`` the gradient of a layer is sent while those of the layers below are computed, with the
+        same bits. That takes a second thread: where no core is free for it, a step takes longer.
 
         Raises ValueError where processes have models of other sizes or other types.
 

@@ -135,7 +135,7 @@ for dtype in ("float64", "float32"):
         assert abs(loss - np.mean(losses)) < 1e-6
         assert np.asarray(oracle.params.grads).tobytes() == expected.tobytes(), (dtype, overlap)
     plain = mpi.Engine(deterministic=False)
-    plain.gradient(oracle, x[engine.rank], y[engine.rank])
+    plain.gradient(oracle, x[engine.rank], y[engine.rank], overlap=True)
     assert np.abs(np.asarray(oracle.params.grads) - expected).max() <= 1e-6 * np.abs(expected).max()
 try:
     engine.gradient(model("float64", 16 + engine.rank), x[0], y[0])
