@@ -43,7 +43,7 @@ class Target:
     """How the core is built for a machine, and what runs it."""
 
     name: str
-    runner: str | None = ""  # nothing: this machine runs it; None: nobody does
+    runner: str | None = ""  # "": tests run directly; None: tests are not run
     linker: str = ""
     builds_std: bool = False
     flags: str = ""

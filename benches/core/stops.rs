@@ -1,4 +1,4 @@
-//! How soon a pass ends once another thread sets its token, and what watching a token costs a pass that nobody ends.
+//! Latency of a stop that another thread sets, and the cost of a token that is never set.
 //!
 //! Each round starts a pass over a batch that takes some milliseconds; another thread sets the token after a random time and says
 //! when. Percentiles of the time from then to the return, over rounds in which the pass had not finished.

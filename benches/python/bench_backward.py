@@ -1,4 +1,4 @@
-"""Predicted times of gradients of sets beside measured ones, and how soon calls end that another thread stops.
+"""Predicted and measured times of gradients of sets, and the latency of stops from another thread.
 
     python bench_backward.py [--sets 200] [--stops 1000] [--rounds 25]
 
@@ -7,8 +7,8 @@ their bits are compared with those of the gradient before. The oracle measures i
 others use changes its pace.
 
 Stops are set by a Python thread while Rust computes, after a random time: percentiles of the time from then to the
-return. What a token costs that nobody sets is the median over rounds of the ratio of two calls, one with it and one
-without. Tokens that a Rust thread sets: `cargo bench -p burtorch-core --bench stops`; times of sets: `--bench subsets`.
+return. The cost of a token that is never set is the median ratio of the times of two calls, with and without a token.
+Tokens that a Rust thread sets: `cargo bench -p burtorch-core --bench stops`; times of sets: `--bench subsets`.
 """
 
 from __future__ import annotations

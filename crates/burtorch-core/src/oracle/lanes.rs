@@ -142,7 +142,7 @@ pub(super) struct Pass<'a, 'i, E, M> {
 }
 
 impl<'a, 'i, E, M> Pass<'a, 'i, E, M> {
-    /// A pass that nothing but an interruption ends early, over all of a gradient that nobody takes.
+    /// A pass without a stop, a consumer or sampling. Only an interruption ends it early.
     pub(super) fn new(
         model: &'a M,
         batch: Batch<'a, E>,

@@ -22,7 +22,8 @@ impl<E: LaneFloat> Oracle<E> {
     /// they are scaled by [`Total`](crate::Total).
     ///
     /// Input `j` of a layer is kept as the `j`-th number of [`Draw::part`] of the sample and the layer says. Given numbers are the same
-    /// for each of them. A layer that a sample's graph applies twice keeps the same inputs, and the variance counts them apart. With `p = 1` the bits are those of the gradient.
+    /// for each of them. A layer that a sample's graph applies twice keeps the same inputs both times; the variance is then that of
+    /// independent draws. With `p = 1` the bits are those of the gradient.
     ///
     /// ```
     /// use burtorch_core::draw::{Draw, Purpose};
