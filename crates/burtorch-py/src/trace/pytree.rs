@@ -449,7 +449,6 @@ fn shown(key: &Bound<'_, PyAny>) -> String {
     quietly(key.py(), || Ok(key.repr()?.to_string_lossy().into_owned())).unwrap_or_else(|| "?".into())
 }
 
-/// Whether an array holds bools, which are numbers 0 and 1.
 /// Whether there are Values in an array of objects.
 pub fn holds_values(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !has_dtype(object)? || !object.getattr("dtype")?.getattr("kind")?.eq("O")? {
@@ -461,6 +460,7 @@ pub fn holds_values(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.getattr("flat")?.try_iter()?.find(is_one).transpose().map(|found| found.is_some())
 }
 
+/// Whether an array holds bools, which are numbers 0 and 1.
 fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.getattr("dtype")?.getattr("kind")?.eq("b")
 }
