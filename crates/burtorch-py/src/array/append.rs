@@ -16,6 +16,18 @@ use crate::convert::errors::IntoPython;
 use crate::convert::refusals::error_here;
 use crate::params::PyParameters;
 
+/// What makes an operation of its operands' values, in their order. By reference, so that what reads operands, evaluates and wraps
+/// results is compiled once and not for each operation.
+pub type Build<'b> = &'b mut dyn FnMut(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>;
+
+/// A closure that is called once, in the form that a reference can call.
+fn once(
+    build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
+) -> impl FnMut(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>> {
+    let mut build = Some(build);
+    move |b, values| build.take().map_or_else(|| Ok(Vec::new()), |build| build(b, values))
+}
+
 /// Appends an operation with one result. `None` where an operand is nothing that operations on Arrays take, so that an operator
 /// may answer `NotImplemented`. `build` is given the operands' values, in their order.
 pub fn append<'py>(
@@ -45,12 +57,20 @@ pub fn append_all<'py>(
     operands: &[Bound<'py, PyAny>],
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
+    append_innermost(py, operands, &mut once(build))
+}
+
+fn append_innermost<'py>(
+    py: Python<'py>,
+    operands: &[Bound<'py, PyAny>],
+    build: Build<'_>,
+) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let trace = match innermost(py, operands) {
         Some(trace) => trace,
         // Parameters, numbers and arrays of them alone.
         None => home_of(&current_graph(py)?)?,
     };
-    append_to(&trace, operands, build)
+    append_in(&trace, operands, build)
 }
 
 fn as_it_is(_: &mut ArrayBuilder, values: &[ValueId]) -> burtorch_core::Result<Vec<ValueId>> {
@@ -63,13 +83,21 @@ pub fn append_to<'py>(
     operands: &[Bound<'py, PyAny>],
     build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
 ) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
+    append_in(trace, operands, &mut once(build))
+}
+
+fn append_in<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    operands: &[Bound<'py, PyAny>],
+    build: Build<'_>,
+) -> PyResult<Option<Vec<Bound<'py, PyArray>>>> {
     let read = operands.iter().map(|object| Operand::of(object, trace.get().dtype()));
     let Some(mut read) = read.collect::<PyResult<Option<Vec<_>>>>()? else { return Ok(None) };
     // Bodies of loops read no Parameters: they capture them from around the loops.
     for (operand, object) in read.iter_mut().zip(operands) {
         if let Operand::Param(..) = operand
             && let Some(around) = around_loops(trace)
-            && let Some([array]) = append_to(&around, std::slice::from_ref(object), as_it_is)?.as_deref()
+            && let Some([array]) = append_in(&around, std::slice::from_ref(object), &mut as_it_is)?.as_deref()
         {
             *operand = Operand::Array(array.clone());
         }
@@ -86,14 +114,14 @@ pub fn parameters_at<'py>(
 ) -> PyResult<Bound<'py, PyArray>> {
     let py = trace.py();
     let around = around_loops(trace).unwrap_or_else(|| trace.clone());
-    let made = append_read(&around, vec![Operand::Param(params.clone_ref(py), start, dims)], as_it_is)?;
+    let made = append_read(&around, vec![Operand::Param(params.clone_ref(py), start, dims)], &mut as_it_is)?;
     made.into_iter().next().ok_or_else(|| trace.get().ended(py))
 }
 
 fn append_read<'py>(
     trace: &Bound<'py, ArrayTrace>,
     read: Vec<Operand<'py>>,
-    build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
+    build: Build<'_>,
 ) -> PyResult<Vec<Bound<'py, PyArray>>> {
     let py = trace.py();
     // An outer trace that has ended cannot be captured.

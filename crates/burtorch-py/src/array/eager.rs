@@ -13,6 +13,7 @@ use burtorch_core::{DType, Error, Float, Parameters};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use super::append::Build;
 use super::array::PyArray;
 use super::numpy::NO_NUMBERS;
 use super::operands::{Operand, are_integers, check_dtype};
@@ -83,7 +84,7 @@ impl Eager {
         &self,
         home: &Bound<'py, ArrayTrace>,
         operands: Vec<Operand<'py>>,
-        build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
+        build: Build<'_>,
     ) -> PyResult<Vec<Bound<'py, PyArray>>> {
         let (py, dtype) = (home.py(), self.tape.dtype());
         let with_integers = are_integers(&operands);

@@ -214,7 +214,7 @@ impl PyGraph {
             Some(Operand::Number(x, _)) => eager.tape.leaf(Dims::SCALAR, floats(vec![x], dtype), records),
             Some(Operand::Data(dims, numbers, _)) => eager.tape.leaf(dims, numbers, records),
             Some(operand) => {
-                let made = eager.append(&home, vec![operand], |_, of| Ok(of.to_vec()))?.pop();
+                let made = eager.append(&home, vec![operand], &mut |_, of| Ok(of.to_vec()))?.pop();
                 return made.ok_or_else(|| error_here(py, NO_NUMBERS));
             }
             None => {
