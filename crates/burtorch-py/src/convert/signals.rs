@@ -63,26 +63,36 @@ thread_local! {
 /// reference into a graph or anything else that handlers could reach may be in use. What handlers raise when the work has
 /// been done is raised after the call, or ends the next work of the same call before it begins.
 pub fn asked<T>(work: impl FnOnce() -> burtorch_core::Result<T>) -> burtorch_core::Result<T> {
-    fn ask() -> bool {
-        // Taken out, as a handler may do such work itself.
-        let mut poll = NOW.take().unwrap_or_else(Poll::new);
-        let is_over = poll.stop();
-        NOW.set(Some(poll));
-        is_over
-    }
+    let before = begin()?;
+    let done = catch_unwind(AssertUnwindSafe(|| interrupt::asking(ask, work)));
+    end(before);
+    done.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn ask() -> bool {
+    // Taken out, as a handler may do such work itself.
+    let mut poll = NOW.take().unwrap_or_else(Poll::new);
+    let is_over = poll.stop();
+    NOW.set(Some(poll));
+    is_over
+}
+
+/// What the work around this one has, taken out until `end`. Refuses to begin after an error that is left.
+fn begin() -> burtorch_core::Result<Option<Poll>> {
     if let Some(error) = left() {
         RAISED.set(Some(error));
         return Err(burtorch_core::Error::Interrupted);
     }
-    let before = NOW.take();
-    let done = catch_unwind(AssertUnwindSafe(|| interrupt::asking(ask, work)));
+    Ok(NOW.take())
+}
+
+fn end(before: Option<Poll>) {
     if let Some(poll) = NOW.replace(before) {
         match poll.raised {
             None => Python::attach(check_later),
             raised => RAISED.set(raised),
         }
     }
-    done.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Runs the handlers of signals that have come, and raises later what they raise.
