@@ -11,11 +11,12 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml README.md LICENSE-MIT LICENSE-AP
 # Cargo and maturin must agree on the interpreter; the package under test is the one in .venv.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 unexport PYTHONPATH
+PARTS := $(addprefix .test-python-,1 2 3 4 5 6)
 # Beside other work of make, cargo would look for jobs of its own in MAKEFLAGS.
 ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety cross clean .lint-tools .test-core .test-python-1 .test-python-2
+.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety cross clean .lint-tools .test-core .test-stubs $(PARTS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -33,12 +34,14 @@ test: export CARGO_INCREMENTAL := 0
 test: export CARGO_PROFILE_DEV_DEBUG := 0
 test: .lint-tools $(VENV)/.tools ## Run every test: lint, the core, the stubs, the installed wheel, the README
 	@$(MAKE) --no-print-directory --jobs=2 .test-core $(VENV)/.wheel
-	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse .test-python-1 .test-python-2
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse .test-stubs $(PARTS)
 	$(BIN)/pytest -m alone
 
-.test-python-1 .test-python-2: .test-python-%: # one of two parts, always of the same files in the same order
-	$(ALONE) BURTORCH_PART=$*/2 $(BIN)/pytest -q -m "not alone" -p no:cacheprovider
+.test-stubs:
+	$(BIN)/python -m mypy.stubtest burtorch._core --allowlist tests/python/stubtest-allowlist.txt --ignore-unused-allowlist
+
+$(PARTS): .test-python-%: # one of six parts, always of the same files in the same order
+	$(ALONE) BURTORCH_PART=$*/6 $(BIN)/pytest -q -m "not alone" -p no:cacheprovider
 
 ENGINES := .venv-engines
 engines: $(VENV)/.wheel $(ENGINES)/.tools ## Test MPI and Flower, which go to .venv-engines
