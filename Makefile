@@ -53,7 +53,7 @@ engines: $(VENV)/.wheel $(ENGINES)/.tools ## Test MPI and Flower, which go to .v
 
 lint: .lint-tools $(VENV)/.tools ## Check format, lints and types: rustfmt, clippy, ruff, mypy --strict
 	cargo fmt --all --check
-	$(ALONE) cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(ALONE) cargo clippy --locked --workspace --all-targets --features burtorch-core/paper -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict

@@ -28,6 +28,7 @@ def test_the_wheel_holds_code_types_and_data(wheel):
         "_core.pyi",
         "data/words.txt",
         "cli/reproduce/schema.json",
+        "cli/reproduce/paper.csv",
         "cli/__init__.py",
         "__main__.py",
     ):

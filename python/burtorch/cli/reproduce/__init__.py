@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from burtorch.cli.arguments import count
+from burtorch.cli.arguments import count, positive
 from burtorch.cli.errors import InputError, say
 
 if TYPE_CHECKING:
@@ -34,10 +34,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--launches", type=count, metavar="N", help="processes for each contender of a small graph (default 5)"
     )
+    parser.add_argument(
+        "--seconds", type=positive, metavar="S", help="of iterations for each contender of a cell (default 60)"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer launches, iterations and sizes: minutes for all")
     parser.add_argument("--words", metavar="FILE", help="names for the character model (default: the package's)")
     parser.add_argument("--text", metavar="FILE", help="text for the GPT, as Shakespeare (default: random symbols)")
-    parser.add_argument("--out", metavar="DIR", help="where the report and the pictures go")
+    parser.add_argument(
+        "--out", metavar="DIR", help="where the report and the pictures go; a run that was stopped goes on from there"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
     parser.set_defaults(run=run)
 
@@ -66,6 +71,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         words=_words(args.words),
         text=_text(args.text),
         out=args.out,
+        seconds=args.seconds or 60.0,
     )
     for line in settings.absences():
         say(line)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from burtorch.cli.errors import InputError
+from burtorch.cli.errors import InputError, say
 from burtorch.cli.reproduce import drawings, files, models, ops_tables, power, scalars, scaling, sizes, training
 from burtorch.cli.reproduce import report as reports
 from burtorch.cli.reproduce.processes import LaunchError
@@ -61,8 +61,10 @@ ENTRIES: dict[str, Entry] = {
     "figure5": Entry("bars of table 11", _bars("tiny")),
     "figure6": Entry("bars of table 15", _bars("tiny")),
     "figure7": Entry("bars of table 19", power.table),
-    "sizes": Entry("installed size, time and memory of an import (appendix E)", sizes.table),
+    "sizes": Entry("installed size, import and compile time (appendix E)", sizes.table),
     "large-batches": Entry("1 to 65,536 samples (appendix K)", scaling.batches),
+    "gpu": Entry("where a GPU starts to win, from published figures (appendix K)", scaling.gpu),
+    "randomised": Entry("randomised backpropagation: time and variance (appendix K)", scaling.randomised),
     "training": Entry("training runs of both models, with loss curves", training.table),
     "large-graphs": Entry("10^4 to 10^8 nodes (appendix K)", scaling.graphs),
 }
@@ -88,12 +90,15 @@ def report(names: list[str], settings: Settings, *, as_json: bool) -> int:
     interrupted = False
     try:
         for name in names:
+            start = perf_counter()
             tables.append(_measured(name, settings))
+            say(f"{name}: {perf_counter() - start:.0f} s")
     except KeyboardInterrupt:
         interrupted = True
     reports.write(tables, settings, perf_counter() - began, as_json=as_json)
     if interrupted:
         raise KeyboardInterrupt
+    settings.kept.finish()
     return 0 if any(table.measured for table in tables) else 1
 
 

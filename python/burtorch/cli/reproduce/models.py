@@ -9,7 +9,7 @@ from burtorch.cli.reproduce import paper, problems
 from burtorch.cli.reproduce.processes import in_turn
 from burtorch.cli.reproduce.rivals import LABELS
 from burtorch.cli.reproduce.settings import Settings
-from burtorch.cli.reproduce.tables import Bars, Cell, Column, Row, Table, standing
+from burtorch.cli.reproduce.tables import MEMORY, MEMORY_NOTE, Bars, Cell, Column, Row, Table, standing
 
 HIDDEN = (4, 16, 32, 64, 128, 512, 1024)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -22,9 +22,7 @@ COLUMNS = [
     Column("minimum", "ms"),
     Column("time over burtorch"),
     Column("initialisation", "ms"),
-    Column("peak resident", "MB"),
-    Column("private at the end", "MB"),
-    Column("peak virtual", "MB"),
+    *MEMORY,
 ]
 Results = "dict[str, list[dict[str, Any]]]"
 
@@ -34,12 +32,12 @@ def mlp_table(settings: Settings, name: str, batch: int) -> Table:
     title = f"character model (context 16, embedding 64, hidden e, tanh), one SGD step, b = {batch}, float32"
     found = Table(name, title, COLUMNS)
     for e in _hidden(settings):
-        _add(found, f"e={e}", *mlp_cell(settings, e, batch))
+        _add(found, f"e={e}", MLP_STEPS, settings, *mlp_cell(settings, e, batch))
     _notes(found, settings, MLP_STEPS)
     found.notes.append(f"Batches are drawn from {len(settings.words):,} words beforehand, and not timed.")
     if name in ("table6", "table13"):
         found.notes.append("In the paper, PyTorch's initialisation in table 13 repeats the column of table 6.")
-    found.published = paper.of_mlp(batch)
+    found.published = paper.beside(name)
     return found
 
 
@@ -48,11 +46,11 @@ def gpt_table(settings: Settings, name: str) -> Table:
     title = "GPT of 46,289 parameters (6 layers, 6 heads, width 24, context 8), loss and gradient, float32"
     found = Table(name, title, COLUMNS)
     for batch in QUICK_BATCHES if settings.quick else BATCHES:
-        _add(found, f"b={batch}", *gpt_cell(settings, batch))
+        _add(found, f"b={batch}", GPT_STEPS, settings, *gpt_cell(settings, batch))
     _notes(found, settings, GPT_STEPS)
     symbols = "random symbols, as no --text was given" if settings.text is None else "the text of --text"
     found.notes.append(f"Windows are drawn from {symbols}, beforehand, and not timed.")
-    found.published = paper.of_gpt()
+    found.published = paper.beside(name)
     return found
 
 
@@ -76,6 +74,7 @@ def summary(settings: Settings, name: str) -> Table:
         found.rows.append(Row(f"e={e}", values))
         found.notes += failures
     found.notes.append("The paper's x340 is the row e = 16 of its table 5; its row e = 64 gives x292.")
+    found.published = paper.beside(name)
     found.bars = Bars(tuple(column.name for column in columns if column.name.endswith("time")), log=False)
     return found
 
@@ -95,26 +94,37 @@ def _measured(settings: Settings, hidden: int | None, batch: int) -> Any:
             problem, steps = problems.gpt(settings, folder, batch), GPT_STEPS
         else:
             problem, steps = problems.mlp(settings, folder, hidden, batch), MLP_STEPS
-        programs = ["burtorch", *settings.programs("model")]
+        programs = [*settings.own_programs("model"), *settings.programs("model")]
         if hidden is None:
             programs = [program for program in programs if program != "numpy"]  # has no GPT
-        job = {"family": "model", "problem": problem, "iterations": QUICK_STEPS if settings.quick else steps}
-        return in_turn(
-            {program: {**job, "program": program, "budget": settings.budget("model")} for program in programs}, 1
-        )
+        job = {"family": "model", "problem": problem, "iterations": _steps(settings, steps)}
+        jobs = {program: settings.job(program, **job, budget=settings.budget("model")) for program in programs}
+        return in_turn(jobs, 1)
+
+
+def _steps(settings: Settings, steps: int) -> int:
+    return QUICK_STEPS if settings.quick else steps
 
 
 def _hidden(settings: Settings) -> tuple[int, ...]:
     return QUICK_HIDDEN if settings.quick else HIDDEN
 
 
-def _add(found: Table, cell: str, results: dict[str, list[dict[str, Any]]], failures: list[str]) -> None:
+def _add(
+    found: Table,
+    cell: str,
+    steps: int,
+    settings: Settings,
+    results: dict[str, list[dict[str, Any]]],
+    failures: list[str],
+) -> None:
     own = results["burtorch"][0]["mean"]
     for program, (run,) in results.items():
         times: list[Cell] = [1e3 * run[which] for which in ("mean", "deviation", "median", "minimum")]
         memory: list[Cell] = [run["memory"][which] for which in ("resident", "private", "virtual")]
         megabytes = [None if size is None else size / 1e6 for size in memory]  # type: ignore[operator]
         label = "burtorch" if program == "burtorch" else LABELS[program]
+        label += "*" if run["iterations"] < _steps(settings, steps) else ""
         found.rows.append(Row(f"{cell}: {label}", [*times, run["mean"] / own, 1e3 * run["init"], *megabytes]))
     found.notes += [f"{cell}: {line}" for line in failures]
 
@@ -125,13 +135,13 @@ def _over(run: dict[str, Any], own: dict[str, Any]) -> float | None:
 
 
 def _notes(found: Table, settings: Settings, steps: int) -> None:
-    n = QUICK_STEPS if settings.quick else steps
     found.notes += [
         standing(found, "minimum"),
-        f"Mean and deviation over {n:,} iterations of one process (fewer after {settings.budget('model'):.0f} s), kept "
-        "to one core. Losses and gradients of all contenders agreed with float64 within 1e-5.",
-        "Initialisation: imports, reading the problem, compiling, the first step. Memory has three columns, as the "
-        "paper's captions and its appendix name different ones.",
-        paper.SEE,
+        f"Mean and deviation over {_steps(settings, steps):,} iterations of one process, kept to one core. Losses and "
+        "gradients of all contenders agreed with float64 within 1e-5.",
+        "Initialisation: imports, reading the problem, compiling, the first step.",
+        MEMORY_NOTE,
     ]
+    if any(row.label.endswith("*") for row in found.rows):
+        found.notes.append(f"* stopped after {settings.budget('model'):.0f} s: its figures are of fewer iterations.")
     found.bars = Bars(("compute time",))

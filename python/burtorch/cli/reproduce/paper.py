@@ -1,68 +1,41 @@
-"""Figures of the paper, and of its C++ program on another machine, that a table is set beside.
+"""Figures of the paper, and of its C++ program on another machine, that stand beside a table (``paper.csv``).
 
-Only what is checked stands here: the claims of the paper's abstract (arXiv 2503.13795v1), and the paper's C++ program
-as it ran on one core of an AMD EPYC (Zen 4), built by gcc 12 -O3 -march=native with link-time optimisation, on
-2026-11-20.
-The cells of the paper's own tables are not copied: ``SEE`` says where they are.
+Only what was read stands there. The cells of the paper's own tables were in no text that could be had, but for what
+"paper" is the source of: they have a line without a value.
 """
 
 from __future__ import annotations
 
+import csv
+import functools
+from importlib.resources import files
+
 from burtorch.cli.reproduce.tables import Published
 
-ABSTRACT = "abstract of arXiv 2503.13795v1"
-CPP = "the paper's C++ program on an AMD EPYC (Zen 4), 2026-11-20"
-SEE = "The cells that the paper printed are in arXiv 2503.13795v1; its computers differ from this one."
-
-MLP_MS = {
-    (4, 1): 0.034,
-    (4, 64): 0.66,
-    (64, 1): 0.23,
-    (64, 64): 8.9,
-    (512, 1): 2.25,
-    (512, 64): 80.0,
-    (1024, 1): 5.3,
-    (1024, 64): 204.0,
+SOURCES = {
+    "abstract": "abstract of arXiv 2503.13795v1",
+    "paper": "arXiv 2503.13795v1, tables 1 and 5",
+    "cpp": "the paper's C++ program (gcc 12 where no compiler is named) on one core of an AMD EPYC (Zen 4), 2026-11-20",
+    "unread": "arXiv 2503.13795v1; not copied: the tables were in no text at hand",
 }
-MLP_MB = {4: 38.0, 1024: 107.0}
-GPT_MS = {1: 0.67, 8: 5.25, 64: 40.9}
-GPT_MB = 18.5
-GRAPH_NS = {"tiny": {"preallocated": 99.0, "allocating": 216.0}, "small": {"allocating": 567.0}}
-SMALL_MB = 3.4
-SAVE_US, LOAD_US = 13.0, 8.0
 
 
-def of_graph(graph: str, iterations: int) -> list[Published]:
-    """Beside tables 2, 3, 11 and 15."""
-    figures = [
-        Published(f"C++, {way}", f"compute time of {iterations:,}", ns * iterations * 1e-9, "s", CPP)
-        for way, ns in GRAPH_NS[graph].items()
-    ]
-    if graph == "small":
-        figures.append(Published("C++", "peak resident", SMALL_MB, "MB", CPP))
+@functools.cache
+def _rows() -> list[dict[str, str]]:
+    text = files("burtorch.cli.reproduce").joinpath("paper.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def beside(name: str) -> list[Published]:
+    """What stands beside a table."""
     return [
-        *figures,
-        Published("small graphs", "speed-up over rivals, up to", 2000, "times", ABSTRACT),
-        Published("small graphs", "less memory than rivals, up to", 3500, "times", ABSTRACT),
+        Published(
+            row["row"],
+            row["column"],
+            float(row["value"]) if row["value"] else None,
+            row["unit"],
+            SOURCES[row["source"]],
+        )
+        for row in _rows()
+        if name in row["tables"].split()
     ]
-
-
-def of_mlp(batch: int) -> list[Published]:
-    """Beside tables 5, 6, 12, 13, 16 and 17."""
-    times = [Published(f"C++, e={e}", "compute time", ms, "ms", CPP) for (e, b), ms in MLP_MS.items() if b == batch]
-    return times + [Published(f"C++, e={e}", "peak resident", mb, "MB", CPP) for e, mb in MLP_MB.items()]
-
-
-def of_gpt() -> list[Published]:
-    """Beside tables 7, 14 and 18."""
-    return [
-        *(Published(f"C++, b={b}", "compute time", ms, "ms", CPP) for b, ms in GPT_MS.items()),
-        Published("C++, any b", "peak resident", GPT_MB, "MB", CPP),
-        Published("GPT", "speed-up over PyTorch, up to", 20, "times", ABSTRACT),
-        Published("GPT", "less memory than PyTorch, up to", 80, "times", ABSTRACT),
-    ]
-
-
-def of_files() -> list[Published]:
-    """Beside table 4."""
-    return [Published("C++", "save", SAVE_US, "us", CPP), Published("C++", "load", LOAD_US, "us", CPP)]

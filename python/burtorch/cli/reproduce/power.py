@@ -9,7 +9,7 @@ import burtorch
 from burtorch.cli.errors import say
 from burtorch.cli.reproduce import paper
 from burtorch.cli.reproduce.processes import LaunchError, launch
-from burtorch.cli.reproduce.rivals import LABELS, OURS
+from burtorch.cli.reproduce.rivals import LABELS
 from burtorch.cli.reproduce.scalars import ITERATIONS
 from burtorch.cli.reproduce.settings import Settings
 from burtorch.cli.reproduce.tables import Bars, Cell, Column, Row, Table
@@ -44,7 +44,7 @@ class Meter(Protocol):
 def table(settings: Settings, name: str) -> Table:
     """Energy of a process by contender, or why there is none."""
     title = f"energy of a process of {ITERATIONS['tiny']:,} iterations of the tiny graph"
-    found = Table(name, title, COLUMNS)
+    found = Table(name, title, COLUMNS, published=paper.beside(name))
     try:
         meter = burtorch.system.energy()
     except OSError as error:
@@ -52,23 +52,23 @@ def table(settings: Settings, name: str) -> Table:
         found.notes.append(f"Not measured: {error.strerror}.")
         return found
     rows, notes = settings.once("energy", lambda: measure(settings, meter))
-    found.rows, found.bars = list(rows), Bars(("total, J",))
-    found.notes = [*notes, f"Meter: {meter.source}, of the whole machine.", paper.SEE]
+    found.rows, found.bars = [Row(*row) for row in rows], Bars(("total, J",))
+    found.notes = [*notes, f"Meter: {meter.source}, of the whole machine."]
     return found
 
 
-def measure(settings: Settings, meter: Meter) -> tuple[list[Row], list[str]]:
+def measure(settings: Settings, meter: Meter) -> tuple[list[tuple[str, list[Cell]]], list[str]]:
     """Idle power first; then each program, its process repeated for several seconds."""
     seconds = QUICK_SECONDS if settings.quick else SECONDS
     idle = idle_watts(meter, seconds)
     rows, notes = [], [f"Idle power, measured for {seconds:.0f} s beforehand: {idle:.2f} W. Task: total less idle."]
-    for program in (*OURS, "python", *settings.programs("graph")):
+    for program in (*settings.own_programs("graph"), "python", *settings.programs("graph")):
         say(f"energy: {program}")
         try:
-            rows.append(_row(program, meter, idle, seconds))
+            rows.append(_row(settings, program, meter, idle, seconds))
         except LaunchError as error:
             notes.append(f"{program} failed: {error}")
-    if any(row.label.endswith("*") for row in rows):
+    if any(label.endswith("*") for label, _ in rows):
         notes.append("* ran a tenth of the iterations: time and energy of these are scaled, initialisation is not.")
     return rows, notes
 
@@ -79,8 +79,8 @@ def idle_watts(meter: Meter, seconds: float) -> float:
     return meter.joules / meter.seconds
 
 
-def _row(program: str, meter: Meter, idle: float, seconds: float) -> Row:
-    job = {"family": "graph", "program": program, "graph": "tiny", "iterations": ITERATIONS["tiny"], "budget": seconds}
+def _row(settings: Settings, program: str, meter: Meter, idle: float, seconds: float) -> tuple[str, list[Cell]]:
+    job = settings.job(program, family="graph", graph="tiny", iterations=ITERATIONS["tiny"], budget=seconds)
     runs: list[dict[str, Any]] = [launch({**job, "iterations": ITERATIONS["tiny"] // 100})]
     slow = runs[0]["seconds"] * 100 > seconds
     n = job["iterations"] = ITERATIONS["tiny"] // (10 if slow else 1)
@@ -92,7 +92,7 @@ def _row(program: str, meter: Meter, idle: float, seconds: float) -> Row:
     elapsed, joules = meter.seconds * share, meter.joules * share
     parts: list[Cell] = [joules, joules - idle * elapsed, idle * elapsed]
     in_mwh: list[Cell] = [part / JOULES_PER_MWH for part in parts]  # type: ignore[operator]
-    return Row(LABELS[program] + ("*" if slow else ""), [elapsed, *in_mwh, *parts])
+    return LABELS[program] + ("*" if slow else ""), [elapsed, *in_mwh, *parts]
 
 
 def _scale(runs: list[dict[str, Any]], times: float) -> float:

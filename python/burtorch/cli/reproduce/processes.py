@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from burtorch.cli.errors import say
+
+if TYPE_CHECKING:
+    from burtorch.cli.reproduce.settings import Settings
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 # The folder of the programs becomes a package of its own, so that a rival's process does not hold burtorch.
@@ -23,6 +27,12 @@ with open(sys.argv[1] + "/__init__.py", encoding="utf-8") as file:
 from programs.launch import main
 main(json.loads(sys.argv[2]))
 """
+RUST_BOOT = """
+import os, sys
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 TIMEOUT = 1200
 
 
@@ -33,6 +43,9 @@ class LaunchError(Exception):
 def launch(job: dict[str, Any]) -> dict[str, Any]:
     """What one process measured; see ``programs/launch.py``."""
     command = [sys.executable, "-c", BOOT, PROGRAMS, json.dumps(job)]
+    if "binary" in job:
+        words = {**job, **job.get("problem", {})}
+        command = [sys.executable, "-c", RUST_BOOT, job["binary"], *(f"{key}={word}" for key, word in words.items())]
     try:
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
@@ -65,6 +78,21 @@ def in_turn(jobs: dict[str, dict[str, Any]], launches: int) -> tuple[dict[str, l
                 failed[name] = str(error)
     done = {name: found for name, found in results.items() if found and name not in failed}
     return done, [f"{name} failed: {message}" for name, message in failed.items()]
+
+
+def in_rounds(
+    settings: Settings, key: tuple[str, ...], jobs: dict[str, dict[str, Any]], launches: int
+) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """As ``in_turn``, and each round of launches is an experiment that is kept."""
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
+    lines: list[str] = []
+    for k in range(launches):
+        say(f"round {k + 1} of {launches}")
+        left = {name: jobs[name] for name in results}
+        found, failures = settings.once((*key, k), partial(in_turn, left, 1))
+        lines += failures
+        results = {name: [*results[name], *found[name]] for name in left if name in found}
+    return results, lines
 
 
 def mean_and_deviation(numbers: Iterable[float]) -> tuple[float, float | None]:

@@ -30,6 +30,8 @@ RIVALS = {
     "mlx": Rival("mlx", ("mlx",)),
 }
 OURS = ("burtorch", "burtorch-function", "burtorch-buffers")
+RUST = "burtorch-rust"
+"""Of the small graphs and of the models, where the program is built (``rust.py``)."""
 SLOW_TO_COMPILE = ("torch-compile",)
 """Left out of ``--quick``: they compile for half a minute before each cell."""
 
@@ -37,6 +39,7 @@ LABELS = {
     "burtorch": "burtorch, eager from Python",
     "burtorch-function": "burtorch, traced function",
     "burtorch-buffers": "burtorch, traced function on buffers",
+    "burtorch-rust": "burtorch, Rust core without Python",
     "python": "Python floats, gradient by hand",
     "numpy": "NumPy, gradient by hand",
     "numba": "numba, gradient by hand",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from burtorch.cli.reproduce import machine, paper
-from burtorch.cli.reproduce.processes import in_turn, mean_and_deviation
+from burtorch.cli.reproduce.processes import in_rounds, mean_and_deviation
 from burtorch.cli.reproduce.programs.graphs import BY_HAND, POINTS
-from burtorch.cli.reproduce.rivals import LABELS, OURS
+from burtorch.cli.reproduce.rivals import LABELS
 from burtorch.cli.reproduce.settings import Settings
-from burtorch.cli.reproduce.tables import Bars, Cell, Column, Row, Table, standing
+from burtorch.cli.reproduce.tables import MEMORY, MEMORY_NOTE, Bars, Cell, Column, Row, Table, standing
 
 ITERATIONS = {"tiny": 100_000, "small": 20_000}
 COLUMNS = [
@@ -19,17 +19,14 @@ COLUMNS = [
     Column("clocks of an iteration"),
     Column("time over burtorch"),
     Column("initialisation", "ms"),
-    Column("peak resident", "MB"),
-    Column("private at the end", "MB"),
-    Column("peak virtual", "MB"),
+    *MEMORY,
 ]
-NO_RUST = "The Rust core without Python is not in this table: that program needs cargo and is not part of the wheel."
 
 
 def table(settings: Settings, name: str, graph: str) -> Table:
     """Time of all iterations by contender."""
     n = ITERATIONS[graph]
-    results, failures = settings.once(("graph", graph), lambda: measure(settings, graph))
+    results, failures = measure(settings, graph)
     found = Table(name, f"{graph} graph, {n:,} iterations of building and differentiating, float64", COLUMNS)
     own = mean_and_deviation(run["seconds"] for run in results["burtorch"])[0]
     for program, runs in results.items():
@@ -53,10 +50,9 @@ def table(settings: Settings, name: str, graph: str) -> Table:
     found.notes += [
         f"Mean and deviation over {settings.launches} processes, contenders in turn, each kept to one core; minimum of "
         "20 slices of each. Initialisation: imports to the first answer. Every answer was checked.",
-        NO_RUST,
-        paper.SEE,
+        MEMORY_NOTE,
     ]
-    found.published = paper.of_graph(graph, n)
+    found.published = paper.beside(name)
     found.bars = Bars(("compute time",))
     return found
 
@@ -75,16 +71,12 @@ def figure(settings: Settings, name: str, graph: str) -> Table:
 def measure(settings: Settings, graph: str) -> Any:
     """All launches."""
     jobs = {
-        program: {
-            "family": "graph",
-            "program": program,
-            "graph": graph,
-            "iterations": ITERATIONS[graph],
-            "budget": settings.budget("graph"),
-        }
-        for program in (*OURS, "python", *settings.programs("graph"))
+        program: settings.job(
+            program, family="graph", graph=graph, iterations=ITERATIONS[graph], budget=settings.budget("graph")
+        )
+        for program in (*settings.own_programs("graph"), "python", *settings.programs("graph"))
     }
-    return in_turn(jobs, settings.launches)
+    return in_rounds(settings, ("graph", graph), jobs, settings.launches)
 
 
 def _cells(runs: list[dict[str, Any]], n: int, own: float) -> list[Cell]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
-from burtorch.cli.reproduce.rivals import RIVALS, SLOW_TO_COMPILE, versions
-
-T = TypeVar("T")
+from burtorch.cli.errors import say
+from burtorch.cli.reproduce import machine, rust
+from burtorch.cli.reproduce.kept import Kept
+from burtorch.cli.reproduce.rivals import OURS, RIVALS, RUST, SLOW_TO_COMPILE, versions
 
 
 @dataclass
@@ -20,12 +22,31 @@ class Settings:
     words: list[str]
     text: str | None = None
     out: str | None = None
-    results: dict[Any, Any] = field(default_factory=dict)
-    """Of experiments that several tables show."""
+    seconds: float = 60.0
+    """Of iterations, for each contender of a cell."""
 
     @functools.cached_property
     def versions(self) -> dict[str, str | None]:
         return versions(self.peers)
+
+    @functools.cached_property
+    def kept(self) -> Kept:
+        """Results of experiments that several tables show, or that a run before this one measured."""
+        host = machine.describe()
+        origin = {name: host[name] for name in ("processor", "cpu_level", "system", "python", "burtorch")}
+        asked = {"launches": self.launches, "quick": self.quick, "seconds": self.seconds, "rivals": self.versions}
+        data = zlib.crc32("\n".join([*self.words, self.text or ""]).encode("utf-8"))
+        return Kept(self.out, {**origin, **asked, "data": data})
+
+    @functools.cached_property
+    def rust(self) -> rust.Build | None:
+        """The program without Python, built when it is first asked for."""
+        try:
+            return rust.build(quick=self.quick)
+        except rust.NoBuildError as obstacle:
+            self.rust_obstacle = str(obstacle)
+            say(f"no rows of the Rust core: {obstacle}")
+            return None
 
     def programs(self, family: str) -> list[str]:
         """The programs of the rivals that are installed: family "graph" or "model"."""
@@ -37,21 +58,33 @@ class Settings:
         ]
         return [program for program in found if not (self.quick and program in SLOW_TO_COMPILE)]
 
+    def own_programs(self, family: str) -> list[str]:
+        """All ways of burtorch."""
+        return [*(OURS if family == "graph" else OURS[:1]), *([RUST] if self.rust else [])]
+
+    def job(self, program: str, **rest: Any) -> dict[str, Any]:
+        """What ``launch`` takes for a program."""
+        binary = {"binary": self.rust.binary} if program == RUST and self.rust else {}
+        return {"program": program, **binary, **rest}
+
     def absences(self) -> list[str]:
-        """A line on rivals that are not installed, and one on programs that ``--quick`` leaves out."""
+        """A line on rivals that are not installed, and one each on programs that are left out."""
         absent = [name for name, version in self.versions.items() if version is None]
         lines = [f"not installed, so left out: {', '.join(absent)}"] if absent else []
         if self.quick and "torch" in self.peers and self.versions["torch"]:
             lines.append(f"left out by --quick, as it compiles for long: {', '.join(SLOW_TO_COMPILE)}")
+        if "rust" in self.__dict__ and self.rust is None:
+            lines.append(f"no rows of the Rust core without Python: {self.rust_obstacle}")
         return lines
 
     def budget(self, family: str) -> float:
         """Seconds of iterations that one process gets: a small graph runs in several processes, a model in one."""
-        return 1.0 if self.quick else {"graph": 15.0, "model": 60.0}[family]
+        if self.quick:
+            return 1.0
+        return self.seconds / self.launches if family == "graph" else self.seconds
 
-    def once(self, key: Any, measure: Callable[[], T]) -> T:
-        """The result of an experiment, measured when it is first asked for."""
-        if key not in self.results:
-            self.results[key] = measure()
-        result: T = self.results[key]
-        return result
+    def once(self, key: Any, measure: Callable[[], Any]) -> Any:
+        """The result of an experiment, as JSON gives it back: measured when it is first asked for."""
+        if repr(key) in self.kept.results:
+            return self.kept.results[repr(key)]
+        return self.kept.keep(key, measure())

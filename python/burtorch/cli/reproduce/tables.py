@@ -18,6 +18,17 @@ class Column:
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 
+MEMORY = [
+    Column("peak resident (RES)", "MB"),
+    Column("peak private", "MB"),
+    Column("peak virtual (VmSize)", "MB"),
+]
+MEMORY_NOTE = (
+    "Memory has three columns, as the paper's captions and its appendix name different ones. No system keeps the peak "
+    "of private memory: it is the larger of two readings, after initialisation and at the end."
+)
+
+
 @dataclass
 class Row:
     label: str
@@ -92,12 +103,13 @@ class Table:
         return "\n".join(lines)
 
 
-NO_RIVALS = ("in theory, registers only", "in memory")
-"""How the labels of rows end that no rival is compared with: nothing runs there, or no file is written."""
+NO_RIVALS = ("in theory, registers only", "in memory", "Rust core without Python")
+"""How the labels of rows end that no rival is compared with: nothing runs there, no file is written, or rivals have
+an interpreter around them."""
 
 
 def standing(table: Table, column: str) -> str:
-    """The note that names each rival below burtorch's fastest way in a column.
+    """The note that names each rival below burtorch's fastest way from Python in a column.
 
     Rows whose labels share what stands before ": " are compared with each other.
     """
@@ -112,8 +124,10 @@ def standing(table: Table, column: str) -> str:
         own = min((number for label, number in rows if "burtorch" in label), default=0.0)
         ahead += [f"{label} ({number / own:.2f})" for label, number in rows if number < own]
     if ahead:
-        return f"Ahead of the fastest way of burtorch in {column}, as a share of its time: {', '.join(ahead)}."
-    return f"burtorch's fastest way is ahead of every rival in {column}."
+        return (
+            f"Ahead of the fastest way of burtorch from Python in {column}, as a share of its time: {', '.join(ahead)}."
+        )
+    return f"burtorch's fastest way from Python is ahead of every rival in {column}."
 
 
 def _grid(heads: list[str], rows: list[list[str]]) -> list[str]:

@@ -39,13 +39,23 @@ def table(settings: Settings, name: str) -> Table:
         _write(words, "\n".join(settings.words))
         _write(text, settings.text or "\n".join(settings.words))
         for label, options in runs.items():
-            say(f"training: {label}")
-            out = os.path.join(folder, "out")
-            summary = trained([*options, "--data", text if "gpt" in options else words, "--out", out])
+            picture = f"{name}-{len(found.rows) + 1}.png"
+
+            def measure(options: list[str] = options, picture: str = picture, label: str = label) -> dict[str, Any]:
+                say(f"training: {label}")
+                out = os.path.join(folder, "out")
+                summary = trained([*options, "--data", text if "gpt" in options else words, "--out", out])
+                _keep_curve(settings, out, picture)
+                shutil.rmtree(out)
+                return {figure: summary[figure] for figure in FIGURES}
+
+            summary = settings.once(("training", label), measure)
             values: list[Cell] = [summary[figure] for figure in FIGURES]
             found.rows.append(Row(label, values))
-            _keep_curve(found, settings, out, f"{name}-{len(found.rows)}.png")
-            shutil.rmtree(out)
+            if settings.out is not None and os.path.exists(os.path.join(settings.out, picture)):
+                found.pictures.append(picture)
+            elif settings.out is not None:
+                found.notes.append(f"{label}: no loss curve, as Matplotlib is not installed.")
     read = "the words, a line each, as no --text was given" if settings.text is None else "the text of --text"
     found.notes.append(f"The GPT reads {read}. AdamW for the GPT, SGD for the character model, with the defaults.")
     if settings.out is None:
@@ -72,12 +82,7 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _keep_curve(found: Table, settings: Settings, out: str, name: str) -> None:
+def _keep_curve(settings: Settings, out: str, name: str) -> None:
     curve = os.path.join(out, "loss.png")
-    if settings.out is None:
-        return
-    if os.path.exists(curve):
+    if settings.out is not None and os.path.exists(curve):
         shutil.copyfile(curve, os.path.join(settings.out, name))
-        found.pictures.append(name)
-    else:
-        found.notes.append(f"{found.rows[-1].label}: no loss curve, as Matplotlib is not installed.")

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from . import hold_to_one_thread
-from .measure import keep_to_one_core, loop_time, memory, step_times
+from .measure import keep_to_one_core, loop_time, memory, note_private, step_times
 
 TOLERANCE = 1e-5
 
@@ -65,6 +65,7 @@ def graph(job: dict[str, Any]) -> dict[str, Any]:
                 step()
 
     ready = perf_counter() - start
+    note_private()
     return {"init": ready, **loop_time(loop, job["iterations"], job["budget"])}
 
 
@@ -88,6 +89,7 @@ def model(job: dict[str, Any]) -> dict[str, Any]:
     start = perf_counter()
     peer.step()
     built += perf_counter() - start
+    note_private()
     return {"init": built, **step_times(peer.step, job["iterations"], job["budget"])}
 
 
@@ -136,10 +138,33 @@ def chain(job: dict[str, Any]) -> dict[str, Any]:
     return {"build": built, "backward": swept}
 
 
+def random_backward(job: dict[str, Any]) -> dict[str, Any]:
+    """Gradients with inputs kept with probability ``p``, over the full gradient: time, and variance over its square."""
+    import burtorch
+
+    from .burtorch_programs import Model
+
+    model, p = Model(job["problem"]), job["p"]
+    full = model.loss_and_grad()[1]
+    square, at = sum(x * x for x in full), 0
+    batch = model.batches[0]
+
+    def step() -> Any:
+        nonlocal at
+        at += 1
+        return model.oracle(*batch, random_backward=p, draw=burtorch.compress.Draw(0, at))
+
+    variances = [step()[2] for _ in range(20)]
+    plain = step_times(lambda: model.oracle(*batch), job["iterations"], job["budget"])["median"]
+    random = step_times(step, job["iterations"], job["budget"])["median"]
+    return {"plain": plain, "random": random, "variance": sum(variances) / len(variances) / square}
+
+
 FAMILIES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "bare": bare,
     "graph": graph,
     "model": model,
     "files": files,
     "chain": chain,
+    "random": random_backward,
 }

@@ -1,0 +1,102 @@
+"""The Rust core as a program without Python: built by cargo from a checkout of burtorch, where both are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from time import perf_counter, time
+from typing import Any
+
+from burtorch.cli.errors import say
+
+SOURCE = os.path.join("benches", "core", "paper.rs")
+OPTIONS = "--locked --release -p burtorch-core --features paper --bin paper --config profile.release.strip='symbols'"
+
+
+class NoBuildError(Exception):
+    """There is no such program; the message says why."""
+
+
+@dataclass
+class Build:
+    """The program, and what it took to build it from nothing and again after a change of its own file."""
+
+    binary: str
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    again_seconds: float | None = None
+    again_cpu_seconds: float | None = None
+
+    @property
+    def megabytes(self) -> float:
+        return os.path.getsize(self.binary) / 1e6
+
+
+def checkout() -> str | None:
+    """The current folder or the first above it that holds burtorch's sources."""
+    folder = os.getcwd()
+    while not os.path.isfile(os.path.join(folder, SOURCE)):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return folder
+
+
+def build(*, quick: bool) -> Build:
+    """Builds it in ``target/reproduce`` of the checkout, from nothing, or takes what was built there of the same files.
+
+    Raises:
+        NoBuildError: without a checkout or cargo, if cargo fails, and if ``quick`` and it was never built.
+    """
+    root = checkout()
+    if root is None:
+        raise NoBuildError("no checkout of burtorch in the current folder or above it")
+    if shutil.which("cargo") is None:
+        raise NoBuildError("cargo is not installed")
+    folder = os.path.join(root, "target", "reproduce")
+    found, record = Build(os.path.join(folder, "release", "paper")), os.path.join(folder, "built.json")
+    kept = _read(record)
+    if kept is not None and os.path.isfile(found.binary):
+        before = os.path.getmtime(found.binary)
+        _cargo(root, folder)
+        if os.path.getmtime(found.binary) == before:
+            return Build(**{**kept, "binary": found.binary})
+    elif quick:
+        raise NoBuildError("it is not built, which takes minutes: --quick uses what a run without --quick has built")
+    say("building the Rust program from nothing")
+    shutil.rmtree(folder, ignore_errors=True)
+    found.seconds, found.cpu_seconds = _cargo(root, folder)
+    os.utime(os.path.join(root, SOURCE), (time(), time()))
+    found.again_seconds, found.again_cpu_seconds = _cargo(root, folder)
+    with open(record, "w", encoding="utf-8") as file:
+        json.dump(asdict(found), file)
+    return found
+
+
+def _cargo(root: str, folder: str) -> tuple[float, float]:
+    """Wall and CPU seconds of cargo and all that it starts."""
+    command = ["cargo", "build", *(word.replace("'", '"') for word in OPTIONS.split()), "--target-dir", folder]
+    start, before = perf_counter(), _cpu_of_children()
+    done = subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", errors="replace")
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise NoBuildError(f"cargo failed: {lines[-1] if lines else done.returncode}")
+    return perf_counter() - start, _cpu_of_children() - before
+
+
+def _cpu_of_children() -> float:
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found
