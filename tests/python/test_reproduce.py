@@ -100,6 +100,8 @@ def test_quick_tables_fit_the_schema(command, tmp_path):
     assert 0.0 < own["minimum"] <= own["compute time"] < 10.0
     assert own["time over burtorch"] == 1.0
     assert figure3["rows"][0]["values"] == [own["compute time"], 1.0]
+    ahead = [[note for note in table["notes"] if "best way from Python" in note] for table in (table2, figure3)]
+    assert list(map(len, ahead)) == [len(tables.COMPARED), 0]
     assert [len(row["values"]) for row in table2["rows"]] == [len(table2["columns"])] * len(table2["rows"])
     assert figure1["rows"][0] == {"label": "a", "values": [-41.0, -35.0]}
     assert (out / "figure1.svg").read_text().startswith("<svg")
@@ -117,6 +119,7 @@ def test_json_goes_to_stdout(command):
     fits(record, SCHEMA)
     (figure4,) = record["tables"]
     assert "from burtorch import Value" in figure4["text"]
+    assert figure4["text"].count("<td>\n\n```python") == 3  # side by side
     assert "burtorch: run, and its value and gradient are right." in figure4["notes"]
 
 
@@ -245,12 +248,12 @@ def test_a_table_as_markdown():
 def test_a_rival_that_is_ahead_is_named():
     table = tables.Table("table0", "nothing", [tables.Column("ratio"), tables.Column("time", "s")])
     table.rows = [tables.Row(label, [0.0, time]) for label, time in (("burtorch", 2.0), ("other", 3.0))]
-    assert tables.standing(table, "time") == "burtorch's fastest way from Python is ahead of every rival in time."
+    assert tables.standing(table, "time") == "burtorch's best way from Python is ahead of every rival in time."
     table.rows += [tables.Row("b=2: burtorch", [0.0, 9.0]), tables.Row("b=2: fast", [0.0, 4.5])]
     table.rows += [tables.Row("b=2: absent", [0.0, None]), tables.Row("in theory, registers only", [0.0, 0.1])]
     table.rows.append(tables.Row("b=2: burtorch raw, in memory", [0.0, 1.0]))
     table.rows.append(tables.Row("b=2: burtorch, Rust core without Python", [0.0, 1.0]))
-    ahead = "Ahead of the fastest way of burtorch from Python in time, as a share of its time: b=2: fast (0.50)."
+    ahead = "Ahead of burtorch's best way from Python in time, as a share of its figure: b=2: fast (0.50)."
     assert tables.standing(table, "time") == ahead
 
 
@@ -281,6 +284,13 @@ def test_the_machine_is_described():
     assert host["processor"]
     assert machine.clock_hz("cpu MHz\t\t: 2600.5\n") == 2600.5e6
     assert machine.clock_hz("nothing") is None
+
+
+def test_quick_leaves_out_what_compiles_for_long():
+    asked = settings(peers=("torch", "torch-compile"))
+    asked.versions = {"torch": "2.0", "torch-compile": "2.0"}
+    assert asked.programs("model") == ["torch"]
+    assert asked.absences() == ["left out by --quick, as it compiles for long: torch-compile"]
 
 
 def test_programs_of_absent_rivals_are_left_out():

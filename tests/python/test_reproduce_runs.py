@@ -148,14 +148,20 @@ def test_the_program_is_built_from_nothing_and_again(checkout):
 
 def test_a_program_that_is_up_to_date_is_taken_with_its_figures(checkout):
     first = rust.build(quick=False)
-    os.utime(checkout / rust.SOURCE, (1e9, 1e9))
     n = len(builds(checkout))
-    assert rust.build(quick=True) == first
+    assert rust.build(quick=True) == rust.build(quick=False) == first
     assert len(builds(checkout)) == n
+    core = checkout / "crates/burtorch-core/src"
+    core.mkdir(parents=True)
+    (core / "lib.rs").write_text("")
+    os.utime(core / "lib.rs", (2e9, 2e9))
+    with pytest.raises(rust.NoBuildError, match="not built of these sources"):
+        rust.build(quick=True)
+    assert rust.build(quick=False) != first
 
 
 def test_why_there_is_no_program(checkout, monkeypatch, tmp_path):
-    with pytest.raises(rust.NoBuildError, match="not built, which takes minutes"):
+    with pytest.raises(rust.NoBuildError, match="not built of these sources"):
         rust.build(quick=True)
     (checkout / rust.SOURCE).write_text("broken")
     with pytest.raises(rust.NoBuildError, match="cargo failed: error: broken"):

@@ -49,14 +49,15 @@ def graph(settings: Settings, name: str) -> Table:
 def listings(settings: Settings, name: str) -> Table:
     """Each program is run where its framework is installed, and its answer checked."""
     found = Table(name, "Figure 1 as a program", [])
+    heads = "".join(f"<th>{package}</th>" for package in LISTINGS)
+    cells = "\n".join(f"<td>\n\n```python\n{text}```\n\n</td>" for text in LISTINGS.values())
+    found.text = f"<table><tr>{heads}</tr><tr>\n{cells}\n</tr></table>"
     for package, text in LISTINGS.items():
-        found.text += f"**{package}**\n\n```python\n{text}```\n\n"
         asked = package == "burtorch" or package in settings.peers
         if not asked or find_spec(package) is None:
             found.notes.append(f"{package}: not run, as it is not {'installed' if asked else 'among --peers'}.")
         else:
             found.notes.append(f"{package}: {checked(text)}.")
-    found.text = found.text.strip()
     return found
 
 

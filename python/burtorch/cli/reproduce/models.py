@@ -9,7 +9,7 @@ from burtorch.cli.reproduce import paper, problems
 from burtorch.cli.reproduce.processes import in_turn
 from burtorch.cli.reproduce.rivals import LABELS
 from burtorch.cli.reproduce.settings import Settings
-from burtorch.cli.reproduce.tables import MEMORY, MEMORY_NOTE, Bars, Cell, Column, Row, Table, standing
+from burtorch.cli.reproduce.tables import COMPARED, MEMORY, MEMORY_NOTE, Bars, Cell, Column, Row, Table, standing
 
 HIDDEN = (4, 16, 32, 64, 128, 512, 1024)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -136,7 +136,7 @@ def _over(run: dict[str, Any], own: dict[str, Any]) -> float | None:
 
 def _notes(found: Table, settings: Settings, steps: int) -> None:
     found.notes += [
-        standing(found, "minimum"),
+        *(standing(found, column) for column in COMPARED),
         f"Mean and deviation over {_steps(settings, steps):,} iterations of one process, kept to one core. Losses and "
         "gradients of all contenders agreed with float64 within 1e-5.",
         "Initialisation: imports, reading the problem, compiling, the first step.",

@@ -17,7 +17,8 @@ class Rival:
 
 
 RIVALS = {
-    "torch": Rival("torch", ("torch", "torch-compile"), ("torch", "torch-compile")),
+    "torch": Rival("torch", ("torch",), ("torch",)),
+    "torch-compile": Rival("torch", ("torch-compile",), ("torch-compile",)),
     "torchscript": Rival("torch", ("torchscript",), ("torchscript",)),
     "jax": Rival("jax", ("jax", "jax-eager"), ("jax",)),
     "numpy": Rival("numpy", ("numpy",), ("numpy",)),

@@ -47,10 +47,10 @@ def checkout() -> str | None:
 
 
 def build(*, quick: bool) -> Build:
-    """Builds it in ``target/reproduce`` of the checkout, from nothing, or takes what was built there of the same files.
+    """Builds it in ``target/reproduce`` of the checkout, from nothing, or takes what was built there after all changes.
 
     Raises:
-        NoBuildError: without a checkout or cargo, if cargo fails, and if ``quick`` and it was never built.
+        NoBuildError: without a checkout or cargo, if cargo fails, and if ``quick`` and it is not there.
     """
     root = checkout()
     if root is None:
@@ -60,13 +60,10 @@ def build(*, quick: bool) -> Build:
     folder = os.path.join(root, "target", "reproduce")
     found, record = Build(os.path.join(folder, "release", "paper")), os.path.join(folder, "built.json")
     kept = _read(record)
-    if kept is not None and os.path.isfile(found.binary):
-        before = os.path.getmtime(found.binary)
-        _cargo(root, folder)
-        if os.path.getmtime(found.binary) == before:
-            return Build(**{**kept, "binary": found.binary})
-    elif quick:
-        raise NoBuildError("it is not built, which takes minutes: --quick uses what a run without --quick has built")
+    if kept is not None and os.path.isfile(found.binary) and _last_change(root) <= os.path.getmtime(record):
+        return Build(**{**kept, "binary": found.binary})
+    if quick:
+        raise NoBuildError("it is not built of these sources, which takes minutes and a run without --quick")
     say("building the Rust program from nothing")
     shutil.rmtree(folder, ignore_errors=True)
     found.seconds, found.cpu_seconds = _cargo(root, folder)
@@ -86,6 +83,14 @@ def _cargo(root: str, folder: str) -> tuple[float, float]:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise NoBuildError(f"cargo failed: {lines[-1] if lines else done.returncode}")
     return perf_counter() - start, _cpu_of_children() - before
+
+
+def _last_change(root: str) -> float:
+    """Of the files that the program is made of."""
+    core = os.path.join(root, "crates", "burtorch-core")
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(core) for name in names]
+    files += [os.path.join(root, name) for name in (SOURCE, "Cargo.toml", "Cargo.lock", "rust-toolchain.toml")]
+    return max(os.path.getmtime(file) for file in files if os.path.exists(file))
 
 
 def _cpu_of_children() -> float:

@@ -9,7 +9,7 @@ from burtorch.cli.reproduce.processes import in_rounds, mean_and_deviation
 from burtorch.cli.reproduce.programs.graphs import BY_HAND, POINTS
 from burtorch.cli.reproduce.rivals import LABELS
 from burtorch.cli.reproduce.settings import Settings
-from burtorch.cli.reproduce.tables import MEMORY, MEMORY_NOTE, Bars, Cell, Column, Row, Table, standing
+from burtorch.cli.reproduce.tables import COMPARED, MEMORY, MEMORY_NOTE, Bars, Cell, Column, Row, Table, standing
 
 ITERATIONS = {"tiny": 100_000, "small": 20_000}
 COLUMNS = [
@@ -32,7 +32,7 @@ def table(settings: Settings, name: str, graph: str) -> Table:
     for program, runs in results.items():
         scaled = "*" if any(run["iterations"] < n for run in runs) else ""
         found.rows.append(Row(LABELS[program] + scaled, _cells(runs, n, own)))
-    found.notes += [*failures, standing(found, "minimum")]
+    found.notes += [*failures, *(standing(found, column) for column in COMPARED)]
     if any(row.label.endswith("*") for row in found.rows):
         found.notes.append("* ran fewer iterations, and its time is scaled to all of them.")
     clock = machine.clock_hz()
@@ -60,7 +60,7 @@ def table(settings: Settings, name: str, graph: str) -> Table:
 def figure(settings: Settings, name: str, graph: str) -> Table:
     """The bars of a table of this run."""
     whole = table(settings, name, graph)
-    whole.notes = [note for note in whole.notes if "in minimum" not in note]
+    whole.notes = [note for note in whole.notes if "best way from Python" not in note]
     whole.title = f"compute time of the {graph} graph"
     keep = [0, 4]
     whole.columns = [whole.columns[k] for k in keep]

@@ -71,8 +71,9 @@ class Settings:
         """A line on rivals that are not installed, and one each on programs that are left out."""
         absent = [name for name, version in self.versions.items() if version is None]
         lines = [f"not installed, so left out: {', '.join(absent)}"] if absent else []
-        if self.quick and "torch" in self.peers and self.versions["torch"]:
-            lines.append(f"left out by --quick, as it compiles for long: {', '.join(SLOW_TO_COMPILE)}")
+        slow = [name for name in self.peers if name in SLOW_TO_COMPILE and self.versions[name]]
+        if self.quick and slow:
+            lines.append(f"left out by --quick, as it compiles for long: {', '.join(slow)}")
         if "rust" in self.__dict__ and self.rust is None:
             lines.append(f"no rows of the Rust core without Python: {self.rust_obstacle}")
         return lines

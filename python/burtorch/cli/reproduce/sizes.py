@@ -10,7 +10,7 @@ from burtorch.cli.reproduce import paper
 from burtorch.cli.reproduce.processes import in_rounds
 from burtorch.cli.reproduce.rivals import LABELS, RIVALS, RUST
 from burtorch.cli.reproduce.settings import Settings
-from burtorch.cli.reproduce.tables import MEMORY, Bars, Cell, Column, Row, Table
+from burtorch.cli.reproduce.tables import MEMORY, Bars, Cell, Column, Row, Table, standing
 
 COLUMNS = [
     Column("installed", "MB"),
@@ -44,6 +44,7 @@ def table(settings: Settings, name: str) -> Table:
     found.rows += _compiled(settings)
     found.notes += [
         *failures,
+        standing(found, "installed"),
         f"burtorch's extension module alone: {os.path.getsize(str(_core.__file__)) / 1e6:.1f} MB.",
         "Installed size is that of the package's own files, without its dependencies.",
         "Compile time: cargo build --release with link-time optimisation of all that the paper's programs need, "

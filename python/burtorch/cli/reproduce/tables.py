@@ -23,6 +23,8 @@ MEMORY = [
     Column("peak private", "MB"),
     Column("peak virtual (VmSize)", "MB"),
 ]
+COMPARED = ("minimum", "initialisation", "peak resident (RES)")
+"""Columns of which a note says which rivals are ahead."""
 MEMORY_NOTE = (
     "Memory has three columns, as the paper's captions and its appendix name different ones. No system keeps the peak "
     "of private memory: it is the larger of two readings, after initialisation and at the end."
@@ -109,7 +111,7 @@ an interpreter around them."""
 
 
 def standing(table: Table, column: str) -> str:
-    """The note that names each rival below burtorch's fastest way from Python in a column.
+    """The note that names each rival below burtorch's best way from Python in a column.
 
     Rows whose labels share what stands before ": " are compared with each other.
     """
@@ -124,10 +126,8 @@ def standing(table: Table, column: str) -> str:
         own = min((number for label, number in rows if "burtorch" in label), default=0.0)
         ahead += [f"{label} ({number / own:.2f})" for label, number in rows if number < own]
     if ahead:
-        return (
-            f"Ahead of the fastest way of burtorch from Python in {column}, as a share of its time: {', '.join(ahead)}."
-        )
-    return f"burtorch's fastest way from Python is ahead of every rival in {column}."
+        return f"Ahead of burtorch's best way from Python in {column}, as a share of its figure: {', '.join(ahead)}."
+    return f"burtorch's best way from Python is ahead of every rival in {column}."
 
 
 def _grid(heads: list[str], rows: list[list[str]]) -> list[str]:
