@@ -2005,7 +2005,14 @@ class Runner:
         threads: int,
         **options: Any,
     ) -> Self: ...
-    def step(self, step: float, batch: Any = None, coin: bool | None = None, compression: Any = None) -> None: ...
+    def step(
+        self,
+        step: float,
+        batch: Any = None,
+        coin: bool | None = None,
+        compression: Any = None,
+        missing: Sequence[int] | None = None,
+    ) -> None: ...
     def steps(
         self,
         gammas: Any,

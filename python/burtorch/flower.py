@@ -27,12 +27,24 @@ if TYPE_CHECKING:
     from burtorch.opt import Method, Record
 
     Numbers = NDArray[np.float64]
+    Told = tuple[Numbers, list[int]]
+    """What clients sent in an exchange, summed, and who was missing."""
 
 __all__ = ["client_app", "server_app"]
+
+UNREACHED = (3, 4, 5)
+"""Codes of Flower's errors for a message, a reply or a node that is not there."""
 
 
 class _PauseError(Exception):
     """A client has computed what it sends, and knows no more until the next round."""
+
+
+class _MissingError(Exception):
+    """Clients of a cohort have not answered, and the step can be taken without them."""
+
+    def __init__(self, missing: list[int]) -> None:
+        self.missing = missing
 
 
 class _ClientEngine:
@@ -57,13 +69,22 @@ class _ClientEngine:
 
 
 class _ServerEngine:
-    """The server, which has no client: an exchange asks all of them."""
+    """The server, which has no client: an exchange asks all of them.
+
+    Where clients may be missing, the next message to one of them tells all exchanges since its last answer.
+    """
 
     def __init__(self, grid: Any, n_clients: int, timeout: float) -> None:
         self.grid, self.n_clients, self.timeout = grid, n_clients, timeout
+        self.may_miss = False
         self.exchanges = 0
-        self.total: Numbers | None = None
+        # The sums and the missing clients of exchanges that some node may not know; those before `first` all know.
+        self.told: list[Told] = []
+        self.first = 0
+        self.missing: list[int] = []
+        self.found: dict[int, Numbers] = {}
         self.nodes = self._nodes()
+        self.known = dict.fromkeys(self.nodes, 0)
 
     def here(self, n_clients: int) -> tuple[int, int]:
         if n_clients != self.n_clients:
@@ -76,25 +97,46 @@ class _ServerEngine:
     def gather(self, own: Numbers) -> Numbers:
         import numpy as np
 
+        if not self.found:
+            self._ask()
+        found, missing = self.found, sorted(set(range(self.n_clients)) - self.found.keys())
+        if missing != self.missing:
+            if not self.may_miss:
+                raise RuntimeError(f"exchange {self.exchanges}: the clients {missing} have not answered")
+            self.missing = missing
+            raise _MissingError(missing)
+        total = _joined([found[number] for number in sorted(found)])
+        self.told.append((total, missing))
+        self.exchanges += 1
+        self.missing, self.found = [], {}
+        known = min(self.known.values())
+        del self.told[: known - self.first]
+        self.first = known
+        return np.asarray(total)
+
+    def _ask(self) -> None:
+        """The answers of the clients to the next exchange."""
         flwr, k = _flwr(), self.exchanges
         messages = [
-            flwr.Message(content=_packed(self.total, exchange=k), dst_node_id=node, message_type="train")
+            flwr.Message(
+                content=_packed(self.told[self.known[node] - self.first :], exchange=k),
+                dst_node_id=node,
+                message_type="train",
+            )
             for node in self.nodes
         ]
-        found: dict[int, Numbers] = {}
         for reply in self.grid.send_and_receive(messages, timeout=self.timeout):
             if reply.has_error():
+                if self.may_miss and reply.error.code in UNREACHED:
+                    continue
                 raise RuntimeError(f"exchange {k}: a client failed: {reply.error.reason}")
-            numbers, facts = _unpacked(reply.content)
-            if facts["exchange"] != k or numbers is None:
+            told, facts = _unpacked(reply.content)
+            if facts["exchange"] != k or len(told) != 1:
                 raise ValueError(f"a reply of exchange {facts['exchange']}, expected {k}")
-            found[int(facts["client"])] = numbers
-        missing = sorted(set(range(self.n_clients)) - found.keys())
-        if missing:
-            raise RuntimeError(f"exchange {k}: the clients {missing} have not answered")
-        self.total = _joined([found[number] for number in sorted(found)])
-        self.exchanges += 1
-        return np.asarray(self.total)
+            self.found[int(facts["client"])] = told[0][0]
+            self.known[reply.metadata.src_node_id] = k
+        if not self.found:
+            raise RuntimeError(f"exchange {k}: no client has answered")
 
     def _nodes(self) -> list[int]:
         end = time.monotonic() + self.timeout
@@ -114,25 +156,31 @@ def _flwr() -> Any:
         raise ImportError(f'burtorch.flower needs flwr (pip install "burtorch[flower]"): {error}') from error
 
 
-def _packed(numbers: Numbers | None, **facts: int) -> Any:
-    """A record of Flower: the numbers, their checksum, and facts."""
-    flwr = _flwr()
-    given = [] if numbers is None else [numbers]
-    checksum = 0 if numbers is None else zlib.crc32(numbers.data)
-    content = {"facts": flwr.ConfigRecord({**facts, "checksum": checksum}), "numbers": flwr.ArrayRecord(given)}
-    return flwr.RecordDict(content)
+def _packed(told: list[Told], **facts: int) -> Any:
+    """A record of Flower: the numbers of exchanges, their checksum, who was missing in each, and facts."""
+    flwr, numbers = _flwr(), [numbers for numbers, _ in told]
+    missing = ";".join(",".join(map(str, gone)) for _, gone in told)
+    facts_of = flwr.ConfigRecord({**facts, "missing": missing, "checksum": _checksum(numbers, missing)})
+    return flwr.RecordDict({"facts": facts_of, "numbers": flwr.ArrayRecord(numbers)})
 
 
-def _unpacked(content: Any) -> tuple[Numbers | None, Any]:
+def _unpacked(content: Any) -> tuple[list[Told], Any]:
     import numpy as np
 
     facts, given = content["facts"], content["numbers"].to_numpy_ndarrays()
-    if not given:
-        return None, facts
-    numbers = np.ascontiguousarray(given[0])
-    if numbers.dtype != np.float64 or numbers.ndim != 1 or zlib.crc32(numbers.data) != facts["checksum"]:
-        raise ValueError("a message has another type or checksum than it was sent with")
-    return numbers, facts
+    numbers, missing = [np.ascontiguousarray(part) for part in given], facts["missing"].split(";")
+    if any(part.dtype != np.float64 or part.ndim != 1 for part in numbers) or len(missing) != max(1, len(numbers)):
+        raise ValueError("a message has other arrays than it was sent with")
+    if _checksum(numbers, facts["missing"]) != facts["checksum"]:
+        raise ValueError("a message has another checksum than it was sent with")
+    return [(part, [int(k) for k in gone.split(",") if k]) for part, gone in zip(numbers, missing)], facts
+
+
+def _checksum(numbers: list[Numbers], missing: str) -> int:
+    value = zlib.crc32(missing.encode())
+    for part in numbers:
+        value = zlib.crc32(part.data, value)
+    return value
 
 
 def _joined(payloads: list[Numbers]) -> Numbers:
@@ -179,47 +227,61 @@ def client_app(make: Callable[[Any], Method]) -> Any:
     @app.train()  # type: ignore[untyped-decorator]
     def train(message: Any, context: Any) -> Any:
         records = _flwr()
-        total, facts = _unpacked(message.content)
-        number = int(context.node_config["partition-id"])
-        engine, method = _ClientEngine(number, []), None
-        if total is not None:
-            method = _went_on(make, engine, total, context)
+        told, facts = _unpacked(message.content)
+        exchange, number = int(facts["exchange"]), int(context.node_config["partition-id"])
+        engine = _ClientEngine(number, [])
         try:
-            method = make(engine) if method is None else method
-            _save(method, context)
+            method = _went_on(make, engine, told, exchange, context)
+            _save(method, exchange, context)
             method._runner.step(method.gamma)
         except _PauseError:
             pass
-        content = _packed(engine.own, exchange=int(facts["exchange"]), client=number)
-        return records.Message(content=content, reply_to=message)
+        own: list[Told] = [] if engine.own is None else [(engine.own, [])]
+        return records.Message(content=_packed(own, exchange=exchange, client=number), reply_to=message)
 
     return app
 
 
-def _went_on(make: Callable[[Any], Method], engine: _ClientEngine, total: Numbers, context: Any) -> Method:
-    """The method after the exchange whose total is given."""
+def _went_on(
+    make: Callable[[Any], Method],
+    engine: _ClientEngine,
+    told: list[Told],
+    exchange: int,
+    context: Any,
+) -> Method:
+    """The method after the exchanges that are told, of which `exchange` is the next."""
     import numpy as np
 
-    if "state" not in context.state:
-        # The exchange was that of the start.
-        engine.totals = [total]
-        return make(engine)
-    engine.totals = [np.zeros(2)]
-    method = make(engine)
-    facts, names = context.state["facts"], context.state["facts"]["names"]
-    arrays = dict(zip(names, context.state["state"].to_numpy_ndarrays()))
-    counts = (facts["calls"], facts["up"], facts["down"], facts["bytes"], facts["rounds"], facts["time"])
-    method._runner.load(arrays, facts["round"], counts)
-    engine.totals = [total]
-    method._runner.step(method.gamma)
+    if "state" in context.state:
+        # The exchange of the start, if there is one, is over; what is told may be known in part.
+        engine.totals = [np.zeros(2)]
+        method = make(engine)
+        facts, arrays = context.state["facts"], context.state["state"].to_numpy_ndarrays()
+        counts = (facts["calls"], facts["up"], facts["down"], facts["bytes"], facts["rounds"], facts["time"])
+        method._runner.load(dict(zip(facts["names"], arrays)), facts["round"], counts)
+        told = told[len(told) - (exchange - facts["exchange"]) :]
+        engine.totals = [total for total, _ in told]
+    else:
+        if len(told) != exchange:
+            raise ValueError(f"client {engine.number} has lost its state, which Flower's context held")
+        engine.totals = [total for total, _ in told]
+        method = make(engine)
+    while engine.totals:
+        gone = told[len(told) - len(engine.totals)][1]
+        method._runner.step(method.gamma, missing=gone)
     return method
 
 
-def _save(method: Method, context: Any) -> None:
-    """Keeps the state of a client in Flower's context."""
+def _save(method: Method, exchange: int, context: Any) -> None:
+    """Keeps the state of a client in Flower's context, and which exchange it is before."""
     flwr, arrays = _flwr(), method._runner.state()
     names = ("calls", "up", "down", "bytes", "rounds", "time")
-    facts = {"names": list(arrays), "round": method._runner.round, **dict(zip(names, method._runner.cost))}
+    facts = {
+        "names": list(arrays),
+        "round": method._runner.round,
+        "exchange": exchange,
+        **dict(zip(names, method._runner.cost)),
+    }
     context.state["state"] = flwr.ArrayRecord(list(arrays.values()))
     context.state["facts"] = flwr.ConfigRecord(facts)
 
@@ -244,18 +306,38 @@ def server_app(
         timeout: seconds that an exchange may take.
 
     A round in which a client fails or does not answer raises RuntimeError; clients that a method's cohort leaves out
-    answer without numbers.
+    answer without numbers. A method whose cohort is not all clients goes on without those from whom no answer comes
+    within `timeout` seconds, or whose nodes are gone, as if they had not been drawn; when they are there again they are
+    told what they have missed.
     """
     flwr: Any = importlib.import_module("flwr.serverapp") if _flwr() else None
+    from burtorch.opt import Full
+
     app = flwr.ServerApp()
 
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Any, context: Any) -> None:
-        method = make(_ServerEngine(grid, n_clients, timeout))
-        records = method.run(rounds, record_every=record_every)
-        done(method, records)
+        engine = _ServerEngine(grid, n_clients, timeout)
+        method = make(engine)
+        engine.may_miss = not isinstance(method.sampling, Full)
+        done(method, _run(method, rounds, record_every))
 
     return app
+
+
+def _run(method: Method, rounds: int, record_every: int | None) -> list[Record]:
+    """So many steps, each without the clients of its cohort who are missing, where the method can do without them."""
+    records = [method.record()]
+    for k in range(1, rounds + 1):
+        start = time.perf_counter()
+        try:
+            method._runner.step(method.gamma)
+        except _MissingError as error:
+            method._runner.step(method.gamma, missing=error.missing)
+        method.seconds += time.perf_counter() - start
+        if k == rounds or (record_every and k % record_every == 0):
+            records.append(method.record())
+    return records
 
 
 def __dir__() -> list[str]:

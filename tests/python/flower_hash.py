@@ -23,6 +23,7 @@ def problem():
 
 METHODS = {
     "EF21": lambda f, **more: opt.EF21(f, compressor=compress.TopK(2), **more),
+    "EF21 float32": lambda f, **more: opt.EF21(f, compressor=compress.TopK(2), client_dtype="float32", **more),
     "FedAvg": lambda f, **more: opt.FedAvg(f, local_steps=3, cohort=opt.Nice(2), sampling=opt.Nice(4), **more),
     "MARINA": lambda f, **more: opt.MARINA(f, compressor=compress.RandK(2), p=0.4, **more),
 }

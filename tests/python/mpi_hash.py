@@ -34,7 +34,12 @@ def methods(engine, threads, own=False):
     yield opt.EF21PP(f, **common, **top, cohort=opt.Nice(4))
     yield opt.Scaffnew(f, **common)
     yield opt.FedAvg(f, **common, local_steps=3, cohort=opt.Nice(5), step=0.01)
-    yield opt.Scaffold(f, **common, local_steps=3, cohort=opt.Nice(5), sampling=opt.Nice(2), step=0.01)
+    scaffold = {"local_steps": 3, "cohort": opt.Nice(5), "sampling": opt.Nice(2), "step": 0.01}
+    yield opt.Scaffold(f, **common, **scaffold)
+    single = {**common, "client_dtype": "float32", "start": "zero"}
+    yield opt.EF21SGDM(f, **single, **top, sampling=opt.Nice(3))
+    yield opt.EF21PP(f, **single, **top, cohort=opt.Nice(4))
+    yield opt.Scaffold(f, **single, **scaffold)
 
 
 def main(engine="local", threads=1, own=False):

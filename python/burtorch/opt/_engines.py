@@ -33,6 +33,8 @@ def engine_of(engine: str | Engine) -> Engine | None:
         from burtorch import mpi
 
         return mpi.Engine()
+    if engine == "flower":
+        raise ValueError("on Flower a method runs as apps: burtorch.flower.server_app and client_app give it an engine")
     if isinstance(engine, str):
         raise ValueError(f'engine must be "local", "mpi" or an engine, found {engine!r}')
     return engine

@@ -38,6 +38,7 @@ class EF14(_Compressed):
     """
 
     _name = "ef14"
+    _why_float64 = "keeps e_i in float64: x - mean e_i would not move by step grad f(x) if they were rounded"
 
     def theory_step(self) -> float:
         """alpha/(10 L_max)."""
@@ -76,6 +77,7 @@ class EF21SGDM(_Compressed):
     """
 
     _name = "ef21"
+    _why_float64 = None
 
     def __init__(
         self,
@@ -153,6 +155,7 @@ class DASHA(_Compressed):
     """
 
     _name = "dasha"
+    _why_float64 = "keeps g_i and h_i in float64: messages of rounded ones would be biased"
 
     def __init__(
         self,

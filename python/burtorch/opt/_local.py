@@ -44,6 +44,7 @@ class Scaffnew(Distributed):
     """
 
     _name = "scaffnew"
+    _why_float64 = "keeps h_i in float64: the sum of rounded ones would not stay 0"
 
     def __init__(
         self,
@@ -161,6 +162,7 @@ class Scaffold(Distributed):
     """
 
     _name = "scaffold"
+    _why_float64 = None
 
     def __init__(
         self,

@@ -69,6 +69,12 @@ impl Compressor {
             || !matches!(self.quantiser, Quantiser::None | Quantiser::Sign)
     }
 
+    /// Whether it sends some numbers of a vector as they are.
+    pub fn sends_numbers(&self) -> bool {
+        matches!(self.sparsifier, Sparsifier::All | Sparsifier::TopK(_) | Sparsifier::TopLeK(_))
+            && self.quantiser == Quantiser::None
+    }
+
     /// Compresses `x`. All clients of [`Sparsifier::PermK`] share a partition: it is drawn for the seed, round and purpose of
     /// `draw` and not for its client. After an error the message stands for a vector without numbers.
     pub fn compress<F: Number>(

@@ -142,6 +142,19 @@ impl<F: Number> Message<F> {
         Ok(())
     }
 
+    /// Replaces the numbers it holds, where they are sent as they are ([`super::Compressor::sends_numbers`]), by what `with`
+    /// makes of their places and of them.
+    pub(crate) fn replace(&mut self, with: impl Fn(usize, F) -> F) {
+        for k in 0..self.numbers.len() {
+            self.numbers[k] = with(self.index(k), self.unit * self.numbers[k]);
+        }
+    }
+
+    /// Exchanges the memory for choosing coordinates with that of another message.
+    pub(crate) fn swap_work(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.work, &mut other.work);
+    }
+
     /// Bits by theory: what coordinates and numbers need, in the formula of docs/compression.md. Coordinates that follow from
     /// draws are free, since the receiver can repeat the draws.
     pub fn bits(&self) -> f64 {

@@ -4,6 +4,7 @@
 //! functions of (seed, job, worker), so a run is the same on every machine.
 
 use super::delays::Delays;
+use super::kept::{Kept, Vectors};
 use super::local::without_prox;
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::parts;
@@ -43,9 +44,10 @@ struct Local {
     batches: Vec<Sampler>,
     steps: u64,
     server_step: f64,
-    /// Room: samples of a batch, and the client's point.
+    /// Room: samples of a batch, the client's point, and where it began.
     batch: Vec<u32>,
     own: Vec<f64>,
+    start: Vec<f64>,
 }
 
 /// A method of workers that do not wait for each other.
@@ -59,7 +61,7 @@ pub struct Asynchronous {
     jobs: Vec<f64>,
     new_jobs: Vec<f64>,
     /// Where the jobs began, a row each (Ringmaster, FedBuff).
-    points: Vec<f64>,
+    points: Kept<f64>,
     /// The iterate before the step, and the number of steps then.
     old: Vec<f64>,
     round: u64,
@@ -104,7 +106,7 @@ impl Asynchronous {
             delays,
             jobs: none(),
             new_jobs: none(),
-            points: none(),
+            points: Kept::default(),
             old: none(),
             round: 0,
             time: 0.0,
@@ -143,7 +145,7 @@ impl Asynchronous {
         }
         let weights = parts::weights(&samples, n_samples)?;
         let mut new = Self::new(Rule::FedBuff(buffer), Sampler::new(Sampling::Full, n_samples)?, delays)?;
-        new.local = Local { samples, batches, steps, server_step, batch: Vec::new(), own: Vec::new() };
+        new.local = Local { samples, batches, steps, server_step, ..Local::default() };
         Ok((new, weights))
     }
 
@@ -151,6 +153,11 @@ impl Asynchronous {
     fn first(&self) -> (usize, f64) {
         let ends = self.new_jobs.chunks_exact(JOB).map(|job| job[0]).enumerate();
         ends.fold((0, f64::INFINITY), |best, one| if one.1 < best.1 { one } else { best })
+    }
+
+    /// Whether a worker began a job in this step: it has a new number.
+    fn has_begun(&self, worker: usize) -> bool {
+        self.new_jobs[worker * JOB + 1] != self.jobs[worker * JOB + 1]
     }
 
     /// A worker begins its next job at this time, after so many steps.
@@ -177,13 +184,11 @@ impl Asynchronous {
         if crate::interrupt::is_over() {
             return Err(Error::Interrupted);
         }
-        let samples = self.sampler.samples();
-        let d = self.g.len();
-        let at = match x {
-            Some(x) => x,
-            None => &self.points[worker * d..][..d],
-        };
-        env.grad(at, None, samples, &mut self.one)?;
+        let (samples, one) = (self.sampler.samples(), &mut self.one);
+        match x {
+            Some(x) => env.grad(x, None, samples, one)?,
+            None => self.points.read(worker, |x| env.grad(x, None, samples, one))?,
+        }
         self.g.iter_mut().zip(&self.one).for_each(|(g, one)| *g += scale * one);
         memory::reserve_in(&mut self.used, 1, "workers")?;
         self.used.push(worker as u32);
@@ -235,10 +240,13 @@ impl Asynchronous {
 
     /// Adds `scale` times how far a client's job moved back to `g`; its oracle calls.
     fn add_move(&mut self, env: &mut Env<'_>, worker: usize, x: &[f64], scale: f64) -> Result<u64> {
-        let d = x.len();
         let (job, since) = (self.new_jobs[worker * JOB + 1] as u64, self.new_jobs[worker * JOB + 2] as u64);
-        let start = if since == env.round { x } else { &self.points[worker * d..][..d] };
-        let Local { samples, batches, steps, batch, own, .. } = &mut self.local;
+        let Local { samples, batches, steps, batch, own, start, .. } = &mut self.local;
+        if since == env.round {
+            start.copy_from_slice(x);
+        } else {
+            self.points.read(worker, |point| start.copy_from_slice(point));
+        }
         own.copy_from_slice(start);
         let (mut calls, sampler) = (0, &mut batches[worker]);
         for j in 0..*steps {
@@ -256,7 +264,7 @@ impl Asynchronous {
             own.iter_mut().zip(&self.one).for_each(|(x, g)| *x -= step * g);
             calls += batch.len() as u64;
         }
-        self.g.iter_mut().zip(start).zip(&*own).for_each(|((g, start), own)| *g += scale * (start - own));
+        self.g.iter_mut().zip(&*start).zip(&*own).for_each(|((g, start), own)| *g += scale * (start - own));
         memory::reserve_in(&mut self.used, 1, "workers")?;
         self.used.push(worker as u32);
         Ok(calls)
@@ -299,13 +307,10 @@ impl Method for Asynchronous {
         }
         if matches!(self.rule, Rule::FedBuff(_)) {
             without_prox(env)?;
-            self.local.own = zeros(x.len())?;
+            (self.local.own, self.local.start) = (zeros(x.len())?, zeros(x.len())?);
         }
         if matches!(self.rule, Rule::Ringmaster(_) | Rule::FedBuff(_)) {
-            self.old = zeros(x.len())?;
-            let len = n.checked_mul(x.len());
-            self.points = zeros(len.ok_or(memory::refused::<f64>(usize::MAX, "the points of workers"))?)?;
-            self.points.chunks_exact_mut(x.len()).for_each(|point| point.copy_from_slice(x));
+            (self.old, self.points) = (zeros(x.len())?, Kept::new(n, x)?);
         }
         Ok(Cost::default())
     }
@@ -333,6 +338,11 @@ impl Method for Asynchronous {
             self.old.copy_from_slice(x);
         }
         self.round = env.round;
+        if self.points.n() > 0 {
+            for worker in (0..self.delays.n()).filter(|&worker| self.has_begun(worker)) {
+                self.points.make(worker)?;
+            }
+        }
         let time = self.new_time - self.time;
         let numbers = (self.used.len() * x.len()) as f64 * super::clients::NUMBER;
         let (bits_up, wire_bytes) = (numbers, numbers as u64 / 8);
@@ -340,20 +350,24 @@ impl Method for Asynchronous {
     }
 
     fn commit(&mut self) {
-        let d = self.next.len();
-        for (worker, point) in self.points.chunks_exact_mut(d).enumerate() {
-            // A new number says that a job has begun: at the new point, or before the step was whole.
-            if self.new_jobs[worker * JOB + 1] != self.jobs[worker * JOB + 1] {
-                let is_new = self.new_jobs[worker * JOB + 2] as u64 > self.round;
-                point.copy_from_slice(if is_new { &self.next } else { &self.old });
+        for worker in 0..self.points.n() {
+            if !self.has_begun(worker) {
+                continue;
             }
+            // At the new point, or before the step was whole.
+            let is_new = self.new_jobs[worker * JOB + 2] as u64 > self.round;
+            self.points.row(worker).copy_from_slice(if is_new { &self.next } else { &self.old });
         }
         std::mem::swap(&mut self.jobs, &mut self.new_jobs);
         self.time = self.new_time;
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
-        vec![("jobs", &mut self.jobs), ("points", &mut self.points), ("time", std::slice::from_mut(&mut self.time))]
+        vec![("jobs", &mut self.jobs), ("time", std::slice::from_mut(&mut self.time))]
+    }
+
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
+        vec![("points", &mut self.points)]
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {

@@ -8,15 +8,18 @@ use std::ops::Range;
 
 use super::delays::Network;
 use super::exchange::{Exchange, read};
+use super::kept::Kept;
 use super::method::{Cost, Env};
 use super::parts::{bad, check, weights};
-use super::terms::{Samples, Workspace};
+use super::terms::Samples;
 use super::tree::{TreeSum, subtrees};
+use super::worker::{Room, Sends, Who, Worker};
 use crate::compress::{Client, Compressor, Message};
 use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::memory;
+use crate::scalar::Float;
 use crate::sync::{self, Mutex};
 
 /// Who holds which samples, and what they send.
@@ -52,45 +55,8 @@ struct Block {
     failed: Option<Error>,
 }
 
-/// A client.
-#[derive(Debug, Default)]
-pub(super) struct Worker {
-    pub(super) samples: Vec<u32>,
-    pub(super) message: Message<f64>,
-    /// What it keeps until the step is whole.
-    pub(super) own: Vec<f64>,
-    /// Whether it takes part in the round.
-    pub(super) is_here: bool,
-}
-
-/// Memory of the client at work.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    pub(super) g: Vec<f64>,
-    pub(super) x: Vec<f64>,
-    pub(super) indices: Vec<u32>,
-    workspace: Workspace,
-}
-
-/// Numbers of a client: among all, and among those of this process.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Who {
-    pub(super) k: usize,
-    pub(super) here: usize,
-}
-
-/// What a client sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sends {
-    /// Nothing: the sum is for the iterate that is shown.
-    Unsent,
-    /// `Room::g`, as it is.
-    Numbers,
-    /// So many vectors of which `Room::g` is the first.
-    Vectors(u32),
-    /// Its message.
-    Message,
-}
+/// What changes the message of a client.
+pub(super) type Rounds<'a> = &'a (dyn Fn(Who, &mut Message<f64>) -> Result<()> + Sync);
 
 const WHAT: &str = "clients";
 /// Bits of a number that is sent as it is.
@@ -277,6 +243,12 @@ impl Clients {
         self.blocks.iter_mut().flat_map(|block| &mut block_of(block).workers)
     }
 
+    /// The clients of this process that took part in the last round, by their numbers in it, and their messages.
+    pub(super) fn sent(&mut self) -> impl Iterator<Item = (usize, &Message<f64>)> {
+        let here = self.workers().enumerate().filter(|(_, worker)| worker.is_here);
+        here.map(|(here, worker)| (here, &worker.message))
+    }
+
     /// Every client, or those of the sorted list, computes its gradient at `x`, less that at `minus` and less its part of
     /// `shifts`, and compresses it.
     pub(super) fn send(
@@ -285,23 +257,24 @@ impl Clients {
         part: Option<&[u32]>,
         x: &[f64],
         minus: Option<&[f64]>,
-        shifts: Option<&[f64]>,
+        shifts: Option<&Kept<f64>>,
     ) -> Result<Cost> {
-        let d = self.d;
-        self.compress(env, part, &|who, worker, room| {
+        self.compress(env, part, None, &|who, worker, room| {
             let calls = room.grad(env, x, minus, Samples::mean(&worker.samples))?;
             if let Some(shifts) = shifts {
-                room.g.iter_mut().zip(&shifts[who.here * d..]).for_each(|(g, h)| *g -= h);
+                shifts.read(who.here, |own| room.g.iter_mut().zip(own).for_each(|(g, h)| *g -= h));
+                shifts.make(who.here)?;
             }
             Ok(calls)
         })
     }
 
-    /// Every client, or those of the sorted list, compresses what `work` makes `Room::g`.
+    /// Every client, or those of the sorted list, compresses what `work` makes `Room::g`, and changes its message by `rounds`.
     pub(super) fn compress(
         &mut self,
         env: &Env<'_>,
         part: Option<&[u32]>,
+        rounds: Option<Rounds<'_>>,
         work: &(dyn Fn(Who, &mut Worker, &mut Room) -> Result<u64> + Sync),
     ) -> Result<Cost> {
         let (compressor, n) = (self.compressor, self.n);
@@ -318,18 +291,31 @@ impl Clients {
                 Some(given) => Draw::of(&given[who.k])?,
                 None => Draw::new(env.seed, env.round, who.k as u64, Purpose::Compression),
             };
-            compressor.compress(&room.g, &mut draw, Client { index: who.k, n }, &mut worker.message)?;
-            Ok(calls)
+            let message = &mut worker.message;
+            message.swap_work(&mut room.chooser);
+            let done = compressor.compress(&room.g, &mut draw, Client { index: who.k, n }, message);
+            message.swap_work(&mut room.chooser);
+            done?;
+            rounds.map_or(Ok(calls), |rounds| rounds(who, message).map(|()| calls))
         })
     }
 
-    /// Every client computes its gradient at `x`, which it keeps if asked to; `out` becomes their mean.
-    pub(super) fn mean_grad(&mut self, env: &Env<'_>, x: &[f64], keeps: bool, out: &mut [f64]) -> Result<Cost> {
-        let cost = self.each(env, None, Sends::Numbers, &|_, worker, room| {
+    /// `out` becomes the mean of the clients' gradients at `x`.
+    pub(super) fn mean_grad(&mut self, env: &Env<'_>, x: &[f64], out: &mut [f64]) -> Result<Cost> {
+        self.mean_of(env, x, out, &|_, _| Ok(()))
+    }
+
+    /// The same of what `keep` makes of the gradients.
+    fn mean_of(
+        &mut self,
+        env: &Env<'_>,
+        x: &[f64],
+        out: &mut [f64],
+        keep: &(dyn Fn(Who, &mut [f64]) -> Result<()> + Sync),
+    ) -> Result<Cost> {
+        let cost = self.each(env, None, Sends::Numbers, &|who, worker, room| {
             let calls = room.grad(env, x, None, Samples::mean(&worker.samples))?;
-            if keeps {
-                worker.keep(&room.g)?;
-            }
+            keep(who, &mut room.g)?;
             Ok(calls)
         })?;
         out.fill(0.0);
@@ -337,38 +323,34 @@ impl Clients {
         Ok(cost)
     }
 
+    /// Where clients start: a vector of each, which are their gradients at `x` if asked for, and 0 otherwise; `mean` becomes
+    /// the mean of all.
+    pub(super) fn start<T: Float>(
+        &mut self,
+        env: &Env<'_>,
+        x: &[f64],
+        from_gradient: bool,
+        mean: &mut [f64],
+    ) -> Result<(Kept<T>, Cost)> {
+        mean.fill(0.0);
+        let kept = Kept::new(self.n_here(), mean)?;
+        if !from_gradient {
+            return Ok((kept, Cost::default()));
+        }
+        let cost = self.mean_of(env, x, mean, &|who, g| kept.put(who.here, g))?;
+        Ok((kept, cost))
+    }
+
+    /// Whether what clients send are numbers as they are, so that they may be rounded.
+    pub(super) fn send_numbers(&self) -> bool {
+        self.compressor.sends_numbers()
+    }
+
     /// Adds `scale` times the sum of the vectors of this number (0 unless clients send several) to `out`.
     pub(super) fn add_sum(&self, vector: usize, scale: f64, out: &mut [f64]) {
         if let Some((_, sum)) = self.total.roots().next() {
             out.iter_mut().zip(&sum[vector * self.d..]).for_each(|(out, s)| *out += scale * s);
         }
-    }
-}
-
-impl Worker {
-    /// `own` becomes a copy.
-    pub(super) fn keep(&mut self, numbers: &[f64]) -> Result<()> {
-        self.own.clear();
-        memory::reserve_in(&mut self.own, numbers.len(), WHAT)?;
-        self.own.extend_from_slice(numbers);
-        Ok(())
-    }
-}
-
-impl Room {
-    /// `g` becomes the gradient of samples at `x`, less that at `minus`; how many oracle calls that takes.
-    pub(super) fn grad(
-        &mut self,
-        env: &Env<'_>,
-        x: &[f64],
-        minus: Option<&[f64]>,
-        samples: Samples<'_>,
-    ) -> Result<u64> {
-        self.g.clear();
-        memory::reserve_in(&mut self.g, x.len(), WHAT)?;
-        self.g.resize(x.len(), 0.0);
-        env.problem.grad(x, minus, samples, 1, &mut self.workspace, &mut self.g)?;
-        Ok(samples.indices.len() as u64 * if minus.is_some() { 2 } else { 1 })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Methods whose clients send compressed vectors without bias: DCGD, DIANA, MARINA and DASHA.
 
 use super::clients::Clients;
+use super::kept::{Kept, Vectors};
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::reduced::probability;
 use super::terms::Samples;
@@ -13,7 +14,7 @@ pub struct Diana {
     clients: Clients,
     alpha: f64,
     from_gradient: bool,
-    shifts: Vec<f64>,
+    shifts: Kept<f64>,
     h: Vec<f64>,
     g: Vec<f64>,
 }
@@ -25,56 +26,16 @@ impl Diana {
             let expected = "from 0 to 1".into();
             return Err(Error::BadArgument { what: "alpha", expected, found: alpha.to_string() });
         }
-        Ok(Diana { clients, alpha, from_gradient, shifts: Vec::new(), h: Vec::new(), g: Vec::new() })
+        Ok(Diana { clients, alpha, from_gradient, shifts: Kept::default(), h: Vec::new(), g: Vec::new() })
     }
 
     /// DCGD (Khirirat, Feyzmahdavian and Johansson 2018): without shifts.
     pub fn without_shifts(clients: Clients) -> Self {
-        Diana { clients, alpha: 0.0, from_gradient: false, shifts: Vec::new(), h: Vec::new(), g: Vec::new() }
+        Diana { clients, alpha: 0.0, from_gradient: false, shifts: Kept::default(), h: Vec::new(), g: Vec::new() }
     }
 
     fn has_shifts(&self) -> bool {
         self.alpha > 0.0 || self.from_gradient
-    }
-}
-
-/// Room for a vector of every client of this process, which are their gradients at `x` if asked for; `mean` becomes the mean of all.
-pub(super) fn start_shifts(
-    clients: &mut Clients,
-    env: &Env<'_>,
-    x: &[f64],
-    from_gradient: bool,
-    mean: &mut [f64],
-) -> Result<(Vec<f64>, Cost)> {
-    let mut shifts = rows_of_zeros(clients, x.len())?;
-    let mut cost = Cost::default();
-    if from_gradient {
-        cost = clients.mean_grad(env, x, true, mean)?;
-        for (shift, worker) in shifts.chunks_exact_mut(x.len()).zip(clients.workers()) {
-            shift.copy_from_slice(&worker.own);
-            worker.own = Vec::new();
-        }
-    }
-    Ok((shifts, cost))
-}
-
-/// `d` zeros for every client of this process.
-pub(super) fn rows_of_zeros(clients: &Clients, d: usize) -> Result<Vec<f64>> {
-    let len = clients.n_here().checked_mul(d);
-    zeros(len.ok_or(crate::memory::refused::<f64>(usize::MAX, "the state of clients"))?)
-}
-
-/// The vector of every client that took part takes `scale` times its message.
-pub(super) fn add_own(clients: &mut Clients, scale: f64, shifts: &mut [f64], d: usize) {
-    for (shift, worker) in shifts.chunks_exact_mut(d).zip(clients.workers()).filter(|(_, worker)| worker.is_here) {
-        worker.message.entries().for_each(|(j, x)| shift[j] += scale * x);
-    }
-}
-
-/// Each row becomes what its client keeps.
-pub(super) fn take_own(clients: &mut Clients, rows: &mut [f64], d: usize) {
-    for (row, worker) in rows.chunks_exact_mut(d).zip(clients.workers()).filter(|(_, worker)| worker.is_here) {
-        row.copy_from_slice(&worker.own);
     }
 }
 
@@ -84,13 +45,13 @@ impl Method for Diana {
         if !self.has_shifts() {
             return Ok(Cost::default());
         }
-        let (shifts, cost) = start_shifts(&mut self.clients, env, x, self.from_gradient, &mut self.h)?;
+        let (shifts, cost) = self.clients.start(env, x, self.from_gradient, &mut self.h)?;
         self.shifts = shifts;
         Ok(cost)
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
-        let shifts = self.has_shifts().then_some(&self.shifts[..]);
+        let shifts = self.has_shifts().then_some(&self.shifts);
         let cost = self.clients.send(env, None, x, None, shifts)?;
         self.g.copy_from_slice(&self.h);
         self.clients.add_sum(0, 1.0 / self.clients.n() as f64, &mut self.g);
@@ -100,16 +61,19 @@ impl Method for Diana {
 
     fn commit(&mut self) {
         if self.has_shifts() {
-            let d = self.h.len();
-            add_own(&mut self.clients, self.alpha, &mut self.shifts, d);
-            // g - h is the mean of the messages.
             let alpha = self.alpha;
+            self.clients.sent().for_each(|(here, message)| self.shifts.add(here, alpha, message));
+            // g - h is the mean of the messages.
             self.h.iter_mut().zip(&self.g).for_each(|(h, g)| *h += alpha * (g - *h));
         }
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
-        if self.has_shifts() { vec![("h_i", &mut self.shifts), ("h", &mut self.h)] } else { Vec::new() }
+        if self.has_shifts() { vec![("h", &mut self.h)] } else { Vec::new() }
+    }
+
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
+        if self.has_shifts() { vec![("h_i", &mut self.shifts)] } else { Vec::new() }
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {
@@ -138,7 +102,7 @@ impl Marina {
 impl Method for Marina {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         (self.g, self.new) = (zeros(x.len())?, zeros(x.len())?);
-        self.clients.mean_grad(env, x, false, &mut self.g)
+        self.clients.mean_grad(env, x, &mut self.g)
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
@@ -146,7 +110,7 @@ impl Method for Marina {
         let coin = env.coin(self.p);
         self.coin = Some(coin);
         if coin {
-            return self.clients.mean_grad(env, next, false, &mut self.new);
+            return self.clients.mean_grad(env, next, &mut self.new);
         }
         let cost = self.clients.send(env, None, next, Some(x), None)?;
         self.new.copy_from_slice(&self.g);
@@ -173,8 +137,9 @@ impl Method for Marina {
 pub struct Dasha {
     clients: Clients,
     a: f64,
-    gs: Vec<f64>,
-    hs: Vec<f64>,
+    gs: Kept<f64>,
+    hs: Kept<f64>,
+    grads: Kept<f64>,
     g: Vec<f64>,
     new: Vec<f64>,
 }
@@ -182,27 +147,31 @@ pub struct Dasha {
 impl Dasha {
     /// With this share of g_i - h_i.
     pub fn new(clients: Clients, a: f64) -> Result<Self> {
-        let (a, none) = (probability(a)?, Vec::new);
-        Ok(Dasha { clients, a, gs: none(), hs: none(), g: none(), new: none() })
+        let (a, none) = (probability(a)?, Kept::default);
+        Ok(Dasha { clients, a, gs: none(), hs: none(), grads: none(), g: Vec::new(), new: Vec::new() })
     }
 }
 
 impl Method for Dasha {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         (self.g, self.new) = (zeros(x.len())?, zeros(x.len())?);
-        let (gs, cost) = start_shifts(&mut self.clients, env, x, true, &mut self.g)?;
-        (self.hs, self.gs) = (crate::memory::copied(&gs, "the state of clients")?, gs);
+        let (gs, cost) = self.clients.start(env, x, true, &mut self.g)?;
+        (self.hs, self.grads, self.gs) = (gs.copied()?, Kept::new(self.clients.n_here(), x)?, gs);
         Ok(cost)
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         env.descend(x, &self.g, next)?;
-        let (d, a, gs, hs, at) = (x.len(), self.a, &self.gs, &self.hs, &*next);
-        let cost = self.clients.compress(env, None, &|who, worker, room| {
+        let (a, gs, hs, grads, at) = (self.a, &self.gs, &self.hs, &self.grads, &*next);
+        let cost = self.clients.compress(env, None, None, &|who, worker, room| {
             let calls = room.grad(env, at, None, Samples::mean(&worker.samples))?;
-            worker.keep(&room.g)?;
-            let rows = gs[who.here * d..].iter().zip(&hs[who.here * d..]);
-            room.g.iter_mut().zip(rows).for_each(|(new, (g, h))| *new -= h + a * (g - h));
+            grads.put(who.here, &mut room.g)?;
+            let new = &mut room.g;
+            gs.read(who.here, |gs| {
+                hs.read(who.here, |hs| {
+                    new.iter_mut().zip(gs.iter().zip(hs)).for_each(|(new, (g, h))| *new -= h + a * (g - h));
+                });
+            });
             Ok(calls)
         })?;
         self.new.copy_from_slice(&self.g);
@@ -211,14 +180,19 @@ impl Method for Dasha {
     }
 
     fn commit(&mut self) {
-        let d = self.g.len();
-        add_own(&mut self.clients, 1.0, &mut self.gs, d);
-        take_own(&mut self.clients, &mut self.hs, d);
+        for (here, message) in self.clients.sent() {
+            self.gs.add(here, 1.0, message);
+            self.hs.swap(here, &mut self.grads);
+        }
         std::mem::swap(&mut self.g, &mut self.new);
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
-        vec![("g_i", &mut self.gs), ("h_i", &mut self.hs), ("g", &mut self.g)]
+        vec![("g", &mut self.g)]
+    }
+
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
+        vec![("g_i", &mut self.gs), ("h_i", &mut self.hs)]
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {

@@ -1,42 +1,44 @@
 //! Methods whose clients remember what a compressor left out, and may be biased: EF14 and EF21 with its variants.
 
-use super::clients::{Clients, Who};
-use super::compressed::{add_own, rows_of_zeros, start_shifts, take_own};
+use super::clients::{Clients, Rounds};
+use super::kept::{Kept, Vectors, is_rounded};
 use super::local::LocalSteps;
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::reduced::probability;
 use super::terms::Samples;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::scalar::Float;
 
 /// EF14 (Seide et al. 2014): client i sends m_i = C(e_i + step grad f_i(x)) and keeps `e_i+ = e_i + step grad f_i(x) - m_i`; x+ is
 /// x less the mean of m_i.
 #[derive(Debug)]
 pub struct Ef14 {
     clients: Clients,
-    errors: Vec<f64>,
+    errors: Kept<f64>,
+    new: Kept<f64>,
 }
 
 impl Ef14 {
     /// With errors that start at 0.
     pub fn new(clients: Clients) -> Self {
-        Ef14 { clients, errors: Vec::new() }
+        Ef14 { clients, errors: Kept::default(), new: Kept::default() }
     }
 }
 
 impl Method for Ef14 {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         super::local::without_prox(env)?;
-        self.errors = rows_of_zeros(&self.clients, x.len())?;
+        let rows = || Kept::new(self.clients.n_here(), &zeros(x.len())?);
+        (self.errors, self.new) = (rows()?, rows()?);
         Ok(Cost::default())
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
-        let (d, step, errors) = (x.len(), env.step, &self.errors);
-        let cost = self.clients.compress(env, None, &|who, worker, room| {
+        let (step, errors, new) = (env.step, &self.errors, &self.new);
+        let cost = self.clients.compress(env, None, None, &|who, worker, room| {
             let calls = room.grad(env, x, None, Samples::mean(&worker.samples))?;
-            room.g.iter_mut().zip(&errors[who.here * d..]).for_each(|(g, e)| *g = e + step * *g);
-            worker.keep(&room.g)?;
-            Ok(calls)
+            errors.read(who.here, |own| room.g.iter_mut().zip(own).for_each(|(g, e)| *g = e + step * *g));
+            new.put(who.here, &mut room.g).map(|()| calls)
         })?;
         next.copy_from_slice(x);
         self.clients.add_sum(0, -1.0 / self.clients.n() as f64, next);
@@ -44,12 +46,17 @@ impl Method for Ef14 {
     }
 
     fn commit(&mut self) {
-        let Some(d) = self.errors.len().checked_div(self.clients.n_here()) else { return };
-        take_own(&mut self.clients, &mut self.errors, d);
-        add_own(&mut self.clients, -1.0, &mut self.errors, d);
+        for (here, message) in self.clients.sent() {
+            self.errors.swap(here, &mut self.new);
+            self.errors.add(here, -1.0, message);
+        }
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
         vec![("e_i", &mut self.errors)]
     }
 
@@ -62,33 +69,47 @@ impl Method for Ef14 {
 /// is the mean of all g_i. Here v_i is grad f_i(x+); with momentum (EF21-SGDM: Fatkhullin, Tyurin and Richtarik 2023) `v_i+ = (1 -
 /// momentum) v_i + momentum grad`, of a batch of the client's samples. Where only a cohort takes part it is EF21-PP
 /// (Fatkhullin et al. 2021).
+///
+/// Clients keep g_i and v_i in numbers of type `T`. Where these are `f32`, m_i is what g_i moves by when C(v_i - g_i) is added to
+/// it and rounded, so that g stays the mean of all g_i.
 #[derive(Debug)]
-pub struct Ef21 {
+pub struct Ef21<T> {
     clients: Clients,
     local: LocalSteps,
     /// 1 where v_i is not kept.
     momentum: f64,
     from_gradient: bool,
-    shifts: Vec<f64>,
-    averages: Vec<f64>,
+    shifts: Kept<T>,
+    averages: Kept<T>,
+    next_averages: Kept<T>,
     g: Vec<f64>,
     new: Vec<f64>,
 }
 
-impl Ef21 {
-    /// With g_i and v_i that start at the clients' gradients or at 0; `local` says who takes part, and the batches.
+impl<T: Float> Ef21<T> {
+    /// With g_i and v_i that start at the clients' gradients or at 0; `local` says who takes part, and the batches. An error for
+    /// `f32` with a compressor that rounds, or scales what it sends: its messages could not say what g_i moves by.
     pub fn new(clients: Clients, local: LocalSteps, momentum: f64, from_gradient: bool) -> Result<Self> {
-        let (momentum, none) = (probability(momentum)?, Vec::new);
-        Ok(Ef21 { clients, local, momentum, from_gradient, shifts: none(), averages: none(), g: none(), new: none() })
+        if is_rounded::<T>() && !clients.send_numbers() {
+            return Err(Error::BadArgument {
+                what: "the compressor",
+                expected: "Identity, TopK or TopLEK where clients keep float32: others cannot send what a rounded g_i moves by".into(),
+                found: "another".into(),
+            });
+        }
+        let (momentum, none) = (probability(momentum)?, Kept::default);
+        let (shifts, averages, next_averages) = (none(), none(), none());
+        let (g, new) = (Vec::new(), Vec::new());
+        Ok(Ef21 { clients, local, momentum, from_gradient, shifts, averages, next_averages, g, new })
     }
 }
 
-impl Method for Ef21 {
+impl<T: Float> Method for Ef21<T> {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         (self.g, self.new) = (zeros(x.len())?, zeros(x.len())?);
-        let (shifts, cost) = start_shifts(&mut self.clients, env, x, self.from_gradient, &mut self.g)?;
+        let (shifts, cost) = self.clients.start(env, x, self.from_gradient, &mut self.g)?;
         if self.momentum < 1.0 {
-            self.averages = crate::memory::copied(&shifts, "the state of clients")?;
+            (self.averages, self.next_averages) = (shifts.copied()?, Kept::new(self.clients.n_here(), x)?);
         }
         self.shifts = shifts;
         Ok(cost)
@@ -97,16 +118,20 @@ impl Method for Ef21 {
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         env.descend(x, &self.g, next)?;
         self.local.draw_cohort(env)?;
-        let (d, momentum, at) = (x.len(), self.momentum, &*next);
-        let (shifts, averages, local) = (&self.shifts, &self.averages, &self.local);
-        let row = |who: Who| who.here * d..(who.here + 1) * d;
-        let cost = self.clients.compress(env, Some(local.part()), &|who, worker, room| {
+        let (momentum, at) = (self.momentum, &*next);
+        let (shifts, averages, next_averages, local) = (&self.shifts, &self.averages, &self.next_averages, &self.local);
+        let round: Rounds<'_> = &|who, message| shifts.round(who.here, message);
+        let rounds = is_rounded::<T>().then_some(round);
+        let cost = self.clients.compress(env, Some(local.part()), rounds, &|who, worker, room| {
             let calls = local.grad(env, 0, who, worker, room, at)?;
             if momentum < 1.0 {
-                room.g.iter_mut().zip(&averages[row(who)]).for_each(|(g, v)| *g = v + momentum * (*g - v));
-                worker.keep(&room.g)?;
+                averages.read(who.here, |own| {
+                    room.g.iter_mut().zip(own).for_each(|(g, v)| *g = v.to_f64() + momentum * (*g - v.to_f64()));
+                });
+                next_averages.put(who.here, &mut room.g)?;
             }
-            room.g.iter_mut().zip(&shifts[row(who)]).for_each(|(v, g)| *v -= g);
+            shifts.make(who.here)?;
+            shifts.read(who.here, |own| room.g.iter_mut().zip(own).for_each(|(v, g)| *v -= g.to_f64()));
             Ok(calls)
         })?;
         self.new.copy_from_slice(&self.g);
@@ -115,20 +140,25 @@ impl Method for Ef21 {
     }
 
     fn commit(&mut self) {
-        let d = self.g.len();
-        add_own(&mut self.clients, 1.0, &mut self.shifts, d);
-        if self.momentum < 1.0 {
-            take_own(&mut self.clients, &mut self.averages, d);
+        for (here, message) in self.clients.sent() {
+            self.shifts.add(here, 1.0, message);
+            if self.momentum < 1.0 {
+                self.averages.swap(here, &mut self.next_averages);
+            }
         }
         std::mem::swap(&mut self.g, &mut self.new);
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
-        let mut parts = vec![("g_i", &mut self.shifts[..]), ("g", &mut self.g)];
+        vec![("g", &mut self.g)]
+    }
+
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
+        let mut all: Vec<(&'static str, &mut dyn Vectors)> = vec![("g_i", &mut self.shifts)];
         if self.momentum < 1.0 {
-            parts.push(("v_i", &mut self.averages));
+            all.push(("v_i", &mut self.averages));
         }
-        parts
+        all
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {

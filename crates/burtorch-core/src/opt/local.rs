@@ -1,14 +1,16 @@
 //! Methods whose clients take steps of their own between exchanges: Scaffnew, FedAvg and SCAFFOLD.
 
-use super::clients::{Clients, Room, Sends, Who, Worker};
-use super::compressed::{rows_of_zeros, start_shifts};
+use super::clients::Clients;
+use super::kept::{Kept, Vectors, is_rounded};
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::prox::Prox;
 use super::reduced::probability;
 use super::sampling::{Sampler, Sampling};
 use super::stochastic::draw_batch;
 use super::terms::Samples;
+use super::worker::{Room, Sends, Who, Worker};
 use crate::error::{Error, Result};
+use crate::scalar::Float;
 use crate::sync::Mutex;
 
 pub(super) fn without_prox(env: &Env<'_>) -> Result<()> {
@@ -30,8 +32,9 @@ pub struct Scaffnew {
     clients: Clients,
     p: f64,
     from_gradient: bool,
-    xs: Vec<f64>,
-    hs: Vec<f64>,
+    xs: Kept<f64>,
+    ys: Kept<f64>,
+    hs: Kept<f64>,
     mean: Vec<f64>,
     step: f64,
     coin: bool,
@@ -40,38 +43,42 @@ pub struct Scaffnew {
 impl Scaffnew {
     /// With this probability of an exchange, and h_i that start at grad f_i - grad f or at 0.
     pub fn new(clients: Clients, p: f64, from_gradient: bool) -> Result<Self> {
-        let (p, none) = (probability(p)?, Vec::new);
-        Ok(Scaffnew { clients, p, from_gradient, xs: none(), hs: none(), mean: none(), step: 0.0, coin: false })
+        let (p, none) = (probability(p)?, Kept::default);
+        let (xs, ys, hs) = (none(), none(), none());
+        Ok(Scaffnew { clients, p, from_gradient, xs, ys, hs, mean: Vec::new(), step: 0.0, coin: false })
     }
 }
 
 impl Method for Scaffnew {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         without_prox(env)?;
-        let rows = || rows_of_zeros(&self.clients, x.len());
-        (self.xs, self.hs, self.mean) = (rows()?, rows()?, zeros(x.len())?);
-        self.xs.chunks_exact_mut(x.len()).for_each(|own| own.copy_from_slice(x));
-        if !self.from_gradient {
-            return Ok(Cost::default());
+        let rows = || Kept::new(self.clients.n_here(), x);
+        (self.xs, self.ys, self.mean) = (rows()?, rows()?, zeros(x.len())?);
+        let (mut hs, cost) = self.clients.start(env, x, self.from_gradient, &mut self.mean)?;
+        if self.from_gradient {
+            for here in 0..self.clients.n_here() {
+                hs.row(here).iter_mut().zip(&self.mean).for_each(|(h, mean): (&mut f64, _)| *h -= mean);
+            }
         }
-        let cost = self.clients.mean_grad(env, x, true, &mut self.mean)?;
-        for (h, worker) in self.hs.chunks_exact_mut(x.len()).zip(self.clients.workers()) {
-            h.iter_mut().zip(&worker.own).zip(&self.mean).for_each(|((h, own), mean)| *h = own - mean);
-        }
+        self.hs = hs;
         Ok(cost)
     }
 
-    fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
-        let (d, step) = (x.len(), env.step);
+    fn propose(&mut self, env: &mut Env<'_>, _: &[f64], next: &mut [f64]) -> Result<Cost> {
+        let step = env.step;
         (self.step, self.coin) = (step, env.coin(self.p));
-        let (xs, hs) = (&self.xs, &self.hs);
+        let (xs, ys, hs) = (&self.xs, &self.ys, &self.hs);
         let sends = if self.coin { Sends::Numbers } else { Sends::Unsent };
         let cost = self.clients.each(env, None, sends, &|who, worker, room| {
-            let (x, h) = (&xs[who.here * d..][..d], &hs[who.here * d..][..d]);
-            let calls = room.grad(env, x, None, Samples::mean(&worker.samples))?;
-            room.g.iter_mut().zip(x).zip(h).for_each(|((g, x), h)| *g = x - step * (*g - h));
-            worker.keep(&room.g)?;
-            Ok(calls)
+            xs.make(who.here)?;
+            hs.make(who.here)?;
+            xs.read(who.here, |x| {
+                let calls = room.grad(env, x, None, Samples::mean(&worker.samples))?;
+                hs.read(who.here, |h| {
+                    room.g.iter_mut().zip(x).zip(h).for_each(|((g, x), h)| *g = x - step * (*g - h));
+                });
+                ys.put(who.here, &mut room.g).map(|()| calls)
+            })
         })?;
         next.fill(0.0);
         self.clients.add_sum(0, 1.0 / self.clients.n() as f64, next);
@@ -80,19 +87,23 @@ impl Method for Scaffnew {
     }
 
     fn commit(&mut self) {
-        let (d, factor) = (self.mean.len(), self.p / self.step);
-        let own = self.xs.chunks_exact_mut(d).zip(self.hs.chunks_exact_mut(d));
-        for ((x, h), worker) in own.zip(self.clients.workers()) {
+        let factor = self.p / self.step;
+        for here in 0..self.clients.n_here() {
             if self.coin {
-                x.copy_from_slice(&self.mean);
-                h.iter_mut().zip(&self.mean).zip(&worker.own).for_each(|((h, x), y)| *h += factor * (x - y));
+                self.xs.row(here).copy_from_slice(&self.mean);
+                let (h, y) = (self.hs.row(here), self.ys.row(here));
+                h.iter_mut().zip(&self.mean).zip(y).for_each(|((h, x), y)| *h += factor * (x - *y));
             } else {
-                x.copy_from_slice(&worker.own);
+                self.xs.swap(here, &mut self.ys);
             }
         }
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
         vec![("x_i", &mut self.xs), ("h_i", &mut self.hs)]
     }
 
@@ -108,7 +119,9 @@ pub struct LocalSteps {
     /// Of the cohort, ascending.
     part: Vec<u32>,
     steps: u64,
-    batches: Vec<Mutex<Sampler>>,
+    batch: Sampling,
+    /// What draws the batches of each client, once it has taken part.
+    batches: Vec<Mutex<Option<Box<Sampler>>>>,
 }
 
 impl LocalSteps {
@@ -119,10 +132,14 @@ impl LocalSteps {
             return Err(Error::BadArgument { what: "local_steps", expected, found: "0".into() });
         }
         let mut batches = crate::memory::list_for(clients.n_here(), "the batches of clients")?;
+        let (mut last, batch) = (0, batch.clone());
         for worker in clients.workers() {
-            batches.push(Mutex::new(Sampler::new(batch.clone(), worker.samples.len())?));
+            if std::mem::replace(&mut last, worker.samples.len()) != last {
+                Sampler::new(batch.clone(), worker.samples.len())?;
+            }
+            batches.push(Mutex::new(None));
         }
-        Ok(LocalSteps { cohort, part: Vec::new(), steps, batches })
+        Ok(LocalSteps { cohort, part: Vec::new(), steps, batch, batches })
     }
 
     /// Draws who takes part in a round.
@@ -131,7 +148,7 @@ impl LocalSteps {
         let drawn = self.cohort.samples().indices;
         self.part.clear();
         crate::memory::reserve_in(&mut self.part, drawn.len(), "a cohort")?;
-        self.part.extend_from_slice(drawn);
+        self.part.extend(drawn.iter().filter(|k| !env.choices.missing.contains(k)));
         self.part.sort_unstable();
         Ok(())
     }
@@ -150,7 +167,14 @@ impl LocalSteps {
         room: &mut Room,
         x: &[f64],
     ) -> Result<u64> {
-        let mut sampler = self.batches[who.here].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if self.batch == Sampling::Full {
+            return room.grad(env, x, None, Samples::mean(&worker.samples));
+        }
+        let mut kept = self.batches[who.here].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let sampler = match &mut *kept {
+            Some(sampler) => sampler,
+            none => none.insert(Box::new(Sampler::new(self.batch.clone(), worker.samples.len())?)),
+        };
         // Client 0 of these draws is the server.
         sampler.draw(env.seed, env.round * self.steps + step, who.k as u64 + 1)?;
         let mut indices = std::mem::take(&mut room.indices);
@@ -237,56 +261,67 @@ impl Method for FedAvg {
 
 /// SCAFFOLD (Karimireddy et al. 2020, option II): the clients that take part start at x and take steps `y -= step (grad f_i(y) -
 /// c_i + c)`; then `c_i+ = c_i - c + (x - y)/(steps step)`, x moves by `server_step` times the mean of y - x, and c stays the mean of all c_i.
+///
+/// Clients keep c_i in numbers of type `T`. They send what a rounded c_i moves by.
 #[derive(Debug)]
-pub struct Scaffold {
+pub struct Scaffold<T> {
     clients: Clients,
     local: LocalSteps,
     server_step: f64,
     from_gradient: bool,
-    cs: Vec<f64>,
+    cs: Kept<T>,
+    news: Kept<T>,
     c: Vec<f64>,
     new: Vec<f64>,
 }
 
-impl Scaffold {
+impl<T: Float> Scaffold<T> {
     /// With these local steps, and c_i that start at the clients' gradients or at 0.
     pub fn new(clients: Clients, local: LocalSteps, server_step: f64, from_gradient: bool) -> Result<Self> {
         if !(server_step > 0.0 && server_step.is_finite()) {
             let expected = "finite and above 0".into();
             return Err(Error::BadArgument { what: "server_step", expected, found: server_step.to_string() });
         }
-        let none = Vec::new;
-        Ok(Scaffold { clients, local, server_step, from_gradient, cs: none(), c: none(), new: none() })
+        let (cs, news, c, new) = (Kept::default(), Kept::default(), Vec::new(), Vec::new());
+        Ok(Scaffold { clients, local, server_step, from_gradient, cs, news, c, new })
     }
 }
 
-impl Method for Scaffold {
+impl<T: Float> Method for Scaffold<T> {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         without_prox(env)?;
         (self.c, self.new) = (zeros(x.len())?, zeros(x.len())?);
-        let (cs, cost) = start_shifts(&mut self.clients, env, x, self.from_gradient, &mut self.c)?;
-        self.cs = cs;
+        let (cs, cost) = self.clients.start(env, x, self.from_gradient, &mut self.c)?;
+        (self.cs, self.news) = (cs, Kept::new(self.clients.n_here(), x)?);
         Ok(cost)
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         self.local.draw_cohort(env)?;
-        let (d, cs, c, local) = (x.len(), &self.cs, &self.c, &self.local);
+        let (d, cs, news, c, local) = (x.len(), &self.cs, &self.news, &self.c, &self.local);
         let share = 1.0 / (local.steps as f64 * env.step);
         let cost = self.clients.each(env, Some(&local.part), Sends::Vectors(2), &|who, worker, room| {
-            let own = &cs[who.here * d..][..d];
-            let correct = |g: &mut [f64]| g.iter_mut().zip(own).zip(c).for_each(|((g, own), c)| *g += c - own);
+            let correct = |g: &mut [f64]| {
+                cs.read(who.here, |own| g.iter_mut().zip(own).zip(c).for_each(|((g, own), c)| *g += c - own.to_f64()));
+            };
             let calls = local.walk(env, who, worker, room, x, &correct)?;
             let Room { g, x: y, .. } = room;
             g.clear();
             crate::memory::reserve_in(g, 2 * d, "what a client sends")?;
-            // The move of the model, and that of c_i, which is kept.
+            // The move of the model, and that of c_i.
             g.extend(y.iter().zip(x).map(|(y, x)| y - x));
             for (j, c) in c.iter().enumerate() {
                 g.push(-share * g[j] - c);
             }
-            worker.keep(&g[d..])?;
-            Ok(calls)
+            cs.read(who.here, |own| {
+                let moved = &mut g[d..];
+                y.iter_mut().zip(own).zip(&*moved).for_each(|((new, own), moved)| *new = own.to_f64() + moved);
+                news.put(who.here, y)?;
+                if is_rounded::<T>() {
+                    moved.iter_mut().zip(&*y).zip(own).for_each(|((moved, new), own)| *moved = new - own.to_f64());
+                }
+                Ok(calls)
+            })
         })?;
         next.copy_from_slice(x);
         self.new.copy_from_slice(&self.c);
@@ -298,15 +333,16 @@ impl Method for Scaffold {
     }
 
     fn commit(&mut self) {
-        let rows = self.cs.chunks_exact_mut(self.c.len()).zip(self.clients.workers());
-        for (row, worker) in rows.filter(|(_, worker)| worker.is_here) {
-            row.iter_mut().zip(&worker.own).for_each(|(own, change)| *own += change);
-        }
+        self.clients.sent().for_each(|(here, _)| self.cs.swap(here, &mut self.news));
         std::mem::swap(&mut self.c, &mut self.new);
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
-        vec![("c_i", &mut self.cs), ("c", &mut self.c)]
+        vec![("c", &mut self.c)]
+    }
+
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
+        vec![("c_i", &mut self.cs)]
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::kept::Vectors;
 use super::prox::Prox;
 use super::terms::{FiniteSum, Samples, Workspace};
 use crate::draw::{Draw, Purpose};
@@ -21,6 +22,8 @@ pub struct Choices<'a> {
     pub coin: Option<bool>,
     /// Uniform numbers for the compressor of each client.
     pub compression: Option<&'a [Vec<f64>]>,
+    /// Clients of the cohort who do not take part after all. Only methods that draw a cohort can do without them.
+    pub missing: &'a [u32],
 }
 
 /// What a step cost.
@@ -111,8 +114,12 @@ pub trait Method: Send + Sync {
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost>;
     /// Makes what was proposed the state.
     fn commit(&mut self);
-    /// The state.
+    /// The state, but for what clients keep.
     fn parts(&mut self) -> Vec<Part<'_>>;
+    /// The vectors that clients keep, by their names.
+    fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
+        Vec::new()
+    }
     /// The batch drawn last and what the coin said.
     fn drawn(&self) -> (&[u32], Option<bool>);
 }
@@ -248,10 +255,15 @@ impl Runner {
         self.method.drawn()
     }
 
-    /// Calls `with` for every part of the state, the iterate first.
+    /// Calls `with` for every part of the state but what clients keep, the iterate first.
     pub fn for_parts(&mut self, mut with: impl FnMut(&'static str, &mut [f64]) -> Result<()>) -> Result<()> {
         with("x", &mut self.x)?;
         self.method.parts().into_iter().try_for_each(|(name, part)| with(name, part))
+    }
+
+    /// The vectors that clients keep, by their names.
+    pub fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {
+        self.method.kept()
     }
 
     /// Goes on as if so many steps had been taken at such a cost, once the parts of the state have been replaced.

@@ -45,7 +45,9 @@ mod exchange;
 
 mod clients;
 mod compressed;
+mod kept;
 mod local;
+mod worker;
 
 mod asynchronous;
 mod feedback;
@@ -57,6 +59,7 @@ pub use compressed::{Dasha, Diana, Marina};
 pub use delays::{Delays, Network, Spread};
 pub use exchange::Exchange;
 pub use feedback::{Ef14, Ef21};
+pub use kept::Vectors;
 pub use linear::{Linear, Loss};
 pub use local::{FedAvg, LocalSteps, Scaffnew, Scaffold};
 pub use method::{Choices, Cost, Env, Method, Part, Runner};

@@ -21,7 +21,7 @@ use crate::convert::errors::IntoPython;
 pub struct Options<'a, 'py>(pub Option<&'a Bound<'py, PyDict>>);
 
 /// All of them.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "p",
     "alpha",
     "mu",
@@ -29,6 +29,7 @@ const NAMES: [&str; 20] = [
     "server_step",
     "clients",
     "compressor",
+    "is_single",
     "here",
     "gather",
     "network",
@@ -127,6 +128,7 @@ fn of_clients(
     options: &Options<'_, '_>,
 ) -> PyResult<Box<dyn Method>> {
     let (p, from_gradient) = (options.float("p", 1.0)?, options.is("from_gradient")?);
+    let is_single = options.get("is_single")?.is_some();
     let local = |clients: &mut Clients| {
         LocalSteps::new(clients, cohort, options.count("local_steps")?, &options.rule("local_sampling")?).or_raise(py)
     };
@@ -136,8 +138,12 @@ fn of_clients(
         "dasha" => Box::new(Dasha::new(clients, options.float("alpha", 1.0)?).or_raise(py)?),
         "ef14" => Box::new(Ef14::new(clients)),
         "ef21" => {
-            let local = local(&mut clients)?;
-            Box::new(Ef21::new(clients, local, options.float("momentum", 1.0)?, from_gradient).or_raise(py)?)
+            let (local, momentum) = (local(&mut clients)?, options.float("momentum", 1.0)?);
+            if is_single {
+                Box::new(Ef21::<f32>::new(clients, local, momentum, from_gradient).or_raise(py)?)
+            } else {
+                Box::new(Ef21::<f64>::new(clients, local, momentum, from_gradient).or_raise(py)?)
+            }
         }
         "scaffnew" => Box::new(Scaffnew::new(clients, p, from_gradient).or_raise(py)?),
         "fed_avg" => {
@@ -147,7 +153,11 @@ fn of_clients(
         "scaffold" => {
             let local = local(&mut clients)?;
             let server_step = options.float("server_step", 1.0)?;
-            Box::new(Scaffold::new(clients, local, server_step, from_gradient).or_raise(py)?)
+            if is_single {
+                Box::new(Scaffold::<f32>::new(clients, local, server_step, from_gradient).or_raise(py)?)
+            } else {
+                Box::new(Scaffold::<f64>::new(clients, local, server_step, from_gradient).or_raise(py)?)
+            }
         }
         _ => Box::new(Diana::without_shifts(clients)),
     })

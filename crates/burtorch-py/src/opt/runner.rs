@@ -108,8 +108,9 @@ impl PyRunner {
         Ok(PyRunner { problem: problem.clone().unbind(), exchange, runner })
     }
 
-    /// One step of this size, with what is given in place of draws.
-    #[pyo3(signature = (step, batch=None, coin=None, compression=None))]
+    /// One step of this size, with what is given in place of draws, without clients who are missing in a cohort.
+    #[pyo3(signature = (step, batch=None, coin=None, compression=None, missing=None))]
+    #[allow(clippy::too_many_arguments, reason = "one for each choice")]
     fn step(
         &self,
         py: Python<'_>,
@@ -117,10 +118,12 @@ impl PyRunner {
         batch: Option<&Bound<'_, PyAny>>,
         coin: Option<bool>,
         compression: Option<Vec<Vec<f64>>>,
+        missing: Option<Vec<u32>>,
     ) -> PyResult<()> {
         let batch = batch.map(|batch| indices(batch, "batch")).transpose()?;
         self.with(py, |runner| {
-            let choices = Choices { batch: batch.as_deref(), coin, compression: compression.as_deref() };
+            let missing = missing.as_deref().unwrap_or_default();
+            let choices = Choices { batch: batch.as_deref(), coin, compression: compression.as_deref(), missing };
             runner.step(step, choices)
         })
     }
@@ -187,12 +190,17 @@ impl PyRunner {
         let (state, mut parts) = (PyDict::new(py), Vec::new());
         self.with(py, |runner| {
             runner.for_parts(|name, part| {
-                parts.push((name, part.to_vec()));
+                parts.push((name, Kind::F64, part.to_vec()));
+                Ok(())
+            })?;
+            runner.kept().into_iter().try_for_each(|(name, kept)| {
+                let kind = if kept.is_single() { Kind::F32 } else { Kind::F64 };
+                parts.push((name, kind, kept.numbers()?));
                 Ok(())
             })
         })?;
-        for (name, part) in parts {
-            state.set_item(name, filled(py, &[part.len()], Kind::F64, &part)?)?;
+        for (name, kind, part) in parts {
+            state.set_item(name, filled(py, &[part.len()], kind, &part)?)?;
         }
         Ok(state)
     }
@@ -206,7 +214,9 @@ impl PyRunner {
                 runner.for_parts(|name, part| {
                     names.push((name, part.len()));
                     Ok(())
-                })
+                })?;
+                names.extend(runner.kept().iter().map(|(name, kept)| (*name, kept.len())));
+                Ok(())
             })?
             .or_raise(py)?;
         for &(name, len) in &names {
@@ -219,12 +229,16 @@ impl PyRunner {
             parts.push(part);
         }
         let (oracle_calls, bits_up, bits_down, wire_bytes, rounds, time) = cost;
-        let mut parts = parts.iter();
+        let (all, mut parts) = (&parts, parts.iter());
         self.with(py, |runner| {
+            let n_kept = runner.kept().len();
+            let kept = &all[all.len() - n_kept..];
+            runner.kept().into_iter().zip(kept).try_for_each(|((_, own), new)| own.prepare(new))?;
             runner.for_parts(|_, part| {
                 parts.next().iter().for_each(|new| part.copy_from_slice(new));
                 Ok(())
             })?;
+            runner.kept().into_iter().zip(kept).for_each(|((_, own), new)| own.load(new));
             runner.restore(round, Cost { oracle_calls, bits_up, bits_down, wire_bytes, rounds, time });
             Ok(())
         })
