@@ -23,7 +23,7 @@ def draw(table: Table, path: str) -> str | None:
     alone = not any("burtorch" in row.label for row in rows)
     colours = [OURS if alone else _colour(row.label) for row in rows]
     # Without pyplot, which keeps figures and chooses a window system for the process.
-    figure = figures.Figure(figsize=(5 + 4.5 * len(indices), 1.4 + 0.32 * len(rows)))
+    figure = figures.Figure(figsize=(5 + 4.5 * len(indices), 1.1 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots(1, len(indices), squeeze=False, sharey=True)
     for at, (k, axis) in enumerate(zip(indices, axes[0])):
         numbers = [_number(row.values[k]) for row in rows]
@@ -31,7 +31,7 @@ def draw(table: Table, path: str) -> str | None:
         axis.bar_label(bars, [show(row.values[k]) for row in rows], padding=3, fontsize=8)
         axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
         if at == 0:
-            axis.invert_yaxis()
+            axis.set_ylim(len(rows) - 0.4, -0.6)  # the first row on top
         if table.bars.log:
             axis.set_xscale("log")
             axis.set_xlim(min(number for number in numbers if number > 0) / 3, max(numbers) * 6)
@@ -41,7 +41,6 @@ def draw(table: Table, path: str) -> str | None:
         axis.tick_params(axis="x", which="both", labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{table.name}: {table.title}", fontsize=9)
-    figure.tight_layout()
     figure.savefig(path, dpi=130)
     return None
 
