@@ -310,6 +310,9 @@ def server_app(
     within `timeout` seconds, or whose nodes are gone, as if they had not been drawn; when they are there again they are
     told what they have missed.
     """
+    if n_clients < 1 or rounds < 0 or not timeout > 0.0:
+        found = f"{n_clients} clients, {rounds} rounds, {timeout} s"
+        raise ValueError(f"n_clients must be at least 1, rounds at least 0 and timeout above 0, found {found}")
     flwr: Any = importlib.import_module("flwr.serverapp") if _flwr() else None
     from burtorch.opt import Full
 

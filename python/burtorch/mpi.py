@@ -13,6 +13,7 @@ docs/many-machines.md says which engine to use when.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import itertools
 import math
@@ -60,6 +61,8 @@ class Engine:
     """
 
     def __init__(self, comm: Any = None, *, timeout: float = 60.0, deterministic: bool = True) -> None:
+        if not timeout > 0.0:
+            raise ValueError(f"timeout must be above 0, found {timeout}")
         try:
             self._mpi: Any = importlib.import_module("mpi4py.MPI")
         except ImportError as error:
@@ -83,6 +86,15 @@ class Engine:
     def rows(self, own: Numbers) -> Numbers:
         """The same, where a process may have nothing to give."""
         return self._gather(own, failure=-1)
+
+    def same(self, text: str) -> None:
+        """Raises ValueError where processes give different texts."""
+        import numpy as np
+
+        own = hashlib.sha256(text.encode()).digest()
+        for rank, other in enumerate(self._parts(np.frombuffer(own, np.uint8))):
+            if other.tobytes() != own:
+                raise ValueError(f"rank {rank} has another method, problem or other arguments than rank {self.rank}")
 
     def gradient(self, oracle: Oracle, x: Any, y: Any = None, *, overlap: bool = False) -> float:
         """The loss and the gradient of a batch of which every process has a part: the means over the processes.

@@ -195,6 +195,34 @@ def test_the_model_counts_subtrees_and_refuses_what_makes_no_sense():
             mpi_module.predict([2], **{**common, **wrong})
 
 
+DIFFERENT = """
+import sys
+import numpy as np
+from burtorch import compress, mpi, opt
+engine = mpi.Engine(timeout=20.0)
+f = opt.least_squares(np.eye(8), np.ones(8))
+given = {"clients": 4, "compressor": compress.TopK(1), "step": 0.1, "seed": 0, "start": "zero", "x0": np.zeros(8)}
+others = {"clients": 5, "compressor": compress.TopK(2), "step": 0.2, "seed": 1, "start": "gradient", "x0": np.ones(8)}
+refused = 0
+for name, other in others.items():
+    try:
+        opt.EF21(f, **{**given, name: other if engine.rank else given[name]}, engine=engine)
+    except ValueError as error:
+        refused += "another method" in str(error)
+try:
+    (opt.EF14 if engine.rank else opt.EF21)(f, **given, engine=engine)
+except ValueError as error:
+    refused += "another method" in str(error)
+print("refused", refused, flush=True)
+"""
+
+
+def test_processes_with_different_methods_or_arguments_are_refused(mpiexec, tmp_path):
+    (tmp_path / "different.py").write_text(DIFFERENT)
+    done = mpi(mpiexec, 2, tmp_path / "different.py")
+    assert done.stdout.split() == ["refused", "7"] * 2, done.stderr
+
+
 FAILING = """
 import sys
 import numpy as np
@@ -214,7 +242,12 @@ for step in range(10):
 
 @pytest.mark.parametrize(
     ("how", "text"),
-    [("raise", "rank 1 failed"), ("plain", "rank 1 failed"), ("late", "have not answered"), ("checksum", "checksum")],
+    [
+        ("raise", "rank 1 failed"),
+        ("plain", "rank 1 failed"),
+        ("late", "have not answered"),
+        ("checksum", "checksum"),
+    ],
 )
 def test_what_one_rank_does_wrong_ends_all(mpiexec, tmp_path, how, text):
     (tmp_path / "failing.py").write_text(FAILING)
@@ -305,8 +338,23 @@ def test_errors_are_told_once(mpiexec, data):
 
 def test_methods_refuse_what_processes_cannot_do():
     f = opt.least_squares(np.eye(4), np.ones(4))
-    with pytest.raises(ValueError, match="engine"):
-        opt.FedAvg(f, clients=2, engine="ray")
+    for engine, error, text in (
+        ("ray", ValueError, "engine"),
+        ("flower", ValueError, "server_app"),
+        (3, TypeError, "int"),
+    ):
+        with pytest.raises(error, match=text):
+            opt.FedAvg(f, clients=2, engine=engine)
+    delays = opt.Delays([1.0, 2.0])
+    for make in (
+        lambda **more: opt.FedBuff(f, clients=2, delays=delays, buffer=1, step=0.1, **more),
+        lambda **more: opt.Ringmaster(f, delays=delays, max_delay=1, step=0.1, **more),
+    ):
+        make(engine="local").run(1)
+        with pytest.raises(ValueError, match="one process"):
+            make(engine="mpi")
+    with pytest.raises(ValueError, match="timeout"):
+        mpi_module.Engine(timeout=float("nan"))
     engine = Alone()
     method = opt.EF21(f, clients=2, compressor=compress.TopK(1), engine=engine)
     with pytest.raises(ValueError, match="seconds"):

@@ -117,6 +117,8 @@ class Method:
         sampling: Sampling | None = None,
         **options: Any,
     ) -> None:
+        if options.pop("engine", "local") != "local":
+            raise ValueError(f'{type(self).__name__} runs in one process: leave out engine, or give "local"')
         self.problem = problem
         self.clients = None if clients is None else [np.asarray(part) for part in clients]
         self.sampling = Full() if sampling is None else sampling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from burtorch import _core
 from burtorch.opt._base import Method, probability, squared
 from burtorch.opt._clients import divided
-from burtorch.opt._engines import engine_of
+from burtorch.opt._engines import agree, engine_of
 from burtorch.opt._methods import page_step
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from burtorch.opt._clock import Network
     from burtorch.opt._engines import Engine
     from burtorch.opt._record import Record
+
+
+UNTOLD = {"threads", "constants", "x_star", "f_star", "lyapunov", "network"}
+"""Arguments in which processes may differ, or whose arrays are long."""
 
 
 def _is_perm_k(compressor: Compressor) -> bool:
@@ -78,8 +83,13 @@ class Distributed(Method):
         self.n_clients = len(parts)
         self.engine = engine_of(engine)
         if self.engine is not None:
+            told = [(name, more[name]) for name in sorted(more.keys() - UNTOLD) if not callable(more[name])]
+            sizes = problem.n, problem.d, [zlib.crc32(np.asarray(part).tobytes()) for part in parts]
+            agree(self.engine, (type(self).__name__, start, sizes, told))
             more |= {"here": self.engine.here(len(parts)), "gather": self.engine.gather}
         super().__init__(problem, x0, clients=parts, from_gradient=self.from_gradient, **more)
+        if self.engine is not None:
+            agree(self.engine, (self._gamma, self.x.tobytes()))
 
     def _state(self) -> dict[str, Any]:
         arrays = super()._state()

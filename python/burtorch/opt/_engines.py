@@ -25,6 +25,13 @@ class Engine(Protocol):
         """The same, where a process may have nothing to give."""
 
 
+def agree(engine: Engine, told: object) -> None:
+    """Raises ValueError where processes have made methods that are not the same, if the engine can tell."""
+    same = getattr(engine, "same", None)
+    if same is not None:
+        same(repr(told))
+
+
 def engine_of(engine: str | Engine) -> Engine | None:
     """The engine of this name; None for "local", where all clients are in this process."""
     if engine == "local":
@@ -37,4 +44,6 @@ def engine_of(engine: str | Engine) -> Engine | None:
         raise ValueError("on Flower a method runs as apps: burtorch.flower.server_app and client_app give it an engine")
     if isinstance(engine, str):
         raise ValueError(f'engine must be "local", "mpi" or an engine, found {engine!r}')
+    if not hasattr(engine, "gather"):
+        raise TypeError(f'engine must be "local", "mpi" or an engine, found {type(engine).__name__}')
     return engine
