@@ -66,11 +66,15 @@ def build(*, quick: bool) -> Build:
         raise NoBuildError("it is not built of these sources, which takes minutes and a run without --quick")
     say("building the Rust program from nothing")
     shutil.rmtree(folder, ignore_errors=True)
+    began, source = time(), os.path.join(root, SOURCE)
     found.seconds, found.cpu_seconds = _cargo(root, folder)
-    os.utime(os.path.join(root, SOURCE), (time(), time()))
+    changed = os.path.getmtime(source)
+    os.utime(source)
     found.again_seconds, found.again_cpu_seconds = _cargo(root, folder)
+    os.utime(source, (changed, changed))
     with open(record, "w", encoding="utf-8") as file:
         json.dump(asdict(found), file)
+    os.utime(record, (began, began))  # what changes from here on is not in the program
     return found
 
 
