@@ -70,7 +70,7 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
                 for i in (0..job.m).step_by(plan.rows) {
                     let rows = plan.rows.min(job.m - i);
                     let a = job.a.from(i, p);
-                    let a = if plan.pack_a { block_of_a::<E>(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
+                    let a = if plan.pack_a { block_of_a::<E, T>(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
                     strips::<E, T>(job, plan, [i, j, p], [rows, columns, depth], &a, for_b.as_ptr(), aside);
                 }
             }
@@ -162,6 +162,7 @@ unsafe fn strips<E: KernelFloat, T: Target>(
                 a: a.at,
                 a_row: a.outer,
                 a_term: a.inner,
+                asks_ahead: plan.asks_ahead,
                 b,
                 b_term,
                 c: job.c.offset(i as isize * job.c_row + (j + c) as isize * job.c_column),

@@ -103,18 +103,31 @@ unsafe fn gathered<V: Pack>(
     }
 }
 
+/// Terms that packing asks for before it comes to them.
+const AHEAD: isize = 8;
+
 /// `terms` terms of `rows` rows of A from `from` on; returns the copy with its steps.
 ///
 /// # Safety
 /// The elements may be read, and `to` has room.
 #[inline(always)]
-pub(super) unsafe fn block_of_a<E: KernelFloat>(from: &Side<E>, rows: usize, terms: usize, to: *mut E) -> Side<E> {
+pub(super) unsafe fn block_of_a<E: KernelFloat, T: Target>(
+    from: &Side<E>,
+    rows: usize,
+    terms: usize,
+    to: *mut E,
+) -> Side<E> {
     // SAFETY: as the caller promises.
     unsafe {
         if from.outer == 1 {
             for p in 0..terms {
                 let column = from.at.offset(p as isize * from.inner);
-                std::ptr::copy_nonoverlapping(column, to.add(p * rows), rows);
+                for i in (0..rows).step_by(line::<E>()) {
+                    // Terms to come, which are far apart.
+                    prefetch_at(column.wrapping_offset(AHEAD * from.inner).wrapping_add(i));
+                }
+                // What it writes behind the rows is written over by the next term, or lies in the cache line more that each row has.
+                row_of_b::<E, T>(column, rows, to.add(p * rows));
             }
             return Side { at: to, outer: 1, inner: rows as isize, next: 0 };
         }

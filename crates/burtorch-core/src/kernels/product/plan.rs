@@ -171,6 +171,8 @@ impl<E: KernelFloat> Job<E> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub pack_a: bool,
+    /// Whether tiles ask for rows of A ahead, which are read once and lie far apart.
+    pub asks_ahead: bool,
     pub pack_b: bool,
     /// Rows of A in a block.
     pub rows: usize,
@@ -205,22 +207,28 @@ impl Plan {
         // Strips are 4 vectors wide where registers are many, otherwise 2.
         let wide = T::fits::<T::Register<E>>(24);
         let neighbours = job.b.outer == 1 || n == 1;
-        let pack_a = n > 4 * lanes && m * k * size > SMALL;
+        // For one strip of B rows of A are read where they lie, asked for ahead; terms that lie apart would share few sets of
+        // the cache.
+        let is_large = m * k * size > SMALL;
+        let is_strip = n <= 4 * lanes;
+        let pack_a = is_large && if is_strip { job.a.outer == 1 && n >= 2 * lanes } else { true };
+        let asks_ahead = is_large && is_strip && job.a.inner == 1 && k >= 32;
         let (rows, depth) = if wide { (ROWS / 2, DEPTH / 2) } else { (ROWS, DEPTH) };
         if !neighbours && m <= 8 {
             // Strips that are used a few times and not kept.
-            return Self { pack_a: false, pack_b: true, rows: m, columns: 4 * lanes, depth };
+            return Self { pack_a: false, asks_ahead: false, pack_b: true, rows: m, columns: 4 * lanes, depth };
         }
         if neighbours && m < FEW && job.b.inner == n as isize && n * size <= SHORT {
-            return Self { pack_a: false, pack_b: false, rows, columns: n, depth: 64 };
+            return Self { pack_a: false, asks_ahead, pack_b: false, rows, columns: n, depth: 64 };
         }
         if !neighbours || (m >= 24 && n * k * size > SMALL) {
-            return Self { pack_a, pack_b: true, rows, columns: BLOCK / depth / size, depth };
+            let rows = if is_strip && pack_a { ROWS } else { rows };
+            return Self { pack_a, asks_ahead, pack_b: true, rows, columns: BLOCK / depth / size, depth };
         }
         if m <= 4 && n * k * size > LARGE {
-            return Self { pack_a: false, pack_b: false, rows: m, columns: n, depth: 8 };
+            return Self { pack_a: false, asks_ahead: false, pack_b: false, rows: m, columns: n, depth: 8 };
         }
-        Self { pack_a, pack_b: false, rows: ROWS, columns: n, depth: DEPTH }
+        Self { pack_a, asks_ahead, pack_b: false, rows: ROWS, columns: n, depth: DEPTH }
     }
 }
 

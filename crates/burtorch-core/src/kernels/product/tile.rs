@@ -5,7 +5,7 @@
 
 use super::Finish;
 use super::plan::Origin;
-use crate::kernels::float::{KernelFloat, Pack, prefetch_at};
+use crate::kernels::float::{KernelFloat, Pack, line, prefetch_at};
 use crate::kernels::levels::Target;
 
 /// Terms from which a tile has time to ask for the C of the next one.
@@ -17,6 +17,8 @@ pub(super) struct Strip<E> {
     pub a: *const E,
     pub a_row: isize,
     pub a_term: isize,
+    /// Whether a tile asks for the rows of A of the next one.
+    pub asks_ahead: bool,
     pub b: *const E,
     pub b_term: isize,
     pub c: *mut E,
@@ -101,6 +103,14 @@ unsafe fn tile<V: Pack, T: Target, const R: usize, const K: usize, const PART: b
             for r in R..2 * R {
                 for k in 0..K {
                     prefetch_at(strip.c.wrapping_offset((i + r) as isize * strip.c_row).wrapping_add(k * V::LANES));
+                }
+            }
+        }
+        if strip.asks_ahead {
+            for r in R..2 * R {
+                let row = strip.a.wrapping_offset((i + r) as isize * strip.a_row);
+                for p in (0..strip.depth).step_by(line::<V::Elem>()) {
+                    prefetch_at(row.wrapping_add(p));
                 }
             }
         }
