@@ -6,7 +6,7 @@ use burtorch_core::array::{
     Element, Floats, Given, Handle, Index, Length, Loop, OfParameters, OverRows, Places, Plan, Reduce, Row,
     Rows as ArrayRows, ScanOptions, Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
 };
-use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier, Support, Values};
+use burtorch_core::compress::{Client, Compressor, Count, Largest, Message, Quantiser, Sparsifier, Support, Values};
 use burtorch_core::data::{Csr as SparseRows, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
 use burtorch_core::draw::{Draw, Purpose, Subset};
 use burtorch_core::graph::{
@@ -287,6 +287,7 @@ are_send_and_sync!(
     Client,
     Compressor,
     Count,
+    Largest<f32>,
     Message<f32>,
     Quantiser,
     Sparsifier,

@@ -59,3 +59,51 @@ def test_draws_and_clients_are_asked_for():
         oracle(x, y, compress=compress.RandK(4), draw=compress.Draw(1))
     with pytest.raises(ValueError, match="contexts must have shape"):
         oracle([[1.0]], y, compress=compress.RandK(1), draw=compress.Draw(1))
+
+
+MODELS = {
+    "CharMLP": lambda params: (bt.nn.CharMLP(params, vocab=7, context=3, embedding=4, hidden=20), 3, False),
+    "GPT": lambda params: (bt.nn.GPT(params, vocab=7, context=4, width=8, heads=2, layers=2), 4, True),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("n", [1, 5, 70])
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_largest_numbers_are_chosen_while_the_sweep_runs(kind, n, threads):
+    """As from the whole gradient, bit by bit: few and many, with zeros (of symbols that do not occur), frozen ones,
+    and at another point."""
+    params = bt.Parameters(dtype="float32", seed=1)
+    model, context, is_text = MODELS[kind](params)
+    oracle = bt.Oracle(model, threads=threads)
+    rng = np.random.default_rng(n)
+    x = rng.integers(3, size=(n, context))
+    y = rng.integers(3, size=(n, context) if is_text else n)
+    point = np.array(params.values) * np.float32(0.5)
+    for frozen in (False, True):
+        if frozen:
+            params.freeze(params.subset(range(10, 25)))
+        for at in (None, point):
+            more = {} if at is None else {"at": at}
+            full = np.zeros(params.n, np.float32)
+            oracle(x, y, out=full, **more)
+            params.grads[:] = 2.0
+            for k in (1, 3, params.n // 4, params.n - 1, params.n):
+                for c in (compress.TopK(k), compress.Compose(compress.TopK(k), compress.Natural())):
+                    draw = compress.Draw(seed=3, round=k)
+                    assert oracle(x, y, compress=c, draw=draw, **more)[1] == c.compress(full, draw)
+            assert set(params.grads) == {2.0}
+
+
+def test_the_largest_numbers_take_the_memory_of_a_layer():
+    """Of a chain of equal layers one or two are in flight; b samples, each for itself, leave b times K numbers."""
+    params = bt.Parameters()
+    oracle = bt.Oracle(bt.nn.MLP(params, [64] * 40))
+    x, y = np.random.default_rng(0).normal(size=(2, 3, 64))
+    rows = np.asarray(oracle.per_sample_grads(x, y))
+    before = oracle.memory()["adjoints"]
+    each = [oracle(x[k : k + 1], y[k : k + 1], compress=compress.TopK(5))[1] for k in range(3)]
+    more = oracle.memory()["adjoints"] - before
+    assert 0 < more <= 3 * 4 * (64 * 64 + 64)
+    assert more * 10 < 4 * params.n
+    assert each == [compress.TopK(5).compress(row) for row in rows]

@@ -244,7 +244,8 @@ for step in range(10):
     ("how", "text"),
     [
         ("raise", "rank 1 failed"),
-        ("plain", "rank 1 failed"),
+        ("raise", "TypeError"),  # of rank 1
+        ("plain", "TypeError"),
         ("late", "have not answered"),
         ("checksum", "checksum"),
     ],

@@ -3,6 +3,7 @@
 use super::message::Message;
 use super::number::Number;
 use super::quantiser::Quantiser;
+use super::running::Largest;
 use super::sparsifier::Sparsifier;
 use crate::draw::Draw;
 use crate::error::{Error, Result};
@@ -133,6 +134,47 @@ impl Compressor {
             draw.check().map(|()| true)
         };
         let done = chosen();
+        if done.is_err() {
+            out.clear();
+            out.indices.clear();
+        }
+        done
+    }
+
+    /// The largest numbers of a vector of `d` numbers whose parts come one after the other, where these are what is sent (TopK):
+    /// give it all parts, and then to [`Compressor::compress_largest`].
+    pub fn largest<F: Number>(&self, d: usize) -> Result<Option<Largest<F>>> {
+        check(d, Client::ALONE)?;
+        match self.sparsifier {
+            Sparsifier::TopK(count) => Largest::new(count.of(d)?, d).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Rounds what is sent: the message of [`Compressor::compress`], for the vector whose parts have come. After an error the
+    /// message stands for a vector without numbers.
+    ///
+    /// ```
+    /// use burtorch_core::compress::{Client, Compressor, Count, Message, Quantiser, Sparsifier};
+    /// use burtorch_core::draw::{Draw, Purpose};
+    /// let top = Compressor::new(Sparsifier::TopK(Count::Of(2)), Quantiser::None)?;
+    /// let mut draw = Draw::new(0, 0, 0, Purpose::Compression);
+    /// let mut largest = top.largest(4)?.unwrap();
+    /// largest.take(2, &[2.0, 0.5])?;
+    /// largest.take(0, &[1.0, -3.0])?;
+    /// let (mut parts, mut whole) = (Message::new(), Message::new());
+    /// top.compress_largest(largest, &mut draw, &mut parts)?;
+    /// top.compress(&[1.0, -3.0, 2.0, 0.5], &mut draw, Client::ALONE, &mut whole)?;
+    /// assert_eq!(parts, whole);
+    /// # Ok::<(), burtorch_core::Error>(())
+    /// ```
+    pub fn compress_largest<F: Number>(
+        &self,
+        largest: Largest<F>,
+        draw: &mut Draw<'_>,
+        out: &mut Message<F>,
+    ) -> Result<()> {
+        let done = largest.write_to(out).and_then(|()| self.quantiser.round(draw, out)).and_then(|()| draw.check());
         if done.is_err() {
             out.clear();
             out.indices.clear();

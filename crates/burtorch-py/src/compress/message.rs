@@ -2,7 +2,7 @@
 #![allow(clippy::useless_conversion)] // from float64, but not from float32
 
 use burtorch_core::DType;
-use burtorch_core::compress::{Client, Compressor, Message, Number};
+use burtorch_core::compress::{Client, Compressor, Largest, Message, Number};
 use burtorch_core::draw::Draw;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -33,7 +33,7 @@ pub struct PyMessage {
 }
 
 /// Of either type of numbers.
-enum AnyMessage {
+pub enum AnyMessage {
     F32(Message<f32>),
     F64(Message<f64>),
 }
@@ -49,9 +49,27 @@ macro_rules! of_either {
 }
 
 /// Fills a message from an array.
-trait Fill: Number {
+pub trait Fill: Number {
     /// The message of this type, made if it is of the other one.
     fn message(any: &mut AnyMessage) -> &mut Message<Self>;
+    /// The largest numbers of this type.
+    fn largest(any: &mut AnyLargest) -> Option<&mut Largest<Self>>;
+}
+
+/// The largest numbers of a vector whose parts come one after the other, of either type.
+pub enum AnyLargest {
+    F32(Largest<f32>),
+    F64(Largest<f64>),
+}
+
+impl AnyLargest {
+    /// Of a vector of `d` numbers, where these are what the compressor sends.
+    pub fn of(compressor: Compressor, dtype: DType, d: usize) -> burtorch_core::Result<Option<Self>> {
+        Ok(match dtype {
+            DType::Float32 => compressor.largest(d)?.map(AnyLargest::F32),
+            _ => compressor.largest(d)?.map(AnyLargest::F64),
+        })
+    }
 }
 
 impl Fill for f32 {
@@ -63,6 +81,10 @@ impl Fill for f32 {
             }
         }
     }
+
+    fn largest(any: &mut AnyLargest) -> Option<&mut Largest<f32>> {
+        if let AnyLargest::F32(largest) = any { Some(largest) } else { None }
+    }
 }
 
 impl Fill for f64 {
@@ -73,6 +95,10 @@ impl Fill for f64 {
                 AnyMessage::F32(_) => *any = AnyMessage::F64(Message::new()),
             }
         }
+    }
+
+    fn largest(any: &mut AnyLargest) -> Option<&mut Largest<f64>> {
+        if let AnyLargest::F64(largest) = any { Some(largest) } else { None }
     }
 }
 
@@ -115,6 +141,22 @@ impl PyMessage {
             _ => fill(f64::message(message), d, compression, numbers, &mut failed),
         };
         failed.map_or_else(|| done.or_raise(py), Err)
+    }
+
+    /// Makes it what is sent of a vector whose parts have come.
+    pub fn fill_largest(
+        &self,
+        py: Python<'_>,
+        largest: AnyLargest,
+        compressor: Compressor,
+        draw: &mut Draw<'_>,
+    ) -> PyResult<()> {
+        let message = &mut *self.message.enter(py)?;
+        match largest {
+            AnyLargest::F32(largest) => compressor.compress_largest(largest, draw, f32::message(message)),
+            AnyLargest::F64(largest) => compressor.compress_largest(largest, draw, f64::message(message)),
+        }
+        .or_raise(py)
     }
 
     /// Compresses an array into it.

@@ -7,7 +7,7 @@ mod message;
 
 pub use compressor::PyCompressor;
 pub use draw::PyDraw;
-pub use message::PyMessage;
+pub use message::{AnyLargest, Fill, PyMessage};
 
 use pyo3::prelude::*;
 

@@ -11,6 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::engine::{Engine, Loss, Want, WantRandom, WantStream, WantUntil, check_apart};
+use crate::compress::Fill;
 use crate::convert::buffer::{CallerMemory, Dims, FlatArray, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -215,7 +216,7 @@ fn compute_any(
     }
 }
 
-fn compute_as<E: LaneFloat>(
+fn compute_as<E: LaneFloat + Fill>(
     model: &AnyModel,
     run: &mut Run<E>,
     params: &mut Parameters<'_, E>,
@@ -274,7 +275,7 @@ fn read_tokens(model: &Gpt, state: &mut Buffers, x: &Bound<'_, PyAny>, y: &Bound
     }
 }
 
-fn compute<E: LaneFloat, M: LaneModel<E>>(
+fn compute<E: LaneFloat + Fill, M: LaneModel<E>>(
     oracle: &mut Oracle<E>,
     model: &M,
     params: &mut Parameters<'_, E>,
@@ -314,6 +315,18 @@ fn compute<E: LaneFloat, M: LaneModel<E>>(
             }
             let elsewhere = Overrides { at, out: out.as_mut().map(|out| out.slice_mut()) };
             oracle.gradient_streamed(model, params, batch, elsewhere, &mut |range, _| take(range, None), stop)
+        }
+        Want::Largest(at, largest) => {
+            check_apart(params, at.as_ref(), None)?;
+            let Some(largest) = E::largest(largest) else { return Err(mismatch()) };
+            let mut failed = None;
+            let take = &mut |range: std::ops::Range<usize>, gradient: &[E]| {
+                failed = largest.take(range.start, gradient).err();
+                failed.is_none()
+            };
+            let at = at.as_ref().map(|at| at.slice());
+            let done = oracle.gradient_passed_on(model, params, batch, at, take, stop);
+            failed.map_or(done, Err)
         }
         Want::Until(WantUntil { wanted, at, mut out, until, n }) => {
             check_apart(params, at.as_ref(), out.as_ref())?;

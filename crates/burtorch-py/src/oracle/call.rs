@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 
 use super::PyOracle;
 use super::engine::{Want, WantRandom, WantUntil};
-use crate::compress::{PyCompressor, PyDraw, PyMessage};
+use crate::compress::{AnyLargest, PyCompressor, PyDraw, PyMessage};
 use crate::convert::arguments::Count;
 use crate::convert::arrays::Array;
 use crate::convert::buffer::CallerMemory;
-use crate::convert::errors::derived;
+use crate::convert::errors::{IntoPython, derived};
 use crate::params::{PySubset, zeros};
 
 /// What becomes of a call that ends early.
@@ -169,7 +169,14 @@ impl PyOracle {
             Ok(numbers)
         };
         let compression = (compressor.compressor(), &mut draw.sequence(py)?, client);
-        if !message.get().fill_chosen(py, dtype, d, compression, some)? {
+        if message.get().fill_chosen(py, dtype, d, compression, some)? {
+            return Ok((loss, message).into_pyobject(py)?.into_any());
+        }
+        if let Some(mut largest) = AnyLargest::of(compressor.compressor(), dtype, d).or_raise(py)? {
+            let (at, (x, y)) = (self.point(asked.at)?, asked.batch);
+            loss = self.run(py, x, y, Want::Largest(at, &mut largest))?;
+            message.get().fill_largest(py, largest, compressor.compressor(), &mut draw.sequence(py)?)?;
+        } else {
             let all = zeros(py, dtype, d)?;
             loss = self.gradient(py, Asked { out: Some(&all), ..asked }, false)?.0;
             let x = Array::converted(&all)?;

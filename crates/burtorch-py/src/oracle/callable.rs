@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use super::engine::{Engine, Want, WantStream, check_apart};
 use super::traced::Traced;
 use crate::array::run::Number;
+use crate::compress::AnyLargest;
 use crate::convert::buffer::{CallerMemory, FlatArray, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
@@ -275,6 +276,19 @@ impl CallableEngine {
                     _ => FlatArray::copied::<f64>(memory()?.slice()),
                 };
                 take(0..n, Some(copy));
+                Ok(loss)
+            }
+            Want::Largest(at, largest) => {
+                let dtype = self.params.get().dtype_of();
+                let n = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+                let all = zeros(py, dtype, n)?;
+                let memory = || CallerMemory::of(&all, dtype, "the gradient");
+                let loss = self.computed(py, Want::Gradient(at, Some(memory()?), false))?;
+                match largest {
+                    AnyLargest::F32(largest) => largest.take(0, memory()?.slice()),
+                    AnyLargest::F64(largest) => largest.take(0, memory()?.slice()),
+                }
+                .or_raise(py)?;
                 Ok(loss)
             }
             Want::Gradient(at, out, _) => {

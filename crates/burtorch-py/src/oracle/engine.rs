@@ -8,6 +8,7 @@ use burtorch_core::params::WantedSet;
 use burtorch_core::{Error, Float, Parameters};
 use pyo3::prelude::*;
 
+use crate::compress::AnyLargest;
 use crate::convert::buffer::{CallerMemory, FlatArray};
 use crate::convert::gc::HoldsObjects;
 
@@ -40,6 +41,8 @@ pub enum Want<'a> {
     Gradient(Option<CallerMemory>, Option<CallerMemory>, bool),
     /// Loss and gradient, which is told in parts.
     Stream(WantStream<'a>),
+    /// Loss, and the largest numbers of the gradient at a point where given.
+    Largest(Option<CallerMemory>, &'a mut AnyLargest),
     /// Loss and gradient until a token is set.
     Until(WantUntil<'a>),
     /// How long a gradient of these takes, for the last batch where none is read.
