@@ -207,12 +207,12 @@ impl Plan {
         // Strips are 4 vectors wide where registers are many, otherwise 2.
         let wide = T::fits::<T::Register<E>>(24);
         let neighbours = job.b.outer == 1 || n == 1;
-        // For one strip of B rows of A are read where they lie, asked for ahead; terms that lie apart would share few sets of
-        // the cache.
+        // For one or two strips of B rows of A are read where they lie, asked for ahead; terms that lie apart would share few
+        // sets of the cache.
         let is_large = m * k * size > SMALL;
-        let is_strip = n <= 4 * lanes;
-        let pack_a = is_large && if is_strip { job.a.outer == 1 && n >= 2 * lanes } else { true };
-        let asks_ahead = is_large && is_strip && job.a.inner == 1 && k >= 32;
+        let is_narrow = n <= 8 * lanes;
+        let pack_a = is_large && if is_narrow { job.a.outer == 1 && n >= 2 * lanes } else { true };
+        let asks_ahead = is_large && is_narrow && job.a.inner == 1 && k >= 32;
         let (rows, depth) = if wide { (ROWS / 2, DEPTH / 2) } else { (ROWS, DEPTH) };
         if !neighbours && m <= 8 {
             // Strips that are used a few times and not kept.
@@ -222,7 +222,7 @@ impl Plan {
             return Self { pack_a: false, asks_ahead, pack_b: false, rows, columns: n, depth: 64 };
         }
         if !neighbours || (m >= 24 && n * k * size > SMALL) {
-            let rows = if is_strip && pack_a { ROWS } else { rows };
+            let rows = if is_narrow && pack_a { ROWS } else { rows };
             return Self { pack_a, asks_ahead, pack_b: true, rows, columns: BLOCK / depth / size, depth };
         }
         if m <= 4 && n * k * size > LARGE {
