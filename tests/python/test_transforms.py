@@ -209,6 +209,11 @@ def test_hessians_and_jacobians_have_the_shapes_of_both():
     assert table["p"][0]["y"].tolist() == x.tolist()
 
 
+def test_a_row_of_a_jacobian_is_the_gradient_of_its_result():
+    jacobian = bt.jacobian(lambda x: np.stack([np.sqrt(x[0]) + x[1], x[1] * x[2]]))
+    np.testing.assert_array_equal(jacobian(np.array([0.0, 1.0, 2.0])), [[np.inf, 1.0, 0.0], [0.0, 2.0, 1.0]])
+
+
 def test_products_with_hessians_and_jacobians():
     rng = np.random.default_rng(2)
     x, v = rng.normal(size=5), rng.normal(size=5)

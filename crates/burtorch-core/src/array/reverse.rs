@@ -57,6 +57,19 @@ impl ArrayProgram {
     /// The program that multiplies adjoints by the Jacobian: after the arguments it takes one adjoint for each float output,
     /// and gives the outputs, then one gradient for each variable.
     pub fn vjp(&self, by: &[Variable]) -> Result<ArrayProgram> {
+        self.vjp_of(by, ArrayBuilder::reached)
+    }
+
+    /// The same where an output whose adjoint is 0 reaches nothing, so that the adjoints of one output alone give its gradient.
+    pub fn vjp_of_some(&self, by: &[Variable]) -> Result<ArrayProgram> {
+        self.vjp_of(by, ArrayBuilder::at_rest_unreached)
+    }
+
+    fn vjp_of(
+        &self,
+        by: &[Variable],
+        seed_of: impl Fn(&mut ArrayBuilder, ValueId) -> Result<ValueId>,
+    ) -> Result<ArrayProgram> {
         let program = with_carries_kept(&prepared(self, by)?, by)?;
         let outputs = program.outputs().to_vec();
         let mut b = ArrayBuilder::from(program.clone());
@@ -64,7 +77,7 @@ impl ArrayProgram {
         for &output in &outputs {
             if program.type_of(output).element == Element::Float {
                 let seed = b.push(ArrayOp::Input(program.type_of(output)), &[])?;
-                seeds.push((output, b.reached(seed)?));
+                seeds.push((output, seed_of(&mut b, seed)?));
             }
         }
         let gradients = gradients(&program, &mut b, &seeds, by)?;

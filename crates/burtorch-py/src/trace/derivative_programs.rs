@@ -61,7 +61,7 @@ pub fn jacobian(program: &ArrayProgram, by: &[Variable]) -> Result<ArrayProgram>
         let empty = shapes.map(|dims| dims.and_then(|dims| b.broadcast_to(zero, dims))).collect::<Result<Vec<_>>>()?;
         return b.finish(&empty);
     }
-    let one = if is_forward { program.jvp(by)? } else { program.vjp(by)? };
+    let one = if is_forward { program.jvp(by)? } else { program.vjp_of_some(by)? };
     let axes: Vec<_> = (0..one.inputs().len()).map(|k| (k >= arguments.len()).then_some(0)).collect();
     let all = one.batched(&axes, rows)?;
     let mut start = 0;
