@@ -301,3 +301,29 @@ def test_random_programs(block):
     checked = sum(check(block * PROGRAMS + k) for k in range(PROGRAMS))
     print(f"{checked} programs of {PROGRAMS}")
     assert checked > 0.5 * PROGRAMS
+
+
+def check_rows(seed):
+    """Whether a program could be run over rows: enough of them to be taken apart into columns."""
+    body, x = program(seed)
+    rows = 70
+    along = [np.stack([a * (1 + 0.003 * k) for k in range(rows)]) for a in x]
+    everything = tuple(range(len(x)))
+    try:
+        reference(body, x, x)
+        f = bt.value_and_grad(body, argnums=everything)
+        expected = {k: f(*(a[k] for a in along)) for k in (0, 41, rows - 1)}
+    except UnsuitableError:
+        return False
+    values, gradients = bt.vmap(f)(*along)
+    for k, (value, gradient) in expected.items():
+        assert near(values[k], value, 1e-12), (seed, k, values[k], value)
+        for found, by_row in zip(gradients, gradient, strict=True):
+            np.testing.assert_allclose(found[k], by_row, rtol=1e-9, atol=1e-9 * max(1, np.abs(by_row).max(initial=0)))
+    return True
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_random_programs_over_rows(block):
+    checked = sum(check_rows(block * PROGRAMS + k) for k in range(PROGRAMS))
+    assert checked > 0.5 * PROGRAMS

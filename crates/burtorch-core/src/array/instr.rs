@@ -302,6 +302,26 @@ impl ArrayProgram {
         self.known[value.at()].may_be_unreached
     }
 
+    /// The instruction that gives a value.
+    pub(super) fn instr_of(&self, v: ValueId) -> &ArrayInstr {
+        &self.instrs[self.instrs.partition_point(|instr| instr.result <= v) - 1]
+    }
+
+    /// The elements of an axis of `n` that indices name, if they are known and all inside.
+    pub(super) fn known_indices(&self, v: ValueId, n: usize) -> Option<Vec<usize>> {
+        let numbers = match &self.instr_of(v).op {
+            ArrayOp::Integer(number) => std::slice::from_ref(number),
+            ArrayOp::Const(_, data) => match &*data.0 {
+                Data::Int(numbers) => numbers,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let n = n as i64;
+        let inside = |&i: &i64| Some(if i < 0 { i + n } else { i }).filter(|i| (0..n).contains(i)).map(|i| i as usize);
+        numbers.iter().map(inside).collect()
+    }
+
     /// The results of an instruction.
     pub(super) fn results(&self, at: usize) -> impl Iterator<Item = ValueId> + use<> {
         let end = self.instrs.get(at + 1).map_or(self.known.len() as u32, |next| next.result.0);

@@ -24,7 +24,9 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
             ArrayOp::Reduce(Reduce::LogSumExp, axes) => b.log_sum_exp(operands[0], axes),
             ArrayOp::Reduce(Reduce::Norm2, axes) => b.norm2(operands[0], axes),
             ArrayOp::ReducePull(Reduce::Sum, axes) => b.over(operands[0], b.dims(operands[1]), axes),
-            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, axes) => b.extreme_shares(operands, axes),
+            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, axes) if !is_in_rows(b.dims(operands[1]), axes) => {
+                b.extreme_shares(operands, axes)
+            }
             ArrayOp::ReducePull(Reduce::LogSumExp, axes) => b.softmax_shares(operands, axes),
             ArrayOp::ReducePull(Reduce::Norm2, axes) => b.norm_shares(operands, axes),
             ArrayOp::Dot(dot) => b.small_products(dot, operands),
@@ -193,6 +195,9 @@ impl ArrayBuilder {
 const MANY: usize = 16;
 const FEW: usize = 32;
 
+/// Numbers of a row that a block holds as a whole, at most.
+pub(super) const ROW: usize = 256;
+
 impl ArrayBuilder {
     /// Many products of small vectors as elementwise work, which needs no call for each: those without a sum, of an adjoint, and
     /// inner products that are summed from the first to the last term.
@@ -216,6 +221,13 @@ impl ArrayBuilder {
         }
         self.push(ArrayOp::Dot(dot), of)
     }
+}
+
+/// Whether these axes are the last ones and hold so many numbers that a chain of blocks takes whole rows of them.
+fn is_in_rows(dims: Dims, axes: Axes) -> bool {
+    let first = dims.rank() - axes.len();
+    let n: usize = dims[first..].iter().product();
+    axes.iter().all(|axis| axis >= first) && (slices::SHORT..=ROW).contains(&n)
 }
 
 /// Whether axes have no other between them.

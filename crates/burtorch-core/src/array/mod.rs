@@ -69,6 +69,7 @@ mod order;
 mod reverse;
 mod simplify;
 
+mod columns;
 mod lower;
 mod plan;
 

@@ -1,5 +1,5 @@
-//! Programs without work on adjoints that no path reaches, as derivatives of derivatives leave it, and without numbers that are
-//! kept for partials which do not read them.
+//! Programs without work on adjoints that no path reaches, as derivatives of derivatives leave it, without factors of 1 and
+//! reductions of one number, and without numbers that are kept for partials which do not read them.
 //!
 //! Promises the same results to the last bit: an unreached number is -0.0, which no sum shows. Knows nothing of plans.
 
@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use super::build::ArrayBuilder;
 use super::expand::copied;
 use super::expansion::partial_of;
-use super::instr::{ArrayOp, ArrayProgram, Comparison, Reduce, ValueId};
+use super::instr::{ArrayOp, ArrayProgram, Comparison, Data, Element, Reduce, ValueId, View};
+use super::row::Row;
 use crate::error::Result;
+use crate::ops::Op;
 
 /// What is known of values.
 #[derive(Default)]
@@ -18,6 +20,8 @@ struct Facts {
     unreached: Vec<bool>,
     /// Masks of values that are unreached where it holds and nowhere else.
     masks: HashMap<ValueId, ValueId>,
+    /// Values that are 1 throughout, and masks that hold throughout.
+    ones: Vec<bool>,
 }
 
 /// The same program with fewer instructions.
@@ -25,10 +29,10 @@ pub(super) fn simplified(program: &ArrayProgram) -> Result<ArrayProgram> {
     let mut facts = Facts::default();
     copied(program, |b, at, operands| {
         let instr = &program.instrs()[at];
-        let operands = read_by(&instr.op, operands);
-        let results = match facts.known(b, &instr.op, &operands)? {
+        let (op, operands) = as_first(instr.op.clone(), read_by(&instr.op, operands));
+        let results = match facts.known(b, &op, &operands)? {
             Some(v) => vec![v],
-            None => b.push_all(instr.op.clone(), &operands)?,
+            None => b.push_all(op, &operands)?,
         };
         if let [v] = results[..] {
             facts.learn(b, v);
@@ -47,7 +51,21 @@ fn read_by(op: &ArrayOp, of: &[ValueId]) -> Vec<ValueId> {
     of.iter().enumerate().map(|(at, &v)| if is_read(at) { v } else { of[0] }).collect()
 }
 
+/// What a product contributes to its second operand, as what it contributes to the first where they are exchanged: the two
+/// are one where a number is multiplied by itself.
+fn as_first(op: ArrayOp, of: Vec<ValueId>) -> (ArrayOp, Vec<ValueId>) {
+    const PRODUCT: Row = Row::Op(Op::Mul);
+    match op {
+        ArrayOp::Pull(PRODUCT, 1) => (ArrayOp::Pull(PRODUCT, 0), vec![of[0], of[0], of[1], of[0]]),
+        op => (op, of),
+    }
+}
+
 impl Facts {
+    fn is_one(&self, v: ValueId) -> bool {
+        self.ones.get(v.at()).is_some_and(|is| *is)
+    }
+
     fn is_unreached(&self, v: ValueId) -> bool {
         self.unreached.get(v.at()).is_some_and(|is| *is)
     }
@@ -72,6 +90,15 @@ impl Facts {
             ArrayOp::Accumulate if is_unreached(0) => Some(of[1]),
             ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) if is_unreached(1) => Some(of[0]),
             ArrayOp::Compare(Comparison::IsUnreached) => self.masks.get(&of[0]).copied(),
+            ArrayOp::Select if self.is_one(of[0]) => Some(of[1]),
+            ArrayOp::Row(Row::Op(Op::Mul)) if self.is_one(of[0]) => Some(of[1]),
+            ArrayOp::Row(Row::Op(Op::Mul | Op::Div)) if self.is_one(of[1]) => Some(of[0]),
+            ArrayOp::Pull(Row::Op(Op::Mul), 0) if self.is_one(of[2]) => Some(of[0]),
+            ArrayOp::Reduce(Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::Min, axes)
+                if b.type_of(of[0]).element == Element::Float && axes.iter().all(|axis| b.dims(of[0])[axis] == 1) =>
+            {
+                Some(b.view(of[0], View::Reshape(b.dims(of[0]).reduced(*axes, false)))?)
+            }
             ArrayOp::Select if is_unreached(1) && self.masks.get(&of[2]) == Some(&of[0]) => Some(of[2]),
             _ => None,
         })
@@ -79,9 +106,20 @@ impl Facts {
 
     fn learn(&mut self, b: &ArrayBuilder, v: ValueId) {
         self.unreached.resize(b.so_far().n_values(), false);
+        self.ones.resize(b.so_far().n_values(), false);
         let Some(instr) = b.so_far().instrs().last().filter(|instr| instr.result == v) else { return };
         match instr.op {
             ArrayOp::Unreached(_) => self.unreached[v.at()] = true,
+            ArrayOp::Literal(bits) => self.ones[v.at()] = bits == 1f64.to_bits(),
+            ArrayOp::Const(_, ref data) => {
+                self.ones[v.at()] = match &*data.0 {
+                    Data::F64(x) => x.iter().all(|x| *x == 1.0),
+                    Data::F32(x) => x.iter().all(|x| *x == 1.0),
+                    _ => false,
+                };
+            }
+            ArrayOp::View(_) => self.ones[v.at()] = self.is_one(instr.operands[0]),
+            ArrayOp::Compare(Comparison::IsUnreached) => self.ones[v.at()] = self.is_unreached(instr.operands[0]),
             ArrayOp::Select
                 if self.is_unreached(instr.operands[1]) && !b.so_far().may_be_unreached(instr.operands[2]) =>
             {

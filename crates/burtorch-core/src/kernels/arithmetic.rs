@@ -36,6 +36,8 @@ leveled! {
     pub fn select_slices<E>(mask: &[E], yes: &[E], no: &[E], z: &mut [E]) = select_at;
     /// The contribution `c` of an adjoint `g`: unreached where that is, elsewhere never -0.0.
     pub fn contributions<E>(g: &[E], c: &[E], z: &mut [E]) = contributions_at;
+    /// The same of the contribution `g c`.
+    pub fn contributed_products<E>(g: &[E], c: &[E], z: &mut [E]) = contributed_products_at;
     /// `total += x`.
     pub fn add_to<E>(x: &[E], total: &mut [E]) = add_to_at;
     /// `total *= x`.
@@ -48,6 +50,9 @@ leveled! {
     pub fn add_to_eight<E>(x: &[E], sums: &mut [E]) = add_to_eight_at;
     /// The sums of rows of `n` numbers, each as [`add_to_eight`] and the eight as one tree.
     pub fn sums_of_rows<E>(x: &[E], n: usize, sums: &mut [E]) = sums_of_rows_at;
+    /// What numbers of rows receive of an adjoint `g` of each row's extreme `y`: those equal to it share it, the others are
+    /// unreached; all are NaN where the extreme is.
+    pub fn shares_of_extremes<E>(g: &[E], x: &[E], y: &[E], z: &mut [E]) = shares_of_extremes_at;
     /// As [`larger_to`], number i to the largest i % 8.
     pub fn larger_of_eight<E>(x: &[E], tops: &mut [E]) = larger_of_eight_at;
     /// As [`smaller_to`], number i to the smallest i % 8.
@@ -121,6 +126,7 @@ elementwise! {
     unreached_masks_at(x) => mask::<E::Vector>(unreached(x));
     select_at(mask, yes, no) => E::Vector::select(mask.is_eq(E::Vector::of(0.0)), no, yes);
     contributions_at(g, c) => E::Vector::select(unreached(g), g, c + E::Vector::of(0.0));
+    contributed_products_at(g, c) => E::Vector::select(unreached(g), g, g * c + E::Vector::of(0.0));
 }
 
 /// The same for kernels that change what is there.
@@ -213,6 +219,25 @@ fn sums_of_rows_at<E: KernelFloat, T: Target>(x: &[E], n: usize, sums: &mut [E])
         }
         // What is missing is -0.0, which changes no sum.
         *sum = (total + E::V::<8>::read_or(&row[whole..], -E::default())).tree_sum();
+    }
+}
+
+#[inline(always)]
+fn shares_of_extremes_at<E: KernelFloat, T: Target>(g: &[E], x: &[E], y: &[E], z: &mut [E]) {
+    assert_eq!((x.len(), g.len()), (z.len(), y.len()), "kernel operands differ in length");
+    let n = z.len() / g.len().max(1);
+    let (zero, one) = (E::default(), <E as Real>::of(1.0));
+    for ((x, z), (&g, &y)) in x.chunks_exact(n).zip(z.chunks_exact_mut(n)).zip(g.iter().zip(y)) {
+        let is_missing = g == zero && one.copysign(g) < zero;
+        if is_missing || y.partial_cmp(&y).is_none() {
+            z.fill(if is_missing { g } else { y });
+            continue;
+        }
+        let count: usize = x.iter().map(|&x| usize::from(x == y)).sum();
+        let share = g / <E as Real>::of(count as f64) + zero;
+        for (z, &x) in z.iter_mut().zip(x) {
+            *z = if x == y { share } else { -zero };
+        }
     }
 }
 

@@ -10,30 +10,17 @@
 //!
 //! Promises the bits of each operation on one number. Knows nothing of the steps around it.
 
-use super::math::{ArrayFloat, BlockOp, arity, compute};
+use super::math::{ArrayFloat, arity, compute};
 use super::memory::Bank;
 use super::place::{Source, Walk};
 use super::reducer::Reducer;
+use super::work::{Arg, Work};
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::kernels;
 
 /// Numbers in a block: 4 KB of f64.
 pub(super) const BLOCK: usize = 512;
-
-/// Numbers that an operation reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Arg {
-    Block(usize),
-    Stream(usize),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Work {
-    Compute { op: BlockOp, to: usize, of: [Arg; 3] },
-    Gather { stream: usize, to: usize },
-    Store { of: Arg, buffer: usize },
-    Reduce { of: Arg, reducer: usize, buffer: usize },
-}
 
 /// An operand from memory.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +40,10 @@ pub(super) struct Chain<E> {
     pub(super) repeated: Vec<(usize, usize)>,
     pub(super) work: Vec<Work>,
     pub(super) reducers: Vec<Reducer<E>>,
+    /// Places in short arrays, for each number of the shape.
+    pub(super) places: Vec<Vec<u32>>,
+    /// What short arrays hold before anything is added: from a stream to a buffer.
+    pub(super) sums: Vec<(usize, usize)>,
     /// How many blocks it needs.
     pub(super) blocks: usize,
 }
@@ -77,6 +68,12 @@ impl<E: ArrayFloat> Chain<E> {
                 self.reducers[reducer].begin(&mut bank.buffers[buffer]);
             }
         }
+        for &(stream, buffer) in &self.sums {
+            let mut room = std::mem::take(&mut bank.buffers[buffer]);
+            let Stream { source, walk } = &self.streams[stream];
+            walk.gather(bank.read(*source, given), 0, &mut room[..walk.len()]);
+            bank.buffers[buffer] = room;
+        }
         let mut start = 0;
         while start < self.size {
             let n = self.block.min(self.size - start);
@@ -98,10 +95,42 @@ impl<E: ArrayFloat> Chain<E> {
                         let Stream { source, walk } = &self.streams[stream];
                         walk.gather(bank.read(*source, given), start, &mut blocks[to][..n]);
                     }
+                    Work::GatherRows { stream, row, to } => {
+                        let Stream { source, walk } = &self.streams[stream];
+                        walk.gather(bank.read(*source, given), start / row, &mut blocks[to][..n / row]);
+                    }
+                    Work::Lookup { stream, places, to } => {
+                        let from = bank.read(self.streams[stream].source, given);
+                        let places = &self.places[places][start..start + n];
+                        blocks[to].iter_mut().zip(places).for_each(|(to, &at)| *to = from[at as usize]);
+                    }
+                    Work::Shares { of, row, to } => {
+                        let mut room = std::mem::take(&mut blocks[to]);
+                        let [g, y] = [of[0], of[2]].map(|arg| {
+                            numbers(arg, &self.streams, blocks, bank, given, start / row..(start + n) / row)
+                        });
+                        let x = numbers(of[1], &self.streams, blocks, bank, given, start..start + n);
+                        kernels::shares_of_extremes(g, x, y, &mut room[..n]);
+                        blocks[to] = room;
+                    }
+                    Work::Scatter { of, places, buffer } => {
+                        let mut room = std::mem::take(&mut bank.buffers[buffer]);
+                        let from = numbers(of, &self.streams, blocks, bank, given, start..start + n);
+                        let places = &self.places[places][start..start + n];
+                        places.iter().zip(from).for_each(|(&at, &x)| room[at as usize] = room[at as usize] + x);
+                        bank.buffers[buffer] = room;
+                    }
                     Work::Store { of, buffer } => {
                         let mut room = std::mem::take(&mut bank.buffers[buffer]);
                         let from = numbers(of, &self.streams, blocks, bank, given, start..start + n);
                         room[start..start + n].copy_from_slice(from);
+                        bank.buffers[buffer] = room;
+                    }
+                    Work::Spread { of, buffer, first, step } => {
+                        let mut room = std::mem::take(&mut bank.buffers[buffer]);
+                        let from = numbers(of, &self.streams, blocks, bank, given, start..start + n);
+                        let rows = room[start * step..(start + n) * step].chunks_exact_mut(step);
+                        rows.zip(from).for_each(|(row, &x)| row[first] = x);
                         bank.buffers[buffer] = room;
                     }
                     Work::Reduce { of, reducer, buffer } => {

@@ -7,14 +7,16 @@ use std::collections::HashMap;
 
 use super::super::dims::Dims;
 use super::super::expansion::{Expansion, MathOp, partial_of, value_of};
-use super::super::instr::{ArrayOp, ArrayProgram, Comparison, Element, ValueId};
-use super::chain::{Arg, BLOCK, Chain, Stream, Work};
-use super::draft::{Drafts, Read};
-use super::math::{ArrayFloat, BlockOp, arity};
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Comparison, Element, ValueId};
+use super::chain::{BLOCK, Chain, Stream};
+use super::chained::{Read, chained};
+use super::draft::Drafts;
+use super::math::{ArrayFloat, BlockOp};
 use super::memory::room;
 use super::numbers::Numbers;
 use super::place::{Place, Source, Walk};
 use super::reducer::Reducer;
+use super::work::{Arg, Work, fused, live, with_few_blocks};
 use crate::error::Result;
 use crate::ops::Function;
 
@@ -32,7 +34,16 @@ struct Compiler<'a, 'p> {
     kept: HashMap<u64, Arg>,
     /// Functions that are computed already, with their arguments.
     functions: HashMap<(Function, Arg, Option<Arg>), Arg>,
+    /// Places in short arrays: of which indices, and how the array lies.
+    places: Vec<Vec<u32>>,
+    indices: HashMap<(ValueId, usize, isize), usize>,
+    sums: Vec<(usize, usize)>,
+    /// Numbers of a row that blocks hold as a whole.
+    row: usize,
 }
+
+/// Blocks of a chain from which on these hold half as many numbers each, to stay in cache.
+const MANY: usize = 24;
 
 /// A chain ready to run: over blocks, or over single numbers.
 pub(super) enum Compiled<E> {
@@ -64,6 +75,10 @@ impl<E: ArrayFloat> Compiled<E> {
             values: HashMap::new(),
             kept: HashMap::new(),
             functions: HashMap::new(),
+            places: Vec::new(),
+            indices: HashMap::new(),
+            sums: Vec::new(),
+            row: 1,
         };
         let mut reducers = Vec::new();
         for (bits, k) in literals {
@@ -74,32 +89,60 @@ impl<E: ArrayFloat> Compiled<E> {
         for &at in instrs {
             let instr = &program.instrs()[at];
             let v = instr.result;
-            let of: Vec<_> = instr.operands.iter().map(|&v| c.operand(v)).collect();
+            if let ArrayOp::Concat(_) = instr.op {
+                let of: Vec<_> = chained(program, at).iter().map(|&v| c.operand(v)).collect();
+                let (buffer, step) = (buffers[v.at()], of.len());
+                c.work.extend(of.iter().enumerate().map(|(first, &of)| Work::Spread { of, buffer, first, step }));
+                continue;
+            }
+            if let ArrayOp::ScatterAdd { .. } = instr.op {
+                let (of, buffer) = (c.operand(instr.operands[2]), buffers[v.at()]);
+                let sum = c.place_of(instr.operands[0]);
+                c.sums.push((c.walks.len(), buffer));
+                c.walks.push(Stream { source: sum.source, walk: Walk::new(&sum) });
+                let places = c.places_of(instr.operands[1], Place::whole(sum.source, 0, sum.dims));
+                c.work.push(Work::Scatter { of, places, buffer });
+                continue;
+            }
             if let ArrayOp::Reduce(kind, axes) = instr.op {
+                let of = c.operand(instr.operands[0]);
                 let dims = program.type_of(instr.operands[0]).dims;
                 let last = axes.iter().last().map_or(dims.rank(), |axis| axis + 1);
                 let (n, inner) = (axes.iter().map(|axis| dims[axis]).product(), dims[last..].iter().product());
                 reducers.push(Reducer::new(kind, n, inner));
                 let (reducer, buffer) = (reducers.len() - 1, buffers[v.at()]);
-                c.work.push(Work::Reduce { of: of[0], reducer, buffer });
+                c.work.push(Work::Reduce { of, reducer, buffer });
                 continue;
             }
-            let value = c.value(&instr.op, &of, program.type_of(instr.operands[0]).element);
+            let value = c.made(v);
             c.values.insert(v, value);
             if c.drafts.needs[v.at()].is_read {
                 c.work.push(Work::Store { of: value, buffer: buffers[v.at()] });
             }
         }
-        let Compiler { walks, repeated, work, blocks, .. } = c;
+        let Compiler { walks, repeated, work, blocks, places, sums, row, .. } = c;
         if size == 1 && reducers.is_empty() {
             return Ok(Compiled::Numbers(Numbers::new(live(work, blocks).0, &walks, blocks)?));
         }
-        let (work, repeated, blocks) = with_few_blocks(work, repeated, blocks);
-        let row = reducers.iter().map(Reducer::row_len).find(|&len| (1..=BLOCK).contains(&len)).unwrap_or(1);
+        let (work, repeated, blocks) = with_few_blocks(fused(work, blocks), repeated, blocks);
+        let most = if blocks > MANY { BLOCK / 2 } else { BLOCK };
+        // Rows lie in one another.
+        let rows = reducers.iter().map(Reducer::row_len).filter(|len| (1..=BLOCK).contains(len));
+        let row = rows.chain([row]).max().unwrap_or(1);
         for reducer in &mut reducers {
             reducer.give(room(reducer.state_len(), E::default())?);
         }
-        let chain = Chain { size, block: BLOCK / row * row, streams: walks, repeated, work, reducers, blocks };
+        let chain = Chain {
+            size,
+            block: (most / row).max(1) * row,
+            streams: walks,
+            repeated,
+            work,
+            reducers,
+            places,
+            sums,
+            blocks,
+        };
         Ok(Compiled::Chain(chain))
     }
 }
@@ -164,16 +207,83 @@ impl Compiler<'_, '_> {
     }
 
     fn operand(&mut self, v: ValueId) -> Arg {
-        if self.drafts.read_of(v, self.step) == Read::Block(v)
+        let read = self.drafts.read_of(v, self.step);
+        if read != Read::Place
             && let Some(&arg) = self.values.get(&v)
         {
             return arg;
         }
+        if read == Read::Again(v) {
+            let value = self.made(v);
+            self.values.insert(v, value);
+            return value;
+        }
+        self.placed(v)
+    }
+
+    fn place_of(&self, v: ValueId) -> Place {
         let mut place = self.drafts.place_of(v);
         if let Source::Buffer(need) = place.source {
             place.source = Source::Buffer(self.buffers[need]);
         }
-        self.stream(place)
+        place
+    }
+
+    /// The numbers of a value where they lie.
+    fn placed(&mut self, v: ValueId) -> Arg {
+        self.stream(self.place_of(v))
+    }
+
+    /// The numbers that an elementwise instruction makes.
+    fn made(&mut self, v: ValueId) -> Arg {
+        let program = self.drafts.program;
+        let ArrayInstr { op, operands, .. } = program.instr_of(v);
+        match op {
+            ArrayOp::Take { .. } => {
+                let table = self.place_of(operands[0]);
+                let (stream, to, places) = (self.walks.len(), self.block(), self.places_of(operands[1], table));
+                self.walks.push(Stream { source: table.source, walk: Walk::new(&table) });
+                self.work.push(Work::Lookup { stream, places, to });
+                Arg::Block(to)
+            }
+            ArrayOp::ReducePull(..) => {
+                let dims = program.type_of(v).dims;
+                let row = dims.size() / program.type_of(operands[0]).dims.size().max(1);
+                self.row = self.row.max(row);
+                let of = [self.of_rows(operands[0], row), self.operand(operands[1]), self.of_rows(operands[2], row)];
+                let to = self.block();
+                self.work.push(Work::Shares { of, row, to });
+                Arg::Block(to)
+            }
+            op => {
+                let of: Vec<_> = operands.iter().map(|&v| self.operand(v)).collect();
+                self.value(op, &of, program.type_of(operands[0]).element)
+            }
+        }
+    }
+
+    /// A number for each row.
+    fn of_rows(&mut self, v: ValueId, row: usize) -> Arg {
+        let place = self.place_of(v);
+        let stream = self.walks.len();
+        self.walks.push(Stream { source: place.source, walk: Walk::new(&place) });
+        if place.is_contiguous() {
+            return Arg::Stream(stream);
+        }
+        let to = self.block();
+        self.work.push(Work::GatherRows { stream, row, to });
+        Arg::Block(to)
+    }
+
+    /// The places that indices name in an array with one axis.
+    fn places_of(&mut self, indices: ValueId, table: Place) -> usize {
+        let (offset, step) = (table.offset, table.strides[0]);
+        let (program, all) = (self.drafts.program, &mut self.places);
+        *self.indices.entry((indices, offset, step)).or_insert_with(|| {
+            let known = program.known_indices(indices, table.dims[0]).unwrap_or_default();
+            all.push(known.iter().map(|&i| offset.wrapping_add_signed(step * i as isize) as u32).collect());
+            all.len() - 1
+        })
     }
 
     /// A stream of the numbers of a place, whose source is a buffer already.
@@ -251,87 +361,4 @@ impl Compiler<'_, '_> {
         }
         done[formula.result]
     }
-}
-
-/// Blocks that an operation reads.
-fn reads(work: &Work) -> Vec<Arg> {
-    match *work {
-        Work::Compute { op, of, .. } => of[..arity(op)].to_vec(),
-        Work::Gather { .. } => Vec::new(),
-        Work::Store { of, .. } | Work::Reduce { of, .. } => vec![of],
-    }
-}
-
-/// The work, with its numbers, without operations whose blocks nothing reads; and which of it reads a block last.
-fn live(work: Vec<Work>, blocks: usize) -> (Vec<(usize, Work)>, Vec<Option<usize>>) {
-    let mut last = vec![None; blocks];
-    let mut kept = Vec::with_capacity(work.len());
-    for (at, work) in work.into_iter().enumerate().rev() {
-        if let Work::Compute { to, .. } | Work::Gather { to, .. } = work
-            && last[to].is_none()
-        {
-            continue;
-        }
-        for arg in reads(&work) {
-            if let Arg::Block(k) = arg {
-                last[k].get_or_insert(at);
-            }
-        }
-        kept.push((at, work));
-    }
-    kept.reverse();
-    (kept, last)
-}
-
-/// The same work without operations whose blocks nothing reads, in as few blocks as their lifetimes allow.
-fn with_few_blocks(
-    work: Vec<Work>,
-    mut repeated: Vec<(usize, usize)>,
-    blocks: usize,
-) -> (Vec<Work>, Vec<(usize, usize)>, usize) {
-    let (kept, last) = live(work, blocks);
-    repeated.retain(|(_, to)| last[*to].is_some());
-    // Those that are filled once a run stay.
-    let mut new = vec![usize::MAX; blocks];
-    for (k, (_, to)) in repeated.iter_mut().enumerate() {
-        new[*to] = k;
-        *to = k;
-    }
-    let fixed = repeated.len();
-    let mut count = fixed;
-    let mut free: Vec<usize> = Vec::new();
-    let mut result = Vec::with_capacity(kept.len());
-    for (at, mut work) in kept {
-        let read = reads(&work);
-        let renamed = |arg: &mut Arg, new: &[usize]| {
-            if let Arg::Block(k) = arg {
-                *k = new[*k];
-            }
-        };
-        match &mut work {
-            Work::Compute { op, of, .. } => of[..arity(*op)].iter_mut().for_each(|arg| renamed(arg, &new)),
-            Work::Store { of, .. } | Work::Reduce { of, .. } => renamed(of, &new),
-            Work::Gather { .. } => {}
-        }
-        if let Work::Compute { to, .. } | Work::Gather { to, .. } = &mut work {
-            // Taken before operands are given back: no operation writes what it reads.
-            let block = free.pop().unwrap_or_else(|| {
-                count += 1;
-                count - 1
-            });
-            new[*to] = block;
-            *to = block;
-        }
-        for arg in read {
-            if let Arg::Block(k) = arg
-                && last[k] == Some(at)
-                && new[k] >= fixed
-                && !free.contains(&new[k])
-            {
-                free.push(new[k]);
-            }
-        }
-        result.push(work);
-    }
-    (result, repeated, count)
 }

@@ -64,6 +64,9 @@ pub(super) struct Product<E> {
     workspace: Vec<E>,
 }
 
+/// Adjoints that are looked at together.
+const SCAN: usize = 32;
+
 /// Columns whose running sums stay in the first-level cache.
 const COLUMNS: usize = 64;
 
@@ -152,11 +155,20 @@ impl<E: ArrayFloat> Product<E> {
                 kernels::axpy(g, &others[p * len..(p + 1) * len], &mut sums[r * len..(r + 1) * len]);
             }
         };
-        // Adjoints are read in the order in which they most likely lie.
-        if by_rows {
-            (0..m).for_each(|r| (0..k).for_each(|p| visit(x[Self::at(&self.x, from_x, r, p)], r, p)));
-        } else {
-            (0..k).for_each(|p| (0..n).for_each(|r| visit(y[Self::at(&self.y, from_y, p, r)], r, p)));
+        // Adjoints are read in the order in which they most likely lie, many at once where all of them are unreached.
+        let (side, adjoints, start, lines, width) =
+            if by_rows { (&self.x, x, from_x, m, k) } else { (&self.y, y, from_y, k, n) };
+        for line in 0..lines {
+            for first in (0..width).step_by(SCAN) {
+                let count = SCAN.min(width - first);
+                let place = Self::at(side, start, line, first);
+                let is_none = side.steps[1] == 1
+                    && adjoints[place..place + count].iter().fold(true, |all, g| all & g.is_unreached());
+                for at in (first..first + count).filter(|_| !is_none) {
+                    let g = adjoints[Self::at(side, start, line, at)];
+                    if by_rows { visit(g, line, at) } else { visit(g, at, line) }
+                }
+            }
         }
         for (at, &sum) in sums.iter().enumerate() {
             let (r, l) = (at / len, at % len);

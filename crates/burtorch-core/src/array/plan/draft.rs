@@ -5,10 +5,12 @@
 //! its own. Promises that a step reads only what steps before it wrote, or its own blocks. Knows nothing of memory but how
 //! long it is needed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use super::super::columns::LONG;
 use super::super::dims::{Dims, bad};
-use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Shared, Type, ValueId, View};
+use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View};
+use super::chained::{Read, chained, is_elementwise, joins_columns};
 use super::place::{Place, Source};
 use crate::error::Result;
 use crate::interrupt;
@@ -47,14 +49,6 @@ pub(super) enum Draft {
     Copy { from: Place, element: Element, to: usize },
 }
 
-/// Where an instruction finds an operand.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Read {
-    /// In a block of the same chain.
-    Block(ValueId),
-    Place,
-}
-
 pub(super) struct Drafts<'p> {
     pub(super) program: &'p ArrayProgram,
     pub(super) steps: Vec<Draft>,
@@ -64,10 +58,12 @@ pub(super) struct Drafts<'p> {
     /// The step after which a value can be read from its place.
     ready: Vec<usize>,
     /// The chain that computes it.
-    member: Vec<Option<usize>>,
+    pub(super) member: Vec<Option<usize>>,
     /// The last chain over a shape.
     chains: HashMap<Dims, usize>,
     literals: HashMap<u64, usize>,
+    /// Values that a chain computes again, rather than that the chain before it stores them.
+    pub(super) again: HashSet<(usize, ValueId)>,
     /// Values that were copied to lie in C order.
     copies: HashMap<ValueId, Place>,
     pub(super) outputs: Vec<usize>,
@@ -75,24 +71,6 @@ pub(super) struct Drafts<'p> {
     in_buffers: bool,
     /// Which stack a value stands for.
     pub(super) stacks: HashMap<ValueId, usize>,
-}
-
-/// Whether blocks of floats are computed by it.
-pub(super) fn is_elementwise(program: &ArrayProgram, at: usize) -> bool {
-    let instr = &program.instrs()[at];
-    let of_ints = instr.operands.iter().any(|&v| program.type_of(v).element == Element::Int);
-    let to_int = program.type_of(instr.result).element == Element::Int;
-    !of_ints
-        && !to_int
-        && matches!(
-            instr.op,
-            ArrayOp::Row(_)
-                | ArrayOp::Pull(..)
-                | ArrayOp::Compare(_)
-                | ArrayOp::Select
-                | ArrayOp::Convert(_)
-                | ArrayOp::Accumulate
-        )
 }
 
 impl<'p> Drafts<'p> {
@@ -109,6 +87,7 @@ impl<'p> Drafts<'p> {
             member: vec![None; n],
             chains: HashMap::new(),
             literals: HashMap::new(),
+            again: HashSet::new(),
             copies: HashMap::new(),
             outputs: Vec::new(),
             in_buffers,
@@ -177,9 +156,34 @@ impl<'p> Drafts<'p> {
             ArrayOp::Reduce(..) if ty.element == Element::Float => {
                 self.join(at, program.type_of(instr.operands[0]).dims, false);
             }
+            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, _) => self.join(at, ty.dims, true),
+            ArrayOp::Take { .. } if self.is_by_place(at) => self.join(at, ty.dims, true),
+            ArrayOp::ScatterAdd { .. } if self.is_by_place(at) => {
+                self.join(at, program.type_of(instr.operands[2]).dims, false);
+            }
+            ArrayOp::Concat(_) if joins_columns(program, at) => {
+                self.join(at, Dims::new(&[ty.dims[0]])?, false);
+            }
             _ => self.alone(at),
         }
         Ok(())
+    }
+
+    /// Whether elements of an array with one axis are taken or added to by known indices.
+    fn is_by_place(&self, at: usize) -> bool {
+        let instr = &self.program.instrs()[at];
+        let ty = |k: usize| self.program.type_of(instr.operands[k]);
+        let is_first =
+            matches!(instr.op, ArrayOp::Take { axis: 0, batch: 0 } | ArrayOp::ScatterAdd { axis: 0, batch: 0 });
+        let (table, indices) = (ty(0), ty(1).dims);
+        if !is_first || table.dims.rank() != 1 || indices == table.dims || indices.size() < LONG {
+            return false;
+        }
+        let Place { offset, strides, .. } = self.place_of(instr.operands[0]);
+        let end = offset as u128 + table.dims[0] as u128 * strides[0].unsigned_abs() as u128;
+        table.element == Element::Float
+            && end < u128::from(u32::MAX)
+            && self.program.known_indices(instr.operands[1], table.dims[0]).is_some()
     }
 
     /// The kept number `x`.
@@ -200,7 +204,7 @@ impl<'p> Drafts<'p> {
     }
 
     /// Notes that a step reads a place.
-    fn read(&mut self, place: Place, step: usize) {
+    pub(super) fn read(&mut self, place: Place, step: usize) {
         if let Source::Buffer(b) = place.source {
             self.needs[b].is_read = true;
             self.needs[b].last = self.needs[b].last.max(step);
@@ -231,8 +235,9 @@ impl<'p> Drafts<'p> {
     fn join(&mut self, at: usize, dims: Dims, is_elementwise: bool) {
         let program = self.program;
         let instr = &program.instrs()[at];
+        let operands = chained(program, at);
         let mut lowest = 0;
-        for v in &instr.operands {
+        for v in &operands {
             let inside = self.member[v.at()].filter(|_| program.type_of(*v).dims == dims);
             lowest = lowest.max(inside.unwrap_or(self.ready[v.at()]));
         }
@@ -246,8 +251,9 @@ impl<'p> Drafts<'p> {
         if let Draft::Chain { instrs, .. } = &mut self.steps[step] {
             instrs.push(at);
         }
-        for &v in &instr.operands {
-            if self.read_of(v, step) == Read::Place {
+        for &v in &operands {
+            let is_again = program.type_of(v).dims == dims && self.computes_again(v, step);
+            if self.read_of(v, step) == Read::Place && !is_again {
                 self.read(self.place_of(v), step);
             }
         }
@@ -261,7 +267,13 @@ impl<'p> Drafts<'p> {
 
     /// How an instruction of a chain finds an operand.
     pub(super) fn read_of(&self, v: ValueId, step: usize) -> Read {
-        if self.member[v.at()] == Some(step) { Read::Block(v) } else { Read::Place }
+        if self.member[v.at()] == Some(step) {
+            Read::Block(v)
+        } else if self.again.contains(&(step, v)) {
+            Read::Again(v)
+        } else {
+            Read::Place
+        }
     }
 
     /// Gives an instruction a step of its own, with its operands in C order where it wants that.

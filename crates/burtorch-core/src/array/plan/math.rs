@@ -20,13 +20,15 @@ pub(super) enum BlockOp {
     IsUnreached,
     /// Of an adjoint and a contribution: unreached, or never -0.0.
     Contribution,
+    /// Of an adjoint and a factor: what [`BlockOp::Contribution`] makes of their product.
+    Product,
 }
 
 /// How many blocks it takes.
 pub(super) fn arity(op: BlockOp) -> usize {
     match op {
         BlockOp::IsUnreached => 1,
-        BlockOp::Contribution => 2,
+        BlockOp::Contribution | BlockOp::Product => 2,
         BlockOp::Math(op) => match op {
             MathOp::Operand(_) | MathOp::Literal(_) => 0,
             MathOp::Neg | MathOp::IsNan => 1,
@@ -42,6 +44,7 @@ pub(super) fn compute<E: ArrayFloat>(op: BlockOp, [x, y, z]: [&[E]; 3], to: &mut
     match op {
         BlockOp::IsUnreached => kernels::unreached_masks(x, to),
         BlockOp::Contribution => kernels::contributions(x, y, to),
+        BlockOp::Product => kernels::contributed_products(x, y, to),
         BlockOp::Math(op) => match op {
             MathOp::Add => kernels::add_slices(x, y, to),
             MathOp::Sub => kernels::subtract_slices(x, y, to),

@@ -8,11 +8,15 @@ mod math;
 mod memory;
 mod place;
 
+mod chained;
 mod draft;
 mod reducer;
 
+mod again;
+
 mod chain;
 mod scalars;
+mod work;
 
 mod numbers;
 
@@ -37,6 +41,7 @@ mod taken;
 
 use std::collections::HashMap;
 
+use super::columns::in_columns;
 use super::dims::{Dims, bad};
 use super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Type};
 use super::lower::lowered;
@@ -109,7 +114,7 @@ impl<E: ArrayFloat> Plan<E> {
         if program.dtype() != E::DTYPE {
             return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
         }
-        Self::prepared(fold::folded::<E>(lowered(program)?)?, in_buffers)
+        Self::prepared(in_columns(fold::folded::<E>(lowered(program)?)?)?, in_buffers)
     }
 
     /// The same of a program that has been lowered.

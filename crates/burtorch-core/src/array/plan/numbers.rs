@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
-use super::chain::{Arg, Stream, Work};
+use super::chain::Stream;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::{Place, Source};
 use super::scalars::{Code, NumberOp, Operation};
+use super::work::{Arg, Work};
 use crate::error::Result;
 
 /// A number that is read: from where, to which slot.
@@ -50,8 +51,8 @@ impl<E: ArrayFloat> Numbers<E> {
                 }
                 Work::Gather { stream, to } => loads.push(read(stream, to)),
                 Work::Store { of, buffer } => stores.push((slot(of), buffer)),
-                // Chains with reductions run over blocks.
-                Work::Reduce { .. } => {}
+                // Chains with anything else run over blocks.
+                _ => {}
             }
         }
         loads.extend((0..streams.len()).map(|k| read(k, blocks + k)));

@@ -159,6 +159,11 @@ impl Walk {
         self.rank == 1 && (self.strides[0] == 0 || self.extents[0] == 1)
     }
 
+    /// How many numbers.
+    pub(super) fn len(&self) -> usize {
+        self.extents[..self.rank].iter().product()
+    }
+
     /// The first position.
     pub(super) fn offset(&self) -> usize {
         self.offset

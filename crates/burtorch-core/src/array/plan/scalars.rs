@@ -227,7 +227,7 @@ numbers! {
 
 fn step_of<E: ArrayFloat>(op: NumberOp, last: [bool; 2]) -> Step<E> {
     let op = match op {
-        NumberOp::Product => return compiled::<Product, E>(last),
+        NumberOp::Product | NumberOp::Of(BlockOp::Product) => return compiled::<Product, E>(last),
         NumberOp::Of(BlockOp::IsUnreached) => return compiled::<IsUnreached, E>(last),
         NumberOp::Of(BlockOp::Contribution) => return compiled::<Contribution, E>(last),
         NumberOp::Of(BlockOp::Math(op)) => op,

@@ -1,0 +1,40 @@
+//! Values that a chain computes again, rather than that the chain before it stores them.
+//!
+//! Promises that what they take is in memory when it is read. Knows nothing of how chains run.
+
+use super::super::instr::{ArrayInstr, ArrayOp, ValueId};
+use super::super::row::Row;
+use super::draft::Drafts;
+use crate::ops::Op;
+
+/// Numbers that are beyond the cache, and operations that are done again for them at most.
+const LARGE: usize = 1 << 17;
+const FEW: usize = 3;
+
+impl Drafts<'_> {
+    /// Whether a chain computes a value again that an earlier chain has: a few operations take less time than numbers beyond
+    /// the cache to be written and read, if what they take is there anyway.
+    pub(super) fn computes_again(&mut self, v: ValueId, step: usize) -> bool {
+        let is_there = |u: ValueId| self.member[u.at()].is_none() || self.needs[u.at()].is_read;
+        let (mut again, mut found) = (vec![v], 0);
+        while let Some(&u) = again.get(found) {
+            let ArrayInstr { op, operands, .. } = self.program.instr_of(u);
+            let is_cheap =
+                matches!(op, ArrayOp::Row(Row::Op(Op::Add | Op::Sub | Op::Mul | Op::Neg)) | ArrayOp::Take { .. });
+            if is_there(u) || !is_cheap || found == FEW || self.program.type_of(u).dims.size() < LARGE {
+                return false;
+            }
+            again.extend(operands.iter().copied().filter(|&u| !is_there(u)));
+            found += 1;
+        }
+        for u in again {
+            for &of in &self.program.instr_of(u).operands {
+                if self.member[of.at()].is_none() || self.needs[of.at()].is_read {
+                    self.read(self.place_of(of), step);
+                }
+            }
+            self.again.insert((step, u));
+        }
+        true
+    }
+}

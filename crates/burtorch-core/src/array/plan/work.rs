@@ -1,0 +1,182 @@
+//! Work on blocks: what a chain does with each of them, in order.
+//!
+//! Promises that no operation writes a block that it reads. Knows nothing of how blocks are computed.
+
+use super::super::expansion::MathOp;
+use super::math::{BlockOp, arity};
+
+/// Numbers that an operation reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Arg {
+    Block(usize),
+    Stream(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Compute {
+        op: BlockOp,
+        to: usize,
+        of: [Arg; 3],
+    },
+    Gather {
+        stream: usize,
+        to: usize,
+    },
+    /// One number for each row of so many numbers of the block.
+    GatherRows {
+        stream: usize,
+        row: usize,
+        to: usize,
+    },
+    /// Numbers of a short array by place.
+    Lookup {
+        stream: usize,
+        places: usize,
+        to: usize,
+    },
+    /// What the largest numbers of rows receive of adjoints of these, or the smallest ones: adjoint and extreme for each row.
+    Shares {
+        of: [Arg; 3],
+        row: usize,
+        to: usize,
+    },
+    Store {
+        of: Arg,
+        buffer: usize,
+    },
+    /// Writes every `step`-th number of a buffer, from `first` on.
+    Spread {
+        of: Arg,
+        buffer: usize,
+        first: usize,
+        step: usize,
+    },
+    /// Adds to numbers of a short array by place.
+    Scatter {
+        of: Arg,
+        places: usize,
+        buffer: usize,
+    },
+    Reduce {
+        of: Arg,
+        reducer: usize,
+        buffer: usize,
+    },
+}
+
+impl Work {
+    /// The block that it writes.
+    fn to(&mut self) -> Option<&mut usize> {
+        match self {
+            Work::Compute { to, .. } | Work::Gather { to, .. } | Work::GatherRows { to, .. } => Some(to),
+            Work::Lookup { to, .. } | Work::Shares { to, .. } => Some(to),
+            Work::Store { .. } | Work::Spread { .. } | Work::Scatter { .. } | Work::Reduce { .. } => None,
+        }
+    }
+
+    /// What it reads.
+    fn of(&mut self) -> &mut [Arg] {
+        match self {
+            Work::Compute { op, of, .. } => &mut of[..arity(*op)],
+            Work::Shares { of, .. } => of,
+            Work::Gather { .. } | Work::GatherRows { .. } | Work::Lookup { .. } => &mut [],
+            Work::Store { of, .. } | Work::Spread { of, .. } | Work::Scatter { of, .. } | Work::Reduce { of, .. } => {
+                std::slice::from_mut(of)
+            }
+        }
+    }
+}
+
+/// The work, with its numbers, without operations whose blocks nothing reads; and which of it reads a block last.
+pub(super) fn live(work: Vec<Work>, blocks: usize) -> (Vec<(usize, Work)>, Vec<Option<usize>>) {
+    let mut last = vec![None; blocks];
+    let mut kept = Vec::with_capacity(work.len());
+    for (at, mut work) in work.into_iter().enumerate().rev() {
+        if work.to().is_some_and(|to| last[*to].is_none()) {
+            continue;
+        }
+        for arg in work.of() {
+            if let Arg::Block(k) = arg {
+                last[*k].get_or_insert(at);
+            }
+        }
+        kept.push((at, work));
+    }
+    kept.reverse();
+    (kept, last)
+}
+
+/// The same work with one operation for the product of an adjoint and a factor and the contribution that is made of it, where
+/// nothing else reads the product.
+pub(super) fn fused(work: Vec<Work>, blocks: usize) -> Vec<Work> {
+    let mut count = vec![0; blocks];
+    for mut work in work.iter().copied() {
+        for arg in work.of() {
+            if let Arg::Block(k) = arg {
+                count[*k] += 1;
+            }
+        }
+    }
+    let mut result: Vec<Work> = Vec::with_capacity(work.len());
+    for work in work {
+        if let Work::Compute { op: BlockOp::Contribution, to, of: [g, c, _] } = work
+            && let Some(&Work::Compute { op: BlockOp::Math(MathOp::Mul), to: product, of: [x, y, _] }) = result.last()
+            && (c, x, count[product]) == (Arg::Block(product), g, 1)
+        {
+            result.pop();
+            result.push(Work::Compute { op: BlockOp::Product, to, of: [g, y, g] });
+            continue;
+        }
+        result.push(work);
+    }
+    result
+}
+
+/// The same work without operations whose blocks nothing reads, in as few blocks as their lifetimes allow.
+pub(super) fn with_few_blocks(
+    work: Vec<Work>,
+    mut repeated: Vec<(usize, usize)>,
+    blocks: usize,
+) -> (Vec<Work>, Vec<(usize, usize)>, usize) {
+    let (kept, last) = live(work, blocks);
+    repeated.retain(|(_, to)| last[*to].is_some());
+    // Those that are filled once a run stay.
+    let mut new = vec![usize::MAX; blocks];
+    for (k, (_, to)) in repeated.iter_mut().enumerate() {
+        new[*to] = k;
+        *to = k;
+    }
+    let fixed = repeated.len();
+    let mut count = fixed;
+    let mut free: Vec<usize> = Vec::new();
+    let mut result = Vec::with_capacity(kept.len());
+    for (at, mut work) in kept {
+        let read = work.of().to_vec();
+        for arg in work.of() {
+            if let Arg::Block(k) = arg {
+                *k = new[*k];
+            }
+        }
+        if let Some(to) = work.to() {
+            // Taken before operands are given back: no operation writes what it reads.
+            let block = free.pop().unwrap_or_else(|| {
+                count += 1;
+                count - 1
+            });
+            new[*to] = block;
+            *to = block;
+        }
+        for arg in read {
+            if let Arg::Block(k) = arg
+                && last[k] == Some(at)
+                && new[k] >= fixed
+                && !free.contains(&new[k])
+            {
+                free.push(new[k]);
+            }
+        }
+        result.push(work);
+    }
+    (result, repeated, count)
+}
