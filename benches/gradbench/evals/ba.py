@@ -45,11 +45,15 @@ def objective(cameras, points, weights, features, seen, _pattern):
     return errors(cameras[at_camera], points[at_point], weights, features), weight_errors(weights)
 
 
-def jacobian(cameras, points, weights, features, seen, pattern):
-    """Compressed rows: two of each observation, then one of each weight."""
-    at_camera, at_point = seen
+@bt.function
+def compressed(cameras, points, weights, features, at_camera, at_point):
+    """Rows of the Jacobian: two of each observation, then one of each weight."""
     blocks = np.concatenate(slopes(cameras[at_camera], points[at_point], weights[:, None], features), axis=2)
-    return {**pattern, "vals": np.concatenate([blocks.ravel(), weight_slopes(weights)])}
+    return np.concatenate([np.ravel(blocks), weight_slopes(weights)])
+
+
+def jacobian(cameras, points, weights, features, seen, pattern):
+    return {**pattern, "vals": compressed(cameras, points, weights, features, *seen)}
 
 
 FUNCTIONS = {"objective": objective, "jacobian": jacobian}
