@@ -4,59 +4,18 @@ the theorem's inequality; with four times the step it does not."""
 from __future__ import annotations
 
 import itertools
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from burtorch import compress, opt
 
-N, D = 4, 3
-STATES = 1000
-SLACK = 1e-12
-
-
-def ridge(seed, nonconvex=0.0):
-    """A problem whose eigenvalues differ, and numbers for states."""
-    rng = np.random.default_rng(seed)
-    features = rng.normal(size=(N, D)) * rng.choice([0.3, 1.0, 3.0], size=(N, 1))
-    return opt.least_squares(features, rng.normal(size=N), l2=0.1, nonconvex=nonconvex), rng
-
-
-class Steps:
-    """All outcomes of a step of a method from a state."""
-
-    def __init__(self, method):
-        self.method = method
-        self.runner = method._runner
-        self.cost = self.runner.cost
-
-    def put(self, **arrays):
-        self.arrays = arrays
-        self.runner.load(arrays, 0, self.cost)
-
-    def phi(self):
-        loss, grad = self.runner.evaluate()
-        return self.method.lyapunov(loss, grad)
-
-    def expected(self, outcomes):
-        """The expectation of the Lyapunov quantity after a step."""
-        total = 0.0
-        for probability, choices in outcomes:
-            self.put(**self.arrays)
-            self.runner.step(self.method.gamma, *choices)
-            total += probability * self.phi()
-        return total
-
-
-def subsets(tau):
-    """Every batch of `Nice(tau)`."""
-    batches = list(itertools.combinations(range(N), tau))
-    return [(1.0 / len(batches), list(batch)) for batch in batches]
-
-
-def with_coin(batches, p):
-    return [(q * w, (batch, coin)) for w, batch in batches for coin, q in ((True, p), (False, 1.0 - p)) if q > 0.0]
-
+SHARED = runpy.run_path(str(Path(__file__).with_name("enumerated.py")))
+N, D, SLACK, THIRDS = (SHARED[name] for name in ("N", "D", "SLACK", "THIRDS"))
+excesses, rand_k, ridge = (SHARED[name] for name in ("excesses", "rand_k", "ridge"))
+subsets, with_coin = SHARED["subsets"], SHARED["with_coin"]
 
 # Each gives a method, the state of a random generator, its outcomes, and a bound on the expectation: a function of
 # (Phi, |grad f|^2).
@@ -122,14 +81,6 @@ def page(problem, rng, step, tau, pl):
 
 
 # Methods of clients, of which each has a sample or two, and RandK(1) of 3 numbers: 81 outcomes of 4 clients, 9 of 2.
-
-THIRDS = [1 / 6, 3 / 6, 5 / 6]
-
-
-def rand_k(n_clients):
-    draws = list(itertools.product(THIRDS, repeat=n_clients))
-    return [(1 / len(draws), (None, None, [[u] for u in us])) for us in draws]
-
 
 PERM_K = [(1 / 24, (None, None, [[(k + 0.5) / 4, u, v]] * N)) for k in range(4) for u in THIRDS for v in (0.25, 0.75)]
 """The rotation of the clients, and a permutation of three coordinates: the same for all clients."""
@@ -279,28 +230,14 @@ CASES = {
 }
 
 
-def excesses(name, step, n_problems=4):
-    """By how much the bound is exceeded, relative to Phi, at each state."""
-    make, nonconvex, arguments = CASES[name]
-    for seed in range(n_problems):
-        problem, rng = ridge(seed, nonconvex)
-        method, state, outcomes, bound = make(problem, rng, step, *arguments)
-        assert sum(w for w, _ in outcomes) == pytest.approx(1.0, abs=1e-14)
-        steps = Steps(method)
-        for _ in range(STATES // n_problems):
-            steps.put(**state())
-            phi, grad = steps.phi(), steps.runner.evaluate()[1]
-            yield (steps.expected(outcomes) - bound(phi, float(grad @ grad))) / phi
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_the_theorem_holds_at_a_thousand_states(name):
-    assert max(excesses(name, "theory")) <= SLACK
+    assert max(excesses(CASES[name], "theory")) <= SLACK
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_four_times_the_step_violates_it_somewhere(name):
-    assert any(excess > 1e-6 for excess in excesses(name, "theory*4"))
+    assert any(excess > 1e-6 for excess in excesses(CASES[name], "theory*4"))
 
 
 def test_sampling_constants_are_the_variance():

@@ -10,7 +10,7 @@ import numpy as np
 
 from burtorch import _core
 from burtorch.compress import Compressor
-from burtorch.opt._record import Record
+from burtorch.opt._record import Record, bar_of
 from burtorch.opt._rules import Full, Prox, Sampling, Zero
 from burtorch.opt._smoothness import Smoothness, smoothness
 
@@ -161,10 +161,24 @@ class Method:
 
     def _fixed_step(self, step: Step) -> float | None:
         if isinstance(step, str):
-            return _factor(step) * self.theory_step()
+            factor = _factor(step)
+            try:
+                gamma = factor * self.theory_step()
+            except ZeroDivisionError:
+                gamma = float("inf")
+            if not 0.0 < gamma < float("inf"):
+                raise ValueError(
+                    f"the theory allows the step {gamma} of terms that are this flat; give a number as step"
+                )
+            return gamma
         if callable(step):
             return None
-        if not (step > 0.0 and step < float("inf")):
+        try:
+            is_right = 0.0 < step < float("inf")
+        except TypeError:
+            found = type(step).__name__
+            raise TypeError(f"step must be a number, a function of the round or a text, found {found}") from None
+        if not is_right:
             raise ValueError(f"a step must be finite and above 0, found {step}")
         return float(step)
 
@@ -305,6 +319,9 @@ class Method:
         """
         if steps is None and epochs is None and bits is None and seconds is None and stop is None:
             raise ValueError("run needs a limit: steps, epochs, bits, seconds or stop")
+        for name, limit in (("steps", steps), ("epochs", epochs), ("bits", bits), ("seconds", seconds)):
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"{name} must be at least 0, found {limit}")
         if record_every is not None and record_every < 1:
             raise ValueError(f"record_every must be at least 1, found {record_every}")
         calls, sent = self._runner.cost[:2]
@@ -313,7 +330,7 @@ class Method:
         end = None if seconds is None else self.seconds + seconds
         left = 2**62 if steps is None else steps
         records = [self.record()]
-        with _bar(progress, steps) as bar:
+        with bar_of(progress, steps) as bar:
             while left > 0 and not (callback is not None and callback(records[-1]) is True):
                 want = min(left, record_every or left)
                 taken = self._take(want, most_calls, most_bits, end, stop)
@@ -362,31 +379,10 @@ class Method:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a `state_dict`. Raises ValueError for one of another method or size; then nothing has changed."""
-        if state["method"] != type(self).__name__:
-            raise ValueError(f"a state of {state['method']}, expected one of {type(self).__name__}")
+        if (found := state.get("method")) != type(self).__name__:
+            raise ValueError(f"a state of {found}, expected one of {type(self).__name__}")
         self._load(state["arrays"], state["round"], tuple(state["cost"]))
         self.seconds = state["seconds"]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} after {self._runner.round} steps on {self.problem!r}>"
-
-
-class _NoBar:
-    """A progress bar that is not shown."""
-
-    def __enter__(self) -> _NoBar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def update(self, n: int) -> None:
-        pass
-
-
-def _bar(progress: bool, steps: int | None) -> Any:
-    if not progress:
-        return _NoBar()
-    from tqdm import tqdm
-
-    return tqdm(total=steps, unit="step")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +24,12 @@ class EF14(_Compressed):
     """EF14, error feedback as it was first: clients send m_i = C(e_i + step grad f_i(x)) and keep e_i+ = e_i + step
     grad f_i(x) - m_i; x+ is x less the mean of m_i. There is no proximal term.
 
-    Seide et al. 2014. The point x - mean e_i moves by exactly step grad f(x) (Stich and Karimireddy 2020, "The
-    error-feedback framework"), whose theorem "theory" takes: for contractive C and step <= alpha/(10 L_max) it
-    converges to a neighbourhood of x* whose size grows with mean |grad f_i(x*)|^2; with one client to x*. Memory: d
-    for each client. Arguments: see `Distributed`.
+    Seide et al. 2014. The point x - mean e_i moves by exactly step grad f(x). Theorem (Stich and Karimireddy 2020, "The
+    error-feedback framework", Lemmas 7 and 8, here for several clients; convex f_i, contractive C): with theta and beta
+    as for `EF21`, step <= min(1/(4 L), 1/sqrt(48 (beta/theta) L L_max)) and Phi = |x - mean e_i - x*|^2 + (6 L
+    step/theta) mean |e_i|^2, E Phi+ <= max(1 - step mu/2, 1 - theta/2) Phi + 12 (beta/theta) L step^3 mean |grad
+    f_i(x*)|^2: to a neighbourhood of x*, with one client to x*. Memory: d for each client. Arguments: see
+    `Distributed`.
 
     Example:
         >>> import burtorch as bt
@@ -40,16 +43,31 @@ class EF14(_Compressed):
     _name = "ef14"
     _why_float64 = "keeps e_i in float64: x - mean e_i would not move by step grad f(x) if they were rounded"
 
+    def _theta_beta(self) -> tuple[float, float]:
+        return theta_beta_of(self.compressor.alpha(self.problem.d, self.n_clients))
+
     def theory_step(self) -> float:
-        """alpha/(10 L_max)."""
-        return self.compressor.alpha(self.problem.d, self.n_clients) / (10.0 * self.constants.L_max)
+        """min(1/(4 L), 1/sqrt(48 (beta/theta) L L_max))."""
+        c, (theta, beta) = self.constants, self._theta_beta()
+        far = math.sqrt(48.0 * beta / theta * c.L * c.L_max)
+        return 1.0 / max(4.0 * c.L, far)
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step, up to the noise."""
+        return max(1.0 - 0.5 * self.gamma * self.constants.mu, 1.0 - 0.5 * self._theta_beta()[0])
+
+    def noise(self) -> float:
+        """12 (beta/theta) L step^3 mean |grad f_i(x*)|^2. Needs x_star."""
+        theta, beta = self._theta_beta()
+        return 12.0 * beta / theta * self.constants.L * self.gamma**3 * self._spread_at_solution()
 
     def lyapunov(self, loss: float, grad: Vector) -> float | None:
-        """|x - mean e_i - x*|^2; None without x_star."""
+        """Phi of the theorem; None without x_star."""
         if self.x_star is None:
             return None
         errors = self._state()["e_i"].reshape(self.n_clients, -1)
-        return squared(self.x - errors.mean(axis=0) - self.x_star)
+        weight = 6.0 * self.constants.L * self.gamma / self._theta_beta()[0]
+        return squared(self.x - errors.mean(axis=0) - self.x_star) + weight * squared(errors) / self.n_clients
 
 
 class EF21SGDM(_Compressed):
@@ -62,10 +80,13 @@ class EF21SGDM(_Compressed):
         sampling: the batches of each client; `Nice(1)` unless told otherwise.
         others: see `Distributed`.
 
-    Theorem (Fatkhullin, Tyurin and Richtarik 2023, "Momentum provably improves error feedback!", Theorem 3): for
-    contractive C and step <= min(alpha/(20 L_plus), momentum/(7 L)) the mean of E |grad f|^2 over T steps is at most
-    2 Phi_0/(step T) plus terms of the variance of batches that vanish with momentum; f need not be convex. With
-    momentum = 1 and all samples it is EF21, bit for bit. Memory: 2 d for each client.
+    Theorem (Fatkhullin, Tyurin and Richtarik 2023, "Momentum provably improves error feedback!", Theorem 3, with the
+    constants that its proof gives; contractive C): with theta and beta as for `EF21`, m = momentum, Q = 2
+    (beta/theta) (m^2 + (1 - m)^2) L_plus^2 + ((1 - m)/m)^2 L^2, step = 1/(L + sqrt(2 Q)) and Phi = f(x) - f* +
+    (step/theta) mean |g_i - v_i|^2 + 2 step (beta m/theta) mean |v_i - grad f_i(x)|^2 + (step/m) |mean v_i - grad
+    f(x)|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2 + step m^2 ((1 - alpha)/theta + 2 beta m/theta + 1/(m n)) s2, with
+    s2 the mean variance of the clients' batches at x+; f need not be convex. With momentum = 1 and all samples it is
+    EF21, bit for bit. Memory: 2 d for each client.
 
     Example:
         >>> import burtorch as bt
@@ -93,9 +114,32 @@ class EF21SGDM(_Compressed):
         super().__init__(problem, x0, momentum=self.momentum, local_sampling=self.local_sampling.rule, **more)
 
     def theory_step(self) -> float:
-        """min(alpha/(20 L_plus), momentum/(7 L))."""
+        """1/(L + sqrt(2 Q))."""
+        c, m, (theta, beta) = self.constants, self.momentum, self._theta_beta()
+        Q = 2.0 * beta / theta * (m**2 + (1.0 - m) ** 2) * c.L_plus**2 + ((1.0 - m) / m * c.L) ** 2
+        return 1.0 / (c.L + math.sqrt(2.0 * Q))
+
+    def _theta_beta(self) -> tuple[float, float]:
+        return theta_beta_of(self.compressor.alpha(self.problem.d, self.n_clients))
+
+    def noise(self) -> float:
+        """The factor of s2 in the theorem."""
+        m, (theta, beta) = self.momentum, self._theta_beta()
         alpha = self.compressor.alpha(self.problem.d, self.n_clients)
-        return min(alpha / (20.0 * self.constants.L_plus), self.momentum / (7.0 * self.constants.L))
+        return self.gamma * m**2 * ((1.0 - alpha + 2.0 * beta * m) / theta + 1.0 / (m * self.n_clients))
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without f_star."""
+        if self.f_star is None:
+            return None
+        m, state, (theta, beta) = self.momentum, self._state(), self._theta_beta()
+        own, sent = self._gradients(self.x), state["g_i"].reshape(self.n_clients, -1)
+        # Without momentum v_i is the gradient of the last batch, which g_i is an estimate of.
+        averages = state["v_i"].reshape(self.n_clients, -1) if m < 1.0 else own
+        errors = averages - own
+        spread = squared(sent - averages) / theta + 2.0 * beta * m / theta * squared(errors)
+        whole = squared(np.asarray(errors.mean(axis=0)))
+        return loss - self.f_star + self.gamma * (spread / self.n_clients + whole / m)
 
 
 class EF21PP(EF21):

@@ -148,9 +148,10 @@ class Scaffold(Distributed):
         sampling: the batches of a local step; `Full` unless told otherwise.
         others: see `Distributed`; "gradient" starts c_i at grad f_i. There is no proximal term.
 
-    Theorem (Karimireddy et al. 2020, "SCAFFOLD", Theorem III, option II; mu-strongly convex f, all clients): for step
-    <= min(1/(81 L_max local_steps server_step), 1/(15 mu local_steps server_step)) the distance to x* falls linearly up
-    to the noise of batches, however clients differ; "theory" is this step. Memory: d for each client.
+    Theorem (Karimireddy et al. 2020, "SCAFFOLD", Theorem III and its lemmas, option II; convex f_i, mu-strongly convex
+    f, full batches, server_step >= 1): with r of n clients in a round, t = local_steps server_step step <= min(1/(81
+    L_max), r/(15 mu n)) and Phi = |x - x*|^2 + 9 (n/r) t^2 mean |c_i - grad f_i(x*)|^2, E Phi+ <= max(1 - t mu/2, 1 -
+    r/(30 n)) Phi, however clients differ; "theory" is the largest such step. Memory: d for each client.
 
     Example:
         >>> import burtorch as bt
@@ -191,8 +192,24 @@ class Scaffold(Distributed):
         )
 
     def theory_step(self) -> float:
-        """min(1/(81 L_max), 1/(15 mu))/(local_steps server_step)."""
+        """min(1/(81 L_max), r/(15 mu n))/(local_steps server_step)."""
         c = self.constants
-        return min(1.0 / (81.0 * c.L_max), 1.0 / (15.0 * c.mu) if c.mu else math.inf) / (
-            self.local_steps * self.server_step
-        )
+        longest = min(1.0 / (81.0 * c.L_max), self._share() / (15.0 * c.mu) if c.mu else math.inf)
+        return longest / (self.local_steps * self.server_step)
+
+    def _share(self) -> float:
+        """Of the clients that take part."""
+        return self.sampling.expected_size(self.n_clients) / self.n_clients
+
+    def rate(self) -> float:
+        """The proven factor of Phi per step."""
+        t = self.local_steps * self.server_step * self.gamma
+        return max(1.0 - 0.5 * t * self.constants.mu, 1.0 - self._share() / 30.0)
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without x_star."""
+        if self.x_star is None:
+            return None
+        t = self.local_steps * self.server_step * self.gamma
+        shifts = self._state()["c_i"].reshape(self.n_clients, -1) - self._at_solution()
+        return squared(self.x - self.x_star) + 9.0 * t**2 / self._share() * squared(shifts) / self.n_clients

@@ -23,8 +23,10 @@ def _rows(features: Features) -> Any:
     if not hasattr(features, "tocsr"):
         return features
     rows = features.tocsr()
-    rows.sum_duplicates()
-    rows.sort_indices()
+    if not rows.has_canonical_format:
+        # In a copy: the matrix may be the caller's.
+        rows = rows.copy()
+        rows.sum_duplicates()
     return rows.indptr, rows.indices, rows.data, rows.shape[1]
 
 
@@ -34,6 +36,8 @@ def _two_labels(labels: ArrayLike, names: Sequence[float] | None) -> NDArray[np.
 
     given = np.asarray(labels, float).ravel()
     found = np.unique(given)
+    if names is not None and len(set(names)) != 2:
+        raise ValueError(f"label_names must be two different labels, found {', '.join(map(str, names))}")
     negative, positive = (-1.0, 1.0) if names is None else names
     if not set(found.tolist()) <= {negative, positive}:
         shown = ", ".join(f"{label:g}" for label in found[:5])
@@ -102,7 +106,7 @@ def softmax_regression(
 
     Args:
         features: as for `logistic_regression`.
-        labels: the class of each row, from 0.
+        labels: the class of each row, a whole number from 0.
         classes: how many; one more than the largest label unless told otherwise.
         l2: adds l2/2 |x|^2.
         nonconvex: adds nonconvex * sum x_j^2/(1 + x_j^2).
@@ -116,6 +120,11 @@ def softmax_regression(
     import numpy as np
 
     labels = np.asarray(labels)
+    if labels.dtype.kind == "f" and not (np.mod(labels, 1.0) == 0.0).all():
+        raise ValueError("labels must be whole numbers from 0, found others")
+    labels = labels.astype(np.int64) if labels.dtype.kind == "f" else labels
+    if labels.size and labels.min() < 0:
+        raise ValueError(f"labels must be whole numbers from 0, found {labels.min()}")
     classes = int(labels.max(initial=0)) + 1 if classes is None else classes
     return FiniteSum._softmax(_rows(features), labels, classes, l2, nonconvex)
 

@@ -1,8 +1,9 @@
-"""What a method says of itself at a point."""
+"""What a method says of itself at a point, and its progress bar."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +38,25 @@ class Record:
     """Seconds of the virtual clock, of methods that have one."""
     seconds: float
     """Time of steps; recording is not part of it."""
+
+
+class _NoBar:
+    """A progress bar that is not shown."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self, n: int) -> None:
+        pass
+
+
+def bar_of(progress: bool, steps: int | None) -> Any:
+    """A progress bar, or one that shows nothing."""
+    if not progress:
+        return _NoBar()
+    from tqdm import tqdm
+
+    return tqdm(total=steps, unit="step")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 CURVATURE = {"logistic": 0.25, "squares": 1.0, "robust": 1.0, "softmax": 0.5}
 """The largest second derivative of each loss."""
 
+LARGEST = 1e150
+"""The square of a row must be below it: constants take its square."""
+
 EXACT_UP_TO = 2000
 """The largest matrix whose eigenvalues are computed."""
 
@@ -70,6 +73,13 @@ def _norm_squared(rows: Matrix) -> float:
     return _largest(rows.T @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.T)
 
 
+def _curvature(problem: FiniteSum) -> float:
+    found = CURVATURE.get(problem.kind)
+    if found is None:
+        raise ValueError("the smoothness of a Python function is unknown; pass a step size in its place")
+    return found
+
+
 def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> Smoothness:
     """Constants of a problem whose terms are computed in Rust.
 
@@ -97,11 +107,12 @@ def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> 
         problem, clients = divided(problem, clients)
     if problem.kind == "clients":
         return _of_problems(problem, clients)
-    curvature = CURVATURE.get(problem.kind)
-    if curvature is None:
-        raise ValueError("the smoothness of a Python function is unknown; pass a step size in its place")
+    curvature = _curvature(problem)
     shift, dent = problem.l2 + 2.0 * problem.nonconvex, problem.l2 - 0.5 * problem.nonconvex
     squares = problem._row_squares()
+    if not squares.max() < LARGEST:
+        found = f"a row whose square is {squares.max():.1e}"
+        raise ValueError(f"features are too large for their constants, found {found}; scale them")
     d = problem.d // (problem.classes or 1)
     is_small = min(problem.n, d) <= EXACT_UP_TO
     if clients is not None:
