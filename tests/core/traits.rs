@@ -2,8 +2,8 @@
 //! public type stands here.
 
 use burtorch_core::array::{
-    Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cone, Csr, Cumulate, Data, Dims, Dot,
-    Element, Floats, Given, Handle, Index, Length, Loop, OfParameters, OverRows, Places, Plan, Reduce, Row,
+    Apart, Argument, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Axes, Checkpoint, Cone, Csr, Cumulate, Data,
+    Dims, Dot, Element, Floats, Given, Handle, Index, Length, Loop, OfParameters, OverRows, Places, Plan, Reduce, Row,
     Rows as ArrayRows, ScanOptions, Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Largest, Message, Quantiser, Sparsifier, Support, Values};
@@ -68,7 +68,7 @@ are_send_and_sync!(
     Parameters<'static, f64>,
     Gradients<'static, f64>,
     Adjoints<'static, f64>,
-    ArrayBuilder,
+    Apart, ArrayBuilder,
     ArrayInstr,
     ArrayOp,
     ArrayProgram,

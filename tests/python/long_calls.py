@@ -779,7 +779,7 @@ LIKE_NUMPY = (
 ).split()
 short("appends an instruction to a trace, or is refused", "Array", *(f"Array.{method}" for method in OF_ARRAYS))
 short("appends an instruction to a trace, or is NumPy's own function", *LIKE_NUMPY)
-short("makes a function", "grad", "value_and_grad", "hessian", "jacobian", "hvp", "vmap")
+short("makes a function", "grad", "value_and_grad", "hessian", "jacobian", "hvp", "vmap", "checkpoint")
 
 # Calls that run the same code as one of the table.
 LIKE = {

@@ -2,7 +2,7 @@
 //!
 //! Promises one pass over the instructions, no recursion but into the bodies of loops. Knows nothing of derivatives themselves.
 
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, Loop, ValueId};
+use super::instr::{Apart, ArrayInstr, ArrayOp, ArrayProgram, Element, Loop, ValueId};
 
 /// Whether a small change of operand `k` can change the result by a multiple of it.
 pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
@@ -10,7 +10,7 @@ pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
         ArrayOp::Row(row) => row.moves(k),
         ArrayOp::Compare(_) | ArrayOp::Convert(_) | ArrayOp::ArgExtreme { .. } | ArrayOp::ArgSort => false,
         ArrayOp::Select => k > 0,
-        ArrayOp::Take { .. } => k == 0,
+        ArrayOp::Take { .. } | ArrayOp::After => k == 0,
         ArrayOp::ScatterAdd { .. } => k != 1,
         ArrayOp::LuSolve(_) => k != 1 && k != 2,
         ArrayOp::Sparse(_) => k == 1,
@@ -42,6 +42,7 @@ pub(super) fn active_values(program: &ArrayProgram, with: &[ValueId]) -> Vec<boo
                     Some(moving[0].iter().zip(&moving[1]).map(|(yes, no)| *yes || *no).collect())
                 }
                 ArrayOp::Rows(rows) => Some(active_outputs(&rows.body.0, &of)),
+                ArrayOp::Apart(Apart { body, rules: None }) => Some(active_outputs(&body.0, &of)),
                 _ => None,
             };
             for (k, v) in program.results(at).enumerate() {

@@ -75,6 +75,8 @@ impl Batch {
                     let new = self.run(&whole, &of)?;
                     whole.outputs().iter().map(|v| new[v.at()]).collect()
                 }
+                ArrayOp::Apart(apart) if has_rows => self.apart_of_rows(apart, &of)?,
+                ArrayOp::After => vec![(self.b.push(ArrayOp::After, &alone())?, of[0].1)],
                 // Many matrices at once are what these take anyway.
                 ArrayOp::Lu | ArrayOp::Qr => {
                     self.b.push_all(instr.op.clone(), &alone())?.into_iter().map(|v| (v, has_rows)).collect()

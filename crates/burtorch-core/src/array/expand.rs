@@ -6,7 +6,7 @@
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims};
 use super::expansion::{Expansion, MathOp, bend_of};
-use super::instr::{ArrayOp, ArrayProgram, Comparison, Slice, ValueId, View};
+use super::instr::{Apart, ArrayOp, ArrayProgram, Comparison, Shared, Slice, ValueId, View};
 use super::row::Row;
 use crate::error::Result;
 use crate::ops::Op;
@@ -31,14 +31,29 @@ pub(super) fn copied(
 
 /// The program without calls.
 pub(super) fn inlined(program: &ArrayProgram) -> Result<ArrayProgram> {
+    written_out(program, |op| if let ArrayOp::Call(callee) = op { Some(callee) } else { None })
+}
+
+/// The program without calls and without what was kept apart, of which no derivative is taken any more.
+pub(super) fn written_out_whole(program: &ArrayProgram) -> Result<ArrayProgram> {
+    written_out(program, |op| match op {
+        ArrayOp::Call(callee) | ArrayOp::Apart(Apart { body: callee, .. }) => Some(callee),
+        _ => None,
+    })
+}
+
+fn written_out(
+    program: &ArrayProgram,
+    callee: impl Fn(&ArrayOp) -> Option<&Shared<ArrayProgram>>,
+) -> Result<ArrayProgram> {
     let mut program = program.cleaned()?;
-    while program.instrs().iter().any(|instr| matches!(instr.op, ArrayOp::Call(_))) {
-        program = copied(&program, |b, at, operands| match &program.instrs()[at].op {
-            ArrayOp::Call(callee) => {
+    while program.instrs().iter().any(|instr| callee(&instr.op).is_some()) {
+        program = copied(&program, |b, at, operands| match callee(&program.instrs()[at].op) {
+            Some(callee) => {
                 let new = b.append(&callee.0, operands)?;
                 Ok(callee.0.outputs().iter().map(|v| new[v.at()]).collect())
             }
-            op => b.push_all(op.clone(), operands),
+            None => b.push_all(program.instrs()[at].op.clone(), operands),
         })?;
     }
     Ok(program)

@@ -99,6 +99,7 @@ impl Forward {
                 ArrayOp::Loop(of) if is_active => self.loop_moved(of, &operands)?,
                 ArrayOp::Cond { yes, no } if is_active => self.cond_moved([&yes.0, &no.0], &operands)?,
                 ArrayOp::Rows(rows) if is_active => self.rows_moved(rows, &operands)?,
+                ArrayOp::Apart(apart) if is_active => self.apart_moved(apart, &operands)?,
                 op => {
                     let results = self.b.push_all(op.clone(), &operands)?;
                     if is_active {
@@ -241,7 +242,7 @@ fn tangent(b: &mut ArrayBuilder, instr: &ArrayInstr, tangents: &[Option<ValueId>
             let (by_matrix, by_side) = (t(0), t(of.len() - 1));
             return b.solve_moved(instr, by_matrix, by_side);
         }
-        ArrayOp::Adjoint => filled(b, 0),
+        ArrayOp::Adjoint | ArrayOp::After => filled(b, 0),
         ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::Concat(_) | ArrayOp::AccumulateAt(_) | ArrayOp::Cumulate { .. } => {
             let all = (0..of.len()).map(|k| filled(b, k)).collect::<Result<Vec<_>>>()?;
             b.push(instr.op.clone(), &all)

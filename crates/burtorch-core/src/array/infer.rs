@@ -5,7 +5,7 @@
 use super::control::infer_cond;
 use super::dims::{Axes, Dims, bad};
 use super::instr::{
-    ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Loop, Reduce, Slice, Type, ValueId, View,
+    Apart, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Loop, Reduce, Slice, Type, ValueId, View,
 };
 use crate::error::Result;
 
@@ -260,7 +260,8 @@ impl ArrayOp {
                 right_sides(&of[0].dims, &of[3].dims)?;
                 Ok(vec![of[3]])
             }
-            ArrayOp::Call(program) => {
+            ArrayOp::After => Ok(vec![of[0]]),
+            ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => {
                 let inputs = program.0.input_types();
                 for (found, expected) in of.iter().zip(&inputs) {
                     if found != expected {
@@ -288,8 +289,8 @@ impl ArrayOp {
             ArrayOp::LuSolve(_) => 4,
             ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::ScatterAdd { .. } => 3,
             ArrayOp::Cumulate { kind: Cumulate::Recurrence, .. } => 2,
-            ArrayOp::Concat(_) => found.max(1),
-            ArrayOp::Call(program) => program.0.inputs().len(),
+            ArrayOp::Concat(_) | ArrayOp::After => found.max(1),
+            ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => program.0.inputs().len(),
             ArrayOp::Loop(of_loop) => of_loop.first() + of_loop.body.0.inputs().len(),
             ArrayOp::Cond { yes, .. } => 1 + yes.0.inputs().len(),
             ArrayOp::Rows(rows) => rows.body.0.inputs().len(),
@@ -338,7 +339,10 @@ impl ArrayProgram {
             ArrayOp::ReducePull(..) | ArrayOp::Reduce(Reduce::Sum, _) => any(&operands[..1]),
             ArrayOp::Cumulate { kind: Cumulate::Sum, .. } => any(&operands[..1]),
             ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. } => any(&operands[..1]),
-            ArrayOp::Call(program) => program.0.may_be_unreached(program.0.outputs[k]),
+            ArrayOp::After => any(&operands[..1]),
+            ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => {
+                program.0.may_be_unreached(program.0.outputs[k])
+            }
             ArrayOp::Rows(rows) => rows.body.0.may_be_unreached(rows.body.0.outputs[k]),
             ArrayOp::Loop(of_loop) => {
                 let body = &of_loop.body.0;

@@ -3,8 +3,11 @@
 //! Promises that equal instructions are equal (and have one hash), constants and programs by identity; every value is assigned
 //! once, before it is used. Type rules are in `infer`; knows nothing of how instructions run.
 
+use std::fmt::Debug;
+
 use super::dims::{Axes, Dims};
 use super::row::Row;
+use crate::error::Result;
 use crate::scalar::DType;
 
 pub use super::kinds::{
@@ -98,6 +101,9 @@ pub enum ArrayOp {
     AccumulateAt(Box<[Slice]>),
     /// The operand as an adjoint: elements that are -0.0 are unreached. Bodies of loops begin so with adjoints of other steps.
     Adjoint,
+    /// The first operand, once the others are there: nothing is computed, and what is computed of it comes after them and is not
+    /// taken for what was computed before.
+    After,
     /// Factors of square matrices by rows: `U`, with `L` below its diagonal; which row of the matrix each row of `L U` is; and
     /// the sign of that permutation.
     Lu,
@@ -112,6 +118,8 @@ pub enum ArrayOp {
     LuSolve(Solve),
     /// All instructions of another program, on these operands. One result for each of its outputs.
     Call(Shared<ArrayProgram>),
+    /// The same, kept apart until derivatives have been taken.
+    Apart(Apart),
     /// The instructions of another program again and again.
     Loop(Loop),
     /// The instructions of a program for each of many rows.
@@ -147,6 +155,31 @@ pub struct Loop {
     pub carries: usize,
     /// In reverse mode, carries are kept only every so many steps, and those in between are computed again.
     pub checkpoint: Option<usize>,
+}
+
+/// A program that has one derivative as a whole. Its operands are those of the body.
+///
+/// Without rules reverse mode keeps the operands alone, and computes again what lies between them and the results.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Apart {
+    /// Its instructions. It reads no parameters: these are operands.
+    pub body: Shared<ArrayProgram>,
+    /// What its derivatives are in place of those of its instructions.
+    pub rules: Option<Shared<Box<dyn Rules>>>,
+}
+
+/// Derivatives that somebody says a program has.
+pub trait Rules: Debug + Send + Sync {
+    /// The name of the function.
+    fn name(&self) -> &str;
+    /// Equal for rules of one function.
+    fn key(&self) -> usize;
+    /// The program that takes an adjoint for each result of floats, then the results and the operands, and gives what each
+    /// operand of floats receives; nothing if only [`Rules::forward`] is known. It is linear in the adjoints.
+    fn reverse(&self) -> Result<Option<ArrayProgram>>;
+    /// The program that takes a tangent for each operand of floats, then the results and the operands, and gives the tangent of
+    /// each result of floats; nothing if only [`Rules::reverse`] is known. It is linear in the tangents.
+    fn forward(&self) -> Result<Option<ArrayProgram>>;
 }
 
 /// A program for each of many rows: what `vmap` does, with totals over the rows. It runs in blocks of rows that stay in cache, so

@@ -183,9 +183,14 @@ impl Data {
 }
 
 /// A shared object, equal to itself only.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Shared<T>(pub Arc<T>);
 
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared(self.0.clone())
+    }
+}
 impl<T> PartialEq for Shared<T> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -4,7 +4,7 @@
 
 use super::build::ArrayBuilder;
 use super::dims::{Axes, Dims};
-use super::expand::{copied, inlined};
+use super::expand::{copied, written_out_whole};
 use super::instr::{ArrayOp, ArrayProgram, Comparison, Dot, Element, Reduce, ValueId, View};
 use super::order::small_first;
 use super::row::Row;
@@ -17,7 +17,7 @@ use crate::scalar::DType;
 
 /// The program as plans take it: without calls and without composed reductions.
 pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
-    let program = rows_together(&inlined(program)?)?;
+    let program = rows_together(&written_out_whole(program)?)?;
     let program = copied(&program, |b, at, operands| {
         let instr = &program.instrs()[at];
         let lowered = match instr.op {

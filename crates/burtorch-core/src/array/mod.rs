@@ -82,8 +82,8 @@ pub use dims::{Axes, Dims, Strides};
 pub use eager::{Given as OperandOfTape, Handle, Keep, OfParameters, Swept, Tape};
 pub use index::Index;
 pub use instr::{
-    ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, OverRows, Reduce, Rows,
-    Shared, Slice, Solve, SparseDot, SparseKind, Type, ValueId, View,
+    Apart, ArrayInstr, ArrayOp, ArrayProgram, Comparison, Cumulate, Data, Dot, Element, Length, Loop, OverRows, Reduce,
+    Rows, Rules, Shared, Slice, Solve, SparseDot, SparseKind, Type, ValueId, View,
 };
 pub use plan::{Argument, ArrayFloat, Csr, Floats, Places, Plan};
 pub use reverse::Variable;

@@ -3,7 +3,7 @@
 //! Promises one pass over the instructions, no recursion but into programs that instructions hold. Knows nothing of derivatives.
 
 use super::expand::inlined;
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Data, Length, Loop, Rows};
+use super::instr::{Apart, ArrayInstr, ArrayOp, ArrayProgram, Data, Length, Loop, Rows};
 use crate::error::Result;
 
 impl Data {
@@ -54,7 +54,7 @@ impl ArrayProgram {
     pub fn bytes(&self) -> usize {
         let of_instr = |instr: &ArrayInstr| match &instr.op {
             ArrayOp::Const(_, data) => data.0.bytes(),
-            ArrayOp::Call(program) => program.0.bytes(),
+            ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => program.0.bytes(),
             ArrayOp::Rows(rows) => rows.body.0.bytes(),
             _ => 0,
         };
@@ -105,6 +105,10 @@ impl ArrayProgram {
             (ArrayOp::Call(a), ArrayOp::Call(b)) => a.0.is_same(&b.0),
             (ArrayOp::Cond { yes: a, no: b }, ArrayOp::Cond { yes: c, no: d }) => {
                 a.0.is_same(&c.0) && b.0.is_same(&d.0)
+            }
+            (ArrayOp::Apart(a), ArrayOp::Apart(b)) => {
+                let key = |apart: &Apart| apart.rules.as_ref().map(|rules| rules.0.key());
+                key(a) == key(b) && a.body.0.is_same(&b.body.0)
             }
             (ArrayOp::Loop(a), ArrayOp::Loop(b)) => a.is_same(b),
             (ArrayOp::Rows(a), ArrayOp::Rows(b)) => {

@@ -187,6 +187,11 @@ impl Sweep<'_> {
                     self.rows_back(rows, instr, &gs, active)?;
                     continue;
                 }
+                ArrayOp::Apart(apart) => {
+                    let results: Vec<_> = program.results(at).collect();
+                    self.apart_back(apart, instr, &results, &gs, active)?;
+                    continue;
+                }
                 _ => {}
             }
             for k in active_operands(instr, active) {
@@ -294,7 +299,7 @@ fn contribution(b: &mut ArrayBuilder, instr: &ArrayInstr, k: usize, g: ValueId) 
             b.view(g, View::Permute(back.into()))
         }
         ArrayOp::View(View::Broadcast(_)) => b.sum_to(g, dims),
-        ArrayOp::Copy | ArrayOp::Accumulate | ArrayOp::Adjoint => Ok(g),
+        ArrayOp::Copy | ArrayOp::After | ArrayOp::Accumulate | ArrayOp::Adjoint => Ok(g),
         ArrayOp::Cholesky => b.cholesky_back(z, g),
         ArrayOp::TriSolve(_) | ArrayOp::LuSolve(_) => b.solve_back(instr, k, g),
         ArrayOp::Concat(axis) => {

@@ -74,7 +74,9 @@ impl Facts {
     fn known(&self, b: &mut ArrayBuilder, op: &ArrayOp, of: &[ValueId]) -> Result<Option<ValueId>> {
         let is_unreached = |k: usize| self.is_unreached(of[k]);
         let becomes_unreached = match op {
-            ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::Pull(..) | ArrayOp::ReducePull(..) => is_unreached(0),
+            ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::After | ArrayOp::Pull(..) | ArrayOp::ReducePull(..) => {
+                is_unreached(0)
+            }
             ArrayOp::Reduce(Reduce::Sum, _) => is_unreached(0) && b.dims(of[0]).size() > 0,
             ArrayOp::Select => is_unreached(1) && is_unreached(2),
             ArrayOp::Accumulate => is_unreached(0) && is_unreached(1),

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::instr::{ArrayOp, ArrayProgram, Element, Length, OverRows, Slice, Type, ValueId, View};
+use super::instr::{Apart, ArrayOp, ArrayProgram, Element, Length, OverRows, Slice, Type, ValueId, View};
 use super::kinds::{Comparison, Cumulate};
 use crate::interrupt;
 use crate::scalar::DType;
@@ -102,6 +102,8 @@ impl ArrayOp {
                     format!("{} results={}", of.rows, of.results.iter().map(named).collect::<Vec<_>>().join(",")),
                 )
             }
+            ArrayOp::Apart(Apart { rules: Some(rules), .. }) => ("primitive".into(), rules.0.name().into()),
+            ArrayOp::Apart(_) => plain("checkpoint"),
             op => (op.name(), String::new()),
         }
     }
@@ -109,7 +111,7 @@ impl ArrayOp {
     /// The programs that it holds, by name.
     fn held(&self) -> Vec<(&'static str, &ArrayProgram)> {
         match self {
-            ArrayOp::Call(program) => vec![("body", &program.0)],
+            ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => vec![("body", &program.0)],
             ArrayOp::Rows(of) => vec![("row", &of.body.0)],
             ArrayOp::Cond { yes, no } => vec![("then", &yes.0), ("else", &no.0)],
             ArrayOp::Loop(of) => match &of.length {

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::array_numbers::{Numbers, Read};
-use crate::array::{ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Data, Length, ValueId};
+use super::primitive::not_saved;
+use crate::array::{Apart, ArrayBuilder, ArrayInstr, ArrayOp, ArrayProgram, Data, Length, ValueId};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::io::{Reader, Section, Writer};
@@ -24,7 +25,7 @@ const MOST: usize = 1 << 28;
 /// The programs that an instruction holds.
 fn held(op: &ArrayOp) -> Vec<&Arc<ArrayProgram>> {
     match op {
-        ArrayOp::Call(program) => vec![&program.0],
+        ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => vec![&program.0],
         ArrayOp::Rows(rows) => vec![&rows.body.0],
         ArrayOp::Cond { yes, no } => vec![&yes.0, &no.0],
         ArrayOp::Loop(of) => match &of.length {
@@ -96,6 +97,11 @@ impl ArrayProgram {
         writer.needs_version(3);
         let mut programs = Programs::default();
         programs.add(self);
+        for instr in programs.all.iter().flat_map(|program| program.instrs()) {
+            if let ArrayOp::Apart(Apart { rules: Some(rules), .. }) = &instr.op {
+                return Err(not_saved(rules.0.name()));
+            }
+        }
         writer.section(*b"APRG", &[programs.all.len() as u32])?;
         programs.all.iter().try_for_each(|program| programs.write_one(writer, program))
     }

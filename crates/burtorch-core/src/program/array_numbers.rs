@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::array::{
-    ArrayOp, ArrayProgram, Axes, Comparison, Cumulate, Data, Dims, Dot, Element, Length, Loop, OverRows, Reduce, Row,
-    Rows, Shared, Slice, Solve, SparseDot, SparseKind, Type, View,
+    Apart, ArrayOp, ArrayProgram, Axes, Comparison, Cumulate, Data, Dims, Dot, Element, Length, Loop, OverRows, Reduce,
+    Row, Rows, Shared, Slice, Solve, SparseDot, SparseKind, Type, View,
 };
 use crate::error::{Error, Result};
 use crate::kernels::Triangle;
@@ -159,6 +159,7 @@ impl Numbers {
                 plain("accumulate at")
             }
             ArrayOp::Adjoint => plain("adjoint"),
+            ArrayOp::After => plain("after"),
             ArrayOp::Lu => plain("lu"),
             ArrayOp::Cholesky => plain("cholesky"),
             ArrayOp::Qr => plain("qr"),
@@ -173,6 +174,10 @@ impl Numbers {
             ArrayOp::Call(of) => {
                 self.count(program(of));
                 plain("call")
+            }
+            ArrayOp::Apart(of) => {
+                self.count(program(&of.body));
+                plain("apart")
             }
             ArrayOp::Loop(of) => {
                 self.count(program(&of.body));
@@ -357,12 +362,14 @@ impl Read<'_> {
             "accumulate" => ArrayOp::Accumulate,
             "accumulate at" => ArrayOp::AccumulateAt(self.slices()?),
             "adjoint" => ArrayOp::Adjoint,
+            "after" => ArrayOp::After,
             "lu" => ArrayOp::Lu,
             "cholesky" => ArrayOp::Cholesky,
             "qr" => ArrayOp::Qr,
             "triangular solve" => ArrayOp::TriSolve(self.solve()?),
             "lu solve" => ArrayOp::LuSolve(self.solve()?),
             "call" => ArrayOp::Call(self.program()?),
+            "apart" => ArrayOp::Apart(Apart { body: self.program()?, rules: None }),
             "loop" => ArrayOp::Loop(self.a_loop()?),
             "rows" => {
                 let (body, rows) = (self.program()?, self.count()?);

@@ -52,11 +52,7 @@ impl Program {
         for (_, called) in &self.calls {
             let name = called.0.name();
             if name.contains('\n') || primitive::registered(name).is_none_or(|known| Called(known) != *called) {
-                return Err(Error::BadArgument {
-                    what: "a program that is saved",
-                    expected: "free of primitives, or with registered ones: a file holds no code".into(),
-                    found: name.into(),
-                });
+                return Err(primitive::not_saved(name));
             }
             names.push(name);
         }

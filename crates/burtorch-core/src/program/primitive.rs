@@ -96,6 +96,15 @@ pub fn registered(name: &str) -> Option<Arc<dyn Primitive>> {
     all.iter().find(|known| known.0.name() == name).map(|known| known.0.clone())
 }
 
+/// Why a program that calls the primitive of this name is not saved.
+pub(super) fn not_saved(name: &str) -> Error {
+    Error::BadArgument {
+        what: "a program that is saved",
+        expected: "free of primitives, or with registered ones: a file holds no code".into(),
+        found: name.into(),
+    }
+}
+
 /// Appends a primitive of `operands`. `calls`, of a recording, is told about the node.
 ///
 /// Fails where the primitive does, without appending anything.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Dims, Shared, ValueId};
+use burtorch_core::array::{ArrayBuilder, ArrayOp, ArrayProgram, Dims, Rules, Shared, Type, ValueId};
 use pyo3::prelude::*;
 
 use super::array::PyArray;
@@ -152,13 +152,32 @@ pub fn append_call<'py>(
     operands: &[Bound<'py, PyAny>],
 ) -> PyResult<Vec<Bound<'py, PyArray>>> {
     let types = program.input_types();
+    append_program(trace, &types, operands, |b, values| b.push_all(ArrayOp::Call(Shared(Arc::new(program))), values))
+}
+
+/// The same of a program that derivatives take as a whole: computed again, or by these rules.
+pub fn append_apart<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    program: &ArrayProgram,
+    operands: &[Bound<'py, PyAny>],
+    rules: Option<Box<dyn Rules>>,
+) -> PyResult<Vec<Bound<'py, PyArray>>> {
+    append_program(trace, &program.input_types(), operands, |b, values| b.apart(program, values, rules))
+}
+
+fn append_program<'py>(
+    trace: &Bound<'py, ArrayTrace>,
+    types: &[Type],
+    operands: &[Bound<'py, PyAny>],
+    build: impl FnOnce(&mut ArrayBuilder, &[ValueId]) -> burtorch_core::Result<Vec<ValueId>>,
+) -> PyResult<Vec<Bound<'py, PyArray>>> {
     let called = append_to(trace, operands, |b, values| {
         let mut values = values.to_vec();
-        for (value, ty) in values.iter_mut().zip(&types) {
+        for (value, ty) in values.iter_mut().zip(types) {
             *value = b.convert(*value, ty.element)?;
             *value = b.broadcast_to(*value, ty.dims)?;
         }
-        b.push_all(ArrayOp::Call(Shared(Arc::new(program))), &values)
+        build(b, &values)
     })?;
     called.ok_or_else(|| error_here(trace.py(), "this argument has no numbers"))
 }

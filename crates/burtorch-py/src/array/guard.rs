@@ -57,9 +57,17 @@ fn answer(mut trace: Bound<'_, ArrayTrace>, mut value: ValueId) -> PyResult<bool
                                all; use bt.where(condition, a, b)";
                 outside(&trace, value, objects, are_mapped, message)?
             }
-            &Source::Body(n) => {
-                let message = "a comparison of Arrays has an answer for each step of a loop, so no branch can be taken for \
-                               all; use bt.cond(condition, f, g, ...) or bt.where(condition, a, b)";
+            &(Source::Body(n) | Source::Rule(n)) => {
+                let message = match trace.get().source() {
+                    Source::Body(_) => {
+                        "a comparison of Arrays has an answer for each step of a loop, so no branch can be taken for all; use \
+                         bt.cond(condition, f, g, ...) or bt.where(condition, a, b)"
+                    }
+                    _ => {
+                        "a comparison of Arrays in a rule of a derivative has no answer yet; use bt.cond(condition, f, g, ...) \
+                         or bt.where(condition, a, b)"
+                    }
+                };
                 let zero = 0.0_f64.into_pyobject(py)?.into_any();
                 let objects: Vec<_> = (0..n).map(|_| zero.clone().unbind()).collect();
                 outside(&trace, value, &objects, &vec![true; n], message)?

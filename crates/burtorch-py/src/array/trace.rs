@@ -74,6 +74,8 @@ pub enum Source {
     Graph(Eager),
     /// Nowhere: so many arguments of a body of a loop or choice differ from step to step.
     Body(usize),
+    /// Nowhere: so many arguments of a rule of a derivative, of which nothing is computed yet.
+    Rule(usize),
 }
 
 impl HoldsObjects for Source {
@@ -152,7 +154,7 @@ impl HoldsObjects for Mutex<Option<Recording>> {
     }
 }
 
-impl HoldsObjects for Mutex<Vec<Py<PyParameters>>> {
+impl<T> HoldsObjects for Mutex<Vec<Py<T>>> {
     fn visit(&self, visit: &mut Visitor<'_>) {
         if let Ok(sets) = self.try_lock() {
             sets.visit(visit);
@@ -174,8 +176,10 @@ pub struct ArrayTrace {
     sets: Mutex<Vec<Py<PyParameters>>>,
     /// Likewise: numbers that are read at every call, and the inputs that stand for them.
     numbers: Mutex<Vec<(Py<PyParameter>, ValueId)>>,
+    /// Likewise: primitives, which programs know by weak references.
+    primitives: Mutex<Vec<Py<PyAny>>>,
 }
-collected!(ArrayTrace: outer, content, source, sets);
+collected!(ArrayTrace: outer, content, source, sets, primitives);
 
 thread_local! {
     /// The traces of this thread, the innermost last.
@@ -193,7 +197,7 @@ pub fn around_loops<'py>(trace: &Bound<'py, ArrayTrace>) -> Option<Bound<'py, Ar
     let (py, mut at, mut around) = (trace.py(), Some(trace.clone()), None);
     while let Some(inner) = at {
         at = inner.get().outer.as_ref().map(|outer| outer.bind(py).clone());
-        if matches!(inner.get().source, Source::Body(_)) {
+        if matches!(inner.get().source, Source::Body(_) | Source::Rule(_)) {
             around = at.clone();
         }
     }
@@ -244,6 +248,7 @@ impl<'py> Active<'py> {
             source,
             sets: Mutex::new(Vec::new()),
             numbers: Mutex::new(Vec::new()),
+            primitives: Mutex::new(Vec::new()),
         };
         let trace = Bound::new(py, trace)?;
         ACTIVE.with_borrow_mut(|all| all.push(trace.clone().unbind()));
@@ -302,6 +307,7 @@ impl ArrayTrace {
             source: Source::Graph(Eager { tape, in_use: Flag::new(), sets: Mutex::default() }),
             sets: Mutex::new(Vec::new()),
             numbers: Mutex::new(Vec::new()),
+            primitives: Mutex::new(Vec::new()),
         }
     }
 
@@ -323,6 +329,18 @@ impl ArrayTrace {
     /// The trace that it lies inside of.
     pub fn outer(&self) -> Option<&Py<ArrayTrace>> {
         self.outer.as_ref()
+    }
+
+    /// Keeps a primitive as long as the outermost trace; whether there is one, and not a graph around all.
+    pub fn keep(&self, py: Python<'_>, primitive: Py<PyAny>) -> bool {
+        match &self.outer {
+            Some(outer) => outer.bind(py).get().keep(py, primitive),
+            None if self.depth == 0 => false,
+            None => {
+                self.primitives.lock().unwrap_or_else(PoisonError::into_inner).push(primitive);
+                true
+            }
+        }
     }
 
     /// Where the numbers are that guards ask for.

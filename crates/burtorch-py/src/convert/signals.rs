@@ -138,6 +138,12 @@ pub fn ask_at(py: Python<'_>, k: usize) -> PyResult<()> {
     if k.is_multiple_of(OBJECTS) && k > 0 { check_signals(py) } else { Ok(()) }
 }
 
+/// Ends work of the core with an exception of what it called.
+pub fn failed(error: PyErr) -> burtorch_core::Error {
+    RAISED.set(Some(error));
+    burtorch_core::Error::Interrupted
+}
+
 /// The exception for work that ended early: what the handler raised.
 pub fn interrupted(message: String) -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))

@@ -47,7 +47,7 @@ fn words(ty: &Type) -> String {
 }
 
 /// What a body returned, with whole numbers of Python as the floats that arguments are, but for carries of integers.
-fn adapted<'py>(result: &Bound<'py, PyAny>, carries: &[Type]) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn adapted<'py>(result: &Bound<'py, PyAny>, carries: &[Type]) -> PyResult<Bound<'py, PyAny>> {
     let py = result.py();
     let mut leaves = Vec::new();
     let nest = Nest::of(result, &mut leaves)?;

@@ -1,4 +1,4 @@
-//! `bt.scan`, `bt.while_loop`, `bt.fori_loop` and `bt.cond`.
+//! `bt.scan`, `bt.while_loop`, `bt.fori_loop`, `bt.cond` and `bt.checkpoint`.
 //!
 //! Promises: inside of a trace with Arrays one instruction is appended to it; outside of one, the loop is traced as a Function of its
 //! arguments is, and runs. Knows nothing of how bodies are traced.
@@ -206,10 +206,29 @@ fn cond<'py>(
     done(f, "cond", Control::Cond { no: g.unbind(), known }, &positional)
 }
 
+/// The same function, of which reverse mode keeps the arguments and computes what lies between them and the results again.
+///
+/// Args:
+///     f: a function of numbers, arrays, and lists, tuples and dicts of them.
+///
+/// Values and derivatives are those of f, to the last bit; a gradient takes less memory, and the time of one more f.
+///
+/// Example:
+///     >>> import burtorch as bt, numpy as np
+///     >>> layer = bt.checkpoint(lambda x: np.tanh(np.exp(x)))
+///     >>> bt.grad(lambda x: layer(layer(x)))(0.0) == bt.grad(lambda x: np.tanh(np.exp(np.tanh(np.exp(x)))))(0.0)
+///     True
+#[pyfunction]
+#[pyo3(signature = (f))]
+fn checkpoint<'py>(f: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    function(f, transform(f, "checkpoint", Rule::Checkpoint, Argnums::All, false)?)
+}
+
 /// Adds the loops to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(scan, m)?)?;
     m.add_function(wrap_pyfunction!(while_loop, m)?)?;
     m.add_function(wrap_pyfunction!(fori_loop, m)?)?;
-    m.add_function(wrap_pyfunction!(cond, m)?)
+    m.add_function(wrap_pyfunction!(cond, m)?)?;
+    m.add_function(wrap_pyfunction!(checkpoint, m)?)
 }

@@ -10,6 +10,7 @@ mod array_calls;
 mod array_file;
 mod array_gradients;
 pub mod array_path;
+mod array_primitive;
 mod attributes;
 mod audit;
 mod axes;

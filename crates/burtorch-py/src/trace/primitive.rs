@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyException, PyReferenceError, PyTypeError, PyValueError}
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
+use super::array_primitive;
 use crate::convert::buffer::type_name;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::number_of;
@@ -48,9 +49,9 @@ fn keep(error: PyErr) -> Failed {
 
 /// A Python function of real numbers that is differentiated by a rule of its own.
 ///
-/// Called with numbers it is the function. Called with Values or Vectors it appends one node to their graph: the function
-/// is called with floats (and a list of floats for a Vector or a sequence), then its derivative. In a traced function
-/// every replay, and every row of map(), calls back into Python: a microsecond or more each.
+/// Called with numbers it is the function. Called with Values or Vectors it appends one node: the function is called with floats (and
+/// lists of them), then its derivative, and every replay calls back into Python. Called with Arrays, as by `bt.grad` and the
+/// other transforms, the function and the rules that derivatives need are traced, and replays call no Python.
 ///
 /// Args:
 ///     function: takes numbers, and sequences of numbers, by position; returns one number. It must always return the
@@ -58,10 +59,9 @@ fn keep(error: PyErr) -> Failed {
 ///
 /// Raises:
 ///     TypeError: the function is not callable; it returned no number; it has no derivative yet.
-///     ValueError: the derivative returned another number of partials than there are operands.
+///     ValueError: the derivative returned other numbers than those of the operands.
 ///
-/// First derivatives only: hvp() and hessian() of functions that call it raise. Arrays are refused, and so are `bt.grad` and the other
-/// transforms of functions that call it: use the methods of a Function.
+/// Of Values first derivatives only. Of Arrays those of any order, in both modes by either rule.
 ///
 /// Example:
 ///     >>> import math
@@ -72,8 +72,6 @@ fn keep(error: PyErr) -> Failed {
 ///     >>> @hypotenuse.defvjp
 ///     ... def _(g, z, x, y):
 ///     ...     return g * x / z, g * y / z
-///     >>> hypotenuse(3.0, 4.0)
-///     5.0
 ///     >>> x = bt.Value(3.0)
 ///     >>> hypotenuse(x, 4.0).backward()
 ///     >>> x.grad
@@ -81,7 +79,6 @@ fn keep(error: PyErr) -> Failed {
 ///     >>> f = bt.function(lambda x, y: 2.0 * hypotenuse(x, y))
 ///     >>> f.value_and_grad(3.0, 4.0)
 ///     (10.0, (1.2, 1.6))
-///     >>> bt.check_grads(hypotenuse, (3.0, 4.0))
 #[pyclass(frozen, name = "primitive", module = "burtorch", weakref)]
 pub struct PyPrimitive {
     function: Py<PyAny>,
@@ -117,8 +114,7 @@ impl PyPrimitive {
     ///
     /// Args:
     ///     rule: called as rule(g, y, *args) with the adjoint g of the result y; returns what it contributes to each
-    ///         argument: a number, or a sequence of them for a sequence. It must be linear in g: burtorch asks it with g =
-    ///         1.0 and keeps the partials.
+    ///         argument, in its structure. It must be linear in g: of Values it is asked with g = 1.0.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -132,18 +128,17 @@ impl PyPrimitive {
         Ok(rule)
     }
 
-    /// Sets the derivative along a direction and returns the rule; usable as a decorator. jvp() uses it; without defvjp()
-    /// gradients do too, one direction per operand.
+    /// Sets the derivative along a direction and returns the rule; usable as a decorator. Without defvjp() gradients use it too.
     ///
     /// Args:
     ///     rule: called as rule(tangents, y, *args) with a tuple of tangents shaped like the arguments; returns a number.
     ///
     /// Example:
     ///     >>> import burtorch as bt
-    ///     >>> product = bt.primitive(lambda x, y: x * y)
-    ///     >>> _ = product.defjvp(lambda t, z, x, y: t[0] * y + x * t[1])
-    ///     >>> bt.function(product).grad(3.0, 4.0)
-    ///     (4.0, 3.0)
+    ///     >>> square = bt.primitive(lambda x: x * x)
+    ///     >>> _ = square.defjvp(lambda t, z, x: 2.0 * t[0] * x)
+    ///     >>> bt.jvp(square)(3.0, 1.0)
+    ///     (9.0, 6.0)
     #[pyo3(signature = (rule, /))]
     fn defjvp<'py>(&self, rule: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         set_rule(&self.jvp, &rule, "defjvp")?;
@@ -159,6 +154,9 @@ impl PyPrimitive {
     #[pyo3(signature = (*args))]
     fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        if array_primitive::is_meant(args)? {
+            return array_primitive::call(slf, args);
+        }
         let operands = args.iter().map(|x| Operand::read_all(&x)).collect::<PyResult<Vec<_>>>()?;
         if operands.iter().flatten().all(|x| matches!(x, Operand::Numbers(_))) {
             return slf.get().function.bind(py).call1(args);
@@ -197,17 +195,25 @@ impl PyPrimitive {
 }
 
 impl PyPrimitive {
-    fn name(&self, py: Python<'_>) -> String {
+    /// For adjoints, and along directions.
+    pub fn rules<'py>(&self, py: Python<'py>) -> [Option<Bound<'py, PyAny>>; 2] {
+        [rule(py, &self.vjp), rule(py, &self.jvp)]
+    }
+
+    pub fn name(&self, py: Python<'_>) -> String {
         let name = quietly(py, || self.function.bind(py).getattr("__name__")?.extract());
         name.unwrap_or_else(|| "primitive".into())
     }
 }
 
+/// Why a primitive without rules is not differentiated.
+pub fn no_derivative(name: &str) -> PyErr {
+    PyTypeError::new_err(format!("the primitive {name} has no derivative; give it one with defvjp"))
+}
+
 /// Whether an argument that holds one scalar is a sequence all the same.
 fn is_sequence(x: &Bound<'_, PyAny>) -> bool {
-    x.is_instance_of::<PyList>()
-        || x.is_instance_of::<PyTuple>()
-        || quietly(x.py(), || x.hasattr("__len__")).unwrap_or(false)
+    quietly(x.py(), || x.hasattr("__len__")).unwrap_or(false)
 }
 
 /// Evaluates a primitive on operands and appends its node.
@@ -355,9 +361,7 @@ impl PythonCall {
 
     /// The derivative along a direction, by the rule for that.
     fn along(&self, py: Python<'_>, x: &[f64], y: &Bound<'_, PyAny>, direction: &[f64]) -> PyResult<f64> {
-        let jvp = rule(py, &self.primitive(py)?.get().jvp).ok_or_else(|| {
-            PyTypeError::new_err(format!("the primitive {} has no derivative; give it one with defvjp", self.name))
-        })?;
+        let jvp = rule(py, &self.primitive(py)?.get().jvp).ok_or_else(|| no_derivative(&self.name))?;
         let tangents = PyTuple::new(py, self.arguments(py, direction)?)?.into_any();
         let result = self.call(&jvp, &[tangents, y.clone().into_any()], x)?;
         self.number(&result, "the derivative of")

@@ -14,6 +14,7 @@ use super::array_path::Returned;
 use super::control::Control;
 use super::nest::Nest;
 use super::pytree::{holds_values, is_of_graph};
+use super::transform_rules::checkpoint;
 use crate::array::append::{append_call, innermost};
 use crate::array::arguments::Given;
 use crate::array::array::PyArray;
@@ -80,6 +81,8 @@ pub enum Rule {
     ParamGrad,
     /// A loop or a choice.
     Control(Control),
+    /// The same function, of which reverse mode keeps the arguments alone.
+    Checkpoint,
 }
 
 /// Which function of a Function: a rule's name, and by which arguments.
@@ -269,18 +272,19 @@ impl Transform {
                 return self.vmap(py, positional, named, (in_axes.bind(py), out_axes.bind(py)), *reduce);
             }
             Rule::Control(control) => return self.control(py, positional, control),
-            Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad => {}
+            Rule::Grad { .. } | Rule::Jacobian | Rule::ParamGrad | Rule::Checkpoint => {}
         }
         let arguments = Arguments::of(py, self.name, positional)?;
-        if matches!(self.rule, Rule::ParamGrad) {
-            self.argnums.among(positional.len())?;
-        } else {
-            self.variables(py, &arguments)?;
+        match self.rule {
+            Rule::ParamGrad => drop(self.argnums.among(positional.len())?),
+            Rule::Checkpoint => {}
+            _ => drop(self.variables(py, &arguments)?),
         }
         let child = self.child(py, &arguments, &arguments.types, vec![false; arguments.leaves.len()], named)?;
         match self.rule {
             Rule::Jacobian => self.jacobian(py, &arguments, &child),
             Rule::ParamGrad => self.param_grad(py, &child),
+            Rule::Checkpoint => checkpoint(py, &child),
             _ => self.grad(py, &arguments, &child),
         }
     }

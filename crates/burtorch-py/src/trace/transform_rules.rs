@@ -12,6 +12,7 @@ use super::axes::axes_of;
 use super::derivative_programs::{batched, jacobian, parameter_gradient, row_types, totalled};
 use super::nest::Nest;
 use super::transform::{Arguments, Child, Rule, Transform, present};
+use crate::array::append::append_apart;
 use crate::array::array::PyArray;
 use crate::array::trace::around_loops;
 use crate::convert::errors::{IntoPython, derived};
@@ -33,6 +34,13 @@ fn built<'py>(
 
 fn pair<'py>(x: Bound<'py, PyAny>, y: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(PyTuple::new(x.py(), [x.clone(), y])?.into_any())
+}
+
+/// The body as one instruction, which reverse mode computes again.
+pub fn checkpoint<'py>(py: Python<'py>, child: &Child<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let Some(trace) = present(py, &child.operands) else { return Err(not_in_a_trace(py, "this")) };
+    let found = append_apart(&trace, &child.program, &child.operands, None)?;
+    built(py, &child.nest, &mut found.into_iter())
 }
 
 impl Transform {

@@ -204,6 +204,8 @@ pub fn of_object(object: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> Object 
         | ("itertools", _) => Object::Unwatched(Kind::Advanced),
         ("builtins", name) if name.ends_with("iterator") => Object::Unwatched(Kind::Advanced),
         ("_io" | "io", "StringIO" | "BytesIO") => Object::Known,
+        // Its function and its rules.
+        ("burtorch", "primitive") => Object::Holds,
         ("numpy" | "burtorch", _) => Object::Known,
         ("_ctypes", _) if !super::attributes::has_referents(object) => Object::Unwatched(Kind::Hidden),
         (first, _) if is_standard(object.py(), first) => Object::Known,

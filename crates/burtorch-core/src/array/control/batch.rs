@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ops::Op;
 
 /// A value and whether it has rows.
-type Rowed = (ValueId, bool);
+pub(super) type Rowed = (ValueId, bool);
 
 impl Batch {
     /// A builder for a body, with its arguments: with rows first where a flag says so.
@@ -35,7 +35,7 @@ impl Batch {
     }
 
     /// The body for all rows, its results with rows where `forced` says so, and whether they have.
-    fn body_of_rows(
+    pub(super) fn body_of_rows(
         &self,
         body: &ArrayProgram,
         has_rows: &[bool],

@@ -74,7 +74,12 @@ impl Forward {
     }
 
     /// Notes the tangents among results in groups, and returns the others.
-    fn sorted(&mut self, found: &[ValueId], groups: &[std::ops::Range<usize>], moving: &[bool]) -> Vec<ValueId> {
+    pub(super) fn sorted(
+        &mut self,
+        found: &[ValueId],
+        groups: &[std::ops::Range<usize>],
+        moving: &[bool],
+    ) -> Vec<ValueId> {
         let mut found = found.iter().copied();
         let mut results = Vec::new();
         for group in groups {

@@ -1,4 +1,4 @@
-//! Loops and choices: instructions that hold programs.
+//! Loops, choices, and programs that are kept apart: instructions that hold programs.
 //!
 //! Type rules, builder methods, and the rules of derivatives and batches. Promises: a rolled loop has the values and the first
 //! derivatives of the unrolled one to the last bit, as long as a step passes on each carry as a value of its own and begins
@@ -14,6 +14,9 @@ mod hoist;
 mod batch;
 mod forward;
 mod reverse;
+
+mod apart;
+mod rules;
 
 pub use build::{Checkpoint, ScanOptions};
 pub(super) use checkpoint::with_history;

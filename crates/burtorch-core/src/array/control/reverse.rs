@@ -7,7 +7,7 @@ use super::super::activity::{active_in_loop, active_values};
 use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;
 use super::super::expand::inlined;
-use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, ValueId};
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, Shared, ValueId};
 use super::super::reverse::Sweep;
 use super::body::{is_float, parts, shared};
 use super::checkpoint::with_history;
@@ -185,21 +185,44 @@ impl Sweep<'_> {
         active: &[bool],
     ) -> Result<()> {
         let operands = &instr.operands[1..];
-        let moving: Vec<_> = operands.iter().map(|v| active[v.at()] && is_float(self.b.type_of(*v))).collect();
-        let seeded: Vec<_> = gs.iter().map(|g| g.map(|g| self.b.so_far().may_be_unreached(g))).collect();
-        let reversed = |body| {
-            let step = Step {
-                body,
-                captures: operands.len(),
-                carries: 0,
-                moving: &moving,
-                seeded: seeded.clone(),
-                started: vec![],
-            };
-            step.reversed().map(shared)
+        let [yes, no] = branches.map(|body| self.body_back(body, operands, gs, active));
+        let op = ArrayOp::Cond { yes: yes?, no: no? };
+        self.add_all_of(op, instr.operands.to_vec(), operands, gs, active)
+    }
+
+    fn moving(&self, operands: &[ValueId], active: &[bool]) -> Vec<bool> {
+        operands.iter().map(|v| active[v.at()] && is_float(self.b.type_of(*v))).collect()
+    }
+
+    /// The reverse pass of a body of these operands.
+    pub(super) fn body_back(
+        &self,
+        body: &ArrayProgram,
+        operands: &[ValueId],
+        gs: &[Option<ValueId>],
+        active: &[bool],
+    ) -> Result<Shared<ArrayProgram>> {
+        let step = Step {
+            body,
+            captures: operands.len(),
+            carries: 0,
+            moving: &self.moving(operands, active),
+            seeded: gs.iter().map(|g| g.map(|g| self.b.so_far().may_be_unreached(g))).collect(),
+            started: vec![],
         };
-        let op = ArrayOp::Cond { yes: reversed(branches[0])?, no: reversed(branches[1])? };
-        let mut given = instr.operands.to_vec();
+        step.reversed().map(shared)
+    }
+
+    /// Adds what `op` makes of reverse passes of bodies of these operands; it is given `given` first.
+    pub(super) fn add_all_of(
+        &mut self,
+        op: ArrayOp,
+        mut given: Vec<ValueId>,
+        operands: &[ValueId],
+        gs: &[Option<ValueId>],
+        active: &[bool],
+    ) -> Result<()> {
+        let moving = self.moving(operands, active);
         let is_first = |k: usize| !operands[..k].contains(&operands[k]);
         for k in (0..operands.len()).filter(|&k| moving[k]) {
             let ty = self.b.type_of(operands[k]);

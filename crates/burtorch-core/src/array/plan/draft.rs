@@ -150,7 +150,13 @@ impl<'p> Drafts<'p> {
                 self.places[v.at()] = self.places[instr.operands[0].at()];
                 self.ready[v.at()] = self.ready[instr.operands[0].at()];
             }
-            ArrayOp::Call(_) => return Err(bad("instruction", "one without a program".into(), "a call".into())),
+            ArrayOp::After => {
+                self.places[v.at()] = self.places[instr.operands[0].at()];
+                self.ready[v.at()] = instr.operands.iter().map(|v| self.ready[v.at()]).max().unwrap_or(0);
+            }
+            ArrayOp::Call(_) | ArrayOp::Apart(_) => {
+                return Err(bad("instruction", "one without a program".into(), "a call".into()));
+            }
             ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Rows(_) => self.alone(at),
             _ if is_elementwise(program, at) => self.join(at, ty.dims, true),
             ArrayOp::Reduce(..) if ty.element == Element::Float => {

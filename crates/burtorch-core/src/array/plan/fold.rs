@@ -45,7 +45,7 @@ fn roots(program: &ArrayProgram) -> Vec<ValueId> {
     for (at, instr) in program.instrs().iter().enumerate() {
         let is_own = match instr.op {
             ArrayOp::Const(..) | ArrayOp::Literal(_) | ArrayOp::Integer(_) | ArrayOp::Unreached(_) => true,
-            ArrayOp::Input(_) | ArrayOp::Param { .. } | ArrayOp::Call(_) => false,
+            ArrayOp::Input(_) | ArrayOp::Param { .. } | ArrayOp::Call(_) | ArrayOp::Apart(_) => false,
             ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Rows(_) => false,
             _ => program.results(at).count() == 1 && instr.operands.iter().all(|v| is_const[v.at()]),
         };
@@ -62,7 +62,7 @@ fn roots(program: &ArrayProgram) -> Vec<ValueId> {
             continue;
         }
         let size = program.type_of(v).dims.size();
-        let is_view = matches!(instr.op, ArrayOp::View(_) | ArrayOp::Adjoint);
+        let is_view = matches!(instr.op, ArrayOp::View(_) | ArrayOp::Adjoint | ArrayOp::After);
         if !is_view && size <= MOST && total + size <= MOST_OF_ALL {
             total += size;
             roots.push(v);
