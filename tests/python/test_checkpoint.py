@@ -1,4 +1,4 @@
-"""`bt.checkpoint`: the bits of what it is made of, in every transform, and memory that does not grow with what lies inside."""
+"""`bt.checkpoint`: the bits of what it is made of, in every transform, and memory that it saves."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_derivatives_are_those_without(name, make):
 
 
 def test_memory_is_that_of_one_layer():
-    n, wide, depth = 32, 4096, 8
+    n, wide, depth = 32, 1024, 8
 
     def wide_layer(w, x):
         for _ in range(6):
@@ -101,7 +101,6 @@ def test_memory_is_that_of_one_layer():
         bytes_of.append(g.stats()["bytes"])
     for a, b in zip(*results):
         np.testing.assert_array_equal(a, b)
-    print(bytes_of)
     assert bytes_of[1] < 0.4 * bytes_of[0]
 
 
@@ -113,16 +112,20 @@ def test_arrays_of_a_graph_parameters_and_what_is_around():
         params.zero_grad()
         x = bt.array(X)
         bt.sum(step(w, x) * x).backward()
-        grads.append((x.grad, params.grads.copy()))
+        grads.append((x.grad, np.array(params.grads)))
         f = bt.function(lambda x, step=step: bt.sum(step(w, x)))
         value, by_w = f.value_and_param_grad(X)
-        grads[-1] += (value, by_w.copy())
+        grads[-1] += (value, np.array(by_w))
         # What the body uses from around it counts.
         of_body = (lambda x: layer(w, x)) if step is layer else bt.checkpoint(lambda x: layer(w, x))
-        grads[-1] += (bt.function(lambda x, f=of_body: bt.sum(f(x))).value_and_param_grad(X)[1].copy(),)
-        around = lambda y, step=step: bt.sum(  # noqa: E731
-            (bt.checkpoint(lambda x: layer(W[0], x) * y) if step is not layer else lambda x: layer(W[0], x) * y)(X)
-        )
+        grads[-1] += (np.array(bt.function(lambda x, f=of_body: bt.sum(f(x))).value_and_param_grad(X)[1]),)
+
+        def around(y, step=step):
+            def body(z, y=y):
+                return layer(W[0], z) * y
+
+            return bt.sum((body if step is layer else bt.checkpoint(body))(X))
+
         grads[-1] += (bt.grad(around)(X),)
     for a, b in zip(*grads):
         np.testing.assert_array_equal(a, b)
@@ -132,7 +135,7 @@ def test_structures_statics_and_branches():
     f = bt.checkpoint(lambda p, k=1.0: {"y": p["x"] * p["x"] * k, "n": [p["x"].sum()]})
     found = f({"x": X}, k=3.0)
     np.testing.assert_array_equal(found["y"], X * X * 3.0)
-    assert found["n"] == [X.sum()]
+    assert found["n"] == pytest.approx([X.sum()])
     g = bt.grad(bt.checkpoint(lambda x: bt.sum(x * x) if x.sum() > 0 else bt.sum(x)))
     for _ in range(2):
         np.testing.assert_array_equal(g(np.array([1.0, 2.0])), [2.0, 4.0])
@@ -147,6 +150,6 @@ def test_files(tmp_path):
     for k, function in enumerate((f, plain)):
         before = function(X)
         function.save(tmp_path / f"{k}.bt")
-        loaded = bt.load(tmp_path / f"{k}.bt")
+        loaded = bt.load_function(tmp_path / f"{k}.bt")
         np.testing.assert_array_equal(loaded(X), before)
     np.testing.assert_array_equal(bt.grad(loaded)(X), f(X))

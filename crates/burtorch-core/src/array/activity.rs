@@ -2,7 +2,7 @@
 //!
 //! Promises one pass over the instructions, no recursion but into the bodies of loops. Knows nothing of derivatives themselves.
 
-use super::instr::{Apart, ArrayInstr, ArrayOp, ArrayProgram, Element, Loop, ValueId};
+use super::instr::{Apart, ArrayInstr, ArrayOp, ArrayProgram, Element, Length, Loop, ValueId};
 
 /// Whether a small change of operand `k` can change the result by a multiple of it.
 pub(super) fn moves(op: &ArrayOp, k: usize) -> bool {
@@ -71,10 +71,14 @@ pub(super) fn active_in_loop(of: &Loop, operands: &[bool]) -> (Vec<bool>, Vec<bo
     let is_float = |v: &ValueId| body.type_of(*v).element == Element::Float;
     let mut inputs: Vec<_> = body.inputs().iter().zip(operands).map(|(v, moves)| *moves && is_float(v)).collect();
     loop {
-        let outputs = active_outputs(body, &inputs);
+        let mut outputs = active_outputs(body, &inputs);
         let carries = &mut inputs[of.captures..of.captures + of.carries];
         let more: Vec<_> = carries.iter().zip(&outputs).map(|(input, output)| *input || *output).collect();
         if *carries == *more {
+            // After no step a carry is what it was.
+            if !matches!(of.length, Length::Fixed(1..)) {
+                outputs[..of.carries].copy_from_slice(carries);
+            }
             return (inputs, outputs);
         }
         carries.copy_from_slice(&more);

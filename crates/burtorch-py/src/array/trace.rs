@@ -22,7 +22,7 @@ use super::append::append_to;
 use super::array::PyArray;
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor, collected};
-use crate::convert::refusals::error_here;
+use crate::convert::refusals::{error_here, is_tracing};
 use crate::params::{PyParameter, PyParameters};
 
 /// More traces are not begun inside of each other: each takes some kilobytes of the stack.
@@ -204,6 +204,17 @@ pub fn around_loops<'py>(trace: &Bound<'py, ArrayTrace>) -> Option<Bound<'py, Ar
     around
 }
 
+/// Refuses to write a number of a graph in the body of a loop or choice: it would be written once, and not in each step.
+pub fn refuse_writing(py: Python<'_>, name: &str, of: &str) -> PyResult<()> {
+    if !is_tracing() || current(py).is_none_or(|trace| around_loops(&trace).is_none()) {
+        return Ok(());
+    }
+    let message = format!(
+        "{name} of a {of} would be assigned once, when this body of a loop or choice is traced; return a carry instead"
+    );
+    Err(error_here(py, &message))
+}
+
 /// The float type of the Parameters that a body of this thread read last though its trace has another one; asked once.
 pub fn wanted_dtype() -> Option<DType> {
     WANTED.take()
@@ -337,7 +348,10 @@ impl ArrayTrace {
             Some(outer) => outer.bind(py).get().keep(py, primitive),
             None if self.depth == 0 => false,
             None => {
-                self.primitives.lock().unwrap_or_else(PoisonError::into_inner).push(primitive);
+                let mut all = self.primitives.lock().unwrap_or_else(PoisonError::into_inner);
+                if !all.iter().any(|known| known.is(&primitive)) {
+                    all.push(primitive);
+                }
                 true
             }
         }

@@ -243,7 +243,8 @@ impl Transform {
         let is_known = Cell::new(false);
         let asked = traced_child(py, &self.text(py), &arguments, types, Source::Body(n), |given| {
             let result = condition.call1(given)?;
-            is_known.set(result.is_instance_of::<PyBool>());
+            // That of Python, or of NumPy.
+            is_known.set(result.extract::<bool>().is_ok());
             Ok(result)
         })?;
         let of_condition = asked.program.output_types();

@@ -211,7 +211,7 @@ fn cond<'py>(
 /// Args:
 ///     f: a function of numbers, arrays, and lists, tuples and dicts of them.
 ///
-/// Values and derivatives are those of f, to the last bit; a gradient takes less memory, and the time of one more f.
+/// Values and first derivatives have the bits of f; a gradient takes less memory, and the time of one more f.
 ///
 /// Example:
 ///     >>> import burtorch as bt, numpy as np

@@ -311,6 +311,9 @@ fn vmap<'py>(
 pub fn call_derived<'py>(call: &Call<'py>, name: &'static str, argnums: Argnums) -> PyResult<Bound<'py, PyAny>> {
     super::keywords::check(call)?;
     let function = function_for(call, name, argnums)?;
+    if call.named.is_empty() {
+        return function.call1(PyTuple::new(call.py(), &call.positional)?);
+    }
     let named = PyDict::new(call.py());
     for (name, value) in &call.named {
         named.set_item(name, value)?;

@@ -1,6 +1,7 @@
 //! Programs that are kept apart: computed again by reverse mode, or with rules of derivatives of their own.
 //!
-//! Promises: without rules the values and derivatives of the program written out, to the last bit. What is computed again comes
+//! Promises: without rules the values and the first derivatives of the program written out, to the last bit if no operand is
+//! given twice. What is computed again comes
 //! after the adjoint that needs it, so nothing of it lives from one pass to the other. Knows nothing of who makes rules.
 
 use super::super::batch::Batch;

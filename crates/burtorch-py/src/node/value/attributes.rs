@@ -16,6 +16,7 @@ use super::construct::label_text;
 use super::convert::{format, int, round};
 use super::object::{ValueObject, cell_of, is_value};
 use super::operands;
+use crate::array::trace::refuse_writing;
 use crate::convert::entry::{attached, caught, raise, raise_python};
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::{self, Number, number};
@@ -132,6 +133,10 @@ fn or_raised<T>(result: burtorch_core::Result<T>) -> Option<T> {
 unsafe fn assigned(name: &str, value: *mut ffi::PyObject, x: *mut ffi::PyObject) -> Option<AnyNumber> {
     if x.is_null() {
         raise_python(PyTypeError::new_err(format!("cannot delete {name} of a Value")));
+        return None;
+    }
+    if let Err(error) = attached(|py| refuse_writing(py, name, "Value")) {
+        raise_python(error);
         return None;
     }
     // SAFETY: a living Value and a living object under the interpreter lock.

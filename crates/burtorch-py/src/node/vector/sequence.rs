@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
 use super::{Numbers, PyVector, wrap};
+use crate::array::trace::refuse_writing;
 use crate::convert::errors::instead;
 use crate::convert::numbers;
 use crate::graph::PyGraph;
@@ -91,6 +92,7 @@ impl PyVector {
 
     #[setter]
     fn set_data(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        refuse_writing(py, "data", "Vector")?;
         self.write(py, data, false)
     }
 
@@ -104,6 +106,7 @@ impl PyVector {
 
     #[setter]
     fn set_grad(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        refuse_writing(py, "grad", "Vector")?;
         self.write(py, data, true)
     }
 
