@@ -213,9 +213,9 @@ fn a_step_of_a_method_makes_no_heap_call_after_warm_up() {
 #[test]
 fn a_step_of_clients_makes_no_heap_call_after_warm_up() {
     use burtorch_core::opt::{
-        Accelerated, Asynchronous, Choices, Clients, Dasha, Delays, Diana, Ef14, Ef21, FedAvg, FiniteSum, Linear,
-        LocalSteps, Loss, Marina, Method, Network, Prox, Regulariser, Rows, Rule, Runner, Sampler, Sampling, Scaffnew,
-        Scaffold, Spread,
+        Accelerated, Asynchronous, Choices, Clients, Dasha, Delays, Diana, Ef14, Ef21, FedAvg, FiniteSum, LKatyusha,
+        LSvrg, Linear, LocalSteps, Loss, Marina, Method, Network, Prox, Regulariser, Rows, Rule, Runner, Sampler,
+        Sampling, Scaffnew, Scaffold, Spread,
     };
     use std::sync::Arc;
 
@@ -253,7 +253,16 @@ fn a_step_of_clients_makes_no_heap_call_after_warm_up() {
     let methods: Vec<Box<dyn Method>> = vec![
         Box::new(Accelerated::new(0.1).unwrap()),
         Box::new(Diana::new(clients(random), 0.3, true).unwrap()),
-        Box::new(Marina::new(clients(random), 0.5).unwrap()),
+        with_local(&|clients, local| Box::new(Marina::new(clients, local, 0.5).unwrap())),
+        with_local(&|clients, local| {
+            let mut method = Ef21::<f64>::new(clients, local, 1.0, true).unwrap();
+            method.set_downlink(Compressor::new(random, Quantiser::None).unwrap());
+            Box::new(method)
+        }),
+        {
+            let sampler = Sampler::new(Sampling::Nice(4), 400).unwrap();
+            Box::new(LKatyusha::new(LSvrg::new(sampler, 0.3).unwrap(), 0.1, 0.2).unwrap())
+        },
         Box::new(Dasha::new(clients(random), 0.3).unwrap()),
         Box::new(Ef14::new(clients(top))),
         Box::new(Scaffnew::new(clients(top), 0.5, true).unwrap()),

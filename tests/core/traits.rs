@@ -17,13 +17,13 @@ use burtorch_core::io::{
     Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
 };
 use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
-use burtorch_core::kernels::{Finish, Matrix, MatrixMut, Start, Triangle, WeightParts};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, SparseRows, Start, Triangle, WeightParts};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::opt::{
-    Accelerated, Asynchronous, Choices, Clients, Cost, Dasha, Delays, Diana, Ef14, Ef21, Env, FedAvg, FiniteSum, LSvrg,
-    Linear, LocalSteps, Loss, Marina, Network, Page, Prox, Regulariser, Rows, Rule, Runner, Saga, Sampler, Samples,
-    Scaffnew, Scaffold, Sgd as SgdMethod, Softmax, Spread, Workspace,
+    Accelerated, Asynchronous, Choices, Clients, Cost, Dasha, Delays, Diana, Ef14, Ef21, Env, FedAvg, FiniteSum,
+    LKatyusha, LSvrg, Linear, LocalSteps, Loss, Marina, Network, Page, Prox, Regulariser, Rows, Rule, Runner, Saga,
+    Sampler, Samples, Scaffnew, Scaffold, Sgd as SgdMethod, Softmax, Spread, Workspace,
 };
 use burtorch_core::optim::{self, AdamRates, Course, Schedule, Sgd, Shuffle};
 use burtorch_core::oracle::{Finished, OracleMemory, Until};
@@ -101,6 +101,7 @@ are_send_and_sync!(
     SparseKind,
     ScanOptions,
     Solve,
+    SparseRows,
     Triangle,
     Type,
     ValueId,
@@ -130,6 +131,7 @@ are_send_and_sync!(
     Cost,
     Env<'static>,
     FiniteSum,
+    LKatyusha,
     LSvrg,
     Linear,
     Loss,

@@ -12,15 +12,17 @@ theorem. docs/optimisation.md has the table of methods. NumPy is needed.
 """
 
 from burtorch._core import FiniteSum
+from burtorch.opt._accelerated import AGD, LKatyusha
 from burtorch.opt._asynchronous import FedBuff, MindFlayer, Rennala, Ringmaster
 from burtorch.opt._base import Method
 from burtorch.opt._clients import Client
 from burtorch.opt._clock import Delays, Network
 from burtorch.opt._data import Rows, load_libsvm, make_least_squares, make_logistic, split
 from burtorch.opt._distributed import DCGD, DIANA, EF21, MARINA, Distributed
-from burtorch.opt._feedback import DASHA, EF14, EF21PP, EF21SGDM
+from burtorch.opt._feedback import DASHA, EF14, EF21BC, EF21PP, EF21SGDM
 from burtorch.opt._local import FedAvg, Scaffnew, Scaffold
-from burtorch.opt._methods import AGD, GD, LSVRG, PAGE, SAGA, SGD, optimal_batch, page_step
+from burtorch.opt._marina import PPMARINA, VRMARINA
+from burtorch.opt._methods import GD, LSVRG, PAGE, SAGA, SGD, optimal_batch, page_step
 from burtorch.opt._problems import (
     from_oracle,
     least_squares,
@@ -58,6 +60,7 @@ __all__ = [
     "DIANA",
     "EF14",
     "EF21",
+    "EF21BC",
     "EF21PP",
     "EF21SGDM",
     "GD",
@@ -65,8 +68,10 @@ __all__ = [
     "LSVRG",
     "MARINA",
     "PAGE",
+    "PPMARINA",
     "SAGA",
     "SGD",
+    "VRMARINA",
     "Box",
     "Client",
     "Delays",
@@ -81,6 +86,7 @@ __all__ = [
     "L1Ball",
     "L2Ball",
     "L2Squared",
+    "LKatyusha",
     "LinfBall",
     "Method",
     "MindFlayer",

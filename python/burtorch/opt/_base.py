@@ -58,6 +58,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "sampling": (Sampling, "bt.opt.Nice(8)"),
     "prox": (Prox, "bt.opt.L1(0.1)"),
     "compressor": (Compressor, "bt.compress.TopK(8)"),
+    "downlink": (Compressor, "bt.compress.TopK(8)"),
 }
 
 

@@ -282,12 +282,16 @@ class MARINA(_Compressed):
         self.pl = pl
         super().__init__(problem, x0, compressor=compressor, clients=parts, p=self.p, **more)
 
+    def _spread(self) -> tuple[float, float]:
+        """The factor of (1 - p)/p in K, and what is in the place of L_plus."""
+        if _is_perm_k(self.compressor):
+            return 1.0, self.constants.L_pm
+        return self._omega() / self.n_clients, self.constants.L_plus
+
     def theory_step(self) -> float:
         """1/(L + sqrt(K) L_plus), or with `pl` min(1/(L + sqrt(2K) L_plus), p/(2 mu))."""
-        c, K = self.constants, (1.0 - self.p) / self.p
-        spread = c.L_pm
-        if not _is_perm_k(self.compressor):
-            K, spread = K * self._omega() / self.n_clients, c.L_plus
+        c, (share, spread) = self.constants, self._spread()
+        K = (1.0 - self.p) / self.p * share
         if not self.pl:
             return page_step(c.L, spread, K)
         return min(page_step(c.L, spread, 2.0 * K), self.p / (2.0 * c.mu) if c.mu else math.inf)

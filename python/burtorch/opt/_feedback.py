@@ -1,4 +1,4 @@
-"""Methods whose clients remember what a compressor left out: EF14, EF21-SGDM, EF21-PP; and DASHA."""
+"""Methods whose clients remember what a compressor left out: EF14, EF21-SGDM, EF21-PP, EF21-BC; and DASHA."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from burtorch.compress import TopK
 from burtorch.opt._base import probability, squared
 from burtorch.opt._clients import divided
 from burtorch.opt._distributed import EF21, _Compressed, theta_beta_of
@@ -16,6 +17,7 @@ from burtorch.opt._rules import Full, Independent, Nice, Sampling
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from burtorch._core import Compressor
     from burtorch.opt._base import Vector
     from burtorch.opt._clients import Problem
 
@@ -173,6 +175,72 @@ class EF21PP(EF21):
         """theta and beta of the theorem."""
         share = self.sampling.expected_size(self.n_clients) / self.n_clients
         return theta_beta_of(share * self.compressor.alpha(self.problem.d, self.n_clients))
+
+
+class EF21BC(EF21):
+    """EF21-BC, with compression in both directions: x+ = prox(x - step g); clients send m_i = C(grad f_i(x+) - g_i),
+    g_i += m_i; the server sends b = D(mean g_i - g), and g+ = g + b.
+
+    Args:
+        problem: a FiniteSum, or a list of a `Client` for each.
+        downlink: the contractive compressor D of the server.
+        pl: as for `EF21`.
+        others: see `Distributed`.
+
+    Theorem (Fatkhullin, Sokolov, Gorbunov, Li and Richtarik 2021, "EF21 with bells & whistles", EF21-BC, with the
+    constants that its proof gives where its free ones are best): with theta and beta of C and D as for `EF21`, u =
+    sqrt(beta_C/theta_C), v = k sqrt(beta_D/theta_D), k = 1 for TopK and otherwise 1 + sqrt(1 - alpha_C), step = 1/(L +
+    L_AM ((1 + u)(1 + v) - 1)), G = mean (L_AM/L_i) |g_i - grad f_i(x)|^2 and Phi = f(x) - f* + step/(2 theta_C) (1 + v)
+    (1 + v + v/u) G + step/(2 theta_D) (1 + u/(v (1 + u))) |g - mean g_i|^2, E Phi+ <= Phi - (step/2) |grad f(x)|^2; f
+    need not be convex. With pl, u and v are sqrt(2) times as large, the step is at most min(theta_C, theta_D)/(2 mu),
+    both weights are doubled, and E Phi+ <= (1 - step mu) Phi. With D the identity it is EF21. Memory: d for each
+    client.
+
+    Example:
+        >>> import burtorch as bt
+        >>> f = bt.opt.least_squares([[1.0, 1.0], [0.0, 2.0]], [1.0, 5.0])
+        >>> top = bt.compress.TopK(1)
+        >>> method = bt.opt.EF21BC(f, clients=2, compressor=top, downlink=top)
+        >>> records = method.run(5000)
+        >>> method.x.round(9), records[-1].bits_down == records[-1].bits_up + 2 * (2 * 64 - (64 + 1))
+        (array([-1.5,  2.5]), True)
+    """
+
+    def __init__(
+        self, problem: Problem, x0: ArrayLike | None = None, *, downlink: Compressor, clients: Any = None, **more: Any
+    ) -> None:
+        problem, parts = divided(problem, clients)
+        self.downlink = downlink
+        self._down = theta_beta_of(downlink.alpha(problem.d, 1))
+        super().__init__(problem, x0, clients=parts, downlink=downlink, **more)
+
+    def _u_v(self) -> tuple[float, float]:
+        (theta, beta), (theta_down, beta_down) = self.theta_beta(), self._down
+        alpha = self.compressor.alpha(self.problem.d, self.n_clients)
+        k = 1.0 if isinstance(self.compressor, TopK) else 1.0 + math.sqrt(1.0 - alpha)
+        twice = 2.0 if self.pl else 1.0
+        return math.sqrt(twice * beta / theta), k * math.sqrt(twice * beta_down / theta_down)
+
+    def theory_step(self) -> float:
+        """1/(L + L_AM ((1 + u)(1 + v) - 1)), or with `pl` at most min(theta_C, theta_D)/(2 mu)."""
+        c, (u, v) = self.constants, self._u_v()
+        step = 1.0 / (c.L + c.L_AM * ((1.0 + u) * (1.0 + v) - 1.0))
+        theta = min(self.theta_beta()[0], self._down[0])
+        return min(step, theta / (2.0 * c.mu)) if self.pl and c.mu else step
+
+    def lyapunov(self, loss: float, grad: Vector) -> float | None:
+        """Phi of the theorem; None without f_star."""
+        if self.f_star is None:
+            return None
+        c, state, (u, v) = self.constants, self._state(), self._u_v()
+        own = state["g_i"].reshape(self.n_clients, -1)
+        errors = own - self._gradients(self.x)
+        spread = float((c.L_AM / c.L_i * (errors**2).sum(axis=1)).mean())
+        twice = 1.0 if self.pl else 2.0
+        # Where a compressor loses nothing, its error is 0 and needs no weight.
+        up = (1.0 + v) * (1.0 + v + v / u) / (twice * self.theta_beta()[0]) if u else 0.0
+        down = (1.0 + u / (v * (1.0 + u))) / (twice * self._down[0]) if v else 0.0
+        return loss - self.f_star + self.gamma * (up * spread + down * squared(state["g"] - own.mean(axis=0)))
 
 
 class DASHA(_Compressed):

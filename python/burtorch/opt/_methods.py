@@ -1,4 +1,4 @@
-"""Methods of one machine: gradient descent, also accelerated, SGD, L-SVRG, SAGA, PAGE."""
+"""Methods of one machine: gradient descent, SGD, L-SVRG, SAGA, PAGE."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from burtorch.opt._base import Method, probability, squared
 from burtorch.opt._rules import Full, Independent, Nice, Sampling, WithReplacement
-from burtorch.opt._smoothness import Smoothness, smoothness
 
 if TYPE_CHECKING:
     from burtorch._core import FiniteSum
     from burtorch.opt._base import Vector
 
 
-def _constants_of(sampling: Sampling, n: int, method: str) -> tuple[float, float]:
+def constants_of(sampling: Sampling, n: int, method: str) -> tuple[float, float]:
+    """A and B of a sampling, for a theorem that needs them."""
     found = sampling.constants(n)
     if found is None:
         raise ValueError(f"the theory of {method} knows no {sampling!r}; give a number as step")
@@ -82,64 +82,6 @@ class GD(Method):
         return 1.0 / self.constants.L
 
 
-class AGD(Method):
-    """Accelerated gradient descent of Nesterov; with a proximal term FISTA.
-
-    Args:
-        problem: a FiniteSum.
-        mu: of the strong convexity of f: that of `smoothness` unless told otherwise; 0 for convex f.
-        others: see `Method`.
-
-    Theorem (Nesterov 2018, "Lectures on convex optimization", Section 2.2; Beck and Teboulle 2009), with y = x + s (z -
-    x), x+ = prox(y - step grad f(y)) and G = (y - x+)/step, for step <= 1/L: where mu > 0, theta = sqrt(mu step), s =
-    theta/(1 + theta), z+ = z + theta (y - z) - (theta/mu) G and Phi = f(x) - f* + (mu/2) |z - x*|^2, Phi+ <= (1 -
-    theta) Phi. Where mu = 0, t+ = 1/2 + sqrt(1/4 + t^2), s = 1/t+, z+ = z - t+ step G and Phi = 2 step t^2 (f(x) - f*)
-    + |z - x*|^2, Phi+ <= Phi. Memory: 4 d.
-
-    Example:
-        >>> import burtorch as bt
-        >>> f = bt.opt.least_squares([[1.0, 0.0], [0.0, 9.0]], [1.0, 9.0])
-        >>> agd, gd = bt.opt.AGD(f), bt.opt.GD(f)
-        >>> [records[-1].grad_norm < 1e-9 for records in (agd.run(300), gd.run(300))]
-        [True, False]
-    """
-
-    _name = "agd"
-
-    def __init__(
-        self,
-        problem: FiniteSum,
-        x0: Any = None,
-        *,
-        mu: float | None = None,
-        constants: Smoothness | None = None,
-        **more: Any,
-    ) -> None:
-        if mu is None:
-            constants = smoothness(problem) if constants is None else constants
-            mu = constants.mu
-        self.mu = mu
-        super().__init__(problem, x0, mu=mu, constants=constants, **more)
-
-    def theory_step(self) -> float:
-        """1/L."""
-        return 1.0 / self.constants.L
-
-    def rate(self) -> float:
-        """The proven factor of Phi per step."""
-        return 1.0 - math.sqrt(self.mu * self.gamma)
-
-    def lyapunov(self, loss: float, grad: Vector) -> float | None:
-        """Phi of the theorem; None without x_star."""
-        if self.x_star is None or self.f_star is None:
-            return None
-        state = self._state()
-        distance = squared(state["z"] - self.x_star)
-        if self.mu > 0.0:
-            return loss - self.f_star + 0.5 * self.mu * distance
-        return 2.0 * self.gamma * float(state["t"][0]) ** 2 * (loss - self.f_star) + distance
-
-
 class SGD(Method):
     """SGD and Prox-SGD: x+ = prox(x - step g), with g the estimate of grad f(x) by a batch.
 
@@ -187,13 +129,13 @@ class SGD(Method):
 
     def expected_smoothness(self) -> float:
         """Lt of the theorem."""
-        a, b = _constants_of(self.sampling, self.problem.n, "SGD")
+        a, b = constants_of(self.sampling, self.problem.n, "SGD")
         largest = float((self.constants.L_i / self._share()).max())
         return a * largest + (1.0 - b) * self.constants.L
 
     def noise(self) -> float:
         """s2 of the theorem. Needs x_star."""
-        a, b = _constants_of(self.sampling, self.problem.n, "SGD")
+        a, b = constants_of(self.sampling, self.problem.n, "SGD")
         if self.x_star is None:
             raise ValueError("the noise at x* needs x_star")
         own = self._at_solution()
@@ -361,7 +303,7 @@ class PAGE(Method):
         """1/(L + sqrt(K) L_pm), or with `pl` min(1/(L + sqrt(2K) L_pm), p/(2 mu))."""
         if not isinstance(self.sampling, self._uniform):
             raise ValueError(f"the theory of PAGE knows no {self.sampling!r}; give a number as step")
-        c, (a, b) = self.constants, _constants_of(self.sampling, self.problem.n, "PAGE")
+        c, (a, b) = self.constants, constants_of(self.sampling, self.problem.n, "PAGE")
         spread = ((a - b) * c.L_plus**2 + b * c.L_pm**2) ** 0.5
         K = (1.0 - self.p) / self.p
         if not self.pl:

@@ -80,6 +80,16 @@ def _curvature(problem: FiniteSum) -> float:
     return found
 
 
+def smoothness_of_samples(problem: FiniteSum) -> Matrix:
+    """L_i of each sample."""
+    import numpy as np
+
+    if problem.kind == "clients":
+        return np.concatenate([smoothness_of_samples(child) for child in problem._children])
+    own: Matrix = _curvature(problem) * problem._row_squares() + problem.l2 + 2.0 * problem.nonconvex
+    return own
+
+
 def smoothness(problem: Problem, clients: Sequence[ArrayLike] | None = None) -> Smoothness:
     """Constants of a problem whose terms are computed in Rust.
 

@@ -39,6 +39,8 @@ mod softmax_lanes;
 
 mod optim;
 
+mod sparse;
+
 mod blocks;
 mod blocks_lanes;
 pub(crate) mod slices;
@@ -78,6 +80,7 @@ pub use softmax_lanes::{
     softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes,
     softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes, softmax_forward_lanes,
 };
+pub use sparse::SparseRows;
 pub use tokens::TokenMath;
 pub use weight_grad_lanes::{affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
 pub use weight_pieces::{WeightParts, affine_weight_grad_parts};

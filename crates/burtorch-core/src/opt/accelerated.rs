@@ -1,6 +1,7 @@
-//! Accelerated gradient descent.
+//! Methods with momentum: accelerated gradient descent and L-Katyusha.
 
 use super::method::{Cost, Env, Method, Part, zeros};
+use super::reduced::LSvrg;
 use crate::error::{Error, Result};
 
 /// Nesterov's method (2018, scheme (2.2.7); with a proximal term, FISTA of Beck and Teboulle 2009). With `y = x + share (z - x)`,
@@ -65,5 +66,71 @@ impl Method for Accelerated {
 
     fn drawn(&self) -> (&[u32], Option<bool>) {
         (&[], None)
+    }
+}
+
+/// L-Katyusha (Kovalev, Horvath and Richtarik 2020), with 1/2 as the weight of w: at `u = theta z + w/2 + (1/2 - theta) x` the estimate
+/// is `g = grad_S f(u) - grad_S f(w) + grad f(w)`; `z+ = (step mu u + z - step g)/(1 + step mu)`, `x+ = u + theta (z+ - z)`; with
+/// probability p the reference point w becomes x.
+#[derive(Debug)]
+pub struct LKatyusha {
+    svrg: LSvrg,
+    mu: f64,
+    theta: f64,
+    z: Vec<f64>,
+    new: Vec<f64>,
+    u: Vec<f64>,
+}
+
+impl LKatyusha {
+    /// With the batches and reference points of `svrg`, this strong convexity, and theta from above 0 to 1/2.
+    pub fn new(svrg: LSvrg, mu: f64, theta: f64) -> Result<Self> {
+        for (what, found, is_right) in
+            [("mu", mu, mu > 0.0 && mu.is_finite()), ("theta", theta, theta > 0.0 && theta <= 0.5)]
+        {
+            if !is_right {
+                let expected = if what == "mu" { "finite and above 0" } else { "above 0 and at most 1/2" };
+                return Err(Error::BadArgument { what, expected: expected.into(), found: found.to_string() });
+            }
+        }
+        Ok(LKatyusha { svrg, mu, theta, z: Vec::new(), new: Vec::new(), u: Vec::new() })
+    }
+}
+
+impl Method for LKatyusha {
+    fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
+        env.without_prox()?;
+        let room = || zeros(x.len());
+        (self.z, self.new, self.u) = (crate::memory::copied(x, "the state of a method")?, room()?, room()?);
+        self.svrg.start(env, x)
+    }
+
+    fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
+        let (theta, step, share) = (self.theta, env.step, env.step * self.mu);
+        let points = self.u.iter_mut().zip(&self.z).zip(self.svrg.w()).zip(x);
+        points.for_each(|(((u, z), w), x)| *u = theta * z + 0.5 * w + (0.5 - theta) * x);
+        let mut cost = self.svrg.estimate(env, &self.u)?;
+        let rows = self.new.iter_mut().zip(next).zip(&self.z).zip(&self.u).zip(self.svrg.g());
+        rows.for_each(|((((new, next), z), u), g)| {
+            *new = (share * u + z - step * g) / (1.0 + share);
+            *next = u + theta * (*new - z);
+        });
+        cost += self.svrg.renew(env, x)?;
+        Ok(cost)
+    }
+
+    fn commit(&mut self) {
+        std::mem::swap(&mut self.z, &mut self.new);
+        self.svrg.commit();
+    }
+
+    fn parts(&mut self) -> Vec<Part<'_>> {
+        let mut parts = self.svrg.parts();
+        parts.push(("z", &mut self.z));
+        parts
+    }
+
+    fn drawn(&self) -> (&[u32], Option<bool>) {
+        self.svrg.drawn()
     }
 }

@@ -5,7 +5,6 @@
 
 use super::delays::Delays;
 use super::kept::{Kept, Vectors};
-use super::local::without_prox;
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::parts;
 use super::sampling::{Sampler, Sampling};
@@ -306,7 +305,7 @@ impl Method for Asynchronous {
             self.jobs[worker * JOB] = self.delays.of(env.seed, 0, worker);
         }
         if matches!(self.rule, Rule::FedBuff(_)) {
-            without_prox(env)?;
+            env.without_prox()?;
             (self.local.own, self.local.start) = (zeros(x.len())?, zeros(x.len())?);
         }
         if matches!(self.rule, Rule::Ringmaster(_) | Rule::FedBuff(_)) {

@@ -32,6 +32,8 @@ pub struct Clients {
     weights: Option<Vec<f64>>,
     exchange: Option<Box<dyn Exchange>>,
     network: Option<Network>,
+    /// Bits that the server sends each client in a round, unless it is all numbers.
+    down: Option<f64>,
     own: TreeSum,
     total: TreeSum,
     payload: Vec<f64>,
@@ -105,6 +107,7 @@ impl Clients {
             weights,
             exchange: None,
             network: None,
+            down: None,
             own: TreeSum::default(),
             total: TreeSum::default(),
             payload: Vec::new(),
@@ -120,6 +123,11 @@ impl Clients {
     /// Says how long clients take, on a virtual clock.
     pub fn set_network(&mut self, network: Network) {
         self.network = Some(network);
+    }
+
+    /// Says how many bits the server sends each client in a round, where these are not its numbers as they are.
+    pub(super) fn set_down(&mut self, bits: f64) {
+        self.down = Some(bits);
     }
 
     /// How many, of all processes.
@@ -147,7 +155,8 @@ impl Clients {
     ) -> Result<Cost> {
         let (blocks, network, here) = (&self.blocks, self.network.as_ref(), self.here.start);
         let numbers = if let Sends::Vectors(k) = sends { k as usize * self.d } else { self.d };
-        let bits_down = numbers as f64 * NUMBER;
+        let plain = numbers as f64 * NUMBER;
+        let bits_down = self.down.unwrap_or(plain);
         let done = |block: &mut Block| {
             block.sum.begin(0..usize::MAX);
             block.time = 0.0;
@@ -174,7 +183,7 @@ impl Clients {
                     }
                     Sends::Numbers | Sends::Vectors(_) => {
                         sum.copy_from_slice(&block.room.g);
-                        (bits_down, bits_down / 8.0)
+                        (plain, plain / 8.0)
                     }
                 };
                 counts.copy_from_slice(&[bits, calls as f64, bytes, 1.0]);
@@ -233,7 +242,7 @@ impl Clients {
             [counts[0], counts[1], counts[2], counts[3]]
         });
         let [bits_up, calls, bytes, n] = found;
-        let bits_down = if is_exchange { n * numbers as f64 * NUMBER } else { 0.0 };
+        let bits_down = if is_exchange { n * self.down.unwrap_or(numbers as f64 * NUMBER) } else { 0.0 };
         let rounds = is_exchange.into();
         Ok(Cost { oracle_calls: calls as u64, bits_up, bits_down, wire_bytes: bytes as u64, rounds, time })
     }

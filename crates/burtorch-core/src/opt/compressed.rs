@@ -1,5 +1,6 @@
 //! Methods whose clients send compressed vectors without bias: DCGD, DIANA, MARINA and DASHA.
 
+use super::batches::LocalSteps;
 use super::clients::Clients;
 use super::kept::{Kept, Vectors};
 use super::method::{Cost, Env, Method, Part, zeros};
@@ -82,10 +83,12 @@ impl Method for Diana {
 }
 
 /// MARINA (Gorbunov, Burlachenko, Li and Richtarik 2021): `x+ = prox(x - step g)`; then with probability p all clients send
-/// their gradients and g+ is the mean, otherwise they send C(grad f_i(x+) - grad f_i(x)) and g+ is g plus the mean.
+/// their gradients and g+ is the mean, otherwise they send C(grad f_i(x+) - grad f_i(x)) and g+ is g plus the mean. Where these
+/// gradients are those of a batch of a client's samples it is VR-MARINA; where only a cohort sends them, PP-MARINA.
 #[derive(Debug)]
 pub struct Marina {
     clients: Clients,
+    local: LocalSteps,
     p: f64,
     g: Vec<f64>,
     new: Vec<f64>,
@@ -93,9 +96,9 @@ pub struct Marina {
 }
 
 impl Marina {
-    /// With this probability of full gradients.
-    pub fn new(clients: Clients, p: f64) -> Result<Self> {
-        Ok(Marina { clients, p: probability(p)?, g: Vec::new(), new: Vec::new(), coin: None })
+    /// With this probability of full gradients; `local` says who takes part in other steps, and the batches.
+    pub fn new(clients: Clients, local: LocalSteps, p: f64) -> Result<Self> {
+        Ok(Marina { clients, local, p: probability(p)?, g: Vec::new(), new: Vec::new(), coin: None })
     }
 }
 
@@ -112,9 +115,13 @@ impl Method for Marina {
         if coin {
             return self.clients.mean_grad(env, next, &mut self.new);
         }
-        let cost = self.clients.send(env, None, next, Some(x), None)?;
+        self.local.draw_cohort(env)?;
+        let (local, at) = (&self.local, &*next);
+        let cost = self.clients.compress(env, Some(local.part()), None, &|who, worker, room| {
+            local.grad(env, 0, who, worker, room, at, Some(x))
+        })?;
         self.new.copy_from_slice(&self.g);
-        self.clients.add_sum(0, 1.0 / self.clients.n() as f64, &mut self.new);
+        self.clients.add_sum(0, local.scale(), &mut self.new);
         Ok(cost)
     }
 
@@ -127,7 +134,7 @@ impl Method for Marina {
     }
 
     fn drawn(&self) -> (&[u32], Option<bool>) {
-        (&[], self.coin)
+        (if self.coin == Some(true) { &[] } else { self.local.part() }, self.coin)
     }
 }
 

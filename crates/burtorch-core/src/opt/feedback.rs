@@ -1,11 +1,13 @@
 //! Methods whose clients remember what a compressor left out, and may be biased: EF14 and EF21 with its variants.
 
-use super::clients::{Clients, Rounds};
+use super::batches::LocalSteps;
+use super::clients::{Clients, NUMBER, Rounds};
 use super::kept::{Kept, Vectors, is_rounded};
-use super::local::LocalSteps;
 use super::method::{Cost, Env, Method, Part, zeros};
 use super::reduced::probability;
 use super::terms::Samples;
+use crate::compress::{Client, Compressor, Message};
+use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
 use crate::scalar::Float;
 
@@ -27,7 +29,7 @@ impl Ef14 {
 
 impl Method for Ef14 {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
-        super::local::without_prox(env)?;
+        env.without_prox()?;
         let rows = || Kept::new(self.clients.n_here(), &zeros(x.len())?);
         (self.errors, self.new) = (rows()?, rows()?);
         Ok(Cost::default())
@@ -68,7 +70,7 @@ impl Method for Ef14 {
 /// EF21 (Richtarik, Sokolov and Fatkhullin 2021): `x+ = prox(x - step g)`; client i sends m_i = C(v_i - g_i), `g_i += m_i`, and g
 /// is the mean of all g_i. Here v_i is grad f_i(x+); with momentum (EF21-SGDM: Fatkhullin, Tyurin and Richtarik 2023) `v_i+ = (1 -
 /// momentum) v_i + momentum grad`, of a batch of the client's samples. Where only a cohort takes part it is EF21-PP
-/// (Fatkhullin et al. 2021).
+/// (Fatkhullin et al. 2021); where the server compresses as well, EF21-BC.
 ///
 /// Clients keep g_i and v_i in numbers of type `T`. Where these are `f32`, m_i is what g_i moves by when C(v_i - g_i) is added to
 /// it and rounded, so that g stays the mean of all g_i.
@@ -84,6 +86,48 @@ pub struct Ef21<T> {
     next_averages: Kept<T>,
     g: Vec<f64>,
     new: Vec<f64>,
+    down: Option<Downlink>,
+}
+
+/// What the server of EF21-BC sends in place of g: C(mean of g_i - g), which all add to g.
+#[derive(Debug)]
+struct Downlink {
+    compressor: Compressor,
+    mean: Vec<f64>,
+    new: Vec<f64>,
+    rest: Vec<f64>,
+    message: Message<f64>,
+    /// Of the message sent last, which clients need before they compute.
+    bits: f64,
+}
+
+impl Downlink {
+    fn start(&mut self, g: &[f64]) -> Result<()> {
+        self.mean = crate::memory::copied(g, "the state of the server")?;
+        (self.new, self.rest, self.bits) = (zeros(g.len())?, zeros(g.len())?, g.len() as f64 * NUMBER);
+        Ok(())
+    }
+
+    /// `next` becomes g and the message about what clients have sent.
+    fn send(&mut self, env: &Env<'_>, clients: &Clients, g: &[f64], next: &mut [f64]) -> Result<()> {
+        let n = clients.n();
+        self.new.copy_from_slice(&self.mean);
+        clients.add_sum(0, 1.0 / n as f64, &mut self.new);
+        self.rest.iter_mut().zip(&self.new).zip(g).for_each(|((rest, mean), g)| *rest = mean - g);
+        if self.rest.iter().any(|rest| !rest.is_finite()) {
+            return Err(Error::Diverged { round: env.round + 1 });
+        }
+        // The draws of the one that follows the clients.
+        let mut draw = Draw::new(env.seed, env.round, n as u64, Purpose::Compression);
+        self.compressor.compress(&self.rest, &mut draw, Client { index: 0, n: 1 }, &mut self.message)?;
+        next.copy_from_slice(g);
+        self.message.add_to(next, 1.0)
+    }
+
+    fn commit(&mut self) {
+        std::mem::swap(&mut self.mean, &mut self.new);
+        self.bits = self.message.bits();
+    }
 }
 
 impl<T: Float> Ef21<T> {
@@ -100,7 +144,13 @@ impl<T: Float> Ef21<T> {
         let (momentum, none) = (probability(momentum)?, Kept::default);
         let (shifts, averages, next_averages) = (none(), none(), none());
         let (g, new) = (Vec::new(), Vec::new());
-        Ok(Ef21 { clients, local, momentum, from_gradient, shifts, averages, next_averages, g, new })
+        Ok(Ef21 { clients, local, momentum, from_gradient, shifts, averages, next_averages, g, new, down: None })
+    }
+
+    /// The server compresses what it sends as well.
+    pub fn set_downlink(&mut self, compressor: Compressor) {
+        let (mean, new, rest, message) = (Vec::new(), Vec::new(), Vec::new(), Message::new());
+        self.down = Some(Downlink { compressor, mean, new, rest, message, bits: 0.0 });
     }
 }
 
@@ -112,18 +162,22 @@ impl<T: Float> Method for Ef21<T> {
             (self.averages, self.next_averages) = (shifts.copied()?, Kept::new(self.clients.n_here(), x)?);
         }
         self.shifts = shifts;
+        self.down.iter_mut().try_for_each(|down| down.start(&self.g))?;
         Ok(cost)
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         env.descend(x, &self.g, next)?;
         self.local.draw_cohort(env)?;
+        if let Some(down) = &self.down {
+            self.clients.set_down(down.bits);
+        }
         let (momentum, at) = (self.momentum, &*next);
         let (shifts, averages, next_averages, local) = (&self.shifts, &self.averages, &self.next_averages, &self.local);
         let round: Rounds<'_> = &|who, message| shifts.round(who.here, message);
         let rounds = is_rounded::<T>().then_some(round);
         let cost = self.clients.compress(env, Some(local.part()), rounds, &|who, worker, room| {
-            let calls = local.grad(env, 0, who, worker, room, at)?;
+            let calls = local.grad(env, 0, who, worker, room, at, None)?;
             if momentum < 1.0 {
                 averages.read(who.here, |own| {
                     room.g.iter_mut().zip(own).for_each(|(g, v)| *g = v.to_f64() + momentum * (*g - v.to_f64()));
@@ -134,12 +188,17 @@ impl<T: Float> Method for Ef21<T> {
             shifts.read(who.here, |own| room.g.iter_mut().zip(own).for_each(|(v, g)| *v -= g.to_f64()));
             Ok(calls)
         })?;
+        if let Some(down) = &mut self.down {
+            down.send(env, &self.clients, &self.g, &mut self.new)?;
+            return Ok(cost);
+        }
         self.new.copy_from_slice(&self.g);
         self.clients.add_sum(0, 1.0 / self.clients.n() as f64, &mut self.new);
         Ok(cost)
     }
 
     fn commit(&mut self) {
+        self.down.iter_mut().for_each(Downlink::commit);
         for (here, message) in self.clients.sent() {
             self.shifts.add(here, 1.0, message);
             if self.momentum < 1.0 {
@@ -150,7 +209,11 @@ impl<T: Float> Method for Ef21<T> {
     }
 
     fn parts(&mut self) -> Vec<Part<'_>> {
-        vec![("g", &mut self.g)]
+        let mut parts = vec![("g", &mut self.g[..])];
+        if let Some(down) = &mut self.down {
+            parts.extend([("mean", &mut down.mean[..]), ("bits", std::slice::from_mut(&mut down.bits))]);
+        }
+        parts
     }
 
     fn kept(&mut self) -> Vec<(&'static str, &mut dyn Vectors)> {

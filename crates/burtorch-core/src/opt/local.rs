@@ -1,28 +1,14 @@
 //! Methods whose clients take steps of their own between exchanges: Scaffnew, FedAvg and SCAFFOLD.
 
+use super::batches::LocalSteps;
 use super::clients::Clients;
 use super::kept::{Kept, Vectors, is_rounded};
 use super::method::{Cost, Env, Method, Part, zeros};
-use super::prox::Prox;
 use super::reduced::probability;
-use super::sampling::{Sampler, Sampling};
-use super::stochastic::draw_batch;
 use super::terms::Samples;
-use super::worker::{Room, Sends, Who, Worker};
+use super::worker::{Room, Sends};
 use crate::error::{Error, Result};
 use crate::scalar::Float;
-use crate::sync::Mutex;
-
-pub(super) fn without_prox(env: &Env<'_>) -> Result<()> {
-    if env.prox == Prox::Zero {
-        return Ok(());
-    }
-    Err(Error::BadArgument {
-        what: "prox",
-        expected: "zero for a method with local steps".into(),
-        found: "another".into(),
-    })
-}
 
 /// Scaffnew, which is ProxSkip for clients (Mishchenko, Malinovsky, Stich and Richtarik 2022). A step is a local one:
 /// `y_i = x_i - step (grad f_i(x_i) - h_i)`; with probability p all x_i become the mean of y_i and
@@ -51,7 +37,7 @@ impl Scaffnew {
 
 impl Method for Scaffnew {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
-        without_prox(env)?;
+        env.without_prox()?;
         let rows = || Kept::new(self.clients.n_here(), x);
         (self.xs, self.ys, self.mean) = (rows()?, rows()?, zeros(x.len())?);
         let (mut hs, cost) = self.clients.start(env, x, self.from_gradient, &mut self.mean)?;
@@ -112,104 +98,6 @@ impl Method for Scaffnew {
     }
 }
 
-/// What clients that take steps of their own have in common: who takes part, how many steps, of which samples.
-#[derive(Debug)]
-pub struct LocalSteps {
-    cohort: Sampler,
-    /// Of the cohort, ascending.
-    part: Vec<u32>,
-    steps: u64,
-    batch: Sampling,
-    /// What draws the batches of each client, once it has taken part.
-    batches: Vec<Mutex<Option<Box<Sampler>>>>,
-}
-
-impl LocalSteps {
-    /// `cohort` draws the clients of a round, `batch` the samples of a local step.
-    pub fn new(clients: &mut Clients, cohort: Sampler, steps: u64, batch: &Sampling) -> Result<Self> {
-        if steps == 0 {
-            let expected = "at least 1".into();
-            return Err(Error::BadArgument { what: "local_steps", expected, found: "0".into() });
-        }
-        let mut batches = crate::memory::list_for(clients.n_here(), "the batches of clients")?;
-        let (mut last, batch) = (0, batch.clone());
-        for worker in clients.workers() {
-            if std::mem::replace(&mut last, worker.samples.len()) != last {
-                Sampler::new(batch.clone(), worker.samples.len())?;
-            }
-            batches.push(Mutex::new(None));
-        }
-        Ok(LocalSteps { cohort, part: Vec::new(), steps, batch, batches })
-    }
-
-    /// Draws who takes part in a round.
-    pub(super) fn draw_cohort(&mut self, env: &Env<'_>) -> Result<()> {
-        draw_batch(&mut self.cohort, env)?;
-        let drawn = self.cohort.samples().indices;
-        self.part.clear();
-        crate::memory::reserve_in(&mut self.part, drawn.len(), "a cohort")?;
-        self.part.extend(drawn.iter().filter(|k| !env.choices.missing.contains(k)));
-        self.part.sort_unstable();
-        Ok(())
-    }
-
-    pub(super) fn part(&self) -> &[u32] {
-        &self.part
-    }
-
-    /// `room.g` becomes the gradient of a batch of this client's samples at `x`, in one of its local steps; the oracle calls of it.
-    pub(super) fn grad(
-        &self,
-        env: &Env<'_>,
-        step: u64,
-        who: Who,
-        worker: &Worker,
-        room: &mut Room,
-        x: &[f64],
-    ) -> Result<u64> {
-        if self.batch == Sampling::Full {
-            return room.grad(env, x, None, Samples::mean(&worker.samples));
-        }
-        let mut kept = self.batches[who.here].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let sampler = match &mut *kept {
-            Some(sampler) => sampler,
-            none => none.insert(Box::new(Sampler::new(self.batch.clone(), worker.samples.len())?)),
-        };
-        // Client 0 of these draws is the server.
-        sampler.draw(env.seed, env.round * self.steps + step, who.k as u64 + 1)?;
-        let mut indices = std::mem::take(&mut room.indices);
-        indices.clear();
-        indices.extend(sampler.samples().indices.iter().map(|&i| worker.samples[i as usize]));
-        let done = room.grad(env, x, None, Samples { indices: &indices, ..sampler.samples() });
-        room.indices = indices;
-        done
-    }
-
-    /// `room.x`, which starts at `x`, takes all local steps, each by a gradient that `correct` has changed; the oracle calls.
-    pub(super) fn walk(
-        &self,
-        env: &Env<'_>,
-        who: Who,
-        worker: &Worker,
-        room: &mut Room,
-        x: &[f64],
-        correct: &dyn Fn(&mut [f64]),
-    ) -> Result<u64> {
-        let mut own = std::mem::take(&mut room.x);
-        own.clear();
-        crate::memory::reserve_in(&mut own, x.len(), "a local model")?;
-        own.extend_from_slice(x);
-        let (mut calls, step) = (0, env.step);
-        for j in 0..self.steps {
-            calls += self.grad(env, j, who, worker, room, &own)?;
-            correct(&mut room.g);
-            own.iter_mut().zip(&room.g).for_each(|(x, g)| *x -= step * g);
-        }
-        room.x = own;
-        Ok(calls)
-    }
-}
-
 /// FedAvg (McMahan et al. 2017): the clients that take part start at x and take so many steps, of SGD or of gradient descent,
 /// on their own samples; x+ is the mean of where they arrive.
 #[derive(Debug)]
@@ -227,24 +115,24 @@ impl FedAvg {
 
 impl Method for FedAvg {
     fn start(&mut self, env: &mut Env<'_>, _: &[f64]) -> Result<Cost> {
-        without_prox(env)?;
+        env.without_prox()?;
         Ok(Cost::default())
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         self.local.draw_cohort(env)?;
         let local = &self.local;
-        let cost = self.clients.each(env, Some(&local.part), Sends::Numbers, &|who, worker, room| {
+        let cost = self.clients.each(env, Some(local.part()), Sends::Numbers, &|who, worker, room| {
             let calls = local.walk(env, who, worker, room, x, &|_| {})?;
             std::mem::swap(&mut room.g, &mut room.x);
             Ok(calls)
         })?;
-        if local.part.is_empty() {
+        if local.part().is_empty() {
             next.copy_from_slice(x);
             return Ok(cost);
         }
         next.fill(0.0);
-        self.clients.add_sum(0, 1.0 / local.part.len() as f64, next);
+        self.clients.add_sum(0, 1.0 / local.part().len() as f64, next);
         Ok(cost)
     }
 
@@ -289,7 +177,7 @@ impl<T: Float> Scaffold<T> {
 
 impl<T: Float> Method for Scaffold<T> {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
-        without_prox(env)?;
+        env.without_prox()?;
         (self.c, self.new) = (zeros(x.len())?, zeros(x.len())?);
         let (cs, cost) = self.clients.start(env, x, self.from_gradient, &mut self.c)?;
         (self.cs, self.news) = (cs, Kept::new(self.clients.n_here(), x)?);
@@ -299,8 +187,8 @@ impl<T: Float> Method for Scaffold<T> {
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
         self.local.draw_cohort(env)?;
         let (d, cs, news, c, local) = (x.len(), &self.cs, &self.news, &self.c, &self.local);
-        let share = 1.0 / (local.steps as f64 * env.step);
-        let cost = self.clients.each(env, Some(&local.part), Sends::Vectors(2), &|who, worker, room| {
+        let share = 1.0 / (local.steps() as f64 * env.step);
+        let cost = self.clients.each(env, Some(local.part()), Sends::Vectors(2), &|who, worker, room| {
             let correct = |g: &mut [f64]| {
                 cs.read(who.here, |own| g.iter_mut().zip(own).zip(c).for_each(|((g, own), c)| *g += c - own.to_f64()));
             };
@@ -325,8 +213,8 @@ impl<T: Float> Method for Scaffold<T> {
         })?;
         next.copy_from_slice(x);
         self.new.copy_from_slice(&self.c);
-        if !local.part.is_empty() {
-            self.clients.add_sum(0, self.server_step / local.part.len() as f64, next);
+        if !local.part().is_empty() {
+            self.clients.add_sum(0, self.server_step / local.part().len() as f64, next);
             self.clients.add_sum(1, 1.0 / self.clients.n() as f64, &mut self.new);
         }
         Ok(cost)

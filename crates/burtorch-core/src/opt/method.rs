@@ -95,6 +95,15 @@ impl Env<'_> {
         self.grad(x, None, Samples::mean(self.problem.all()), out)
     }
 
+    /// An error unless there is no proximal term.
+    pub fn without_prox(&self) -> Result<()> {
+        if self.prox == Prox::Zero {
+            return Ok(());
+        }
+        let expected = "zero for this method".into();
+        Err(Error::BadArgument { what: "prox", expected, found: "another".into() })
+    }
+
     /// `next = prox(x - step g)`.
     pub fn descend(&mut self, x: &[f64], g: &[f64], next: &mut [f64]) -> Result<()> {
         let step = self.step;
@@ -150,6 +159,14 @@ impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Runner(round={}, {:?})", self.round, self.problem)
     }
+}
+
+/// Whether all numbers are finite: in whole vectors, because a loop that may end early takes one at a time.
+fn is_finite(numbers: &[f64]) -> bool {
+    const EXPONENT: u64 = 0x7FF << 52;
+    // Only an exponent of all ones reaches the highest bit.
+    let highest = |any: u64, x: &f64| any | ((x.to_bits() & EXPONENT) + (1 << 52));
+    numbers.iter().fold(0, highest) >> 63 == 0
 }
 
 fn check_step(step: f64) -> Result<()> {
@@ -220,7 +237,7 @@ impl Runner {
         check_step(step)?;
         let (method, mut env, x, next) = self.parts_of_a_step(step, choices);
         let cost = method.propose(&mut env, x, next)?;
-        if self.next.iter().any(|x| !x.is_finite()) {
+        if !is_finite(&self.next) {
             return Err(Error::Diverged { round: self.round + 1 });
         }
         std::mem::swap(&mut self.x, &mut self.next);

@@ -44,6 +44,9 @@ mod tree;
 mod exchange;
 
 mod clients;
+
+mod batches;
+
 mod compressed;
 mod kept;
 mod local;
@@ -52,8 +55,9 @@ mod worker;
 mod asynchronous;
 mod feedback;
 
-pub use accelerated::Accelerated;
+pub use accelerated::{Accelerated, LKatyusha};
 pub use asynchronous::{Asynchronous, Rule};
+pub use batches::LocalSteps;
 pub use clients::Clients;
 pub use compressed::{Dasha, Diana, Marina};
 pub use delays::{Delays, Network, Spread};
@@ -61,7 +65,7 @@ pub use exchange::Exchange;
 pub use feedback::{Ef14, Ef21};
 pub use kept::Vectors;
 pub use linear::{Linear, Loss};
-pub use local::{FedAvg, LocalSteps, Scaffnew, Scaffold};
+pub use local::{FedAvg, Scaffnew, Scaffold};
 pub use method::{Choices, Cost, Env, Method, Part, Runner};
 pub use prox::Prox;
 pub use reduced::{LSvrg, Page, Saga};

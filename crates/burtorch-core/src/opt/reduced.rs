@@ -41,6 +41,39 @@ impl LSvrg {
     }
 }
 
+impl LSvrg {
+    /// The estimate of grad f(at), by a batch, and what it cost.
+    pub(super) fn estimate(&mut self, env: &mut Env<'_>, at: &[f64]) -> Result<Cost> {
+        draw_batch(&mut self.sampler, env)?;
+        let samples = self.sampler.samples();
+        env.grad(at, Some(&self.w), samples, &mut self.g)?;
+        self.g.iter_mut().zip(&self.grad_w).for_each(|(g, full)| *g += full);
+        Ok(calls(2 * samples.indices.len()))
+    }
+
+    /// What was estimated last.
+    pub(super) fn g(&self) -> &[f64] {
+        &self.g
+    }
+
+    /// The reference point.
+    pub(super) fn w(&self) -> &[f64] {
+        &self.w
+    }
+
+    /// With probability p the reference point will be x.
+    pub(super) fn renew(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
+        let coin = env.coin(self.p);
+        self.coin = Some(coin);
+        if !coin {
+            return Ok(Cost::default());
+        }
+        self.new_w.copy_from_slice(x);
+        env.full_grad(x, &mut self.new_grad)?;
+        Ok(calls(env.problem.n()))
+    }
+}
+
 impl Method for LSvrg {
     fn start(&mut self, env: &mut Env<'_>, x: &[f64]) -> Result<Cost> {
         for list in [&mut self.w, &mut self.grad_w, &mut self.g, &mut self.new_w, &mut self.new_grad] {
@@ -52,19 +85,9 @@ impl Method for LSvrg {
     }
 
     fn propose(&mut self, env: &mut Env<'_>, x: &[f64], next: &mut [f64]) -> Result<Cost> {
-        draw_batch(&mut self.sampler, env)?;
-        let samples = self.sampler.samples();
-        let mut cost = calls(2 * samples.indices.len());
-        env.grad(x, Some(&self.w), samples, &mut self.g)?;
-        self.g.iter_mut().zip(&self.grad_w).for_each(|(g, full)| *g += full);
+        let mut cost = self.estimate(env, x)?;
         env.descend(x, &self.g, next)?;
-        let coin = env.coin(self.p);
-        if coin {
-            self.new_w.copy_from_slice(x);
-            env.full_grad(x, &mut self.new_grad)?;
-            cost += calls(env.problem.n());
-        }
-        self.coin = Some(coin);
+        cost += self.renew(env, x)?;
         Ok(cost)
     }
 

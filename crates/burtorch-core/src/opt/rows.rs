@@ -2,8 +2,11 @@
 //!
 //! Promises: what is kept is finite and in range, checked once; products take one fixed order. Knows no loss.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
-use crate::kernels;
+use crate::kernels::{self, SparseRows};
+use crate::params::Block;
 
 /// Features of samples, a row for each.
 #[derive(Clone, Debug)]
@@ -15,8 +18,45 @@ pub struct Rows {
 
 #[derive(Clone, Debug)]
 enum Layout {
-    Dense(Vec<f64>),
-    Sparse { starts: Vec<usize>, columns: Vec<u32>, values: Vec<f64> },
+    Dense(Numbers),
+    Sparse(SparseRows),
+}
+
+/// Numbers of dense rows.
+#[derive(Clone, Debug)]
+enum Numbers {
+    List(Vec<f64>),
+    /// Many numbers, in large pages where the system has them: of rows that are drawn at random most would not have their
+    /// address looked up yet.
+    Pages(Arc<Block<f64>>, usize),
+}
+
+/// Numbers from which on large pages are asked for: 32 MB.
+const LARGE: usize = 1 << 22;
+
+impl Numbers {
+    fn new(values: Vec<f64>) -> Result<Self> {
+        if values.len() < LARGE {
+            return Ok(Numbers::List(values));
+        }
+        let mut block = Block::empty();
+        block.grow(values.len(), 0)?;
+        block.prefer_large_pages(0..values.len());
+        block.slice_mut(values.len()).copy_from_slice(&values);
+        Ok(Numbers::Pages(Arc::new(block), values.len()))
+    }
+}
+
+impl std::ops::Deref for Numbers {
+    type Target = [f64];
+
+    #[inline]
+    fn deref(&self) -> &[f64] {
+        match self {
+            Numbers::List(values) => values,
+            Numbers::Pages(block, n) => block.slice(*n),
+        }
+    }
 }
 
 fn refused(what: &'static str, expected: &str, found: String) -> Error {
@@ -38,7 +78,7 @@ impl Rows {
             return Err(refused("features", "at least one row and one column", found));
         }
         check_finite(&values, "features")?;
-        Ok(Rows { n: values.len() / d, d, layout: Layout::Dense(values) })
+        Ok(Rows { n: values.len() / d, d, layout: Layout::Dense(Numbers::new(values)?) })
     }
 
     /// Row i has `values[starts[i]..starts[i + 1]]` in the columns of the same places, which ascend.
@@ -56,7 +96,8 @@ impl Rows {
                 return Err(refused("columns of sparse rows", "ascending and below d", format!("others in row {i}")));
             }
         }
-        Ok(Rows { n, d, layout: Layout::Sparse { starts, columns, values } })
+        let bad = || refused("columns of sparse rows", "below d", "others".into());
+        Ok(Rows { n, d, layout: Layout::Sparse(SparseRows::new(starts, columns, values, d).ok_or_else(bad)?) })
     }
 
     /// Rows.
@@ -73,7 +114,7 @@ impl Rows {
     pub fn square(&self, i: usize) -> f64 {
         let row = match &self.layout {
             Layout::Dense(values) => &values[i * self.d..][..self.d],
-            Layout::Sparse { starts, values, .. } => &values[starts[i]..starts[i + 1]],
+            Layout::Sparse(rows) => rows.row(i).1,
         };
         kernels::sum_squares(row) + 0.0
     }
@@ -83,22 +124,7 @@ impl Rows {
     pub fn dot(&self, i: usize, x: &[f64]) -> f64 {
         match &self.layout {
             Layout::Dense(values) => kernels::dot(&values[i * self.d..][..self.d], x) + 0.0,
-            Layout::Sparse { starts, columns, values } => {
-                let at = starts[i]..starts[i + 1];
-                // Two sums, so that an addition does not wait for the one before.
-                let (columns, values) = (&columns[at.clone()], &values[at]);
-                let (pairs, last) = columns.as_chunks::<2>();
-                let (value_pairs, last_value) = values.as_chunks::<2>();
-                let (mut even, mut odd) = (0.0, 0.0);
-                for (c, v) in pairs.iter().zip(value_pairs) {
-                    even += v[0] * x[c[0] as usize];
-                    odd += v[1] * x[c[1] as usize];
-                }
-                for (&c, &v) in last.iter().zip(last_value) {
-                    even += v * x[c as usize];
-                }
-                even + odd
-            }
+            Layout::Sparse(rows) => rows.dot(i, x),
         }
     }
 
@@ -115,12 +141,7 @@ impl Rows {
     pub fn add(&self, i: usize, a: f64, out: &mut [f64]) {
         match &self.layout {
             Layout::Dense(values) => kernels::axpy(a, &values[i * self.d..][..self.d], out),
-            Layout::Sparse { starts, columns, values } => {
-                let at = starts[i]..starts[i + 1];
-                for (&c, &v) in columns[at.clone()].iter().zip(&values[at]) {
-                    out[c as usize] += a * v;
-                }
-            }
+            Layout::Sparse(rows) => rows.add(i, a, out),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::scalar::Float;
 const PAGE: usize = if cfg!(target_arch = "x86_64") { 1 << 12 } else { 1 << 16 };
 
 #[derive(Debug)]
-pub(super) struct Block<E> {
+pub(crate) struct Block<E> {
     start: NonNull<E>,
     cap: usize,
     /// The mapping that owns the memory; `None` for memory of the caller and for no memory.
@@ -30,26 +30,26 @@ unsafe impl<E: Send> Send for Block<E> {}
 unsafe impl<E: Sync> Sync for Block<E> {}
 
 impl<E: Float> Block<E> {
-    pub(super) const fn empty() -> Self {
+    pub(crate) const fn empty() -> Self {
         Block { start: NonNull::dangling(), cap: 0, mapping: None, foreign: false }
     }
 
     /// # Safety
     /// The memory is initialised, aligned, and ours alone while the block lives.
-    pub(super) unsafe fn foreign(memory: NonNull<[E]>) -> Self {
+    pub(crate) unsafe fn foreign(memory: NonNull<[E]>) -> Self {
         Block { start: memory.cast(), cap: memory.len(), mapping: None, foreign: true }
     }
 
-    pub(super) fn is_foreign(&self) -> bool {
+    pub(crate) fn is_foreign(&self) -> bool {
         self.foreign
     }
 
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.cap
     }
 
     /// Moves to address space for `cap` numbers, keeping the first `n`. Pages of zeros stay untouched.
-    pub(super) fn grow(&mut self, cap: usize, n: usize) -> Result<()> {
+    pub(crate) fn grow(&mut self, cap: usize, n: usize) -> Result<()> {
         if cap <= self.cap {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl<E: Float> Block<E> {
 
     /// Asks the system for large pages where a range fills them, so that passes over it look up fewer addresses; where the
     /// system refuses nothing changes. No page is taken by asking.
-    pub(super) fn prefer_large_pages(&self, range: Range<usize>) {
+    pub(crate) fn prefer_large_pages(&self, range: Range<usize>) {
         #[cfg(target_os = "linux")]
         if let Some(mapping) = &self.mapping {
             const LARGE: usize = 1 << 21;
@@ -104,21 +104,21 @@ impl<E: Float> Block<E> {
     }
 
     #[inline(always)]
-    pub(super) fn slice(&self, n: usize) -> &[E] {
+    pub(crate) fn slice(&self, n: usize) -> &[E] {
         assert!(n <= self.cap);
         // SAFETY: the first `cap` numbers are initialised (zero pages, or by the contract of `foreign`).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), n) }
     }
 
     #[inline(always)]
-    pub(super) fn slice_mut(&mut self, n: usize) -> &mut [E] {
+    pub(crate) fn slice_mut(&mut self, n: usize) -> &mut [E] {
         assert!(n <= self.cap);
         // SAFETY: as above, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), n) }
     }
 
     /// Sets a range of the first `n` numbers to zero and gives whole pages of it back to the system.
-    pub(super) fn discard(&mut self, range: Range<usize>, n: usize) {
+    pub(crate) fn discard(&mut self, range: Range<usize>, n: usize) {
         #[cfg(target_os = "linux")]
         if let Some(mapping) = &self.mapping {
             let from = (range.start * size_of::<E>()).next_multiple_of(PAGE);

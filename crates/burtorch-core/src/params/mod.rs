@@ -38,7 +38,7 @@ use crate::interrupt;
 use crate::memory::copied;
 use crate::scalar::Float;
 use crate::sync::unique_id;
-use block::Block;
+pub(crate) use block::Block;
 use names::Names;
 
 /// Bytes of address space that values, and gradients, reserve unless told otherwise, of which only pages that are touched

@@ -1,9 +1,10 @@
 //! Methods by the names that Python gives them, and by its keywords.
 
+use burtorch_core::Float;
 use burtorch_core::compress::{Compressor, Quantiser, Sparsifier};
 use burtorch_core::opt::{
-    Accelerated, Asynchronous, Clients, Dasha, Delays, Diana, Ef14, Ef21, FedAvg, LSvrg, LocalSteps, Marina, Method,
-    Network, Page, Rule, Saga, Sampler, Sampling, Scaffnew, Scaffold, Sgd, Spread,
+    Accelerated, Asynchronous, Clients, Dasha, Delays, Diana, Ef14, Ef21, FedAvg, LKatyusha, LSvrg, LocalSteps, Marina,
+    Method, Network, Page, Rule, Saga, Sampler, Sampling, Scaffnew, Scaffold, Sgd, Spread,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,15 +22,17 @@ use crate::convert::errors::IntoPython;
 pub struct Options<'a, 'py>(pub Option<&'a Bound<'py, PyDict>>);
 
 /// All of them.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 23] = [
     "p",
     "alpha",
     "mu",
+    "theta",
     "momentum",
     "server_step",
     "clients",
     "compressor",
     "is_single",
+    "downlink",
     "here",
     "gather",
     "network",
@@ -77,6 +80,10 @@ impl<'py> Options<'_, 'py> {
         self.get(name)?.map_or(Ok(true), |value| value.extract())
     }
 
+    fn compressor(&self, name: &str) -> PyResult<Option<Compressor>> {
+        self.get(name)?.map(|given| Ok(given.cast_into::<PyCompressor>()?.get().compressor())).transpose()
+    }
+
     fn rule(&self, name: &str) -> PyResult<Sampling> {
         self.get(name)?.map_or(Ok(Sampling::Full), |value| rule_of(&value.cast_into::<PyTuple>()?))
     }
@@ -113,11 +120,28 @@ fn of_samples(py: Python<'_>, method: &str, sampler: Sampler, options: &Options<
     }
     Ok(match method {
         "l_svrg" => Box::new(LSvrg::new(sampler, p).or_raise(py)?),
+        "l_katyusha" => {
+            let svrg = LSvrg::new(sampler, p).or_raise(py)?;
+            Box::new(LKatyusha::new(svrg, options.float("mu", 0.0)?, options.float("theta", 0.0)?).or_raise(py)?)
+        }
         "saga" => Box::new(Saga::new(sampler)),
         "page" => Box::new(Page::new(sampler, p).or_raise(py)?),
         "agd" => Box::new(Accelerated::new(options.float("mu", 0.0)?).or_raise(py)?),
         _ => Box::new(Sgd::new(sampler)),
     })
+}
+
+/// A method whose server compresses as well, where a compressor is given.
+fn with_downlink<T: Float>(
+    py: Python<'_>,
+    made: burtorch_core::Result<Ef21<T>>,
+    options: &Options<'_, '_>,
+) -> PyResult<Ef21<T>> {
+    let mut method = made.or_raise(py)?;
+    if let Some(downlink) = options.compressor("downlink")? {
+        method.set_downlink(downlink);
+    }
+    Ok(method)
 }
 
 fn of_clients(
@@ -134,15 +158,18 @@ fn of_clients(
     };
     Ok(match method {
         "diana" => Box::new(Diana::new(clients, options.float("alpha", 0.0)?, from_gradient).or_raise(py)?),
-        "marina" => Box::new(Marina::new(clients, p).or_raise(py)?),
+        "marina" => {
+            let local = local(&mut clients)?;
+            Box::new(Marina::new(clients, local, p).or_raise(py)?)
+        }
         "dasha" => Box::new(Dasha::new(clients, options.float("alpha", 1.0)?).or_raise(py)?),
         "ef14" => Box::new(Ef14::new(clients)),
         "ef21" => {
             let (local, momentum) = (local(&mut clients)?, options.float("momentum", 1.0)?);
             if is_single {
-                Box::new(Ef21::<f32>::new(clients, local, momentum, from_gradient).or_raise(py)?)
+                Box::new(with_downlink(py, Ef21::<f32>::new(clients, local, momentum, from_gradient), options)?)
             } else {
-                Box::new(Ef21::<f64>::new(clients, local, momentum, from_gradient).or_raise(py)?)
+                Box::new(with_downlink(py, Ef21::<f64>::new(clients, local, momentum, from_gradient), options)?)
             }
         }
         "scaffnew" => Box::new(Scaffnew::new(clients, p, from_gradient).or_raise(py)?),
@@ -192,8 +219,8 @@ pub fn made(
         let made = Asynchronous::of_clients(rule, parts, local, delays_of(&delays)?, n).or_raise(py)?;
         return Ok(Made { method: Box::new(made.0), weights: made.1, exchange: None });
     }
-    let compressor = match options.get("compressor")? {
-        Some(compressor) => compressor.cast_into::<PyCompressor>()?.get().compressor(),
+    let compressor = match options.compressor("compressor")? {
+        Some(compressor) => compressor,
         None => Compressor::new(Sparsifier::All, Quantiser::None).or_raise(py)?,
     };
     let cohort = sampler_of(sampling, parts.len())?;

@@ -41,6 +41,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=f"of {', '.join(METHODS)}, each alone or with its compressor, as in ef21:topk:0.05 (default page)",
     )
     parser.add_argument("--compressor", metavar="NAME[:K]", default="identity", help=f"of {', '.join(COMPRESSORS)}")
+    parser.add_argument("--downlink", metavar="NAME[:K]", help="of the server of ef21-bc (default: as its clients)")
     parser.add_argument("--clients", type=count, metavar="N", help="of consecutive samples (default: at most 20)")
     parser.add_argument("--step", default="theory", help='a number, "theory" or "theory*FACTOR" (default theory)')
     parser.add_argument("--batch", type=count, default=1, metavar="N", help="samples of a step (default 1)")

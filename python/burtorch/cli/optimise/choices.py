@@ -13,14 +13,25 @@ if TYPE_CHECKING:
     from burtorch._core import Compressor, FiniteSum
 
 PROBLEMS = ("logistic", "least-squares", "robust", "softmax")
-OF_SAMPLES = {"gd": "GD", "agd": "AGD", "sgd": "SGD", "l-svrg": "LSVRG", "saga": "SAGA", "page": "PAGE"}
+OF_SAMPLES = {
+    "gd": "GD",
+    "agd": "AGD",
+    "sgd": "SGD",
+    "l-svrg": "LSVRG",
+    "l-katyusha": "LKatyusha",
+    "saga": "SAGA",
+    "page": "PAGE",
+}
 COMPRESSED = {
     "dcgd": "DCGD",
     "diana": "DIANA",
     "marina": "MARINA",
+    "vr-marina": "VRMARINA",
+    "pp-marina": "PPMARINA",
     "dasha": "DASHA",
     "ef14": "EF14",
     "ef21": "EF21",
+    "ef21-bc": "EF21BC",
     "ef21-pp": "EF21PP",
     "ef21-sgdm": "EF21SGDM",
 }
@@ -86,10 +97,14 @@ class Choices:
             options["sampling"] = opt.Nice(args.batch)
         if name in ("fedavg", "scaffold"):
             options["local_steps"] = args.local_steps
-        if name in ("ef21-pp", "fedavg", "scaffold"):
+        if name in ("ef21-pp", "pp-marina", "fedavg", "scaffold"):
             options["cohort"] = opt.Full() if args.cohort is None else opt.Nice(args.cohort)
+        if name in ("ef21-sgdm", "vr-marina"):
+            options["sampling"] = opt.Nice(args.batch)
         if name == "ef21-sgdm":
-            options |= {"sampling": opt.Nice(args.batch), "momentum": args.momentum}
+            options["momentum"] = args.momentum
+        if name == "ef21-bc":
+            options["downlink"] = _compressor(args.downlink or compressor or args.compressor)
         if name in COMPRESSED:
             options["compressor"] = _compressor(compressor or args.compressor)
         options["constants"] = self._constants.get("clients" in options)

@@ -24,7 +24,19 @@ if TYPE_CHECKING:
     from burtorch import mpi, opt
 
 KEPT = (
-    *("problem", "labels", "compressor", "clients", "step", "batch", "l2", "nonconvex", "epochs", "records"),
+    *(
+        "problem",
+        "labels",
+        "compressor",
+        "downlink",
+        "clients",
+        "step",
+        "batch",
+        "l2",
+        "nonconvex",
+        "epochs",
+        "records",
+    ),
     *("cohort", "local_steps", "momentum"),
 )
 
