@@ -135,8 +135,9 @@ def test_the_models_agree_with_float64_and_are_timed(monkeypatch, tmp_path):
     monkeypatch.setattr(models, "QUICK_BATCHES", (2,))
     asked = settings(peers=("numpy",))
     mlp, gpt = models.mlp_table(asked, "table5", 1), models.gpt_table(asked, "table7")
-    assert [row.label for row in mlp.rows] == ["e=4: burtorch", "e=4: NumPy, gradient by hand"]
-    assert [row.label for row in gpt.rows] == ["b=2: burtorch"]
+    # A slow machine has stars.
+    assert [row.label.rstrip("*") for row in mlp.rows] == ["e=4: burtorch", "e=4: NumPy, gradient by hand"]
+    assert [row.label.rstrip("*") for row in gpt.rows] == ["b=2: burtorch"]
     for row in mlp.rows + gpt.rows:
         mean, deviation, median, least, *_ = row.values
         assert 0.0 < least <= median
