@@ -7,7 +7,7 @@ use burtorch_core::array::{
     Rows as ArrayRows, ScanOptions, Solve, SparseDot, SparseKind, Swept, Tape, Type, ValueId, Variable,
 };
 use burtorch_core::compress::{Client, Compressor, Count, Largest, Message, Quantiser, Sparsifier, Support, Values};
-use burtorch_core::data::{Csr as SparseRows, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
+use burtorch_core::data::{Csr as SparseSamples, Dataset, Division, LibsvmOptions, SyntheticOptions, Target};
 use burtorch_core::draw::{Draw, Purpose, Subset};
 use burtorch_core::graph::{
     Branch, Branches, Imports, Joined, Memory, NonFinite, OperandRun, Renumbering, Spliced, Tokens, Unevaluated,
@@ -280,7 +280,7 @@ are_send_and_sync!(
     Draw<'static>,
     Purpose,
     Subset,
-    SparseRows,
+    SparseSamples,
     Division,
     LibsvmOptions,
     Dataset,

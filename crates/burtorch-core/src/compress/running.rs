@@ -123,7 +123,7 @@ mod tests {
             let x: Vec<f64> = (0..d).map(|_| next()).collect();
             let mut expected = Vec::new();
             largest(&x, k, &mut Candidates::default(), &mut expected).unwrap();
-            let mut parts = vec![0..d];
+            let mut parts = Vec::from_iter(std::iter::once(0..d));
             for _ in 0..draw.below(5) {
                 let part = parts.swap_remove(draw.below(parts.len() as u64) as usize);
                 let middle = part.start + draw.below(part.len() as u64 + 1) as usize;

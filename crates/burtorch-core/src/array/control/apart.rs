@@ -1,8 +1,8 @@
 //! Programs that are kept apart: computed again by reverse mode, or with rules of derivatives of their own.
 //!
 //! Promises: without rules the values and the first derivatives of the program written out, to the last bit if no operand is
-//! given twice. What is computed again comes
-//! after the adjoint that needs it, so nothing of it lives from one pass to the other. Knows nothing of who makes rules.
+//! given twice. What is computed again comes after the adjoint that needs it, so nothing of it lives from one pass to the
+//! other. Knows nothing of who makes rules.
 
 use super::super::batch::Batch;
 use super::super::build::ArrayBuilder;
@@ -118,11 +118,12 @@ impl Forward {
         let Some(rules) = &of.rules else {
             let moving: Vec<_> = tangents.iter().map(Option::is_some).collect();
             let moving_results: Vec<_> = of.body.0.output_types().into_iter().map(is_float).collect();
-            let (all, results) = ([0..moving.len()], [0..moving_results.len()]);
-            let body = shared(moved(&of.body.0, &all, &moving, &results, &moving_results)?);
+            let (all, results) = (&(0..moving.len()), &(0..moving_results.len()));
+            let (all, results) = (std::slice::from_ref(all), std::slice::from_ref(results));
+            let body = shared(moved(&of.body.0, all, &moving, results, &moving_results)?);
             let given = [operands, &tangents.into_iter().flatten().collect::<Vec<_>>()].concat();
             let found = self.b.push_all(ArrayOp::Apart(Apart { body, rules: None }), &given)?;
-            return Ok(self.sorted(&found, &results, &moving_results));
+            return Ok(self.sorted(&found, results, &moving_results));
         };
         let results = self.b.push_all(ArrayOp::Apart(of.clone()), operands)?;
         let seeds = self.b.seeds_of(operands, &tangents)?;
