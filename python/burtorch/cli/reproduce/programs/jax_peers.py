@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .cells import HEADS, LAYERS, WIDTH, WINDOW, Cell, Floats, gpt_shapes, mlp_shapes, split
+from .cells import Cell, Floats, Sizes, gpt_shapes, mlp_shapes, split
 from .peer import Peer
 
 jax.config.update("jax_platforms", "cpu")
@@ -35,22 +36,23 @@ def mlp_loss(w: Arrays, X: jax.Array, Y: jax.Array) -> jax.Array:
     return cross_entropy(linear(w[3], h) + w[4], Y)
 
 
-def gpt_loss(w: Arrays, X: jax.Array, Y: jax.Array) -> jax.Array:
+def gpt_loss(sizes: Sizes, w: Arrays, X: jax.Array, Y: jax.Array) -> jax.Array:
     """Mean cross-entropy of the GPT over all positions."""
-    x = (w[0][X] + w[1]).reshape(-1, WIDTH)
-    for layer in range(LAYERS):
+    d, heads = sizes.width, sizes.heads
+    x = (w[0][X] + w[1]).reshape(-1, d)
+    for layer in range(sizes.layers):
         g1, c1, wq, wk, wv, wo, bo, g2, c2, w1, b1, w2, b2 = w[2 + 13 * layer : 15 + 13 * layer]
         y = layer_norm(x, g1, c1)
-        q, k, v = (linear(m, y).reshape(-1, WINDOW, HEADS, WIDTH // HEADS) for m in (wq, wk, wv))
-        x = x + linear(wo, attention(q, k, v).reshape(-1, WIDTH)) + bo
+        q, k, v = (linear(m, y).reshape(-1, sizes.context, heads, d // heads) for m in (wq, wk, wv))
+        x = x + linear(wo, attention(q, k, v).reshape(-1, d)) + bo
         x = x + linear(w2, jax.nn.relu(linear(w1, layer_norm(x, g2, c2)) + b1)) + b2
     return cross_entropy(linear(w[-2], x) + w[-1], Y.reshape(-1))
 
 
 def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """Causal, all heads at once; operands and result are (samples, positions, heads, 4)."""
+    """Causal, all heads at once; operands and result are (samples, positions, heads, numbers of a head)."""
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
-    past = jnp.tril(jnp.ones((WINDOW, WINDOW), bool))
+    past = jnp.tril(jnp.ones((q.shape[1], q.shape[1]), bool))
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.where(past, scores, -jnp.inf)), v)
 
 
@@ -68,7 +70,10 @@ def cross_entropy(logits: jax.Array, Y: jax.Array) -> jax.Array:
 
 def make(cell: Cell) -> Peer:
     """The rival for a cell."""
-    loss, shapes = (mlp_loss, mlp_shapes(cell.hidden)) if cell.model == "mlp" else (gpt_loss, gpt_shapes())
+    if cell.weights.dtype == np.float64:
+        jax.config.update("jax_enable_x64", True)
+    loss: Callable[..., jax.Array] = mlp_loss if cell.model == "mlp" else partial(gpt_loss, cell.sizes)
+    shapes = mlp_shapes(cell.hidden, cell.sizes) if cell.model == "mlp" else gpt_shapes(cell.sizes)
     w = [jnp.array(part) for part in split(cell.weights, shapes)]
     batches = [(jnp.array(x, jnp.int32), jnp.array(y, jnp.int32)) for x, y in zip(cell.X, cell.Y)]
     oracle = jax.jit(jax.value_and_grad(loss))

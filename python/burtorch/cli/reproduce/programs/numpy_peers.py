@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cells import CONTEXT, EMBEDDING, SYMBOLS, Cell, Floats, mlp_shapes, split
+from .cells import SYMBOLS, Cell, Floats, mlp_shapes, split
 from .peer import Peer
 
 try:
-    from scipy.linalg.blas import sgemm, sger  # type: ignore[import-untyped, unused-ignore]
+    from scipy.linalg import blas  # type: ignore[import-untyped, unused-ignore]
 except ImportError:
-    sgemm = sger = None
+    blas = None
 
 
 class MlpStep:
@@ -31,11 +31,13 @@ class MlpStep:
         self.batches = list(zip(cell.X, cell.Y))
         self.turn = 0
         self.rows = np.arange(cell.batch)
-        self.places = np.arange(cell.batch * CONTEXT)
-        self.x = np.empty((cell.batch, CONTEXT * EMBEDDING), np.float32)
+        self.places = np.arange(cell.batch * cell.sizes.context)
+        dtype = self.weights.dtype
+        self.x = np.empty((cell.batch, cell.sizes.context * cell.sizes.width), dtype)
         self.dx = np.empty_like(self.x)
-        self.hidden = np.empty((cell.batch, cell.hidden), np.float32)
-        self.parts = split(self.weights, mlp_shapes(cell.hidden))
+        self.hidden = np.empty((cell.batch, cell.hidden), dtype)
+        self.shapes = mlp_shapes(cell.hidden, cell.sizes)
+        self.parts = split(self.weights, self.shapes)
 
     def __call__(self) -> float:
         self.turn = (self.turn + 1) % len(self.batches)
@@ -47,7 +49,7 @@ class MlpStep:
         embedding, w1, b1, w2, b2 = self.parts
         x, h = self.x, self.hidden
         batch = len(Y)
-        np.take(embedding, X.reshape(-1), axis=0, out=x.reshape(-1, EMBEDDING), mode="clip")
+        np.take(embedding, X.reshape(-1), axis=0, out=x.reshape(-1, self.cell.sizes.width), mode="clip")
         np.matmul(x, w1.T, out=h)
         h += b1
         np.tanh(h, out=h)
@@ -73,25 +75,27 @@ class MlpStep:
 
     def add_embedding(self, target: Floats, X: np.ndarray) -> None:
         """Sums the input gradient into the rows used."""
-        one_hot = np.zeros((self.places.size, SYMBOLS), np.float32)
+        one_hot = np.zeros((self.places.size, SYMBOLS), self.x.dtype)
         one_hot[self.places, X.reshape(-1)] = 1
-        target += one_hot.T @ self.dx.reshape(-1, EMBEDDING)
+        target += one_hot.T @ self.dx.reshape(-1, self.cell.sizes.width)
 
     def loss_and_grad(self) -> tuple[float, Floats]:
         """Loss and flat gradient at the present weights, on the first batch."""
         grad = np.zeros_like(self.weights)
-        loss = self.run(self.cell.X[0], self.cell.Y[0], split(grad, mlp_shapes(self.cell.hidden)), 1.0)
+        loss = self.run(self.cell.X[0], self.cell.Y[0], split(grad, self.shapes), 1.0)
         return loss, grad
 
 
 def add_product(target: Floats, left: NDArray[Any], right: Floats) -> None:
     """target += left.T @ right, in place; the transposes are BLAS's column-major view of the same memory."""
-    if sgemm is None:
+    if blas is None:
         target += left.T @ right
-    elif len(left) == 1:
-        sger(1.0, right[0], left[0], a=target.T, overwrite_x=True, overwrite_y=True, overwrite_a=True)
+        return
+    ger, gemm = (blas.sger, blas.sgemm) if target.dtype == np.float32 else (blas.dger, blas.dgemm)
+    if len(left) == 1:
+        ger(1.0, right[0], left[0], a=target.T, overwrite_x=True, overwrite_y=True, overwrite_a=True)
     else:
-        sgemm(1.0, right.T, left.T, beta=1.0, c=target.T, trans_b=True, overwrite_c=True)
+        gemm(1.0, right.T, left.T, beta=1.0, c=target.T, trans_b=True, overwrite_c=True)
 
 
 def make(cell: Cell) -> Peer | None:

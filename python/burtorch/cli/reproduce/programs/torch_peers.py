@@ -6,6 +6,7 @@ the cost of a call down. Compile time is the first two calls and stands apart.
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -17,14 +18,15 @@ import torch
 import torch._inductor.config as inductor
 import torch.nn.functional as F
 
-from .cells import GPT_SYMBOLS, HEADS, LAYERS, WIDTH, WINDOW, Cell, Floats, gpt_shapes, mlp_shapes, split
+from .cells import GPT_SYMBOLS, Cell, Floats, Sizes, gpt_shapes, mlp_shapes, split
 from .peer import Peer
 
 Tensors = list[torch.Tensor]
 Loss = Callable[..., torch.Tensor]
-torch.set_num_threads(1)
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
+torch.set_num_threads(THREADS)
 inductor.cpp_wrapper = True
-inductor.cpp.threads = 1
+inductor.cpp.threads = THREADS
 
 
 def mlp_loss(w: Tensors, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
@@ -47,35 +49,42 @@ def fused_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
 def unrolled_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """The fastest compiled attention: sums of products that the compiler fuses, no small matrix products."""
     scores = (q.unsqueeze(3) * k.unsqueeze(2)).sum(-1) * q.shape[-1] ** -0.5
-    past = torch.ones(WINDOW, WINDOW, dtype=torch.bool).tril()
+    past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
     weights = torch.softmax(scores.masked_fill(~past, -torch.inf), -1)
     return (weights.unsqueeze(-1) * v.unsqueeze(2)).sum(3)
 
 
-def gpt_loss(attention: Callable[..., torch.Tensor], w: Tensors, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of the GPT over all positions; Wq, Wk and Wv are one matrix of 72 rows."""
-    x = F.embedding(X, w[0]) + w[1]
-    shape = (len(X), WINDOW, 3, HEADS, WIDTH // HEADS)
-    for layer in range(LAYERS):
+def gpt_loss(
+    attention: Callable[..., torch.Tensor], sizes: Sizes, w: Tensors, X: torch.Tensor, Y: torch.Tensor
+) -> torch.Tensor:
+    """Mean cross-entropy of the GPT over all positions; Wq, Wk and Wv are one matrix."""
+    x, d = F.embedding(X, w[0]) + w[1], sizes.width
+    shape = (len(X), sizes.context, 3, sizes.heads, d // sizes.heads)
+    for layer in range(sizes.layers):
         g1, c1, wqkv, wo, bo, g2, c2, w1, b1, w2, b2 = w[2 + 11 * layer : 13 + 11 * layer]
-        q, k, v = F.linear(F.layer_norm(x, (WIDTH,), g1, c1), wqkv).view(shape).permute(2, 0, 3, 1, 4)
+        q, k, v = F.linear(F.layer_norm(x, (d,), g1, c1), wqkv).view(shape).permute(2, 0, 3, 1, 4)
         x = x + F.linear(attention(q, k, v).transpose(1, 2).flatten(2), wo, bo)
-        x = x + F.linear(F.relu(F.linear(F.layer_norm(x, (WIDTH,), g2, c2), w1, b1)), w2, b2)
+        x = x + F.linear(F.relu(F.linear(F.layer_norm(x, (d,), g2, c2), w1, b1)), w2, b2)
     return F.cross_entropy(F.linear(x, w[-2], w[-1]).view(-1, GPT_SYMBOLS), Y.reshape(-1))
 
 
-EAGER: dict[str, Loss] = {"mlp": mlp_loss, "gpt": partial(gpt_loss, fused_attention)}
-COMPILED: dict[str, Loss] = {"mlp": mlp_loss_weights_first, "gpt": partial(gpt_loss, unrolled_attention)}
+def loss_of(cell: Cell, *, compiled: bool) -> Loss:
+    """The fastest form of the model's loss."""
+    if cell.model == "mlp":
+        return mlp_loss_weights_first if compiled else mlp_loss
+    # Unrolled, long contexts would be tensors of context x context x numbers of a head.
+    unrolled = compiled and cell.sizes.context <= 16
+    return partial(gpt_loss, unrolled_attention if unrolled else fused_attention, cell.sizes)
 
 
 def parameters(cell: Cell) -> Tensors:
     """The cell's weights as tensors that need gradients; joining Wq, Wk and Wv of gpt keeps the flat order."""
     if cell.model == "mlp":
-        parts = split(cell.weights, mlp_shapes(cell.hidden))
+        parts = split(cell.weights, mlp_shapes(cell.hidden, cell.sizes))
     else:
-        shapes = gpt_shapes()
-        for layer in range(LAYERS):
-            shapes[4 + 11 * layer : 7 + 11 * layer] = [(3 * WIDTH, WIDTH)]
+        d, shapes = cell.sizes.width, gpt_shapes(cell.sizes)
+        for layer in range(cell.sizes.layers):
+            shapes[4 + 11 * layer : 7 + 11 * layer] = [(3 * d, d)]
         parts = split(cell.weights, shapes)
     return [torch.tensor(part).requires_grad_() for part in parts]
 
@@ -88,7 +97,7 @@ def flat(tensors: Any) -> Floats:
 def make(cell: Cell, name: str) -> Peer:
     """The rival for a cell: "torch", "torchscript" or "torch-compile"."""
     compiled = name == "torch-compile"
-    loss = (COMPILED if compiled else EAGER)[cell.model]
+    loss = loss_of(cell, compiled=compiled)
     w = parameters(cell)
     batches = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(cell.X, cell.Y)]
     turn = cycle(batches)
