@@ -3,6 +3,9 @@
 //! Takes words `key=value`, checks its answer before it times anything, and prints one line of JSON, as
 //! `python/burtorch/cli/reproduce/programs/launch.py` does. A wrong answer is a panic.
 
+#[path = "graphs.rs"]
+mod graphs;
+
 use std::collections::HashMap;
 use std::fs;
 use std::hint::black_box;
@@ -14,6 +17,7 @@ use std::time::Instant;
 use burtorch_core::io::{Contents, Nodes, Overwrite};
 use burtorch_core::nn::{CharMlp, CharMlpShape, Gpt, GptShape, Input, Label};
 use burtorch_core::{Batch, Eager, Graph, LaneModel, Oracle, Parameters, Value};
+use graphs::{small, tiny};
 
 const SLICES: usize = 20;
 const TOLERANCE: f64 = 1e-5;
@@ -45,30 +49,6 @@ fn main() {
         other => panic!("unknown family {other}"),
     };
     println!("{{{result}, \"memory\": {}}}", memory());
-}
-
-/// Figure 1 of the paper: 10 nodes.
-#[inline(always)]
-fn tiny<'t>(t: &'t Eager<'_, f64>, a: f64, b: f64) -> [Value<'t, f64>; 3] {
-    let (a, b) = (t.leaf(a), t.leaf(b));
-    let c = a + b;
-    let d = a * b + b.pow3();
-    let e = c - d;
-    [e.sqr() / 2.0, a, b]
-}
-
-/// The expression of micrograd's README: 32 nodes.
-#[inline(always)]
-fn small<'t>(t: &'t Eager<'_, f64>, a: f64, b: f64) -> [Value<'t, f64>; 3] {
-    let (a, b) = (t.leaf(a), t.leaf(b));
-    let mut c = a + b;
-    let mut d = a * b + b.pow3();
-    c = c + (c + 1.0);
-    c = c + ((c + 1.0) - a);
-    d = d + (d * 2.0 + (b + a).relu());
-    d = d + (d * 3.0 + (b - a).relu());
-    let f = (c - d).sqr();
-    [f / 2.0 + 10.0 / f, a, b]
 }
 
 /// A small graph, built and differentiated many times on one tape.

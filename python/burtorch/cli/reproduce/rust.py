@@ -93,7 +93,8 @@ def _last_change(root: str) -> float:
     """Of the files that the program is made of."""
     core = os.path.join(root, "crates", "burtorch-core")
     files = [os.path.join(folder, name) for folder, _, names in os.walk(core) for name in names]
-    files += [os.path.join(root, name) for name in (SOURCE, "Cargo.toml", "Cargo.lock", "rust-toolchain.toml")]
+    graphs = os.path.join("benches", "core", "graphs.rs")
+    files += [os.path.join(root, name) for name in (SOURCE, graphs, "Cargo.toml", "Cargo.lock", "rust-toolchain.toml")]
     return max(os.path.getmtime(file) for file in files if os.path.exists(file))
 
 
