@@ -90,6 +90,19 @@ fn right_sides(of: &Dims, sides: &Dims) -> Result<()> {
 }
 
 impl ArrayOp {
+    /// Whether each number of the result is made of those at its place in the operands.
+    pub(super) fn is_elementwise(&self) -> bool {
+        matches!(
+            self,
+            ArrayOp::Row(_)
+                | ArrayOp::Pull(..)
+                | ArrayOp::Compare(_)
+                | ArrayOp::Select
+                | ArrayOp::Convert(_)
+                | ArrayOp::Accumulate
+        )
+    }
+
     /// The types of the results, given those of the operands.
     pub(super) fn infer(&self, of: &[Type]) -> Result<Vec<Type>> {
         use Element::{Float, Int, Mask};

@@ -225,7 +225,7 @@ fn sums_of_rows_at<E: KernelFloat, T: Target>(x: &[E], n: usize, sums: &mut [E])
 #[inline(always)]
 fn shares_of_extremes_at<E: KernelFloat, T: Target>(g: &[E], x: &[E], y: &[E], z: &mut [E]) {
     assert_eq!((x.len(), g.len()), (z.len(), y.len()), "kernel operands differ in length");
-    let n = z.len() / g.len().max(1);
+    let n = (z.len() / g.len().max(1)).max(1);
     let (zero, one) = (E::default(), <E as Real>::of(1.0));
     for ((x, z), (&g, &y)) in x.chunks_exact(n).zip(z.chunks_exact_mut(n)).zip(g.iter().zip(y)) {
         let is_missing = g == zero && one.copysign(g) < zero;

@@ -198,14 +198,7 @@ impl Columns<'_> {
         let all_split = of.iter().all(|&v| self.is_split(ty(v)));
         let op = &instr.op;
         Ok(match op {
-            ArrayOp::Row(_)
-            | ArrayOp::Pull(..)
-            | ArrayOp::Compare(_)
-            | ArrayOp::Select
-            | ArrayOp::Convert(_)
-            | ArrayOp::Accumulate
-                if all_split =>
-            {
+            op if op.is_elementwise() && all_split => {
                 let operands = of.iter().map(|&v| self.split(v)).collect::<Result<Vec<_>>>()?;
                 let column = |k: usize, b: &mut ArrayBuilder| {
                     let of: Vec<_> = operands.iter().map(|columns| columns[k]).collect();

@@ -53,28 +53,30 @@ fn missing(rules: &dyn Rules) -> crate::Error {
     bad("derivative", format!("a rule for {}", rules.name()), "none".into())
 }
 
+/// The rule of one direction, which takes and gives these, or the transpose of that of the other one.
+fn directed(
+    of: &Apart,
+    rule: Option<ArrayProgram>,
+    other: impl FnOnce() -> Result<ArrayProgram>,
+    [takes, gives]: [Vec<Type>; 2],
+) -> Result<ArrayProgram> {
+    let [takes, gives] = [floats(&takes), floats(&gives)];
+    match rule {
+        Some(rule) => checked(of, rule, &takes, &gives),
+        None => transposed(&checked(of, other()?, &gives, &takes)?, gives.len()),
+    }
+}
+
 /// The rule for adjoints.
 pub(super) fn reverse_of(of: &Apart, rules: &dyn Rules) -> Result<ArrayProgram> {
-    let [takes, gives] = [of.body.0.output_types(), of.body.0.input_types()].map(|types| floats(&types));
-    match rules.reverse()? {
-        Some(rule) => checked(of, rule, &takes, &gives),
-        None => {
-            let rule = rules.forward()?.ok_or_else(|| missing(rules))?;
-            transposed(&checked(of, rule, &gives, &takes)?, gives.len())
-        }
-    }
+    let other = || rules.forward()?.ok_or_else(|| missing(rules));
+    directed(of, rules.reverse()?, other, [of.body.0.output_types(), of.body.0.input_types()])
 }
 
 /// The rule for tangents.
 pub(super) fn forward_of(of: &Apart, rules: &dyn Rules) -> Result<ArrayProgram> {
-    let [takes, gives] = [of.body.0.input_types(), of.body.0.output_types()].map(|types| floats(&types));
-    match rules.forward()? {
-        Some(rule) => checked(of, rule, &takes, &gives),
-        None => {
-            let rule = rules.reverse()?.ok_or_else(|| missing(rules))?;
-            transposed(&checked(of, rule, &gives, &takes)?, gives.len())
-        }
-    }
+    let other = || rules.reverse()?.ok_or_else(|| missing(rules));
+    directed(of, rules.forward()?, other, [of.body.0.input_types(), of.body.0.output_types()])
 }
 
 /// The rules of a program for many rows.

@@ -20,17 +20,7 @@ pub(super) fn is_elementwise(program: &ArrayProgram, at: usize) -> bool {
     let instr = &program.instrs()[at];
     let of_ints = instr.operands.iter().any(|&v| program.type_of(v).element == Element::Int);
     let to_int = program.type_of(instr.result).element == Element::Int;
-    !of_ints
-        && !to_int
-        && matches!(
-            instr.op,
-            ArrayOp::Row(_)
-                | ArrayOp::Pull(..)
-                | ArrayOp::Compare(_)
-                | ArrayOp::Select
-                | ArrayOp::Convert(_)
-                | ArrayOp::Accumulate
-        )
+    !of_ints && !to_int && instr.op.is_elementwise()
 }
 
 /// Whether it joins arrays along one axis as columns, side by side.

@@ -258,8 +258,9 @@ impl<'p> Drafts<'p> {
             instrs.push(at);
         }
         for &v in &operands {
-            let is_again = program.type_of(v).dims == dims && self.computes_again(v, step);
-            if self.read_of(v, step) == Read::Place && !is_again {
+            let is_placed = self.read_of(v, step) == Read::Place;
+            let is_again = is_placed && program.type_of(v).dims == dims && self.computes_again(v, step);
+            if is_placed && !is_again {
                 self.read(self.place_of(v), step);
             }
         }
