@@ -81,6 +81,7 @@ workflows: $(RELEASE)/.tools ## Check the workflows of .github
 
 fuzz: $(VENV)/.wheel ## Run the property tests for long: 100 times the cases of make test
 	PROPTEST_CASES=25600 cargo test --locked --release -p burtorch-core
+	cargo test --locked --release -p burtorch-core --test engine arrays:: -- --ignored
 	$(BIN)/pytest tests/python --hypothesis-profile=long
 
 REFUSING := target/refusing

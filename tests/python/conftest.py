@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -140,3 +142,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = Command(folder)("train", "--data", "words.txt", "--out", "out", *SMALL)
     assert done.returncode == 0, done.stderr
     return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def resumed() -> Callable[[Callable[[], Any]], Any]:
+    """Runs a method 60 steps, and another one from the state after 25; gives the last records and that state."""
+
+    def run(make: Callable[[], Any]) -> Any:
+        whole, first, second = make(), make(), make()
+        whole.run(60)
+        first.run(25)
+        second.load_state_dict(first.state_dict())
+        second.run(35)
+        assert second.x.tobytes() == whole.x.tobytes()
+        return second.record(), whole.record(), first.state_dict()
+
+    return run

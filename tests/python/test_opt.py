@@ -268,20 +268,14 @@ def test_reductions_to_gradient_descent():
 
 
 @pytest.mark.parametrize("name", [*METHODS, "AGD", "FISTA"])
-def test_a_method_resumes_bit_for_bit(name):
+def test_a_method_resumes_bit_for_bit(name, resumed):
     accelerated = {"AGD": opt.AGD, "FISTA": lambda f, **more: opt.AGD(f, mu=0.0, prox=opt.L1(0.01), **more)}
     make = {**METHODS, **accelerated}[name]
-    whole, first, second = (make(problem(), seed=3, step="theory*0.5") for _ in range(3))
-    whole.run(60)
-    first.run(25)
-    second.load_state_dict(first.state_dict())
-    second.run(35)
-    assert second.x.tobytes() == whole.x.tobytes()
-    kept, of = second.record(), whole.record()
+    kept, of, state = resumed(lambda: make(problem(), seed=3, step="theory*0.5"))
     assert (kept.step, kept.oracle_calls, kept.loss) == (of.step, of.oracle_calls, of.loss)
     wrong = opt.GD(opt.least_squares([[1.0]], [1.0])) if name == "GD" else opt.GD(problem())
     with pytest.raises(ValueError):
-        wrong.load_state_dict(first.state_dict())
+        wrong.load_state_dict(state)
     assert wrong.record().step == 0
 
 

@@ -283,14 +283,8 @@ def test_threads_change_no_bit(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_resumes_bit_for_bit(name):
-    whole, first, second = (METHODS[name](problem(), clients=PARTS, seed=3) for _ in range(3))
-    whole.run(60)
-    first.run(25)
-    second.load_state_dict(first.state_dict())
-    second.run(35)
-    assert second.x.tobytes() == whole.x.tobytes()
-    kept, of = second.record(), whole.record()
+def test_a_method_resumes_bit_for_bit(name, resumed):
+    kept, of, _ = resumed(lambda: METHODS[name](problem(), clients=PARTS, seed=3))
     assert (kept.bits_up, kept.wire_bytes, kept.oracle_calls) == (of.bits_up, of.wire_bytes, of.oracle_calls)
 
 

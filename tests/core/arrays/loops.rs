@@ -191,7 +191,7 @@ fn rolled_loops_have_the_bits_of_unrolled_ones() {
     rounds(2000, 0);
 }
 
-/// `BURTORCH_ROUNDS=100000 cargo test --test engine arrays::loops -- --ignored`.
+/// `make fuzz`, or `BURTORCH_ROUNDS=100000 cargo test --test engine arrays::loops -- --ignored`.
 #[test]
 #[ignore = "long"]
 fn many_rolled_loops() {

@@ -261,7 +261,7 @@ fn random_programs_have_the_values_and_derivatives_of_the_reference() {
     rounds(600, 0);
 }
 
-/// `BURTORCH_ROUNDS=100000 cargo test --test arrays -- --ignored`.
+/// `make fuzz`, or `BURTORCH_ROUNDS=100000 cargo test --test engine arrays::random -- --ignored`.
 #[test]
 #[ignore = "long"]
 fn many_random_programs() {
