@@ -134,7 +134,7 @@ def randomised(settings: Settings, name: str) -> Table:
     found.notes = [
         "The mean of the random gradient is the gradient; its variance is what the method's theory asks for. It saves "
         "neither time nor memory here, where inputs lie in the graph anyway: docs/backward.md.",
-        "The variance is the mean of those that 20 calls at the first weights state.",
+        "The variance is the mean over 20 calls at the first weights.",
     ]
     found.bars = Bars(("variance over the square of the gradient",))
     return found
