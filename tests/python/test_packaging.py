@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -36,9 +38,9 @@ def test_the_wheel_holds_code_types_and_data(wheel):
     assert any(name.startswith("burtorch/_core.") and name.endswith((".so", ".pyd")) for name in wheel)
 
 
-def test_the_wheel_holds_both_licences(wheel):
-    for name in ("LICENSE-MIT", "LICENSE-APACHE"):
-        assert any(path.endswith(f".dist-info/licenses/{name}") for path in wheel)
+def test_the_wheel_holds_both_licences_and_the_bill_of_materials(wheel):
+    for name in ("licenses/LICENSE-MIT", "licenses/LICENSE-APACHE", "sboms/burtorch.cdx.json"):
+        assert any(path.endswith(f".dist-info/{name}") for path in wheel)
 
 
 def test_the_wheel_holds_nothing_else(wheel):
@@ -58,6 +60,31 @@ def test_float128_takes_nothing_of_a_mathematical_library():
     binary = Path(burtorch._core.__file__).read_bytes()
     wanted = [name for name in names.split() if any(f"\0{name}{end}\0".encode() in binary for end in ("f128", "l"))]
     assert wanted == []
+
+
+def test_the_bill_of_materials_is_that_of_the_lock_and_names_no_folder(root):
+    text = (root / "crates/burtorch-py/burtorch.cdx.json").read_text("utf-8")
+    bill = json.loads(text)
+    assert not {"/", "\\"} & set(text.replace("pkg:cargo/", ""))
+    locked = {
+        (package["name"], package["version"]): package
+        for package in tomllib.loads((root / "Cargo.lock").read_text("utf-8"))["package"]
+    }
+    listed = {entry["bom-ref"]: entry for entry in [bill["metadata"]["component"], *bill["components"]]}
+    needs = {entry["ref"]: entry["dependsOn"] for entry in bill["dependencies"]}
+    assert set(needs) == set(listed) == {"pkg:cargo/burtorch-py@" + burtorch.__version__}.union(*needs.values())
+    for key, entry in listed.items():
+        package = locked[entry["name"], entry["version"]]
+        checksum = package.get("checksum")
+        assert entry.get("hashes") == (checksum and [{"alg": "SHA-256", "content": checksum}])
+        # A crate of this repository has in the lock what only its tests need, too.
+        own = root / "crates" / entry["name"] / "Cargo.toml"
+        if own.exists():
+            facts = tomllib.loads(own.read_text("utf-8"))
+            expected = {*facts["dependencies"], *facts.get("build-dependencies", {})}
+        else:
+            expected = {name.partition(" ")[0] for name in package.get("dependencies", [])}
+        assert {listed[need]["name"] for need in needs[key]} == expected, key
 
 
 def test_the_metadata():
