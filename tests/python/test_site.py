@@ -6,7 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -79,3 +82,50 @@ def test_the_search_knows_the_manual_and_the_reference(site):
     found = json.loads((site / "search.json").read_text("utf-8"))
     places = {item["location"].partition("#")[0] for item in found["items"]}
     assert {"docs/values.html", "docs/transforms.html", "api/functions.html", "api/graph.html"} <= places
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server that writes no log."""
+
+    def log_message(self, format, *args):
+        pass
+
+
+@pytest.fixture
+def address(site):
+    """Where a server of this machine shows the site."""
+    handler = partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def opened(address, profile):
+    """What a browser shows of a page, and what it says on its console."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=3000"]
+    command = [CHROMIUM, *options, f"--user-data-dir={profile}", "--dump-dom", address]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_a_browser_shows_pages_and_has_nothing_to_say(site, address, tmp_path):
+    for name in (
+        "index.html",
+        "docs/values.html",
+        "docs/from-pytorch.html",
+        "api/graph.html",
+        "benches/record/index.html",
+    ):
+        shown, console = opened(f"{address}/{name}", tmp_path)
+        assert console == [], name
+        assert all(part in shown for part in ("<h1", "md-search")), name
+    (site / "wrong.html").write_text("<script>nothing()</script>", "utf-8")
+    try:
+        assert "nothing is not defined" in opened(f"{address}/wrong.html", tmp_path)[1][0]
+    finally:
+        (site / "wrong.html").unlink()
