@@ -21,6 +21,21 @@ def ridge(seed, nonconvex=0.0):
     return opt.least_squares(features, rng.normal(size=N), l2=0.1, nonconvex=nonconvex), rng
 
 
+class Aligned:
+    """A generator of states whose vectors are multiples of (1, 1, 1), of which TopK keeps the least."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.uniform = rng.uniform
+        self.normal = lambda size: rng.normal(size=(*np.atleast_1d(size)[:-1], 1)) * np.ones(np.atleast_1d(size)[-1])
+
+
+def aligned(curvatures, l2, d=D):
+    """A problem that is minimal at 0, with these curvatures of its terms along (1, 1, 1) and l2 in all directions."""
+    features = np.sqrt(np.array(curvatures) / d)[:, None] * np.ones(d)
+    return opt.least_squares(features, np.zeros(N), l2=l2), Aligned()
+
+
 class Steps:
     """All outcomes of a step of a method from a state: each is a probability, what is given in place of draws, and
     where batches of clients are drawn, the round whose draws these are."""
@@ -66,18 +81,18 @@ def rand_k(n_clients):
     return [(1 / len(draws), (None, None, [[u] for u in us])) for us in draws]
 
 
-def excesses(case, step, n_problems=4):
+def excesses(case, step, problems=None):
     """By how much the bound is exceeded, relative to Phi, at each state.
 
     A case is a function, the factor of the non-convex term, and arguments; the function gives a method, states,
     outcomes, and a bound on the expectation by (Phi, |grad f|^2)."""
     make, nonconvex, arguments = case
-    for seed in range(n_problems):
-        problem, rng = ridge(seed, nonconvex)
+    problems = [ridge(seed, nonconvex) for seed in range(4)] if problems is None else problems
+    for problem, rng in problems:
         method, state, outcomes, bound = make(problem, rng, step, *arguments)
         assert sum(outcome[0] for outcome in outcomes) == pytest.approx(1.0, abs=1e-14)
         steps = Steps(method)
-        for _ in range(STATES // n_problems):
+        for _ in range(STATES // len(problems)):
             steps.put(**state())
             phi, grad = steps.phi(), steps.runner.evaluate()[1]
             yield (steps.expected(outcomes) - bound(phi, float(grad @ grad))) / phi

@@ -13,7 +13,8 @@ from burtorch import compress, opt
 
 SHARED = runpy.run_path(str(Path(__file__).with_name("enumerated.py")))
 N, D, SLACK = SHARED["N"], SHARED["D"], SHARED["SLACK"]
-excesses, rand_k, subsets, with_coin = (SHARED[name] for name in ("excesses", "rand_k", "subsets", "with_coin"))
+aligned, excesses, rand_k = (SHARED[name] for name in ("aligned", "excesses", "rand_k"))
+subsets, with_coin = SHARED["subsets"], SHARED["with_coin"]
 CLOCK = runpy.run_path(str(Path(__file__).with_name("test_opt_asynchronous.py")))
 
 
@@ -147,8 +148,8 @@ def scaffold(problem, rng, step, local_steps, server_step, cohort):
     method = opt.Scaffold(problem, **options, step=step, x_star=x_star)
 
     def state():
-        x = x_star + rng.normal(size=D) * 10.0 ** rng.uniform(-3, 1)
-        shifts = problem.gradients(x_star) + rng.normal(size=(N, D)) * 10.0 ** rng.uniform(-3, 1)
+        x = x_star + rng.normal(size=problem.d) * 10.0 ** rng.uniform(-3, 1)
+        shifts = problem.gradients(x_star) + rng.normal(size=(N, problem.d)) * 10.0 ** rng.uniform(-3, 1)
         return {"x": x, "c_i": shifts.ravel(), "c": shifts.mean(axis=0)}
 
     rate = method.rate()
@@ -222,8 +223,17 @@ CASES = {
     "MindFlayer": (mind_flayer, 0.0, ()),
     "MindFlayer non-convex": (mind_flayer, 0.5, ()),
 }
-LOOSE = {"L-Katyusha tau=2": 16, "EF21-BC PL": 16, "EF14 TopK(1)": 16, "EF14 TopK(2)": 16}
-"""Theorems whose constants leave more room: the factor of the step that violates them."""
+SMALL, ONE = [1e-6] * N, [1.0, 1e-4, 1e-4, 1e-4]
+TIGHT = {
+    "L-Katyusha tau=2": ([1.0, 0.97, 0.92, 0.96], 1e-4),
+    "EF21-BC PL": (SMALL, 1.0),
+    "EF14 TopK(1)": (SMALL, 1.0),
+    "EF14 TopK(2)": (SMALL, 1.0),
+    "SCAFFOLD": (ONE, 0.0, 1),
+    "SCAFFOLD server step": (ONE, 0.0, 1),
+    "SCAFFOLD cohort": (ONE, 0.0, 1),
+}
+"""Theorems that random problems do not come near: what makes the problem that a longer step violates."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -231,7 +241,15 @@ def test_the_theorem_holds_at_a_thousand_states(name):
     assert max(excesses(CASES[name], "theory")) <= SLACK
 
 
+@pytest.mark.parametrize("name", TIGHT)
+def test_the_theorem_holds_where_it_is_tight(name):
+    assert max(excesses(CASES[name], "theory", [aligned(*TIGHT[name])])) <= SLACK
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_some_times_the_step_violates_it_somewhere(name):
-    times = 64 if name.startswith("SCAFFOLD") else LOOSE.get(name, 4)
-    assert any(excess > 1e-6 for excess in excesses(CASES[name], f"theory*{times}"))
+def test_four_times_the_step_violates_it_somewhere(name):
+    """With SCAFFOLD 16 times. Its constants leave more room: a round on quadratics is linear, so the worst state is an
+    eigenvector, and at 13 times the step no curvatures, clients, cohorts and local steps were found that violate it."""
+    times = 16 if name.startswith("SCAFFOLD") else 4
+    problems = [aligned(*TIGHT[name])] if name in TIGHT else None
+    assert any(excess > 1e-6 for excess in excesses(CASES[name], f"theory*{times}", problems))
