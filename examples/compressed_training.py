@@ -71,12 +71,6 @@ def main(arguments=None):
     for name, records in found.items():
         last = records[-1]
         print(f"{name:13s} {last.step:6d} steps, {last.bits_up:9.2e} bits: |grad f| = {last.grad_norm:.1e}")
-    target = options.accuracy * found["GD"][0].grad_norm
-    reached = {name: records[-1].bits_up for name, records in found.items() if records[-1].grad_norm <= target}
-    # Without shifts the messages at x* are not 0, and DCGD stays in a neighbourhood; the others arrive.
-    assert "DCGD RandK" not in reached
-    assert reached.keys() >= {"GD", "DIANA RandK", "MARINA PermK", "EF21 TopK", "Scaffnew"}
-    assert reached["Scaffnew"] < reached["GD"]
     if options.out:
         draw(found, options.out)
     return found

@@ -61,11 +61,6 @@ def main(arguments=None):
     for name, records in found.items():
         last = records[-1]
         print(f"{name:8s} {last.step:8d} steps, {last.epochs:6.1f} epochs: f - f* = {max(last.gap, 0.0):.1e}")
-    gap = {name: max(records[-1].gap, 0.0) for name, records in found.items()}
-    # SGD with a fixed step stays in a neighbourhood of the solution; variance reduction arrives there, SAGA and PAGE
-    # earlier than gradient descent.
-    assert gap["SGD"] > 10.0 * max(gap[name] for name in found if name != "SGD")
-    assert max(gap["SAGA"], gap["PAGE"]) < 0.1 * gap["GD"]
     if options.out:
         draw(found, options.out)
     return found
