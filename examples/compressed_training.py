@@ -50,7 +50,8 @@ def draw(found, path):
     from matplotlib import pyplot as plt
 
     for name, records in found.items():
-        plt.loglog([max(r.bits_up, 1.0) for r in records], [r.grad_norm for r in records], label=name)
+        sent = [r for r in records if r.bits_up > 0.0]
+        plt.loglog([r.bits_up for r in sent], [r.grad_norm for r in sent], label=name)
     plt.xlabel("bits that clients sent")
     plt.ylabel("|grad f(x)|")
     plt.legend()
