@@ -8,6 +8,7 @@
 use super::float::{KernelFloat, Pack, line, prefetch};
 use super::levels::{Target, columns, leveled};
 use crate::simd::Real;
+use crate::simd::slices::Element;
 
 leveled! {
     /// The inner product of `x` and `y`, within `(n-1) u sum |x_i y_i|`.
@@ -25,8 +26,16 @@ leveled! {
     /// The inner products of `x` with rows that lie one after the other, each with the bits of [`dot`].
     pub fn dots<E>(rows: &[E], x: &[E], to: &mut [E]) = dots_at;
 
-    /// [`axpy`] for every `step`-th of `a` with rows of `x` that lie `stride` apart, in order.
-    pub fn axpy_rows<E>(a: &[E], step: usize, x: &[E], stride: usize, y: &mut [E]) = axpy_rows_at;
+    /// The inner products of `v` with columns of a matrix, of which row i begins at `start + i * stride`, each with the bits of
+    /// [`dot`]. `room` holds as many numbers for each column as a vector has lanes.
+    pub fn dots_of_columns<E>(v: &[E], matrix: &[E], start: usize, stride: isize, room: &mut [E], to: &mut [E])
+        = dots_of_columns_at;
+
+    /// The products of each of `x` with each of `y`, added to 0: rows of `to`, with the bits of a product of matrices.
+    pub fn outer<E>(x: &[E], y: &[E], to: &mut [E]) = outer_at;
+
+    /// [`axpy`] for each of `a` with the rows of `x`, which lie one after the other, in order.
+    pub fn axpy_rows<E>(a: &[E], x: &[E], y: &mut [E]) = axpy_rows_at;
 }
 
 #[inline(always)]
@@ -88,7 +97,12 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R
             k = n;
         }
     }
-    sums.map(|[a, b, c, d]| ((a + b) + (c + d)).tree_sum())
+    // No closure, which would be compiled for any CPU.
+    let mut totals = [E::default(); R];
+    for (total, [a, b, c, d]) in totals.iter_mut().zip(sums) {
+        *total = ((a + b) + (c + d)).tree_sum();
+    }
+    totals
 }
 
 #[inline(always)]
@@ -112,44 +126,151 @@ pub(super) fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     ((a + b) + (c + d)).tree_sum()
 }
 
+/// One row after the other: rows beside each other would share loads of x, but numbers from the second-level cache come faster
+/// in one stream.
 #[inline(always)]
 fn dots_at<E: KernelFloat, T: Target>(rows: &[E], x: &[E], to: &mut [E]) {
     let n = x.len();
-    for (k, to) in to.chunks_mut(4).enumerate() {
-        let row = |r: usize| &rows[(4 * k + r) * n..][..n];
-        if let [_, _, _, _] = to {
-            to.copy_from_slice(&dot_rows::<E, T, 4>([row(0), row(1), row(2), row(3)], x));
-        } else {
-            to.iter_mut().enumerate().for_each(|(r, to)| *to = dot_rows::<E, T, 1>([row(r)], x)[0]);
+    for (r, to) in to.iter_mut().enumerate() {
+        *to = dot_rows::<E, T, 1>([&rows[r * n..][..n]], x)[0];
+    }
+}
+
+/// Simply: for each column, the running sums of [`dot`]. Departures:
+/// 1. Vectors lie along the columns, and a lane of the running sums is taken for all columns before the next lane, so that rows
+///    are read as they lie.
+/// 2. The last vector of a row overlaps the one before it.
+#[inline(always)]
+fn dots_of_columns_at<E: KernelFloat, T: Target>(
+    v: &[E],
+    matrix: &[E],
+    start: usize,
+    stride: isize,
+    room: &mut [E],
+    to: &mut [E],
+) {
+    let (n, lanes) = (to.len(), E::Vector::LANES);
+    let row = |i: usize| start.wrapping_add_signed(i as isize * stride);
+    let rows = [row(0), row(v.len().saturating_sub(1))];
+    assert!(rows.iter().all(|&row| row < matrix.len() && n <= matrix.len() - row), "kernel operands differ in length");
+    let room = &mut room[..lanes * n];
+    let first = matrix.as_ptr().wrapping_add(start);
+    for (lane, room) in room.chunks_exact_mut(n.max(1)).enumerate() {
+        if n < lanes {
+            columns!(E, n, lane_step[T, 1](v, lane, first, stride, room));
+            continue;
+        }
+        let mut j = 0;
+        while j < n {
+            // SAFETY: all rows lie between the first and the last, both of which hold n numbers, and so does each row of the room.
+            unsafe {
+                if T::fits::<E::Vector>(20) && n - j >= 4 * lanes {
+                    lane_step::<E::Vector, T, 4>(j, v, lane, first, stride, room);
+                    j += 4 * lanes;
+                } else {
+                    lane_step::<E::Vector, T, 1>(j.min(n - lanes), v, lane, first, stride, room);
+                    j += lanes;
+                }
+            }
+        }
+    }
+    let mut half = lanes / 2;
+    while half > 0 {
+        let (low, high) = room.split_at_mut(half * n);
+        axpy_at::<E, T>(<E as Real>::of(1.0), &high[..half * n], low);
+        half /= 2;
+    }
+    to.copy_from_slice(&room[..n]);
+}
+
+/// One lane of the running sums of `C` vectors of columns.
+///
+/// # Safety
+/// `j + C * V::LANES` is at most the length of `to`, and numbers up to there can be read in every row from `first` on.
+#[inline(always)]
+unsafe fn lane_step<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
+    j: usize,
+    v: &[V::Elem],
+    lane: usize,
+    first: *const V::Elem,
+    stride: isize,
+    to: &mut [V::Elem],
+) {
+    let lanes = <V::Elem as Element>::Vector::LANES;
+    let mut sums = [[V::splat(-<V::Elem as Default>::default()); C]; 4];
+    let mut row = lane;
+    // SAFETY: as the caller promises; rows are below the length of v.
+    unsafe {
+        while row + 3 * lanes < v.len() {
+            for (a, sums) in sums.iter_mut().enumerate() {
+                add_row::<V, T, C>(v, row + a * lanes, first.wrapping_add(j), stride, sums);
+            }
+            row += 4 * lanes;
+        }
+        for (a, sums) in sums.iter_mut().enumerate() {
+            if row + a * lanes < v.len() {
+                add_row::<V, T, C>(v, row + a * lanes, first.wrapping_add(j), stride, sums);
+            }
+        }
+        for c in 0..C {
+            ((sums[0][c] + sums[1][c]) + (sums[2][c] + sums[3][c])).write(to, j + c * V::LANES);
+        }
+    }
+}
+
+/// # Safety
+/// `row` is below the length of `v`, and `C` vectors of numbers can be read in each of so many rows from `first` on.
+#[inline(always)]
+unsafe fn add_row<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
+    v: &[V::Elem],
+    row: usize,
+    first: *const V::Elem,
+    stride: isize,
+    sums: &mut [V; C],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let factor = V::splat(*v.get_unchecked(row));
+        let numbers = std::slice::from_raw_parts(first.wrapping_offset(row as isize * stride), C * V::LANES);
+        for (c, sum) in sums.iter_mut().enumerate() {
+            *sum = T::mul_add(factor, V::read(numbers, c * V::LANES), *sum);
         }
     }
 }
 
 #[inline(always)]
-fn axpy_rows_at<E: KernelFloat, T: Target>(a: &[E], step: usize, x: &[E], stride: usize, y: &mut [E]) {
-    let Some(last) = a.len().checked_sub(1).map(|last| last / step) else { return };
-    assert!(last * stride + y.len() <= x.len(), "kernel operands differ in length");
-    columns!(E, y.len(), axpy_rows_step[T](a, step, x, stride, y));
+fn outer_at<E: KernelFloat, T: Target>(x: &[E], y: &[E], to: &mut [E]) {
+    assert_eq!(x.len() * y.len(), to.len(), "kernel operands differ in length");
+    for (&x, to) in x.iter().zip(to.chunks_exact_mut(y.len().max(1))) {
+        columns!(E, y.len(), outer_step[T](x, y, to));
+    }
+}
+
+/// # Safety
+/// `j + V::LANES` is at most the length of both slices.
+#[inline(always)]
+unsafe fn outer_step<V: Pack, T: Target>(j: usize, x: V::Elem, y: &[V::Elem], to: &mut [V::Elem]) {
+    // SAFETY: as the caller promises.
+    unsafe { T::mul_add(V::splat(x), V::read(y, j), V::of(0.0)).write(to, j) }
+}
+
+#[inline(always)]
+fn axpy_rows_at<E: KernelFloat, T: Target>(a: &[E], x: &[E], y: &mut [E]) {
+    assert!(a.len() * y.len() <= x.len(), "kernel operands differ in length");
+    columns!(E, y.len(), axpy_rows_step[T](a, x, y));
 }
 
 /// Simply: for each row, `y += a x`. Sums stay in a register over all rows.
 ///
 /// # Safety
-/// `j + V::LANES` is at most the length of `y`, and of `x` from its last row on.
+/// `j + V::LANES` is at most the length of `y`, of which `x` has a row for each of `a`.
 #[inline(always)]
-unsafe fn axpy_rows_step<V: Pack, T: Target>(
-    j: usize,
-    a: &[V::Elem],
-    step: usize,
-    x: &[V::Elem],
-    stride: usize,
-    y: &mut [V::Elem],
-) {
+unsafe fn axpy_rows_step<V: Pack, T: Target>(j: usize, a: &[V::Elem], x: &[V::Elem], y: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
     unsafe {
         let mut sum = V::read(y, j);
-        for (row, &a) in a.iter().step_by(step).enumerate() {
-            sum = T::mul_add(V::splat(a), V::read(x, row * stride + j), sum);
+        for (row, &a) in a.iter().enumerate() {
+            sum = T::mul_add(V::splat(a), V::read(x, row * y.len() + j), sum);
         }
         sum.write(y, j);
     }

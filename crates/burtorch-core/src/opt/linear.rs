@@ -161,7 +161,7 @@ impl Terms for Linear {
             }
             if let Some(block) = self.rows.block(group.indices) {
                 z.iter_mut().zip(group.weighted()).for_each(|(slope, (_, w))| *slope *= w);
-                kernels::axpy_rows(z, 1, block, out.len(), out);
+                kernels::axpy_rows(z, block, out);
             } else {
                 group.weighted().zip(&*z).for_each(|((i, w), slope)| self.rows.add(i, w * slope, out));
             }

@@ -68,7 +68,7 @@ pub(super) struct Product<E> {
 const SCAN: usize = 32;
 
 /// Columns whose running sums stay in the first-level cache.
-const COLUMNS: usize = 64;
+const COLUMNS: usize = 128;
 
 impl<E: ArrayFloat> Product<E> {
     /// Of operands in these places.
@@ -77,9 +77,9 @@ impl<E: ArrayFloat> Product<E> {
         let [m, k, n] = extents;
         let (x, y) = (Side::new(x, dot.transposed[0]), Side::new(y, dot.transposed[1]));
         let next = x.next(&batch).zip(y.next(&batch)).map(|(x, y)| [x, y]);
-        let of_vectors = k * 2 + 4 * COLUMNS * <E::Vector as Real>::LANES;
+        let of_vectors = k * 2 + COLUMNS * <E::Vector as Real>::LANES;
         let of_terms = if dot.adjoint == [false; 2] { 0 } else { (k * m.max(n)) + m * n + m.max(n) };
-        let len = if m == 1 || n == 1 { of_vectors } else { product_workspace_len::<E>(m, n, k) }.max(of_terms);
+        let len = if m == 1 || n == 1 { of_vectors } else { product_workspace_len::<E>(m, n, k) }.max(of_terms).max(m);
         Ok(Product { x, y, extents, batch, adjoint: dot.adjoint, next, workspace: room(len, E::default())? })
     }
 
@@ -107,6 +107,9 @@ impl<E: ArrayFloat> Product<E> {
                 if is_adjoint {
                     to.iter_mut().for_each(|c| *c = *c + <E as Real>::of(0.0));
                 }
+            } else if k == 1 && step == 1 && self.y.steps[1] == 1 {
+                let x = strided(x, from_x, self.x.steps[0], &mut self.workspace[..m]);
+                kernels::outer(x, &y[from_y..from_y + n], to);
             } else {
                 let [next_x, next_y] = self.next.unwrap_or_default();
                 let a = Matrix::strided(x, from_x, m, k, self.x.steps[0], self.x.steps[1]).stacked(next_x);
@@ -244,8 +247,7 @@ fn copy_strided<E: ArrayFloat>(from: &[E], start: usize, step: isize, to: &mut [
     }
 }
 
-/// Inner products of `v` with columns of a matrix, of which row i begins at `start + i * inside`: those of `slices::dot`, with its
-/// running sums kept for many columns side by side.
+/// Inner products of `v` with columns of a matrix, of which row i begins at `start + i * inside`: those of `slices::dot`.
 fn of_columns<E: ArrayFloat>(v: &[E], numbers: &[E], start: usize, inside: isize, room: &mut [E], to: &mut [E]) {
     let n = to.len();
     let row = |i: usize| &numbers[start.wrapping_add_signed(i as isize * inside)..][..n];
@@ -255,37 +257,7 @@ fn of_columns<E: ArrayFloat>(v: &[E], numbers: &[E], start: usize, inside: isize
         }
         return;
     }
-    let lanes = <E::Vector as Real>::LANES;
-    let sums = &mut room[..4 * lanes * n];
-    sums.fill(<E as Real>::of(-0.0));
-    match usize::try_from(inside) {
-        // The terms of one running sum after those of another.
-        Ok(inside) => {
-            for (i, sums) in sums.chunks_mut(n).enumerate().take(v.len()) {
-                kernels::axpy_rows(&v[i..], 4 * lanes, &numbers[start + i * inside..], 4 * lanes * inside, sums);
-            }
-        }
-        Err(_) => {
-            for (i, &v) in v.iter().enumerate() {
-                let place = i % (4 * lanes) * n;
-                kernels::axpy(v, row(i), &mut sums[place..place + n]);
-            }
-        }
-    }
-    // Accumulators (a + b) + (c + d), then halves of the lanes until one is left.
-    let mut merge = |into: usize, from: usize, len: usize| {
-        let (low, high) = sums.split_at_mut(from * n);
-        kernels::add_to(&high[..len * n], &mut low[into * n..(into + len) * n]);
-    };
-    merge(0, lanes, lanes);
-    merge(2 * lanes, 3 * lanes, lanes);
-    merge(0, 2 * lanes, lanes);
-    let mut half = lanes / 2;
-    while half > 0 {
-        merge(0, half, half);
-        half /= 2;
-    }
-    to.copy_from_slice(&sums[..n]);
+    kernels::dots_of_columns(v, numbers, start, inside, room, to);
 }
 
 #[cfg(test)]
@@ -295,7 +267,7 @@ mod tests {
     #[test]
     fn products_with_columns_have_the_bits_of_inner_products() {
         for k in [1, 3, 16, 31, 100] {
-            for n in [1, 5, 130] {
+            for n in [1, 5, 43, 130] {
                 let number = |i: usize| ((i * 7919 % 1009) as f64 - 500.0) / 37.0;
                 let matrix: Vec<f64> = (0..k * n).map(number).collect();
                 let v: Vec<f64> = (0..k).map(|i| number(i + 17)).collect();

@@ -11,6 +11,7 @@ use super::math::ArrayFloat;
 use super::memory::Bank;
 use super::place::Source;
 use crate::error::Result;
+use crate::kernels::{self, SparsePlace};
 use crate::simd::Real;
 
 /// Refuses rows of another number, and arrays whose lengths disagree.
@@ -70,7 +71,7 @@ impl SparseStep {
         done
     }
 
-    fn product<E: ArrayFloat, I: Copy + Into<i64>>(
+    fn product<E: ArrayFloat, I: SparsePlace + Into<i64>>(
         &self,
         numbers: &[E],
         columns: &[I],
@@ -89,6 +90,16 @@ impl SparseStep {
         };
         let to = &mut to[..size];
         to.fill(if is_adjoint { E::UNREACHED } else { zero });
+        let is_done = match kind {
+            SparseKind::Times if n == 1 && !is_adjoint => kernels::sparse_dots(numbers, columns, starts, y, to),
+            SparseKind::Total if n == 1 && !(is_adjoint && y.iter().any(|g| g.is_unreached())) => {
+                kernels::sparse_add(numbers, columns, starts, y, is_adjoint, to)
+            }
+            _ => false,
+        };
+        if is_done {
+            return Ok(());
+        }
         let add = |to: &mut E, x: E, y: E| {
             if !is_adjoint {
                 *to = *to + x * y;
@@ -107,35 +118,15 @@ impl SparseStep {
                 let found = format!("row {row} from {start} to {end}");
                 return Err(bad("starts of sparse rows", format!("in order, up to {}", numbers.len()), found));
             };
-            match kind {
-                SparseKind::Times if n == 1 && !is_adjoint => {
-                    let mut sums = [zero; 4];
-                    for (x, c) in numbers.chunks(4).zip(columns.chunks(4)) {
-                        for ((sum, &x), &c) in sums.iter_mut().zip(x).zip(c) {
-                            *sum = *sum + x * y[column(c)?];
-                        }
-                    }
-                    to[row] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-                }
-                SparseKind::Total if n == 1 && !is_adjoint => {
-                    let y = y[row];
-                    for (&x, &c) in numbers.iter().zip(columns) {
-                        let to = &mut to[column(c)?];
-                        *to = *to + x * y;
-                    }
-                }
-                _ => {
-                    for (&x, &c) in numbers.iter().zip(columns) {
-                        let c = column(c)?;
-                        let (at, from) = match kind {
-                            SparseKind::Times => (row * n, c * n),
-                            SparseKind::Each => (row * n, (row * k + c) * n),
-                            SparseKind::Outer => ((row * k + c) * n, row * n),
-                            SparseKind::Total => (c * n, row * n),
-                        };
-                        to[at..at + n].iter_mut().zip(&y[from..from + n]).for_each(|(to, &y)| add(to, x, y));
-                    }
-                }
+            for (&x, &c) in numbers.iter().zip(columns) {
+                let c = column(c)?;
+                let (at, from) = match kind {
+                    SparseKind::Times => (row * n, c * n),
+                    SparseKind::Each => (row * n, (row * k + c) * n),
+                    SparseKind::Outer => ((row * k + c) * n, row * n),
+                    SparseKind::Total => (c * n, row * n),
+                };
+                to[at..at + n].iter_mut().zip(&y[from..from + n]).for_each(|(to, &y)| add(to, x, y));
             }
         }
         Ok(())
