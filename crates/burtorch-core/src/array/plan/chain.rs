@@ -10,7 +10,7 @@
 //!
 //! Promises the bits of each operation on one number. Knows nothing of the steps around it.
 
-use super::math::{ArrayFloat, arity, compute};
+use super::math::{ArrayFloat, BlockOp, arity, compute};
 use super::memory::Bank;
 use super::place::{Source, Walk};
 use super::reducer::Reducer;
@@ -82,14 +82,14 @@ impl<E: ArrayFloat> Chain<E> {
                     Work::Compute { op, to, of } => {
                         let mut room = std::mem::take(&mut blocks[to]);
                         let read = |arg| numbers(arg, &self.streams, blocks, bank, given, start..start + n);
-                        let none: &[E] = &[];
-                        let operands = match arity(op) {
-                            1 => [read(of[0]), none, none],
-                            2 => [read(of[0]), read(of[1]), none],
-                            _ => of.map(read),
-                        };
-                        compute(op, operands, &mut room[..n]);
+                        computed(op, of, read, &mut room[..n]);
                         blocks[to] = room;
+                    }
+                    Work::Keep { op, buffer, of } => {
+                        let mut room = std::mem::take(&mut bank.buffers[buffer]);
+                        let read = |arg| numbers(arg, &self.streams, blocks, bank, given, start..start + n);
+                        computed(op, of, read, &mut room[start..start + n]);
+                        bank.buffers[buffer] = room;
                     }
                     Work::Gather { stream, to } => {
                         let Stream { source, walk } = &self.streams[stream];
@@ -150,7 +150,18 @@ impl<E: ArrayFloat> Chain<E> {
     }
 }
 
-/// The numbers of a block, or of a stream whose numbers lie side by side.
+/// Computes numbers from those that `read` finds.
+fn computed<'b, E: ArrayFloat>(op: BlockOp, of: [Arg; 3], read: impl Fn(Arg) -> &'b [E], to: &mut [E]) {
+    let none: &[E] = &[];
+    let operands = match arity(op) {
+        1 => [read(of[0]), none, none],
+        2 => [read(of[0]), read(of[1]), none],
+        _ => of.map(read),
+    };
+    compute(op, operands, to);
+}
+
+/// The numbers of a block, of a stream whose numbers lie side by side, or of a buffer.
 fn numbers<'a, 'b, E: ArrayFloat>(
     arg: Arg,
     streams: &[Stream],
@@ -164,6 +175,7 @@ where
 {
     match arg {
         Arg::Block(k) => &blocks[k][..at.len()],
+        Arg::Buffer(k) => &bank.buffers[k][at],
         Arg::Stream(k) => {
             let Stream { source, walk } = &streams[k];
             &bank.read(*source, given)[walk.offset() + at.start..walk.offset() + at.end]

@@ -16,7 +16,7 @@ use super::memory::room;
 use super::numbers::Numbers;
 use super::place::{Place, Source, Walk};
 use super::reducer::Reducer;
-use super::work::{Arg, Work, fused, live, with_few_blocks};
+use super::work::{Arg, Work, fused, kept_in_place, live, with_few_blocks};
 use crate::error::Result;
 use crate::ops::Function;
 
@@ -124,7 +124,9 @@ impl<E: ArrayFloat> Compiled<E> {
         if size == 1 && reducers.is_empty() {
             return Ok(Compiled::Numbers(Numbers::new(live(work, blocks).0, &walks, blocks)?));
         }
-        let (work, repeated, blocks) = with_few_blocks(fused(work, blocks), repeated, blocks);
+        let is_read = |buffer| walks.iter().any(|stream| stream.source == Source::Buffer(buffer));
+        let work = kept_in_place(fused(work, blocks), is_read);
+        let (work, repeated, blocks) = with_few_blocks(work, repeated, blocks);
         let most = if blocks > MANY { BLOCK / 2 } else { BLOCK };
         // Rows lie in one another.
         let rows = reducers.iter().map(Reducer::row_len).filter(|len| (1..=BLOCK).contains(len));

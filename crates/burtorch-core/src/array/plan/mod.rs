@@ -37,9 +37,9 @@ mod control;
 mod rows;
 mod sparse;
 
-mod taken;
+mod body;
 
-use std::collections::HashMap;
+mod taken;
 
 use super::columns::in_columns;
 use super::dims::{Dims, bad};
@@ -51,6 +51,7 @@ use crate::scalar::DType;
 use crate::simd::Real;
 use alone::{Alone, Operand, own_numbers};
 pub use argument::{Argument, Csr, Places};
+use body::body_of;
 use chain::{BLOCK, Chain};
 use compile::Compiled;
 use control::{Body, Choice, LoopStep};
@@ -58,7 +59,7 @@ use draft::{Draft, Drafts, Kept};
 use factors::Factors;
 pub use math::ArrayFloat;
 use memory::{Bank, assigned, bank, room};
-use numbers::{Numbers, Straight};
+use numbers::Numbers;
 use place::{Source, Walk};
 use rows::RowsStep;
 use sparse::SparseStep;
@@ -99,6 +100,8 @@ pub struct Plan<E> {
     /// Buffers of arguments, of a body.
     arguments: Vec<usize>,
     outputs: Vec<(usize, Type)>,
+    /// Of a body, results whose buffers are no argument's and no other result's.
+    own: Vec<bool>,
     has_run: bool,
     singular: Option<&'static str>,
 }
@@ -134,16 +137,20 @@ impl<E: ArrayFloat> Plan<E> {
             _ => None,
         };
         let parameters = program.params().iter().map(|&v| parameter(&program, v)).collect();
-        let outputs =
+        let outputs: Vec<_> =
             drafts.outputs.iter().zip(program.output_types()).map(|(&need, ty)| (buffers[need], ty)).collect();
+        let inputs = program.input_types();
+        let arguments: Vec<_> =
+            if in_buffers { program.inputs().iter().map(|v| buffers[v.at()]).collect() } else { Vec::new() };
         Ok(Plan {
-            inputs: program.input_types(),
+            own: body::own(&outputs, &arguments, &inputs),
+            inputs,
             parameters,
             floats: bank(&drafts.consts, (&floats, drafts.stacks.len()), E::default(), of_floats)?,
             ints: bank(&drafts.consts, (&ints, drafts.stacks.len()), 0, of_ints)?,
             steps,
             blocks,
-            arguments: if in_buffers { program.inputs().iter().map(|v| buffers[v.at()]).collect() } else { Vec::new() },
+            arguments,
             outputs,
             has_run: false,
             singular: None,
@@ -302,70 +309,6 @@ fn list<T, U>(from: &[T], to: impl Fn(&T) -> U) -> Result<Vec<U>> {
     let mut list = list_for(from.len(), "numbers of a result")?;
     list.extend(from.iter().map(to));
     Ok(list)
-}
-
-/// A body made ready.
-fn body_of<E: ArrayFloat>(program: &ArrayProgram) -> Result<Box<dyn Body<E>>> {
-    Ok(Box::new(Plan::with_arguments(program, true)?))
-}
-
-impl<E: ArrayFloat> Body<E> for Plan<E> {
-    fn floats_in(&mut self, k: usize) -> &mut [E] {
-        let n = self.inputs[k].dims.size();
-        &mut self.floats.buffers[self.arguments[k]][..n]
-    }
-    fn ints_in(&mut self, k: usize) -> &mut [i64] {
-        let n = self.inputs[k].dims.size();
-        &mut self.ints.buffers[self.arguments[k]][..n]
-    }
-    fn floats_out(&self, k: usize) -> &[E] {
-        let (buffer, ty) = &self.outputs[k];
-        &self.floats.buffers[*buffer][..ty.dims.size()]
-    }
-    fn ints_out(&self, k: usize) -> &[i64] {
-        let (buffer, ty) = &self.outputs[k];
-        &self.ints.buffers[*buffer][..ty.dims.size()]
-    }
-    fn pass_on(&mut self, from: usize, to: usize) {
-        fn pass<T: Copy>(buffers: &mut [Vec<T>], from: usize, to: usize, n: usize) {
-            let room = std::mem::take(&mut buffers[from]);
-            buffers[to][..n].copy_from_slice(&room[..n]);
-            buffers[from] = room;
-        }
-        let ((from, ty), to) = (self.outputs[from], self.arguments[to]);
-        match ty.element {
-            Element::Int => pass(&mut self.ints.buffers, from, to, ty.dims.size()),
-            _ => pass(&mut self.floats.buffers, from, to, ty.dims.size()),
-        }
-    }
-    fn run(&mut self) -> Result<Option<&'static str>> {
-        self.run_steps(&[], &[])?;
-        Ok(self.singular)
-    }
-    fn run_on(&mut self, arguments: &[Argument<'_, E>]) -> Result<Option<&'static str>> {
-        Plan::run(self, arguments, &[])?;
-        Ok(self.singular)
-    }
-    fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>> {
-        let is_number = |ty: &Type| ty.dims.size() == 1 && ty.element != Element::Int;
-        let mut places = HashMap::new();
-        for ((&buffer, ty), &slot) in self.arguments.iter().zip(&self.inputs).zip(arguments) {
-            places.insert((Source::Buffer(buffer), 0), is_number(ty).then_some(slot)?);
-        }
-        for step in &self.steps {
-            let Step::Numbers(numbers) = step else { return None };
-            straight.append(numbers, &self.floats, &mut places).then_some(())?;
-        }
-        let slot =
-            |(buffer, ty): &(usize, Type)| places.get(&(Source::Buffer(*buffer), 0)).copied().filter(|_| is_number(ty));
-        self.outputs.iter().map(slot).collect()
-    }
-    fn cost(&self) -> usize {
-        self.bytes() / 8 + 8 * self.steps.len()
-    }
-    fn bytes(&self) -> usize {
-        Plan::bytes(self)
-    }
 }
 
 fn parameter(program: &ArrayProgram, v: super::instr::ValueId) -> Parameter {

@@ -36,7 +36,8 @@ impl<E: ArrayFloat> Numbers<E> {
     /// Of the work of a chain over shapes of one number, whose results are `blocks` blocks.
     pub(super) fn new(work: Vec<(usize, Work)>, streams: &[Stream], blocks: usize) -> Result<Self> {
         let slot = |arg: Arg| match arg {
-            Arg::Block(k) => k,
+            // The work has not been moved into buffers.
+            Arg::Block(k) | Arg::Buffer(k) => k,
             Arg::Stream(k) => blocks + k,
         };
         let (mut operations, mut stores, mut loads) = (Vec::new(), Vec::new(), Vec::new());

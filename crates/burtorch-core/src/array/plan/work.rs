@@ -2,6 +2,8 @@
 //!
 //! Promises that no operation writes a block that it reads. Knows nothing of how blocks are computed.
 
+use std::collections::{HashMap, HashSet};
+
 use super::super::expansion::MathOp;
 use super::math::{BlockOp, arity};
 
@@ -10,6 +12,8 @@ use super::math::{BlockOp, arity};
 pub(super) enum Arg {
     Block(usize),
     Stream(usize),
+    /// The part of a buffer that this chain has written.
+    Buffer(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +21,12 @@ pub(super) enum Work {
     Compute {
         op: BlockOp,
         to: usize,
+        of: [Arg; 3],
+    },
+    /// The same into a buffer.
+    Keep {
+        op: BlockOp,
+        buffer: usize,
         of: [Arg; 3],
     },
     Gather {
@@ -71,14 +81,18 @@ impl Work {
         match self {
             Work::Compute { to, .. } | Work::Gather { to, .. } | Work::GatherRows { to, .. } => Some(to),
             Work::Lookup { to, .. } | Work::Shares { to, .. } => Some(to),
-            Work::Store { .. } | Work::Spread { .. } | Work::Scatter { .. } | Work::Reduce { .. } => None,
+            Work::Keep { .. }
+            | Work::Store { .. }
+            | Work::Spread { .. }
+            | Work::Scatter { .. }
+            | Work::Reduce { .. } => None,
         }
     }
 
     /// What it reads.
     fn of(&mut self) -> &mut [Arg] {
         match self {
-            Work::Compute { op, of, .. } => &mut of[..arity(*op)],
+            Work::Compute { op, of, .. } | Work::Keep { op, of, .. } => &mut of[..arity(*op)],
             Work::Shares { of, .. } => of,
             Work::Gather { .. } | Work::GatherRows { .. } | Work::Lookup { .. } => &mut [],
             Work::Store { of, .. } | Work::Spread { of, .. } | Work::Scatter { of, .. } | Work::Reduce { of, .. } => {
@@ -131,6 +145,37 @@ pub(super) fn fused(work: Vec<Work>, blocks: usize) -> Vec<Work> {
         result.push(work);
     }
     result
+}
+
+/// The same work with results computed where they are stored, rather than copied there: not into a buffer that the chain reads.
+pub(super) fn kept_in_place(mut work: Vec<Work>, is_read: impl Fn(usize) -> bool) -> Vec<Work> {
+    let mut stored: HashMap<usize, usize> = HashMap::new();
+    for work in &work {
+        if let Work::Store { of: Arg::Block(k), buffer } = *work
+            && !is_read(buffer)
+        {
+            stored.entry(k).or_insert(buffer);
+        }
+    }
+    let computed = work.iter().filter_map(|work| if let Work::Compute { to, .. } = work { Some(*to) } else { None });
+    let computed: HashSet<_> = computed.collect();
+    stored.retain(|k, _| computed.contains(k));
+    work.retain(|work| !matches!(work, Work::Store { of: Arg::Block(k), buffer } if stored.get(k) == Some(buffer)));
+    for work in &mut work {
+        for arg in work.of() {
+            if let Arg::Block(k) = *arg
+                && let Some(&buffer) = stored.get(&k)
+            {
+                *arg = Arg::Buffer(buffer);
+            }
+        }
+        if let Work::Compute { op, to, of } = *work
+            && let Some(&buffer) = stored.get(&to)
+        {
+            *work = Work::Keep { op, buffer, of };
+        }
+    }
+    work
 }
 
 /// The same work without operations whose blocks nothing reads, in as few blocks as their lifetimes allow.

@@ -1,0 +1,93 @@
+//! Plans as bodies of loops, choices and rows.
+//!
+//! Promises that a result becomes an argument of the next run without a copy where no other value lives in its buffer.
+
+use std::collections::HashMap;
+
+use super::super::instr::{ArrayProgram, Element, Type};
+use super::argument::Argument;
+use super::control::Body;
+use super::math::ArrayFloat;
+use super::numbers::Straight;
+use super::place::Source;
+use super::{Plan, Step};
+use crate::error::Result;
+
+/// A body made ready.
+pub(super) fn body_of<E: ArrayFloat>(program: &ArrayProgram) -> Result<Box<dyn Body<E>>> {
+    Ok(Box::new(Plan::with_arguments(program, true)?))
+}
+
+/// For each result of a body whether its buffer is no argument's and no other result's.
+pub(super) fn own(outputs: &[(usize, Type)], arguments: &[usize], inputs: &[Type]) -> Vec<bool> {
+    let key = |buffer: usize, ty: &Type| (buffer, ty.element == Element::Int);
+    let mut uses = HashMap::new();
+    let arguments = arguments.iter().zip(inputs).map(|(&buffer, ty)| key(buffer, ty));
+    for key in arguments.chain(outputs.iter().map(|(buffer, ty)| key(*buffer, ty))) {
+        *uses.entry(key).or_insert(0) += 1;
+    }
+    outputs.iter().map(|(buffer, ty)| uses[&key(*buffer, ty)] == 1).collect()
+}
+
+impl<E: ArrayFloat> Body<E> for Plan<E> {
+    fn floats_in(&mut self, k: usize) -> &mut [E] {
+        let n = self.inputs[k].dims.size();
+        &mut self.floats.buffers[self.arguments[k]][..n]
+    }
+    fn ints_in(&mut self, k: usize) -> &mut [i64] {
+        let n = self.inputs[k].dims.size();
+        &mut self.ints.buffers[self.arguments[k]][..n]
+    }
+    fn floats_out(&self, k: usize) -> &[E] {
+        let (buffer, ty) = &self.outputs[k];
+        &self.floats.buffers[*buffer][..ty.dims.size()]
+    }
+    fn ints_out(&self, k: usize) -> &[i64] {
+        let (buffer, ty) = &self.outputs[k];
+        &self.ints.buffers[*buffer][..ty.dims.size()]
+    }
+    fn pass_on(&mut self, from: usize, to: usize) {
+        fn pass<T: Copy>(buffers: &mut [Vec<T>], from: usize, to: usize, n: usize, is_own: bool) {
+            // What the next run overwrites takes the place of what no run reads again.
+            if is_own && buffers[from].len() == buffers[to].len() {
+                return buffers.swap(from, to);
+            }
+            let room = std::mem::take(&mut buffers[from]);
+            buffers[to][..n].copy_from_slice(&room[..n]);
+            buffers[from] = room;
+        }
+        let ((buffer, ty), to, is_own) = (self.outputs[from], self.arguments[to], self.own[from]);
+        match ty.element {
+            Element::Int => pass(&mut self.ints.buffers, buffer, to, ty.dims.size(), is_own),
+            _ => pass(&mut self.floats.buffers, buffer, to, ty.dims.size(), is_own),
+        }
+    }
+    fn run(&mut self) -> Result<Option<&'static str>> {
+        self.run_steps(&[], &[])?;
+        Ok(self.singular)
+    }
+    fn run_on(&mut self, arguments: &[Argument<'_, E>]) -> Result<Option<&'static str>> {
+        Plan::run(self, arguments, &[])?;
+        Ok(self.singular)
+    }
+    fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>> {
+        let is_number = |ty: &Type| ty.dims.size() == 1 && ty.element != Element::Int;
+        let mut places = HashMap::new();
+        for ((&buffer, ty), &slot) in self.arguments.iter().zip(&self.inputs).zip(arguments) {
+            places.insert((Source::Buffer(buffer), 0), is_number(ty).then_some(slot)?);
+        }
+        for step in &self.steps {
+            let Step::Numbers(numbers) = step else { return None };
+            straight.append(numbers, &self.floats, &mut places).then_some(())?;
+        }
+        let slot =
+            |(buffer, ty): &(usize, Type)| places.get(&(Source::Buffer(*buffer), 0)).copied().filter(|_| is_number(ty));
+        self.outputs.iter().map(slot).collect()
+    }
+    fn cost(&self) -> usize {
+        self.bytes() / 8 + 8 * self.steps.len()
+    }
+    fn bytes(&self) -> usize {
+        Plan::bytes(self)
+    }
+}
