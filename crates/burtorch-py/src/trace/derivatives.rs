@@ -307,8 +307,10 @@ pub fn sparse_jacobian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> 
         Ok((colouring.pattern.clone(), data))
     })?
     .or_raise(py)?;
-    let found = sparse(py, &pattern, n, &data)?;
-    out.map_or(Ok(found.clone()), |out| fill_sparse(&out, &found))
+    match out {
+        Some(out) => fill_sparse(&out, &pattern, n, &data),
+        None => sparse(py, &pattern, n, &data),
+    }
 }
 
 /// The entries of a Jacobian at `x`.
@@ -370,6 +372,8 @@ pub fn sparse_hessian<'py>(mut call: Call<'py>) -> PyResult<Bound<'py, PyAny>> {
         )?;
         Ok((colouring.pattern.clone(), data))
     })?;
-    let found = sparse(py, &pattern, n, &data)?;
-    out.map_or(Ok(found.clone()), |out| fill_sparse(&out, &found))
+    match out {
+        Some(out) => fill_sparse(&out, &pattern, n, &data),
+        None => sparse(py, &pattern, n, &data),
+    }
 }

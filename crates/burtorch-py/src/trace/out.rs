@@ -3,6 +3,7 @@
 //! Promises: everything is computed before the first number is written, so arrays may share memory with arguments; structure,
 //! shapes and types are checked before, so a call that is refused writes nothing.
 
+use burtorch_core::program::sparsity::Pattern;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -15,7 +16,7 @@ use super::transform::Argnums;
 use super::transforms::{call_derived, function_for};
 use crate::array::append::innermost_of;
 use crate::array::trace::current;
-use crate::convert::arrays::Array;
+use crate::convert::arrays::{Array, Kind};
 use crate::convert::errors::if_any;
 
 /// Arrays for results, in the containers that those come in.
@@ -189,27 +190,32 @@ fn as_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// Writes the entries of sparse rows to a matrix of SciPy's with the same pattern.
-pub fn fill_sparse<'py>(out: &Bound<'py, PyAny>, expected: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = out.py();
-    let numpy = py.import("numpy")?;
-    let is_csr = crate::array::arguments::is_sparse(out)?;
-    let same = |name: &str| {
-        let both = (out.getattr(name)?, expected.getattr(name)?);
-        numpy.call_method1("array_equal", both)?.is_truthy()
-    };
-    if !is_csr {
+pub fn fill_sparse<'py>(
+    out: &Bound<'py, PyAny>,
+    pattern: &Pattern,
+    n: usize,
+    entries: &[f64],
+) -> PyResult<Bound<'py, PyAny>> {
+    if !crate::array::arguments::is_sparse(out)? {
         let found = out.get_type().name()?;
         return Err(PyTypeError::new_err(format!("out must be a sparse matrix in the CSR format, found {found}")));
     }
-    if !(same("shape")? && same("indptr")? && same("indices")?) {
+    let same = |name: &str, expected: &mut dyn Iterator<Item = i64>| {
+        let Some(array) = Array::of(&out.getattr(name)?) else { return Ok::<_, PyErr>(false) };
+        Ok(matches!(array.kind, Kind::Signed(_)) && array.integers()?.into_iter().eq(expected))
+    };
+    let extents: (usize, usize) = out.getattr("shape")?.extract()?;
+    if extents != (pattern.n_rows(), n)
+        || !same("indptr", &mut pattern.starts.iter().map(|&start| start as i64))?
+        || !same("indices", &mut pattern.columns.iter().map(|&column| i64::from(column)))?
+    {
         let message = "out must have the pattern of the result, such as that of a first call without out=";
         return Err(PyValueError::new_err(message));
     }
     let data = Array::writable(&out.getattr("data")?, "the data of out")?;
-    let entries = Array::converted(&expected.getattr("data")?)?;
-    if data.shape() != entries.shape() {
+    if data.shape() != [entries.len()] {
         return Err(PyValueError::new_err("the data of out must have an entry for each index"));
     }
-    data.write(entries.floats().into_iter());
+    data.write(entries.iter().copied());
     Ok(out.clone())
 }
