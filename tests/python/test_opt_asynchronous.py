@@ -120,10 +120,12 @@ def test_steps_are_those_of_a_plain_simulation(name, distribution):
         assert record.time == pytest.approx(time, rel=1e-12)
 
 
+@pytest.mark.parametrize("sampling", [opt.Nice(2), opt.Reshuffle(1)], ids=repr)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_resumes_bit_for_bit(name):
+def test_a_method_resumes_bit_for_bit(name, sampling):
+    """Workers share the memory of draws: a permutation of one must not serve another."""
     delays = opt.Delays(SECONDS, "exponential")
-    whole, first, second = (METHODS[name](problem(), delays, seed=3) for _ in range(3))
+    whole, first, second = (METHODS[name](problem(), delays, sampling=sampling, seed=3) for _ in range(3))
     whole.run(60)
     first.run(25)
     second.load_state_dict(first.state_dict())

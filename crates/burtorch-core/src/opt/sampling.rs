@@ -40,8 +40,8 @@ pub struct Sampler {
     total: f64,
     subset: Subset,
     permutation: Vec<u32>,
-    /// Of the permutation.
-    epoch: Option<u64>,
+    /// Of the permutation: seed, epoch and client.
+    drawn: Option<(u64, u64, u64)>,
     indices: Vec<u32>,
     weights: Vec<f64>,
     scale: f64,
@@ -102,7 +102,7 @@ impl Sampler {
             total,
             subset,
             permutation: Vec::new(),
-            epoch: None,
+            drawn: None,
             indices,
             weights,
             scale: 0.0,
@@ -178,13 +178,14 @@ impl Sampler {
     fn reshuffle(&mut self, seed: u64, round: u64, client: u64, size: usize) -> Result<()> {
         let rounds = self.n.div_ceil(size) as u64;
         let epoch = round / rounds;
-        if self.epoch != Some(epoch) {
-            self.epoch = None;
+        let wanted = Some((seed, epoch, client));
+        if self.drawn != wanted {
+            self.drawn = None;
             self.permutation.clear();
             memory::reserve_in(&mut self.permutation, self.n, WHAT)?;
             self.permutation.extend(0..self.n as u32);
             Draw::new(seed, epoch, client, Purpose::Sampling).permute(&mut self.permutation, self.n);
-            self.epoch = Some(epoch);
+            self.drawn = wanted;
         }
         let start = (round % rounds) as usize * size;
         self.indices.extend_from_slice(&self.permutation[start..self.n.min(start + size)]);
