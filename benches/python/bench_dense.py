@@ -32,8 +32,12 @@ from burtorch.cli.reproduce.programs.peer import Peer  # noqa: E402
 HELD_TO_AVX2 = {
     "OPENBLAS_CORETYPE": "Haswell",
     "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
     "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR",
 }
+# The names of levels that are longer here.
+LEVELS = {"avx2": "avx2+fma"}
 # In float32 the gradients of wide models differ by some 1e-6 in the norm.
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 N_BATCHES = 4
@@ -108,7 +112,7 @@ def of_burtorch(row: Row, cell: Cell) -> Peer:
 
 def measure(row: Row, level: str, names: list[str], rounds: int) -> dict[str, float]:
     """The least milliseconds of a step of each contender, after their answers were found equal."""
-    bt.system.force_cpu_level(level)
+    bt.system.force_cpu_level(LEVELS.get(level, level))
     cell = row.cell()
     rivals = [peers.make(name, cell) for name in names]
     present = [of_burtorch(row, cell), *(rival for rival in rivals if rival is not None)]
@@ -117,18 +121,25 @@ def measure(row: Row, level: str, names: list[str], rounds: int) -> dict[str, fl
     return {name: times["minimum"] for name, times in found.items()}
 
 
-def line_of(k: int, level: str, threads: str, options: argparse.Namespace) -> str | None:
-    """A line of the table, from a process of its own."""
+def run_held(arguments: list[str], level: str, threads: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a process whose rivals are held to a level and a number of threads, one to a core."""
     env = dict(os.environ, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads, MKL_NUM_THREADS=threads)
     if threads != "1":
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=true"
     if level == "avx2":
         flags = env.get("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
         env |= HELD_TO_AVX2 | {"XLA_FLAGS": f"{flags} --xla_cpu_max_isa=AVX2"}
-    line = [sys.executable, __file__, "--one", str(k), level, "--peers", options.peers, "--rounds", str(options.rounds)]
+    line = [sys.executable, *arguments]
     if threads == "1" and hasattr(os, "sched_setaffinity"):
         line = ["taskset", "-c", str(max(os.sched_getaffinity(0))), *line]
-    done = subprocess.run(line, env=env, capture_output=True, text=True)
+    return subprocess.run(line, env=env, capture_output=True, text=True)
+
+
+def line_of(k: int, level: str, threads: str, options: argparse.Namespace) -> str | None:
+    """A line of the table, from a process of its own."""
+    done = run_held(
+        [__file__, "--one", str(k), level, "--peers", options.peers, "--rounds", str(options.rounds)], level, threads
+    )
     if done.returncode:
         print(f"{ROWS[k]}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         return None
