@@ -5,6 +5,7 @@
 mod affine;
 mod affine_lanes;
 mod attention;
+mod chosen_rows;
 mod elementwise;
 mod layer_norm;
 mod optim;

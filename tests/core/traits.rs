@@ -101,7 +101,7 @@ are_send_and_sync!(
     SparseKind,
     ScanOptions,
     Solve,
-    SparseRows,
+    SparseRows<f64>,
     Triangle,
     Type,
     ValueId,

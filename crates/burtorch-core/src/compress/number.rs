@@ -1,5 +1,6 @@
 //! The numbers that are compressed, as bits.
 
+use crate::kernels::KernelFloat;
 use crate::scalar::Float;
 use crate::simd::{REACH, reach_f32, reach_f64};
 
@@ -10,7 +11,7 @@ mod sealed {
 }
 
 /// `f32` or `f64`.
-pub trait Number: Float + sealed::Sealed {
+pub trait Number: Float + KernelFloat + sealed::Sealed {
     /// Bits of the number.
     const BITS: u32;
     /// Bits of its mantissa.

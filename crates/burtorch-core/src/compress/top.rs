@@ -2,11 +2,13 @@
 //!
 //! The simple algorithm sorts all magnitudes. Departures: 1. a sample of the vector tells a magnitude that a few more than k
 //! numbers reach, and one pass at the speed of memory finds these, 32 at a time; 2. of them the k-th is found digit by digit,
-//! with counts of 11 bits at a time. A sample that misleads costs a second pass over all numbers but zeros.
+//! with counts of 11 bits at a time. A sample that misleads costs a second pass over all numbers but zeros. 3. Short vectors are
+//! compared as a whole with magnitudes that halve the range the k-th is in: some 18 passes over them, 8 numbers at a time.
 
 use super::number::Number;
 use crate::error::{Error, Result};
 use crate::interrupt::{PIECE, ask_at};
+use crate::kernels;
 use crate::memory::reserve_in;
 use crate::simd::REACH;
 
@@ -31,20 +33,52 @@ pub(super) struct Candidates {
 pub(super) fn largest<F: Number>(x: &[F], k: usize, candidates: &mut Candidates, out: &mut Vec<u32>) -> Result<()> {
     out.clear();
     reserve_in(out, k, WHAT)?;
-    let (least, expected) = guess(x, k);
-    candidates.collect(x, least, expected)?;
-    if candidates.indices.len() < k && least > 1 {
-        candidates.collect(x, 1, k)?;
-    }
-    if candidates.indices.len() < k {
-        with_zeros(x, k - candidates.indices.len(), &candidates.indices, out);
+    if x.len() < 4 * SAMPLE {
+        of_few(x, k, out);
     } else {
-        candidates.largest::<F>(k, out)?;
+        let (least, expected) = guess(x, k);
+        candidates.collect(x, least, expected)?;
+        if candidates.indices.len() < k && least > 1 {
+            candidates.collect(x, 1, k)?;
+        }
+        if candidates.indices.len() < k {
+            with_zeros(x, k - candidates.indices.len(), &candidates.indices, out);
+        } else {
+            candidates.largest::<F>(k, out)?;
+        }
     }
     match out.iter().find(|&&i| x[i as usize].magnitude() > F::INFINITE) {
         Some(i) => Err(not_a_number(*i as usize)),
         None => Ok(()),
     }
+}
+
+/// The same of a short vector.
+fn of_few<F: Number>(x: &[F], k: usize, out: &mut Vec<u32>) {
+    // At least k numbers reach `low`, and fewer, `above`, reach `high`.
+    let (mut low, mut high, mut above) = (0, F::INFINITE + 1, 0);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        let found = kernels::count_reaching(x, F::of_bits(middle)).to_f64() as usize;
+        if found >= k {
+            low = middle;
+        }
+        if found <= k {
+            (high, above) = (middle, found);
+        }
+    }
+    if high > F::INFINITE {
+        above = x.iter().filter(|x| x.magnitude() >= high).count();
+    }
+    let mut left = k.saturating_sub(above);
+    for (i, x) in x.iter().enumerate() {
+        let magnitude = x.magnitude();
+        if magnitude >= high || magnitude == low && left > 0 {
+            left -= usize::from(magnitude < high);
+            out.push(i as u32);
+        }
+    }
+    out.truncate(k);
 }
 
 /// The error for a NaN.
@@ -56,11 +90,8 @@ pub fn not_a_number(index: usize) -> Error {
     }
 }
 
-/// A magnitude that somewhat more than `k` numbers will reach, at least 1, and a number that hardly more will be.
+/// A magnitude that somewhat more than `k` numbers of a long vector will reach, at least 1, and a number that hardly more will be.
 fn guess<F: Number>(x: &[F], k: usize) -> (u64, usize) {
-    if x.len() < 4 * SAMPLE {
-        return (1, x.len());
-    }
     let mut sample = [0; SAMPLE];
     for (j, magnitudes) in sample.chunks_exact_mut(NEIGHBOURS).enumerate() {
         // The golden ratio spreads the places, so that no regular structure is met at the same places only.

@@ -1,8 +1,9 @@
 //! Random subsets without replacement, each with the same probability.
 //!
 //! Floyd's algorithm (Bentley and Floyd 1987, "A sample of brilliance") asks k times whether an index was chosen before.
-//! Departures: 1. dense subsets are marked in a bitmap of n bits, which also yields them in order, without a sort; 2. sparse
-//! ones in a table of at most 4k entries, so that neither time nor memory depends on n.
+//! Departures: 1. dense subsets are marked in a bitmap of n bits, which also yields them in order, without a sort; a second
+//! bitmap says which of its words are used; 2. sparse ones in a table of at most 4k entries, so that neither time nor memory
+//! depends on n.
 
 use super::Draw;
 use crate::error::{Error, Result};
@@ -20,7 +21,9 @@ use crate::memory::reserve_in;
 #[derive(Clone, Debug, Default)]
 pub struct Subset {
     chosen: Vec<u32>,
+    /// A bit for each index, and one for each word of these: all 0 between draws.
     bitmap: Vec<u64>,
+    summary: Vec<u64>,
     table: Vec<u32>,
 }
 
@@ -39,6 +42,20 @@ fn refill<T: Copy>(list: &mut Vec<T>, entry: T, n: usize) -> Result<()> {
     reserve_in(list, n, WHAT)?;
     list.resize(n, entry);
     Ok(())
+}
+
+/// Makes a list of zeros at least `n` long.
+fn refill_if_short(list: &mut Vec<u64>, n: usize) -> Result<()> {
+    if list.len() < n { refill(list, 0, n) } else { Ok(()) }
+}
+
+/// Calls `with` for the place of each one, from the lowest on.
+#[inline]
+fn for_ones(mut word: u64, mut with: impl FnMut(usize)) {
+    while word != 0 {
+        with(word.trailing_zeros() as usize);
+        word &= word - 1;
+    }
 }
 
 impl Subset {
@@ -73,19 +90,21 @@ impl Subset {
     }
 
     fn dense(&mut self, draw: &mut Draw<'_>, n: usize, k: usize) -> Result<()> {
-        refill(&mut self.bitmap, 0, n.div_ceil(64))?;
+        refill_if_short(&mut self.bitmap, n.div_ceil(64))?;
+        refill_if_short(&mut self.summary, n.div_ceil(64 * 64))?;
         for j in n - k..n {
             let at = draw.below(j as u64 + 1) as usize;
             let was_chosen = self.bitmap[at / 64] >> (at % 64) & 1 == 1;
             let at = if was_chosen { j } else { at };
             self.bitmap[at / 64] |= 1 << (at % 64);
+            self.summary[at / (64 * 64)] |= 1 << (at / 64 % 64);
         }
-        for (k, &word) in self.bitmap.iter().enumerate() {
-            let mut left = word;
-            while left != 0 {
-                self.chosen.push(64 * k as u32 + left.trailing_zeros());
-                left &= left - 1;
-            }
+        // What is read is cleared, so that the next draw looks at no word that it does not use.
+        for (k, words) in self.summary.iter_mut().enumerate() {
+            for_ones(std::mem::take(words), |word| {
+                let word = 64 * k + word;
+                for_ones(std::mem::take(&mut self.bitmap[word]), |bit| self.chosen.push((64 * word + bit) as u32));
+            });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::Mode;
 use super::float::{KernelFloat, Pack, line, prefetch, prefetch_before};
 use super::levels::{Target, columns, leveled};
 use super::optim::sgd_step;
-use super::reduce::dot_rows;
+use super::reduce::dots_of_next;
 
 leveled! {
     /// `y = W x + b`; `w` is `y.len()` rows of `x.len()`.
@@ -62,7 +62,7 @@ fn forward_rows<E: KernelFloat, T: Target, const R: usize>(
     let n_in = x.len();
     while y.len() - o >= R {
         let rows = std::array::from_fn(|r| &w[(o + r) * n_in..][..n_in]);
-        let sums = dot_rows::<E, T, R>(rows, x);
+        let sums = dots_of_next::<E, T, R>(rows, x);
         for r in 0..R {
             y[o + r] = match bias {
                 Some(bias) => sums[r] + bias[o + r],

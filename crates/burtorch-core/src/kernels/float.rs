@@ -5,7 +5,7 @@
 //! Knows nothing of levels or kernels.
 
 use crate::simd::slices::Element;
-use crate::simd::{Mask, Real, Simd, paired};
+use crate::simd::{Mask, Real, Simd, SimdUint, paired};
 
 /// A number type that kernels are compiled for: f32 or f64. Its [`Element::Vector`] is the fixed virtual width in which
 /// reductions are defined, 16 of f32 or 8 of f64.
@@ -65,6 +65,12 @@ pub trait Pack: Real {
     /// # Safety
     /// They may be read at `at(piece)` for each of the pieces of a vector.
     unsafe fn read_pieces(at: impl Fn(usize) -> *const Self::Elem) -> Self;
+
+    /// Elements of `from` at up to `LANES` places; 0 in the lanes that are left.
+    ///
+    /// # Safety
+    /// Every place is below `from.len()`.
+    unsafe fn gather(from: &[Self::Elem], places: &[u32]) -> Self;
 
     /// Elements `at` and `at + 1` of `from` in turn.
     ///
@@ -246,6 +252,14 @@ macro_rules! kernel_float {
                     numbers[k * PIECE..(k + 1) * PIECE].copy_from_slice(&piece);
                 }
                 Simd::from_array(numbers)
+            }
+
+            #[inline(always)]
+            unsafe fn gather(from: &[$t], places: &[u32]) -> Self {
+                let (mask, places) =
+                    (Mask::from_bitmask(!(u64::MAX << places.len())), Simd::<u32, N>::load_or_default(places));
+                // SAFETY: lanes that hold a place name a number of `from`, as the caller promises.
+                unsafe { Simd::gather_select_unchecked(from, mask, places.cast(), Simd::splat(0.0)) }
             }
 
             #[inline(always)]

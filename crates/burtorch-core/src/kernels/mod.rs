@@ -17,6 +17,7 @@ mod lanes;
 mod levels;
 
 mod arithmetic;
+mod gathered;
 mod reduce;
 
 mod affine;
@@ -40,6 +41,7 @@ mod softmax_lanes;
 mod optim;
 
 mod sparse;
+mod sparse_rows;
 
 mod blocks;
 mod blocks_lanes;
@@ -67,10 +69,11 @@ pub use blocks::{BlockMath, PANEL, naive};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangular};
 pub use float::KernelFloat;
+pub use gathered::{add_rows, dots_of_rows, dots_of_rows_at_two};
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
-pub use reduce::{axpy, axpy_rows, dot, dots, dots_of_columns, outer, sum, sum_squares};
+pub use reduce::{all_finite, axpy, axpy_rows, count_reaching, dot, dots, dots_of_columns, outer, sum, sum_squares};
 pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 pub use softmax::{
     softmax_cross_entropy_backward, softmax_cross_entropy_forward, softmax_cross_entropy_soft_backward,
@@ -80,7 +83,8 @@ pub use softmax_lanes::{
     softmax_cross_entropy_backward_lanes, softmax_cross_entropy_forward_lanes,
     softmax_cross_entropy_soft_backward_lanes, softmax_cross_entropy_soft_forward_lanes, softmax_forward_lanes,
 };
-pub use sparse::{SparsePlace, SparseRows, sparse_add, sparse_dots};
+pub use sparse::{SparsePlace, sparse_add, sparse_dots};
+pub use sparse_rows::{SparseRows, add_sparse_rows, dots_of_sparse_rows, dots_of_sparse_rows_at_two};
 pub use tokens::TokenMath;
 pub use weight_grad_lanes::{affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
 pub use weight_pieces::{WeightParts, affine_weight_grad_parts};

@@ -5,7 +5,7 @@
 //! fixed tree. The sum of nothing is `-0.0`, the neutral element of IEEE addition.
 //! Knows nothing of weights or layers.
 
-use super::float::{KernelFloat, Pack, line, prefetch};
+use super::float::{KernelFloat, Pack, prefetch_at};
 use super::levels::{Target, columns, leveled};
 use crate::simd::Real;
 use crate::simd::slices::Element;
@@ -19,6 +19,12 @@ leveled! {
 
     /// The sum of the squares of `x`, within `n u sum x_i^2`.
     pub fn sum_squares<E>(x: &[E]) -> E = sum_squares_at;
+
+    /// How many numbers, fewer than 2^24, have at least this magnitude, which is above 0; NaN is among them.
+    pub fn count_reaching<E>(x: &[E], least: E) -> E = count_reaching_at;
+
+    /// Whether no number is infinite or NaN.
+    pub fn all_finite<E>(x: &[E]) -> bool = all_finite_at;
 
     /// `y += a * x`, element by element, one rounding each where the CPU fuses.
     pub fn axpy<E>(a: E, x: &[E], y: &mut [E]) = axpy_at;
@@ -40,41 +46,51 @@ leveled! {
 
 #[inline(always)]
 fn dot_at<E: KernelFloat, T: Target>(x: &[E], y: &[E]) -> E {
-    dot_rows::<E, T, 1>([x], y)[0]
+    dot_rows::<E, T, 1, 1>([x], [y], None)[0][0]
 }
 
 #[inline(always)]
 fn sum_squares_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
-    dot_rows::<E, T, 1>([x], x)[0]
+    dot_rows::<E, T, 1, 1>([x], [x], None)[0][0]
 }
 
-/// The inner products of `R` rows with one `x`, each with the same bits as [`dot`].
+/// The inner products of `R` rows with `P` points, each with the same bits as [`dot`].
 ///
-/// Simply: for each row, for each k, `sum += row[k] * x[k]`. Departures:
+/// Simply: for each row, for each point, for each k, `sum += row[k] * x[k]`. Departures:
 /// 1. Four accumulators of the virtual width, because one chain of additions waits 4 cycles for each; they also shorten
 ///    the error.
-/// 2. Several rows at a time share the loads of x.
-/// 3. Where there are several rows, the next ones are asked for: they may come from the third-level cache.
+/// 2. Several rows at a time share the loads of a point, and several points those of a row.
+/// 3. The rows that begin at `ahead` are asked for: they may come from the third-level cache or from memory.
 /// 4. The last block is padded with neutral elements (`0 * -0.0 = -0.0`) rather than finished one number at a time.
 #[inline(always)]
-pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R], x: &[E]) -> [E; R] {
-    let n = x.len();
+pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize>(
+    rows: [&[E]; R],
+    xs: [&[E]; P],
+    ahead: Option<[*const E; R]>,
+) -> [[E; P]; R] {
+    let n = xs[0].len();
     let width = E::Vector::LANES;
-    for row in rows {
-        assert_eq!(row.len(), n, "kernel operands differ in length");
+    for slice in rows.iter().chain(&xs) {
+        assert_eq!(slice.len(), n, "kernel operands differ in length");
     }
-    let mut sums = [[E::Vector::splat(-E::default()); 4]; R];
+    let ask = |r: usize, k: usize| {
+        if let Some(ahead) = ahead {
+            prefetch_at(ahead[r].wrapping_add(k));
+        }
+    };
+    let mut sums = [[[E::Vector::splat(-E::default()); 4]; P]; R];
     let mut k = 0;
     while n - k >= 4 * width {
         for a in 0..4 {
-            // SAFETY: `k + 4 * width <= n`, the length of x and of every row.
+            // SAFETY: `k + 4 * width <= n`, the length of every point and row.
             unsafe {
-                let xs = E::Vector::read(x, k + a * width);
+                let points = xs.map(|x| E::Vector::read(x, k + a * width));
                 for r in 0..R {
-                    if R > 1 && width >= line::<E>() {
-                        prefetch(rows[r], R * n + k + a * width);
+                    ask(r, k + a * width);
+                    let row = E::Vector::read(rows[r], k + a * width);
+                    for p in 0..P {
+                        sums[r][p][a] = T::mul_add(row, points[p], sums[r][p][a]);
                     }
-                    sums[r][a] = T::mul_add(E::Vector::read(rows[r], k + a * width), xs, sums[r][a]);
                 }
             }
         }
@@ -83,24 +99,35 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R
     for a in 0..4 {
         if n - k >= width {
             for r in 0..R {
-                // SAFETY: `k + width <= n`, the length of x and of every row.
-                let (ws, xs) = unsafe { (E::Vector::read(rows[r], k), E::Vector::read(x, k)) };
-                sums[r][a] = T::mul_add(ws, xs, sums[r][a]);
+                ask(r, k);
+                // SAFETY: `k + width <= n`, the length of every point and row.
+                unsafe {
+                    let row = E::Vector::read(rows[r], k);
+                    for p in 0..P {
+                        sums[r][p][a] = T::mul_add(row, E::Vector::read(xs[p], k), sums[r][p][a]);
+                    }
+                }
             }
             k += width;
         } else if n > k {
-            let xs = E::Vector::read_or(&x[k..], E::default());
+            let points = xs.map(|x| E::Vector::read_or(&x[k..], E::default()));
             for r in 0..R {
-                let ws = E::Vector::read_or(&rows[r][k..], -E::default());
-                sums[r][a] = T::mul_add(ws, xs, sums[r][a]);
+                ask(r, n - 1);
+                let row = E::Vector::read_or(&rows[r][k..], -E::default());
+                for p in 0..P {
+                    sums[r][p][a] = T::mul_add(row, points[p], sums[r][p][a]);
+                }
             }
             k = n;
         }
     }
     // No closure, which would be compiled for any CPU.
-    let mut totals = [E::default(); R];
-    for (total, [a, b, c, d]) in totals.iter_mut().zip(sums) {
-        *total = ((a + b) + (c + d)).tree_sum();
+    let mut totals = [[E::default(); P]; R];
+    for r in 0..R {
+        for p in 0..P {
+            let [a, b, c, d] = sums[r][p];
+            totals[r][p] = ((a + b) + (c + d)).tree_sum();
+        }
     }
     totals
 }
@@ -126,13 +153,40 @@ pub(super) fn sum_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     ((a + b) + (c + d)).tree_sum()
 }
 
+/// Ones are summed in the lanes of numbers.
+#[inline(always)]
+fn count_reaching_at<E: KernelFloat, T: Target>(x: &[E], least: E) -> E {
+    let (zero, one, least) = (E::Vector::of(0.0), E::Vector::of(1.0), E::Vector::splat(least));
+    let reached = |x: E::Vector| E::Vector::select(x.abs().is_lt(least), zero, one);
+    let (blocks, last) = x.split_at(x.len() / E::Vector::LANES * E::Vector::LANES);
+    let mut sums = [zero, zero, zero, reached(E::Vector::read_or(last, E::default()))];
+    for (k, block) in blocks.chunks_exact(E::Vector::LANES).enumerate() {
+        sums[k % 4] = sums[k % 4] + reached(E::Vector::load(block));
+    }
+    let [a, b, c, d] = sums;
+    ((a + b) + (c + d)).tree_sum()
+}
+
+/// Departure from looking at each: 0 times what is not finite is NaN, and stays so in a sum.
+#[inline(always)]
+fn all_finite_at<E: KernelFloat, T: Target>(x: &[E]) -> bool {
+    let zero = E::Vector::splat(E::default());
+    let (blocks, last) = x.split_at(x.len() / E::Vector::LANES * E::Vector::LANES);
+    let mut sums = [T::mul_add(E::Vector::read_or(last, E::default()), zero, zero); 4];
+    for (k, block) in blocks.chunks_exact(E::Vector::LANES).enumerate() {
+        sums[k % 4] = T::mul_add(E::Vector::load(block), zero, sums[k % 4]);
+    }
+    let [a, b, c, d] = sums;
+    ((a + b) + (c + d)).tree_sum() == E::default()
+}
+
 /// One row after the other: rows beside each other would share loads of x, but numbers from the second-level cache come faster
 /// in one stream.
 #[inline(always)]
 fn dots_at<E: KernelFloat, T: Target>(rows: &[E], x: &[E], to: &mut [E]) {
     let n = x.len();
     for (r, to) in to.iter_mut().enumerate() {
-        *to = dot_rows::<E, T, 1>([&rows[r * n..][..n]], x)[0];
+        *to = dot_rows::<E, T, 1, 1>([&rows[r * n..][..n]], [x], None)[0][0];
     }
 }
 
@@ -236,6 +290,13 @@ unsafe fn add_row<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
             *sum = T::mul_add(factor, V::read(numbers, c * V::LANES), *sum);
         }
     }
+}
+
+/// The inner products of `R` rows that lie one after the other; those behind them are asked for.
+#[inline(always)]
+pub(super) fn dots_of_next<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R], x: &[E]) -> [E; R] {
+    let ahead = rows.map(|row| row.as_ptr().wrapping_add(R * x.len()));
+    dot_rows::<E, T, R, 1>(rows, [x], (R > 1).then_some(ahead)).map(|[product]| product)
 }
 
 #[inline(always)]

@@ -18,6 +18,7 @@ use crate::compress::{Client, Compressor, Message};
 use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::kernels;
 use crate::memory;
 use crate::scalar::Float;
 use crate::sync::{self, Mutex};
@@ -293,7 +294,7 @@ impl Clients {
         }
         self.each(env, part, Sends::Message, &|who, worker, room| {
             let calls = work(who, worker, room)?;
-            if room.g.iter().any(|g| !g.is_finite()) {
+            if !kernels::all_finite(&room.g) {
                 return Err(Error::Diverged { round: env.round + 1 });
             }
             let mut draw = match env.choices.compression {

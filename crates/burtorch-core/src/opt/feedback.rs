@@ -9,6 +9,7 @@ use super::terms::Samples;
 use crate::compress::{Client, Compressor, Message};
 use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
+use crate::kernels;
 use crate::scalar::Float;
 
 /// EF14 (Seide et al. 2014): client i sends m_i = C(e_i + step grad f_i(x)) and keeps `e_i+ = e_i + step grad f_i(x) - m_i`; x+ is
@@ -114,7 +115,7 @@ impl Downlink {
         self.new.copy_from_slice(&self.mean);
         clients.add_sum(0, 1.0 / n as f64, &mut self.new);
         self.rest.iter_mut().zip(&self.new).zip(g).for_each(|((rest, mean), g)| *rest = mean - g);
-        if self.rest.iter().any(|rest| !rest.is_finite()) {
+        if !kernels::all_finite(&self.rest) {
             return Err(Error::Diverged { round: env.round + 1 });
         }
         // The draws of the one that follows the clients.

@@ -1,12 +1,11 @@
 //! Terms that look at a sample through one product a_i x: regression and classification by linear models.
 //!
-//! Promises: slopes of a chunk are computed together, in vectors; each row is read once for its product and, while it is
-//! in the nearest cache, once for its gradient. Knows no regulariser.
+//! Promises: slopes of a group are computed together, in vectors; each row is read once for its products with both points and,
+//! while it is in the nearest cache, once for its gradient. Knows no regulariser.
 
 use super::rows::{Rows, check_finite};
 use super::terms::{Samples, Terms};
 use crate::error::{Error, Result};
-use crate::kernels;
 use crate::memory;
 use crate::simd::slices;
 
@@ -27,11 +26,11 @@ impl Loss {
         if self == Loss::Logistic { 0.25 } else { 1.0 }
     }
 
-    /// Makes slopes of products, in place; `labels` gives the label of each.
-    fn slopes(self, z: &mut [f64], labels: impl Iterator<Item = f64> + Clone, scratch: &mut [f64]) {
+    /// Makes slopes of products, in place; there are as many labels.
+    fn slopes(self, z: &mut [f64], labels: &[f64], scratch: &mut [f64]) {
         match self {
             Loss::Logistic => {
-                scratch.iter_mut().zip(&*z).zip(labels.clone()).for_each(|((s, z), b)| *s = -b * z);
+                scratch.iter_mut().zip(&*z).zip(labels).for_each(|((s, z), b)| *s = -b * z);
                 slices::sigmoid(scratch, z);
                 z.iter_mut().zip(labels).for_each(|(z, b)| *z *= -b);
             }
@@ -44,7 +43,7 @@ impl Loss {
     }
 
     /// Makes values of products, in place.
-    fn values(self, z: &mut [f64], labels: impl Iterator<Item = f64>, scratch: &mut [f64]) {
+    fn values(self, z: &mut [f64], labels: &[f64], scratch: &mut [f64]) {
         let pairs = scratch.iter_mut().zip(&*z).zip(labels);
         match self {
             Loss::Logistic => {
@@ -85,21 +84,12 @@ impl Linear {
         Ok(Linear { rows, labels, loss })
     }
 
-    fn labels_of<'a>(&'a self, samples: Samples<'a>) -> impl Iterator<Item = f64> + Clone + 'a {
-        samples.indices.iter().map(|&i| self.labels[i as usize])
-    }
-
-    fn products(&self, x: &[f64], samples: Samples<'_>, z: &mut [f64]) {
-        if let Some(block) = self.rows.block(samples.indices) {
-            // Several rows at a time, each with the bits that it has alone.
-            kernels::dots(block, x, z);
-            return z.iter_mut().for_each(|z| *z += 0.0);
-        }
-        z.iter_mut().zip(samples.indices).for_each(|(z, &i)| *z = self.rows.dot(i as usize, x));
+    fn read_labels(&self, indices: &[u32], to: &mut [f64]) {
+        to.iter_mut().zip(indices).for_each(|(b, &i)| *b = self.labels[i as usize]);
     }
 }
 
-/// Samples whose products are computed before their gradients: rows are read twice while they are near.
+/// Samples whose values are computed together.
 const GROUP: usize = 64;
 
 /// `n` numbers of scratch, in the memory it has if that is enough.
@@ -127,11 +117,13 @@ impl Terms for Linear {
 
     fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64> {
         let mut sum = 0.0;
-        for group in samples.groups(GROUP) {
+        for (group, rows) in samples.groups(GROUP) {
             let n = group.indices.len();
-            let (z, more) = scratch_of(scratch, 2 * n)?.split_at_mut(n);
-            self.products(x, group, z);
-            self.loss.values(z, self.labels_of(group), more);
+            let (z, more) = scratch_of(scratch, 3 * n)?.split_at_mut(n);
+            let (labels, more) = more.split_at_mut(n);
+            self.rows.products(rows, x, z);
+            self.read_labels(group.indices, labels);
+            self.loss.values(z, labels, more);
             sum += group.weighted().zip(&*z).map(|((_, w), value)| w * value).sum::<f64>();
         }
         Ok(sum)
@@ -145,26 +137,24 @@ impl Terms for Linear {
         scratch: &mut Vec<f64>,
         out: &mut [f64],
     ) -> Result<()> {
-        for group in samples.groups(GROUP) {
+        for (group, rows) in samples.groups(self.rows.group()) {
             let n = group.indices.len();
-            let all = scratch_of(scratch, 3 * n)?;
-            let (z, more) = all.split_at_mut(n);
-            let (y, more) = more.split_at_mut(n);
-            self.products(x, group, z);
-            if let Some(minus) = minus {
-                self.products(minus, group, y);
-                self.loss.slopes(y, self.labels_of(group), more);
+            // Of two points, those of the second behind those of the first, so that slopes are computed in one call.
+            let both = if minus.is_some() { 2 * n } else { n };
+            let all = scratch_of(scratch, 3 * both)?;
+            let (z, more) = all.split_at_mut(both);
+            let (labels, more) = more.split_at_mut(both);
+            let (at_x, at_minus) = z.split_at_mut(n);
+            match minus {
+                Some(minus) => self.rows.products_at_two(rows, [x, minus], at_x, at_minus),
+                None => self.rows.products(rows, x, at_x),
             }
-            self.loss.slopes(z, self.labels_of(group), more);
-            if minus.is_some() {
-                z.iter_mut().zip(&*y).for_each(|(z, y)| *z -= y);
-            }
-            if let Some(block) = self.rows.block(group.indices) {
-                z.iter_mut().zip(group.weighted()).for_each(|(slope, (_, w))| *slope *= w);
-                kernels::axpy_rows(z, block, out);
-            } else {
-                group.weighted().zip(&*z).for_each(|((i, w), slope)| self.rows.add(i, w * slope, out));
-            }
+            labels.chunks_exact_mut(n).for_each(|labels| self.read_labels(group.indices, labels));
+            self.loss.slopes(z, labels, more);
+            let (slopes, others) = z.split_at_mut(n);
+            slopes.iter_mut().zip(&*others).for_each(|(z, y)| *z -= y);
+            slopes.iter_mut().zip(group.weighted()).for_each(|(slope, (_, w))| *slope *= w);
+            self.rows.add_all(group.indices, slopes, out);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::prox::Prox;
 use super::terms::{FiniteSum, Samples, Workspace};
 use crate::draw::{Draw, Purpose};
 use crate::error::{Error, Result};
+use crate::kernels;
 use crate::memory;
 
 /// Choices that are given in place of drawn ones.
@@ -161,14 +162,6 @@ impl std::fmt::Debug for Runner {
     }
 }
 
-/// Whether all numbers are finite: in whole vectors, because a loop that may end early takes one at a time.
-fn is_finite(numbers: &[f64]) -> bool {
-    const EXPONENT: u64 = 0x7FF << 52;
-    // Only an exponent of all ones reaches the highest bit.
-    let highest = |any: u64, x: &f64| any | ((x.to_bits() & EXPONENT) + (1 << 52));
-    numbers.iter().fold(0, highest) >> 63 == 0
-}
-
 fn check_step(step: f64) -> Result<()> {
     if step > 0.0 && step.is_finite() {
         return Ok(());
@@ -237,7 +230,7 @@ impl Runner {
         check_step(step)?;
         let (method, mut env, x, next) = self.parts_of_a_step(step, choices);
         let cost = method.propose(&mut env, x, next)?;
-        if !is_finite(&self.next) {
+        if !kernels::all_finite(&self.next) {
             return Err(Error::Diverged { round: self.round + 1 });
         }
         std::mem::swap(&mut self.x, &mut self.next);

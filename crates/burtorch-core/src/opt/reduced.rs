@@ -5,6 +5,7 @@ use super::sampling::Sampler;
 use super::stochastic::draw_batch;
 use super::terms::Samples;
 use crate::error::{Error, Result};
+use crate::kernels;
 
 fn calls(n: usize) -> Cost {
     Cost { oracle_calls: n as u64, ..Cost::default() }
@@ -47,7 +48,7 @@ impl LSvrg {
         draw_batch(&mut self.sampler, env)?;
         let samples = self.sampler.samples();
         env.grad(at, Some(&self.w), samples, &mut self.g)?;
-        self.g.iter_mut().zip(&self.grad_w).for_each(|(g, full)| *g += full);
+        kernels::add_to(&self.grad_w, &mut self.g);
         Ok(calls(2 * samples.indices.len()))
     }
 
@@ -217,7 +218,7 @@ impl Method for Page {
         draw_batch(&mut self.sampler, env)?;
         let samples = self.sampler.samples();
         env.grad(next, Some(x), samples, &mut self.new)?;
-        self.new.iter_mut().zip(&self.g).for_each(|(new, g)| *new += g);
+        kernels::add_to(&self.g, &mut self.new);
         Ok(calls(2 * samples.indices.len()))
     }
 

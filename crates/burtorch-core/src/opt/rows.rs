@@ -19,7 +19,7 @@ pub struct Rows {
 #[derive(Clone, Debug)]
 enum Layout {
     Dense(Numbers),
-    Sparse(SparseRows),
+    Sparse(SparseRows<f64>),
 }
 
 /// Numbers of dense rows.
@@ -124,16 +124,12 @@ impl Rows {
     pub fn dot(&self, i: usize, x: &[f64]) -> f64 {
         match &self.layout {
             Layout::Dense(values) => kernels::dot(&values[i * self.d..][..self.d], x) + 0.0,
-            Layout::Sparse(rows) => rows.dot(i, x),
+            Layout::Sparse(rows) => {
+                let mut product = [0.0];
+                kernels::dots_of_sparse_rows(rows, &[i as u32], x, &mut product);
+                product[0]
+            }
         }
-    }
-
-    /// The rows of samples that follow each other, where they are dense.
-    pub(super) fn block(&self, indices: &[u32]) -> Option<&[f64]> {
-        let Layout::Dense(values) = &self.layout else { return None };
-        let first = *indices.first()? as usize;
-        let is_block = indices.windows(2).all(|pair| pair[1] == pair[0] + 1);
-        (is_block && indices.len() > 1).then(|| &values[first * self.d..][..indices.len() * self.d])
     }
 
     /// `out += a * row i`.
@@ -141,7 +137,47 @@ impl Rows {
     pub fn add(&self, i: usize, a: f64, out: &mut [f64]) {
         match &self.layout {
             Layout::Dense(values) => kernels::axpy(a, &values[i * self.d..][..self.d], out),
-            Layout::Sparse(rows) => rows.add(i, a, out),
+            Layout::Sparse(rows) => kernels::add_sparse_rows(rows, &[i as u32], &[a], out),
+        }
+    }
+
+    /// `to[k]` = the inner product of row `rows[k]` with `x`. What `rows` names behind the length of `to` comes next.
+    pub(super) fn products(&self, rows: &[u32], x: &[f64], to: &mut [f64]) {
+        match &self.layout {
+            Layout::Dense(values) => {
+                kernels::dots_of_rows(values, rows, x, to);
+                // The sum of nothing is -0.0.
+                to.iter_mut().for_each(|z| *z += 0.0);
+            }
+            Layout::Sparse(all) => kernels::dots_of_sparse_rows(all, rows, x, to),
+        }
+    }
+
+    /// [`Rows::products`] with two points.
+    pub(super) fn products_at_two(&self, rows: &[u32], [x, y]: [&[f64]; 2], to: &mut [f64], to_y: &mut [f64]) {
+        match &self.layout {
+            Layout::Dense(values) => {
+                kernels::dots_of_rows_at_two(values, rows, x, y, to, to_y);
+                to.iter_mut().chain(to_y).for_each(|z| *z += 0.0);
+            }
+            Layout::Sparse(all) => kernels::dots_of_sparse_rows_at_two(all, rows, x, y, to, to_y),
+        }
+    }
+
+    /// `out += a[k] *` row `rows[k]`, in order.
+    pub(super) fn add_all(&self, rows: &[u32], a: &[f64], out: &mut [f64]) {
+        match &self.layout {
+            Layout::Dense(values) => kernels::add_rows(values, rows, a, out),
+            Layout::Sparse(all) => kernels::add_sparse_rows(all, rows, a, out),
+        }
+    }
+
+    /// How many rows, which are read twice, stay in the nearest cache meanwhile: from 8 to 64, for the sake of vectors.
+    pub(super) fn group(&self) -> usize {
+        const NEAR: usize = 1 << 14;
+        match &self.layout {
+            Layout::Dense(_) => (NEAR / 8 / self.d).clamp(8, 64) / 8 * 8,
+            Layout::Sparse(_) => 64,
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::rows::Rows;
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::kernels;
 use crate::memory;
 use crate::sync::{self, Mutex};
 
@@ -41,10 +42,10 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// The same samples, `size` at a time.
-    pub fn groups(self, size: usize) -> impl Iterator<Item = Samples<'a>> {
+    /// The same samples, `size` at a time; with each group the indices from its first on.
+    pub fn groups(self, size: usize) -> impl Iterator<Item = (Samples<'a>, &'a [u32])> {
         let n = self.indices.len();
-        (0..n).step_by(size).map(move |k| self.part(k..n.min(k + size)))
+        (0..n).step_by(size).map(move |k| (self.part(k..n.min(k + size)), &self.indices[k..]))
     }
 
     fn part(&self, at: std::ops::Range<usize>) -> Self {
@@ -93,15 +94,16 @@ impl Regulariser {
 
     #[inline]
     fn slope(&self, x: f64) -> f64 {
-        if self.nonconvex == 0.0 {
-            return self.l2 * x;
-        }
         let q = 1.0 + x * x;
         self.l2 * x + 2.0 * self.nonconvex * x / (q * q)
     }
 
     pub(super) fn add_grad(&self, x: &[f64], minus: Option<&[f64]>, scale: f64, out: &mut [f64]) {
-        if *self == Regulariser::default() {
+        if self.nonconvex == 0.0 {
+            if self.l2 > 0.0 {
+                kernels::axpy(scale * self.l2, x, out);
+                minus.iter().for_each(|y| kernels::axpy(-scale * self.l2, y, out));
+            }
             return;
         }
         match minus {
@@ -270,7 +272,7 @@ impl FiniteSum {
                 self.terms.grad(x, minus, samples, &mut part.scratch, &mut part.grad)
             })?;
             for part in &mut workspace.parts[..n_chunks] {
-                out.iter_mut().zip(&part_of(part).grad).for_each(|(g, add)| *g += add);
+                kernels::add_to(&part_of(part).grad, out);
             }
         }
         self.regulariser.add_grad(x, minus, samples.total(), out);

@@ -24,7 +24,7 @@ pub use level::{Level, available_levels, force_level, level};
 pub(crate) use reach::{REACH, reach_f32, reach_f64};
 pub use real::{Bits, Real, Truth};
 pub use std::simd::cmp::{SimdPartialEq, SimdPartialOrd};
-pub use std::simd::num::SimdFloat;
+pub use std::simd::num::{SimdFloat, SimdUint};
 pub use std::simd::{Mask, Select, Simd, StdFloat};
 
 /// Four f32 lanes. The aliases also serve crates that do not enable portable SIMD themselves.

@@ -1,0 +1,144 @@
+//! Products with the rows of a table that a list names, and sums of such rows: batches of samples.
+//!
+//! Promises: a product has the bits of [`dot`](super::dot), a sum those of [`axpy`](super::axpy) row after row. Rows at random
+//! places are asked for before they are needed: without it most of the time is waiting for memory.
+//! Knows nothing of samples or losses.
+
+use super::float::{KernelFloat, Pack};
+use super::levels::{Target, columns, leveled};
+use super::reduce::dot_rows;
+
+leveled! {
+    /// `to[k]` = the inner product of `x` with row `rows[k]` of `table`. Rows are as long as `x`; those that `rows` names behind
+    /// the length of `to` are asked for as well, because they come next.
+    pub fn dots_of_rows<E>(table: &[E], rows: &[u32], x: &[E], to: &mut [E]) = dots_of_rows_at;
+
+    /// [`dots_of_rows`] of two points: rows are read once.
+    pub fn dots_of_rows_at_two<E>(table: &[E], rows: &[u32], x: &[E], y: &[E], to: &mut [E], to_y: &mut [E])
+        = dots_at_two_at;
+
+    /// `y += a[k] *` row `rows[k]` of `table`, in order. Rows are as long as `y`.
+    pub fn add_rows<E>(table: &[E], rows: &[u32], a: &[E], y: &mut [E]) = add_rows_at;
+}
+
+/// Bytes that are asked for ahead of those in work: what a core can wait for at once, and some more.
+const AHEAD: usize = 1 << 13;
+
+/// A table and the list of its rows, of which `at` is in work.
+struct List<'a, E> {
+    table: &'a [E],
+    rows: &'a [u32],
+    width: usize,
+    ahead: usize,
+}
+
+impl<'a, E> List<'a, E> {
+    #[inline(always)]
+    fn new(table: &'a [E], rows: &'a [u32], width: usize) -> Self {
+        List { table, rows, width, ahead: (AHEAD / (width * size_of::<E>()).max(1)).clamp(4, 64) }
+    }
+
+    #[inline(always)]
+    fn row(&self, k: usize) -> &'a [E] {
+        &self.table[self.rows[k] as usize * self.width..][..self.width]
+    }
+
+    /// Where the row begins that is to be asked for while row `k` is in work: it itself, if none is left.
+    #[inline(always)]
+    fn next(&self, k: usize) -> *const E {
+        let row = *self.rows.get(k + self.ahead).unwrap_or(&self.rows[k]);
+        self.table.as_ptr().wrapping_add(row as usize * self.width)
+    }
+}
+
+/// Products of `R` rows at a time with `P` points.
+#[inline(always)]
+fn products<E: KernelFloat, T: Target, const R: usize, const P: usize>(
+    list: &List<'_, E>,
+    points: [&[E]; P],
+    mut put: impl FnMut(usize, [E; P]),
+    n: usize,
+) {
+    let mut k = 0;
+    while n - k >= R {
+        let rows = std::array::from_fn(|r| list.row(k + r));
+        let found = dot_rows::<E, T, R, P>(rows, points, Some(std::array::from_fn(|r| list.next(k + r))));
+        found.into_iter().enumerate().for_each(|(r, products)| put(k + r, products));
+        k += R;
+    }
+    for k in k..n {
+        let [products] = dot_rows::<E, T, 1, P>([list.row(k)], points, Some([list.next(k)]));
+        put(k, products);
+    }
+}
+
+#[inline(always)]
+fn dots_of_rows_at<E: KernelFloat, T: Target>(table: &[E], rows: &[u32], x: &[E], to: &mut [E]) {
+    let list = List::new(table, rows, x.len());
+    let n = to.len();
+    let put = |k: usize, [product]: [E; 1]| to[k] = product;
+    // 16 sums fit into the registers, or 4.
+    if T::fits::<E::Vector>(16) {
+        products::<E, T, 4, 1>(&list, [x], put, n);
+    } else {
+        products::<E, T, 1, 1>(&list, [x], put, n);
+    }
+}
+
+#[inline(always)]
+fn dots_at_two_at<E: KernelFloat, T: Target>(
+    table: &[E],
+    rows: &[u32],
+    x: &[E],
+    y: &[E],
+    to: &mut [E],
+    to_y: &mut [E],
+) {
+    let list = List::new(table, rows, x.len());
+    let n = to.len();
+    if T::fits::<E::Vector>(16) {
+        let put = |k: usize, [product, other]: [E; 2]| (to[k], to_y[k]) = (product, other);
+        return products::<E, T, 2, 2>(&list, [x, y], put, n);
+    }
+    for k in 0..n {
+        to[k] = dot_rows::<E, T, 1, 1>([list.row(k)], [x], Some([list.next(k)]))[0][0];
+        to_y[k] = dot_rows::<E, T, 1, 1>([list.row(k)], [y], None)[0][0];
+    }
+}
+
+#[inline(always)]
+fn add_rows_at<E: KernelFloat, T: Target>(table: &[E], rows: &[u32], a: &[E], y: &mut [E]) {
+    assert_eq!(rows.len(), a.len(), "kernel operands differ in length");
+    let list = List::new(table, rows, y.len());
+    let mut k = 0;
+    while rows.len() - k >= 8 {
+        let some: [&[E]; 8] = std::array::from_fn(|r| list.row(k + r));
+        let factors: [E; 8] = std::array::from_fn(|r| a[k + r]);
+        columns!(E, y.len(), add_step[T, 8](factors, some, y));
+        k += 8;
+    }
+    for k in k..rows.len() {
+        columns!(E, y.len(), add_step[T, 1]([a[k]], [list.row(k)], y));
+    }
+}
+
+/// Sums stay in a register over `R` rows.
+///
+/// # Safety
+/// `j + V::LANES` is at most the length of `y` and of every row.
+#[inline(always)]
+unsafe fn add_step<V: Pack, T: Target, const R: usize>(
+    j: usize,
+    a: [V::Elem; R],
+    rows: [&[V::Elem]; R],
+    y: &mut [V::Elem],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sum = V::read(y, j);
+        for r in 0..R {
+            sum = T::mul_add(V::splat(a[r]), V::read(rows[r], j), sum);
+        }
+        sum.write(y, j);
+    }
+}
