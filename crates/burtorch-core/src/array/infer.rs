@@ -100,6 +100,7 @@ impl ArrayOp {
                 | ArrayOp::Select
                 | ArrayOp::Convert(_)
                 | ArrayOp::Accumulate
+                | ArrayOp::MulAdd { .. }
         )
     }
 
@@ -223,6 +224,10 @@ impl ArrayOp {
                 same_dims(&[Type::float(taken(*axis, *batch, &of[0].dims, &of[1].dims)?), of[2]])?;
                 Ok(vec![of[0]])
             }
+            ArrayOp::MulAdd { .. } => {
+                elements(of, &[Float; 3])?;
+                float(same_dims(of)?)
+            }
             ArrayOp::Accumulate => {
                 elements(of, &[Float; 2])?;
                 float(same_dims(of)?)
@@ -300,7 +305,7 @@ impl ArrayOp {
             ArrayOp::Compare(_) | ArrayOp::Dot(_) | ArrayOp::Sparse(_) | ArrayOp::Take { .. } => 2,
             ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) | ArrayOp::TriSolve(_) => 2,
             ArrayOp::LuSolve(_) => 4,
-            ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::ScatterAdd { .. } => 3,
+            ArrayOp::Select | ArrayOp::ReducePull(..) | ArrayOp::ScatterAdd { .. } | ArrayOp::MulAdd { .. } => 3,
             ArrayOp::Cumulate { kind: Cumulate::Recurrence, .. } => 2,
             ArrayOp::Concat(_) | ArrayOp::After => found.max(1),
             ArrayOp::Call(program) | ArrayOp::Apart(Apart { body: program, .. }) => program.0.inputs().len(),
@@ -347,6 +352,9 @@ impl ArrayProgram {
             ArrayOp::Select | ArrayOp::Concat(_) => any(operands),
             ArrayOp::Dot(dot) => dot.adjoint != [false; 2],
             ArrayOp::Sparse(dot) => dot.adjoint,
+            ArrayOp::MulAdd { of_adjoint } => {
+                *of_adjoint && self.may_be_unreached(operands[0]) && self.may_be_unreached(operands[2])
+            }
             ArrayOp::Accumulate => operands.iter().all(|&v| self.may_be_unreached(v)),
             ArrayOp::View(_) | ArrayOp::Copy | ArrayOp::Take { .. } | ArrayOp::Pull(..) => any(&operands[..1]),
             ArrayOp::ReducePull(..) | ArrayOp::Reduce(Reduce::Sum, _) => any(&operands[..1]),

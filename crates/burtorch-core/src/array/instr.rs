@@ -97,6 +97,12 @@ pub enum ArrayOp {
     },
     /// The sum of an adjoint and a contribution.
     Accumulate,
+    /// A term of a product of matrices: the product of two operands added to the third, rounded once where the CPU can. Of an
+    /// adjoint and a factor: the third operand where the adjoint is unreached.
+    MulAdd {
+        /// Whether the first operand is an adjoint.
+        of_adjoint: bool,
+    },
     /// The same where the contribution is to a slice.
     AccumulateAt(Box<[Slice]>),
     /// The operand as an adjoint: elements that are -0.0 are unreached. Bodies of loops begin so with adjoints of other steps.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::build::ArrayBuilder;
 use super::expand::copied;
 use super::expansion::partial_of;
-use super::instr::{ArrayOp, ArrayProgram, Comparison, Data, Element, Reduce, ValueId, View};
+use super::instr::{ArrayOp, ArrayProgram, Comparison, Data, Dot, Element, Reduce, ValueId, View};
 use super::row::Row;
 use crate::error::Result;
 use crate::ops::Op;
@@ -22,6 +22,10 @@ struct Facts {
     masks: HashMap<ValueId, ValueId>,
     /// Values that are 1 throughout, and masks that hold throughout.
     ones: Vec<bool>,
+    /// Values that are 0 throughout.
+    zeros: Vec<bool>,
+    /// Values that are -0.0 nowhere.
+    reached: Vec<bool>,
 }
 
 /// The same program with fewer instructions.
@@ -66,6 +70,14 @@ impl Facts {
         self.ones.get(v.at()).is_some_and(|is| *is)
     }
 
+    fn is_zero(&self, v: ValueId) -> bool {
+        self.zeros.get(v.at()).is_some_and(|is| *is)
+    }
+
+    fn is_reached(&self, v: ValueId) -> bool {
+        self.reached.get(v.at()).is_some_and(|is| *is)
+    }
+
     fn is_unreached(&self, v: ValueId) -> bool {
         self.unreached.get(v.at()).is_some_and(|is| *is)
     }
@@ -90,11 +102,13 @@ impl Facts {
         }
         Ok(match op {
             ArrayOp::Accumulate if is_unreached(0) => Some(of[1]),
+            ArrayOp::MulAdd { of_adjoint: true } if is_unreached(0) => Some(of[2]),
             ArrayOp::Accumulate | ArrayOp::AccumulateAt(_) if is_unreached(1) => Some(of[0]),
             ArrayOp::Compare(Comparison::IsUnreached) => self.masks.get(&of[0]).copied(),
             ArrayOp::Select if self.is_one(of[0]) => Some(of[1]),
             ArrayOp::Row(Row::Op(Op::Mul)) if self.is_one(of[0]) => Some(of[1]),
             ArrayOp::Row(Row::Op(Op::Mul | Op::Div)) if self.is_one(of[1]) => Some(of[0]),
+            ArrayOp::Row(Row::Op(Op::AddConstant)) if self.is_zero(of[1]) && self.is_reached(of[0]) => Some(of[0]),
             ArrayOp::Pull(Row::Op(Op::Mul), 0) if self.is_one(of[2]) => Some(of[0]),
             ArrayOp::Reduce(Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::Min, axes)
                 if b.type_of(of[0]).element == Element::Float && axes.iter().all(|axis| b.dims(of[0])[axis] == 1) =>
@@ -108,11 +122,15 @@ impl Facts {
 
     fn learn(&mut self, b: &ArrayBuilder, v: ValueId) {
         self.unreached.resize(b.so_far().n_values(), false);
-        self.ones.resize(b.so_far().n_values(), false);
+        let facts = [&mut self.ones, &mut self.zeros, &mut self.reached];
+        facts.into_iter().for_each(|facts| facts.resize(b.so_far().n_values(), false));
         let Some(instr) = b.so_far().instrs().last().filter(|instr| instr.result == v) else { return };
         match instr.op {
             ArrayOp::Unreached(_) => self.unreached[v.at()] = true,
-            ArrayOp::Literal(bits) => self.ones[v.at()] = bits == 1f64.to_bits(),
+            ArrayOp::Literal(bits) => {
+                self.ones[v.at()] = bits == 1f64.to_bits();
+                self.zeros[v.at()] = bits == 0f64.to_bits();
+            }
             ArrayOp::Const(_, ref data) => {
                 self.ones[v.at()] = match &*data.0 {
                     Data::F64(x) => x.iter().all(|x| *x == 1.0),
@@ -120,7 +138,17 @@ impl Facts {
                     _ => false,
                 };
             }
-            ArrayOp::View(_) => self.ones[v.at()] = self.is_one(instr.operands[0]),
+            ArrayOp::View(_) => {
+                let of = instr.operands[0];
+                self.ones[v.at()] = self.is_one(of);
+                (self.zeros[v.at()], self.reached[v.at()]) = (self.is_zero(of), self.is_reached(of));
+            }
+            ArrayOp::Row(Row::Op(Op::AddConstant)) => self.reached[v.at()] = self.is_zero(instr.operands[1]),
+            // Each sum begins with 0.
+            ArrayOp::Dot(Dot { adjoint: [false, false], .. }) => {
+                let dims = b.dims(v);
+                self.reached[v.at()] = dims[dims.rank() - 2..].iter().all(|&n| n > 1);
+            }
             ArrayOp::Compare(Comparison::IsUnreached) => self.ones[v.at()] = self.is_unreached(instr.operands[0]),
             ArrayOp::Select
                 if self.is_unreached(instr.operands[1]) && !b.so_far().may_be_unreached(instr.operands[2]) =>

@@ -5,7 +5,7 @@
 
 use super::float::{KernelFloat, Pack};
 use super::levels::{Target, leveled};
-use crate::simd::Real;
+use crate::simd::{Real, Truth};
 
 leveled! {
     /// `z = x + y`.
@@ -38,6 +38,13 @@ leveled! {
     pub fn contributions<E>(g: &[E], c: &[E], z: &mut [E]) = contributions_at;
     /// The same of the contribution `g c`.
     pub fn contributed_products<E>(g: &[E], c: &[E], z: &mut [E]) = contributed_products_at;
+    /// `z = x y + c`, rounded once where the CPU fuses.
+    pub fn multiply_adds<E>(x: &[E], y: &[E], c: &[E], z: &mut [E]) = multiply_adds_at;
+    /// The same of an adjoint `g` and a factor, never -0.0; c where g is unreached.
+    pub fn reached_multiply_adds<E>(g: &[E], y: &[E], c: &[E], z: &mut [E]) = reached_multiply_adds_at;
+    /// Adds the product of each number of `x` and each of `y` to `total`, row by row; those of unreached adjoints, as one of the two
+    /// may be, are none.
+    pub fn add_products<E>(x: &[E], y: &[E], adjoint: [bool; 2], total: &mut [E]) = add_products_at;
     /// `total += x`.
     pub fn add_to<E>(x: &[E], total: &mut [E]) = add_to_at;
     /// `total *= x`.
@@ -127,6 +134,41 @@ elementwise! {
     select_at(mask, yes, no) => E::Vector::select(mask.is_eq(E::Vector::of(0.0)), no, yes);
     contributions_at(g, c) => E::Vector::select(unreached(g), g, c + E::Vector::of(0.0));
     contributed_products_at(g, c) => E::Vector::select(unreached(g), g, g * c + E::Vector::of(0.0));
+    multiply_adds_at(x, y, c) => T::mul_add(x, y, c);
+    reached_multiply_adds_at(g, y, c) => reached_multiply_add::<_, T>(g, y, c);
+}
+
+#[inline(always)]
+fn reached_multiply_add<V: Pack, T: Target>(g: V, y: V, z: V) -> V {
+    V::select(unreached(g), z, T::mul_add(g, y, z) + V::of(0.0))
+}
+
+#[inline(always)]
+fn add_products_at<E: KernelFloat, T: Target>(x: &[E], y: &[E], adjoint: [bool; 2], total: &mut [E]) {
+    assert_eq!(x.len() * y.len(), total.len(), "kernel operands differ in length");
+    let (width, n) = (E::Vector::LANES, y.len());
+    let whole = n / width * width;
+    let added = |x: E::Vector, y: E::Vector, sum: E::Vector| {
+        let product = sum + (x * y + E::Vector::of(0.0));
+        if adjoint[1] { E::Vector::select(unreached(y), sum, product) } else { product }
+    };
+    for (&x, total) in x.iter().zip(total.chunks_exact_mut(n.max(1))) {
+        if adjoint[0] && unreached(E::V::<1>::splat(x)).any() {
+            continue;
+        }
+        let x = E::Vector::splat(x);
+        let mut at = 0;
+        while at < whole {
+            // SAFETY: `at + width <= whole`, at most the length of both rows.
+            unsafe { added(x, E::Vector::read(y, at), E::Vector::read(total, at)).write(total, at) };
+            at += width;
+        }
+        if at < n {
+            let (y, before) = (E::Vector::read_or(&y[at..], E::default()), &mut total[at..]);
+            let sum = E::Vector::read_or(before, E::default());
+            added(x, y, sum).write_some(before);
+        }
+    }
 }
 
 /// The same for kernels that change what is there.

@@ -154,6 +154,8 @@ impl Numbers {
                 plain(if matches!(op, ArrayOp::Take { .. }) { "take" } else { "scatter" })
             }
             ArrayOp::Accumulate => plain("accumulate"),
+            // Plans make it of products; programs that are kept have none.
+            ArrayOp::MulAdd { .. } => plain("multiply add"),
             ArrayOp::AccumulateAt(slices) => {
                 self.slices(slices);
                 plain("accumulate at")

@@ -7,6 +7,7 @@
 //! products of matrices with unreached adjoints. Knows nothing of plans but how they lay out views.
 
 mod cost;
+mod numbers;
 mod seen;
 
 use super::build::ArrayBuilder;
@@ -18,6 +19,7 @@ use crate::error::Result;
 use crate::kernels::slices;
 use crate::ops::Op;
 use cost::cost;
+pub(super) use numbers::in_numbers;
 use seen::{seen, unravelled};
 
 /// Rows from which on columns are worth a call for each of them, and numbers of a row at most.
@@ -34,6 +36,7 @@ pub(super) fn in_columns(program: ArrayProgram) -> Result<ArrayProgram> {
         program: &program,
         rows,
         row: Dims::new(&[rows])?,
+        few: FEW,
         b: ArrayBuilder::new(program.dtype())?,
         forms: vec![Form::default(); program.n_values()],
     };
@@ -76,6 +79,8 @@ struct Columns<'p> {
     rows: usize,
     /// The shape of a column.
     row: Dims,
+    /// Numbers of a row, at most.
+    few: usize,
     b: ArrayBuilder,
     forms: Vec<Form>,
 }
@@ -84,7 +89,7 @@ impl Columns<'_> {
     fn is_split(&self, ty: Type) -> bool {
         matches!(ty.element, Element::Float | Element::Mask)
             && ty.dims.first() == Some(&self.rows)
-            && (1..=FEW).contains(&(ty.dims.size() / self.rows))
+            && (1..=self.few).contains(&(ty.dims.size() / self.rows))
     }
 
     fn instr(&mut self, at: usize) -> Result<()> {
@@ -313,18 +318,32 @@ impl Columns<'_> {
     fn dot(&mut self, dot: Dot, of: &[ValueId], dims: Dims) -> Result<Option<Vec<ValueId>>> {
         let [of_x, of_y] = [of[0], of[1]].map(|v| self.program.type_of(v).dims);
         let (batch, [m, k, n]) = dot.extents(&of_x, &of_y)?;
-        let is_short = k == 1 || (m == 1 || n == 1) && (1..slices::SHORT).contains(&k);
+        let is_vector = m == 1 || n == 1;
+        let is_short = (1..if is_vector { slices::SHORT } else { self.few }).contains(&k);
         if batch.rank() == 0 || !is_short || dot.adjoint == [true; 2] {
             return Ok(None);
         }
+        // Of two matrices every term is added with one rounding, to this at first.
+        let start = match (is_vector || k == 1, dot.adjoint) {
+            (true, _) => None,
+            (_, [false, false]) => Some(self.b.literal(0.0)?),
+            _ => Some(self.b.literal(-0.0)?),
+        };
+        let start = start.map(|x| self.b.broadcast_to(x, self.row)).transpose()?;
         let (x, y) = (self.split(of[0])?, self.split(of[1])?);
         let mut results = Vec::with_capacity(dims.size() / self.rows);
         for at in 0..batch.size() / self.rows {
             for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-                let mut total = None;
+                let mut total = start;
                 for p in 0..k {
                     let x = x[at * m * k + if dot.transposed[0] { p * m + i } else { i * k + p }];
                     let y = y[at * k * n + if dot.transposed[1] { j * k + p } else { p * n + j }];
+                    if let (Some(sum), true) = (total, start.is_some()) {
+                        let of_adjoint = dot.adjoint != [false; 2];
+                        let (g, factor) = if dot.adjoint[1] { (y, x) } else { (x, y) };
+                        total = Some(self.b.push(ArrayOp::MulAdd { of_adjoint }, &[g, factor, sum])?);
+                        continue;
+                    }
                     let term = match dot.adjoint {
                         [false, false] => self.b.push(ArrayOp::Row(Row::Op(Op::Mul)), &[x, y])?,
                         [true, _] => self.b.pull(Row::Op(Op::Mul), 0, x, &[y, y], y)?,
@@ -337,7 +356,7 @@ impl Columns<'_> {
                 }
                 let Some(total) = total else { return Ok(None) };
                 // A product of two matrices begins with 0.
-                let is_sum = dot.adjoint == [false; 2] && m != 1 && n != 1;
+                let is_sum = dot.adjoint == [false; 2] && !is_vector && k == 1;
                 results.push(if is_sum { self.b.reached(total)? } else { total });
             }
         }

@@ -6,8 +6,9 @@
 use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;
 use super::super::expand::copied;
-use super::super::instr::{ArrayOp, ArrayProgram, Length, Loop, Slice, Type, ValueId};
-use super::body::{parts, shared};
+use super::super::expansion::{MathOp, value_of};
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Length, Loop, Reduce, Slice, Type, ValueId};
+use super::body::{is_float, parts, shared};
 use crate::error::Result;
 
 /// The program with the carries of every step of its loops stacked, behind what they stack already, where `wanted` says so
@@ -17,6 +18,35 @@ pub(in super::super) fn with_history(program: &ArrayProgram, wanted: &[bool]) ->
         ArrayOp::Loop(of) if wanted[at] => b.loop_with_history(of, operands),
         op => b.push_all(op.clone(), operands),
     })
+}
+
+/// Numbers of a step that are kept rather than computed again, at most: so many for each of a carry and of a slice, and in all steps.
+const TIMES: usize = 16;
+const MOST: usize = 1 << 23;
+
+/// What takes longer to compute again than to keep: functions and products of a step. Nothing if that is much memory.
+fn costly(of: &Loop) -> Vec<ValueId> {
+    let body = &of.body.0;
+    let is_costly = |instr: &&ArrayInstr| {
+        let is_slow = match &instr.op {
+            ArrayOp::Row(row) => {
+                value_of(*row).is_some_and(|of| of.steps.iter().any(|step| matches!(step.op, MathOp::Function(_))))
+            }
+            ArrayOp::Dot(dot) => {
+                let [x, y] = [instr.operands[0], instr.operands[1]].map(|v| body.type_of(v).dims);
+                dot.extents(&x, &y).is_ok_and(|(_, [_, k, _])| k >= 4)
+            }
+            ArrayOp::Reduce(kind, _) => matches!(kind, Reduce::LogSumExp | Reduce::Norm2),
+            _ => false,
+        };
+        is_slow && is_float(body.type_of(instr.result)) && !body.outputs().contains(&instr.result)
+    };
+    let values: Vec<_> = body.instrs().iter().filter(is_costly).map(|instr| instr.result).collect();
+    let size = |values: &[ValueId]| values.iter().map(|&v| body.type_of(v).dims.size()).sum::<usize>();
+    let steps = if let Length::Fixed(n) = of.length { n } else { 1 };
+    let numbers = size(&values);
+    let is_little = numbers <= TIMES * size(&body.inputs()[of.captures..]) && numbers.saturating_mul(steps) <= MOST;
+    if is_little { values } else { Vec::new() }
 }
 
 impl ArrayBuilder {
@@ -53,11 +83,13 @@ impl ArrayBuilder {
         }
         let body = &of.body.0;
         let carries = &body.inputs()[parts(of, body.inputs())[1].clone()];
-        let outputs: Vec<_> = body.outputs().iter().chain(carries).copied().collect();
+        let kept = costly(of);
+        let more = kept.len() + of.carries;
+        let outputs: Vec<_> = body.outputs().iter().chain(&kept).chain(carries).copied().collect();
         let with = Loop { body: shared((**body).clone().with_outputs(outputs)), ..of.clone() };
         let mut results = self.push_all(ArrayOp::Loop(with), operands)?;
         let own = of.carries + of.stacked();
-        results.drain(own..own + of.carries);
+        results.drain(own..own + more);
         Ok(results)
     }
 

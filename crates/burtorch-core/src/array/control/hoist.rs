@@ -14,11 +14,13 @@ impl ArrayBuilder {
         // The type rule is that of the whole loop.
         let types: Vec<_> = operands.iter().map(|&v| self.type_of(v)).collect();
         ArrayOp::Loop(of.clone()).infer(&types)?;
+        let mut operands = operands.to_vec();
+        let counts = self.without_counters(&mut of, &mut operands)?;
         let body = of.body.0.cleaned()?;
         let (captures, rest) = body.inputs().split_at(of.captures);
         // What each value is out here, where it is equal in all steps.
         let mut outside: Vec<Option<ValueId>> = vec![None; body.n_values()];
-        for (v, &operand) in captures.iter().zip(operands) {
+        for (v, &operand) in captures.iter().zip(&operands) {
             outside[v.at()] = Some(operand);
         }
         let mut stays = vec![true; body.instrs().len()];
@@ -59,6 +61,11 @@ impl ArrayBuilder {
         let operands: Vec<_> = given.iter().map(|(_, v)| *v).chain(operands[of.captures..].iter().copied()).collect();
         of.captures = given.len();
         of.body = shared(b.finish(&outputs)?);
-        self.push_all(ArrayOp::Loop(of), &operands)
+        let mut results = self.push_all(ArrayOp::Loop(of), &operands)?;
+        for (carry, last) in counts {
+            let last = self.push(ArrayOp::Integer(last), &[])?;
+            results.insert(carry, last);
+        }
+        Ok(results)
     }
 }

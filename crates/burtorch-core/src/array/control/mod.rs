@@ -9,11 +9,13 @@ mod types;
 mod body;
 mod build;
 mod checkpoint;
+mod counters;
 mod hoist;
 
 mod batch;
 mod forward;
 mod reverse;
+mod unread;
 
 mod apart;
 mod rules;
@@ -22,3 +24,4 @@ pub use build::{Checkpoint, ScanOptions};
 pub(super) use checkpoint::with_history;
 pub(super) use forward::moved;
 pub(super) use types::infer_cond;
+pub(super) use unread::without_unread;

@@ -3,6 +3,8 @@
 //! Promises: the adjoint of a capture begins with what it has outside of the loop, and a carry's with what it has beside the
 //! loop, so that contributions are added in the order of the unrolled program.
 
+use std::collections::HashMap;
+
 use super::super::activity::{active_in_loop, active_values};
 use super::super::build::ArrayBuilder;
 use super::super::dims::Dims;
@@ -24,11 +26,13 @@ struct Step<'a> {
     seeded: Vec<Option<bool>>,
     /// Carries whose adjoint begins with that of another use.
     started: Vec<bool>,
+    /// Results that are stacked, which need not be computed again.
+    known: Vec<usize>,
 }
 
 impl Step<'_> {
     /// The program that takes captures, their adjoints so far, adjoints of the next carries, the carries, the slices, adjoints
-    /// of what is stacked, and the adjoints that carries begin with; it gives the adjoints of captures, carries and slices.
+    /// of what is stacked, the adjoints that carries begin with, and results of the step that are known; it gives the adjoints of captures, carries and slices.
     fn reversed(&self) -> Result<ArrayProgram> {
         let body = inlined(self.body)?;
         let by: Vec<_> = body.inputs().iter().zip(self.moving).filter(|(_, m)| **m).map(|(&v, _)| v).collect();
@@ -49,6 +53,7 @@ impl Step<'_> {
         let seeds = r.inputs_of(seeded().map(|(k, _)| &outputs[k]))?;
         let started = || (0..self.carries).filter(|&k| self.started[k]);
         let starts = r.inputs_of(started().map(|k| &types[self.captures + k]))?;
+        let known = r.inputs_of(self.known.iter().map(|&k| &outputs[k]))?;
         let arguments = [captures, rest].concat();
         let new = r.append(&body, &arguments)?;
         let so_far = r.so_far().clone();
@@ -71,9 +76,30 @@ impl Step<'_> {
             sweep.add(new[body.outputs()[k - self.captures].at()], g)?;
         }
         sweep.run(&so_far, &active)?;
-        let outputs = moving(0..arguments.len()).map(|k| sweep.begun(arguments[k])).collect::<Result<Vec<_>>>()?;
-        r.finish(&outputs)?.cleaned()
+        let results = moving(0..arguments.len()).map(|k| sweep.begun(arguments[k])).collect::<Result<Vec<_>>>()?;
+        let known = self.known.iter().zip(known).map(|(&k, input)| (new[body.outputs()[k].at()], input)).collect();
+        reading(&r.finish(&results)?, &known)?.cleaned()
     }
+}
+
+/// The program with these values read from arguments.
+fn reading(program: &ArrayProgram, known: &HashMap<ValueId, ValueId>) -> Result<ArrayProgram> {
+    let mut b = ArrayBuilder::new(program.dtype())?;
+    let mut new = vec![ValueId(0); program.n_values()];
+    for (at, instr) in program.instrs().iter().enumerate() {
+        let v = instr.result;
+        if let Some(input) = known.get(&v) {
+            let input = new[input.at()];
+            new[v.at()] = if program.may_be_unreached(v) { b.as_adjoint(input)? } else { input };
+            continue;
+        }
+        let operands: Vec<_> = instr.operands.iter().map(|v| new[v.at()]).collect();
+        for (v, now) in program.results(at).zip(b.push_all(instr.op.clone(), &operands)?) {
+            new[v.at()] = now;
+        }
+    }
+    let outputs: Vec<_> = program.outputs().iter().map(|v| new[v.at()]).collect();
+    b.finish(&outputs)
 }
 
 impl Sweep<'_> {
@@ -110,7 +136,33 @@ impl Sweep<'_> {
             .map(|g| g.map(|g| self.b.so_far().may_be_unreached(g)))
             .collect();
         let started = starts.iter().map(Option::is_some).collect();
-        let step = Step { body, captures: of.captures, carries: of.carries, moving: &moving, seeded, started };
+        let stacked = of.carries..body.outputs().len() - of.carries;
+        let is_known = |&k: &usize| {
+            let v = body.outputs()[k];
+            // Some have more results, or will have for reverse mode.
+            let is_one = !matches!(
+                body.instr_of(v).op,
+                ArrayOp::Input(_)
+                    | ArrayOp::Call(_)
+                    | ArrayOp::Apart(_)
+                    | ArrayOp::Loop(_)
+                    | ArrayOp::Cond { .. }
+                    | ArrayOp::Rows(_)
+                    | ArrayOp::Lu
+                    | ArrayOp::Qr
+            );
+            is_one && is_float(body.type_of(v)) && !body.outputs()[of.carries..k].contains(&v)
+        };
+        let known: Vec<_> = stacked.filter(is_known).collect();
+        let step = Step {
+            body,
+            captures: of.captures,
+            carries: of.carries,
+            moving: &moving,
+            seeded,
+            started,
+            known: known.clone(),
+        };
         let reversed = step.reversed()?;
 
         let mut given = Vec::new();
@@ -141,6 +193,7 @@ impl Sweep<'_> {
         given.extend(&operands[slices.clone()]);
         given.extend(gs[of.carries..body.outputs().len()].iter().flatten());
         given.extend(starts.iter().flatten());
+        given.extend(known.iter().map(|&k| results[k]));
         let sums = (0..of.captures).filter(|&k| moving[k]).count();
         let backwards = Loop {
             body: shared(reversed),
@@ -209,6 +262,7 @@ impl Sweep<'_> {
             moving: &self.moving(operands, active),
             seeded: gs.iter().map(|g| g.map(|g| self.b.so_far().may_be_unreached(g))).collect(),
             started: vec![],
+            known: vec![],
         };
         step.reversed().map(shared)
     }

@@ -49,7 +49,7 @@ pub(super) struct Alone<E> {
 impl<E: ArrayFloat> Alone<E> {
     pub(super) fn new(op: ArrayOp, of: Vec<Operand>, ty: Type, to: usize, is_in_place: bool) -> Result<Self> {
         let product = match op {
-            ArrayOp::Dot(dot) => Some(Product::new(dot, &of[0].place, &of[1].place)?),
+            ArrayOp::Dot(dot) => Some(Product::new(dot, &of[of.len() - 2].place, &of[of.len() - 1].place)?),
             _ => None,
         };
         // The part of the first operand that is added to.
@@ -158,9 +158,15 @@ impl<E: ArrayFloat> Alone<E> {
                 }
             }
             ArrayOp::Dot(_) => {
-                if let Some(product) = &mut self.product {
+                let Some(product) = &mut self.product else { return Ok(()) };
+                if of.len() == 2 {
                     product.run(source(0), source(1), to);
+                    return Ok(());
                 }
+                if !self.is_in_place {
+                    of[0].walk.gather(source(0), 0, to);
+                }
+                product.run_onto(source(1), source(2), to);
             }
             ArrayOp::Convert(element) => {
                 gather_ints(0, &mut self.ints[0]);

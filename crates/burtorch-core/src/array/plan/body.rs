@@ -1,21 +1,42 @@
-//! Plans as bodies of loops, choices and rows.
+//! Plans as bodies of loops and choices, on buffers of their own or on single numbers.
 //!
-//! Promises that a result becomes an argument of the next run without a copy where no other value lives in its buffer.
+//! Promises that a result becomes an argument of the next run without a copy where no other value lives in its buffer. Knows
+//! nothing of the order of steps.
 
 use std::collections::HashMap;
 
-use super::super::instr::{ArrayProgram, Element, Type};
-use super::argument::Argument;
-use super::control::Body;
-use super::math::ArrayFloat;
+use super::super::columns::in_numbers;
+use super::super::instr::{ArrayProgram, Element, Length, Loop, Type};
+use super::super::lower::lowered;
+use super::control::{Body, Pair};
+use super::draft::Carried;
 use super::numbers::Straight;
 use super::place::Source;
-use super::{Plan, Step};
+use super::{Argument, ArrayFloat, Plan, Step, fold};
 use crate::error::Result;
 
 /// A body made ready.
-pub(super) fn body_of<E: ArrayFloat>(program: &ArrayProgram) -> Result<Box<dyn Body<E>>> {
-    Ok(Box::new(Plan::with_arguments(program, true)?))
+pub(super) fn body_of<E: ArrayFloat>(program: &ArrayProgram, carried: Carried) -> Result<Box<dyn Body<E>>> {
+    Ok(Box::new(Plan::with_arguments(program, Some(carried))?))
+}
+
+pub(super) fn condition_of(of: &Loop) -> Option<&ArrayProgram> {
+    if let Length::While { condition, .. } = &of.length { Some(&condition.0) } else { None }
+}
+
+/// The body and the condition of a loop on single numbers, if those are few.
+pub(super) fn numbers_of<E: ArrayFloat>(of: &Loop) -> Result<Option<Pair<E>>> {
+    let made = |program: &ArrayProgram| -> Result<Option<Box<dyn Body<E>>>> {
+        Ok(match in_numbers(&fold::folded::<E>(lowered(program)?)?)? {
+            Some(numbers) => Some(Box::new(Plan::prepared(numbers, Some(Carried::default()))?)),
+            None => None,
+        })
+    };
+    let Some(body) = made(&of.body.0)? else { return Ok(None) };
+    Ok(match condition_of(of).map(made).transpose()? {
+        Some(None) => None,
+        condition => Some((body, condition.flatten())),
+    })
 }
 
 /// For each result of a body whether its buffer is no argument's and no other result's.
@@ -48,6 +69,9 @@ impl<E: ArrayFloat> Body<E> for Plan<E> {
     }
     fn pass_on(&mut self, from: usize, to: usize) {
         fn pass<T: Copy>(buffers: &mut [Vec<T>], from: usize, to: usize, n: usize, is_own: bool) {
+            if from == to {
+                return;
+            }
             // What the next run overwrites takes the place of what no run reads again.
             if is_own && buffers[from].len() == buffers[to].len() {
                 return buffers.swap(from, to);

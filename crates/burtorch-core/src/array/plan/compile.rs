@@ -120,7 +120,17 @@ impl<E: ArrayFloat> Compiled<E> {
                 c.work.push(Work::Store { of: value, buffer: buffers[v.at()] });
             }
         }
-        let Compiler { walks, repeated, work, blocks, places, sums, row, .. } = c;
+        let Compiler { walks, repeated, mut work, blocks, places, sums, row, .. } = c;
+        // What takes over an argument is written when all has been read; what the argument is already stays.
+        let of_sums = |&at: &usize| {
+            let need = &drafts.needs[program.instrs()[at].result.at()];
+            need.takes_over.map(|_| buffers[program.instrs()[at].result.at()])
+        };
+        let taken: Vec<_> = instrs.iter().filter_map(of_sums).collect();
+        let is_late = |work: &Work| matches!(work, Work::Store { buffer, .. } if taken.contains(buffer));
+        let (late, early): (Vec<_>, Vec<_>) = work.into_iter().partition(is_late);
+        let stays = |work: &Work| matches!(work, Work::Store { of: Arg::Stream(k), buffer } if walks[*k].source == Source::Buffer(*buffer));
+        work = early.into_iter().chain(late.into_iter().filter(|work| !stays(work))).collect();
         if size == 1 && reducers.is_empty() {
             return Ok(Compiled::Numbers(Numbers::new(live(work, blocks).0, &walks, blocks)?));
         }
@@ -344,6 +354,8 @@ impl Compiler<'_, '_> {
                 self.push(BlockOp::Math(MathOp::Select), [at(0), one, zero])
             }
             ArrayOp::Accumulate => self.push(BlockOp::Math(MathOp::Add), three),
+            ArrayOp::MulAdd { of_adjoint: false } => self.push(BlockOp::MulAdd, three),
+            ArrayOp::MulAdd { of_adjoint: true } => self.push(BlockOp::ReachedMulAdd, three),
             _ => at(0),
         }
     }

@@ -1,4 +1,4 @@
-//! Loops and choices: bodies that run in place, on buffers of their own.
+//! Loops: bodies that run in place, on buffers of their own.
 //!
 //! In words: arguments are copied into a body's buffers once, carries from its results to its arguments after each step, slices
 //! before it, and what is stacked after it. Promises no heap call but where a loop of unknown length takes more steps than ever
@@ -13,7 +13,7 @@ use super::alone::Operand;
 use super::argument::Argument;
 use super::math::ArrayFloat;
 use super::memory::Bank;
-use super::number_loop::{MOST_SLICES, NumberLoop, Steps};
+use super::number_loop::{MOST_SLICES, NumberLoop, Sizes, Steps};
 use super::numbers::Straight;
 use super::place::Source;
 use crate::error::Result;
@@ -61,8 +61,7 @@ struct Part {
 /// A loop that is ready to run.
 #[derive(Debug)]
 pub(super) struct LoopStep<E> {
-    body: Box<dyn Body<E>>,
-    condition: Option<Box<dyn Body<E>>>,
+    bodies: Bodies<E>,
     length: Option<usize>,
     most: usize,
     count: Option<Operand>,
@@ -77,23 +76,32 @@ pub(super) struct LoopStep<E> {
     /// Buffers that get the number of steps.
     counts: Vec<usize>,
     cost: usize,
-    /// The same where all is single numbers.
-    numbers: Option<NumberLoop<E>>,
+}
+
+/// A body and a condition.
+pub(super) type Pair<E> = (Box<dyn Body<E>>, Option<Box<dyn Body<E>>>);
+
+/// What a step runs.
+#[derive(Debug)]
+enum Bodies<E> {
+    Numbers(Box<NumberLoop<E>>),
+    Arrays(Pair<E>),
 }
 
 impl<E: ArrayFloat> LoopStep<E> {
-    /// `to` names the results and their buffers, `stacks` which stacks values stand for.
+    /// `to` names the results and their buffers, `stacks` which stacks values stand for. `numbers` are a body and a condition on
+    /// single numbers, if there are such; else those of arrays are made.
     pub(super) fn new(
         of: &Loop,
-        body: Box<dyn Body<E>>,
-        condition: Option<Box<dyn Body<E>>>,
+        numbers: Option<Pair<E>>,
+        arrays: impl FnOnce() -> Result<Pair<E>>,
         values: &[ValueId],
         mut operands: Vec<Operand>,
         to: &[(ValueId, usize, Type)],
         stacks: &HashMap<ValueId, usize>,
     ) -> Result<Self> {
         let values = &values[of.first()..];
-        let count = (of.length == Length::Counted).then(|| operands.remove(0));
+        let counted = (of.length == Length::Counted).then(|| operands.remove(0));
         let (length, most) = match of.length {
             Length::Fixed(n) => (Some(n), usize::MAX),
             Length::Counted => (None, usize::MAX),
@@ -119,20 +127,28 @@ impl<E: ArrayFloat> LoopStep<E> {
         }
         let last = to[..of.carries].iter().map(|(_, b, ty)| (*b, ty.element == Element::Int)).collect();
         let counts = if length.is_some() { Vec::new() } else { to[of.carries..].iter().map(|(_, b, _)| *b).collect() };
-        let sizes: usize = sliced.iter().chain(&stacked).map(|part| part.size).sum();
-        let cost = body.cost() + sizes;
-        let of_condition = condition.as_ref().map(|c| |s: &mut Straight<E>, a: &[usize]| c.append_to(s, a));
-        let numbers = NumberLoop::new(
-            &|straight, arguments| body.append_to(straight, arguments),
-            of_condition.as_ref().map(|append| append as &dyn Fn(&mut Straight<E>, &[usize]) -> Option<Vec<usize>>),
-            [of.captures, of.carries, sliced.len()],
-        );
+        let size_of = |parts: &[Part]| parts.iter().map(|part| part.size).collect();
+        let count = |operands: &[Operand]| operands.iter().map(Operand::size).sum();
+        let sizes = Sizes {
+            captures: count(&operands[..of.captures]),
+            carries: count(&operands[of.captures..of.captures + of.carries]),
+            sliced: size_of(&sliced),
+            stacked: size_of(&stacked),
+        };
+        let numbers = numbers.and_then(|(body, condition)| NumberLoop::new(&*body, condition.as_deref(), &sizes));
+        let (bodies, cost) = match numbers {
+            Some(numbers) => (Bodies::Numbers(Box::new(numbers)), 0),
+            None => {
+                let pair = arrays()?;
+                let cost = pair.0.cost() + sizes.sliced.iter().chain(&sizes.stacked).sum::<usize>();
+                (Bodies::Arrays(pair), cost)
+            }
+        };
         Ok(LoopStep {
-            body,
-            condition,
+            bodies,
             length,
             most,
-            count,
+            count: counted,
             reverse: of.reverse,
             captures: of.captures,
             carries: of.carries,
@@ -142,7 +158,6 @@ impl<E: ArrayFloat> LoopStep<E> {
             last,
             counts,
             cost,
-            numbers,
         })
     }
 
@@ -157,17 +172,20 @@ impl<E: ArrayFloat> LoopStep<E> {
         let counted = self.count.map(|count| ints.read(count.place.source, given_ints)[count.place.offset] as usize);
         let length = self.length.or(counted);
         self.grow(floats, ints, length)?;
-        if self.numbers.is_some() {
-            let steps = Steps { length, most: self.most, reverse: self.reverse };
-            let step = self.run_numbers(steps, floats, given)?;
-            self.counts.iter().for_each(|&buffer| ints.buffers[buffer][0] = step as i64);
-            return Ok(None);
-        }
         let before = self.captures + self.carries;
+        let (body, condition) = match &mut self.bodies {
+            Bodies::Arrays((body, condition)) => (&mut **body, condition),
+            Bodies::Numbers(_) => {
+                let steps = Steps { length, most: self.most, reverse: self.reverse };
+                let step = self.run_numbers(steps, floats, given)?;
+                self.counts.iter().for_each(|&buffer| ints.buffers[buffer][0] = step as i64);
+                return Ok(None);
+            }
+        };
         for (k, operand) in self.operands[..before].iter().enumerate() {
-            write(&mut *self.body, k, operand, floats, ints, given, given_ints);
+            write(body, k, operand, floats, ints, given, given_ints);
             // Of a condition, carries are written before each step.
-            if let Some(condition) = &mut self.condition
+            if let Some(condition) = condition
                 && k < self.captures
             {
                 write(&mut **condition, k, operand, floats, ints, given, given_ints);
@@ -177,7 +195,7 @@ impl<E: ArrayFloat> LoopStep<E> {
         let mut singular = None;
         let mut step = 0;
         while length.map_or(step < self.most, |n| step < n) {
-            if !self.goes_on(&mut singular)? {
+            if !goes_on(body, condition, &self.last, self.captures, &mut singular)? {
                 break;
             }
             work.add(self.cost)?;
@@ -188,45 +206,45 @@ impl<E: ArrayFloat> LoopStep<E> {
                 match (slices, is_int) {
                     (Slices::Array(x), false) => {
                         let from = &floats.read(operand(x).source, given)[operand(x).offset + at * size..][..size];
-                        self.body.floats_in(k).copy_from_slice(from);
+                        body.floats_in(k).copy_from_slice(from);
                     }
                     (Slices::Array(x), true) => {
                         let from = &ints.read(operand(x).source, given_ints)[operand(x).offset + at * size..][..size];
-                        self.body.ints_in(k).copy_from_slice(from);
+                        body.ints_in(k).copy_from_slice(from);
                     }
                     (Slices::Stack(s), false) => {
-                        self.body.floats_in(k).copy_from_slice(&floats.stacks[s][at * size..][..size]);
+                        body.floats_in(k).copy_from_slice(&floats.stacks[s][at * size..][..size]);
                     }
                     (Slices::Stack(s), true) => {
-                        self.body.ints_in(k).copy_from_slice(&ints.stacks[s][at * size..][..size]);
+                        body.ints_in(k).copy_from_slice(&ints.stacks[s][at * size..][..size]);
                     }
                 }
             }
-            singular = singular.or(self.body.run()?);
+            singular = singular.or(body.run()?);
             for part in &self.stacked {
                 let Part { k, is_int, size, slices } = *part;
                 match (slices, is_int) {
                     (Slices::Array(b), false) => {
-                        floats.buffers[b][at * size..][..size].copy_from_slice(self.body.floats_out(k));
+                        floats.buffers[b][at * size..][..size].copy_from_slice(body.floats_out(k));
                     }
                     (Slices::Array(b), true) => {
-                        ints.buffers[b][at * size..][..size].copy_from_slice(self.body.ints_out(k));
+                        ints.buffers[b][at * size..][..size].copy_from_slice(body.ints_out(k));
                     }
-                    (Slices::Stack(s), false) => put(&mut floats.stacks[s], at * size, self.body.floats_out(k))?,
-                    (Slices::Stack(s), true) => put(&mut ints.stacks[s], at * size, self.body.ints_out(k))?,
+                    (Slices::Stack(s), false) => put(&mut floats.stacks[s], at * size, body.floats_out(k))?,
+                    (Slices::Stack(s), true) => put(&mut ints.stacks[s], at * size, body.ints_out(k))?,
                 }
             }
             for k in 0..self.carries {
-                self.body.pass_on(k, self.captures + k);
+                body.pass_on(k, self.captures + k);
             }
             step += 1;
         }
         for (k, &(buffer, is_int)) in self.last.iter().enumerate() {
             if is_int {
-                let from = self.body.ints_in(self.captures + k);
+                let from = body.ints_in(self.captures + k);
                 ints.buffers[buffer][..from.len()].copy_from_slice(from);
             } else {
-                let from = self.body.floats_in(self.captures + k);
+                let from = body.floats_in(self.captures + k);
                 floats.buffers[buffer][..from.len()].copy_from_slice(from);
             }
         }
@@ -243,10 +261,13 @@ impl<E: ArrayFloat> LoopStep<E> {
         floats: &mut Bank<E>,
         given: &impl Fn(Source) -> &'a [E],
     ) -> Result<usize> {
-        let Some(numbers) = &mut self.numbers else { return Ok(0) };
-        for (k, operand) in self.operands[..self.captures + self.carries].iter().enumerate() {
-            numbers.set(k, floats.read(operand.place.source, given)[operand.place.offset]);
+        let Bodies::Numbers(numbers) = &mut self.bodies else { return Ok(0) };
+        let mut slots = numbers.numbers();
+        for operand in &self.operands[..self.captures + self.carries] {
+            let from = &floats.read(operand.place.source, given)[operand.place.offset..][..operand.size()];
+            from.iter().zip(&mut slots).for_each(|(&number, slot)| *slot = number);
         }
+        drop(slots);
         numbers.stacks.clear();
         for part in &self.stacked {
             numbers.stacks.push(std::mem::take(match part.slices {
@@ -271,25 +292,12 @@ impl<E: ArrayFloat> LoopStep<E> {
                 Slices::Stack(s) => floats.stacks[s] = stack,
             }
         }
-        for (k, &(buffer, _)) in self.last.iter().enumerate() {
-            floats.buffers[buffer][0] = numbers.carry(k);
+        let (captures, carries) = self.operands[..self.captures + self.carries].split_at(self.captures);
+        let mut slots = numbers.numbers().skip(captures.iter().map(Operand::size).sum());
+        for (&(buffer, _), operand) in self.last.iter().zip(carries) {
+            floats.buffers[buffer].iter_mut().take(operand.size()).zip(&mut slots).for_each(|(to, slot)| *to = *slot);
         }
         done
-    }
-
-    /// Whether there is another step.
-    fn goes_on(&mut self, singular: &mut Option<&'static str>) -> Result<bool> {
-        let Some(condition) = &mut self.condition else { return Ok(true) };
-        for (k, &(_, is_int)) in self.last.iter().enumerate() {
-            let k = self.captures + k;
-            if is_int {
-                condition.ints_in(k).copy_from_slice(self.body.ints_in(k));
-            } else {
-                condition.floats_in(k).copy_from_slice(self.body.floats_in(k));
-            }
-        }
-        *singular = singular.or(condition.run()?);
-        Ok(condition.floats_out(0)[0] != E::default())
     }
 
     /// Makes stacks as long as they will be, where that is known.
@@ -307,8 +315,34 @@ impl<E: ArrayFloat> LoopStep<E> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.body.bytes() + self.condition.as_ref().map_or(0, |condition| condition.bytes())
+        match &self.bodies {
+            Bodies::Arrays((body, condition)) => {
+                body.bytes() + condition.as_ref().map_or(0, |condition| condition.bytes())
+            }
+            Bodies::Numbers(numbers) => numbers.bytes(),
+        }
     }
+}
+
+/// Whether there is another step.
+fn goes_on<E: ArrayFloat>(
+    body: &mut dyn Body<E>,
+    condition: &mut Option<Box<dyn Body<E>>>,
+    carries: &[(usize, bool)],
+    captures: usize,
+    singular: &mut Option<&'static str>,
+) -> Result<bool> {
+    let Some(condition) = condition else { return Ok(true) };
+    for (k, &(_, is_int)) in carries.iter().enumerate() {
+        let k = captures + k;
+        if is_int {
+            condition.ints_in(k).copy_from_slice(body.ints_in(k));
+        } else {
+            condition.floats_in(k).copy_from_slice(body.floats_in(k));
+        }
+    }
+    *singular = singular.or(condition.run()?);
+    Ok(condition.floats_out(0)[0] != E::default())
 }
 
 fn resize<T: Copy + Default>(stack: &mut Vec<T>, len: usize) -> Result<()> {
@@ -329,7 +363,7 @@ fn put<T: Copy>(stack: &mut Vec<T>, at: usize, numbers: &[T]) -> Result<()> {
 }
 
 /// Copies an operand into argument `k` of a body.
-fn write<'a, E: ArrayFloat>(
+pub(super) fn write<'a, E: ArrayFloat>(
     body: &mut dyn Body<E>,
     k: usize,
     operand: &Operand,
@@ -343,57 +377,5 @@ fn write<'a, E: ArrayFloat>(
         body.ints_in(k).copy_from_slice(&ints.read(place.source, given_ints)[place.offset..][..n]);
     } else {
         body.floats_in(k).copy_from_slice(&floats.read(place.source, given)[place.offset..][..n]);
-    }
-}
-
-/// A choice that is ready to run.
-#[derive(Debug)]
-pub(super) struct Choice<E> {
-    branches: [Box<dyn Body<E>>; 2],
-    operands: Vec<Operand>,
-    to: Vec<(usize, bool)>,
-}
-
-impl<E: ArrayFloat> Choice<E> {
-    /// Of operands, the predicate first, with results of these types in these buffers.
-    pub(super) fn new(
-        branches: [Box<dyn Body<E>>; 2],
-        operands: Vec<Operand>,
-        to: Vec<usize>,
-        types: Vec<Type>,
-    ) -> Self {
-        let to = to.into_iter().zip(types).map(|(buffer, ty)| (buffer, ty.element == Element::Int)).collect();
-        Choice { branches, operands, to }
-    }
-
-    /// Runs one branch; what met a singular matrix.
-    pub(super) fn run<'a>(
-        &mut self,
-        floats: &mut Bank<E>,
-        ints: &mut Bank<i64>,
-        given: &impl Fn(Source) -> &'a [E],
-        given_ints: &impl Fn(Source) -> &'a [i64],
-    ) -> Result<Option<&'static str>> {
-        let predicate = &self.operands[0].place;
-        let holds = floats.read(predicate.source, given)[predicate.offset] != E::default();
-        let branch = &mut *self.branches[usize::from(!holds)];
-        for (k, operand) in self.operands[1..].iter().enumerate() {
-            write(branch, k, operand, floats, ints, given, given_ints);
-        }
-        let singular = branch.run()?;
-        for (k, &(buffer, is_int)) in self.to.iter().enumerate() {
-            if is_int {
-                let from = branch.ints_out(k);
-                ints.buffers[buffer][..from.len()].copy_from_slice(from);
-            } else {
-                let from = branch.floats_out(k);
-                floats.buffers[buffer][..from.len()].copy_from_slice(from);
-            }
-        }
-        Ok(singular)
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.branches.iter().map(|branch| branch.bytes()).sum()
     }
 }

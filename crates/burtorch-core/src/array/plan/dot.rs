@@ -79,7 +79,8 @@ impl<E: ArrayFloat> Product<E> {
         let next = x.next(&batch).zip(y.next(&batch)).map(|(x, y)| [x, y]);
         let of_vectors = k * 2 + COLUMNS * <E::Vector as Real>::LANES;
         let of_terms = if dot.adjoint == [false; 2] { 0 } else { (k * m.max(n)) + m * n + m.max(n) };
-        let len = if m == 1 || n == 1 { of_vectors } else { product_workspace_len::<E>(m, n, k) }.max(of_terms).max(m);
+        let len =
+            if m == 1 || n == 1 { of_vectors } else { product_workspace_len::<E>(m, n, k) }.max(of_terms).max(m + n);
         Ok(Product { x, y, extents, batch, adjoint: dot.adjoint, next, workspace: room(len, E::default())? })
     }
 
@@ -118,6 +119,15 @@ impl<E: ArrayFloat> Product<E> {
                 product(Start::Number(<E as Real>::of(0.0)), a, b, c, finish, &mut self.workspace);
             }
         }
+    }
+
+    /// Adds the product of a column and a row, one of which may be an adjoint.
+    pub(super) fn run_onto(&mut self, x: &[E], y: &[E], to: &mut [E]) {
+        let [m, _, n] = self.extents;
+        let (column, row) = self.workspace.split_at_mut(m);
+        let column = strided(x, self.x.place.offset, self.x.steps[0], column);
+        let row = strided(y, self.y.place.offset, self.y.steps[1], &mut row[..n]);
+        kernels::add_products(column, row, self.adjoint, to);
     }
 
     fn at(side: &Side, start: usize, i: usize, j: usize) -> usize {

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::columns::LONG;
 use super::super::dims::{Dims, bad};
-use super::super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View};
+use super::super::instr::{
+    ArrayInstr, ArrayOp, ArrayProgram, Data, Element, Length, Reduce, Shared, Type, ValueId, View,
+};
 use super::chained::{Read, chained, is_elementwise, joins_columns};
 use super::place::{Place, Source};
 use crate::error::Result;
@@ -30,10 +32,19 @@ pub(super) struct Need {
     pub(super) is_int: bool,
     pub(super) first: usize,
     pub(super) last: usize,
+    /// The last step that reads it; `last` may be later.
+    pub(super) last_read: usize,
     /// Whether anything but the chain that computes it reads it.
     pub(super) is_read: bool,
     /// The need whose memory this takes over, changed in place.
     pub(super) takes_over: Option<usize>,
+}
+
+/// Which arguments of a body its results become.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Carried {
+    pub(super) captures: usize,
+    pub(super) carries: usize,
 }
 
 /// A step.
@@ -43,6 +54,8 @@ pub(super) enum Draft {
     Chain { dims: Dims, instrs: Vec<usize> },
     /// One instruction, and where its operands lie.
     Alone { at: usize, of: Vec<Place> },
+    /// A sum and the product of two vectors, instruction `at`, added to it.
+    Onto { at: usize, to: ValueId, of: Box<[Place; 3]> },
     /// The mask of an argument, as numbers.
     Mask { input: usize, to: usize },
     /// Numbers in C order.
@@ -67,15 +80,22 @@ pub(super) struct Drafts<'p> {
     /// Values that were copied to lie in C order.
     copies: HashMap<ValueId, Place>,
     pub(super) outputs: Vec<usize>,
-    /// Whether arguments are written into buffers: those of a body are.
-    in_buffers: bool,
+    /// Of a body, whose arguments are written into buffers.
+    pub(super) body: Option<Carried>,
+    /// Products of two vectors that one sum alone reads.
+    outer: HashMap<ValueId, usize>,
+    /// How many instructions read a value.
+    uses: Vec<u32>,
     /// Which stack a value stands for.
     pub(super) stacks: HashMap<ValueId, usize>,
 }
 
 impl<'p> Drafts<'p> {
-    pub(super) fn new(program: &'p ArrayProgram, in_buffers: bool) -> Result<Self> {
+    pub(super) fn new(program: &'p ArrayProgram, body: Option<Carried>) -> Result<Self> {
         let n = program.n_values();
+        let mut uses = vec![0; n];
+        let read = program.instrs().iter().flat_map(|instr| &instr.operands[..]);
+        read.chain(program.outputs()).for_each(|v| uses[v.at()] += 1);
         let needs = (0..n).map(|v| need_of(program.type_of(ValueId(v as u32)))).collect();
         let mut drafts = Drafts {
             program,
@@ -90,7 +110,9 @@ impl<'p> Drafts<'p> {
             again: HashSet::new(),
             copies: HashMap::new(),
             outputs: Vec::new(),
-            in_buffers,
+            body,
+            outer: HashMap::new(),
+            uses,
             stacks: HashMap::new(),
         };
         let mut inputs = 0;
@@ -110,7 +132,7 @@ impl<'p> Drafts<'p> {
         let ty = program.type_of(v);
         let mut free = |place| self.places[v.at()] = Some(place);
         match &instr.op {
-            ArrayOp::Input(ty) if self.in_buffers => {
+            ArrayOp::Input(ty) if self.body.is_some() => {
                 free(Place::whole(Source::Buffer(v.at()), 0, ty.dims));
                 let need = &mut self.needs[v.at()];
                 (need.is_read, need.last) = (true, usize::MAX);
@@ -158,6 +180,10 @@ impl<'p> Drafts<'p> {
                 return Err(bad("instruction", "one without a program".into(), "a call".into()));
             }
             ArrayOp::Loop(_) | ArrayOp::Cond { .. } | ArrayOp::Rows(_) => self.alone(at),
+            ArrayOp::Dot(_) if self.uses[v.at()] == 1 && self.is_outer(at) => {
+                self.outer.insert(v, at);
+            }
+            ArrayOp::Accumulate if self.outer.contains_key(&instr.operands[1]) => self.onto(at),
             _ if is_elementwise(program, at) => self.join(at, ty.dims, true),
             ArrayOp::Reduce(..) if ty.element == Element::Float => {
                 self.join(at, program.type_of(instr.operands[0]).dims, false);
@@ -173,6 +199,33 @@ impl<'p> Drafts<'p> {
             _ => self.alone(at),
         }
         Ok(())
+    }
+
+    /// Whether an instruction is the product of a column and a row that a sum reads.
+    fn is_outer(&self, at: usize) -> bool {
+        let program = self.program;
+        let instr = &program.instrs()[at];
+        let ArrayOp::Dot(dot) = instr.op else { return false };
+        let [x, y] = [instr.operands[0], instr.operands[1]].map(|v| program.type_of(v).dims);
+        let reads = |next: &ArrayInstr| {
+            next.op == ArrayOp::Accumulate && next.operands[1] == instr.result && next.operands[0] != instr.result
+        };
+        dot.adjoint != [true; 2]
+            && dot.extents(&x, &y).is_ok_and(|(batch, [m, k, n])| batch.size() == 1 && k == 1 && m > 1 && n > 1)
+            && program.instrs()[at..].iter().any(reads)
+    }
+
+    /// A sum and a product that is added to it.
+    fn onto(&mut self, sum: usize) {
+        let instr = &self.program.instrs()[sum];
+        let at = self.outer[&instr.operands[1]];
+        let factors = &self.program.instrs()[at].operands;
+        let of = [instr.operands[0], factors[0], factors[1]].map(|v| self.place_of(v));
+        let step = self.steps.len();
+        of.iter().for_each(|&place| self.read(place, step));
+        self.steps.push(Draft::Onto { at, to: instr.result, of: Box::new(of) });
+        self.written(instr.result);
+        self.needs[instr.result.at()].is_read = true;
     }
 
     /// Whether elements of an array with one axis are taken or added to by known indices.
@@ -214,6 +267,7 @@ impl<'p> Drafts<'p> {
         if let Source::Buffer(b) = place.source {
             self.needs[b].is_read = true;
             self.needs[b].last = self.needs[b].last.max(step);
+            self.needs[b].last_read = self.needs[b].last_read.max(step);
         }
     }
 
@@ -232,7 +286,7 @@ impl<'p> Drafts<'p> {
         self.written(v);
     }
 
-    fn copy(&mut self, from: Place, element: Element, to: usize) {
+    pub(super) fn copy(&mut self, from: Place, element: Element, to: usize) {
         self.steps.push(Draft::Copy { from, element, to });
         self.read(from, self.steps.len() - 1);
     }
@@ -326,55 +380,9 @@ impl<'p> Drafts<'p> {
         self.copies.insert(v, copy);
         copy
     }
-
-    /// Whether a buffer holds an argument of a body, which the next step overwrites.
-    fn is_argument(&self, buffer: usize) -> bool {
-        self.in_buffers && self.program.inputs().iter().any(|v| v.at() == buffer)
-    }
-
-    /// Puts outputs into memory of their own, and finds what can be changed in place.
-    fn finish(&mut self) {
-        for &v in self.program.outputs() {
-            let (place, ty) = (self.place_of(v), self.program.type_of(v));
-            let whole = match place.source {
-                Source::Buffer(b) if place.is_contiguous() && place.offset == 0 && !self.is_argument(b) => {
-                    (self.needs[b].len == ty.dims.size()).then_some(b)
-                }
-                _ => None,
-            };
-            let b = whole.unwrap_or_else(|| {
-                self.needs.push(need_of(ty));
-                let to = self.needs.len() - 1;
-                self.copy(place, ty.element, to);
-                self.needs[to].first = self.steps.len() - 1;
-                to
-            });
-            self.needs[b].is_read = true;
-            self.needs[b].last = usize::MAX;
-            self.outputs.push(b);
-        }
-        for (step, draft) in self.steps.iter().enumerate() {
-            let Draft::Alone { at, of } = draft else { continue };
-            let instr = &self.program.instrs()[*at];
-            if !matches!(instr.op, ArrayOp::AccumulateAt(_) | ArrayOp::ScatterAdd { .. }) {
-                continue;
-            }
-            let (place, c) = (of[0], of[of.len() - 1]);
-            if let Source::Buffer(b) = place.source
-                && self.needs[b].last == step
-                && self.needs[b].first < step
-                && place.is_contiguous()
-                && place.offset == 0
-                && self.needs[b].len == place.dims.size()
-                && c.source != place.source
-            {
-                self.needs[instr.result.at()].takes_over = Some(b);
-            }
-        }
-    }
 }
 
-fn need_of(ty: Type) -> Need {
+pub(super) fn need_of(ty: Type) -> Need {
     let (len, is_int) = (ty.dims.size(), ty.element == Element::Int);
-    Need { len, is_int, first: 0, last: 0, is_read: false, takes_over: None }
+    Need { len, is_int, first: 0, last: 0, last_read: 0, is_read: false, takes_over: None }
 }

@@ -22,6 +22,10 @@ pub(super) enum BlockOp {
     Contribution,
     /// Of an adjoint and a factor: what [`BlockOp::Contribution`] makes of their product.
     Product,
+    /// A product and a third number.
+    MulAdd,
+    /// The same of an adjoint and a factor.
+    ReachedMulAdd,
 }
 
 /// How many blocks it takes.
@@ -29,6 +33,7 @@ pub(super) fn arity(op: BlockOp) -> usize {
     match op {
         BlockOp::IsUnreached => 1,
         BlockOp::Contribution | BlockOp::Product => 2,
+        BlockOp::MulAdd | BlockOp::ReachedMulAdd => 3,
         BlockOp::Math(op) => match op {
             MathOp::Operand(_) | MathOp::Literal(_) => 0,
             MathOp::Neg | MathOp::IsNan => 1,
@@ -45,6 +50,8 @@ pub(super) fn compute<E: ArrayFloat>(op: BlockOp, [x, y, z]: [&[E]; 3], to: &mut
         BlockOp::IsUnreached => kernels::unreached_masks(x, to),
         BlockOp::Contribution => kernels::contributions(x, y, to),
         BlockOp::Product => kernels::contributed_products(x, y, to),
+        BlockOp::MulAdd => kernels::multiply_adds(x, y, z, to),
+        BlockOp::ReachedMulAdd => kernels::reached_multiply_adds(x, y, z, to),
         BlockOp::Math(op) => match op {
             MathOp::Add => kernels::add_slices(x, y, to),
             MathOp::Sub => kernels::subtract_slices(x, y, to),

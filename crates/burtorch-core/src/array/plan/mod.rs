@@ -10,6 +10,7 @@ mod place;
 
 mod chained;
 mod draft;
+mod in_place;
 mod reducer;
 
 mod again;
@@ -34,35 +35,37 @@ mod number_loop;
 
 mod control;
 
+mod choice;
+
 mod rows;
 mod sparse;
 
 mod body;
-
+mod steps;
 mod taken;
 
 use super::columns::in_columns;
 use super::dims::{Dims, bad};
-use super::instr::{ArrayOp, ArrayProgram, Data, Element, Length, Type};
+use super::instr::{ArrayOp, ArrayProgram, Data, Element, Type};
 use super::lower::lowered;
 use crate::error::Result;
 use crate::memory::list_for;
 use crate::scalar::DType;
 use crate::simd::Real;
-use alone::{Alone, Operand, own_numbers};
+use alone::{Alone, own_numbers};
 pub use argument::{Argument, Csr, Places};
-use body::body_of;
 use chain::{BLOCK, Chain};
-use compile::Compiled;
-use control::{Body, Choice, LoopStep};
-use draft::{Draft, Drafts, Kept};
+use choice::Choice;
+use control::LoopStep;
+use draft::{Carried, Drafts, Kept};
 use factors::Factors;
 pub use math::ArrayFloat;
 use memory::{Bank, assigned, bank, room};
 use numbers::Numbers;
-use place::{Source, Walk};
+use place::Source;
 use rows::RowsStep;
 use sparse::SparseStep;
+use steps::steps;
 pub use taken::Floats;
 pub(super) use taken::Run;
 
@@ -109,20 +112,20 @@ pub struct Plan<E> {
 impl<E: ArrayFloat> Plan<E> {
     /// Makes a program ready.
     pub fn new(program: &ArrayProgram) -> Result<Self> {
-        Self::with_arguments(program, false)
+        Self::with_arguments(program, None)
     }
 
     /// The same with arguments given at each run, or written into buffers.
-    fn with_arguments(program: &ArrayProgram, in_buffers: bool) -> Result<Self> {
+    fn with_arguments(program: &ArrayProgram, body: Option<Carried>) -> Result<Self> {
         if program.dtype() != E::DTYPE {
             return Err(bad("numbers of a plan", program.dtype().name().into(), E::DTYPE.name().into()));
         }
-        Self::prepared(in_columns(fold::folded::<E>(lowered(program)?)?)?, in_buffers)
+        Self::prepared(in_columns(fold::folded::<E>(lowered(program)?)?)?, body)
     }
 
     /// The same of a program that has been lowered.
-    fn prepared(program: ArrayProgram, in_buffers: bool) -> Result<Self> {
-        let mut drafts = Drafts::new(&program, in_buffers)?;
+    fn prepared(program: ArrayProgram, body: Option<Carried>) -> Result<Self> {
+        let mut drafts = Drafts::new(&program, body)?;
         let (buffers, [floats, ints]) = assigned(&drafts.needs);
         let steps = steps(&mut drafts, &buffers)?;
         let n_blocks = steps.iter().map(|step| if let Step::Chain(chain) = step { chain.blocks } else { 0 }).max();
@@ -141,7 +144,7 @@ impl<E: ArrayFloat> Plan<E> {
             drafts.outputs.iter().zip(program.output_types()).map(|(&need, ty)| (buffers[need], ty)).collect();
         let inputs = program.input_types();
         let arguments: Vec<_> =
-            if in_buffers { program.inputs().iter().map(|v| buffers[v.at()]).collect() } else { Vec::new() };
+            if body.is_some() { program.inputs().iter().map(|v| buffers[v.at()]).collect() } else { Vec::new() };
         Ok(Plan {
             own: body::own(&outputs, &arguments, &inputs),
             inputs,
@@ -150,7 +153,11 @@ impl<E: ArrayFloat> Plan<E> {
             ints: bank(&drafts.consts, (&ints, drafts.stacks.len()), 0, of_ints)?,
             steps,
             blocks,
-            arguments,
+            arguments: if body.is_some() {
+                program.inputs().iter().map(|v| buffers[v.at()]).collect()
+            } else {
+                Vec::new()
+            },
             outputs,
             has_run: false,
             singular: None,
@@ -317,80 +324,4 @@ fn parameter(program: &ArrayProgram, v: super::instr::ValueId) -> Parameter {
         Some(ArrayOp::Param { set, start, dims }) => Parameter { set: *set as usize, end: start + dims.size() },
         _ => Parameter { set: 0, end: 0 },
     }
-}
-
-/// The steps of drafts whose results something reads.
-fn steps<E: ArrayFloat>(drafts: &mut Drafts<'_>, buffers: &[usize]) -> Result<Vec<Step<E>>> {
-    let program = drafts.program;
-    let mut steps = Vec::with_capacity(drafts.steps.len());
-    for (at, draft) in drafts.steps.clone().into_iter().enumerate() {
-        let placed = |mut place: place::Place, element| {
-            if let Source::Buffer(need) = place.source {
-                place.source = Source::Buffer(buffers[need]);
-            }
-            Operand { place, walk: Walk::new(&place), element }
-        };
-        steps.push(match draft {
-            Draft::Mask { to, .. } | Draft::Copy { to, .. } if !drafts.needs[to].is_read => continue,
-            Draft::Mask { input, to } => Step::Mask { input, to: buffers[to] },
-            Draft::Copy { from, element: Element::Float | Element::Mask, to } if from.dims.size() == 1 => {
-                Step::Numbers(Numbers::copied(placed(from, Element::Float).place, buffers[to])?)
-            }
-            Draft::Copy { from, element, to } => {
-                let ty = Type { dims: from.dims, element };
-                let alone = Alone::new(ArrayOp::Copy, vec![placed(from, element)], ty, buffers[to], false)?;
-                Step::Alone(Box::new(alone))
-            }
-            Draft::Chain { dims, instrs } => match Compiled::new(drafts, buffers, at, dims.size(), &instrs)? {
-                Compiled::Chain(chain) => Step::Chain(Box::new(chain)),
-                Compiled::Numbers(numbers) => Step::Numbers(numbers),
-            },
-            Draft::Alone { at, of } => {
-                let instr = &program.instrs()[at];
-                let of: Vec<_> =
-                    of.iter().zip(&instr.operands).map(|(&p, &v)| placed(p, program.type_of(v).element)).collect();
-                match &instr.op {
-                    ArrayOp::Loop(l) => {
-                        let (operands, stacks) = (&instr.operands, &drafts.stacks);
-                        let to: Vec<_> =
-                            program.results(at).map(|v| (v, buffers[v.at()], program.type_of(v))).collect();
-                        let body = body_of(&l.body.0)?;
-                        let condition = match &l.length {
-                            Length::While { condition, .. } => Some(body_of(&condition.0)?),
-                            _ => None,
-                        };
-                        steps.push(Step::Loop(Box::new(LoopStep::new(l, body, condition, operands, of, &to, stacks)?)));
-                        continue;
-                    }
-                    ArrayOp::Cond { yes, no } => {
-                        let to = program.results(at).map(|v| buffers[v.at()]).collect();
-                        let branches = [body_of(&yes.0)?, body_of(&no.0)?];
-                        steps.push(Step::Choice(Box::new(Choice::new(branches, of, to, yes.0.output_types()))));
-                        continue;
-                    }
-                    ArrayOp::Rows(rows) => {
-                        let to = program.results(at).map(|v| buffers[v.at()]).collect();
-                        let block =
-                            |program: &ArrayProgram| -> Result<Box<dyn Body<E>>> { Ok(Box::new(Plan::new(program)?)) };
-                        steps.push(Step::Rows(Box::new(RowsStep::new(rows, of, to, &block)?)));
-                        continue;
-                    }
-                    _ => {}
-                }
-                if let Some(kind) = factors::Kind::new(&instr.op) {
-                    let to = program.results(at).map(|v| (buffers[v.at()], program.type_of(v))).collect();
-                    steps.push(Step::Factors(Box::new(Factors::new(kind, of, to)?)));
-                    continue;
-                }
-                if let ArrayOp::Sparse(dot) = &instr.op {
-                    steps.push(Step::Sparse(Box::new(SparseStep::new(*dot, &of, buffers[instr.result.at()])?)));
-                    continue;
-                }
-                let (v, ty) = (instr.result, program.type_of(instr.result));
-                let is_in_place = drafts.needs[v.at()].takes_over.is_some();
-                Step::Alone(Box::new(Alone::new(instr.op.clone(), of, ty, buffers[v.at()], is_in_place)?))
-            }
-        });
-    }
-    Ok(steps)
 }

@@ -3,6 +3,7 @@
 //! Promises the bits of the body run step by step, and no heap call but where a loop of unknown length takes more steps than ever
 //! before. Knows nothing of where slices come from.
 
+use super::control::Body;
 use super::math::ArrayFloat;
 use super::memory::room;
 use super::numbers::Straight;
@@ -25,49 +26,74 @@ pub(super) struct Steps {
     pub(super) reverse: bool,
 }
 
+/// A number of the slices of a step, or of what a step stacks: its slot, in which array it lies, where in the part of a step, and
+/// how many numbers that has.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    slot: usize,
+    array: usize,
+    number: usize,
+    of: usize,
+}
+
+impl Part {
+    /// Of numbers that come one after the other in arrays with so many of them in each step.
+    fn list(sizes: &[usize]) -> impl Iterator<Item = Part> {
+        let numbers = |(array, &of): (usize, &usize)| (0..of).map(move |number| Part { slot: 0, array, number, of });
+        sizes.iter().enumerate().flat_map(numbers)
+    }
+
+    fn at(&self, step: usize) -> usize {
+        step * self.of + self.number
+    }
+}
+
+/// How many numbers captures and carries have together, and the arrays of a step's slices and of what it stacks.
+pub(super) struct Sizes {
+    pub(super) captures: usize,
+    pub(super) carries: usize,
+    pub(super) sliced: Vec<usize>,
+    pub(super) stacked: Vec<usize>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct NumberLoop<E> {
     code: Code<E>,
     condition: Option<(Code<E>, usize)>,
     slots: Vec<E>,
-    /// Slots of captures, then carries, then slices.
-    arguments: Vec<usize>,
-    captures: usize,
+    /// Captures and carries, whose slots come first.
+    arguments: usize,
     /// From a slot to that of a carry.
     moves: Vec<(usize, usize)>,
     /// Numbers on the way, where a carry becomes another one.
     between: Vec<E>,
-    sliced: Vec<usize>,
-    /// Slots and their stacks: of what is known before a step, and of its results.
-    stacked: [Vec<(usize, usize)>; 2],
+    sliced: Vec<Part>,
+    /// Slots and where their numbers go: of what is known before a step, and of its results.
+    stacked: [Vec<Part>; 2],
     /// Where what is stacked goes during a run.
     pub(super) stacks: Vec<Vec<E>>,
 }
 
-/// Appends a program to others, given the slots of its arguments: the slots of its results, if it computes single numbers only.
-type Append<'a, E> = &'a dyn Fn(&mut Straight<E>, &[usize]) -> Option<Vec<usize>>;
-
 impl<E: ArrayFloat> NumberLoop<E> {
-    /// Of a body and, maybe, a condition with so many captures, carries and slices; `None` unless both compute single numbers.
-    pub(super) fn new(
-        body: Append<'_, E>,
-        condition: Option<Append<'_, E>>,
-        [captures, carries, slices]: [usize; 3],
-    ) -> Option<Self> {
-        if slices > MOST_SLICES {
+    /// Of a body and, maybe, a condition whose arguments and results are these numbers; `None` unless both compute single numbers.
+    pub(super) fn new(body: &dyn Body<E>, condition: Option<&dyn Body<E>>, sizes: &Sizes) -> Option<Self> {
+        let Sizes { captures, carries, sliced: of_slices, stacked: of_stacks } = sizes;
+        let (captures, carries) = (*captures, *carries);
+        if of_slices.len() > MOST_SLICES {
             return None;
         }
         let mut straight = Straight::new();
+        let slices = of_slices.iter().sum::<usize>();
         let arguments: Vec<_> = (0..captures + carries + slices).map(|_| straight.slot(E::default())).collect();
-        let mut results = body(&mut straight, &arguments)?;
+        let mut results = body.append_to(&mut straight, &arguments)?;
         let of_stacked = &results[carries..].to_vec();
         write_carries(&mut straight.operations, &mut results, &arguments, captures, carries);
         let code = Code::new(&straight.operations, &results);
         straight.operations.clear();
         let condition = match condition {
             Some(condition) => {
-                let goes_on = condition(&mut straight, &arguments[..captures + carries])?;
+                let goes_on = condition.append_to(&mut straight, &arguments[..captures + carries])?;
                 Some((Code::new(&straight.operations, &goes_on), goes_on[0]))
             }
             None => None,
@@ -77,33 +103,33 @@ impl<E: ArrayFloat> NumberLoop<E> {
             results.iter().copied().zip(of_carries.iter().copied()).filter(|(from, to)| from != to).collect();
         let crosses = moves.iter().any(|(from, _)| of_carries.contains(from));
         let stacked = [true, false].map(|is_known| {
-            let pairs = results[carries..].iter().zip(of_stacked).enumerate();
-            let wanted = pairs.filter(|(_, (_, before))| arguments.contains(before) == is_known);
-            wanted.map(|(k, (&slot, _))| (slot, k)).collect()
+            let parts = Part::list(of_stacks).zip(&results[carries..]).zip(of_stacked);
+            let wanted = parts.filter(|(_, before)| arguments.contains(before) == is_known);
+            wanted.map(|((part, &slot), _)| Part { slot, ..part }).collect()
         });
+        let of_parts = arguments[captures + carries..].iter();
+        let sliced = Part::list(of_slices).zip(of_parts).map(|(part, &slot)| Part { slot, ..part }).collect();
         let between = room(if crosses { moves.len() } else { 0 }, E::default()).ok()?;
         Some(NumberLoop {
             code,
             condition,
             slots: straight.slots,
-            sliced: arguments[captures + carries..].to_vec(),
+            sliced,
             stacked,
-            arguments,
-            captures,
+            arguments: captures + carries,
             moves,
             between,
-            stacks: Vec::with_capacity(results.len() - carries),
+            stacks: Vec::with_capacity(of_stacks.len()),
         })
     }
 
-    /// Sets capture or carry `k` before a run.
-    pub(super) fn set(&mut self, k: usize, number: E) {
-        self.slots[self.arguments[k]] = number;
+    /// The slots of captures and then carries, before a run and after it.
+    pub(super) fn numbers(&mut self) -> impl Iterator<Item = &mut E> {
+        self.slots[..self.arguments].iter_mut()
     }
 
-    /// Carry `k` after a run.
-    pub(super) fn carry(&self, k: usize) -> E {
-        self.slots[self.arguments[self.captures + k]]
+    pub(super) fn bytes(&self) -> usize {
+        (self.slots.len() + self.between.len()) * size_of::<E>()
     }
 
     /// Runs all steps over these slices and says how many they were. `stacks` must have the length of the loop, if that is known.
@@ -123,15 +149,15 @@ impl<E: ArrayFloat> NumberLoop<E> {
             if step % STEPS == 0 {
                 work.add(cost * STEPS)?;
             }
-            for (&slot, from) in sliced.iter().zip(&from) {
-                slots[slot] = from[at];
+            for part in &*sliced {
+                slots[part.slot] = from[part.array][part.at(at)];
             }
-            for &(slot, k) in &stacked[0] {
-                put(&mut stacks[k], at, slots[slot])?;
+            for part in &stacked[0] {
+                put(&mut stacks[part.array], part.at(at), slots[part.slot])?;
             }
             code.run(slots);
-            for &(slot, k) in &stacked[1] {
-                put(&mut stacks[k], at, slots[slot])?;
+            for part in &stacked[1] {
+                put(&mut stacks[part.array], part.at(at), slots[part.slot])?;
             }
             if between.is_empty() {
                 moves.iter().for_each(|&(from, to)| slots[to] = slots[from]);
@@ -147,9 +173,9 @@ impl<E: ArrayFloat> NumberLoop<E> {
 
 /// Writes a number into a stack, at its end or inside of it.
 #[inline(always)]
-fn put<E>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
+fn put<E: Clone>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
     if at >= stack.len() {
-        return grow(stack, number);
+        return grow(stack, at, number);
     }
     stack[at] = number;
     Ok(())
@@ -157,9 +183,10 @@ fn put<E>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
 
 #[cold]
 #[inline(never)]
-fn grow<E>(stack: &mut Vec<E>, number: E) -> Result<()> {
-    reserve_in(stack, 1, "what a loop keeps")?;
-    stack.push(number);
+fn grow<E: Clone>(stack: &mut Vec<E>, at: usize, number: E) -> Result<()> {
+    let more = at + 1 - stack.len();
+    reserve_in(stack, more, "what a loop keeps")?;
+    stack.resize(at + 1, number);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use super::super::expansion::MathOp;
 use super::math::{ArrayFloat, BlockOp, arity};
 use crate::ops::Function;
 use crate::scalar::RowMath;
-use crate::simd::{Real, for_each_function};
+use crate::simd::{Level, Real, for_each_function, level};
 
 /// What is done with numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +83,7 @@ impl<E: ArrayFloat> Code<E> {
                 }
                 slots = slots.max(operation.to + 1);
                 let is_last = |k: usize| operands.get(k) == Some(&last);
-                let step = step_of(operation.op, [is_last(0), is_last(1)]);
+                let step = step_of(operation.op, [0, 1, 2].map(is_last));
                 last = operation.to;
                 Instr { step, of, to: operation.to as u32 }
             })
@@ -143,26 +143,39 @@ trait Number {
     fn of<E: ArrayFloat>(x: E, y: E, z: E) -> E;
 }
 
-/// Of which operands the number computed last is one: bit 0 is the first, bit 1 the second.
-///
-/// # Safety
-/// The slots that instructions name, up to one that stops, lie behind `slots`.
-unsafe extern "rust-preserve-none" fn step<O: Number, E: ArrayFloat, const LAST: u8>(
-    slots: *mut E,
-    at: *const Instr<E>,
-    last: E,
-) {
-    debug_assert!(!at.is_null());
-    // SAFETY: by the contract. Slots that the operation does not take are 0, which is one of them.
-    unsafe {
-        let slot = |k: usize| *slots.add((*at).of[k] as usize);
-        let x = if LAST & 1 > 0 { last } else { slot(0) };
-        let y = if LAST & 2 > 0 { last } else { slot(1) };
-        let result = O::of(x, y, slot(2));
-        *slots.add((*at).to as usize) = result;
-        let next = at.add(1);
-        become ((*next).step)(slots, next, result)
-    }
+macro_rules! steps {
+    ($($(#[$attribute:meta])* $name:ident)*) => { $(
+        /// Of which operands the number computed last is one: bit 0 is the first, bit 1 the second, bit 2 the third.
+        ///
+        /// # Safety
+        /// The slots that instructions name, up to one that stops, lie behind `slots`.
+        $(#[$attribute])*
+        unsafe extern "rust-preserve-none" fn $name<O: Number, E: ArrayFloat, const LAST: u8>(
+            slots: *mut E,
+            at: *const Instr<E>,
+            last: E,
+        ) {
+            debug_assert!(!at.is_null());
+            // SAFETY: by the contract. Slots that the operation does not take are 0, which is one of them.
+            unsafe {
+                let slot = |k: usize| *slots.add((*at).of[k] as usize);
+                let x = if LAST & 1 > 0 { last } else { slot(0) };
+                let y = if LAST & 2 > 0 { last } else { slot(1) };
+                let z = if LAST & 4 > 0 { last } else { slot(2) };
+                let result = O::of(x, y, z);
+                *slots.add((*at).to as usize) = result;
+                let next = at.add(1);
+                become ((*next).step)(slots, next, result)
+            }
+        }
+    )* };
+}
+
+steps! {
+    step
+    /// The CPU fuses.
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "fma"))]
+    fused_step
 }
 
 /// An operation as a step.
@@ -172,6 +185,16 @@ fn compiled<O: Number, E: ArrayFloat>(last: [bool; 2]) -> Step<E> {
         [true, false] => step::<O, E, 1>,
         [false, true] => step::<O, E, 2>,
         [true, true] => step::<O, E, 3>,
+    }
+}
+
+/// A multiply-add as a step: the sum so far comes in a register, as most terms follow each other.
+fn added<O: Number, Fused: Number, E: ArrayFloat>(is_last: bool) -> Step<E> {
+    match (level() == Level::Baseline, is_last) {
+        (true, false) => step::<O, E, 0>,
+        (true, true) => step::<O, E, 4>,
+        (false, false) => fused_step::<Fused, E, 0>,
+        (false, true) => fused_step::<Fused, E, 4>,
     }
 }
 
@@ -218,6 +241,10 @@ numbers! {
     IsUnreached(x, y, z) => mask(x.is_unreached());
     Contribution(x, y, z) => if x.is_unreached() { unreached() } else { y + E::default() };
     Product(x, y, z) => if x.is_unreached() { unreached() } else { x * y + E::default() };
+    TimesPlus(x, y, z) => x * y + z;
+    ReachedTimesPlus(x, y, z) => if x.is_unreached() { z } else { x * y + z + E::default() };
+    FusedTimesPlus(x, y, z) => Real::mul_add(x, y, z);
+    ReachedFused(x, y, z) => if x.is_unreached() { z } else { Real::mul_add(x, y, z) + E::default() };
     Same(x, y, z) => x;
     Root(x, y, z) => Real::sqrt(x);
     Magnitude(x, y, z) => Real::abs(x);
@@ -225,8 +252,14 @@ numbers! {
     Ceil(x, y, z) => RowMath::ceil(x);
 }
 
-fn step_of<E: ArrayFloat>(op: NumberOp, last: [bool; 2]) -> Step<E> {
+fn step_of<E: ArrayFloat>(op: NumberOp, last: [bool; 3]) -> Step<E> {
+    let [first, second, third] = last;
+    let last = [first, second];
     let op = match op {
+        NumberOp::Of(BlockOp::MulAdd) => return added::<TimesPlus, FusedTimesPlus, E>(third && !first && !second),
+        NumberOp::Of(BlockOp::ReachedMulAdd) => {
+            return added::<ReachedTimesPlus, ReachedFused, E>(third && !first && !second);
+        }
         NumberOp::Product | NumberOp::Of(BlockOp::Product) => return compiled::<Product, E>(last),
         NumberOp::Of(BlockOp::IsUnreached) => return compiled::<IsUnreached, E>(last),
         NumberOp::Of(BlockOp::Contribution) => return compiled::<Contribution, E>(last),

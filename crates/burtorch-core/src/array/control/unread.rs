@@ -1,0 +1,33 @@
+//! Loops without what they stack and nothing reads.
+//!
+//! Promises the same results to the last bit.
+
+use super::super::expand::copied;
+use super::super::instr::{ArrayOp, ArrayProgram, Loop, ValueId};
+use super::body::shared;
+use crate::error::Result;
+
+/// The program with loops that stack only what is read.
+pub(in super::super) fn without_unread(program: &ArrayProgram) -> Result<ArrayProgram> {
+    let mut is_read = vec![false; program.n_values()];
+    let read = program.instrs().iter().flat_map(|instr| &instr.operands[..]);
+    read.chain(program.outputs()).for_each(|v| is_read[v.at()] = true);
+    copied(program, |b, at, operands| {
+        let op = &program.instrs()[at].op;
+        let ArrayOp::Loop(of) = op else { return b.push_all(op.clone(), operands) };
+        let outputs = of.body.0.outputs();
+        let stays: Vec<_> = program
+            .results(at)
+            .enumerate()
+            .map(|(k, v)| !(of.carries..outputs.len()).contains(&k) || is_read[v.at()])
+            .collect();
+        if stays.iter().all(|stays| *stays) {
+            return b.push_all(op.clone(), operands);
+        }
+        let outputs = outputs.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(&v, _)| v).collect();
+        let body = shared((*of.body.0).clone().with_outputs(outputs));
+        let mut found = b.push_all(ArrayOp::Loop(Loop { body, ..of.clone() }), operands)?.into_iter();
+        // Nothing reads the others.
+        Ok(stays.iter().map(|stays| if *stays { found.next() } else { None }.unwrap_or(ValueId(0))).collect())
+    })
+}
