@@ -98,10 +98,10 @@ fn run<M: LaneModel<f32>>(
 }
 
 fn main() -> Result<(), Error> {
-    for hidden in [64, 1024] {
+    for (hidden, n) in [(64, 256), (1024, 256), (1024, 16), (1024, 1)] {
         let mut params = Parameters::<f32>::new(1);
         let model = CharMlp::new(&mut params, CharMlpShape { hidden, ..CharMlpShape::default() }, None)?;
-        let (n, n_in) = (256, CharMlpShape::default().context);
+        let n_in = CharMlpShape::default().context;
         let (x, y) = (tokens(n_in * n, 27), tokens(n, 27));
         let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), n)?;
         run(&format!("CharMLP e={hidden} b={n}"), &model, &mut params, batch)?;

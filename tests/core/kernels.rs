@@ -14,4 +14,5 @@ mod product;
 mod reduce;
 mod rows;
 mod softmax;
+mod stops;
 mod token_product;

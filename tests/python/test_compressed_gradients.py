@@ -95,6 +95,47 @@ def test_the_largest_numbers_are_chosen_while_the_sweep_runs(kind, n, threads):
             assert set(params.grads) == {2.0}
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", [*MODELS, "callable"])
+def test_messages_of_samples_are_those_of_their_gradients(kind, dtype):
+    """Of TopK and of others, with frozen numbers and without, for batches of several blocks."""
+    params = bt.Parameters(dtype=dtype, seed=1)
+    rng = np.random.default_rng(3)
+    if kind == "callable":
+        w = params.tensor((5, 3), init="normal")
+        params.tensor(4)
+        oracle = bt.Oracle(lambda x, y: ((w @ x) ** 2).sum() * y, params=params)
+        x, y = rng.normal(size=(70, 3)), rng.normal(size=70)
+    else:
+        model, context, is_text = MODELS[kind](params)
+        oracle = bt.Oracle(model)
+        x, y = rng.integers(7, size=(70, context)), rng.integers(7, size=(70, context) if is_text else 70)
+    draw = compress.Draw(seed=3, round=5, client=2)
+    for frozen in (False, True):
+        if frozen:
+            params.freeze(params.subset(range(4, 9)))
+        rows = np.asarray(oracle.per_sample_grads(x, y))
+        params.grads[:] = 2.0
+        for c in (
+            compress.TopK(1),
+            compress.TopK(6),
+            compress.TopK(params.n),
+            compress.Compose(compress.TopK(5), compress.Natural()),
+            compress.RandK(4),
+            compress.ScaledSign(),
+        ):
+            found = oracle.per_sample_grads(x, y, compress=c, draw=draw)
+            clients = [compress.Draw(seed=3, round=5, client=2 + k) for k in range(70)]
+            assert found == [c.compress(row, client) for row, client in zip(rows, clients, strict=True)]
+        assert set(params.grads) == {2.0}
+    with pytest.raises(ValueError, match="random: give draw="):
+        oracle.per_sample_grads(x, y, compress=compress.RandK(1))
+    with pytest.raises(ValueError, match="n_clients"):
+        oracle.per_sample_grads(x, y, compress=compress.PermK(), draw=draw)
+    with pytest.raises(ValueError, match="draw is for compress="):
+        oracle.per_sample_grads(x, y, draw=draw)
+
+
 def test_the_largest_numbers_take_the_memory_of_a_layer():
     """Of a chain of equal layers one or two are in flight; b samples, each for itself, leave b times K numbers."""
     params = bt.Parameters()
@@ -102,7 +143,7 @@ def test_the_largest_numbers_take_the_memory_of_a_layer():
     x, y = np.random.default_rng(0).normal(size=(2, 3, 64))
     rows = np.asarray(oracle.per_sample_grads(x, y))
     before = oracle.memory()["adjoints"]
-    each = [oracle(x[k : k + 1], y[k : k + 1], compress=compress.TopK(5))[1] for k in range(3)]
+    each = oracle.per_sample_grads(x, y, compress=compress.TopK(5))
     more = oracle.memory()["adjoints"] - before
     assert 0 < more <= 3 * 4 * (64 * 64 + 64)
     assert more * 10 < 4 * params.n

@@ -2,12 +2,14 @@
 //!
 //! What is long goes in [`pieces`], and before each but the first asks the question that [`asking`] was given. Promises:
 //! once the answer is yes nobody asks again, what is left is not done, and `asking` returns an error whatever the work
-//! returns, so that nothing half done passes for whole. Where nobody asks, a piece costs a comparison. Each thread by itself.
+//! returns, so that nothing half done passes for whole. Without a question, a token that the thread watches answers
+//! ([`crate::sync::Stop`]); without both, a piece costs a comparison. Each thread by itself.
 
 use std::cell::Cell;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::sync::stop;
 
 /// Numbers between two questions: some tens of microseconds to a millisecond of work.
 pub const PIECE: usize = 1 << 16;
@@ -57,7 +59,7 @@ pub fn asking<T>(is_over: fn() -> bool, work: impl FnOnce() -> Result<T>) -> Res
 /// Asks whether to end early.
 pub fn is_over() -> bool {
     match QUESTION.get() {
-        Question::None => false,
+        Question::None => stop::is_over(),
         Question::IsOver => true,
         Question::Ask(is_over) => {
             let answer = is_over();
@@ -73,7 +75,7 @@ pub fn is_over() -> bool {
 pub fn check() -> Result<()> {
     match QUESTION.get() {
         Question::IsOver => Err(Error::Interrupted),
-        _ => Ok(()),
+        _ => stop::check(),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::kernels::BlockMath;
 use crate::ops::{Arity, Op};
 use crate::params::Gradients;
 use crate::scalar::Scalar;
+use crate::sync::stop;
 use scalars::{Descent, sweep_scalars};
 pub(crate) use stream::{Consume, Stream};
 
@@ -131,7 +132,7 @@ impl<S: Scalar> Graph<'_, S> {
         };
         sweep.finish(met);
         self.dirty = (sweep.low, end);
-        if sweep.is_over { Err(Error::Interrupted) } else { Ok(()) }
+        if sweep.is_over || stop::has_ended() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// A sweep with options, or one that may be interrupted, or leave out what is not asked for: returns the lowest node touched.
@@ -171,7 +172,7 @@ impl<S: Scalar> Graph<'_, S> {
             floor,
             is_over: false,
         };
-        let finished = sweep.run(root, seed, interrupted) && !sweep.is_over;
+        let finished = sweep.run(root, seed, interrupted) && !sweep.is_over && !stop::has_ended();
         let low = sweep.low;
         self.dirty = (low, root + 1);
         if !finished {
@@ -351,7 +352,7 @@ impl<S: BlockMath> Graph<'_, S> {
         }
         let low = sweep.low;
         self.dirty = (low, top.0 + 1);
-        if sweep.is_over {
+        if sweep.is_over || stop::has_ended() {
             return Err(Error::Interrupted);
         }
         self.commit_leaves(low, top.0);

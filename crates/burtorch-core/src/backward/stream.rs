@@ -11,6 +11,7 @@ use crate::kernels::BlockMath;
 use crate::memory::list_for;
 use crate::ops::Arity;
 use crate::params::{Emission, emissions};
+use crate::sync::stop;
 
 /// Is told of a range of parameters and its gradient, and may change that; `false` ends the sweep.
 pub(crate) type Consume<'a, E> = dyn FnMut(Range<usize>, &mut [E]) -> bool + 'a;
@@ -65,7 +66,7 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
             }
             let range = range.start as usize..range.end as usize;
             self.add_deferred_in(0, &range);
-            if self.is_over || !self.params[0].emit(range, stream.consume) {
+            if self.is_over || stop::has_ended() || !self.params[0].emit(range, stream.consume) {
                 self.is_over = true;
                 return;
             }

@@ -71,7 +71,7 @@ use memory::{Origin, Stack};
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::scalar::Scalar;
-use crate::sync::unique_id;
+use crate::sync::{stop, unique_id};
 
 /// A graph of scalar operations on numbers of type `S`, each evaluated when it is appended.
 ///
@@ -377,7 +377,7 @@ impl<'m, S: Scalar> Graph<'m, S> {
     #[inline(always)]
     pub(crate) fn atomically<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (nodes, extra, stores) = (self.columns.len(), self.extra.len(), self.stores.len());
-        let result = build(self);
+        let result = build(self).and_then(|built| stop::check().map(|()| built));
         if result.is_err() {
             self.columns.truncate(nodes);
         }

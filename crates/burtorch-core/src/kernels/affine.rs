@@ -9,6 +9,7 @@ use super::float::{KernelFloat, Pack, line, prefetch, prefetch_before};
 use super::levels::{Target, columns, leveled};
 use super::optim::sgd_step;
 use super::reduce::dots_of_next;
+use crate::sync::stop::Pace;
 
 leveled! {
     /// `y = W x + b`; `w` is `y.len()` rows of `x.len()`.
@@ -43,11 +44,11 @@ fn forward_at<E: KernelFloat, T: Target>(w: &[E], bias: Option<&[E]>, x: &[E], y
     if let Some(bias) = bias {
         assert_eq!(bias.len(), y.len(), "a bias must hold one number per output");
     }
-    let mut o = 0;
+    let (mut o, mut pace) = (0, Pace::new());
     if T::fits::<E::Vector>(4 * 4) {
-        o = forward_rows::<E, T, 4>(o, w, bias, x, y);
+        o = forward_rows::<E, T, 4>(o, w, bias, x, y, &mut pace);
     }
-    forward_rows::<E, T, 1>(o, w, bias, x, y);
+    forward_rows::<E, T, 1>(o, w, bias, x, y, &mut pace);
 }
 
 /// Outputs `R` at a time from `o` on; returns the first output left over.
@@ -58,9 +59,10 @@ fn forward_rows<E: KernelFloat, T: Target, const R: usize>(
     bias: Option<&[E]>,
     x: &[E],
     y: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let n_in = x.len();
-    while y.len() - o >= R {
+    while y.len() - o >= R && pace.goes_on(R * n_in * Pace::FROM_MEMORY) {
         let rows = std::array::from_fn(|r| &w[(o + r) * n_in..][..n_in]);
         let sums = dots_of_next::<E, T, R>(rows, x);
         for r in 0..R {
@@ -87,14 +89,14 @@ fn input_grad_set_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], dx: &mut [E])
 fn input_grad_add_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], dx: &mut [E]) {
     check_shape(w, dy.len(), dx.len());
     let n_in = dx.len();
-    let mut o = 0;
-    while dy.len() - o >= 4 {
+    let (mut o, mut pace) = (0, Pace::new());
+    while dy.len() - o >= 4 && pace.goes_on(4 * n_in * Pace::FROM_MEMORY) {
         let rows: [&[E]; 4] = std::array::from_fn(|r| &w[(o + r) * n_in..][..n_in]);
         let factors: [E; 4] = std::array::from_fn(|r| dy[o + r]);
         columns!(E, n_in, input_grad_step[T, 4](&rows, &factors, dx));
         o += 4;
     }
-    while dy.len() - o >= 1 {
+    while dy.len() - o >= 1 && pace.goes_on(n_in * Pace::FROM_MEMORY) {
         let rows = [&w[o * n_in..][..n_in]];
         columns!(E, n_in, input_grad_step[T, 1](&rows, &[dy[o]], dx));
         o += 1;
@@ -126,8 +128,11 @@ unsafe fn input_grad_step<V: Pack, T: Target, const R: usize>(
 #[inline(always)]
 fn weight_grad_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], dw: &mut [E], bias_grad: Option<&mut [E]>, mode: Mode) {
     check_shape(dw, dy.len(), x.len());
-    let n_in = x.len();
+    let (n_in, mut pace) = (x.len(), Pace::new());
     for (o, &factor) in dy.iter().enumerate() {
+        if !pace.goes_on(n_in * Pace::FROM_MEMORY) {
+            return;
+        }
         let row = &mut dw[o * n_in..][..n_in];
         match mode {
             Mode::Set => columns!(E, n_in, weight_grad_step[T, true](factor, x, row)),

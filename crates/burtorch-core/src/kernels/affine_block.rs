@@ -8,6 +8,7 @@ use super::float::{KernelFloat, Pack, line, prefetch, prefetch_far};
 use super::lanes::features;
 use super::levels::Target;
 use crate::simd::Real;
+use crate::sync::stop::Pace;
 
 /// Numbers of the inner dimension that are summed before the next tile: their activations (16 KB of f32) stay in the
 /// first-level cache.
@@ -25,7 +26,7 @@ pub(super) fn forward<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: 
     for (o, y) in y.chunks_exact_mut(L).enumerate() {
         y.fill(bias.map_or(-E::default(), |bias| bias[o]));
     }
-    let mut start = 0;
+    let (mut start, mut pace) = (0, Pace::new());
     while start < n_in {
         let end = n_in.min(start + DEPTH);
         let job = Job { w, n_in, n_out, from: start, to: end, overwrites: false };
@@ -33,9 +34,9 @@ pub(super) fn forward<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: 
         unsafe {
             let mut lane = 0;
             if T::fits::<E::Vector>(24) {
-                lane = forward_columns::<E, T, L, 4>(lane, &job, x, y);
+                lane = forward_columns::<E, T, L, 4>(lane, &job, x, y, &mut pace);
             }
-            forward_columns::<E, T, L, 1>(lane, &job, x, y);
+            forward_columns::<E, T, L, 1>(lane, &job, x, y, &mut pace);
         }
         start = end;
     }
@@ -62,15 +63,16 @@ unsafe fn forward_columns<E: KernelFloat, T: Target, const L: usize, const K: us
     job: &Job<'_, E>,
     x: &[E],
     y: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let step = K * E::Vector::LANES;
     debug_assert!(L.is_multiple_of(step) && job.to <= job.n_in);
     while L - lane >= step {
         // SAFETY: as the caller promises.
         unsafe {
-            let o = forward_tiles::<E, T, L, K, 6>(0, lane, job, x, y);
-            let o = forward_tiles::<E, T, L, K, 3>(o, lane, job, x, y);
-            forward_tiles::<E, T, L, K, 1>(o, lane, job, x, y);
+            let o = forward_tiles::<E, T, L, K, 6>(0, lane, job, x, y, pace);
+            let o = forward_tiles::<E, T, L, K, 3>(o, lane, job, x, y, pace);
+            forward_tiles::<E, T, L, K, 1>(o, lane, job, x, y, pace);
         }
         lane += step;
     }
@@ -88,11 +90,12 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const K: usiz
     job: &Job<'_, E>,
     x: &[E],
     y: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let Job { w, n_in, n_out, from, to, .. } = *job;
     let at = |row: usize, k: usize| row * L + lane + k * E::Vector::LANES;
     debug_assert!(w.len() == n_out * n_in && x.len() == n_in * L && y.len() == n_out * L);
-    while n_out - o >= R {
+    while n_out - o >= R && pace.goes_on((to - from) * R * K * E::Vector::LANES) {
         // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
         unsafe {
             let mut sums: [[E::Vector; K]; R] =
@@ -132,7 +135,7 @@ pub(super) fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: b
     if SET && n_out == 0 {
         dx.fill(E::default());
     }
-    let mut start = 0;
+    let (mut start, mut pace) = (0, Pace::new());
     while start < n_out {
         let end = n_out.min(start + DEPTH);
         let job = Job { w, n_in, n_out, from: start, to: end, overwrites: SET && start == 0 };
@@ -140,9 +143,9 @@ pub(super) fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: b
         unsafe {
             let mut lane = 0;
             if T::fits::<E::Vector>(24) {
-                lane = input_columns::<E, T, L, 4>(lane, &job, dy, dx);
+                lane = input_columns::<E, T, L, 4>(lane, &job, dy, dx, &mut pace);
             }
-            input_columns::<E, T, L, 1>(lane, &job, dy, dx);
+            input_columns::<E, T, L, 1>(lane, &job, dy, dx, &mut pace);
         }
         start = end;
     }
@@ -158,15 +161,16 @@ unsafe fn input_columns<E: KernelFloat, T: Target, const L: usize, const K: usiz
     job: &Job<'_, E>,
     dy: &[E],
     dx: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let step = K * E::Vector::LANES;
     debug_assert!(L.is_multiple_of(step) && job.to <= job.n_out);
     while L - lane >= step {
         // SAFETY: as the caller promises.
         unsafe {
-            let i = input_tiles::<E, T, L, K, 6>(0, lane, job, dy, dx);
-            let i = input_tiles::<E, T, L, K, 2>(i, lane, job, dy, dx);
-            input_tiles::<E, T, L, K, 1>(i, lane, job, dy, dx);
+            let i = input_tiles::<E, T, L, K, 6>(0, lane, job, dy, dx, pace);
+            let i = input_tiles::<E, T, L, K, 2>(i, lane, job, dy, dx, pace);
+            input_tiles::<E, T, L, K, 1>(i, lane, job, dy, dx, pace);
         }
         lane += step;
     }
@@ -184,12 +188,13 @@ unsafe fn input_tiles<E: KernelFloat, T: Target, const L: usize, const K: usize,
     job: &Job<'_, E>,
     dy: &[E],
     dx: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let Job { w, n_in, n_out, from, to, overwrites } = *job;
     let at = |row: usize, k: usize| row * L + lane + k * E::Vector::LANES;
     let zero = E::Vector::splat(E::default());
     debug_assert!(w.len() == n_out * n_in && dy.len() == n_out * L && dx.len() == n_in * L);
-    while n_in - i >= R {
+    while n_in - i >= R && pace.goes_on((to - from) * R * K * E::Vector::LANES) {
         // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
         unsafe {
             let mut sums: [[E::Vector; K]; R] = std::array::from_fn(|r| {

@@ -9,6 +9,7 @@ use super::float::{KernelFloat, Pack, line, prefetch};
 use super::lanes::{PART, features};
 use super::levels::{Target, leveled};
 use crate::simd::Real;
+use crate::sync::stop::Pace;
 
 leveled! {
     /// `y = W x + b` in every lane: `x` is `n_in x L`, `y` is `n_out x L`, `w` is `n_out x n_in`.
@@ -35,15 +36,15 @@ fn forward_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: Option<&
     if L > PART {
         return affine_block::forward::<E, T, L>(w, bias, x, y);
     }
-    let mut o = 0;
+    let (mut o, mut pace) = (0, Pace::new());
     // SAFETY: the lengths were checked above.
     unsafe {
         if T::fits::<E::V<L>>(8) {
-            o = forward_tiles::<E, T, L, 8>(o, w, bias, x, y);
+            o = forward_tiles::<E, T, L, 8>(o, w, bias, x, y, &mut pace);
         }
-        o = forward_tiles::<E, T, L, 4>(o, w, bias, x, y);
-        o = forward_tiles::<E, T, L, 2>(o, w, bias, x, y);
-        forward_tiles::<E, T, L, 1>(o, w, bias, x, y);
+        o = forward_tiles::<E, T, L, 4>(o, w, bias, x, y, &mut pace);
+        o = forward_tiles::<E, T, L, 2>(o, w, bias, x, y, &mut pace);
+        forward_tiles::<E, T, L, 1>(o, w, bias, x, y, &mut pace);
     }
 }
 
@@ -58,10 +59,11 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const R: usiz
     bias: Option<&[E]>,
     x: &[E],
     y: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let (n_in, n_out) = (x.len() / L, y.len() / L);
     debug_assert_eq!(w.len(), n_out * n_in);
-    while n_out - o >= R {
+    while n_out - o >= R && pace.goes_on(R * n_in * L) {
         // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
         unsafe {
             let mut sums: [E::V<L>; R] = std::array::from_fn(|r| match bias {
@@ -120,20 +122,20 @@ fn input_grad<E: KernelFloat, T: Target, const L: usize, const SET: bool>(w: &[E
         // SAFETY: the lengths were checked above.
         return unsafe { input_grad_by_rows::<E, T, L, SET>(w, dy, dx) };
     }
-    let mut i = 0;
+    let (mut i, mut pace) = (0, Pace::new());
     // SAFETY: the lengths were checked above.
     unsafe {
         if T::fits::<E::V<L>>(16) {
-            i = input_grad_tiles::<E, T, L, SET, 16>(i, w, dy, dx);
+            i = input_grad_tiles::<E, T, L, SET, 16>(i, w, dy, dx, &mut pace);
         }
         if T::fits::<E::V<L>>(8) {
-            i = input_grad_tiles::<E, T, L, SET, 8>(i, w, dy, dx);
+            i = input_grad_tiles::<E, T, L, SET, 8>(i, w, dy, dx, &mut pace);
         }
         if !T::fits::<E::V<L>>(8) && T::fits::<E::V<L>>(6) {
-            i = input_grad_tiles::<E, T, L, SET, 6>(i, w, dy, dx);
+            i = input_grad_tiles::<E, T, L, SET, 6>(i, w, dy, dx, &mut pace);
         }
-        i = input_grad_tiles::<E, T, L, SET, 4>(i, w, dy, dx);
-        input_grad_tiles::<E, T, L, SET, 1>(i, w, dy, dx);
+        i = input_grad_tiles::<E, T, L, SET, 4>(i, w, dy, dx, &mut pace);
+        input_grad_tiles::<E, T, L, SET, 1>(i, w, dy, dx, &mut pace);
     }
 }
 
@@ -152,11 +154,12 @@ unsafe fn input_grad_by_rows<E: KernelFloat, T: Target, const L: usize, const SE
     if SET {
         dx.fill(E::default());
     }
+    let mut pace = Pace::new();
     // SAFETY: as the caller promises.
     unsafe {
-        let o = input_grad_rows::<E, T, L, 16>(0, w, dy, dx);
-        let o = input_grad_rows::<E, T, L, 4>(o, w, dy, dx);
-        input_grad_rows::<E, T, L, 1>(o, w, dy, dx);
+        let o = input_grad_rows::<E, T, L, 16>(0, w, dy, dx, &mut pace);
+        let o = input_grad_rows::<E, T, L, 4>(o, w, dy, dx, &mut pace);
+        input_grad_rows::<E, T, L, 1>(o, w, dy, dx, &mut pace);
     }
 }
 
@@ -170,11 +173,12 @@ unsafe fn input_grad_rows<E: KernelFloat, T: Target, const L: usize, const R: us
     w: &[E],
     dy: &[E],
     dx: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let (n_in, n_out) = (dx.len() / L, dy.len() / L);
     debug_assert_eq!(w.len(), n_out * n_in);
     let zero = E::V::splat(E::default());
-    while n_out - o >= R {
+    while n_out - o >= R && pace.goes_on(R * n_in * L) {
         // SAFETY: `o + r < n_out` and `i < n_in`, and the caller vouches for the lengths.
         unsafe {
             let dys: [E::V<L>; R] = std::array::from_fn(|r| E::V::read(dy, (o + r) * L));
@@ -207,11 +211,12 @@ unsafe fn input_grad_tiles<E: KernelFloat, T: Target, const L: usize, const SET:
     w: &[E],
     dy: &[E],
     dx: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let (n_in, n_out) = (dx.len() / L, dy.len() / L);
     debug_assert_eq!(w.len(), n_out * n_in);
     let zero = E::V::splat(E::default());
-    while n_in - i >= R {
+    while n_in - i >= R && pace.goes_on(R * n_out * L) {
         // SAFETY: `i + r < n_in` and `o < n_out`, and the caller vouches for the lengths.
         unsafe {
             let mut sums: [E::V<L>; R] = std::array::from_fn(|r| if SET { zero } else { E::V::read(dx, (i + r) * L) });

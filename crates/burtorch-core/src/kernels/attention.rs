@@ -12,6 +12,7 @@ use super::float::{KernelFloat, Pack};
 use super::lanes::transposed;
 use super::levels::{Target, leveled};
 use crate::simd::{Real, math};
+use crate::sync::stop::Pace;
 
 /// How many probabilities the forward pass leaves for the backward pass: `L x L` for each head, query group and key group
 /// not after it.
@@ -181,10 +182,14 @@ fn forward_at<E: KernelFloat, T: Target, const L: usize>(
 ) {
     let shape = Shape::new::<E, L>(heads, width, &[q, k, v, out], probs);
     out.fill(-E::default());
+    let mut pace = Pace::new();
     for g in 0..shape.groups {
         // SAFETY: `Shape::new` checked all lengths against the numbers of groups and heads.
         unsafe {
             for h in 0..heads {
+                if !pace.goes_on(2 * (g + 1) * L * L * shape.d) {
+                    return;
+                }
                 shifted_scores::<E, T, L>(shape, g, h, q, k, probs);
             }
             let mut at = shape.block::<L>(g, 0);
@@ -311,9 +316,12 @@ fn backward_at<E: KernelFloat, T: Target, const L: usize>(
             grad.fill(E::default());
         }
     }
-    let d = shape.d;
+    let (d, mut pace) = (shape.d, Pace::new());
     for g in 0..shape.groups {
         for h in 0..heads {
+            if !pace.goes_on(4 * (g + 1) * L * L * d) {
+                return;
+            }
             let queries = shape.head::<L>(g, h);
             // SAFETY: `Shape::new` checked all lengths against the numbers of groups and heads.
             unsafe {

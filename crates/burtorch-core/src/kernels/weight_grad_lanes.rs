@@ -9,6 +9,7 @@ use super::float::{KernelFloat, Pack};
 use super::lanes::{features, in_parts, lanes_of, transpose};
 use super::levels::{Target, leveled};
 use crate::simd::Real;
+use crate::sync::stop::Pace;
 
 /// Inputs that are turned at once, at most: four vectors of f32.
 const PANEL: usize = 64;
@@ -126,7 +127,7 @@ fn all_panels<E: KernelFloat, T: Target, const L: usize>(
 
     const { assert!(4 * E::Vector::LANES <= PANEL) };
     let full = if T::fits::<E::Vector>(24) { 4 * E::Vector::LANES } else { E::Vector::LANES };
-    let mut start = 0;
+    let (mut start, mut pace) = (0, Pace::new());
     while start < n_in {
         let width = full.min(n_in - start);
         let packed = &mut scratch[..width * samples];
@@ -134,7 +135,7 @@ fn all_panels<E: KernelFloat, T: Target, const L: usize>(
             let inputs = &x[start * L..][..width * L];
             transpose::<E, L>(inputs, &mut packed[g * L * width..][..L * width]);
         }
-        panel_of_outputs(&job, &Panel { start, width, x: packed }, dw);
+        panel_of_outputs(&job, &Panel { start, width, x: packed }, dw, &mut pace);
         start += width;
     }
     if let Some(db) = bias_grad {
@@ -145,21 +146,21 @@ fn all_panels<E: KernelFloat, T: Target, const L: usize>(
 leveled! {
     /// All outputs over one panel. Lanes are a number here: one copy serves all widths.
     #[doc(hidden)]
-    pub fn panel_of_outputs<E>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E]) = panel_tiles;
+    pub fn panel_of_outputs<E>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E], pace: &mut Pace) = panel_tiles;
 }
 
 /// All outputs over one panel: tiles of 4, 2 and 1 vectors, then of 8, 4 and 1 numbers.
 #[inline(always)]
-fn panel_tiles<E: KernelFloat, T: Target>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E]) {
+fn panel_tiles<E: KernelFloat, T: Target>(job: &Job<'_, E>, panel: &Panel<'_, E>, dw: &mut [E], pace: &mut Pace) {
     let mut c = 0;
     if T::fits::<E::Vector>(24) {
-        c = column_tiles::<E::Vector, T, 4>(c, job, panel, dw);
-        c = column_tiles::<E::Vector, T, 2>(c, job, panel, dw);
+        c = column_tiles::<E::Vector, T, 4>(c, job, panel, dw, pace);
+        c = column_tiles::<E::Vector, T, 2>(c, job, panel, dw, pace);
     }
-    c = column_tiles::<E::Vector, T, 1>(c, job, panel, dw);
-    c = column_tiles::<E::V<8>, T, 1>(c, job, panel, dw);
-    c = column_tiles::<E::V<4>, T, 1>(c, job, panel, dw);
-    column_tiles::<E::V<1>, T, 1>(c, job, panel, dw);
+    c = column_tiles::<E::Vector, T, 1>(c, job, panel, dw, pace);
+    c = column_tiles::<E::V<8>, T, 1>(c, job, panel, dw, pace);
+    c = column_tiles::<E::V<4>, T, 1>(c, job, panel, dw, pace);
+    column_tiles::<E::V<1>, T, 1>(c, job, panel, dw, pace);
 }
 
 /// Columns of the panel from `c` on, `K` vectors at a time; returns the first column left over.
@@ -169,16 +170,17 @@ fn column_tiles<V: Pack, T: Target, const K: usize>(
     job: &Job<'_, V::Elem>,
     panel: &Panel<'_, V::Elem>,
     dw: &mut [V::Elem],
+    pace: &mut Pace,
 ) -> usize {
     while panel.width - c >= K * V::LANES {
         // SAFETY: `weight_grad_at` checked all lengths, and columns `c..c + K * V::LANES` lie in the panel.
         unsafe {
             let mut o = 0;
             if T::fits::<V>(6 * K) {
-                o = row_tiles::<V, T, K, 6>(o, c, job, panel, dw);
+                o = row_tiles::<V, T, K, 6>(o, c, job, panel, dw, pace);
             }
-            o = row_tiles::<V, T, K, 3>(o, c, job, panel, dw);
-            row_tiles::<V, T, K, 1>(o, c, job, panel, dw);
+            o = row_tiles::<V, T, K, 3>(o, c, job, panel, dw, pace);
+            row_tiles::<V, T, K, 1>(o, c, job, panel, dw, pace);
         }
         c += K * V::LANES;
     }
@@ -197,10 +199,11 @@ unsafe fn row_tiles<V: Pack, T: Target, const K: usize, const R: usize>(
     job: &Job<'_, V::Elem>,
     panel: &Panel<'_, V::Elem>,
     dw: &mut [V::Elem],
+    pace: &mut Pace,
 ) -> usize {
     let at = |o: usize, k: usize| o * job.n_in + panel.start + c + k * V::LANES;
     debug_assert!(panel.x.len() >= job.samples * panel.width && dw.len() == job.n_out * job.n_in);
-    while job.n_out - o >= R {
+    while job.n_out - o >= R && pace.goes_on(job.samples * R * K * V::LANES) {
         let mut sums = [[V::splat(V::Elem::default()); K]; R];
         // SAFETY: `o + r < n_out`, and the caller vouches for the rest.
         unsafe {

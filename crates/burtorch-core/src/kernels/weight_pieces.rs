@@ -10,6 +10,7 @@ use super::float::KernelFloat;
 use super::levels::{Target, columns, leveled};
 use super::{Mode, Working};
 use crate::scalar::Scalar;
+use crate::sync::stop::Pace;
 
 /// Weights of which parts are asked for.
 #[derive(Clone, Debug)]
@@ -73,7 +74,7 @@ leveled! {
 fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E]) {
     let n_in = x.len();
     assert_eq!(parts.weights.len(), dy.len() * n_in, "a weight matrix must hold n_out x n_in numbers");
-    let (mut row, mut row_end) = (0, n_in);
+    let (mut row, mut row_end, mut pace) = (0, n_in, Pace::new());
     for (mut at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
         while n > 0 {
             if at >= row_end {
@@ -81,6 +82,9 @@ fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_
                 row_end = (row + 1) * n_in;
             }
             let len = n.min(row_end - at);
+            if !pace.goes_on(len * Pace::FROM_MEMORY) {
+                return;
+            }
             let first = at + n_in - row_end;
             let (factor, x, out) = (dy[row], &x[first..first + len], &mut out[to..to + len]);
             columns!(E, len, weight_grad_step[T, false](factor, x, out));

@@ -18,7 +18,8 @@ use crate::nn::Model;
 use crate::params::{Parameters, Written};
 use crate::scalar::{Float, RowMath, Scalar};
 use crate::simd::{F32x4, F32x8, F32x16, F32x64, F64x2, F64x4, F64x8, F64x64};
-use crate::sync::{self, stop::Watch};
+use crate::sync;
+use crate::sync::stop::{self, Watch};
 
 /// A float that oracles compute with: alone, or in lanes of three widths.
 pub trait LaneFloat: Float + KernelFloat + BlockMath {
@@ -203,7 +204,8 @@ impl<S: BlockMath> LaneGraph<S> {
             let roots = self.build(pass, padding, sink.params(), block.clone(), seed)?;
             let LaneGraph { graph, deferred, sampled } = self;
             let n = block.len();
-            sweep((graph, &roots.roots[..roots.n], Some(deferred), sampled), pass, sink, written, block)?;
+            let roots = &roots.roots[..roots.n];
+            stop::sweeping(pass.watch, || sweep((graph, roots, Some(deferred), sampled), pass, sink, written, block))?;
             pass.n_finished += n;
         }
         Ok(())
@@ -274,6 +276,7 @@ impl<S: BlockMath> LaneGraph<S> {
                 false => padding.fill(&pass.batch, group.clone(), S::LANES)?,
             };
             let loss = pass.model.loss(&mut self.graph, params, x, y)?;
+            stop::check()?;
             let found = self.graph.value(loss)?;
             let mut seeds = S::lit(0.0);
             for (lane, sample) in group.enumerate() {

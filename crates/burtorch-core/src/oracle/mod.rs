@@ -34,7 +34,7 @@ use crate::kernels::sgd_update;
 use crate::nn::Model;
 use crate::params::{InFlight, Parameters};
 use crate::scalar::{Float, Scalar};
-use crate::sync::stop::Watch;
+use crate::sync::stop::{self, Watch};
 use lanes::Pass;
 use sink::Sink;
 use team::{Chunks, Team};
@@ -411,6 +411,7 @@ fn append<E: Float, M: Model<E>>(
     graph.skip_losses(pass.skips_losses);
     let (x, y) = pass.batch.samples(k..k + 1);
     let loss = pass.model.loss(graph, params, x, y)?;
+    stop::check()?;
     (pass.each)(k, graph.value(loss)?);
     Ok(loss)
 }

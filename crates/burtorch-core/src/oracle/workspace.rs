@@ -110,10 +110,10 @@ impl<E: LaneFloat> Workspace<E> {
             } else {
                 for k in part {
                     let loss = append(single, pass, sink.params(), k)?;
-                    match pass.consumer.is_some() || pass.random.is_some() {
-                        true => sweep((single, &[(loss, seed)], None, sampled), pass, sink, written, k..k + 1)?,
-                        false => single.backward_with(loss, seed, &mut [sink.gradients(written)])?,
-                    }
+                    stop::sweeping(pass.watch, || match pass.consumer.is_some() || pass.random.is_some() {
+                        true => sweep((single, &[(loss, seed)], None, sampled), pass, sink, written, k..k + 1),
+                        false => single.backward_with(loss, seed, &mut [sink.gradients(written)]),
+                    })?;
                     pass.n_finished += 1;
                 }
             }

@@ -74,6 +74,6 @@ pub fn run(n_threads: usize, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
     if n_threads <= 1 || n_tasks <= 1 {
         (0..n_tasks).for_each(task);
     } else {
-        POOL.get(std::process::id(), Pool::new).run(n_threads, n_tasks, task);
+        stop::shared(task, |task| POOL.get(std::process::id(), Pool::new).run(n_threads, n_tasks, task));
     }
 }

@@ -1,12 +1,15 @@
 //! Ends work early from another thread, or at a time.
 //!
-//! Promises: once a token is set, work that watches it ends before its next block op or sample. A question costs a look at a
-//! flag of the thread where nobody watches.
+//! Promises: once a token is set, work that watches it ends before its next block op or sample, and within a kernel after some
+//! tens of microseconds. Who has seen it set stays so, also where the token is taken back: what a kernel left unfinished never
+//! passes for whole. A question costs a look at a flag of the thread where nobody watches.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
 
 /// A token that any thread sets, to end the work that watches it; with a deadline if it has one.
 ///
@@ -49,8 +52,8 @@ impl Stop {
         self.flag.store(false, Ordering::Relaxed);
     }
 
-    /// Runs work that ends early once it is set: sweeps end before their next block op with
-    /// [`Error::Interrupted`](crate::Error::Interrupted), and [`Stop::ends_work`] says so to what else asks on this thread.
+    /// Runs work that ends early once it is set: sweeps and kernels end with [`Error::Interrupted`], and [`Stop::ends_work`]
+    /// says so to what else asks on this thread. That is an error here too, whatever the work returns.
     ///
     /// ```
     /// use burtorch_core::interrupt;
@@ -60,17 +63,19 @@ impl Stop {
     /// let mut graph = Graph::<f64>::new();
     /// let x = graph.vector(&vec![0.5; 1 << 20]).unwrap();
     /// stop.set();
-    /// let tanh = stop.watched(|| interrupt::asking(Stop::ends_work, || graph.map(Op::Tanh, x)));
+    /// let tanh = stop.watched(|| graph.map(Op::Tanh, x));
     /// assert_eq!(tanh, Err(Error::Interrupted));
     /// assert!(!Stop::ends_work());
     /// ```
-    pub fn watched<T>(&self, work: impl FnOnce() -> T) -> T {
-        watching(Some(&Watch { stop: self.clone(), ends_sweeps: true, ends_all: true }), work)
+    pub fn watched<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let watch = Watch { stop: self.clone(), ends_sweeps: true, ends_all: true };
+        let (done, has_ended) = watching(Some(&watch), || (work(), has_ended()));
+        if has_ended { Err(Error::Interrupted) } else { Ok(done) }
     }
 
     /// Whether the token is set that [`Stop::watched`] was called with on this thread.
     pub fn ends_work() -> bool {
-        IS_WATCHED.get() && asked(|watch| watch.ends_all)
+        STATE.get() != State::Nobody && asked(|watch| watch.ends_all)
     }
 
     /// Whether it is set, or the deadline has passed.
@@ -89,23 +94,32 @@ pub(crate) struct Watch {
     pub(crate) ends_all: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing is watched.
+    Nobody,
+    Watched,
+    /// Who asked was told that it is over.
+    Over,
+}
+
 thread_local! {
-    static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
+    static STATE: Cell<State> = const { Cell::new(State::Nobody) };
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
 /// Puts back what was watched before, also in a panic.
-struct Back(Option<Watch>);
+struct Back(State, Option<Watch>);
 
 impl Drop for Back {
     fn drop(&mut self) {
-        exchange(self.0.take());
+        STATE.set(self.0);
+        WATCH.with(|now| now.replace(self.1.take()));
     }
 }
 
-fn exchange(watch: Option<Watch>) -> Option<Watch> {
-    IS_WATCHED.set(watch.is_some());
-    WATCH.with(|now| now.replace(watch))
+fn exchange(state: State, watch: Option<Watch>) -> Back {
+    Back(STATE.replace(state), WATCH.with(|now| now.replace(watch)))
 }
 
 /// Runs work that watches a token, if there is one.
@@ -113,23 +127,103 @@ pub(crate) fn watching<T>(watch: Option<&Watch>, work: impl FnOnce() -> T) -> T 
     let Some(watch) = watch else {
         return work();
     };
-    let _before = Back(exchange(Some(watch.clone())));
+    let _before = exchange(State::Watched, Some(watch.clone()));
     work()
+}
+
+/// Runs a sweep that comes to its end where what is watched does not end sweeps.
+pub(crate) fn sweeping<T>(watch: Option<&Watch>, sweep: impl FnOnce() -> T) -> T {
+    if watch.is_none_or(|watch| watch.ends_sweeps) {
+        return sweep();
+    }
+    let _before = exchange(State::Nobody, None);
+    sweep()
+}
+
+/// Gives a task to several threads, each of which watches what this one does.
+pub(super) fn shared(task: &(dyn Fn(usize) + Sync), run: impl FnOnce(&(dyn Fn(usize) + Sync))) {
+    if STATE.get() == State::Nobody {
+        return run(task);
+    }
+    let (watch, ends) = (WATCH.with_borrow(Clone::clone), AtomicBool::new(has_ended()));
+    run(&|k| {
+        watching(watch.as_ref(), || {
+            task(k);
+            if has_ended() {
+                ends.store(true, Ordering::Relaxed);
+            }
+        });
+    });
+    // Threads that have ended are waited for, which orders this after their stores.
+    if ends.into_inner() {
+        STATE.set(State::Over);
+    }
 }
 
 /// Whether the token that work on this thread watches is set.
 #[inline]
 pub(crate) fn is_over() -> bool {
-    IS_WATCHED.get() && asked(|_| true)
+    STATE.get() != State::Nobody && asked(|_| true)
 }
 
-/// The same for a sweep that has begun.
+/// Whether somebody was told so: then what has been computed since may be unfinished.
 #[inline]
-pub(crate) fn is_sweep_over() -> bool {
-    IS_WATCHED.get() && asked(|watch| watch.ends_sweeps)
+pub(crate) fn has_ended() -> bool {
+    STATE.get() == State::Over
+}
+
+/// That somebody was told so.
+#[inline]
+pub(crate) fn check() -> Result<()> {
+    if has_ended() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 #[inline(never)]
 fn asked(counts: impl FnOnce(&Watch) -> bool) -> bool {
-    WATCH.with_borrow(|watch| watch.as_ref().is_some_and(|watch| counts(watch) && watch.stop.is_set()))
+    let is_over = |watch: &Watch| counts(watch) && (has_ended() || watch.stop.is_set());
+    let answer = WATCH.with_borrow(|watch| watch.as_ref().is_some_and(is_over));
+    if answer {
+        STATE.set(State::Over);
+    }
+    answer
+}
+
+/// Asks within a kernel, whenever some work has been done. Once it is over no more is to be done, and what the kernel was to
+/// write holds anything: its caller finds out by [`check`].
+#[derive(Debug)]
+pub(crate) struct Pace {
+    left: usize,
+}
+
+impl Pace {
+    /// Multiply-adds between two questions: 10 to 40 microseconds, as registers are wide.
+    const WORK: usize = 1 << 19;
+    /// What a number that comes from memory counts.
+    pub(crate) const FROM_MEMORY: usize = 8;
+
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Pace { left: Self::WORK }
+    }
+
+    /// Whether to do the next so many multiply-adds.
+    #[inline(always)]
+    pub(crate) fn goes_on(&mut self, work: usize) -> bool {
+        match self.left.checked_sub(work) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => self.ask(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask(&mut self) -> bool {
+        let goes_on = !is_over();
+        // The next question is asked as well.
+        self.left = if goes_on { Self::WORK } else { 0 };
+        goes_on
+    }
 }

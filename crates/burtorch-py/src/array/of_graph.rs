@@ -18,6 +18,7 @@ use crate::convert::buffer::type_name;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers::has_dtype;
 use crate::convert::refusals::{error_here, refuse_reading};
+use crate::convert::stop::{PyStop, until, watched};
 use crate::graph::{PyGraph, wants_no_grad};
 
 /// An Array of a graph, and what it belongs to.
@@ -148,7 +149,8 @@ impl PyArray {
     ///     StaleValueError: the Array was removed by a rewind.
     ///     TraceError: a traced Array has no numbers; use bt.grad.
     ///
-    /// An interrupted sweep adds nothing.
+    /// An interrupted sweep adds nothing; nor does one that `stop` (a Stop) or `deadline` (seconds from now) ends early, which is a
+    /// StoppedError.
     ///
     /// Example:
     ///     >>> import burtorch as bt
@@ -157,9 +159,14 @@ impl PyArray {
     ///     >>> x.grad
     ///     array([[ 7., 11.],
     ///            [ 9., 13.]])
-    #[pyo3(signature = (seed=None))]
-    fn backward(slf: &Bound<'_, Self>, seed: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let py = slf.py();
+    #[pyo3(signature = (seed=None, *, stop=None, deadline=None))]
+    fn backward(
+        slf: &Bound<'_, Self>,
+        seed: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
+    ) -> PyResult<()> {
+        let (py, stop) = (slf.py(), watched(stop, deadline)?);
         let (eager, handle) = eager(slf, "backward()")?;
         let dims = handle.type_of().dims;
         if handle.type_of().element != Element::Float {
@@ -178,7 +185,7 @@ impl PyArray {
         if !handle.moves() {
             return Ok(());
         }
-        eager.backward(py, handle, seed)
+        until(py, stop, || eager.backward(py, handle, seed))
     }
 }
 

@@ -52,6 +52,17 @@ impl PyDraw {
         }
     }
 
+    /// The draw of the client `k` after this one; given numbers are the same for all.
+    pub fn of_sample(&self, k: usize) -> Self {
+        let source = match &self.source {
+            &Source::Counter { seed, round, client } => {
+                Source::Counter { seed, round, client: client.wrapping_add(k as u64) }
+            }
+            Source::Given(uniforms) => Source::Given(uniforms.clone()),
+        };
+        PyDraw { source }
+    }
+
     /// The client, if the numbers are not given.
     pub fn client(&self) -> usize {
         match self.source {

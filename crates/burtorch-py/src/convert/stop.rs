@@ -87,7 +87,7 @@ pub fn until<T>(py: Python<'_>, stop: Option<Stop>, work: impl FnOnce() -> PyRes
     match stop {
         None => work(),
         Some(stop) if stop.is_set() => Err(stopped(py)),
-        Some(stop) => stop.watched(work),
+        Some(stop) => stop.watched(work).unwrap_or_else(|_| Err(stopped(py))),
     }
 }
 

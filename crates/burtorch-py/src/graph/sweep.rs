@@ -87,33 +87,33 @@ impl PyGraph {
     }
 
     /// Sweeps until a token is set; gradients are then as before.
-    pub fn sweep_until(
-        &self,
-        py: Python<'_>,
-        stop: Stop,
-        root: NodeId,
-        seed: f64,
-        subset: Option<&PySubset>,
-    ) -> PyResult<()> {
-        let mut read = self.with(py, |cell| Ok(cell.parameters.iter().map(|p| p.clone_ref(py)).collect::<Vec<_>>()))?;
+    pub fn sweep_until(&self, py: Python<'_>, stop: Stop, sweep: Sweep, subset: Option<&PySubset>) -> PyResult<()> {
+        let mut read = self.with(py, |cell| {
+            if cell.branching.is_some() {
+                cell.not_in_a_branch(py, "backward()")?;
+            }
+            Ok(cell.parameters.iter().map(|p| p.clone_ref(py)).collect::<Vec<_>>())
+        })?;
         if let Some(subset) = subset.filter(|subset| !read.iter().any(|p| p.is(subset.owner()))) {
             read.push(subset.owner().clone_ref(py));
         }
         let before = with_gradients(py, &read, |all| all.iter_mut().map(|any| gradients_of(any)).collect::<Vec<_>>())?;
-        until(py, Some(stop), || {
-            let swept = self.sweep_for(py, root, seed, subset);
-            if swept.is_err() {
-                with_gradients(py, &read, |all| all.iter_mut().zip(&before).for_each(|(any, b)| put_back(any, &**b)))?;
-            }
-            swept
-        })
+        // A short sweep would change leaves on its way.
+        let swept = until(py, Some(stop), || match subset {
+            Some(subset) => self.sweep_some(py, sweep.root, sweep.seed, subset),
+            None => self.sweep_carefully(py, sweep),
+        });
+        if swept.is_err() {
+            with_gradients(py, &read, |all| all.iter_mut().zip(&before).for_each(|(any, b)| put_back(any, &**b)))?;
+        }
+        swept
     }
 
     /// Adds to the gradients of a set of parameters and no others, or to all. Asks for signals.
-    pub fn sweep_for(&self, py: Python<'_>, root: NodeId, seed: f64, subset: Option<&PySubset>) -> PyResult<()> {
+    pub fn sweep_for(&self, py: Python<'_>, sweep: Sweep, subset: Option<&PySubset>) -> PyResult<()> {
         match subset {
-            Some(subset) => self.sweep_some(py, root, seed, subset),
-            None => self.sweep(py, Sweep { root, seed, skip_zero_adjoints: false }),
+            Some(subset) => self.sweep_some(py, sweep.root, sweep.seed, subset),
+            None => self.sweep(py, sweep),
         }
     }
 

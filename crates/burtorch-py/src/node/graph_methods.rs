@@ -12,6 +12,7 @@ use crate::convert::arguments::Count;
 use crate::convert::errors::IntoPython;
 use crate::convert::numbers;
 use crate::convert::signals::asked;
+use crate::convert::stop::{PyStop, watched};
 use crate::graph::parameters::with_values;
 use crate::graph::{LONG, PyGraph, Sweep};
 use crate::node::numbers as of_node;
@@ -94,11 +95,24 @@ impl PyGraph {
     /// Add seed times the gradient of `root` to the leaves and parameters it depends on.
     ///
     /// With skip_zero_adjoints, nodes whose adjoint is exactly 0 are passed over, so 0 * inf below them never happens.
-    #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false))]
-    fn backward(slf: &Bound<'_, Self>, root: &Bound<'_, PyAny>, seed: f64, skip_zero_adjoints: bool) -> PyResult<()> {
-        let root = root_of(slf.py(), slf, root)?;
-        slf.get().not_traced(slf.py(), "backward()")?;
-        slf.get().sweep(slf.py(), Sweep { root, seed, skip_zero_adjoints })
+    /// With `stop` (a Stop) or `deadline` (seconds from now) it may end early: a StoppedError, and all gradients are as before.
+    #[pyo3(signature = (root, seed=1.0, *, skip_zero_adjoints=false, stop=None, deadline=None))]
+    fn backward(
+        slf: &Bound<'_, Self>,
+        root: &Bound<'_, PyAny>,
+        seed: f64,
+        skip_zero_adjoints: bool,
+        stop: Option<&Bound<'_, PyStop>>,
+        deadline: Option<f64>,
+    ) -> PyResult<()> {
+        let (py, stop) = (slf.py(), watched(stop, deadline)?);
+        let root = root_of(py, slf, root)?;
+        slf.get().not_traced(py, "backward()")?;
+        let sweep = Sweep { root, seed, skip_zero_adjoints };
+        match stop {
+            Some(stop) => slf.get().sweep_until(py, stop, sweep, None),
+            None => slf.get().sweep(py, sweep),
+        }
     }
 
     /// Evaluate again what `root` depends on, from the present data of leaves and parameters, and return its data.

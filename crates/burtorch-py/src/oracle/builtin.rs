@@ -10,9 +10,9 @@ use burtorch_core::{Batch, DType, Error, LaneFloat, LaneModel, Lanes, Oracle, Ov
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::engine::{Engine, Loss, Want, WantRandom, WantStream, WantUntil, check_apart};
+use super::engine::{Engine, Loss, Want, WantRandom, WantSample, WantStream, WantUntil, check_apart};
 use crate::compress::Fill;
-use crate::convert::buffer::{CallerMemory, Dims, FlatArray, read_either, read_numbers, read_token_ids};
+use crate::convert::buffer::{Dims, FlatArray, read_either, read_numbers, read_token_ids};
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::signals::Poll;
@@ -76,7 +76,7 @@ enum ReadLabel {
 /// What one sample or a whole batch is asked for.
 enum Request<'a> {
     All(Want<'a>),
-    Sample(usize, Option<CallerMemory>),
+    Sample(usize, WantSample<'a>),
 }
 
 impl HoldsObjects for BuiltinEngine {
@@ -183,8 +183,8 @@ impl Engine for BuiltinEngine {
         self.part(py, Request::All(want))
     }
 
-    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
-        self.part(py, Request::Sample(k, out))
+    fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64> {
+        self.part(py, Request::Sample(k, want))
     }
 
     fn memory(&self) -> OracleMemory {
@@ -283,13 +283,14 @@ fn compute<E: LaneFloat + Fill, M: LaneModel<E>>(
     part: Request<'_>,
     stop: Interrupted<'_>,
 ) -> Result<f64, Error> {
-    oracle.skip_losses(false);
-    let want = match part {
-        Request::All(want) => want,
-        Request::Sample(k, mut out) => {
-            let sample = batch.sample(k).ok_or(Error::EmptyReduction { op: "the loss" })?;
-            let elsewhere = Overrides { at: None, out: out.as_mut().map(|out| out.slice_mut()) };
-            return oracle.gradient_elsewhere(model, params, sample, elsewhere, stop);
+    let (batch, want) = match part {
+        Request::All(want) => (batch, want),
+        Request::Sample(k, want) => {
+            let want = match want {
+                WantSample::Gradient(out) => Want::Gradient(None, out, false),
+                WantSample::Largest(largest) => Want::Largest(None, largest),
+            };
+            (batch.sample(k).ok_or(Error::EmptyReduction { op: "the loss" })?, want)
         }
     };
     oracle.skip_losses(matches!(want, Want::Gradient(.., true) | Want::Some(.., true)));

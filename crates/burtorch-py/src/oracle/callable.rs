@@ -9,28 +9,27 @@ use std::ops;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
-use burtorch_core::kernels::{sgd_update, sum_squares};
 use burtorch_core::oracle::OracleMemory;
-use burtorch_core::params::WantedSet;
-use burtorch_core::{DType, Error, LaneFloat, Lanes, Parameters, SweepOptions, Total};
+use burtorch_core::sync::Stop;
+use burtorch_core::{DType, Error, Lanes, SweepOptions, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use super::engine::{Engine, Want, WantStream, check_apart};
+use super::engine::{Engine, Want, WantSample, WantStream, WantUntil};
+use super::kernel_parameters::{KernelParameters, in_params};
 use super::traced::Traced;
-use crate::array::run::Number;
 use crate::compress::AnyLargest;
 use crate::convert::buffer::{CallerMemory, FlatArray, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::convert::stop::stopped;
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::with_gradients_of;
 use crate::graph::{PyGraph, enter, leave};
 use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
-use crate::params::{AnyParameters, PyParameters, mismatch, with_params, zeros};
-use crate::trace::array_path::ArrayPath;
+use crate::params::{PyParameters, with_params, zeros};
 use crate::trace::batches::Of;
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
@@ -122,17 +121,6 @@ enum Pass {
     Losses,
     /// Overwrite the gradients, or this memory, with those of so much times the sum of the losses.
     Gradient(f64, Option<CallerMemory>),
-}
-
-/// Runs an expression on parameters of a type that oracles compute in.
-macro_rules! with_kernel_params {
-    ($any:expr, $params:ident => $body:expr) => {
-        match $any {
-            AnyParameters::F32($params) => $body,
-            AnyParameters::F64($params) => $body,
-            _ => Err(mismatch()),
-        }
-    };
 }
 
 impl CallableEngine {
@@ -279,17 +267,7 @@ impl CallableEngine {
                 Ok(loss)
             }
             Want::Largest(at, largest) => {
-                let dtype = self.params.get().dtype_of();
-                let n = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
-                let all = zeros(py, dtype, n)?;
-                let memory = || CallerMemory::of(&all, dtype, "the gradient");
-                let loss = self.computed(py, Want::Gradient(at, Some(memory()?), false))?;
-                match largest {
-                    AnyLargest::F32(largest) => largest.take(0, memory()?.slice()),
-                    AnyLargest::F64(largest) => largest.take(0, memory()?.slice()),
-                }
-                .or_raise(py)?;
-                Ok(loss)
+                self.largest(py, largest, |engine, out| engine.computed(py, Want::Gradient(at, Some(out), false)))
             }
             Want::Gradient(at, out, _) => {
                 self.in_params(py, |params| params.check(at.as_ref(), out.as_ref()))?;
@@ -309,9 +287,7 @@ impl CallableEngine {
                 self.in_params(py, |params| params.descend(lr))?;
                 Ok(loss)
             }
-            Want::Until(_) => Err(PyValueError::new_err(
-                "stop and deadline are for the models of burtorch.nn; between calls, a callable can look at the token itself",
-            )),
+            Want::Until(want) => self.until(py, want),
             Want::Cost(..) => Err(PyValueError::new_err(
                 "cost is for the models of burtorch.nn; for a callable the whole gradient is computed",
             )),
@@ -321,12 +297,68 @@ impl CallableEngine {
             Want::Norms(norms) => {
                 self.read_given(py)?;
                 for k in 0..self.n_samples() {
-                    self.sample(py, k, None)?;
+                    self.sample(py, k, WantSample::Gradient(None))?;
                     norms.push(self.in_params(py, |params| params.grad_norm())?);
                 }
                 Ok(0.0)
             }
         }
+    }
+
+    /// The whole gradient, or 0 where it ends early: nothing of a callable's batch is kept then.
+    fn until(&mut self, py: Python<'_>, want: WantUntil<'_>) -> PyResult<f64> {
+        let WantUntil { wanted, at, mut out, until, n } = want;
+        if until.probability.is_some() {
+            return Err(PyValueError::new_err(
+                "reweight is for the models of burtorch.nn: of a callable's batch all samples finish, or none",
+            ));
+        }
+        self.in_params(py, |params| match (wanted, &out) {
+            (Some(wanted), Some(out)) => params.check_some(wanted, at.as_ref(), out).map(drop),
+            _ => params.check(at.as_ref(), out.as_ref()),
+        })?;
+        let dtype = self.params.get().dtype_of();
+        let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+        let all = zeros(py, dtype, d)?;
+        let memory = || CallerMemory::of(&all, dtype, "the gradient");
+        let n_all = self.traced.n_given(py).unwrap_or_else(|| self.n_samples());
+        let gradient = Want::Gradient(at, Some(memory()?), false);
+        let done = match until.stop.is_set() {
+            true => Err(Error::Interrupted),
+            false => until.stop.watched(|| self.computed(py, gradient)),
+        };
+        let Ok(done) = done else {
+            self.zero(py, &mut Pass::Gradient(1.0, out))?;
+            *n = until.keeps.then_some(0);
+            return Ok(if self.total == Total::Mean { f64::NAN } else { 0.0 });
+        };
+        let (loss, all) = (done?, memory()?);
+        self.in_params(py, |params| match (wanted, &mut out) {
+            (Some(wanted), Some(out)) => params.take_some(wanted, &all, out),
+            (_, out) => params.take(&all, out.as_mut()),
+        })?;
+        *n = Some(n_all);
+        Ok(loss)
+    }
+
+    /// Takes the largest numbers of the gradient that `compute` writes; its loss.
+    fn largest(
+        &mut self,
+        py: Python<'_>,
+        largest: &mut AnyLargest,
+        compute: impl FnOnce(&mut Self, CallerMemory) -> PyResult<f64>,
+    ) -> PyResult<f64> {
+        let dtype = self.params.get().dtype_of();
+        let n = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+        let all = zeros(py, dtype, n)?;
+        let memory = || CallerMemory::of(&all, dtype, "the gradient");
+        let loss = compute(self, memory()?)?;
+        match largest {
+            AnyLargest::F32(largest) => largest.take(0, memory()?.slice()),
+            AnyLargest::F64(largest) => largest.take(0, memory()?.slice()),
+        }
+        .or_raise(py)?;
+        Ok(loss)
     }
 
     /// Sets the gradient that the pass was to overwrite to 0.
@@ -351,6 +383,9 @@ impl CallableEngine {
         let mut losses = Vec::with_capacity(samples.len());
         while losses.len() < samples.len() {
             crate::convert::entry::check_signals(py)?;
+            if Stop::ends_work() {
+                return Err(stopped(py));
+            }
             let first = samples.start + losses.len();
             let left = samples.end - first;
             let (width, _) = match self.params.get().dtype_of() {
@@ -437,15 +472,6 @@ impl CallableEngine {
     }
 }
 
-/// What `f` does with Parameters.
-pub(super) fn in_params<R>(
-    params: &Py<PyParameters>,
-    py: Python<'_>,
-    f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
-) -> PyResult<R> {
-    params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
-}
-
 impl Engine for CallableEngine {
     fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
         if let Some(n) = self.traced.take_arrays(contexts, targets)? {
@@ -464,11 +490,18 @@ impl Engine for CallableEngine {
         done
     }
 
-    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64> {
-        self.read_given(py)?;
-        self.traced.end(false);
-        let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
-        Ok(self.reduce(&losses))
+    fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64> {
+        match want {
+            WantSample::Largest(largest) => {
+                self.largest(py, largest, |engine, out| engine.sample(py, k, WantSample::Gradient(Some(out))))
+            }
+            WantSample::Gradient(out) => {
+                self.read_given(py)?;
+                self.traced.end(false);
+                let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
+                Ok(self.reduce(&losses))
+            }
+        }
     }
 
     fn memory(&self) -> OracleMemory {
@@ -481,122 +514,5 @@ impl Engine for CallableEngine {
             memory.samples += x.bytes() + y.bytes();
         }
         memory
-    }
-}
-
-/// What a callable's oracle does with its parameters, whatever their type.
-pub trait KernelParameters {
-    /// Overwrites the gradients, or those in `out`, with those that a program gave; its loss.
-    fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64>;
-    /// Refuses a point or memory of another length, or that is used for something else.
-    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
-    /// Refuses what a gradient of some parameters cannot be computed with; how many parameters there are.
-    fn check_some(
-        &self,
-        wanted: &WantedSet,
-        at: Option<&CallerMemory>,
-        out: &CallerMemory,
-    ) -> burtorch_core::Result<usize>;
-    /// Writes the wanted numbers of a gradient, or the whole gradient where there is room for it.
-    fn take_some(&self, wanted: &WantedSet, all: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()>;
-    /// Writes a point to the values; returns the earlier ones.
-    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>>;
-    /// Writes back what [`KernelParameters::exchange`] returned.
-    fn put_back(&mut self, before: &[f64]);
-    /// Sets the gradients to 0, or those in `out`.
-    fn zero(&mut self, out: Option<&mut CallerMemory>);
-    /// One step of gradient descent.
-    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()>;
-    /// The norm of the gradients.
-    fn grad_norm(&self) -> burtorch_core::Result<f64>;
-}
-
-impl<E: LaneFloat + Number> KernelParameters for Parameters<'static, E> {
-    fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64> {
-        let (Some([loss]), Some(gradient)) = (path.floats::<E>(0), path.floats::<E>(1)) else {
-            return Err(Error::MissingParameters);
-        };
-        let n = self.len();
-        let mut trained = Vec::new();
-        self.for_each_trainable(|range| trained.push(range));
-        let to = match out {
-            Some(out) => out.slice_mut(),
-            None => self.grads_mut(),
-        };
-        if gradient.len() != n || to.len() != n {
-            return Err(Error::LengthMismatch { op: "a gradient", left: n, right: gradient.len() });
-        }
-        let mut at = 0;
-        for range in trained {
-            to[at..range.start].fill(E::from_f64(0.0));
-            to[range.clone()].copy_from_slice(&gradient[range.clone()]);
-            at = range.end;
-        }
-        to[at..].fill(E::from_f64(0.0));
-        Ok(loss.to_f64())
-    }
-
-    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()> {
-        check_apart(self, at, out)?;
-        for (op, memory) in [("a point (parameters and numbers)", at), ("out (parameters and numbers)", out)] {
-            if let Some(found) = memory.map(|memory| memory.slice::<E>().len()).filter(|&n| n != self.len()) {
-                return Err(Error::LengthMismatch { op, left: self.len(), right: found });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_some(
-        &self,
-        wanted: &WantedSet,
-        at: Option<&CallerMemory>,
-        out: &CallerMemory,
-    ) -> burtorch_core::Result<usize> {
-        self.check(at, None)?;
-        check_apart(self, at, Some(out))?;
-        wanted.check_room(self, out.slice::<E>())?;
-        Ok(self.len())
-    }
-
-    fn take_some(&self, wanted: &WantedSet, all: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()> {
-        wanted.check_room(self, out.slice::<E>())?;
-        let (all, out) = (all.slice::<E>(), out.slice_mut());
-        if out.len() == all.len() {
-            out.copy_from_slice(all)
-        } else {
-            wanted.pick(all, out)
-        }
-        Ok(())
-    }
-
-    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>> {
-        let mut before = Vec::new();
-        let bytes = 8 * self.len();
-        before.try_reserve_exact(self.len()).map_err(|_| Error::OutOfMemory { bytes, what: "a copy of the values" })?;
-        before.extend(self.values().iter().map(|x| x.to_f64()));
-        self.values_mut().copy_from_slice(point.slice());
-        Ok(before)
-    }
-
-    fn put_back(&mut self, before: &[f64]) {
-        for (value, &x) in self.values_mut().iter_mut().zip(before) {
-            *value = E::from_f64(x);
-        }
-    }
-
-    fn zero(&mut self, out: Option<&mut CallerMemory>) {
-        match out {
-            Some(out) => out.slice_mut().fill(E::from_f64(0.0)),
-            None => self.zero_grad(),
-        }
-    }
-
-    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()> {
-        self.for_each_trainable_mut(|_, x, g| sgd_update(E::from_f64(lr), g, x));
-        Ok(())
-    }
-
-    fn grad_norm(&self) -> burtorch_core::Result<f64> {
-        Ok(sum_squares(self.grads()).to_f64().sqrt())
     }
 }

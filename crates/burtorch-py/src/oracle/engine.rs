@@ -19,7 +19,7 @@ pub trait Engine: HoldsObjects + Send + Sync {
     /// Computes with the batch that was read.
     fn run(&mut self, py: Python<'_>, want: Want<'_>) -> PyResult<f64>;
     /// Loss and gradient of sample `k` of the batch that was read.
-    fn sample(&mut self, py: Python<'_>, k: usize, out: Option<CallerMemory>) -> PyResult<f64>;
+    fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64>;
     /// Its state between calls.
     fn memory(&self) -> OracleMemory;
 }
@@ -31,6 +31,14 @@ pub enum Loss {
     CrossEntropy,
     /// The mean of squared differences.
     Mse,
+}
+
+/// What a call computes for one sample, besides its loss.
+pub enum WantSample<'a> {
+    /// Its gradient, into memory where given.
+    Gradient(Option<CallerMemory>),
+    /// The largest numbers of it.
+    Largest(&'a mut AnyLargest),
 }
 
 /// What a call computes for a batch.

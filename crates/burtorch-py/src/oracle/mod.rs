@@ -7,6 +7,7 @@ mod builtin;
 mod call;
 mod callable;
 mod engine;
+mod kernel_parameters;
 mod stream;
 mod traced;
 
@@ -31,7 +32,7 @@ use crate::params::{PyParameters, PySubset, params_of, with_params};
 use builtin::BuiltinEngine;
 use call::{Asked, OnStop};
 use callable::CallableEngine;
-use engine::{Engine, Loss, Want};
+use engine::{Engine, Loss, Want, WantSample};
 
 /// Loss and gradient of batches, computed a few samples at a time in the memory of at most 64.
 ///
@@ -68,10 +69,10 @@ use engine::{Engine, Loss, Want};
 /// For a callable the whole gradient is computed.
 ///
 /// `oracle(x, y, stop=token, deadline=seconds, on_stop=...)` ends when another thread sets the token (`bt.Stop()`) or that much
-/// time has passed, before the next block op or sample. on_stop: "raise" (a StoppedError; the gradient is 0), "discard" (returns
-/// None; the same), or "partial": (loss, gradient, n), means over the first n samples, which have finished; a sweep that has
-/// begun is finished then. `reweight=p` divides what has finished, as it counts in the whole batch, by the probability of a
-/// sample to finish. For models of burtorch only.
+/// time has passed, before the next block op or sample, and within large ones. on_stop: "raise" (a StoppedError; the gradient is 0),
+/// "discard" (returns None; the same), or "partial": (loss, gradient, n), means over the first n samples, which have finished; a
+/// sweep that has begun is finished then; of a callable's batch all samples finish, or none. `reweight=p` divides what has
+/// finished, as it counts in the whole batch, by the probability of a sample to finish, for models of burtorch.
 ///
 /// `oracle(x, y, compress=c, draw=...)` gives the loss and a Message: `c.compress` of the gradient with the same draw, bit by bit.
 /// RandK, RandSeqK and PermK choose coordinates before: no others are computed. `params.grads` stays as it is.
@@ -377,7 +378,7 @@ impl PyOracle {
             for k in 0..begin(engine.as_mut(), contexts, targets)? {
                 // One sample may be too short to ask.
                 crate::convert::entry::check_signals(py)?;
-                let loss = engine.sample(py, k, None)?;
+                let loss = engine.sample(py, k, WantSample::Gradient(None))?;
                 visit.call1((k, loss, PyParameters::grads_array(self.params.bind(py))?))?;
             }
             Ok(())
@@ -387,13 +388,36 @@ impl PyOracle {
     /// The gradient of each sample, as the rows of a memoryview of shape (b, n) in the parameters' dtype.
     ///
     /// `numpy.asarray` of it copies nothing. Takes b times the memory of a gradient; `per_sample` takes one.
-    #[pyo3(signature = (contexts, targets=None))]
+    ///
+    /// With `compress=c` a list of b Messages: `c.compress` of each gradient, sample k with the draw of client `draw.client + k` (one of
+    /// given numbers is the same for all). Of TopK, with nothing frozen and a model of burtorch, only what is in flight and b messages
+    /// are in memory; otherwise these and one gradient. `params.grads` stays as it is. PermK is refused: clients share its draw.
+    ///
+    /// Example:
+    ///     >>> import burtorch as bt
+    ///     >>> params = bt.Parameters(dtype="float64")
+    ///     >>> oracle = bt.Oracle(bt.nn.Linear(params, 2, 1, bias=False))
+    ///     >>> params.values[:] = [1.0, 0.0]
+    ///     >>> x, y = [[1.0, 2.0], [3.0, 1.0]], [[0.0], [0.0]]
+    ///     >>> [list(row) for row in oracle.per_sample_grads(x, y).tolist()]
+    ///     [[2.0, 4.0], [18.0, 6.0]]
+    ///     >>> [m.indices.tolist() for m in oracle.per_sample_grads(x, y, compress=bt.compress.TopK(1))]
+    ///     [[1], [0]]
+    #[pyo3(signature = (contexts, targets=None, *, compress=None, draw=None))]
     fn per_sample_grads<'py>(
         &self,
         py: Python<'py>,
         contexts: &Bound<'py, PyAny>,
         targets: Option<&Bound<'py, PyAny>>,
+        compress: Option<&Bound<'py, PyCompressor>>,
+        draw: Option<&Bound<'py, PyDraw>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(compressor) = compress {
+            return self.compressed_samples(py, contexts, &or_none(py, targets), (compressor.get(), draw));
+        }
+        if draw.is_some() {
+            return Err(PyValueError::new_err("draw is for compress=, a compressor"));
+        }
         self.engine.with(py, |engine| {
             let n = begin(engine.as_mut(), contexts, &or_none(py, targets))?;
             let d = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
@@ -410,7 +434,7 @@ impl PyOracle {
                 crate::convert::entry::check_signals(py)?;
                 let row = flat.get_item(PySlice::new(py, (k * d) as isize, (k * d + d) as isize, 1))?;
                 let row = self.memory_of(Some(&row), "a row")?;
-                engine.sample(py, k, row)?;
+                engine.sample(py, k, WantSample::Gradient(row))?;
             }
             memory.call_method1("cast", (format, (n, d)))
         })?

@@ -9,7 +9,8 @@ use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
-use super::callable::{CallableEngine, Side, in_params};
+use super::callable::{CallableEngine, Side};
+use super::kernel_parameters::in_params;
 use crate::array::arguments::is_sparse;
 use crate::array::run::Number;
 use crate::convert::arrays::{Array, Kind};
@@ -72,6 +73,11 @@ impl Traced {
             self.is_read = true;
         }
         Ok(())
+    }
+
+    /// How many samples the batch has that was given.
+    pub fn n_given(&self, py: Python<'_>) -> Option<usize> {
+        self.given.as_ref().and_then(|[x, _]| n_samples(x.bind(py)))
     }
 
     /// The batch that was given, if nobody has read it; it counts as read.

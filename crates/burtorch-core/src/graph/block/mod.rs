@@ -254,7 +254,7 @@ impl<S: Scalar> Sweep<'_, '_, S> {
                 *adjoint = S::UNREACHED;
             }
         }
-        if stop::is_sweep_over() {
+        if stop::is_over() {
             self.is_over = true;
             return 0;
         }

@@ -9,6 +9,7 @@ use super::tile::{Strip, strip};
 use crate::kernels::float::{KernelFloat, line};
 use crate::kernels::levels::Target;
 use crate::simd::Real;
+use crate::sync::stop::Pace;
 
 /// The body of [`super::product`].
 #[inline(always)]
@@ -18,6 +19,7 @@ pub(super) fn all<E: KernelFloat, T: Target>(job: &Job<E>, workspace: &mut [E]) 
     // The first number of a cache line.
     let skipped = workspace.as_ptr().align_offset(64).min(workspace.len());
     let workspace = &mut workspace[skipped..];
+    let mut pace = Pace::new();
     for q in 0..job.count as isize {
         // SAFETY: steps lead from the first matrix to others that were checked.
         unsafe {
@@ -25,7 +27,9 @@ pub(super) fn all<E: KernelFloat, T: Target>(job: &Job<E>, workspace: &mut [E]) 
             one.a.at = one.a.at.wrapping_offset(q * job.a.next);
             one.b.at = one.b.at.wrapping_offset(q * job.b.next);
             one.c = one.c.wrapping_offset(q * job.c_next);
-            single::<E, T>(&one, &plan, workspace);
+            if !single::<E, T>(&one, &plan, workspace, &mut pace) {
+                return;
+            }
         }
     }
 }
@@ -45,10 +49,12 @@ fn vectors<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
     }
 }
 
+/// `false` where it has ended early.
+///
 /// # Safety
 /// The elements of all operands may be read, or written.
 #[inline(always)]
-unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace: &mut [E]) {
+unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace: &mut [E], pace: &mut Pace) -> bool {
     let lanes = T::Register::<E>::LANES;
     let (aside, workspace) = workspace.split_at_mut(if job.c_column == 1 { 0 } else { aside_len(job.m, job.n) });
     let (for_b, for_a) = if plan.pack_b {
@@ -66,16 +72,23 @@ unsafe fn single<E: KernelFloat, T: Target>(job: &Job<E>, plan: &Plan, workspace
                 let depth = plan.depth.min(job.k - p);
                 if plan.pack_b {
                     block_of_b::<E, T>(job, j, columns, p, depth, for_b.as_mut_ptr());
+                    if !pace.goes_on(columns * depth * Pace::FROM_MEMORY) {
+                        return false;
+                    }
                 }
                 for i in (0..job.m).step_by(plan.rows) {
                     let rows = plan.rows.min(job.m - i);
                     let a = job.a.from(i, p);
                     let a = if plan.pack_a { block_of_a::<E, T>(&a, rows, depth, for_a.as_mut_ptr()) } else { a };
-                    strips::<E, T>(job, plan, [i, j, p], [rows, columns, depth], &a, for_b.as_ptr(), aside);
+                    let (at, size) = ([i, j, p], [rows, columns, depth]);
+                    if !strips::<E, T>(job, plan, at, size, &a, for_b.as_ptr(), aside, pace) {
+                        return false;
+                    }
                 }
             }
         }
     }
+    true
 }
 
 /// Rows of B that are packed together.
@@ -130,11 +143,12 @@ fn width<E: KernelFloat, T: Target>(left: usize, rows: usize) -> usize {
     }
 }
 
-/// All strips of one block.
+/// All strips of one block; `false` where they end early.
 ///
 /// # Safety
 /// As [`single`].
 #[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "a block, where it is read, and working memory")]
 unsafe fn strips<E: KernelFloat, T: Target>(
     job: &Job<E>,
     plan: &Plan,
@@ -143,7 +157,8 @@ unsafe fn strips<E: KernelFloat, T: Target>(
     a: &Side<E>,
     mut packed: *const E,
     aside: &mut [E],
-) {
+    pace: &mut Pace,
+) -> bool {
     let lanes = T::Register::<E>::LANES;
     let element = |(at, row): (*mut E, isize), i: usize, j: usize| {
         at.wrapping_offset(i as isize * row + j as isize * job.c_column)
@@ -153,6 +168,9 @@ unsafe fn strips<E: KernelFloat, T: Target>(
     unsafe {
         while c < columns {
             let width = width::<E, T>(columns - c, job.m);
+            if !pace.goes_on(rows * width * depth) {
+                return false;
+            }
             let (b, b_term) = if plan.pack_b {
                 (packed, width.next_multiple_of(lanes) as isize)
             } else {
@@ -203,4 +221,5 @@ unsafe fn strips<E: KernelFloat, T: Target>(
             c += width;
         }
     }
+    true
 }

@@ -8,6 +8,7 @@ use crate::kernels::float::{KernelFloat, Pack};
 use crate::kernels::lanes::features;
 use crate::kernels::levels::{Target, leveled};
 use crate::simd::Real;
+use crate::sync::stop::Pace;
 
 leveled! {
     /// `y = W x + b` for each token: `x` is `n_in x L`, `y` is `n_out x L`, `w` is `n_out x n_in`.
@@ -29,14 +30,14 @@ fn forward_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], bias: Option<&
     if let Some(bias) = bias {
         assert_eq!(bias.len(), n_out, "a bias must hold one number per output");
     }
-    let mut o = 0;
+    let (mut o, mut pace) = (0, Pace::new());
     // SAFETY: the lengths were checked above.
     unsafe {
         if T::fits::<E::Vector>(12) {
-            o = forward_tiles::<E, T, L, 12>(o, w, bias, x, y);
+            o = forward_tiles::<E, T, L, 12>(o, w, bias, x, y, &mut pace);
         }
-        o = forward_tiles::<E, T, L, 4>(o, w, bias, x, y);
-        o = forward_tiles::<E, T, L, 2>(o, w, bias, x, y);
+        o = forward_tiles::<E, T, L, 4>(o, w, bias, x, y, &mut pace);
+        o = forward_tiles::<E, T, L, 2>(o, w, bias, x, y, &mut pace);
         forward_last::<E, T, L>(o, w, bias, x, y);
     }
 }
@@ -52,10 +53,11 @@ unsafe fn forward_tiles<E: KernelFloat, T: Target, const L: usize, const R: usiz
     bias: Option<&[E]>,
     x: &[E],
     y: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let (n_in, n_out) = (x.len() / L, y.len() / L);
     debug_assert_eq!(w.len(), n_out * n_in);
-    while n_out - o >= R {
+    while n_out - o >= R && pace.goes_on(R * n_in * L) {
         // SAFETY: `o + R <= n_out`, and the caller vouches for the lengths.
         unsafe {
             let sums = sums_of::<E, T, L, R>(w.get_unchecked(o * n_in..(o + R) * n_in), x);
@@ -130,14 +132,14 @@ fn input_grad_at<E: KernelFloat, T: Target, const L: usize>(w: &[E], dy: &[E], d
     assert_eq!(<E::Vector as Real>::LANES, 2 * L, "tokens must fill half a vector");
     let (n_in, n_out) = (features::<L>(dx.len()), features::<L>(dy.len()));
     assert_eq!(w.len(), n_out * n_in, "a weight matrix must hold n_out x n_in numbers");
-    let mut i = 0;
+    let (mut i, mut pace) = (0, Pace::new());
     // SAFETY: the lengths were checked above.
     unsafe {
         if T::fits::<E::Vector>(12) {
-            i = input_grad_tiles::<E, T, L, 12>(i, w, dy, dx);
+            i = input_grad_tiles::<E, T, L, 12>(i, w, dy, dx, &mut pace);
         }
-        i = input_grad_tiles::<E, T, L, 4>(i, w, dy, dx);
-        i = input_grad_tiles::<E, T, L, 1>(i, w, dy, dx);
+        i = input_grad_tiles::<E, T, L, 4>(i, w, dy, dx, &mut pace);
+        i = input_grad_tiles::<E, T, L, 1>(i, w, dy, dx, &mut pace);
     }
     if i < n_in {
         let mut sum = E::V::<L>::read_or(&dx[i * L..], E::default());
@@ -158,11 +160,12 @@ unsafe fn input_grad_tiles<E: KernelFloat, T: Target, const L: usize, const R: u
     w: &[E],
     dy: &[E],
     dx: &mut [E],
+    pace: &mut Pace,
 ) -> usize {
     let (n_in, n_out) = (dx.len() / L, dy.len() / L);
     debug_assert_eq!(w.len(), n_out * n_in);
     let zero = E::Vector::splat(E::default());
-    while n_in - i >= 2 * R {
+    while n_in - i >= 2 * R && pace.goes_on(2 * R * n_out * L) {
         // SAFETY: `i + 2 r + 2 <= n_in` and `o < n_out`, and the caller vouches for the lengths. All but the last output
         // have another behind them, which the vector reads along.
         unsafe {

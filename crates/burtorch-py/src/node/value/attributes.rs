@@ -335,9 +335,10 @@ unsafe extern "C" fn backward(
                     // What has been asked of Python may have changed the graph.
                     let Some((_, root)) = checked_for_sweep(value.cast()) else { return Err(PyErr::fetch(py)) };
                     let subset = subset.as_ref().map(Bound::get);
+                    let sweep = Sweep { root, seed, skip_zero_adjoints: false };
                     match until {
-                        Some(stop) => graph.get().sweep_until(py, stop, root, seed, subset),
-                        None => graph.get().sweep_for(py, root, seed, subset),
+                        Some(stop) => graph.get().sweep_until(py, stop, sweep, subset),
+                        None => graph.get().sweep_for(py, sweep, subset),
                     }
                 }),
             };

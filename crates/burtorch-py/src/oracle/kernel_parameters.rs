@@ -1,0 +1,163 @@
+//! What a callable's oracle does with its parameters, whatever their type.
+//!
+//! Promises: memory of the caller is checked before it is written to. Knows nothing of callables.
+
+use burtorch_core::kernels::{sgd_update, sum_squares};
+use burtorch_core::params::WantedSet;
+use burtorch_core::{Error, LaneFloat, Parameters};
+use pyo3::prelude::*;
+
+use super::engine::check_apart;
+use crate::array::run::Number;
+use crate::convert::buffer::CallerMemory;
+use crate::convert::errors::IntoPython;
+use crate::params::{AnyParameters, PyParameters, mismatch};
+use crate::trace::array_path::ArrayPath;
+
+/// Runs an expression on parameters of a type that oracles compute in.
+macro_rules! with_kernel_params {
+    ($any:expr, $params:ident => $body:expr) => {
+        match $any {
+            AnyParameters::F32($params) => $body,
+            AnyParameters::F64($params) => $body,
+            _ => Err(mismatch()),
+        }
+    };
+}
+
+/// What `f` does with Parameters.
+pub(super) fn in_params<R>(
+    params: &Py<PyParameters>,
+    py: Python<'_>,
+    f: impl FnOnce(&mut dyn KernelParameters) -> burtorch_core::Result<R>,
+) -> PyResult<R> {
+    params.get().with(py, |params| with_kernel_params!(params, p => f(p)))?.or_raise(py)
+}
+
+/// What a callable's oracle does with its parameters, whatever their type.
+pub trait KernelParameters {
+    /// Overwrites the gradients, or those in `out`, with those that a program gave; its loss.
+    fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64>;
+    /// Refuses a point or memory of another length, or that is used for something else.
+    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()>;
+    /// Refuses what a gradient of some parameters cannot be computed with; how many parameters there are.
+    fn check_some(
+        &self,
+        wanted: &WantedSet,
+        at: Option<&CallerMemory>,
+        out: &CallerMemory,
+    ) -> burtorch_core::Result<usize>;
+    /// Writes the wanted numbers of a gradient, or the whole gradient where there is room for it.
+    fn take_some(&self, wanted: &WantedSet, all: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()>;
+    /// Writes a gradient to its place, or to `out`.
+    fn take(&mut self, all: &CallerMemory, out: Option<&mut CallerMemory>) -> burtorch_core::Result<()>;
+    /// Writes a point to the values; returns the earlier ones.
+    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>>;
+    /// Writes back what [`KernelParameters::exchange`] returned.
+    fn put_back(&mut self, before: &[f64]);
+    /// Sets the gradients to 0, or those in `out`.
+    fn zero(&mut self, out: Option<&mut CallerMemory>);
+    /// One step of gradient descent.
+    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()>;
+    /// The norm of the gradients.
+    fn grad_norm(&self) -> burtorch_core::Result<f64>;
+}
+
+impl<E: LaneFloat + Number> KernelParameters for Parameters<'static, E> {
+    fn write(&mut self, path: &ArrayPath, out: Option<&mut CallerMemory>) -> burtorch_core::Result<f64> {
+        let (Some([loss]), Some(gradient)) = (path.floats::<E>(0), path.floats::<E>(1)) else {
+            return Err(Error::MissingParameters);
+        };
+        let n = self.len();
+        let mut trained = Vec::new();
+        self.for_each_trainable(|range| trained.push(range));
+        let to = match out {
+            Some(out) => out.slice_mut(),
+            None => self.grads_mut(),
+        };
+        if gradient.len() != n || to.len() != n {
+            return Err(Error::LengthMismatch { op: "a gradient", left: n, right: gradient.len() });
+        }
+        let mut at = 0;
+        for range in trained {
+            to[at..range.start].fill(E::from_f64(0.0));
+            to[range.clone()].copy_from_slice(&gradient[range.clone()]);
+            at = range.end;
+        }
+        to[at..].fill(E::from_f64(0.0));
+        Ok(loss.to_f64())
+    }
+
+    fn check(&self, at: Option<&CallerMemory>, out: Option<&CallerMemory>) -> burtorch_core::Result<()> {
+        check_apart(self, at, out)?;
+        for (op, memory) in [("a point (parameters and numbers)", at), ("out (parameters and numbers)", out)] {
+            if let Some(found) = memory.map(|memory| memory.slice::<E>().len()).filter(|&n| n != self.len()) {
+                return Err(Error::LengthMismatch { op, left: self.len(), right: found });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_some(
+        &self,
+        wanted: &WantedSet,
+        at: Option<&CallerMemory>,
+        out: &CallerMemory,
+    ) -> burtorch_core::Result<usize> {
+        self.check(at, None)?;
+        check_apart(self, at, Some(out))?;
+        wanted.check_room(self, out.slice::<E>())?;
+        Ok(self.len())
+    }
+
+    fn take_some(&self, wanted: &WantedSet, all: &CallerMemory, out: &mut CallerMemory) -> burtorch_core::Result<()> {
+        wanted.check_room(self, out.slice::<E>())?;
+        let (all, out) = (all.slice::<E>(), out.slice_mut());
+        if out.len() == all.len() {
+            out.copy_from_slice(all)
+        } else {
+            wanted.pick(all, out)
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, all: &CallerMemory, out: Option<&mut CallerMemory>) -> burtorch_core::Result<()> {
+        let to = match out {
+            Some(out) => out.slice_mut(),
+            None => self.grads_mut(),
+        };
+        to.copy_from_slice(all.slice::<E>());
+        Ok(())
+    }
+
+    fn exchange(&mut self, point: &CallerMemory) -> burtorch_core::Result<Vec<f64>> {
+        let mut before = Vec::new();
+        let bytes = 8 * self.len();
+        before.try_reserve_exact(self.len()).map_err(|_| Error::OutOfMemory { bytes, what: "a copy of the values" })?;
+        before.extend(self.values().iter().map(|x| x.to_f64()));
+        self.values_mut().copy_from_slice(point.slice());
+        Ok(before)
+    }
+
+    fn put_back(&mut self, before: &[f64]) {
+        for (value, &x) in self.values_mut().iter_mut().zip(before) {
+            *value = E::from_f64(x);
+        }
+    }
+
+    fn zero(&mut self, out: Option<&mut CallerMemory>) {
+        match out {
+            Some(out) => out.slice_mut().fill(E::from_f64(0.0)),
+            None => self.zero_grad(),
+        }
+    }
+
+    fn descend(&mut self, lr: f64) -> burtorch_core::Result<()> {
+        self.for_each_trainable_mut(|_, x, g| sgd_update(E::from_f64(lr), g, x));
+        Ok(())
+    }
+
+    fn grad_norm(&self) -> burtorch_core::Result<f64> {
+        Ok(sum_squares(self.grads()).to_f64().sqrt())
+    }
+}
