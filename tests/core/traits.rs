@@ -17,7 +17,7 @@ use burtorch_core::io::{
     Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
 };
 use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
-use burtorch_core::kernels::{Finish, Matrix, MatrixMut, SparseRows, Start, Triangle, WeightParts};
+use burtorch_core::kernels::{Finish, Matrix, MatrixMut, OneWeight, SparseRows, Start, Triangle, WeightParts};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::opt::{
@@ -153,6 +153,7 @@ are_send_and_sync!(
     Finished,
     Until<'static>,
     Stop,
+    OneWeight,
     WeightParts<'static>,
     Properties,
     Error,

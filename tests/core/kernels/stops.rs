@@ -35,7 +35,7 @@ fn dense_layers_end_within() {
     check("weight gradient", &w, |dw| kernels::affine_weight_grad(&dy, &x, dw, None, Mode::Add));
     let skipped: Vec<_> = (0..(IN * OUT) as u32 / 100).map(|k| 100 * k..100 * k + 1).collect();
     let parts = WeightParts { weights: 0..IN * OUT, skipped: &skipped };
-    check("parts of a weight gradient", &w, |dw| kernels::affine_weight_grad_parts(&dy, &x, &parts, dw));
+    check("parts of a weight gradient", &w, |dw| kernels::affine_weight_grad_parts(&dy, &x, &parts, dw, Mode::Add));
 }
 
 #[test]

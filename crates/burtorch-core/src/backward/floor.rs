@@ -22,10 +22,16 @@ pub(super) fn floor<E: Float>(
     let mut floor = root + 1;
     let mut node = graph.block_tail(root).unwrap_or(root) + 1;
     while node > bottom {
+        // What blocks keep for the sweep, thousands of numbers of attention.
+        let is_constant = graph.ops[bottom as usize..node as usize].iter().rev().take_while(|&&op| op == Op::Constant);
+        node -= is_constant.count() as u32;
+        if node == bottom {
+            break;
+        }
         node -= 1;
         let op = graph.op(node);
         let arity = op.info().arity;
-        if matches!(arity, Arity::Unary | Arity::Binary | Arity::WithConstant) || op == Op::Constant {
+        if matches!(arity, Arity::Unary | Arity::Binary | Arity::WithConstant) {
             continue;
         }
         let mut reads = false;

@@ -3,8 +3,8 @@
 //! Promises: only builders of block ops ask for this trait; f32, f64 and lanes of them implement it. Knows no ops.
 
 use super::slices::SliceKernels;
-use super::weight_pieces::{bias_grad_part_by, weight_grad_parts_by};
-use super::{Mode, TokenMath, WeightParts, Working};
+use super::weight_pieces::{bias_grad_part_by, weight_grad_ones_by, weight_grad_parts_by};
+use super::{Mode, OneWeight, TokenMath, WeightParts, Working};
 use crate::simd::slices;
 
 /// What block ops compute, per scalar type. Graphs of other types have elementwise and reduction blocks only.
@@ -52,16 +52,30 @@ pub trait BlockMath: TokenMath {
         naive::affine_weight_grad(dy, x, dw, db, mode);
     }
 
-    /// Adds the parts of `sum dy x^T` that are asked for, with the bits of the whole, to memory for all weights or for those
-    /// that are asked for. Operands as above.
+    /// The parts of `sum dy x^T` that are asked for, with the bits of the whole, set or added in memory for all weights or for
+    /// those that are asked for. Operands as above.
     fn affine_weight_grad_parts(
         dy: &[&[Self]],
         x: &[&[Self]],
         parts: &WeightParts<'_>,
         out: &mut [Self::Elem],
+        mode: Mode,
         panel: &mut [Self],
     ) {
-        weight_grad_parts_by(Self::affine_weight_grad, (dy, x), parts, out, panel);
+        let kernels = (Self::affine_weight_grad as _, Self::affine_weight_grad_ones as _);
+        weight_grad_parts_by::<Self>(kernels, (dy, x), parts, (out, mode), panel);
+    }
+
+    /// The same for single weights.
+    fn affine_weight_grad_ones(
+        dy: &[&[Self]],
+        x: &[&[Self]],
+        weights: &[OneWeight],
+        out: &mut [Self::Elem],
+        mode: Mode,
+    ) {
+        let panel = &mut [Self::UNREACHED; PANEL];
+        weight_grad_ones_by::<Self>(Self::affine_weight_grad, (dy, x), weights, (out, mode), panel);
     }
 
     /// Adds `sum dy`, with the bits of the whole, for the outputs of a range. Operands as above.
@@ -190,10 +204,12 @@ macro_rules! one_sample {
                 x: &[&[Self]],
                 parts: &WeightParts<'_>,
                 out: &mut [$t],
+                mut mode: Mode,
                 _panel: &mut [Self],
             ) {
                 for (dy, x) in dy.iter().zip(x) {
-                    super::affine_weight_grad_parts(dy, x, parts, out);
+                    super::affine_weight_grad_parts(dy, x, parts, out, mode);
+                    mode = Mode::Add;
                 }
             }
 

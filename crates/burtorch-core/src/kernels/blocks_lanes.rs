@@ -6,7 +6,7 @@
 use super::blocks::{BlockMath, PANEL, naive};
 use super::slices::{SliceKernels, add_loop, descend_loop, dot_loop, pass_on_loop};
 use super::weight_pieces::MAX_GROUPS;
-use super::{Mode, TokenMath, Working};
+use super::{Mode, OneWeight, TokenMath, Working};
 use crate::scalar::Scalar;
 use crate::simd::{Simd, slices};
 
@@ -170,6 +170,20 @@ macro_rules! lanes {
             };
 
             $affine!($t, $l);
+
+            fn affine_weight_grad_ones(
+                dy: &[&[Self]],
+                x: &[&[Self]],
+                weights: &[OneWeight],
+                out: &mut [$t],
+                mut mode: Mode,
+            ) {
+                for (dy, x) in dy.chunks(MAX_GROUPS).zip(x.chunks(MAX_GROUPS)) {
+                    let (n, dy, x) = (dy.len(), flat_groups(dy), flat_groups(x));
+                    super::affine_weight_grad_ones_lanes::<$t, $l>(&dy[..n], &x[..n], weights, out, mode);
+                    mode = Mode::Add;
+                }
+            }
 
             fn cross_entropy(z: &[Self], classes: &[u32], p: &mut [Self]) -> Self {
                 let classes_of = std::array::from_fn(|lane| classes[lane]);

@@ -87,7 +87,7 @@ pub use sparse::{SparsePlace, sparse_add, sparse_dots};
 pub use sparse_rows::{SparseRows, add_sparse_rows, dots_of_sparse_rows, dots_of_sparse_rows_at_two};
 pub use tokens::TokenMath;
 pub use weight_grad_lanes::{affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
-pub use weight_pieces::{WeightParts, affine_weight_grad_parts};
+pub use weight_pieces::{OneWeight, WeightParts, affine_weight_grad_ones_lanes, affine_weight_grad_parts};
 
 /// What a kernel does with the numbers already in its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

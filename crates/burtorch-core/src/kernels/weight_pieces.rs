@@ -10,6 +10,7 @@ use super::float::KernelFloat;
 use super::levels::{Target, columns, leveled};
 use super::{Mode, Working};
 use crate::scalar::Scalar;
+use crate::simd::Real;
 use crate::sync::stop::Pace;
 
 /// Weights of which parts are asked for.
@@ -64,14 +65,42 @@ impl Iterator for Each<'_> {
     }
 }
 
+/// One weight: its row and column, and where its gradient goes.
+#[derive(Clone, Copy, Debug)]
+pub struct OneWeight {
+    /// Its output.
+    pub row: u32,
+    /// Its input.
+    pub column: u32,
+    /// Where its gradient goes.
+    pub to: u32,
+}
+
 leveled! {
-    /// Adds the parts of `dy x^T` that are asked for to `out`, which holds a number for each weight, or for each that is asked
-    /// for.
-    pub fn affine_weight_grad_parts<E>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E]) = parts_at;
+    /// The parts of `dy x^T` that are asked for, set or added to `out`, which holds a number for each weight, or for each that is
+    /// asked for.
+    pub fn affine_weight_grad_parts<E>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E], mode: Mode) = parts_at;
+
+    /// The gradients of single weights over lane groups, as `affine_weight_grad_lanes` takes them, set or added.
+    pub fn affine_weight_grad_ones_lanes<E, const L>(
+        dy: &[&[E]],
+        x: &[&[E]],
+        weights: &[OneWeight],
+        out: &mut [E],
+        mode: Mode,
+    ) = ones_at;
 }
 
 #[inline(always)]
-fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E]) {
+fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E], mode: Mode) {
+    match mode {
+        Mode::Set => parts_as::<E, T, true>(dy, x, parts, out),
+        Mode::Add => parts_as::<E, T, false>(dy, x, parts, out),
+    }
+}
+
+#[inline(always)]
+fn parts_as<E: KernelFloat, T: Target, const SET: bool>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E]) {
     let n_in = x.len();
     assert_eq!(parts.weights.len(), dy.len() * n_in, "a weight matrix must hold n_out x n_in numbers");
     let (mut row, mut row_end, mut pace) = (0, n_in, Pace::new());
@@ -87,9 +116,52 @@ fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_
             }
             let first = at + n_in - row_end;
             let (factor, x, out) = (dy[row], &x[first..first + len], &mut out[to..to + len]);
-            columns!(E, len, weight_grad_step[T, false](factor, x, out));
+            columns!(E, len, weight_grad_step[T, SET](factor, x, out));
             (at, to, n) = (at + len, to + len, n - len);
         }
+    }
+}
+
+/// Weights whose sums run side by side.
+const SIDE: usize = 8;
+
+/// Simply: for each weight, the sum over samples of `dy[row] x[column]`, in their order. Departure: the chains of 8 weights at
+/// once, as each product of a chain waits for the one before it.
+#[inline(always)]
+fn ones_at<E: KernelFloat, T: Target, const L: usize>(
+    dy: &[&[E]],
+    x: &[&[E]],
+    weights: &[OneWeight],
+    out: &mut [E],
+    mode: Mode,
+) {
+    let (together, rest) = weights.as_chunks::<SIDE>();
+    together.iter().for_each(|weights| chains::<E, T, L, SIDE>(dy, x, weights, out, mode));
+    rest.iter().for_each(|&weight| chains::<E, T, L, 1>(dy, x, &[weight], out, mode));
+}
+
+#[inline(always)]
+fn chains<E: KernelFloat, T: Target, const L: usize, const N: usize>(
+    dy: &[&[E]],
+    x: &[&[E]],
+    weights: &[OneWeight; N],
+    out: &mut [E],
+    mode: Mode,
+) {
+    let mut sums: [E::V<1>; N] = std::array::from_fn(|k| {
+        E::V::<1>::splat(if mode == Mode::Set { E::default() } else { out[weights[k].to as usize] })
+    });
+    for (dy, x) in dy.iter().zip(x) {
+        let rows: [&[E]; N] = std::array::from_fn(|k| &dy[weights[k].row as usize * L..][..L]);
+        let columns: [&[E]; N] = std::array::from_fn(|k| &x[weights[k].column as usize * L..][..L]);
+        for l in 0..L {
+            for k in 0..N {
+                sums[k] = T::mul_add(E::V::<1>::splat(rows[k][l]), E::V::<1>::splat(columns[k][l]), sums[k]);
+            }
+        }
+    }
+    for k in 0..N {
+        out[weights[k].to as usize] = sums[k].lane(0);
     }
 }
 
@@ -100,27 +172,61 @@ pub(super) const MAX_GROUPS: usize = 32;
 type WeightGrad<S> =
     fn(&[&[S]], &[&[S]], &mut [<S as Scalar>::Elem], Option<&mut [<S as Scalar>::Elem]>, Mode, Working<'_, S>);
 
-/// The same by a kernel for whole matrices, of several groups of samples: `dy[g]` and `x[g]` belong together.
+/// See `BlockMath::affine_weight_grad_ones`.
+type Ones<S> = fn(&[&[S]], &[&[S]], &[OneWeight], &mut [<S as Scalar>::Elem], Mode);
+
+/// The same by a kernel for whole matrices, of several groups of samples, and one for single weights: `dy[g]` and `x[g]` belong
+/// together.
 pub(super) fn weight_grad_parts_by<S: Scalar>(
-    kernel: WeightGrad<S>,
+    (kernel, ones): (WeightGrad<S>, Ones<S>),
     (dy, x): (&[&[S]], &[&[S]]),
     parts: &WeightParts<'_>,
-    out: &mut [S::Elem],
+    (out, mode): (&mut [S::Elem], Mode),
     panel: &mut [S],
 ) {
     let n_in = x[0].len();
+    let mut alone = [OneWeight { row: 0, column: 0, to: 0 }; 8 * SIDE];
+    let mut n_alone = 0;
     for (mut at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
         while n > 0 {
             let (row, from) = (at / n_in, at % n_in);
             // As many whole rows as there are, or what is left of this one.
             let rows = if from == 0 { (n / n_in).max(1) } else { 1 };
             let len = n.min(rows * n_in - from);
-            let columns = from..from + len / rows;
-            sliced(dy, row..row + rows, |dy| {
-                sliced(x, columns, |x| kernel(dy, x, &mut out[to..to + len], None, Mode::Add, Working::alone(panel)));
-            });
+            if len == 1 {
+                alone[n_alone] = OneWeight { row: row as u32, column: from as u32, to: to as u32 };
+                n_alone += 1;
+                if n_alone == alone.len() {
+                    ones(dy, x, &alone, out, mode);
+                    n_alone = 0;
+                }
+            } else {
+                let columns = from..from + len / rows;
+                sliced(dy, row..row + rows, |dy| {
+                    sliced(x, columns, |x| kernel(dy, x, &mut out[to..to + len], None, mode, Working::alone(panel)));
+                });
+            }
             (at, to, n) = (at + len, to + len, n - len);
         }
+    }
+    ones(dy, x, &alone[..n_alone], out, mode);
+}
+
+/// Single weights by the kernel for whole matrices.
+pub(super) fn weight_grad_ones_by<S: Scalar>(
+    kernel: WeightGrad<S>,
+    (dy, x): (&[&[S]], &[&[S]]),
+    weights: &[OneWeight],
+    (out, mode): (&mut [S::Elem], Mode),
+    panel: &mut [S],
+) {
+    for weight in weights {
+        let [row, column, to] = [weight.row, weight.column, weight.to].map(|k| k as usize);
+        sliced(dy, row..row + 1, |dy| {
+            sliced(x, column..column + 1, |x| {
+                kernel(dy, x, &mut out[to..to + 1], None, mode, Working::alone(panel));
+            });
+        });
     }
 }
 

@@ -103,11 +103,17 @@ impl<E: Float> Gradients<'_, E> {
         }
     }
 
-    /// The gradients of a range of which some are asked for, ready for contributions, and what is skipped there.
-    pub(crate) fn pieces(&mut self, range: Range<usize>) -> (&mut [E], &[Range<u32>]) {
-        self.prepare(range.clone());
-        let span = self.span(range.clone());
-        (&mut self.grads[span], self.skipped.within(&range))
+    /// The gradients of a range of which some are asked for, what to do with those, and what is skipped there.
+    pub(crate) fn pieces(&mut self, range: Range<usize>) -> (Mode, &mut [E], &[Range<u32>]) {
+        let (span, skipped) = (self.span(range.clone()), self.skipped.within(&range));
+        let mode = if span.is_empty() { Mode::Add } else { self.mode_at(span.clone()) };
+        if mode == Mode::Set && !self.skipped.moves() {
+            for gap in skipped {
+                let (start, end) = (range.start.max(gap.start as usize), range.end.min(gap.end as usize));
+                self.grads[start..end].fill(E::lit(0.0));
+            }
+        }
+        (mode, &mut self.grads[span], skipped)
     }
 
     /// Adds a contribution to the gradient of a number that is asked for.

@@ -191,20 +191,23 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                 }
                 None => x,
             };
-            self.affine_weights(record, [dy, x], whole);
+            self.affine_weights(record, [dy, x], (whole, all_reached));
             self.sampler = sampler;
         }
         wanted
     }
 
     /// What the weights receive, of which some are asked for.
-    fn affine_weights(&mut self, record: AffineRecord, [dy, x]: [&[S]; 2], whole: bool) {
+    fn affine_weights(&mut self, record: AffineRecord, [dy, x]: [&[S]; 2], (whole, all_reached): (bool, bool)) {
         let (weights, n_in) = (record.weights(), x.len());
+        let store = &mut self.params[self.places[record.w_slot as usize] as usize];
+        let mut panel = [S::UNREACHED; PANEL];
         if whole {
-            let store = &mut self.params[self.places[record.w_slot as usize] as usize];
             let (mode, dw) = store.whole(weights);
-            let mut panel = [S::UNREACHED; PANEL];
             return S::affine_weight_grad(&[dy], &[x], dw, None, mode, Working::alone(&mut panel));
+        }
+        if all_reached && matches!(store.values, Values::Kept(_)) {
+            return weight_parts(store, weights, &[dy], &[x], &mut panel);
         }
         for (o, &dy) in dy.iter().enumerate().filter(|(_, dy)| !dy.is_unreached()) {
             self.affine_row(record.w_slot, weights.start + o * n_in, dy, x);
@@ -392,6 +395,6 @@ fn weight_parts<S: BlockMath>(
     x: &[&[S]],
     panel: &mut [S],
 ) {
-    let (out, skipped) = store.pieces(weights.clone());
-    S::affine_weight_grad_parts(dy, x, &WeightParts { weights, skipped }, out, panel);
+    let (mode, out, skipped) = store.pieces(weights.clone());
+    S::affine_weight_grad_parts(dy, x, &WeightParts { weights, skipped }, out, mode, panel);
 }
