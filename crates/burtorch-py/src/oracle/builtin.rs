@@ -338,8 +338,8 @@ fn compute<E: LaneFloat + Fill, M: LaneModel<E>>(
                     *n = Some(finished.n);
                     Ok(finished.loss)
                 }
-                // A handler of signals that raised is asked for first.
-                Err(Error::Interrupted) if until.stop.is_set() => Ok(f64::NAN),
+                // What a handler of signals raised is raised first. The token may have been taken back.
+                Err(Error::Interrupted) => Ok(f64::NAN),
                 Err(error) => Err(error),
             }
         }
