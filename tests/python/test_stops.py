@@ -154,7 +154,7 @@ def test_a_callable_ends_with_all_samples_or_none(is_traced):
         return sum((bt.inner_product(w[k], row) ** 2 for k in range(30)), 0.0 * params.n)
 
     oracle = bt.Oracle(loss, params=params, lanes=None if is_traced else 8)
-    x = np.random.default_rng(1).normal(size=(150, 30))
+    x = np.random.default_rng(1).normal(size=(6000 if is_traced else 150, 30))
     value, grad = oracle(x)
     full = np.array(grad)
     began = time.perf_counter()

@@ -329,6 +329,8 @@ impl CallableEngine {
         };
         let Ok(done) = done else {
             self.zero(py, &mut Pass::Gradient(1.0, out))?;
+            // It ended early, and did not fail: the callable stays a program.
+            self.traced.end(false);
             *n = until.keeps.then_some(0);
             return Ok(if self.total == Total::Mean { f64::NAN } else { 0.0 });
         };
