@@ -4,7 +4,8 @@
 
 use super::super::instr::{Element, Type};
 use super::alone::Operand;
-use super::control::{Body, write};
+use super::control::write;
+use super::inner::Body;
 use super::math::ArrayFloat;
 use super::memory::Bank;
 use super::place::Source;

@@ -5,40 +5,18 @@
 //! before. Knows nothing of what bodies compute.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
 
 use super::super::dims::bad;
 use super::super::instr::{Element, Length, Loop, Type, ValueId};
 use super::alone::Operand;
-use super::argument::Argument;
+use super::inner::{Body, Pair};
 use super::math::ArrayFloat;
 use super::memory::Bank;
 use super::number_loop::{MOST_SLICES, NumberLoop, Sizes, Steps};
-use super::numbers::Straight;
 use super::place::Source;
 use crate::error::Result;
 use crate::interrupt;
 use crate::memory::reserve_in;
-
-/// A program that is run again and again on its own buffers. Masks are floats.
-pub(super) trait Body<E>: Debug + Send + Sync {
-    fn floats_in(&mut self, k: usize) -> &mut [E];
-    fn ints_in(&mut self, k: usize) -> &mut [i64];
-    fn floats_out(&self, k: usize) -> &[E];
-    fn ints_out(&self, k: usize) -> &[i64];
-    /// Makes a result an argument of the next run.
-    fn pass_on(&mut self, from: usize, to: usize);
-    /// Runs it; what met a singular matrix.
-    fn run(&mut self) -> Result<Option<&'static str>>;
-    /// Runs it on these arguments, if they are not written into buffers.
-    fn run_on(&mut self, arguments: &[Argument<'_, E>]) -> Result<Option<&'static str>>;
-    /// Appends its operations to others, if all are on single numbers, with its arguments in these slots: the slots of its
-    /// results.
-    fn append_to(&self, straight: &mut Straight<E>, arguments: &[usize]) -> Option<Vec<usize>>;
-    /// About how many elementary operations a run takes.
-    fn cost(&self) -> usize;
-    fn bytes(&self) -> usize;
-}
 
 /// Where slices come from, or go to.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +55,6 @@ pub(super) struct LoopStep<E> {
     counts: Vec<usize>,
     cost: usize,
 }
-
-/// A body and a condition.
-pub(super) type Pair<E> = (Box<dyn Body<E>>, Option<Box<dyn Body<E>>>);
 
 /// What a step runs.
 #[derive(Debug)]

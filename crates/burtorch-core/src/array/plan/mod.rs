@@ -31,6 +31,7 @@ mod factors;
 mod indexed;
 mod integers;
 
+mod inner;
 mod number_loop;
 
 mod control;

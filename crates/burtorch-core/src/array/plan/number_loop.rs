@@ -3,7 +3,7 @@
 //! Promises the bits of the body run step by step, and no heap call but where a loop of unknown length takes more steps than ever
 //! before. Knows nothing of where slices come from.
 
-use super::control::Body;
+use super::inner::Body;
 use super::math::ArrayFloat;
 use super::memory::room;
 use super::numbers::Straight;

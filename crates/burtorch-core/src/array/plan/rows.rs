@@ -8,7 +8,7 @@ use super::super::expand::copied;
 use super::super::instr::{ArrayOp, ArrayProgram, Element, OverRows, Rows, Type};
 use super::alone::Operand;
 use super::argument::Argument;
-use super::control::Body;
+use super::inner::Body;
 use super::math::ArrayFloat;
 use super::memory::{Bank, room};
 use super::place::Source;
