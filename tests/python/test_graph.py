@@ -520,10 +520,10 @@ def test_ctrl_c_in_a_long_sweep_commits_nothing():
     before = signal.signal(signal.SIGALRM, handler)
     try:
         for _ in range(50):
-            x.grad = 0
+            x.grad = done = 0
+            start = time.process_time()
             signal.setitimer(signal.ITIMER_REAL, 1e-3)
             try:
-                start = time.process_time()
                 for _ in range(100):
                     done = x.grad
                     y.backward()

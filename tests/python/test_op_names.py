@@ -17,6 +17,7 @@ DEFINITIONS = {
     "burtorch-core/src/nn/neuron.rs": "a layer is made of ops",
     "burtorch-core/src/array/columns/mod.rs": "products and extremes of columns",
     "burtorch-core/src/array/control/batch.rs": "counts of rounds are sums",
+    "burtorch-core/src/array/control/counters.rs": "an integer that counts is a sum",
     "burtorch-core/src/array/contract.rs": "products of arrays are products",
     "burtorch-core/src/array/index.rs": "several indices are one by arithmetic",
     "burtorch-core/src/array/linalg.rs": "determinants are made of ops",
