@@ -186,6 +186,38 @@ fn rounds(rounds: u64, from: u64) {
     }
 }
 
+/// A carry of `n` numbers, `steps` steps and so many functions of it in each: what a step stacks for reverse mode.
+fn kept_for_reverse_mode(functions: usize, n: usize, steps: usize) -> usize {
+    let mut body = builder();
+    let mut h = body.input(&[n], Element::Float).unwrap();
+    for _ in 0..functions {
+        h = body.row(Op::Tanh, &[h]).unwrap();
+    }
+    let doubled = body.row(Op::Add, &[h, h]).unwrap();
+    let body = body.finish(&[doubled]).unwrap();
+    let mut b = builder();
+    let start = b.input(&[n], Element::Float).unwrap();
+    let options = ScanOptions { length: Some(steps), ..ScanOptions::default() };
+    let last = b.scan(body, &[], &[start], &[], options).unwrap()[0];
+    let total = b.reduce(Reduce::Sum, last, None, false).unwrap();
+    let program = b.finish(&[total]).unwrap().value_and_gradient(&[Variable::Input(0)]).unwrap();
+    let stacked = program.instrs().iter().find_map(|instr| match &instr.op {
+        ArrayOp::Loop(of) if !of.reverse => Some(of.body.0.outputs().len() - of.carries),
+        _ => None,
+    });
+    stacked.unwrap()
+}
+
+#[test]
+fn reverse_mode_keeps_functions_of_a_step_within_its_bounds() {
+    // The carry, and each function.
+    assert_eq!(kept_for_reverse_mode(3, 2, 5), 4);
+    assert_eq!(kept_for_reverse_mode(16, 2, 5), 17);
+    assert_eq!(kept_for_reverse_mode(17, 2, 5), 1, "more than 16 times the carry");
+    assert_eq!(kept_for_reverse_mode(8, 1 << 10, 1 << 10), 9);
+    assert_eq!(kept_for_reverse_mode(8, 1 << 10, (1 << 10) + 1), 1, "more than 64 MB");
+}
+
 #[test]
 fn rolled_loops_have_the_bits_of_unrolled_ones() {
     rounds(2000, 0);
