@@ -94,7 +94,7 @@ class Folder:
         apt = self.path / "etc/apt"
         # A mirror may be older than its lists say is right; their signatures are checked all the same.
         (apt / "apt.conf.d/99cross").write_text('Acquire::Check-Valid-Until "false"; APT::Sandbox::User "root";\n')
-        # What nobody reads here is left out, and no file is waited for.
+        # Documentation is left out, and files are not synced to disk.
         left_out = "".join(f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "locale", "man"))
         (self.path / "etc/dpkg/dpkg.cfg.d/99cross").write_text(f"force-unsafe-io\n{left_out}")
         (apt / f"sources.list.d/{OLDER}.list").write_text(f"deb [arch=amd64] {MIRROR} {OLDER} main\n")

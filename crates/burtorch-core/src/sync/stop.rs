@@ -2,7 +2,7 @@
 //!
 //! Promises: once a token is set, work that watches it ends before its next block op or sample, and within a kernel after some
 //! tens of microseconds. Who has seen it set stays so, also where the token is taken back: what a kernel left unfinished never
-//! passes for whole. A question costs a look at a flag of the thread where nobody watches.
+//! passes for whole. Where no token is watched, a check reads one flag of the thread.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
