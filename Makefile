@@ -16,7 +16,7 @@ PARTS := $(addprefix .test-python-,1 2 3 4 5 6)
 ALONE := env -u MAKEFLAGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test engines lint demo bench bench-peers docs site workflows fuzz refusing safety cross clean .lint-tools .test-core .test-stubs $(PARTS)
+.PHONY: help setup build test engines lint demo bench bench-peers docs site wheel workflows fuzz refusing safety cross clean .lint-tools .test-core .test-stubs $(PARTS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,15 @@ RELEASE := .venv-release
 site: $(VENV)/.wheel $(RELEASE)/.tools ## Build the site of the manual and the reference: target/site/html
 	$(BIN)/python scripts/site.py --zensical $(RELEASE)/bin/zensical
 	$(BIN)/pytest tests/python/test_site.py
+
+# Messages name no folder of this machine and archives have one date: every clone makes the same file.
+wheel: $(RELEASE)/.tools ## Build a wheel for an older Linux (glibc 2.17) with zig, the same in every folder: dist/manylinux
+	rm -f dist/manylinux/burtorch-*.whl
+	$(ALONE) PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-1700000000}" \
+		RUSTFLAGS="--remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo" \
+		maturin build --release --locked --zig --compatibility manylinux_2_17 --interpreter "$(PYTHON)" --out dist/manylinux
+	$(RELEASE)/bin/auditwheel show dist/manylinux/burtorch-*.whl
+	sha256sum dist/manylinux/burtorch-*.whl
 
 workflows: $(RELEASE)/.tools ## Check the workflows of .github
 	$(RELEASE)/bin/zizmor --offline --persona=pedantic .github
