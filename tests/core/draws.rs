@@ -41,7 +41,6 @@ fn words_are_those_of_philox() {
 #[test]
 fn every_subset_has_the_same_probability() {
     let mut subset = Subset::default();
-    // Dense and sparse subsets take different paths.
     for (n, k, each) in [(6, 3, 6), (6, 6, 720), (5, 0, 1), (96, 2, 2), (64, 1, 1)] {
         let sizes: Vec<_> = (n - k + 1..=n).collect();
         let all = outcomes(&sizes);
@@ -54,6 +53,27 @@ fn every_subset_has_the_same_probability() {
         }));
         assert!(found.values().all(|&count| count == each), "{n} {k}");
         assert_eq!(found.len() * each, all.len(), "{n} {k}");
+    }
+}
+
+/// Few, dense and sparse subsets take different paths.
+#[test]
+fn subsets_are_those_of_floyds_algorithm() {
+    let mut subset = Subset::default();
+    for (n, k) in
+        [(1, 1), (9, 8), (16, 16), (17, 17), (40, 15), (70, 64), (200, 17), (9000, 16), (9000, 64), (50_000, 20)]
+    {
+        for round in 0..50 {
+            let mut draw = Draw::new(5, round, 0, Purpose::Sampling);
+            let mut expected = Vec::new();
+            for j in n - k..n {
+                let at = draw.below(j as u64 + 1) as u32;
+                expected.push(if expected.contains(&at) { j as u32 } else { at });
+            }
+            let chosen = subset.draw(&mut Draw::new(5, round, 0, Purpose::Sampling), n, k).unwrap();
+            expected.sort_unstable();
+            assert_eq!(chosen, expected, "{n} {k}");
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::support::{Float, LENGTHS, Numbers, Sum, on_every_level, wide};
 use burtorch_core::kernels::{
-    SparseRows, add_rows, add_sparse_rows, all_finite, axpy, count_reaching, dot, dots_of_rows, dots_of_rows_at_two,
-    dots_of_sparse_rows, dots_of_sparse_rows_at_two,
+    SparseRows, add_rows, add_sparse_rows, all_finite, ask_for_rows, axpy, count_reaching, dot, dots_of_rows,
+    dots_of_rows_at_two, dots_of_sparse_rows, dots_of_sparse_rows_at_two,
 };
 
 const ROWS: usize = 40;
@@ -21,6 +21,7 @@ fn dense<E: Float>() {
         let row = |k: usize| &table[list[k] as usize * width..][..width];
         for n in [0, 1, 2, 5, 8, 17, list.len()] {
             let products = || {
+                ask_for_rows(&table, &list[..n], width);
                 let [mut a, mut b, mut c] = [0; 3].map(|_| vec![E::of(9.0); n]);
                 dots_of_rows(&table, &list, &x, &mut a);
                 dots_of_rows_at_two(&table, &list, &x, &y, &mut b, &mut c);

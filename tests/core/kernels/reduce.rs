@@ -1,7 +1,7 @@
-//! dot, sum, sum of squares, axpy.
+//! dot, sum, sum of squares, axpy, descend (which rounds each operation, as the test does).
 
 use crate::support::{Float, LENGTHS, Numbers, Sum, on_every_level, wide};
-use burtorch_core::kernels::{axpy, dot, sum, sum_squares};
+use burtorch_core::kernels::{axpy, descend, dot, sum, sum_squares};
 
 fn reductions<E: Float>() {
     for n in LENGTHS {
@@ -25,13 +25,16 @@ fn axpy_adds<E: Float>() {
         let (a, x, y) = (numbers.next::<E>(), numbers.take::<E>(n), numbers.take::<E>(n));
         on_every_level(
             || {
-                let mut y = y.clone();
-                axpy(a, &x, &mut y);
-                y
+                let (mut sum, mut down) = (y.clone(), x.clone());
+                axpy(a, &x, &mut sum);
+                descend(a, &x, &y, &mut down);
+                [sum, down].concat()
             },
             |out| {
                 for i in 0..n {
                     Sum::of([y[i].into(), a.into() * x[i].into()]).check(out[i], "axpy");
+                    let product: f64 = E::of(a.into() * x[i].into()).into();
+                    assert_eq!(out[n + i].bits(), E::of(y[i].into() - product).bits());
                 }
             },
         );

@@ -148,15 +148,21 @@ impl<'a> Draw<'a> {
     #[inline]
     pub fn word(&mut self) -> u64 {
         if self.taken == 4 {
-            self.block = philox([self.key, 0], self.counter);
-            self.counter[0] = self.counter[0].wrapping_add(1);
-            self.taken = 0;
-            if let Some(given) = self.given {
-                self.refill_given(given);
-            }
+            self.refill();
         }
         self.taken += 1;
         self.block[self.taken - 1]
+    }
+
+    /// Not inlined, so that [`Draw::word`] is.
+    #[inline(never)]
+    fn refill(&mut self) {
+        self.block = philox([self.key, 0], self.counter);
+        self.counter[0] = self.counter[0].wrapping_add(1);
+        self.taken = 0;
+        if let Some(given) = self.given {
+            self.refill_given(given);
+        }
     }
 
     /// A number in [0, 1), a multiple of 2^-53.

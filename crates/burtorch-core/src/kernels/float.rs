@@ -156,7 +156,12 @@ pub(super) fn prefetch_before<E>(from: &[E], distance: usize) {
 /// As [`prefetch`], to the second-level cache only.
 #[inline(always)]
 pub(super) fn prefetch_far<E>(from: &[E], at: usize) {
-    let place = from.as_ptr().wrapping_add(at);
+    prefetch_far_at(from.as_ptr().wrapping_add(at));
+}
+
+/// As [`prefetch_at`], to the second-level cache only.
+#[inline(always)]
+pub(super) fn prefetch_far_at<E>(place: *const E) {
     // SAFETY: a hint may name any address; nothing is read.
     #[cfg(target_arch = "x86_64")]
     unsafe {

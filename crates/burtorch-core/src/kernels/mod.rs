@@ -70,11 +70,13 @@ pub use blocks::{BlockMath, PANEL, naive};
 pub use elementwise::{relu_backward, sigmoid_backward, tanh_backward};
 pub use factor::{Triangle, cholesky, factor_workspace_len, lu, qr, solve_triangular};
 pub use float::KernelFloat;
-pub use gathered::{add_rows, dots_of_rows, dots_of_rows_at_two};
+pub use gathered::{add_rows, ask_for_rows, dots_of_rows, dots_of_rows_at_two};
 pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, layer_norm_weight_grad_lanes};
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
-pub use reduce::{all_finite, axpy, axpy_rows, count_reaching, dot, dots, dots_of_columns, outer, sum, sum_squares};
+pub use reduce::{
+    all_finite, axpy, axpy_rows, count_reaching, descend, dot, dots, dots_of_columns, outer, sum, sum_squares,
+};
 pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 pub use softmax::{
     softmax_cross_entropy_backward, softmax_cross_entropy_forward, softmax_cross_entropy_soft_backward,

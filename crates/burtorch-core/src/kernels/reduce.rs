@@ -5,7 +5,7 @@
 //! fixed tree. The sum of nothing is `-0.0`, the neutral element of IEEE addition.
 //! Knows nothing of weights or layers.
 
-use super::float::{KernelFloat, Pack, prefetch_at};
+use super::float::{KernelFloat, Pack, prefetch_at, prefetch_far_at};
 use super::levels::{Target, columns, leveled};
 use crate::simd::Real;
 use crate::simd::slices::Element;
@@ -28,6 +28,9 @@ leveled! {
 
     /// `y += a * x`, element by element, one rounding each where the CPU fuses.
     pub fn axpy<E>(a: E, x: &[E], y: &mut [E]) = axpy_at;
+
+    /// `to = x - a g`, each operation rounded.
+    pub fn descend<E>(a: E, g: &[E], x: &[E], to: &mut [E]) = descend_at;
 
     /// The inner products of `x` with rows that lie one after the other, each with the bits of [`dot`].
     pub fn dots<E>(rows: &[E], x: &[E], to: &mut [E]) = dots_at;
@@ -54,19 +57,28 @@ fn sum_squares_at<E: KernelFloat, T: Target>(x: &[E]) -> E {
     dot_rows::<E, T, 1, 1>([x], [x], None)[0][0]
 }
 
+/// Where rows begin that are asked for while others are in work.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<E, const R: usize> {
+    /// Rows that come next, for the nearest cache.
+    pub(super) near: [*const E; R],
+    /// Rows that come after those, for the second-level cache.
+    pub(super) far: Option<[*const E; R]>,
+}
+
 /// The inner products of `R` rows with `P` points, each with the same bits as [`dot`].
 ///
 /// Simply: for each row, for each point, for each k, `sum += row[k] * x[k]`. Departures:
 /// 1. Four accumulators of the virtual width, because one chain of additions waits 4 cycles for each; they also shorten
 ///    the error.
 /// 2. Several rows at a time share the loads of a point, and several points those of a row.
-/// 3. The rows that begin at `ahead` are asked for: they may come from the third-level cache or from memory.
+/// 3. Rows that come later are asked for: they may come from the third-level cache or from memory.
 /// 4. The last block is padded with neutral elements (`0 * -0.0 = -0.0`) rather than finished one number at a time.
 #[inline(always)]
 pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize>(
     rows: [&[E]; R],
     xs: [&[E]; P],
-    ahead: Option<[*const E; R]>,
+    ahead: Option<Ahead<E, R>>,
 ) -> [[E; P]; R] {
     let n = xs[0].len();
     let width = E::Vector::LANES;
@@ -74,8 +86,9 @@ pub(super) fn dot_rows<E: KernelFloat, T: Target, const R: usize, const P: usize
         assert_eq!(slice.len(), n, "kernel operands differ in length");
     }
     let ask = |r: usize, k: usize| {
-        if let Some(ahead) = ahead {
-            prefetch_at(ahead[r].wrapping_add(k));
+        if let Some(Ahead { near, far }) = &ahead {
+            prefetch_at(near[r].wrapping_add(k));
+            far.iter().for_each(|far| prefetch_far_at(far[r].wrapping_add(k)));
         }
     };
     let mut sums = [[[E::Vector::splat(-E::default()); 4]; P]; R];
@@ -295,8 +308,8 @@ unsafe fn add_row<V: Pack<Elem: KernelFloat>, T: Target, const C: usize>(
 /// The inner products of `R` rows that lie one after the other; those behind them are asked for.
 #[inline(always)]
 pub(super) fn dots_of_next<E: KernelFloat, T: Target, const R: usize>(rows: [&[E]; R], x: &[E]) -> [E; R] {
-    let ahead = rows.map(|row| row.as_ptr().wrapping_add(R * x.len()));
-    dot_rows::<E, T, R, 1>(rows, [x], (R > 1).then_some(ahead)).map(|[product]| product)
+    let near = rows.map(|row| row.as_ptr().wrapping_add(R * x.len()));
+    dot_rows::<E, T, R, 1>(rows, [x], (R > 1).then_some(Ahead { near, far: None })).map(|[product]| product)
 }
 
 #[inline(always)]
@@ -349,4 +362,18 @@ fn axpy_at<E: KernelFloat, T: Target>(a: E, x: &[E], y: &mut [E]) {
 pub(super) unsafe fn axpy_step<V: Pack, T: Target>(j: usize, a: V::Elem, x: &[V::Elem], y: &mut [V::Elem]) {
     // SAFETY: as the caller promises.
     unsafe { T::mul_add(V::splat(a), V::read(x, j), V::read(y, j)).write(y, j) }
+}
+
+#[inline(always)]
+fn descend_at<E: KernelFloat, T: Target>(a: E, g: &[E], x: &[E], to: &mut [E]) {
+    assert!(g.len() == to.len() && x.len() == to.len(), "kernel operands differ in length");
+    columns!(E, to.len(), descend_step[T](a, g, x, to));
+}
+
+/// # Safety
+/// `j + V::LANES` is at most the length of all slices.
+#[inline(always)]
+unsafe fn descend_step<V: Pack, T: Target>(j: usize, a: V::Elem, g: &[V::Elem], x: &[V::Elem], to: &mut [V::Elem]) {
+    // SAFETY: as the caller promises.
+    unsafe { (V::read(x, j) - V::splat(a) * V::read(g, j)).write(to, j) }
 }

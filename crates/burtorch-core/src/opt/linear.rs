@@ -6,6 +6,7 @@
 use super::rows::{Rows, check_finite};
 use super::terms::{Samples, Terms};
 use crate::error::{Error, Result};
+use crate::kernels;
 use crate::memory;
 use crate::simd::slices;
 
@@ -84,6 +85,19 @@ impl Linear {
         Ok(Linear { rows, labels, loss })
     }
 
+    /// Asks for what the first of these samples need, before any is in work.
+    fn ask_for(&self, indices: &[u32]) {
+        kernels::ask_for_rows(&self.labels, indices, 1);
+        self.rows.ask_for(indices);
+    }
+
+    /// Asks for labels of samples behind those that were asked for at first, as many as are in work: they are as far from each
+    /// other as rows, and would be waited for when all is there but them.
+    fn ask_for_labels(&self, rows: &[u32], n: usize) {
+        let later = rows.get(ASKED..).unwrap_or_default();
+        kernels::ask_for_rows(&self.labels, &later[..n.min(later.len())], 1);
+    }
+
     fn read_labels(&self, indices: &[u32], to: &mut [f64]) {
         to.iter_mut().zip(indices).for_each(|(b, &i)| *b = self.labels[i as usize]);
     }
@@ -91,6 +105,8 @@ impl Linear {
 
 /// Samples whose values are computed together.
 const GROUP: usize = 64;
+/// Labels that are asked for at first.
+const ASKED: usize = 64;
 
 /// `n` numbers of scratch, in the memory it has if that is enough.
 pub(super) fn scratch_of(scratch: &mut Vec<f64>, n: usize) -> Result<&mut [f64]> {
@@ -117,8 +133,10 @@ impl Terms for Linear {
 
     fn loss(&self, x: &[f64], samples: Samples<'_>, scratch: &mut Vec<f64>) -> Result<f64> {
         let mut sum = 0.0;
+        self.ask_for(samples.indices);
         for (group, rows) in samples.groups(GROUP) {
             let n = group.indices.len();
+            self.ask_for_labels(rows, n);
             let (z, more) = scratch_of(scratch, 3 * n)?.split_at_mut(n);
             let (labels, more) = more.split_at_mut(n);
             self.rows.products(rows, x, z);
@@ -137,8 +155,10 @@ impl Terms for Linear {
         scratch: &mut Vec<f64>,
         out: &mut [f64],
     ) -> Result<()> {
+        self.ask_for(samples.indices);
         for (group, rows) in samples.groups(self.rows.group()) {
             let n = group.indices.len();
+            self.ask_for_labels(rows, n);
             // Of two points, those of the second behind those of the first, so that slopes are computed in one call.
             let both = if minus.is_some() { 2 * n } else { n };
             let all = scratch_of(scratch, 3 * both)?;

@@ -108,7 +108,7 @@ impl Env<'_> {
     /// `next = prox(x - step g)`.
     pub fn descend(&mut self, x: &[f64], g: &[f64], next: &mut [f64]) -> Result<()> {
         let step = self.step;
-        next.iter_mut().zip(x).zip(g).for_each(|((next, x), g)| *next = x - step * g);
+        kernels::descend(step, g, x, next);
         self.prox.apply(step, next, self.scratch)
     }
 }

@@ -141,6 +141,13 @@ impl Rows {
         }
     }
 
+    /// Asks for the first of these rows, which [`Rows::products`] is about to read.
+    pub(super) fn ask_for(&self, rows: &[u32]) {
+        if let Layout::Dense(values) = &self.layout {
+            kernels::ask_for_rows(values, rows, self.d);
+        }
+    }
+
     /// `to[k]` = the inner product of row `rows[k]` with `x`. What `rows` names behind the length of `to` comes next.
     pub(super) fn products(&self, rows: &[u32], x: &[f64], to: &mut [f64]) {
         match &self.layout {
