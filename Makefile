@@ -75,8 +75,8 @@ site: $(VENV)/.wheel $(RELEASE)/.tools ## Build the site of the manual and the r
 	$(BIN)/python scripts/site.py --zensical $(RELEASE)/bin/zensical
 	$(BIN)/pytest tests/python/test_site.py
 
-# Messages name no folder of this machine and archives have one date: every clone makes the same file.
-wheel: $(RELEASE)/.tools ## Build a wheel for an older Linux (glibc 2.17) with zig, the same in every folder: dist/manylinux
+# Messages name no folder of this machine, and archives have one date.
+wheel: $(RELEASE)/.tools ## Build a wheel for an older Linux (glibc 2.17) with zig: dist/manylinux
 	rm -f dist/manylinux/burtorch-*.whl
 	$(ALONE) PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-1700000000}" \
 		RUSTFLAGS="--remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo" \
