@@ -166,23 +166,27 @@ def ode_gradient(given):
 
 
 def lstm_loss(weights, extra, given):
+    """Of weights with any axes before the last two, as many results."""
+
     def sigmoid(x):
         return 1 / (1 + np.exp(-x))
 
-    size, layers = extra.shape[1], len(weights) // 2
-    hidden, cell = (np.array(given["state"], dtype=complex)[i::2] for i in range(2))
+    size, layers = extra.shape[-1], weights.shape[-2] // 2
+    gates = np.moveaxis(weights.reshape(*weights.shape[:-1], 4, size), [-3, -2], [0, 1])
+    first, scale, shift = np.moveaxis(extra, -2, 0)
+    hidden, cell = (list(np.array(given["state"], dtype=complex)[i::2]) for i in range(2))
     total = 0
     for x, following in zip(given["sequence"][:-1], given["sequence"][1:]):
-        y = x * extra[0]
+        y = x * first
         for i in range(layers):
-            w, b = weights[2 * i].reshape(4, size), weights[2 * i + 1].reshape(4, size)
+            w, b = gates[2 * i], gates[2 * i + 1]
             forget, ingate, outgate = (
                 sigmoid(part) for part in (y * w[0] + b[0], hidden[i] * w[1] + b[1], y * w[2] + b[2])
             )
             cell[i] = cell[i] * forget + ingate * np.tanh(hidden[i] * w[3] + b[3])
             y = hidden[i] = outgate * np.tanh(cell[i])
-        logits = y * extra[1] + extra[2]
-        total = total - following @ (logits - np.log(2 + np.sum(np.exp(logits))))
+        logits = y * scale + shift
+        total = total - (following * (logits - np.log(2 + np.sum(np.exp(logits), axis=-1, keepdims=True)))).sum(-1)
     return total / np.size(given["sequence"][1:])
 
 
@@ -191,9 +195,14 @@ def lstm(given):
 
 
 def lstm_gradient(given):
+    """By a small imaginary step of each weight, all at once."""
     weights, extra = np.array(given["main_params"]), np.array(given["extra_params"])
-    by_weights = imaginary_steps(lambda w: lstm_loss(w, extra, given), weights)
-    return np.concatenate([by_weights, imaginary_steps(lambda e: lstm_loss(weights, e, given), extra)])
+
+    def moved(x):
+        return x + 1e-30j * np.eye(x.size).reshape(x.size, *x.shape)
+
+    by_parts = lstm_loss(moved(weights), extra, given), lstm_loss(weights, moved(extra), given)
+    return np.concatenate([np.imag(part) / 1e-30 for part in by_parts])
 
 
 REFERENCES = {

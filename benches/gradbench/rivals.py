@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evals import ba, det, gmm, kmeans, llsq
+from evals import ba, det, gmm, kmeans, llsq, lstm, ode
 
 
 def jax():
@@ -52,6 +52,41 @@ def jax():
 
     fit = jax.jit(jax.grad(objective))
 
+    def last_state(x, s):
+        h, one = 2.0 / s, jnp.ones(1)
+
+        def slope(y):
+            return x * jnp.concatenate([one, y[:-1]])
+
+        def step(y, _):
+            k1 = slope(y)
+            k2 = slope(y + h / 2 * k1)
+            k3 = slope(y + h / 2 * k2)
+            k4 = slope(y + h * k3)
+            return y + h / 6 * (k1 + 2.0 * k2 + 2.0 * k3 + k4), None
+
+        return jax.lax.scan(step, jnp.zeros(x.shape), length=s)[0][-1]
+
+    def characters(weights, extra, state, sequence):
+        layers = weights.shape[0] // 2
+        gates = jnp.reshape(weights, (layers, 2, 4, weights.shape[1] // 4))
+
+        def step(carry, x):
+            hidden, cell, y = [], [], x
+            for i, (before, kept_before) in enumerate(zip(*carry)):
+                (forget, ingate, outgate, change), bias = gates[i, 0], gates[i, 1]
+                kept = jax.nn.sigmoid(y * forget + bias[0])
+                taken = jax.nn.sigmoid(before * ingate + bias[1])
+                shown = jax.nn.sigmoid(y * outgate + bias[2])
+                cell.append(kept_before * kept + taken * jnp.tanh(before * change + bias[3]))
+                hidden.append(y := shown * jnp.tanh(cell[i]))
+            return (hidden, cell), y
+
+        start = (list(state[::2]), list(state[1::2]))
+        predicted = jax.lax.scan(step, start, sequence[:-1] * extra[0])[1] * extra[1] + extra[2]
+        logits = predicted - jnp.log(jnp.sum(jnp.exp(predicted), axis=1, keepdims=True) + 2.0)
+        return -jnp.mean(sequence[1:] * logits)
+
     def rotate(rotation, x):
         squared = jnp.sum(rotation * rotation)
         angle = jnp.sqrt(jnp.where(squared > 0.0, squared, 1.0))
@@ -84,6 +119,8 @@ def jax():
             "vals": np.asarray(slopes(cameras, points, weights, features, *seen)),
         },
         "llsq": least_squares,
+        "lstm": jax.jit(jax.grad(characters, argnums=(0, 1))),
+        "ode": jax.jit(jax.grad(last_state), static_argnums=1),
     }
 
 
@@ -165,6 +202,8 @@ def burtorch():
         "det": det.FUNCTIONS["gradient"],
         "ba": ba.FUNCTIONS["jacobian"],
         "llsq": llsq.FUNCTIONS["gradient"],
+        "lstm": lstm.FUNCTIONS["jacobian"],
+        "ode": ode.FUNCTIONS["gradient"],
     }
 
 

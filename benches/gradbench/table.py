@@ -38,8 +38,10 @@ CELLS = [
     *[("det", (n,)) for n in (8, 9)],
     *[("ba", (number,)) for number in (1, 14)],
     ("llsq", (16392,)),
+    *[("ode", (100, steps)) for steps in (10000, 100000)],
+    *[("lstm", (1, characters)) for characters in (1024, 8192)],
 ]
-FUNCTION = {"hello": "double", "gmm": "jacobian", "kmeans": "dir", "ba": "jacobian"}
+FUNCTION = {"hello": "double", "gmm": "jacobian", "kmeans": "dir", "ba": "jacobian", "lstm": "jacobian"}
 VISIT_SECONDS = 0.05
 
 
@@ -51,12 +53,14 @@ def finished(result):
     """The result when its numbers are there: JAX computes after the call."""
     if isinstance(result, dict):
         return {key: finished(part) for key, part in result.items()}
+    if isinstance(result, tuple):
+        return tuple(finished(part) for part in result)
     return np.asarray(result)
 
 
-def check(name, given, result):
+def check(name, expected, result):
     answer = getattr(tool.module(name), "answer", tool.plain)(finished(result))
-    worst = references.distance(answer, references.expected(name, FUNCTION.get(name, "gradient"), given))
+    worst = references.distance(answer, expected)
     if not worst < 1e-6:
         raise SystemExit(f"{name}: {worst} away from the reference")
 
@@ -104,8 +108,9 @@ def times(name, size, tools, rounds):
     given = inputs.draw(name, *size)
     arguments = tool.module(name).prepare(given)
     functions = {maker: table[name] for maker, table in tools.items() if name in table}
+    expected = references.expected(name, FUNCTION.get(name, "gradient"), given)
     for function in functions.values():
-        check(name, given, function(*arguments))
+        check(name, expected, function(*arguments))
         finished(function(*arguments))
     gc.collect()
     turns = [{maker: visit(function, arguments) for maker, function in functions.items()} for _ in range(rounds)]

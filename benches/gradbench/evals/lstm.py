@@ -9,20 +9,21 @@ def loss(weights, extra, state, sequence):
     layers = weights.shape[0] // 2
     size = weights.shape[1] // 4
     gates = np.reshape(weights, (layers, 2, 4, size))
-    hidden = [state[2 * i] for i in range(layers)]
-    cell = [state[2 * i + 1] for i in range(layers)]
-    outputs = []
-    for x in sequence[:-1] * extra[0]:
-        y = x
-        for i in range(layers):
+
+    def step(carry, x):
+        hidden, cell, y = [], [], x
+        for i, (before, kept_before) in enumerate(zip(*carry)):
             (forget, ingate, outgate, change), bias = gates[i, 0], gates[i, 1]
             kept = bt.sigmoid(y * forget + bias[0])
-            taken = bt.sigmoid(hidden[i] * ingate + bias[1])
+            taken = bt.sigmoid(before * ingate + bias[1])
             shown = bt.sigmoid(y * outgate + bias[2])
-            cell[i] = cell[i] * kept + taken * np.tanh(hidden[i] * change + bias[3])
-            hidden[i] = y = shown * np.tanh(cell[i])
-        outputs.append(y)
-    predicted = np.stack(outputs) * extra[1] + extra[2]
+            cell.append(kept_before * kept + taken * np.tanh(before * change + bias[3]))
+            hidden.append(y := shown * np.tanh(cell[i]))
+        return (hidden, cell), y
+
+    start = ([state[2 * i] for i in range(layers)], [state[2 * i + 1] for i in range(layers)])
+    outputs = bt.scan(step, start, sequence[:-1] * extra[0])[1]
+    predicted = outputs * extra[1] + extra[2]
     # The suite adds 2 to the sum of exponentials and does not shift by the maximum.
     logits = predicted - np.log(np.sum(np.exp(predicted), axis=1, keepdims=True) + 2.0)
     return -np.mean(sequence[1:] * logits)

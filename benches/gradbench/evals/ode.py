@@ -12,14 +12,14 @@ def states(x, *, s):
     def slope(y):
         return x * np.concatenate([one, y[:-1]])
 
-    y = np.zeros(x.shape)
-    for _ in range(s):
+    def step(y, _):
         k1 = slope(y)
         k2 = slope(y + h / 2 * k1)
         k3 = slope(y + h / 2 * k2)
         k4 = slope(y + h * k3)
-        y = y + h / 6 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-    return y
+        return y + h / 6 * (k1 + 2.0 * k2 + 2.0 * k3 + k4), None
+
+    return bt.scan(step, np.zeros(x.shape), length=s)[0]
 
 
 row = bt.function(lambda x, *, s: states(x[0], s=s))

@@ -78,7 +78,7 @@ impl ArrayBuilder {
     }
 
     /// The operations of a formula; of operands that it does not read, any value.
-    fn formula(&mut self, formula: &Expansion, operands: &[ValueId]) -> Result<ValueId> {
+    pub(super) fn formula(&mut self, formula: &Expansion, operands: &[ValueId]) -> Result<ValueId> {
         let dims = self.dims(operands[1]);
         let mut is_read = vec![false; formula.steps.len()];
         is_read[formula.result] = true;

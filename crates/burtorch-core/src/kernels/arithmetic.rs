@@ -93,7 +93,7 @@ fn unreached<V: Pack>(x: V) -> V::Mask {
 }
 
 /// `name(x, y) => z` makes the body of a kernel that writes `z`, an expression over vectors named like the input slices. The
-/// last vector is padded, so every number takes one path.
+/// last vector overlaps the one before, or is padded, so every number takes one path.
 macro_rules! elementwise {
     ($($name:ident($($arg:ident),*) => $z:expr;)*) => {$(
         #[inline(always)]
@@ -110,7 +110,14 @@ macro_rules! elementwise {
                 }
                 at += width;
             }
-            if at < z.len() {
+            if at < z.len() && whole > 0 {
+                let at = z.len() - width;
+                // SAFETY: as above. Numbers that are done already are computed once more.
+                unsafe {
+                    $(let $arg = E::Vector::read($arg, at);)*
+                    $z.write(z, at);
+                }
+            } else if at < z.len() {
                 $(let $arg = E::Vector::read_or(&$arg[at..], E::default());)*
                 $z.write_some(&mut z[at..]);
             }

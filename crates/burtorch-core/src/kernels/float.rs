@@ -211,7 +211,7 @@ macro_rules! kernel_float {
                 if to.len() == N {
                     self.copy_to_slice(to);
                 } else {
-                    to.copy_from_slice(&self.as_array()[..to.len()]);
+                    self.store_select(to, Mask::splat(true));
                 }
             }
 

@@ -21,8 +21,8 @@ pub(in super::super) fn with_history(program: &ArrayProgram, wanted: &[bool]) ->
 }
 
 /// Numbers of a step that are kept rather than computed again, at most: so many for each of a carry and of a slice, and in all steps.
-const TIMES: usize = 16;
-const MOST: usize = 1 << 23;
+pub(super) const TIMES: usize = 16;
+pub(super) const MOST: usize = 1 << 23;
 
 /// What takes longer to compute again than to keep: functions and products of a step. Nothing if that is much memory.
 fn costly(of: &Loop) -> Vec<ValueId> {

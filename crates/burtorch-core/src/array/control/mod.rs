@@ -12,6 +12,7 @@ mod checkpoint;
 mod counters;
 mod hoist;
 
+mod at_once;
 mod batch;
 mod forward;
 mod reverse;
@@ -20,6 +21,7 @@ mod unread;
 mod apart;
 mod rules;
 
+pub(super) use at_once::with_steps_at_once;
 pub use build::{Checkpoint, ScanOptions};
 pub(super) use checkpoint::with_history;
 pub(super) use forward::moved;

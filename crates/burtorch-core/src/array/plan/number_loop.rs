@@ -13,7 +13,7 @@ use crate::interrupt;
 use crate::memory::reserve_in;
 
 /// The most arrays of slices of such a loop.
-pub(super) const MOST_SLICES: usize = 16;
+pub(super) const MOST_SLICES: usize = 32;
 
 /// Steps between two looks at whether to end early.
 const STEPS: usize = 256;
