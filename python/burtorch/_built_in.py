@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from burtorch import _core
 from burtorch._core import TokenIds
-from burtorch._layers import Linear, Tokens
+from burtorch._layers import Linear, Tokens, of_rows
 from burtorch._module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 __all__ = ["GPT", "MLP", "CharMLP"]
 
@@ -33,6 +34,10 @@ class CharMLP(_core.CharMLP, Module):
 
 class MLP(_core.MLP, Module):
     __doc__ = _core.MLP.__doc__
+
+    def __call__(self, x: Any) -> Any:
+        """The outputs: a list for numbers, an array with a row for each row of an array, else a Vector on the graph."""
+        return of_rows(self, self.layers, x) if getattr(x, "ndim", 0) == 2 else super().__call__(x)
 
     @property
     def layers(self) -> list[Linear]:  # type: ignore[override]

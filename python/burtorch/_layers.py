@@ -6,6 +6,8 @@ the built-in one. Numbers are computed in Rust.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from burtorch import _core
 from burtorch._core import (
     Array,
@@ -137,9 +139,9 @@ class Embedding(_core.RowsCall, Module):
 class Linear(_core.DenseCall, Module):
     """``f(W x + b)``: on a Vector, on several taken together, on each of several tokens, or on plain numbers.
 
-    ``layer(x)`` gives Tokens for Tokens; a list for a list or a buffer of numbers, without a graph; for a Vector, or
-    for Vectors, Values, numbers and rows of Tensors in a list, a Vector on their graph. Raises ValueError for another
-    number of inputs.
+    ``layer(x)`` gives Tokens for Tokens; a list for a list or a buffer of numbers, without a graph; an array with a row
+    for each row of an array; for a Vector, or for Vectors, Values, numbers and rows of Tensors in a list, a Vector on
+    their graph. Raises ValueError for another number of inputs.
 
     Args:
         params: where W (n_out, n_in) and then b (n_out,) are appended.
@@ -191,6 +193,7 @@ class Linear(_core.DenseCall, Module):
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         self._forget()
+        _OF_ROWS.pop(self, None)
 
     def __getnewargs__(self) -> tuple[()]:
         return ()
@@ -223,6 +226,8 @@ class Linear(_core.DenseCall, Module):
             f = self._activation
             y = token_affine([x.vector], x.n, self.weight, self.bias, f == "relu")
             return Tokens(y if f in ("relu", "identity") else getattr(y, f)(), x.n)
+        if getattr(x, "ndim", 0) == 2:
+            return of_rows(self, [self], x)
         if not (isinstance(x, (list, tuple)) and any(isinstance(p, _PARTS) for p in x)):
             return self._layer(x)
         return affine(self.weight, x, self.bias, self._activation)
@@ -232,6 +237,26 @@ class Linear(_core.DenseCall, Module):
 
 
 _PARTS = (Vector, Tensor)
+
+# Traced once for each shape, until a layer's tensors are replaced.
+_OF_ROWS: WeakKeyDictionary[Module, Any] = WeakKeyDictionary()
+
+
+def of_rows(module: Module, layers: Sequence[Linear], x: Any) -> Any:
+    """What these layers of a module, one after the other, give for each row of an array."""
+    traced = _OF_ROWS.get(module)
+    if traced is None:
+        from burtorch._function import function
+
+        parts = [(layer.weight, layer.bias, layer.activation) for layer in layers]
+
+        def forward(x: Any) -> Any:
+            for weight, bias, activation in parts:
+                x = affine(weight, x, bias, activation)
+            return x
+
+        traced = _OF_ROWS[module] = function(forward)
+    return traced(x)
 
 
 class LayerNorm(Module):

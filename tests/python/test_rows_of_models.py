@@ -1,0 +1,54 @@
+"""Layers and models that are given a batch: an array with a row for each sample."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import burtorch as bt
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("activation", [None, "tanh", "relu", "sigmoid"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("n", [0, 1, 3, 100])
+def test_rows_of_a_layer_are_calls_of_single_rows(dtype, activation, bias, n):
+    layer = bt.nn.Linear(bt.Parameters(dtype=dtype, seed=1), 5, 3, bias=bias, activation=activation)
+    x = np.random.default_rng(0).standard_normal((n, 5)).astype(dtype)
+    found = layer(x)
+    assert isinstance(found, np.ndarray)
+    assert (found.shape, found.dtype) == ((n, 3), dtype)
+    close = {"rtol": 1e-5, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-13, "atol": 1e-15}
+    np.testing.assert_allclose(found, np.array([layer(row) for row in x]).reshape(n, 3), **close)
+
+
+def test_rows_of_models_built_in_and_composed():
+    params = bt.Parameters(dtype="float64", seed=2)
+    model = bt.nn.MLP(params, [4, 8, 2])
+    x = np.random.default_rng(1).standard_normal((50, 4))
+    np.testing.assert_allclose(model(x), [model(row) for row in x], rtol=1e-12, atol=1e-14)
+    first, last = model.layers
+    np.testing.assert_array_equal(last(first(x)), model(x))
+    # Numbers of parameters are those of the moment.
+    before = model(x)
+    params.values[:] = 0.5 * np.asarray(params.values)
+    np.testing.assert_allclose(model(x), [model(row) for row in x], rtol=1e-12, atol=1e-14)
+    assert not np.array_equal(before, model(x))
+
+
+def test_a_layer_whose_tensors_are_replaced_uses_the_new_ones():
+    params = bt.Parameters(dtype="float64", seed=3)
+    layer, other = bt.nn.Linear(params, 3, 2), bt.nn.Linear(params, 3, 2)
+    x = np.ones((2, 3))
+    assert not np.array_equal(layer(x), other(x))
+    layer.weight, layer.bias = other.weight, other.bias
+    np.testing.assert_array_equal(layer(x), other(x))
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (0, 4), (2, 0), (2, 3, 3)])
+def test_rows_of_another_length_are_refused(shape):
+    layer = bt.nn.Linear(bt.Parameters(dtype="float64"), 3, 2)
+    with pytest.raises(ValueError):
+        layer(np.ones(shape))
+    with pytest.raises(ValueError):
+        bt.nn.MLP(bt.Parameters(dtype="float64"), [3, 2])(np.ones(shape))
