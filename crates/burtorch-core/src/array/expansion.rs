@@ -32,6 +32,19 @@ pub(super) enum MathOp {
     Function(Function),
 }
 
+impl MathOp {
+    /// How many numbers it takes.
+    pub(super) fn arity(self) -> usize {
+        match self {
+            MathOp::Operand(_) | MathOp::Literal(_) => 0,
+            MathOp::Neg | MathOp::IsNan => 1,
+            MathOp::Select => 3,
+            MathOp::Function(function) => function.arity(),
+            _ => 2,
+        }
+    }
+}
+
 /// An operation and the steps that it takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MathStep {
@@ -55,8 +68,7 @@ impl Expansion {
             match step.op {
                 _ if !needed[at] => {}
                 MathOp::Operand(k) => reads.iter_mut().skip(k).take(1).for_each(|read| *read = true),
-                MathOp::Literal(_) => {}
-                _ => step.args.iter().for_each(|&arg| needed[arg] = true),
+                op => step.args[..op.arity()].iter().for_each(|&arg| needed[arg] = true),
             }
         }
         reads

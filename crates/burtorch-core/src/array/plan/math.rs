@@ -34,13 +34,7 @@ pub(super) fn arity(op: BlockOp) -> usize {
         BlockOp::IsUnreached => 1,
         BlockOp::Contribution | BlockOp::Product => 2,
         BlockOp::MulAdd | BlockOp::ReachedMulAdd => 3,
-        BlockOp::Math(op) => match op {
-            MathOp::Operand(_) | MathOp::Literal(_) => 0,
-            MathOp::Neg | MathOp::IsNan => 1,
-            MathOp::Select => 3,
-            MathOp::Function(function) => function.arity(),
-            _ => 2,
-        },
+        BlockOp::Math(op) => op.arity(),
     }
 }
 
