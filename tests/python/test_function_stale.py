@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import cProfile
+import os
 import pickle
 import pstats
 import sys
 import types
 import warnings
+from pathlib import PurePath
 
 import numpy as np
 import pytest
@@ -243,6 +245,12 @@ def test_what_is_not_watched_is_told_once_with_its_line(limit):
     (text,) = f.stats()["unwatched"]
     assert "sys.getrecursionlimit()" in text
     assert issubclass(bt.StaleRiskWarning, RuntimeWarning)
+
+
+def test_paths_that_are_put_together_are_no_files():
+    """A warning would be an error here: ``os.path`` works on texts in C."""
+    f = bt.function(lambda x: x * len(os.path.normpath("a//b") + str(PurePath("a", "b").with_suffix(".py"))))
+    assert f(2.0) == 2.0 * len("a/b" + "a/b.py")
 
 
 @pytest.mark.parametrize("after", [1, 3, 6, 20])

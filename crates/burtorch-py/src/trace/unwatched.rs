@@ -63,6 +63,8 @@ fn of_standard_module(module: &str, function: &str) -> Kind {
         ("time", _) => Kind::Clock,
         ("random" | "_random" | "secrets" | "uuid" | "_uuid", _) => Kind::Random,
         ("posix" | "nt", "fspath") => Kind::Pure,
+        // Texts of paths only: `os.path.normpath` and, from CPython 3.12 and 3.13 on, `splitroot`.
+        ("posix" | "nt", "_path_normpath" | "_path_splitroot" | "_path_splitroot_ex") => Kind::Pure,
         ("posix" | "nt", "write") => Kind::Output,
         ("posix" | "nt", "urandom" | "getrandom") => Kind::Random,
         ("posix" | "nt" | "pwd" | "grp" | "io" | "_io" | "socket" | "_socket" | "select" | "mmap" | "fcntl", _)
@@ -71,7 +73,7 @@ fn of_standard_module(module: &str, function: &str) -> Kind {
         }
         ("sys", "intern" | "getsizeof" | "exc_info" | "_getframe" | "audit" | "getdefaultencoding" | "exit")
         | ("sys", "getfilesystemencoding" | "getfilesystemencodeerrors" | "is_finalizing" | "getprofile")
-        | ("sys", "setprofile" | "settrace") => Kind::Pure,
+        | ("sys", "setprofile" | "settrace" | "_getframemodulename") => Kind::Pure,
         ("gc", "collect" | "enable" | "disable" | "isenabled") => Kind::Pure,
         ("_thread", "get_ident" | "get_native_id" | "_count") => Kind::Hidden,
         ("sys" | "gc" | "_ctypes" | "ctypes" | "resource" | "_locale" | "tracemalloc" | "_tracemalloc", _) => {
