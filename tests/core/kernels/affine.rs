@@ -2,8 +2,8 @@
 
 use crate::support::{Float, Numbers, Sum, on_every_level};
 use burtorch_core::kernels::{
-    Mode, affine_forward, affine_input_grad, affine_input_grad_add, affine_sgd_update, affine_weight_grad, dot,
-    sgd_update,
+    Mode, affine_forward, affine_input_grad, affine_input_grad_add, affine_input_grad_columns, affine_sgd_update,
+    affine_weight_grad, dot, sgd_update,
 };
 
 const SHAPES: [(usize, usize); 11] =
@@ -87,6 +87,36 @@ fn input_grad<E: Float>() {
             |dx| (0..n_in).for_each(|i| exact(i).plus(x[i].into()).check(dx[i], "dx +=")),
         );
     }
+}
+
+/// Single columns have the bits of the whole, and others stay as they are.
+fn input_grad_columns<E: Float>() {
+    for Layer { n_in, w, dy, .. } in layers::<E>() {
+        for step in [1, 2, 3, 7, 50] {
+            let columns: Vec<u32> = (0..n_in as u32).filter(|k| (k * 5 + 1) % step == 0).collect();
+            let compute = || {
+                let (mut some, mut all) = (vec![E::of(-0.0); n_in], vec![E::of(-0.0); n_in]);
+                affine_input_grad_add(&w, &dy, &mut all);
+                affine_input_grad_columns(&w, &dy, &columns, &mut some);
+                all.iter_mut()
+                    .enumerate()
+                    .filter(|(k, _)| !columns.contains(&(*k as u32)))
+                    .for_each(|(_, x)| *x = E::of(-0.0));
+                some.extend(all);
+                some
+            };
+            on_every_level(compute, |both| {
+                let bits = |part: &[E]| part.iter().map(|&x| x.into().to_bits()).collect::<Vec<u64>>();
+                assert_eq!(bits(&both[..n_in]), bits(&both[n_in..]));
+            });
+        }
+    }
+}
+
+#[test]
+fn single_columns_of_an_input_gradient_have_its_bits() {
+    input_grad_columns::<f32>();
+    input_grad_columns::<f64>();
 }
 
 fn weight_grad<E: Float>() {

@@ -111,6 +111,13 @@ fn check_all<E: LaneFloat>(seed: u64, rounds: usize) {
         check(&mut draws, &model, &mut params, batch, rounds);
     }
     let mut params = Parameters::<E>::new(3);
+    let shape = CharMlpShape { vocab: 9, context: 16, embedding: 16, hidden: 7 };
+    let model = CharMlp::new(&mut params, shape, None).unwrap();
+    let (x, y) = (draws.tokens(16, 9), draws.tokens(1, 9));
+    let batch = Batch::new(Input::Tokens(&x), Label::Classes(&y), 1).unwrap();
+    // Few enough numbers of embeddings that their columns are computed one by one.
+    check(&mut draws, &model, &mut params, batch, 4 * rounds);
+    let mut params = Parameters::<E>::new(3);
     let model = Mlp::new(&mut params, &[3, 9, 1, 5, 4], true, Activation::Tanh, None).unwrap();
     for n in [1, 2, 5, 33, 70] {
         let numbers: Vec<E> = (0..3 * n).map(|_| E::lit(draws.below(1000) as f64 / 500.0 - 1.0)).collect();

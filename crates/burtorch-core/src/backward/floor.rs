@@ -23,8 +23,7 @@ pub(super) fn floor<E: Float>(
     let mut node = graph.block_tail(root).unwrap_or(root) + 1;
     while node > bottom {
         // What blocks keep for the sweep, thousands of numbers of attention.
-        let is_constant = graph.ops[bottom as usize..node as usize].iter().rev().take_while(|&&op| op == Op::Constant);
-        node -= is_constant.count() as u32;
+        node -= n_constants(&graph.ops[bottom as usize..node as usize]) as u32;
         if node == bottom {
             break;
         }
@@ -46,4 +45,11 @@ pub(super) fn floor<E: Float>(
         }
     }
     floor
+}
+
+/// How many of the last ops are constants. Blocks of 64 are compared at once.
+fn n_constants(ops: &[Op]) -> usize {
+    let are_constants = |ops: &[Op]| ops.iter().fold(true, |all, &op| all & (op == Op::Constant));
+    let together: usize = ops.rchunks_exact(64).take_while(|ops| are_constants(ops)).map(<[Op]>::len).sum();
+    together + ops[..ops.len() - together].iter().rev().take_while(|&&op| op == Op::Constant).count()
 }

@@ -80,21 +80,21 @@ impl<S: Scalar> Sweep<'_, '_, S> {
     pub(crate) fn add_parameters(&mut self, slot: u32, first: usize, contributions: &[S]) {
         let range = first..first + contributions.len();
         let store = &mut self.params[self.places[slot as usize] as usize];
-        if !store.wants_all(range.clone()) {
+        if let Values::Stepped(values, lr) = &mut store.values {
             for (_, piece) in store.skipped.pieces(range) {
                 let part = &contributions[piece.start - first..piece.end - first];
-                self.add_parameters(slot, piece.start, part);
+                slices::descend(*lr, part, &mut values[piece]);
             }
             return;
         }
-        if let Values::Stepped(values, lr) = &mut store.values {
-            slices::descend(*lr, contributions, &mut values[range]);
-            return;
-        }
-        let (mode, grads) = store.whole(range);
-        match mode {
-            Mode::Set => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = c.sum_lanes() + S::Elem::lit(0.0)),
-            Mode::Add => grads.iter_mut().zip(contributions).for_each(|(g, c)| *g = *g + c.sum_lanes()),
+        for (place, piece) in store.skipped.pieces(range) {
+            let part = &contributions[piece.start - first..piece.end - first];
+            let (mode, grads) = store.at(place..place + part.len());
+            let sums = part.iter().map(|c| c.sum_lanes());
+            match mode {
+                Mode::Set => grads.iter_mut().zip(sums).for_each(|(g, c)| *g = c + S::Elem::lit(0.0)),
+                Mode::Add => grads.iter_mut().zip(sums).for_each(|(g, c)| *g = *g + c),
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use super::float::{KernelFloat, Pack, line, prefetch, prefetch_before};
 use super::levels::{Target, columns, leveled};
 use super::optim::sgd_step;
 use super::reduce::dots_of_next;
+use crate::simd::Real;
 use crate::sync::stop::Pace;
 
 leveled! {
@@ -20,6 +21,9 @@ leveled! {
 
     /// `dx += W^T dy`.
     pub fn affine_input_grad_add<E>(w: &[E], dy: &[E], dx: &mut [E]) = input_grad_add_at;
+
+    /// As [`affine_input_grad_add`], in some columns only, which are different ones.
+    pub fn affine_input_grad_columns<E>(w: &[E], dy: &[E], columns: &[u32], dx: &mut [E]) = input_grad_columns_at;
 
     /// `dW = dy x^T` and `db = dy`, or the same added to what `dw` and `bias_grad` hold.
     pub fn affine_weight_grad<E>(dy: &[E], x: &[E], dw: &mut [E], bias_grad: Option<&mut [E]>, mode: Mode)
@@ -122,6 +126,38 @@ unsafe fn input_grad_step<V: Pack, T: Target, const R: usize>(
             sum = T::mul_add(V::read(rows[r], j), V::splat(factors[r]), sum);
         }
         (sum + V::splat(V::Elem::default())).write(dx, j);
+    }
+}
+
+/// Columns whose sums run side by side.
+const SIDE: usize = 8;
+
+/// Simply: for each column, the sum over outputs, in their order. Departure: the chains of 8 columns at once, as each product
+/// of a chain waits for the one before it.
+#[inline(always)]
+fn input_grad_columns_at<E: KernelFloat, T: Target>(w: &[E], dy: &[E], columns: &[u32], dx: &mut [E]) {
+    check_shape(w, dy.len(), dx.len());
+    let mut pace = Pace::new();
+    for some in columns.chunks(SIDE) {
+        if !pace.goes_on(SIDE * dy.len() * Pace::FROM_MEMORY) {
+            return;
+        }
+        // The last one again where there are fewer.
+        let at: [usize; SIDE] = std::array::from_fn(|k| some[k.min(some.len() - 1)] as usize);
+        let mut sums = at.map(|column| E::V::<1>::splat(dx[column]));
+        let mut rows = w.chunks_exact(dx.len());
+        for outputs in dy.chunks(if dy.len() < 4 { 1 } else { 4 }) {
+            let together = outputs.len() == 4;
+            for (&factor, row) in outputs.iter().zip(&mut rows) {
+                for k in 0..SIDE {
+                    sums[k] = T::mul_add(E::V::<1>::splat(row[at[k]]), E::V::<1>::splat(factor), sums[k]);
+                    // As often as where all columns are added to.
+                    sums[k] = if together { sums[k] } else { sums[k] + E::V::<1>::splat(E::default()) };
+                }
+            }
+            sums = sums.map(|sum| sum + E::V::<1>::splat(E::default()));
+        }
+        at.iter().zip(sums).for_each(|(&column, sum)| dx[column] = sum.lane(0));
     }
 }
 

@@ -33,6 +33,17 @@ pub trait BlockMath: TokenMath {
         naive::affine_input_grad_add(w, dy, dx);
     }
 
+    /// As [`BlockMath::affine_input_grad_add`]: in these columns, which are different ones, and where that is faster in others.
+    fn affine_input_grad_columns(
+        w: &[Self::Elem],
+        dy: &[Self],
+        _columns: &[u32],
+        dx: &mut [Self],
+        working: Working<'_, Self>,
+    ) {
+        Self::affine_input_grad_add(w, dy, dx, working);
+    }
+
     /// `dx = W^T dy`, whatever dx held: the bits of the same added to "not reached".
     fn affine_input_grad_set(w: &[Self::Elem], dy: &[Self], dx: &mut [Self], working: Working<'_, Self>) {
         dx.fill(Self::UNREACHED);
@@ -183,6 +194,16 @@ macro_rules! one_sample {
 
             fn affine_input_grad_add(w: &[$t], dy: &[Self], dx: &mut [Self], _working: Working<'_, Self>) {
                 super::affine_input_grad_add(w, dy, dx);
+            }
+
+            fn affine_input_grad_columns(
+                w: &[$t],
+                dy: &[Self],
+                columns: &[u32],
+                dx: &mut [Self],
+                _working: Working<'_, Self>,
+            ) {
+                super::affine_input_grad_columns(w, dy, columns, dx);
             }
 
             fn affine_weight_grad(

@@ -51,8 +51,8 @@ pub mod tokens;
 
 pub use crate::simd::slices::{relu as relu_forward, sigmoid as sigmoid_forward, tanh as tanh_forward};
 pub use affine::{
-    affine_forward, affine_input_grad, affine_input_grad_add, affine_input_grad_sgd_update, affine_sgd_update,
-    affine_weight_grad,
+    affine_forward, affine_input_grad, affine_input_grad_add, affine_input_grad_columns, affine_input_grad_sgd_update,
+    affine_sgd_update, affine_weight_grad,
 };
 pub use affine_lanes::{affine_forward_lanes, affine_input_grad_add_lanes, affine_input_grad_lanes};
 pub use affine_product::{

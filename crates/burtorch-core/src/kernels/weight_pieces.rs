@@ -91,6 +91,9 @@ leveled! {
     ) = ones_at;
 }
 
+/// What a weight on its own counts for a `Pace`: some nanoseconds.
+const ONE: usize = 8 * Pace::FROM_MEMORY;
+
 #[inline(always)]
 fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E], mode: Mode) {
     match mode {
@@ -103,21 +106,26 @@ fn parts_at<E: KernelFloat, T: Target>(dy: &[E], x: &[E], parts: &WeightParts<'_
 fn parts_as<E: KernelFloat, T: Target, const SET: bool>(dy: &[E], x: &[E], parts: &WeightParts<'_>, out: &mut [E]) {
     let n_in = x.len();
     assert_eq!(parts.weights.len(), dy.len() * n_in, "a weight matrix must hold n_out x n_in numbers");
-    let (mut row, mut row_end, mut pace) = (0, n_in, Pace::new());
-    for (mut at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
-        while n > 0 {
-            if at >= row_end {
-                row = (at as u32 / n_in as u32) as usize;
-                row_end = (row + 1) * n_in;
+    let mut pace = Pace::new();
+    for (at, mut to, mut n) in parts.each(out.len() < parts.weights.len()) {
+        let mut row = (at as u32 / n_in as u32) as usize;
+        let mut first = at - row * n_in;
+        if n == 1 {
+            if !pace.goes_on(ONE) {
+                return;
             }
-            let len = n.min(row_end - at);
+            let before = E::V::<1>::splat(if SET { E::default() } else { out[to] });
+            out[to] = T::mul_add(E::V::<1>::splat(dy[row]), E::V::<1>::splat(x[first]), before).lane(0);
+            n = 0;
+        }
+        while n > 0 {
+            let len = n.min(n_in - first);
             if !pace.goes_on(len * Pace::FROM_MEMORY) {
                 return;
             }
-            let first = at + n_in - row_end;
             let (factor, x, out) = (dy[row], &x[first..first + len], &mut out[to..to + len]);
             columns!(E, len, weight_grad_step[T, SET](factor, x, out));
-            (at, to, n) = (at + len, to + len, n - len);
+            (row, first, to, n) = (row + 1, 0, to + len, n - len);
         }
     }
 }

@@ -91,7 +91,12 @@ impl<E: Float> Gradients<'_, E> {
     /// The gradients of a range that is asked for as a whole, and what to do with those that are there.
     #[inline(always)]
     pub(crate) fn whole(&mut self, range: Range<usize>) -> (Mode, &mut [E]) {
-        let places = self.places(range);
+        self.at(self.places(range))
+    }
+
+    /// The gradients at these places, and what to do with those that are there.
+    #[inline(always)]
+    pub(crate) fn at(&mut self, places: Range<usize>) -> (Mode, &mut [E]) {
         (self.mode_at(places.clone()), &mut self.grads[places])
     }
 

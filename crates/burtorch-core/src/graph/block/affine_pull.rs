@@ -13,6 +13,9 @@ use crate::kernels::{BlockMath, PANEL, WeightParts, Working};
 use crate::ops::Op;
 use crate::params::{Gradients, Values, apart};
 
+/// Columns at most that are computed one by one: each takes as long as some that lie side by side.
+const FEW: usize = 64;
+
 impl<S: BlockMath> Sweep<'_, '_, S> {
     pub(super) fn affine(&mut self, record: AffineRecord, top: u32) {
         let n_out = record.header.n_out as usize;
@@ -157,6 +160,8 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
     ) -> bool {
         let (weights, n_in) = (record.weights(), x.len());
         let wanted = self.wants_gradient(record.x);
+        let mut columns = [0; FEW];
+        let columns = if wanted { self.columns_wanted(record.x, &mut columns) } else { None };
         let store = &mut self.params[self.places[record.w_slot as usize] as usize];
         let whole = all_reached && store.wants_all(weights.clone());
         if let (true, Values::Stepped(values, lr)) = (whole, &mut store.values) {
@@ -170,7 +175,9 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         if wanted {
             let weights = &store.values()[weights.clone()];
             dx.fill(S::UNREACHED);
-            if all_reached {
+            if let (true, Some(columns)) = (all_reached, columns) {
+                S::affine_input_grad_columns(weights, dy, columns, dx, working);
+            } else if all_reached {
                 S::affine_input_grad_add(weights, dy, dx, working);
             } else {
                 for (&dy, row) in dy.iter().zip(weights.chunks_exact(n_in)).filter(|(dy, _)| !dy.is_unreached()) {
@@ -226,6 +233,27 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                 };
         });
         wants
+    }
+
+    /// The columns of inputs that receive a gradient, if all inputs are parameters, of which few are asked for.
+    fn columns_wanted<'c>(&self, operands: Encoded, columns: &'c mut [u32; FEW]) -> Option<&'c [u32]> {
+        let (mut n, mut at, mut are_few) = (0, 0, self.params.iter().any(|store| !store.skipped.is_empty()));
+        operands.for_each_run(self.extra, |run| {
+            are_few = are_few && run.source > 0;
+            if are_few {
+                let store = &self.params[self.places[run.source as usize - 1] as usize];
+                for index in store.skipped.pieces(run.range()).flat_map(|(_, piece)| piece) {
+                    are_few = n < FEW;
+                    if !are_few {
+                        break;
+                    }
+                    columns[n] = at + (index as u32 - run.start);
+                    n += 1;
+                }
+            }
+            at += run.len;
+        });
+        (are_few && 16 * n <= at as usize).then(|| &columns[..n])
     }
 
     /// Whether some of the nodes can hand a gradient on now.

@@ -207,6 +207,10 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
         let grad = &self.adjoints[(first - self.base) as usize..(top + 1 - self.base) as usize];
         let store = &mut self.params[self.places[record.slot as usize] as usize];
         let n_positions = record.n_positions as usize;
+        // Once: what is not named is to be 0 in the end anyway.
+        if matches!(store.values, Values::Kept(_)) {
+            store.prepare(table.clone());
+        }
         for (position, grad) in grad.chunks(width).enumerate() {
             for lane in 0..S::LANES {
                 let row = table.start + indices[lane * n_positions + position] as usize * width;
@@ -217,7 +221,6 @@ impl<S: BlockMath> Sweep<'_, '_, S> {
                         reached.for_each(|(x, g)| *x = *x - *lr * g.lane(lane));
                         continue;
                     }
-                    store.prepare(piece.clone());
                     let reached = store.grads[place..].iter_mut().zip(g).filter(|(_, g)| !g.is_unreached());
                     reached.for_each(|(to, g)| *to = *to + g.lane(lane));
                 }
