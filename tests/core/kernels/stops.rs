@@ -36,6 +36,25 @@ fn dense_layers_end_within() {
     let skipped: Vec<_> = (0..(IN * OUT) as u32 / 100).map(|k| 100 * k..100 * k + 1).collect();
     let parts = WeightParts { weights: 0..IN * OUT, skipped: &skipped };
     check("parts of a weight gradient", &w, |dw| kernels::affine_weight_grad_parts(&dy, &x, &parts, dw, Mode::Add));
+    let skipped: Vec<_> = (0..(IN * OUT) as u32 / 2).map(|k| 2 * k..2 * k + 1).collect();
+    let parts = WeightParts { weights: 0..IN * OUT, skipped: &skipped };
+    check("single weights", &w, |dw| kernels::affine_weight_grad_parts(&dy, &x, &parts, dw, Mode::Add));
+    let (w, dy, columns) = (numbers::<f32>(64 * 2048), numbers::<f32>(2048), Vec::from_iter(0..64));
+    let dx = numbers::<f32>(64);
+    check("columns of an input gradient", &dx, |dx| kernels::affine_input_grad_columns(&w, &dy, &columns, dx));
+}
+
+#[test]
+fn rows_of_tables_end_within() {
+    const L: usize = 16;
+    let (table, rows) = (numbers::<f32>(27 * 64), numbers::<f32>(40 * L * 64));
+    let indices: Vec<u32> = (0..40 * L as u32).map(|k| k % 27).collect();
+    check("rows", &rows, |out| kernels::gather_rows(&table, &indices, out));
+    check("rows, added", &table, |table| kernels::scatter_add_rows(1.0, &rows, &indices, table));
+    check("rows in lanes", &rows, |out| kernels::gather_rows_lanes::<f32, L>(&table, &indices, out));
+    check("rows in lanes, added", &table, |table| {
+        kernels::scatter_add_rows_lanes::<f32, L>(1.0, &rows, &indices, table)
+    });
 }
 
 #[test]

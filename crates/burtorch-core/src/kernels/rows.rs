@@ -8,6 +8,10 @@ use super::float::{KernelFloat, Pack};
 use super::lanes::{features, in_parts, lanes_of, transposed};
 use super::levels::{Target, columns, leveled};
 use crate::simd::Real;
+use crate::sync::stop::Pace;
+
+/// What a number counts for a `Pace` that is read from a row, or added to it.
+const MOVED: usize = 2 * Pace::FROM_MEMORY;
 
 leveled! {
     /// `out` = the rows `indices` of `table`, one after the other; a row holds `out.len() / indices.len()` numbers.
@@ -35,7 +39,11 @@ fn row_len(total: usize, indices: usize) -> usize {
 #[inline(always)]
 fn gather_at<E: KernelFloat, T: Target>(table: &[E], indices: &[u32], out: &mut [E]) {
     let width = row_len(out.len(), indices.len());
+    let mut pace = Pace::new();
     for (&index, out) in indices.iter().zip(out.chunks_exact_mut(width)) {
+        if !pace.goes_on(width * MOVED) {
+            return;
+        }
         out.copy_from_slice(&table[index as usize * width..][..width]);
     }
 }
@@ -43,7 +51,11 @@ fn gather_at<E: KernelFloat, T: Target>(table: &[E], indices: &[u32], out: &mut 
 #[inline(always)]
 fn scatter_at<E: KernelFloat, T: Target>(factor: E, grad: &[E], indices: &[u32], table_grad: &mut [E]) {
     let width = row_len(grad.len(), indices.len());
+    let mut pace = Pace::new();
     for (&index, grad) in indices.iter().zip(grad.chunks_exact(width)) {
+        if !pace.goes_on(width * MOVED) {
+            return;
+        }
         let row = &mut table_grad[index as usize * width..][..width];
         columns!(E, width, add_step[T](factor, grad, row));
     }
@@ -68,7 +80,11 @@ fn gather_lanes_at<E: KernelFloat, T: Target, const L: usize>(table: &[E], indic
 fn gather_parts<E: KernelFloat, const L: usize, const P: usize>(table: &[E], indices: &[u32], out: &mut [E]) {
     let positions = features::<L>(indices.len());
     let width = row_len(features::<L>(out.len()), positions);
+    let mut pace = Pace::new();
     for (p, out) in out.chunks_exact_mut(width * L).enumerate() {
+        if !pace.goes_on(width * L * MOVED) {
+            return;
+        }
         let rows: [&[E]; L] = std::array::from_fn(|l| &table[indices[l * positions + p] as usize * width..][..width]);
         let mut f = 0;
         while width - f >= P {
@@ -112,7 +128,11 @@ fn scatter_parts<E: KernelFloat, T: Target, const L: usize, const P: usize>(
 ) {
     let positions = features::<L>(indices.len());
     let width = row_len(features::<L>(grad.len()), positions);
+    let mut pace = Pace::new();
     for (p, grad) in grad.chunks_exact(width * L).enumerate() {
+        if !pace.goes_on(width * L * MOVED) {
+            return;
+        }
         let rows: [usize; L] = std::array::from_fn(|lane| indices[lane * positions + p] as usize * width);
         let mut f = 0;
         while width - f >= P {

@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::nn::Model;
 use crate::params::Parameters;
 use crate::params::overrides::Sum;
+use crate::sync::stop::{self, Watch};
 use crate::sync::{self, EarlyResults, OrderedReduction};
 
 /// Samples of a chunk, for a model that goes one sample at a time; for others a block of lanes.
@@ -155,6 +156,8 @@ struct Adding<'a, 's, E> {
     sum: &'a mut Sum<'s, E>,
     losses: &'a mut Vec<E>,
     variance: f64,
+    /// What ends it before all is added, if anything does.
+    watch: Option<&'a Watch>,
     /// Of the last chunk that was added, or of the first that was not.
     outcome: Result<()>,
 }
@@ -163,7 +166,14 @@ impl<E: LaneFloat> Adding<'_, '_, E> {
     fn add(&mut self, number: usize, found: &mut ChunkResult<E>) -> bool {
         self.outcome = std::mem::replace(&mut found.outcome, Ok(()));
         if self.outcome.is_ok() || found.is_kept {
-            self.sum.add(&found.grads, number == 0);
+            let added = stop::watching(self.watch, || {
+                self.sum.add(&found.grads, number == 0);
+                stop::check()
+            });
+            if added.is_err() {
+                self.outcome = added;
+                return false;
+            }
             self.losses.extend_from_slice(&found.losses[..found.n_finished]);
             self.variance += found.variance;
         }
@@ -266,7 +276,9 @@ impl<E: LaneFloat> Team<E> {
         let (model, batch, skips_losses, watch) = (pass.model, pass.batch, pass.skips_losses, pass.watch);
         let again = pass.random.as_ref().map(Random::again);
         let variance = pass.random.as_ref().map_or(0.0, |random| random.variance);
-        let adding = Adding { sum, losses, variance, outcome: Ok(()) };
+        // What is kept is added as a whole.
+        let ends_early = watch.filter(|watch| watch.ends_sweeps);
+        let adding = Adding { sum, losses, variance, watch: ends_early, outcome: Ok(()) };
         let each_has_a_core = places.len() <= sync::n_cores();
         let turns = OrderedReduction::new(adding, numbers.start, each_has_a_core, std::mem::take(room), Adding::add);
         let compute = |number: usize, interrupted: Interrupted<'_>| {

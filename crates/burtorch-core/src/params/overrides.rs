@@ -9,7 +9,9 @@ use std::ptr::NonNull;
 use super::block::Block;
 use super::{Parameters, Skipped, for_each_gap};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::scalar::Float;
+use crate::sync::stop;
 
 /// Puts the parameters' own memory back.
 struct PutBack<'p, 'm, E: Float> {
@@ -55,14 +57,20 @@ impl<'a, E: Float> Sum<'a, E> {
         self.grads.len()
     }
 
-    /// Adds the gradient of a part of the batch, which is as long; `overwrites`: replaces what is there.
+    /// Adds the gradient of a part of the batch, which is as long; `overwrites`: replaces what is there. Not all of it where what
+    /// is watched ends it.
     pub(crate) fn add(&mut self, part: &[E], overwrites: bool) {
         for_each_gap(self.frozen, self.grads.len(), |range| {
             let (grads, part) = (&mut self.grads[range.clone()], &part[range]);
-            if overwrites {
-                grads.copy_from_slice(part);
-            } else {
-                grads.iter_mut().zip(part).for_each(|(g, &x)| *g = *g + x);
+            for (grads, part) in grads.chunks_mut(interrupt::PIECE / 4).zip(part.chunks(interrupt::PIECE / 4)) {
+                if stop::is_over() {
+                    return;
+                }
+                if overwrites {
+                    grads.copy_from_slice(part);
+                } else {
+                    grads.iter_mut().zip(part).for_each(|(g, &x)| *g = *g + x);
+                }
             }
         });
     }

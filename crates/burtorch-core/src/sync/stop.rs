@@ -196,8 +196,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Multiply-adds between two questions: 10 to 40 microseconds, as registers are wide.
-    const WORK: usize = 1 << 19;
+    /// Multiply-adds between two questions: 5 to 20 microseconds, as registers are wide.
+    const WORK: usize = 1 << 18;
     /// What a number that comes from memory counts.
     pub(crate) const FROM_MEMORY: usize = 8;
 

@@ -10,9 +10,16 @@ use super::append::Fill;
 use super::op::{BlockOp, Loaded, Wanted};
 use super::record::{BlockHeader, Field, Layout, nodes};
 use crate::error::{Error, Result};
-use crate::interrupt::{self, pieces};
+use crate::interrupt::{self, pieces_of};
 use crate::ops::{Arity, Op, forward_unary, map_forward, map_pull};
 use crate::scalar::Scalar;
+use crate::sync::stop::Pace;
+
+/// Numbers between two questions whether to end early: some tens of microseconds of a slow function.
+const PIECE: usize = 1 << 13;
+
+/// What the derivative of one number counts for a `Pace`.
+const DERIVATIVE: usize = 32;
 
 /// A unary op over a range.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +78,14 @@ impl<S: Scalar> BlockOp<S> for Map {
         // Inputs lie below outputs, so their adjoints can be written while those of the outputs are read.
         let (below, outputs) = sweep.adjoints.split_at_mut((first - sweep.base) as usize);
         let inputs = &mut below[(record.x.start - sweep.base) as usize..][..n];
-        map_pull(record.op, &outputs[..n], x, y, inputs);
+        let (size, mut pace) = (nodes_of::<S>(PIECE), Pace::new());
+        for (k, inputs) in inputs.chunks_mut(size).enumerate() {
+            if !pace.goes_on(DERIVATIVE * inputs.len() * S::LANES) {
+                break;
+            }
+            let piece = k * size..k * size + inputs.len();
+            map_pull(record.op, &outputs[piece.clone()], &x[piece.clone()], &y[piece], inputs);
+        }
         sweep.low = sweep.low.min(record.x.start);
     }
 
@@ -82,6 +96,11 @@ impl<S: Scalar> BlockOp<S> for Map {
         }
         check.run(record[3], record[1], record[0])
     }
+}
+
+/// How many nodes hold so many numbers, at least one.
+fn nodes_of<S: Scalar>(numbers: usize) -> usize {
+    (numbers / S::LANES).max(1)
 }
 
 impl<S: Scalar> Graph<'_, S> {
@@ -105,7 +124,7 @@ impl<S: Scalar> Graph<'_, S> {
     fn evaluate_map(&mut self, record: MapRecord) {
         let (nodes, outputs) = self.columns.values_mut().split_at_mut(record.header.first as usize);
         let x = &nodes[record.x.indices()];
-        for piece in pieces(record.header.n_out as usize) {
+        for piece in pieces_of(record.header.n_out as usize, nodes_of::<S>(PIECE)) {
             map_forward(record.op, &x[piece.clone()], &mut outputs[piece]);
         }
     }

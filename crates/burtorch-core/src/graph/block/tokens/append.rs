@@ -8,6 +8,7 @@ use crate::kernels::tokens::padded;
 use crate::ops::Op;
 use crate::params::Parameters;
 use crate::scalar::Scalar;
+use crate::sync::stop;
 
 /// What a block over tokens is to be: everything but where its outputs will stand.
 pub(crate) struct BlockPlan<'p, I> {
@@ -41,6 +42,9 @@ pub(crate) fn push_block_of<B: BlockOp<S>, S: Scalar, I: Iterator<Item = View> +
 ) -> Result<Range> {
     for view in plan.runs.clone() {
         graph.check_view(view, params)?;
+    }
+    if stop::is_over() {
+        return Err(Error::Interrupted);
     }
     graph.atomically(|graph| {
         let n_out = graph.room_for(plan.n_aside + plan.n_out)? - plan.n_aside as u32;
