@@ -136,6 +136,28 @@ def test_messages_of_samples_are_those_of_their_gradients(kind, dtype):
         oracle.per_sample_grads(x, y, draw=draw)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_callable_of_two_parameters_has_the_same_messages(dtype):
+    params, others = (bt.Parameters(dtype=dtype, seed=k) for k in (1, 2))
+    w, v = params.tensor((4, 3), init="normal"), params.tensor(5, init="normal")
+    u = others.tensor(3, init="normal")
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(6, 3))
+    for call in (
+        lambda x: ((w @ (x * u)) ** 2).sum() + v[1] * x[0],
+        lambda x: (w[2] * x).sum() ** 2 + v[1] * x[0] * v[3],
+        lambda x: (x * x).sum(),
+    ):
+        oracle = bt.Oracle(call, params=params)
+        rows = np.asarray(oracle.per_sample_grads(x))
+        others.zero_grad()
+        params.grads[:] = 2.0
+        for k in (1, 3, 17):
+            c = compress.TopK(k)
+            assert oracle.per_sample_grads(x, compress=c) == [c.compress(row) for row in rows]
+        assert set(params.grads) == {2.0}
+
+
 def test_the_largest_numbers_take_the_memory_of_a_layer():
     """Of a chain of equal layers one or two are in flight; b samples, each for itself, leave b times K numbers."""
     params = bt.Parameters()

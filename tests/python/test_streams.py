@@ -184,19 +184,64 @@ def test_nothing_is_used_within_emit():
     assert oracle(x, y)[0] > 0
 
 
-def test_a_callable_has_one_part():
-    params = bt.Parameters(dtype="float64", seed=1)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [None, 4])
+def test_a_callable_comes_tensor_by_tensor(dtype, lanes):
+    """Traced or in lanes; more tensors than wait for another thread, and numbers on their own in one range."""
+    params = bt.Parameters(dtype=dtype, seed=1)
     w = params.tensor(3, init="normal")
-    x = np.arange(6.0).reshape(2, 3)
-    oracle = bt.Oracle(lambda row: ((w * row).sum()) ** 2, params=params)
+    a, b = params.tensor(1, init=0.5), params.tensor(1, init=1.5)
+    for _ in range(300):
+        params.tensor(2)
+    last = params.tensor((2, 3), init="normal")
+    x = np.arange(12.0).reshape(4, 3)
+
+    def call(row):
+        return ((w * row).sum() * a[0] + b[0] + (last[1] * row).sum()) ** 2
+
+    oracle = bt.Oracle(call, params=params, lanes=lanes)
     loss, grad = oracle(x)
     full = np.array(grad)
-    for options in ({}, {"keep": False}, {"on_thread": True}):
+    expected = [range(605, 611), *(range(k, k + 2) for k in range(603, 4, -2)), range(3, 5), range(3)]
+    for options in ({}, {"keep": False}, {"on_thread": True}, {"keep": False, "on_thread": True}):
         params.grads[:] = 0.5
         found, came = parts_of(oracle, x, None, **options)
         assert found == loss
-        assert [r for r, _ in came] == [range(3)]
-        assert came[0][1].tobytes() == full.tobytes()
+        assert [r for r, _ in came] == expected
+        for r, part in came:
+            assert part.dtype == full.dtype
+            assert part.tobytes() == full[r.start : r.stop].tobytes()
+        assert np.array(params.grads).tobytes() == (full if options.get("keep", True) else full * 0 + 0.5).tobytes()
+
+
+@pytest.mark.parametrize("on_thread", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_emit_raises_for_a_callable_is_raised(on_thread, keep):
+    params = bt.Parameters(dtype="float64", seed=1)
+    w, _ = params.tensor(3, init="normal"), params.tensor(2)
+    oracle = bt.Oracle(lambda row: ((w * row).sum()) ** 2, params=params)
+    x, seen = np.arange(6.0).reshape(2, 3), []
+
+    def emit(part, gradient):
+        seen.append(part)
+        raise KeyError("no more")
+
+    with pytest.raises(KeyError, match="no more"):
+        oracle.stream(x, None, emit, on_thread=on_thread, keep=keep)
+    assert seen == [range(3, 5)]
+    assert parts_of(oracle, x, None)[0] == oracle(x)[0]
+
+
+def test_tensors_of_a_file_come_by_their_names(tmp_path):
+    params = bt.Parameters(dtype="float64", seed=1)
+    params.tensor(3, name="w", init="normal")
+    params.tensor(4)
+    params.tensor(2, name="v", init="normal")
+    params.save(tmp_path / "p.bt")
+    loaded = bt.load_parameters(tmp_path / "p.bt")
+    w, v = loaded.named("w"), loaded.named("v")
+    oracle = bt.Oracle(lambda row: (w * row).sum() * v[0], params=loaded)
+    assert [r for r, _ in parts_of(oracle, np.ones((1, 3)), None)[1]] == [range(7, 9), range(3, 7), range(3)]
 
 
 def test_memory_is_that_of_what_is_in_flight():

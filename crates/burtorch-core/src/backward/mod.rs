@@ -199,7 +199,7 @@ impl<S: Scalar> Graph<'_, S> {
 
     /// For each slot of the graph, where its parameters are in `params`.
     #[inline(always)]
-    fn place_stores(&self, params: &[Gradients<'_, S::Elem>]) -> Result<PerSlot<u32>> {
+    pub(super) fn place_stores(&self, params: &[Gradients<'_, S::Elem>]) -> Result<PerSlot<u32>> {
         let mut places = PerSlot::of(0, self.stores().len())?;
         for (slot, &store) in self.stores().iter().enumerate() {
             let place = params.iter().position(|p| p.store == store).ok_or(Error::MissingParameters)?;
@@ -343,7 +343,9 @@ impl<S: BlockMath> Graph<'_, S> {
         for ((root, _), &floor) in roots.iter().zip(&floors).rev() {
             sweep.floor = floor;
             match stream.take_if(|_| root.0 == roots[0].0.0) {
-                Some(stream) => sweep.descend_handing_on(root.0 + 1, stream),
+                Some(stream) => {
+                    sweep.descend_handing_on(root.0 + 1, stream, |sweep, range| sweep.add_deferred_in(0, range));
+                }
                 None => drop(sweep.descend(root.0 + 1, 0)),
             }
         }

@@ -5,12 +5,12 @@
 
 use std::ops::Range;
 
-use crate::error::Result;
-use crate::graph::{BlockHeader, Graph, Sweep};
-use crate::kernels::BlockMath;
+use crate::error::{Error, Result};
+use crate::graph::{BlockHeader, Graph, NodeId, Sweep};
 use crate::memory::list_for;
 use crate::ops::Arity;
-use crate::params::{Emission, emissions};
+use crate::params::{Emission, InFlight, Parameters, Written, emissions};
+use crate::scalar::Scalar;
 use crate::sync::stop;
 
 /// Is told of a range of parameters and its gradient, and may change that; `false` ends the sweep.
@@ -22,7 +22,7 @@ pub(crate) struct Stream<'a, 'c, E> {
     pub(crate) consume: &'a mut Consume<'c, E>,
 }
 
-impl<S: BlockMath> Graph<'_, S> {
+impl<S: Scalar> Graph<'_, S> {
     /// The order in which gradients become final of the `n` parameters that the graph reads, of which `tensors` are.
     pub(crate) fn emissions(&self, tensors: &[Range<u32>], n: usize) -> Result<Vec<Emission>> {
         let topology = self.topology();
@@ -54,18 +54,89 @@ impl<S: BlockMath> Graph<'_, S> {
         }
         emissions(reads, tensors, n)
     }
+
+    /// Hands the gradient of `seed` times `root` by `params`, the only ones that the graph reads, to `take`, a tensor after the other
+    /// as they become final, and leaves it nowhere; frozen numbers are no exception. `false` ends the sweep. Gradients of leaves
+    /// stay as they are. Memory is that of the tensors in flight.
+    ///
+    /// ```
+    /// use burtorch_core::{Graph, Init, Parameters};
+    /// let mut params = Parameters::<f64>::new(0);
+    /// let [v, w] = [1.5, 2.0].map(|x| params.tensor(&[2], None, Init::Constant(x), true).unwrap());
+    /// let mut graph = Graph::<f64>::new();
+    /// let v = graph.parameter(&params, v.slice(), 0).unwrap();
+    /// let w = graph.parameter(&params, w.slice(), 1).unwrap();
+    /// let y = graph.mul(v, w).unwrap();
+    /// let mut parts = Vec::new();
+    /// let take = &mut |range, gradient: &mut [f64]| {
+    ///     parts.push((range, gradient.to_vec()));
+    ///     true
+    /// };
+    /// graph.backward_passed_on(y, 1.0, &params, take).unwrap();
+    /// assert_eq!(parts, [(2..4, vec![0.0, 1.5]), (0..2, vec![2.0, 0.0])]);
+    /// ```
+    pub fn backward_passed_on(
+        &mut self,
+        root: NodeId,
+        seed: S,
+        params: &Parameters<'_, S::Elem>,
+        mut take: impl FnMut(Range<usize>, &mut [S::Elem]) -> bool,
+    ) -> Result<()> {
+        self.check_exists(root)?;
+        let mut tensors = list_for(params.tensors_downwards().count(), "the order of gradients")?;
+        tensors.extend(params.tensors_downwards().map(|range| range.start as u32..range.end as u32));
+        tensors.reverse();
+        let order = self.emissions(&tensors, params.len())?;
+        let (mut in_flight, mut written) = (InFlight::new(), Written::new());
+        in_flight.place(&order)?;
+        let (memory, lie) = in_flight.split();
+        let mut gradients = [params.gradients_apart(memory, lie, &mut written)];
+        let places = self.place_stores(&gradients)?;
+        self.reset_adjoints();
+        self.dirty = (0, root.0 + 1);
+        let (recorded, adjoints) = self.columns.split_for_sweep();
+        let mut sweep = Sweep {
+            recorded,
+            extra: self.extra.as_slice(),
+            adjoints,
+            base: 0,
+            low: root.0,
+            scratch: self.scratch.as_mut_slice(),
+            n_threads: self.n_threads as usize,
+            leaf_grads: &mut [],
+            params: &mut gradients,
+            places: &places,
+            skip_zero_adjoints: false,
+            deferred: None,
+            sampler: None,
+            fresh: 0..0,
+            overwritten: 0..0,
+            floor: 0,
+            is_over: false,
+        };
+        sweep.add(root.0, seed);
+        sweep.descend_handing_on(root.0 + 1, Stream { order: &order, consume: &mut take }, |_, _| {});
+        let is_over = sweep.is_over || stop::has_ended();
+        self.dirty = (sweep.low, root.0 + 1);
+        if is_over { Err(Error::Interrupted) } else { Ok(()) }
+    }
 }
 
-impl<S: BlockMath> Sweep<'_, '_, S> {
-    /// Takes the nodes below `end`, and hands each range on as soon as it is final.
-    pub(super) fn descend_handing_on(&mut self, mut end: u32, stream: Stream<'_, '_, S::Elem>) {
+impl<S: Scalar> Sweep<'_, '_, S> {
+    /// Takes the nodes below `end`, and hands each range on as soon as it is final; `complete` adds what waits for it.
+    pub(super) fn descend_handing_on(
+        &mut self,
+        mut end: u32,
+        stream: Stream<'_, '_, S::Elem>,
+        complete: impl Fn(&mut Self, &Range<usize>),
+    ) {
         for Emission { range, readers } in stream.order {
             let reader = readers.1.max(0) as u32;
             if end > reader.max(self.floor) {
                 end = self.descend(end, reader);
             }
             let range = range.start as usize..range.end as usize;
-            self.add_deferred_in(0, &range);
+            complete(self, &range);
             if self.is_over || stop::has_ended() || !self.params[0].emit(range, stream.consume) {
                 self.is_over = true;
                 return;

@@ -8,13 +8,13 @@ use super::append::ErasedAppend;
 use super::growable::Growable;
 use super::nodes::ErasedNodes;
 use super::number::ScalarType;
-use super::params::{AnyParameters, GradientTarget, typed, with_gradients};
+use super::params::{AnyNumbersMut, AnyParameters, Erasable, GradientTarget, typed, with_gradients};
 use crate::backward::SweepOptions;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Imports, Joined, Mark, Memory, NodeId, Range, Renumbering};
 use crate::io::{Contents, Nodes};
 use crate::oracle::OracleMemory;
-use crate::scalar::Float;
+use crate::scalar::{Float, Scalar};
 use crate::viz::{Options, Picture};
 
 /// What a sweep starts from.
@@ -24,6 +24,16 @@ pub struct Seed {
     pub adjoint: f64,
     /// How many lanes have it; 0 in the others. `None` for all.
     pub lanes: Option<usize>,
+}
+
+fn adjoint_of<S: Scalar>(seed: Seed) -> S {
+    match seed.lanes {
+        None => S::lit(seed.adjoint),
+        Some(n) => {
+            let elem = S::Elem::from_f64(seed.adjoint);
+            (0..n.min(S::LANES)).fold(S::lit(0.0), |all, lane| all.with_lane(lane, elem))
+        }
+    }
 }
 
 /// Calls its argument with each range of living nodes.
@@ -154,14 +164,23 @@ of_any_scalar! {
         options: SweepOptions,
         interrupted: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<()> {
-        let adjoint = match seed.lanes {
-            None => S::lit(seed.adjoint),
-            Some(n) => {
-                let elem = S::Elem::from_f64(seed.adjoint);
-                (0..n.min(S::LANES)).fold(S::lit(0.0), |all, lane| all.with_lane(lane, elem))
-            }
-        };
+        let adjoint = adjoint_of(seed);
         with_gradients(params, target, |gradients| self.backward_polled(root, adjoint, gradients, options, interrupted))
+    }
+
+    /// A sweep whose gradients of `params`, the only ones that the graph reads, are handed on and left nowhere.
+    fn sweep_passing_on(
+        &mut self,
+        root: NodeId,
+        seed: Seed,
+        params: &AnyParameters,
+        take: &mut dyn FnMut(std::ops::Range<usize>, AnyNumbersMut<'_>) -> bool,
+    ) -> Result<()> {
+        typed(&[params], |params| {
+            let [params] = params else { return Err(Error::MissingParameters) };
+            let mut take = |range, numbers: &mut [S::Elem]| Erasable::erased(numbers).is_some_and(|any| take(range, any));
+            self.backward_passed_on(root, adjoint_of(seed), params, &mut take)
+        })
     }
 
     /// One step of a sweep: what a node contributes to its operands.

@@ -51,10 +51,12 @@ pub trait Erasable: Float + Stored {
     fn params_mut(any: &mut AnyParameters) -> Option<&mut Parameters<'static, Self>>;
     /// The numbers, if they are of this type.
     fn numbers(any: AnyNumbersMut<'_>) -> Option<&mut [Self]>;
+    /// Numbers of a type that oracles compute in.
+    fn erased(numbers: &mut [Self]) -> Option<AnyNumbersMut<'_>>;
 }
 
 macro_rules! erasable {
-    ($($t:ty, $Variant:ident, $any:ident => $numbers:expr;)*) => { $(
+    ($($t:ty, $Variant:ident, $any:ident => $numbers:expr, $own:ident => $erased:expr;)*) => { $(
         impl Erasable for $t {
             fn params(any: &AnyParameters) -> Option<&Parameters<'static, $t>> {
                 match any {
@@ -73,15 +75,21 @@ macro_rules! erasable {
             fn numbers($any: AnyNumbersMut<'_>) -> Option<&mut [$t]> {
                 $numbers
             }
+
+            fn erased($own: &mut [$t]) -> Option<AnyNumbersMut<'_>> {
+                $erased
+            }
         }
     )* };
 }
 erasable! {
-    f32, F32, any => match any { AnyNumbersMut::F32(numbers) => Some(numbers), AnyNumbersMut::F64(_) => None };
-    f64, F64, any => match any { AnyNumbersMut::F64(numbers) => Some(numbers), AnyNumbersMut::F32(_) => None };
-    f16, F16, _any => None;
-    bf16, BF16, _any => None;
-    f128, F128, _any => None;
+    f32, F32, any => match any { AnyNumbersMut::F32(numbers) => Some(numbers), AnyNumbersMut::F64(_) => None },
+        own => Some(AnyNumbersMut::F32(own));
+    f64, F64, any => match any { AnyNumbersMut::F64(numbers) => Some(numbers), AnyNumbersMut::F32(_) => None },
+        own => Some(AnyNumbersMut::F64(own));
+    f16, F16, _any => None, _own => None;
+    bf16, BF16, _any => None, _own => None;
+    f128, F128, _any => None, _own => None;
 }
 
 /// Where a sweep writes the gradients of parameters; the `usize` is an index into the given list of Parameters.

@@ -5,6 +5,7 @@
 //! Knows nothing of graphs.
 
 mod block;
+mod bounds;
 mod finite;
 mod first_write;
 mod gradients;
@@ -35,10 +36,11 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::memory::copied;
+use crate::memory::{copied, list_for};
 use crate::scalar::Float;
 use crate::sync::unique_id;
 pub(crate) use block::Block;
+use bounds::Bounds;
 use names::Names;
 
 /// Bytes of address space that values, and gradients, reserve unless told otherwise, of which only pages that are touched
@@ -191,6 +193,7 @@ pub struct Parameters<'m, E: Float> {
     /// Frozen ranges: ascending, apart from each other.
     frozen: Vec<Range<u32>>,
     names: Names,
+    bounds: Bounds,
     rng: ChaCha8Rng,
     /// Arrays that others hold; while there are any the memory does not move.
     n_exports: usize,
@@ -233,6 +236,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             limit: usize::MAX,
             frozen: Vec::new(),
             names: Names::none(),
+            bounds: Bounds::default(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             n_exports: 0,
             memory: PhantomData,
@@ -341,6 +345,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         if end > self.limit {
             return Err(Error::ParametersFull { capacity: self.limit });
         }
+        self.bounds.prepare()?;
         if !trainable {
             self.frozen.try_reserve(1).map_err(|_| out_of_memory::<Range<u32>>(1))?;
         }
@@ -364,6 +369,7 @@ impl<'m, E: Float> Parameters<'m, E> {
         } else {
             self.freeze(tensor.slice)?;
         }
+        self.bounds.add(tensor.slice.range());
         if let Some(name) = named {
             self.names.insert(name, tensor);
         }
@@ -398,6 +404,21 @@ impl<'m, E: Float> Parameters<'m, E> {
     /// Names and tensors, by name.
     pub fn names(&self) -> impl Iterator<Item = (&str, Tensor)> {
         self.names.iter()
+    }
+
+    /// All numbers tensor by tensor, from the last one to the first; numbers on their own that follow one another make one range.
+    /// Of what was loaded from a file, only named tensors are known.
+    ///
+    /// ```
+    /// use burtorch_core::{Init, Parameters};
+    /// let mut params = Parameters::<f32>::new(0);
+    /// for dims in [&[2, 3][..], &[1], &[1], &[4]] {
+    ///     params.tensor(dims, None, Init::Constant(0.0), true).unwrap();
+    /// }
+    /// assert_eq!(params.tensors_downwards().collect::<Vec<_>>(), [8..12, 6..8, 0..6]);
+    /// ```
+    pub fn tensors_downwards(&self) -> impl Iterator<Item = Range<usize>> {
+        self.bounds.downwards(self.n)
     }
 
     /// The values of a slice.
@@ -535,6 +556,13 @@ impl<'m, E: Float> Parameters<'m, E> {
             (name, Tensor { slice: Slice { store: self.id, start, len: shape.n() as u32 }, shape })
         };
         self.names = Names::sorted(saved.names.into_iter().map(tensor));
+        let mut named: Vec<Range<usize>> = list_for(self.names.iter().count(), "the tensors of parameters")?;
+        named.extend(self.names.iter().map(|(_, tensor)| tensor.slice.range()));
+        named.sort_unstable_by_key(|range| range.start);
+        for range in named {
+            self.bounds.prepare()?;
+            self.bounds.add(range);
+        }
         self.frozen = saved.frozen;
         self.rng = saved.rng;
         Ok(())
@@ -595,6 +623,7 @@ impl<E: Float> Drop for Undo<'_, '_, E> {
             std::mem::swap(&mut self.params.rng, &mut self.rng);
             std::mem::swap(&mut self.params.frozen, &mut self.frozen);
             self.params.names.keep_below(self.n);
+            self.params.bounds.keep_below(self.n);
         }
     }
 }

@@ -8,10 +8,11 @@
 use std::ops;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use burtorch_core::erased::{AnyNumber, AnyNumbersMut, GradientTarget, Room, ScalarType, Seed};
+use burtorch_core::erased::{AnyNumber, AnyNumbersMut, ErasedGraph, GradientTarget, Room, ScalarType, Seed};
+use burtorch_core::memory::filled;
 use burtorch_core::oracle::OracleMemory;
 use burtorch_core::sync::Stop;
-use burtorch_core::{DType, Error, Lanes, SweepOptions, Total};
+use burtorch_core::{DType, Error, Lanes, NodeId, SweepOptions, Total};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -23,13 +24,14 @@ use crate::convert::buffer::{CallerMemory, FlatArray, read_either};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::stop::stopped;
+use crate::convert::threads::detached;
 use crate::graph::cell::AnyGraph;
 use crate::graph::parameters::with_gradients_of;
 use crate::graph::{PyGraph, enter, leave};
 use crate::node::blocks::PyTokenIds;
 use crate::node::of_graph::node_of;
 use crate::node::vector::{PyVector, wrap};
-use crate::params::{PyParameters, with_params, zeros};
+use crate::params::{AnyParameters, PyParameters, mismatch, with_params, zeros};
 use crate::trace::batches::Of;
 
 /// A callable and the graphs it builds on, one for each number of lanes that was needed.
@@ -116,11 +118,13 @@ impl Side {
 }
 
 /// What a pass over samples is to do besides computing the losses.
-enum Pass {
+enum Pass<'a> {
     /// Nothing.
     Losses,
     /// Overwrite the gradients, or this memory, with those of so much times the sum of the losses.
     Gradient(f64, Option<CallerMemory>),
+    /// Take the largest numbers of the gradient of the only sample.
+    Largest(&'a mut AnyLargest),
 }
 
 impl CallableEngine {
@@ -164,7 +168,13 @@ impl CallableEngine {
     }
 
     /// The loss of each of `samples`, and their gradient if asked for; when that fails the gradient is 0.
-    fn pass(&mut self, py: Python<'_>, samples: ops::Range<usize>, lanes: Lanes, mut pass: Pass) -> PyResult<Vec<f64>> {
+    fn pass(
+        &mut self,
+        py: Python<'_>,
+        samples: ops::Range<usize>,
+        lanes: Lanes,
+        mut pass: Pass<'_>,
+    ) -> PyResult<Vec<f64>> {
         self.read_given(py)?;
         let Some((x, y)) = self.batch.take() else {
             return Err(Error::EmptyReduction { op: "the loss" }).or_raise(py);
@@ -191,6 +201,14 @@ impl CallableEngine {
         let n = self.n_samples();
         let seed = if self.total == Total::Mean { 1.0 / n as f64 } else { 1.0 };
         let losses = self.pass(py, 0..n, self.lanes, Pass::Gradient(seed, out))?;
+        Ok(self.reduce(&losses))
+    }
+
+    /// The loss of sample `k`, which is not traced.
+    fn alone(&mut self, py: Python<'_>, k: usize, pass: Pass<'_>) -> PyResult<f64> {
+        self.read_given(py)?;
+        self.traced.end(false);
+        let losses = self.pass(py, k..k + 1, Lanes::Of(1), pass)?;
         Ok(self.reduce(&losses))
     }
 
@@ -250,20 +268,25 @@ impl CallableEngine {
             }
             Want::Stream(WantStream { at, out, keeps, take }) => {
                 let dtype = self.params.get().dtype_of();
-                let n = self.params.get().with(py, |params| with_params!(params, p => p.len()))?;
+                let tensors =
+                    |any: &mut AnyParameters| with_params!(any, p => p.tensors_downwards().collect::<Vec<_>>());
+                let ranges = self.params.get().with(py, tensors)?;
+                // Who takes a part on another thread needs the interpreter lock.
+                let mut pass_on = |range, copy| detached(py, || take(range, copy));
                 if keeps {
                     let loss = self.computed(py, Want::Gradient(at, out, false))?;
-                    take(0..n, None);
+                    ranges.into_iter().all(|range| pass_on(range, None));
                     return Ok(loss);
                 }
-                let all = zeros(py, dtype, n)?;
+                let all = zeros(py, dtype, ranges.first().map_or(0, |last| last.end))?;
                 let memory = || CallerMemory::of(&all, dtype, "the gradient");
                 let loss = self.computed(py, Want::Gradient(at, Some(memory()?), false))?;
-                let copy = match dtype {
-                    DType::Float32 => FlatArray::copied::<f32>(memory()?.slice()),
-                    _ => FlatArray::copied::<f64>(memory()?.slice()),
+                let all = memory()?;
+                let copied = |range: ops::Range<usize>| match dtype {
+                    DType::Float32 => FlatArray::copied::<f32>(&all.slice()[range]),
+                    _ => FlatArray::copied::<f64>(&all.slice()[range]),
                 };
-                take(0..n, Some(copy));
+                ranges.into_iter().all(|range| pass_on(range.clone(), Some(copied(range))));
                 Ok(loss)
             }
             Want::Largest(at, largest) => {
@@ -364,7 +387,7 @@ impl CallableEngine {
     }
 
     /// Sets the gradient that the pass was to overwrite to 0.
-    fn zero(&self, py: Python<'_>, pass: &mut Pass) -> PyResult<()> {
+    fn zero(&self, py: Python<'_>, pass: &mut Pass<'_>) -> PyResult<()> {
         let Pass::Gradient(_, out) = pass else {
             return Ok(());
         };
@@ -380,7 +403,7 @@ impl CallableEngine {
         batch: (&Side, &Side),
         samples: ops::Range<usize>,
         lanes: Lanes,
-        pass: &mut Pass,
+        pass: &mut Pass<'_>,
     ) -> PyResult<Vec<f64>> {
         let mut losses = Vec::with_capacity(samples.len());
         while losses.len() < samples.len() {
@@ -408,7 +431,7 @@ impl CallableEngine {
         (x, y): (&Side, &Side),
         (first, n): (usize, usize),
         lanes: usize,
-        pass: &mut Pass,
+        pass: &mut Pass<'_>,
         losses: &mut Vec<f64>,
     ) -> PyResult<()> {
         let graph = self.graph(py, lanes)?;
@@ -437,7 +460,16 @@ impl CallableEngine {
                 AnyNumber::Lanes(lanes) => losses.extend_from_slice(&lanes[..n]),
                 _ => losses.push(graph.float(loss).or_raise(py)?),
             }
-            let Pass::Gradient(adjoint, out) = pass else { return Ok(()) };
+            let (adjoint, out) = match pass {
+                Pass::Losses => return Ok(()),
+                Pass::Gradient(adjoint, out) => (adjoint, out),
+                Pass::Largest(largest) => {
+                    let taken = with_gradients_of(py, parameters, &self.params, |all, place| {
+                        largest_of(&mut **graph, loss, (all, place), largest)
+                    });
+                    return taken?.or_raise(py);
+                }
+            };
             let seed = Seed { adjoint: *adjoint, lanes: Some(n) };
             let single = graph.scalar_type().elem == DType::Float32;
             let memory = out.as_mut().map(|out| match single {
@@ -474,6 +506,46 @@ impl CallableEngine {
     }
 }
 
+/// Takes the largest numbers of a gradient by the Parameters at `place`: of what is in flight where the graph reads no others and
+/// nothing is frozen, else of all.
+fn largest_of(
+    graph: &mut dyn ErasedGraph,
+    loss: NodeId,
+    (all, place): (&mut [&mut AnyParameters], usize),
+    largest: &mut AnyLargest,
+) -> burtorch_core::Result<()> {
+    let seed = Seed { adjoint: 1.0, lanes: Some(1) };
+    let mut failed = None;
+    let mut take = |range: ops::Range<usize>, numbers: AnyNumbersMut<'_>| {
+        failed = match (&mut *largest, numbers) {
+            (AnyLargest::F32(largest), AnyNumbersMut::F32(numbers)) => largest.take(range.start, numbers).err(),
+            (AnyLargest::F64(largest), AnyNumbersMut::F64(numbers)) => largest.take(range.start, numbers).err(),
+            _ => Some(mismatch()),
+        };
+        failed.is_none()
+    };
+    let swept = match all {
+        [only] if with_params!(&**only, p => p.frozen().is_empty()) => {
+            graph.sweep_passing_on(loss, seed, only, &mut take)
+        }
+        _ => {
+            let n = with_params!(&*all[place], p => p.len());
+            // One of them stays empty.
+            let is_single = graph.scalar_type().elem == DType::Float32;
+            let mut single = filled(0.0_f32, if is_single { n } else { 0 }, "a gradient")?;
+            let mut double = filled(0.0_f64, if is_single { 0 } else { n }, "a gradient")?;
+            let memory = if is_single { AnyNumbersMut::F32(&mut single) } else { AnyNumbersMut::F64(&mut double) };
+            let target = GradientTarget::Overwritten(place, Some(memory));
+            let swept = graph.sweep(loss, seed, all, target, SweepOptions::default(), None);
+            let memory = if is_single { AnyNumbersMut::F32(&mut single) } else { AnyNumbersMut::F64(&mut double) };
+            swept.map(|()| {
+                take(0..n, memory);
+            })
+        }
+    };
+    failed.map_or(swept, Err)
+}
+
 impl Engine for CallableEngine {
     fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
         if let Some(n) = self.traced.take_arrays(contexts, targets)? {
@@ -494,15 +566,8 @@ impl Engine for CallableEngine {
 
     fn sample(&mut self, py: Python<'_>, k: usize, want: WantSample<'_>) -> PyResult<f64> {
         match want {
-            WantSample::Largest(largest) => {
-                self.largest(py, largest, |engine, out| engine.sample(py, k, WantSample::Gradient(Some(out))))
-            }
-            WantSample::Gradient(out) => {
-                self.read_given(py)?;
-                self.traced.end(false);
-                let losses = self.pass(py, k..k + 1, Lanes::Of(1), Pass::Gradient(1.0, out))?;
-                Ok(self.reduce(&losses))
-            }
+            WantSample::Largest(largest) => self.alone(py, k, Pass::Largest(largest)),
+            WantSample::Gradient(out) => self.alone(py, k, Pass::Gradient(1.0, out)),
         }
     }
 

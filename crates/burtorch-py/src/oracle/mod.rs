@@ -262,7 +262,8 @@ impl PyOracle {
     ///
     /// The last layers come first, in an order that is the same for every batch; each parameter comes once, with the bits of the whole
     /// gradient; what nothing reads comes last. A batch of several blocks comes with the
-    /// sweep of its last block. For a callable there is one part, at the end. The oracle and its parameters cannot be used within `emit`
+    /// sweep of its last block. The gradient of a callable is computed as a whole, then its tensors come, the last one that was made
+    /// first, with numbers on their own that follow one another in one range. The oracle and its parameters cannot be used within `emit`
     /// (BusyError).
     ///
     /// Example:
@@ -390,8 +391,8 @@ impl PyOracle {
     /// `numpy.asarray` of it copies nothing. Takes b times the memory of a gradient; `per_sample` takes one.
     ///
     /// With `compress=c` a list of b Messages: `c.compress` of each gradient, sample k with the draw of client `draw.client + k` (one of
-    /// given numbers is the same for all). Of TopK, with nothing frozen and a model of burtorch, only what is in flight and b messages
-    /// are in memory; otherwise these and one gradient. `params.grads` stays as it is. PermK is refused: clients share its draw.
+    /// given numbers is the same for all). Of TopK, with nothing frozen and a model of burtorch or a callable that reads no other Parameters, only what is in flight
+    /// and b messages are in memory; otherwise these and one gradient. `params.grads` stays as it is. PermK is refused: clients share its draw.
     ///
     /// Example:
     ///     >>> import burtorch as bt
