@@ -138,6 +138,31 @@ def test_tables_are_read_for_all_steps_at_once():
         looked_up(table, outside)
 
 
+@pytest.mark.parametrize("low", [0.0, -np.inf])
+def test_states_of_a_hidden_markov_model(low):
+    rng = np.random.default_rng(5)
+    moves, shows, seen = rng.standard_normal((4, 4)), rng.standard_normal((4, 3)), rng.integers(0, 3, 20)
+    moves[2, 1] = low
+
+    def f(moves, shows, is_kept):
+        def step(a, o):
+            return bt.logsumexp(a[:, None] + moves, axis=0) + shows[:, o], None
+
+        a = np.zeros(4)
+        if is_kept:
+            return bt.logsumexp(bt.scan(step, a, seen)[0])
+        for o in seen:
+            a, _ = step(a, int(o))
+        return bt.logsumexp(a)
+
+    found, wanted = (
+        bt.value_and_grad(lambda m, s, kept=kept: f(m, s, kept), argnums=(0, 1))(moves, shows) for kept in (True, False)
+    )
+    assert float(found[0]) == float(wanted[0])
+    for x, y in zip(found[1], wanted[1], strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-13, atol=1e-15)
+
+
 def test_a_division_by_zero_in_one_step_stays_in_that_step():
     xs = np.array([1.0, 0.0, -0.0, np.inf, np.nan, 2.0, 3.0])
 

@@ -93,24 +93,29 @@ impl ArrayBuilder {
         self.row(Op::Add, &[top, log])
     }
 
-    fn softmax_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
-        let [g, x, _] = operands else { return self.push(ArrayOp::Copy, operands) };
-        let dims = self.dims(*x);
-        let top = self.top_of(*x, axes)?;
+    /// What numbers receive of an adjoint of the log of the sum of their exponentials.
+    pub(super) fn softmax_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
+        let [g, x, ..] = operands else { return self.push(ArrayOp::Copy, operands) };
+        let weight = self.softmax_over(*x, axes)?;
+        let g = self.over(*g, self.dims(*x), axes)?;
+        self.adjoint_product(g, weight)
+    }
+
+    fn softmax_over(&mut self, x: ValueId, axes: Axes) -> Result<ValueId> {
+        let dims = self.dims(x);
+        let top = self.top_of(x, axes)?;
         let above = self.over(top, dims, axes)?;
-        let gap = self.row(Op::Sub, &[*x, above])?;
+        let gap = self.row(Op::Sub, &[x, above])?;
         let size = self.row(Op::Abs, &[above])?;
-        let (infinity, zero) = (self.number(f64::INFINITY, *x)?, self.number(0.0, *x)?);
+        let (infinity, zero) = (self.number(f64::INFINITY, x)?, self.number(0.0, x)?);
         let is_infinite = self.is(Comparison::Equal, size, infinity)?;
         let tie = self.choose(is_infinite, zero, gap)?;
-        let is_top = self.is(Comparison::Equal, *x, above)?;
+        let is_top = self.is(Comparison::Equal, x, above)?;
         let below = self.choose(is_top, tie, gap)?;
         let share = self.row(Op::Exp, &[below])?;
         let total = self.sum_over(share, axes)?;
         let total = self.over(total, dims, axes)?;
-        let weight = self.row(Op::Div, &[share, total])?;
-        let g = self.over(*g, dims, axes)?;
-        self.adjoint_product(g, weight)
+        self.row(Op::Div, &[share, total])
     }
 
     fn extreme_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {

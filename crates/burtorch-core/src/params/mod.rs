@@ -236,7 +236,7 @@ impl<'m, E: Float> Parameters<'m, E> {
             limit: usize::MAX,
             frozen: Vec::new(),
             names: Names::none(),
-            bounds: Bounds::default(),
+            bounds: Bounds::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             n_exports: 0,
             memory: PhantomData,
@@ -248,7 +248,8 @@ impl<'m, E: Float> Parameters<'m, E> {
     #[allow(unsafe_code)]
     pub fn in_buffers(values: &'m mut [E], grads: &'m mut [E], seed: u64) -> Self {
         // SAFETY: both slices are borrowed exclusively for 'm, which the type carries.
-        unsafe { Self::over(Block::foreign(values.into()), Block::foreign(grads.into()), seed) }
+        let params = unsafe { Self::over(Block::foreign(values.into()), Block::foreign(grads.into()), seed) };
+        Parameters { bounds: Bounds::none(), ..params }
     }
 
     /// Refuses tensors that would make more than `n` numbers in all, until told otherwise: a model that a file describes is

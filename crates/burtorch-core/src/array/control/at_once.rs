@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use super::super::build::ArrayBuilder;
 use super::super::expand::{copied, written_out_whole};
-use super::super::expansion::{Expansion, MathOp, partial_of, value_of};
-use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, Length, Loop, ValueId};
+use super::super::expansion::{Expansion, MathOp, MathStep, partial_of, value_of};
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Element, Length, Loop, Reduce, ValueId};
 use super::super::simplify::simplified;
 use super::body::{parts, shared};
 use super::checkpoint::{MOST, TIMES};
@@ -59,28 +59,35 @@ fn is_free(program: &ArrayProgram, instr: &ArrayInstr) -> bool {
     }
 }
 
-/// Operations on numbers that a formula consists of; a function takes longer.
-fn of_formula(formula: Option<Expansion>) -> usize {
-    let weight = |op: &MathOp| match op {
+/// What it takes to start an operation on an array, in operations on one number.
+const CALL: usize = 30;
+
+/// Operations on numbers that a formula does for each, where a function takes longer, and how many these are.
+fn of_formula(formula: Option<Expansion>) -> [usize; 2] {
+    let weight = |step: &MathStep| match step.op {
         MathOp::Operand(_) | MathOp::Literal(_) => 0,
         MathOp::Function(_) => 10,
         MathOp::Div => 4,
         _ => 1,
     };
-    formula.map_or(1, |formula| formula.steps.iter().map(|step| weight(&step.op)).sum::<usize>().max(1))
+    let weights: Vec<_> = formula.iter().flat_map(|formula| &formula.steps).map(weight).filter(|w| *w > 0).collect();
+    [weights.iter().sum::<usize>().max(1), weights.len().max(1)]
 }
 
-/// Operations on numbers that an instruction does in a step.
+/// Operations on one number that an instruction costs in a step besides what it costs anywhere: on few numbers all of them, on
+/// many the calls.
 fn weight(program: &ArrayProgram, instr: &ArrayInstr) -> usize {
     let size = |v: ValueId| program.type_of(v).dims.size();
     let n = size(instr.result);
+    let of_row = |[work, calls]: [usize; 2]| (n * work).min(CALL * calls);
     match &instr.op {
         ArrayOp::View(_) | ArrayOp::Adjoint => 0,
-        ArrayOp::Row(row) => n * of_formula(value_of(*row)),
-        ArrayOp::Pull(row, k) => n * of_formula(partial_of(*row, (*k).into())),
-        ArrayOp::Reduce(..) => size(instr.operands[0]),
-        ArrayOp::ReducePull(..) => 2 * n,
-        _ => n,
+        ArrayOp::Row(row) => of_row(of_formula(value_of(*row))),
+        ArrayOp::Pull(row, k) => of_row(of_formula(partial_of(*row, (*k).into()))),
+        ArrayOp::Reduce(..) => size(instr.operands[0]).min(CALL),
+        ArrayOp::ReducePull(..) => (2 * n).min(CALL),
+        ArrayOp::Take { .. } => CALL,
+        _ => n.min(CALL),
     }
 }
 
@@ -267,11 +274,17 @@ fn with_factors(of: &Loop) -> Result<ArrayProgram> {
     let program = &body.program;
     copied(program, |b, at, operands| {
         let instr = &program.instrs()[at];
+        let is_early = |v| body.is(v, When::Before) || body.is(v, When::Always);
+        if let ArrayOp::ReducePull(Reduce::LogSumExp, axes) = instr.op
+            && !is_early(instr.operands[0])
+            && body.is(instr.operands[1], When::Before)
+        {
+            return Ok(vec![b.softmax_shares(operands, axes)?]);
+        }
         if let Some(formula) = factor_of(instr) {
             let places = [0, 1, 2, operands.len() - 1];
             let read =
                 || places.iter().zip(formula.reads()).filter(|(_, reads)| *reads).map(|(&k, _)| instr.operands[k]);
-            let is_early = |v| body.is(v, When::Before) || body.is(v, When::Always);
             if !is_early(instr.operands[0]) && read().all(is_early) && read().any(|v| body.is(v, When::Before)) {
                 let factor = b.formula(&formula, &places.map(|k| operands[k]))?;
                 return Ok(vec![b.adjoint_product(operands[0], factor)?]);
@@ -342,7 +355,7 @@ impl ArrayBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::{Element, Reduce, ScanOptions, Variable};
+    use crate::array::{ScanOptions, Variable};
     use crate::{DType, Op};
 
     /// How many functions a step of the last loop computes.
@@ -352,8 +365,8 @@ mod tests {
             _ => None,
         });
         let is_function = |instr: &&ArrayInstr| match instr.op {
-            ArrayOp::Row(row) => of_formula(value_of(row)) >= 10,
-            ArrayOp::Pull(row, k) => of_formula(partial_of(row, k.into())) >= 10,
+            ArrayOp::Row(row) => of_formula(value_of(row))[0] >= 10,
+            ArrayOp::Pull(row, k) => of_formula(partial_of(row, k.into()))[0] >= 10,
             _ => false,
         };
         bodies.next().map_or(0, |body| body.instrs().iter().filter(is_function).count())
