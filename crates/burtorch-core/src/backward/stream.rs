@@ -60,13 +60,13 @@ impl<S: Scalar> Graph<'_, S> {
     /// stay as they are. Memory is that of the tensors in flight.
     ///
     /// ```
-    /// use burtorch_core::{Graph, Init, Parameters};
+    /// use burtorch_core::{Graph, Init, Op, Parameters};
     /// let mut params = Parameters::<f64>::new(0);
     /// let [v, w] = [1.5, 2.0].map(|x| params.tensor(&[2], None, Init::Constant(x), true).unwrap());
     /// let mut graph = Graph::<f64>::new();
     /// let v = graph.parameter(&params, v.slice(), 0).unwrap();
     /// let w = graph.parameter(&params, w.slice(), 1).unwrap();
-    /// let y = graph.mul(v, w).unwrap();
+    /// let y = graph.binary_op(Op::Mul, v, w).unwrap();
     /// let mut parts = Vec::new();
     /// let take = &mut |range, gradient: &mut [f64]| {
     ///     parts.push((range, gradient.to_vec()));
