@@ -396,4 +396,34 @@ mod tests {
         }
         Ok(())
     }
+
+    /// A loop of `n` steps whose state needs so many functions of its slice, one after the other.
+    fn waiting(n: usize, count: usize) -> Result<ArrayProgram> {
+        let mut b = ArrayBuilder::new(DType::Float64)?;
+        let (h, xs) = (b.input(&[], Element::Float)?, b.input(&[n], Element::Float)?);
+        let op = |name| Op::from_name(name).expect("an op of the table");
+        let mut body = ArrayBuilder::new(DType::Float64)?;
+        let (mut state, x) = (body.input(&[], Element::Float)?, body.input(&[], Element::Float)?);
+        for k in 0..count {
+            let scale = body.literal(k as f64 + 2.0)?;
+            let scaled = body.row(op("mul"), &[x, scale])?;
+            let sine = body.row(op("sin"), &[scaled])?;
+            state = body.row(op("mul"), &[state, sine])?;
+            state = body.row(op("sqrt"), &[state])?;
+        }
+        let body = body.finish(&[state])?;
+        let results = b.scan(body, &[], &[h], &[xs], ScanOptions::default())?;
+        b.finish(&[results[0]])
+    }
+
+    #[test]
+    fn what_crosses_is_bounded() -> Result<()> {
+        let left = |n, count| Ok::<_, crate::Error>(functions(&with_steps_at_once(&waiting(n, count)?)?));
+        for (n, count, moves) in [(2, 1, false), (3, 1, true), (MOST, 1, true), (MOST + 1, 1, false)] {
+            assert_eq!(left(n, count)?, if moves { count } else { 2 * count }, "{n} steps");
+        }
+        // The loop has two numbers of its own, a state and a slice.
+        assert_eq!((left(50, CROSSING)?, left(50, CROSSING + 1)?), (CROSSING, 2 * CROSSING + 2));
+        Ok(())
+    }
 }
