@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::bunzip::Bunzip;
 use super::csr::Csr;
 use crate::error::{Error, Result};
 use crate::interrupt::is_over;
@@ -61,7 +60,7 @@ pub fn read_libsvm(path: &Path, options: LibsvmOptions) -> Result<Dataset> {
     let whole = io::Cursor::new(start).chain(file);
     let mut reader: Box<dyn Read> = match (is_gzip, is_bzip2) {
         (true, _) => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-        (_, true) => Box::new(Bunzip::new(whole)),
+        (_, true) => Box::new(bzip2::read::MultiBzDecoder::new(whole)),
         _ => Box::new(whole),
     };
     let mut parser = Parser::new(options)?;

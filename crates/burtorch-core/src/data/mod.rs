@@ -3,7 +3,6 @@
 //! Promises: a file is read in pieces, and memory is needed for what it holds only; the same seed gives the same data. Does
 //! not know what is minimised.
 
-mod bunzip;
 mod csr;
 mod divide;
 mod libsvm;
