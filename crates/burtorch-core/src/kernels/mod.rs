@@ -75,7 +75,8 @@ pub use layer_norm::{layer_norm_forward_lanes, layer_norm_input_grad_lanes, laye
 pub use optim::{Adam, Momentum, adam_update, sgd_decay_update, sgd_momentum_update, sgd_update};
 pub use product::{Finish, Matrix, MatrixMut, Start, product, product_on_threads, product_workspace_len};
 pub use reduce::{
-    all_finite, axpy, axpy_rows, count_reaching, descend, dot, dots, dots_of_columns, outer, sum, sum_squares,
+    add_difference, all_finite, axpy, axpy_rows, count_reaching, descend, dot, dots, dots_of_columns, outer, sum,
+    sum_squares,
 };
 pub use rows::{gather_rows, gather_rows_lanes, scatter_add_rows, scatter_add_rows_lanes};
 pub use softmax::{

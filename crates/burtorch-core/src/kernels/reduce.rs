@@ -29,8 +29,11 @@ leveled! {
     /// `y += a * x`, element by element, one rounding each where the CPU fuses.
     pub fn axpy<E>(a: E, x: &[E], y: &mut [E]) = axpy_at;
 
-    /// `to = x - a g`, each operation rounded.
-    pub fn descend<E>(a: E, g: &[E], x: &[E], to: &mut [E]) = descend_at;
+    /// `to = x - a g`, each operation rounded; whether all of it is finite.
+    pub fn descend<E>(a: E, g: &[E], x: &[E], to: &mut [E]) -> bool = descend_at;
+
+    /// `to += a x`, then `to -= a y` and `to += base`, with the bits of [`axpy`] and [`add_to`](super::add_to).
+    pub fn add_difference<E>(a: E, x: &[E], y: &[E], base: &[E], to: &mut [E]) = add_difference_at;
 
     /// The inner products of `x` with rows that lie one after the other, each with the bits of [`dot`].
     pub fn dots<E>(rows: &[E], x: &[E], to: &mut [E]) = dots_at;
@@ -364,16 +367,58 @@ pub(super) unsafe fn axpy_step<V: Pack, T: Target>(j: usize, a: V::Elem, x: &[V:
     unsafe { T::mul_add(V::splat(a), V::read(x, j), V::read(y, j)).write(y, j) }
 }
 
+/// Simply: a loop over numbers, and [`all_finite`]. Departure: sums of 0 times each number, as there, are taken on the way.
 #[inline(always)]
-fn descend_at<E: KernelFloat, T: Target>(a: E, g: &[E], x: &[E], to: &mut [E]) {
-    assert!(g.len() == to.len() && x.len() == to.len(), "kernel operands differ in length");
-    columns!(E, to.len(), descend_step[T](a, g, x, to));
+fn descend_at<E: KernelFloat, T: Target>(a: E, g: &[E], x: &[E], to: &mut [E]) -> bool {
+    let n = to.len();
+    assert!(g.len() == n && x.len() == n, "kernel operands differ in length");
+    let (zero, a, width) = (E::Vector::splat(E::default()), E::Vector::splat(a), E::Vector::LANES);
+    let mut sums = [zero; 2];
+    let mut j = 0;
+    while n - j >= 2 * width {
+        for sum in &mut sums {
+            // SAFETY: `j + width <= n`, the length of all slices, for both of the vectors.
+            let new = unsafe { E::Vector::read(x, j) - a * E::Vector::read(g, j) };
+            // SAFETY: as above.
+            unsafe { new.write(to, j) };
+            *sum = T::mul_add(new, zero, *sum);
+            j += width;
+        }
+    }
+    for sum in &mut sums {
+        let at = j.min(n)..n.min(j + width);
+        let read = |from: &[E]| E::Vector::read_or(&from[at.clone()], E::default());
+        let new = read(x) - a * read(g);
+        new.write_some(&mut to[at]);
+        *sum = T::mul_add(new, zero, *sum);
+        j += width;
+    }
+    let [b, c] = sums;
+    (b + c).tree_sum() == E::default()
+}
+
+#[inline(always)]
+fn add_difference_at<E: KernelFloat, T: Target>(a: E, x: &[E], y: &[E], base: &[E], to: &mut [E]) {
+    let n = to.len();
+    assert!([x, y, base].iter().all(|list| list.len() == n), "kernel operands differ in length");
+    columns!(E, n, add_difference_step[T](a, x, y, base, to));
 }
 
 /// # Safety
 /// `j + V::LANES` is at most the length of all slices.
 #[inline(always)]
-unsafe fn descend_step<V: Pack, T: Target>(j: usize, a: V::Elem, g: &[V::Elem], x: &[V::Elem], to: &mut [V::Elem]) {
+unsafe fn add_difference_step<V: Pack, T: Target>(
+    j: usize,
+    a: V::Elem,
+    x: &[V::Elem],
+    y: &[V::Elem],
+    base: &[V::Elem],
+    to: &mut [V::Elem],
+) {
     // SAFETY: as the caller promises.
-    unsafe { (V::read(x, j) - V::splat(a) * V::read(g, j)).write(to, j) }
+    unsafe {
+        let at_x = T::mul_add(V::splat(a), V::read(x, j), V::read(to, j));
+        let both = T::mul_add(V::splat(-a), V::read(y, j), at_x);
+        (both + V::read(base, j)).write(to, j);
+    }
 }

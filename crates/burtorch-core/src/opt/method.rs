@@ -76,6 +76,8 @@ pub struct Env<'a> {
     pub workspace: &'a mut Workspace,
     /// Memory of projections.
     pub scratch: &'a mut Vec<f64>,
+    /// Whether the next iterate, as [`Env::descend`] left it, is known to be finite.
+    pub next_is_finite: bool,
 }
 
 impl Env<'_> {
@@ -89,6 +91,17 @@ impl Env<'_> {
     pub fn grad(&mut self, x: &[f64], minus: Option<&[f64]>, samples: Samples<'_>, out: &mut [f64]) -> Result<()> {
         out.fill(0.0);
         self.problem.grad(x, minus, samples, self.threads, self.workspace, out)
+    }
+
+    /// Makes `out` the difference of weighted sums of gradients at two points, plus `base`.
+    pub fn grad_from(
+        &mut self,
+        points: [&[f64]; 2],
+        base: &[f64],
+        samples: Samples<'_>,
+        out: &mut [f64],
+    ) -> Result<()> {
+        self.problem.grad_from(points, base, samples, self.threads, self.workspace, out)
     }
 
     /// Makes `out` the gradient at `x`.
@@ -105,11 +118,10 @@ impl Env<'_> {
         Err(Error::BadArgument { what: "prox", expected, found: "another".into() })
     }
 
-    /// `next = prox(x - step g)`.
+    /// `next = prox(x - step g)`, which the method leaves as it is.
     pub fn descend(&mut self, x: &[f64], g: &[f64], next: &mut [f64]) -> Result<()> {
-        let step = self.step;
-        kernels::descend(step, g, x, next);
-        self.prox.apply(step, next, self.scratch)
+        self.next_is_finite = kernels::descend(self.step, g, x, next) && self.prox == Prox::Zero;
+        self.prox.apply(self.step, next, self.scratch)
     }
 }
 
@@ -221,6 +233,7 @@ impl Runner {
             choices,
             workspace: &mut self.workspace,
             scratch: &mut self.scratch,
+            next_is_finite: false,
         };
         (&mut *self.method, env, &self.x, &mut self.next)
     }
@@ -230,9 +243,11 @@ impl Runner {
         check_step(step)?;
         let (method, mut env, x, next) = self.parts_of_a_step(step, choices);
         let cost = method.propose(&mut env, x, next)?;
-        if !kernels::all_finite(&self.next) {
+        if !env.next_is_finite && !kernels::all_finite(&self.next) {
             return Err(Error::Diverged { round: self.round + 1 });
         }
+        // What a kernel left unfinished would become the state.
+        crate::interrupt::check()?;
         std::mem::swap(&mut self.x, &mut self.next);
         self.method.commit();
         self.cost += cost;

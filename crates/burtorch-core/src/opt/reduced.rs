@@ -5,7 +5,6 @@ use super::sampling::Sampler;
 use super::stochastic::draw_batch;
 use super::terms::Samples;
 use crate::error::{Error, Result};
-use crate::kernels;
 
 fn calls(n: usize) -> Cost {
     Cost { oracle_calls: n as u64, ..Cost::default() }
@@ -47,8 +46,7 @@ impl LSvrg {
     pub(super) fn estimate(&mut self, env: &mut Env<'_>, at: &[f64]) -> Result<Cost> {
         draw_batch(&mut self.sampler, env)?;
         let samples = self.sampler.samples();
-        env.grad(at, Some(&self.w), samples, &mut self.g)?;
-        kernels::add_to(&self.grad_w, &mut self.g);
+        env.grad_from([at, &self.w], &self.grad_w, samples, &mut self.g)?;
         Ok(calls(2 * samples.indices.len()))
     }
 
@@ -217,8 +215,7 @@ impl Method for Page {
         }
         draw_batch(&mut self.sampler, env)?;
         let samples = self.sampler.samples();
-        env.grad(next, Some(x), samples, &mut self.new)?;
-        kernels::add_to(&self.g, &mut self.new);
+        env.grad_from([next, x], &self.g, samples, &mut self.new)?;
         Ok(calls(2 * samples.indices.len()))
     }
 

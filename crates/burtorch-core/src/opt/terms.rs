@@ -258,6 +258,45 @@ impl FiniteSum {
         workspace: &mut Workspace,
         out: &mut [f64],
     ) -> Result<()> {
+        self.terms_grad(x, minus, samples, threads, workspace, out)?;
+        self.regulariser.add_grad(x, minus, samples.total(), out);
+        Ok(())
+    }
+
+    /// Makes `out` the difference of the weighted sums of gradients of samples at `x` and `y`, plus `base`: what estimates of
+    /// reduced variance are. In fewer passes over `out` than [`FiniteSum::grad`] and a sum, with the same bits.
+    #[allow(clippy::too_many_arguments, reason = "as many as a gradient's, and what it is added to")]
+    pub fn grad_from(
+        &self,
+        [x, y]: [&[f64]; 2],
+        base: &[f64],
+        samples: Samples<'_>,
+        threads: usize,
+        workspace: &mut Workspace,
+        out: &mut [f64],
+    ) -> Result<()> {
+        out.fill(0.0);
+        self.terms_grad(x, Some(y), samples, threads, workspace, out)?;
+        let Regulariser { l2, nonconvex } = self.regulariser;
+        if l2 > 0.0 && nonconvex == 0.0 {
+            kernels::add_difference(samples.total() * l2, x, y, base, out);
+        } else {
+            self.regulariser.add_grad(x, Some(y), samples.total(), out);
+            kernels::add_to(base, out);
+        }
+        Ok(())
+    }
+
+    /// [`FiniteSum::grad`] without the regulariser.
+    fn terms_grad(
+        &self,
+        x: &[f64],
+        minus: Option<&[f64]>,
+        samples: Samples<'_>,
+        threads: usize,
+        workspace: &mut Workspace,
+        out: &mut [f64],
+    ) -> Result<()> {
         if self.chunks(samples.indices.len()) == 1 {
             if workspace.parts.is_empty() {
                 memory::reserve_in(&mut workspace.parts, 1, WHAT)?;
@@ -275,7 +314,6 @@ impl FiniteSum {
                 kernels::add_to(&part_of(part).grad, out);
             }
         }
-        self.regulariser.add_grad(x, minus, samples.total(), out);
         Ok(())
     }
 }
