@@ -311,7 +311,8 @@ class Method:
             epochs: until so many more oracle calls, by samples.
             bits: until clients have sent so many more.
             seconds: until steps have taken so long.
-            stop: until this token is set, by any thread; the step that is under way is finished.
+            stop: until this token is set, by any thread; a step that is under way is not taken, or finished among
+                processes.
             callback: is called with each record; the run ends where it returns True.
             record_every: steps between records; only the first and last unless told otherwise.
             progress: whether to show a progress bar.

@@ -46,12 +46,11 @@ struct Limits {
     stop: Option<Stop>,
 }
 
-/// Takes steps until a limit is met; how many.
-fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits) -> burtorch_core::Result<u64> {
-    let mut done = 0;
+/// Takes steps until a limit is met; `done` becomes how many.
+fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits, done: &mut u64) -> burtorch_core::Result<()> {
     let mut last = 0.0;
     let mut next = gammas.iter();
-    while done < limits.steps {
+    while *done < limits.steps {
         let cost = runner.cost();
         let is_stopped = limits.stop.as_ref().is_some_and(Stop::is_set);
         if is_stopped || cost.oracle_calls >= limits.calls || cost.bits_up >= limits.bits {
@@ -62,9 +61,9 @@ fn run(runner: &mut Runner, gammas: &[f64], limits: &Limits) -> burtorch_core::R
         }
         last = next.next().copied().unwrap_or(last);
         runner.step(last, Choices::default())?;
-        done += 1;
+        *done += 1;
     }
-    Ok(done)
+    Ok(())
 }
 
 impl PyRunner {
@@ -128,7 +127,8 @@ impl PyRunner {
         })
     }
 
-    /// Steps of these sizes, of which the last one serves for the rest, until a limit is met; how many were taken.
+    /// Steps of these sizes, of which the last one serves for the rest, until a limit is met; how many were taken. A step in which
+    /// the token is set is not, unless others wait for what this process sends.
     #[pyo3(signature = (gammas, steps, calls=None, bits=None, seconds=None, stop=None))]
     #[allow(clippy::too_many_arguments, reason = "what ends a run")]
     fn steps(
@@ -142,9 +142,17 @@ impl PyRunner {
         stop: Option<&Bound<'_, PyStop>>,
     ) -> PyResult<u64> {
         let gammas = numbers(gammas, "steps")?;
+        let token = watched(stop.filter(|_| self.exchange.is_none()), None)?;
         let stop = watched(stop, seconds.map(|seconds| seconds.max(0.0)))?;
         let limits = Limits { steps, calls: calls.unwrap_or(u64::MAX), bits: bits.unwrap_or(f64::INFINITY), stop };
-        self.with(py, |runner| run(runner, &gammas, &limits))
+        let mut done = 0;
+        let mut work = || self.with(py, |runner| run(runner, &gammas, &limits, &mut done));
+        match token {
+            // Where it ends the work, the last step was not taken, and that is no error.
+            Some(token) => token.watched(work).unwrap_or(Ok(())),
+            None => work(),
+        }?;
+        Ok(done)
     }
 
     /// The iterate, as a new array.
