@@ -49,15 +49,15 @@ pub struct Message<F> {
     pub(super) values: Values,
     pub(super) unit: F,
     pub(super) numbers: Vec<F>,
-    pub(super) work: Work,
+    pub(super) work: Work<F>,
 }
 
 /// Memory for choosing coordinates.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Work {
+pub(super) struct Work<F> {
     pub(super) subset: Subset,
     pub(super) order: Vec<u32>,
-    pub(super) candidates: Candidates,
+    pub(super) candidates: Candidates<F>,
 }
 
 impl<F: Number> PartialEq for Message<F> {
