@@ -26,8 +26,8 @@ pub(super) fn lowered(program: &ArrayProgram) -> Result<ArrayProgram> {
             ArrayOp::Reduce(Reduce::LogSumExp, axes) => b.log_sum_exp(operands[0], axes),
             ArrayOp::Reduce(Reduce::Norm2, axes) => b.norm2(operands[0], axes),
             ArrayOp::ReducePull(Reduce::Sum, axes) => b.over(operands[0], b.dims(operands[1]), axes),
-            ArrayOp::ReducePull(Reduce::Max | Reduce::Min, axes) if !is_in_rows(b.dims(operands[1]), axes) => {
-                b.extreme_shares(operands, axes)
+            ArrayOp::ReducePull(kind @ (Reduce::Max | Reduce::Min), axes) if !is_in_rows(b.dims(operands[1]), axes) => {
+                b.extreme_shares(kind, operands, axes)
             }
             ArrayOp::ReducePull(Reduce::LogSumExp, axes) => b.softmax_shares(operands, axes),
             ArrayOp::ReducePull(Reduce::Norm2, axes) => b.norm_shares(operands, axes),
@@ -118,21 +118,21 @@ impl ArrayBuilder {
         self.row(Op::Div, &[share, total])
     }
 
-    fn extreme_shares(&mut self, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
+    /// Numbers that are not beyond the extreme equal it, or it is NaN. All but the choice is computed once for each extreme.
+    fn extreme_shares(&mut self, kind: Reduce, operands: &[ValueId], axes: Axes) -> Result<ValueId> {
         let [g, x, y] = operands else { return self.push(ArrayOp::Copy, operands) };
         let dims = self.dims(*x);
         let extreme = self.over(*y, dims, axes)?;
         let is_extreme = self.is(Comparison::Equal, *x, extreme)?;
         let count = self.count_equal(is_extreme, axes)?;
         let share = self.pull(Row::Op(Op::Div), 0, *g, &[count, count], count)?;
-        let share = self.over(share, dims, axes)?;
-        let unreached = self.push(ArrayOp::Unreached(dims), &[])?;
-        let won = self.choose(is_extreme, share, unreached)?;
         let is_nan = self.push(ArrayOp::Compare(Comparison::IsNan), &[*y])?;
-        let is_nan = self.over(is_nan, dims, axes)?;
-        let c = self.choose(is_nan, extreme, won)?;
-        let g = self.over(*g, dims, axes)?;
-        self.hidden_with(g, c)
+        let share = self.choose(is_nan, *y, share)?;
+        let share = self.hidden_with(*g, share)?;
+        let [less, more] = if kind == Reduce::Max { [*x, extreme] } else { [extreme, *x] };
+        let has_lost = self.is(Comparison::Less, less, more)?;
+        let (share, unreached) = (self.over(share, dims, axes)?, self.push(ArrayOp::Unreached(dims), &[])?);
+        self.choose(has_lost, unreached, share)
     }
 
     /// The largest magnitude, the power of two that keeps squares in range, and the operand multiplied by it.
