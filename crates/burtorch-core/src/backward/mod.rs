@@ -110,26 +110,10 @@ impl<S: Scalar> Graph<'_, S> {
         let (low, end) = self.dirty;
         // Until the span is known, in case a kernel panics.
         self.dirty = (0, end);
-        let (recorded, adjoints) = self.columns.split_for_sweep();
-        let mut sweep = Sweep {
-            recorded,
-            extra: self.extra.as_slice(),
-            adjoints,
-            base: 0,
-            low,
-            scratch: self.scratch.as_mut_slice(),
-            n_threads: self.n_threads as usize,
-            leaf_grads: self.leaves.grads_mut(),
-            params,
-            places,
-            skip_zero_adjoints: false,
-            deferred: None,
-            sampler: None,
-            fresh,
-            overwritten: 0..0,
-            floor: 0,
-            is_over: false,
-        };
+        let room = (self.extra.as_slice(), self.scratch.as_mut_slice(), self.n_threads);
+        let leaf_grads = self.leaves.grads_mut();
+        let columns = self.columns.split_for_sweep();
+        let mut sweep = Sweep { leaf_grads, fresh, ..Sweep::below(low, columns, room, (params, places)) };
         sweep.finish(met);
         self.dirty = (sweep.low, end);
         if sweep.is_over || stop::has_ended() { Err(Error::Interrupted) } else { Ok(()) }
@@ -152,26 +136,9 @@ impl<S: Scalar> Graph<'_, S> {
             floor::floor(self.topology(), params, places, root, 0).min(lowest_leaf.copied().unwrap_or(u32::MAX));
         // Until the span is known, in case `interrupted` panics.
         self.dirty = (0, root + 1);
-        let (recorded, adjoints) = self.columns.split_for_sweep();
-        let mut sweep = Sweep {
-            recorded,
-            extra: self.extra.as_slice(),
-            adjoints,
-            base: 0,
-            low: root,
-            scratch: self.scratch.as_mut_slice(),
-            n_threads: self.n_threads as usize,
-            leaf_grads: &mut [],
-            params,
-            places,
-            skip_zero_adjoints: options.skip_zero_adjoints,
-            deferred: None,
-            sampler: None,
-            fresh,
-            overwritten: 0..0,
-            floor,
-            is_over: false,
-        };
+        let room = (self.extra.as_slice(), self.scratch.as_mut_slice(), self.n_threads);
+        let whole = Sweep::below(root, self.columns.split_for_sweep(), room, (params, places));
+        let mut sweep = Sweep { skip_zero_adjoints: options.skip_zero_adjoints, fresh, floor, ..whole };
         let finished = sweep.run(root, seed, interrupted) && !sweep.is_over && !stop::has_ended();
         let low = sweep.low;
         self.dirty = (low, root + 1);
@@ -235,25 +202,9 @@ impl<S: Scalar> Graph<'_, S> {
         let places = self.place_stores(params)?;
         let (adjoints, temporaries) = scratch[..need].split_at_mut(n_nodes);
         adjoints.fill(S::UNREACHED);
-        let mut sweep = Sweep {
-            recorded: self.columns.recorded(),
-            extra: self.extra.as_slice(),
-            adjoints: &mut *adjoints,
-            base,
-            low: root.0,
-            scratch: temporaries,
-            n_threads: self.n_threads as usize,
-            leaf_grads: &mut [],
-            params,
-            places: &places,
-            skip_zero_adjoints: false,
-            deferred: None,
-            sampler: None,
-            fresh: 0..0,
-            overwritten: 0..0,
-            floor: base,
-            is_over: false,
-        };
+        let room = (self.extra.as_slice(), temporaries, self.n_threads);
+        let whole = Sweep::below(root.0, (self.columns.recorded(), &mut *adjoints), room, (params, &places));
+        let mut sweep = Sweep { base, floor: base, ..whole };
         sweep.run(root.0, seed, None);
         Ok(Adjoints { base, adjoints })
     }
@@ -312,30 +263,11 @@ impl<S: BlockMath> Graph<'_, S> {
             *to = floor::floor(topology, params, &places, root.0, bottom);
             bottom = root.0 + 1;
         }
-        let (recorded, adjoints) = self.columns.split_for_sweep();
-        let mut sweep = Sweep {
-            recorded,
-            extra: self.extra.as_slice(),
-            adjoints,
-            base: 0,
-            low: top.0,
-            scratch: self.scratch.as_mut_slice(),
-            n_threads: self.n_threads as usize,
-            leaf_grads: &mut [],
-            params,
-            places: &places,
-            skip_zero_adjoints: false,
-            deferred,
-            // A match, so that the lifetime gets shorter.
-            sampler: match sampler {
-                Some(sampler) => Some(sampler),
-                None => None,
-            },
-            fresh,
-            overwritten: 0..0,
-            floor: 0,
-            is_over: false,
-        };
+        let room = (self.extra.as_slice(), self.scratch.as_mut_slice(), self.n_threads);
+        let whole = Sweep::below(top.0, self.columns.split_for_sweep(), room, (params, &places));
+        // A closure, so that the lifetime gets shorter.
+        let sampler = sampler.map(|sampler| sampler as &mut dyn InputSampler<S>);
+        let mut sweep = Sweep { deferred, sampler, fresh, ..whole };
         for &(root, seed) in roots {
             sweep.add(root.0, seed);
         }

@@ -94,26 +94,8 @@ impl<S: Scalar> Graph<'_, S> {
         let places = self.place_stores(&gradients)?;
         self.reset_adjoints();
         self.dirty = (0, root.0 + 1);
-        let (recorded, adjoints) = self.columns.split_for_sweep();
-        let mut sweep = Sweep {
-            recorded,
-            extra: self.extra.as_slice(),
-            adjoints,
-            base: 0,
-            low: root.0,
-            scratch: self.scratch.as_mut_slice(),
-            n_threads: self.n_threads as usize,
-            leaf_grads: &mut [],
-            params: &mut gradients,
-            places: &places,
-            skip_zero_adjoints: false,
-            deferred: None,
-            sampler: None,
-            fresh: 0..0,
-            overwritten: 0..0,
-            floor: 0,
-            is_over: false,
-        };
+        let room = (self.extra.as_slice(), self.scratch.as_mut_slice(), self.n_threads);
+        let mut sweep = Sweep::below(root.0, self.columns.split_for_sweep(), room, (&mut gradients, &places));
         sweep.add(root.0, seed);
         sweep.descend_handing_on(root.0 + 1, Stream { order: &order, consume: &mut take }, |_, _| {});
         let is_over = sweep.is_over || stop::has_ended();

@@ -45,6 +45,38 @@ pub(crate) struct Sweep<'a, 'g, S: Scalar> {
     pub(crate) is_over: bool,
 }
 
+impl<'a, 'g, S: Scalar> Sweep<'a, 'g, S> {
+    /// One from the node `low` down through a graph whose block ops have these operands and this memory, with nothing left out. Leaves
+    /// are left alone.
+    #[inline(always)]
+    pub(crate) fn below(
+        low: u32,
+        (recorded, adjoints): (Recorded<'a, S>, &'a mut [S]),
+        (extra, scratch, n_threads): (&'a [u32], &'a mut [S], u32),
+        (params, places): (&'a mut [Gradients<'g, S::Elem>], &'a [u32]),
+    ) -> Self {
+        Sweep {
+            recorded,
+            extra,
+            adjoints,
+            base: 0,
+            low,
+            scratch,
+            n_threads: n_threads as usize,
+            leaf_grads: &mut [],
+            params,
+            places,
+            skip_zero_adjoints: false,
+            deferred: None,
+            sampler: None,
+            fresh: 0..0,
+            overwritten: 0..0,
+            floor: 0,
+            is_over: false,
+        }
+    }
+}
+
 impl<S: Scalar> Sweep<'_, '_, S> {
     /// Adds a contribution to a node's adjoint.
     #[inline(always)]

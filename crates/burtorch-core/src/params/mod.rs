@@ -8,6 +8,7 @@ mod block;
 mod bounds;
 mod finite;
 mod first_write;
+mod freezing;
 mod gradients;
 mod in_flight;
 mod init;
@@ -16,6 +17,7 @@ pub(crate) mod overrides;
 mod selection;
 mod skipped;
 mod stage;
+mod tensor;
 mod wanted;
 
 pub use finite::NonFiniteParameter;
@@ -26,6 +28,7 @@ pub(crate) use in_flight::{Emission, InFlight, emissions};
 pub use init::Init;
 pub use selection::Selection;
 pub(crate) use skipped::Skipped;
+pub use tensor::{Shape, Slice, Tensor};
 pub use wanted::WantedSet;
 
 use std::marker::PhantomData;
@@ -41,133 +44,13 @@ use crate::scalar::Float;
 use crate::sync::unique_id;
 pub(crate) use block::Block;
 use bounds::Bounds;
+use freezing::for_each_gap;
 use names::Names;
 
 /// Bytes of address space that values, and gradients, reserve unless told otherwise, of which only pages that are touched
 /// cost memory; they grow where more numbers are appended. Where the system does not give that much, as much as is needed is
 /// reserved instead.
 const RESERVED: usize = 1 << 25;
-
-/// Contiguous numbers of a `Parameters`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slice {
-    pub(crate) store: u64,
-    pub(crate) start: u32,
-    pub(crate) len: u32,
-}
-
-impl Slice {
-    /// Identity of the parameters.
-    pub const fn store(self) -> u64 {
-        self.store
-    }
-
-    /// How many numbers.
-    pub const fn len(self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there are none.
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
-    }
-
-    /// Where they are in the flat arrays.
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.start as usize + self.len as usize
-    }
-
-    /// Numbers `from..to` of this slice, if it has them.
-    pub fn slice(self, from: usize, to: usize) -> Option<Slice> {
-        (from <= to && to <= self.len()).then(|| Slice {
-            start: self.start + from as u32,
-            len: (to - from) as u32,
-            ..self
-        })
-    }
-}
-
-/// A shape of up to four dimensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
-    dims: [u32; 4],
-    n_dims: u8,
-}
-
-impl Shape {
-    /// A shape from its dimensions, at most four.
-    pub fn new(dims: &[usize]) -> Result<Self> {
-        let found = || format!("{dims:?}");
-        let bad = |expected: &str| Error::BadArgument { what: "a shape", expected: expected.into(), found: found() };
-        if dims.is_empty() || dims.len() > 4 {
-            return Err(bad("one to four dimensions"));
-        }
-        let mut shape = Shape { dims: [1; 4], n_dims: dims.len() as u8 };
-        for (to, &from) in shape.dims.iter_mut().zip(dims) {
-            *to = u32::try_from(from).map_err(|_| bad("dimensions below 2^32"))?;
-        }
-        match dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) {
-            Some(0) => Err(bad("dimensions of at least 1")),
-            Some(n) if n <= u32::MAX as usize => Ok(shape),
-            _ => Err(bad("fewer than 2^32 numbers in all")),
-        }
-    }
-
-    /// The dimensions.
-    pub fn dims(&self) -> &[u32] {
-        &self.dims[..self.n_dims as usize]
-    }
-
-    /// How many numbers in all.
-    pub fn n(&self) -> usize {
-        self.dims().iter().map(|&d| d as usize).product()
-    }
-}
-
-/// A shaped slice of a `Parameters`, by rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tensor {
-    slice: Slice,
-    shape: Shape,
-}
-
-impl Tensor {
-    /// All its numbers.
-    pub fn slice(&self) -> Slice {
-        self.slice
-    }
-
-    /// Its shape.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// What is at place `k` of the first dimension, if there is such a place: a tensor of one dimension less, or of
-    /// shape (1,). No copy.
-    pub fn index(&self, k: usize) -> Option<Tensor> {
-        let slice = self.row(k)?;
-        let rest = &self.shape.dims()[1..];
-        let mut shape = Shape { dims: [1; 4], n_dims: rest.len().max(1) as u8 };
-        shape.dims[..rest.len()].copy_from_slice(rest);
-        Some(Tensor { slice, shape })
-    }
-
-    /// Places `from..to` of the first dimension, if it has them and they are not none. No copy.
-    pub fn rows(&self, from: usize, to: usize) -> Option<Tensor> {
-        let width = self.slice.len() / self.shape.dims[0] as usize;
-        let slice = self.slice.slice(from * width, to * width).filter(|part| !part.is_empty())?;
-        let mut shape = self.shape;
-        shape.dims[0] = (to - from) as u32;
-        Some(Tensor { slice, shape })
-    }
-
-    /// Row `k` along the first dimension, if it has one. No copy.
-    pub fn row(&self, k: usize) -> Option<Slice> {
-        let rows = self.shape.dims()[0] as usize;
-        let width = self.slice.len() / rows;
-        if k < rows { self.slice.slice(k * width, (k + 1) * width) } else { None }
-    }
-}
 
 /// Flat trainable numbers and their gradients.
 ///
@@ -491,58 +374,6 @@ impl<'m, E: Float> Parameters<'m, E> {
         });
     }
 
-    /// Makes numbers fixed: no gradient, no gradient memory, no work. Freezing twice changes nothing.
-    pub fn freeze(&mut self, slice: Slice) -> Result<()> {
-        self.freeze_all(&[slice])
-    }
-
-    /// Freezes the numbers of all slices, or, in case of an error, of none.
-    pub fn freeze_all(&mut self, slices: &[Slice]) -> Result<()> {
-        self.prepare(slices)?;
-        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
-            self.frozen.push(slice.start..slice.start + slice.len);
-            self.grads.discard(slice.range(), self.n);
-        }
-        selection::join_touching(&mut self.frozen);
-        Ok(())
-    }
-
-    /// Makes numbers trainable again.
-    pub fn unfreeze(&mut self, slice: Slice) -> Result<()> {
-        self.unfreeze_all(&[slice])
-    }
-
-    /// Makes the numbers of all slices trainable again, or, in case of an error, of none.
-    pub fn unfreeze_all(&mut self, slices: &[Slice]) -> Result<()> {
-        self.prepare(slices)?;
-        slices.iter().filter(|slice| !slice.is_empty()).for_each(|&slice| self.thaw(slice));
-        Ok(())
-    }
-
-    /// Checks slices, and reserves memory for one more frozen range each.
-    fn prepare(&mut self, slices: &[Slice]) -> Result<()> {
-        slices.iter().try_for_each(|&slice| self.check_slice(slice))?;
-        self.frozen.try_reserve(slices.len()).map_err(|_| out_of_memory::<Range<u32>>(slices.len()))
-    }
-
-    fn thaw(&mut self, slice: Slice) {
-        let (from, to) = (slice.start, slice.start + slice.len);
-        let around = self.frozen.iter_mut().enumerate().find(|(_, r)| r.start < from && to < r.end);
-        if let Some((k, range)) = around {
-            let above = to..std::mem::replace(&mut range.end, from);
-            self.frozen.insert(k + 1, above);
-            return;
-        }
-        for range in &mut self.frozen {
-            if range.start < from {
-                range.end = range.end.min(from);
-            } else if range.start < to {
-                range.start = to.min(range.end);
-            }
-        }
-        self.frozen.retain(|r| !r.is_empty());
-    }
-
     /// What further random initial values come from.
     pub(crate) fn rng(&self) -> &ChaCha8Rng {
         &self.rng
@@ -567,29 +398,6 @@ impl<'m, E: Float> Parameters<'m, E> {
         self.frozen = saved.frozen;
         self.rng = saved.rng;
         Ok(())
-    }
-
-    /// Frozen ranges, ascending.
-    pub fn frozen(&self) -> &[Range<u32>] {
-        &self.frozen
-    }
-
-    /// Whether the number at `index` is trainable.
-    #[inline]
-    pub fn is_trainable(&self, index: usize) -> bool {
-        self.any_trainable(index..index + 1)
-    }
-
-    /// Whether any number of the range is trainable.
-    #[inline]
-    pub fn any_trainable(&self, range: Range<usize>) -> bool {
-        Skipped::in_place(&self.frozen).leaves_any(range)
-    }
-
-    /// Whether all numbers of the range are trainable.
-    #[inline]
-    pub fn all_trainable(&self, range: Range<usize>) -> bool {
-        Skipped::in_place(&self.frozen).leaves_all(range)
     }
 
     /// Counts an array that somebody holds: until [`Parameters::release`] the memory does not move.
@@ -644,18 +452,4 @@ pub(crate) struct Restored {
 
 fn out_of_memory<T>(n: usize) -> Error {
     Error::OutOfMemory { bytes: n * size_of::<T>(), what: "the list of names and frozen parameters" }
-}
-
-/// Calls `f` with what lies between the frozen ranges in `0..n`.
-fn for_each_gap(frozen: &[Range<u32>], n: usize, mut f: impl FnMut(Range<usize>)) {
-    let mut from = 0;
-    for range in frozen {
-        if from < range.start as usize {
-            f(from..range.start as usize);
-        }
-        from = range.end as usize;
-    }
-    if from < n {
-        f(from..n);
-    }
 }
