@@ -2,8 +2,8 @@
 
 use crate::support::{Float, LENGTHS, Numbers, Sum, on_every_level, wide};
 use burtorch_core::kernels::{
-    SparseRows, add_rows, add_sparse_rows, all_finite, ask_for_rows, axpy, count_reaching, dot, dots_of_rows,
-    dots_of_rows_at_two, dots_of_sparse_rows, dots_of_sparse_rows_at_two,
+    SparseRows, add_difference, add_rows, add_sparse_rows, all_finite, ask_for_rows, axpy, count_reaching, descend,
+    dot, dots_of_rows, dots_of_rows_at_two, dots_of_sparse_rows, dots_of_sparse_rows_at_two,
 };
 
 const ROWS: usize = 40;
@@ -127,4 +127,42 @@ fn sparse_rows_are_multiplied_and_added() {
 fn whole_vectors_are_looked_at() {
     whole::<f32>();
     whole::<f64>();
+}
+
+fn ends_of_steps<E: Float>() {
+    for n in LENGTHS.into_iter().chain([300, 1000]) {
+        let mut numbers = Numbers::new(n as u64);
+        let [x, y, base, g] = [0; 4].map(|_| numbers.take::<E>(n));
+        let a = E::of(0.37);
+        let once = || {
+            let mut found = g.clone();
+            add_difference(a, &x, &y, &base, &mut found);
+            let mut next = vec![E::of(9.0); n];
+            assert!(descend(a, &found, &x, &mut next));
+            found.extend(next);
+            found
+        };
+        let check = |found: &[E]| {
+            let mut expected = g.clone();
+            axpy(a, &x, &mut expected);
+            axpy(-a, &y, &mut expected);
+            axpy(E::of(1.0), &base, &mut expected);
+            let next: Vec<E> = expected.iter().zip(&x).map(|(&g, &x)| x - a * g).collect();
+            assert!(found.iter().zip(expected.iter().chain(&next)).all(|(a, b)| a.bits() == b.bits()), "n = {n}");
+        };
+        on_every_level(once, check);
+        for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for at in (0..n).step_by(n.div_ceil(40).max(1)) {
+                let mut g = g.clone();
+                g[at] = E::of(wrong);
+                assert!(!descend(a, &g, &x, &mut vec![a; n]), "{wrong} at {at} of {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ends_of_steps_have_the_bits_of_their_parts() {
+    ends_of_steps::<f32>();
+    ends_of_steps::<f64>();
 }
