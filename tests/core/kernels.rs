@@ -7,6 +7,7 @@ mod affine_lanes;
 mod attention;
 mod chosen_rows;
 mod elementwise;
+mod largest;
 mod layer_norm;
 mod optim;
 mod paired;

@@ -2,7 +2,7 @@
 
 use crate::kernels::KernelFloat;
 use crate::scalar::Float;
-use crate::simd::{REACH, reach_f32, reach_f64};
+use crate::simd::{REACH, list_f32, list_f64, reach_f32, reach_f64};
 
 mod sealed {
     pub trait Sealed {}
@@ -25,6 +25,9 @@ pub trait Number: Float + KernelFloat + sealed::Sealed {
     fn of_bits(bits: u64) -> Self;
     /// A bit for each number whose magnitude is at least this one.
     fn reach(numbers: &[Self; REACH], magnitude: u64) -> u32;
+    /// Appends the places of numbers whose magnitude is at least this one, the first number being at `first`, to a list with room
+    /// for all.
+    fn list(numbers: &[[Self; REACH]], magnitude: u64, first: u32, to: &mut Vec<u32>);
 
     /// Its bits without the sign: ordered as absolute values are.
     #[inline(always)]
@@ -46,7 +49,7 @@ pub trait Number: Float + KernelFloat + sealed::Sealed {
 }
 
 macro_rules! number {
-    ($float:ty, $bits:literal, $reach:ident) => {
+    ($float:ty, $bits:literal, $reach:ident, $list:ident) => {
         impl Number for $float {
             const BITS: u32 = $bits;
             const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1;
@@ -66,9 +69,14 @@ macro_rules! number {
             fn reach(numbers: &[Self; REACH], magnitude: u64) -> u32 {
                 $reach(numbers, magnitude as _)
             }
+
+            #[inline(always)]
+            fn list(numbers: &[[Self; REACH]], magnitude: u64, first: u32, to: &mut Vec<u32>) {
+                $list(numbers, magnitude as _, first, to);
+            }
         }
     };
 }
 
-number!(f32, 32, reach_f32);
-number!(f64, 64, reach_f64);
+number!(f32, 32, reach_f32, list_f32);
+number!(f64, 64, reach_f64, list_f64);

@@ -16,6 +16,8 @@ const WHAT: &str = "the largest numbers of a vector";
 
 /// Numbers that are sampled.
 const SAMPLE: usize = 4096;
+/// Chunks that are listed together.
+const LISTED: usize = 16;
 /// Neighbours that are sampled together, in a line of the cache.
 const NEIGHBOURS: usize = 8;
 /// Numbers that are large enough to be looked at again, ascending by index.
@@ -32,6 +34,7 @@ pub(super) fn largest<F: Number>(x: &[F], k: usize, candidates: &mut Candidates<
     reserve_in(out, k, WHAT)?;
     if x.len() < 4 * SAMPLE {
         choose(x, k, F::INFINITE / 2, out)?;
+        check(x, out)?;
     } else {
         let guess = Guess::new(x, k);
         candidates.collect(x, guess.least, guess.most)?;
@@ -39,13 +42,23 @@ pub(super) fn largest<F: Number>(x: &[F], k: usize, candidates: &mut Candidates<
             candidates.collect(x, 1, k)?;
         }
         if candidates.indices.len() < k {
+            check(x, &candidates.indices)?;
             with_zeros(x, k - candidates.indices.len(), &candidates.indices, out);
         } else {
             choose(&candidates.numbers, k, guess.near, out)?;
             out.iter_mut().for_each(|i| *i = candidates.indices[*i as usize]);
+            // Without infinities there is no NaN.
+            if reaching(&candidates.numbers, F::INFINITE)? > 0 {
+                check(x, out)?;
+            }
         }
     }
-    match out.iter().find(|&&i| x[i as usize].magnitude() > F::INFINITE) {
+    Ok(())
+}
+
+/// An error if one of these is NaN.
+fn check<F: Number>(x: &[F], places: &[u32]) -> Result<()> {
+    match places.iter().find(|&&i| x[i as usize].magnitude() > F::INFINITE) {
         Some(i) => Err(not_a_number(*i as usize)),
         None => Ok(()),
     }
@@ -79,6 +92,9 @@ fn choose<F: Number>(x: &[F], k: usize, near: u64, out: &mut Vec<u32>) -> Result
     }
     if high > F::INFINITE {
         at_high = x.iter().filter(|x| x.magnitude() >= high).count();
+    }
+    if at_high == k {
+        return list_reaching(x, high, k, out);
     }
     let mut left = k.saturating_sub(at_high);
     for (i, x) in x.iter().enumerate() {
@@ -137,38 +153,28 @@ impl Guess {
 impl<F: Number> Candidates<F> {
     /// Lists the numbers of at least this magnitude, of which `expected` are likely enough.
     fn collect(&mut self, x: &[F], least: u64, expected: usize) -> Result<()> {
-        self.indices.clear();
+        list_reaching(x, least, expected, &mut self.indices)?;
         self.numbers.clear();
-        self.reserve(expected.min(x.len()) + REACH)?;
-        let (chunks, rest) = x.as_chunks();
-        for (c, chunk) in chunks.iter().enumerate() {
-            ask_at(c)?;
-            let mut found = F::reach(chunk, least);
-            if found != 0 {
-                self.reserve(REACH)?;
-            }
-            while found != 0 {
-                let j = found.trailing_zeros() as usize;
-                self.push(c * REACH + j, chunk[j]);
-                found &= found - 1;
-            }
-        }
-        self.reserve(REACH)?;
-        for (j, &x) in rest.iter().enumerate().filter(|(_, x)| x.magnitude() >= least) {
-            self.push(chunks.len() * REACH + j, x);
-        }
+        reserve_in(&mut self.numbers, self.indices.len(), WHAT)?;
+        self.numbers.extend(self.indices.iter().map(|&i| x[i as usize]));
         Ok(())
     }
+}
 
-    fn push(&mut self, index: usize, x: F) {
-        self.indices.push(index as u32);
-        self.numbers.push(x);
+/// Makes `out` the places of the numbers of at least this magnitude, of which `expected` are likely enough.
+fn list_reaching<F: Number>(x: &[F], least: u64, expected: usize, out: &mut Vec<u32>) -> Result<()> {
+    out.clear();
+    let (chunks, rest) = x.as_chunks::<REACH>();
+    reserve_in(out, (expected + LISTED * REACH).min(x.len()), WHAT)?;
+    for (k, some) in chunks.chunks(LISTED).enumerate() {
+        ask_at(k * LISTED * REACH)?;
+        reserve_in(out, some.len() * REACH, WHAT)?;
+        F::list(some, least, (k * LISTED * REACH) as u32, out);
     }
-
-    fn reserve(&mut self, n: usize) -> Result<()> {
-        reserve_in(&mut self.indices, n, WHAT)?;
-        reserve_in(&mut self.numbers, n, WHAT)
-    }
+    reserve_in(out, rest.len(), WHAT)?;
+    let last = rest.iter().zip(x.len() - rest.len()..).filter(|(x, _)| x.magnitude() >= least);
+    out.extend(last.map(|(_, place)| place as u32));
+    Ok(())
 }
 
 /// All candidates, which are all numbers but zeros, and the first zeros.

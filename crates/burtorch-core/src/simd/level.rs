@@ -79,7 +79,8 @@ pub fn available_levels() -> &'static [Level] {
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl");
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("popcnt");
         if avx512 {
             return &[Level::Avx512, Level::Avx2, Level::Baseline];
         }
