@@ -1,14 +1,34 @@
-//! Loops without what they stack and nothing reads.
+//! Loops without slices that their bodies do not read, and without what they stack and nothing reads.
 //!
 //! Promises the same results to the last bit.
 
 use super::super::expand::copied;
-use super::super::instr::{ArrayOp, ArrayProgram, Loop, ValueId};
+use super::super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Loop, ValueId};
+use super::super::simplify::simplified;
 use super::body::shared;
 use crate::error::Result;
 
-/// The program with loops that stack only what is read.
+/// The program with loops that take and stack only what is read.
 pub(in super::super) fn without_unread(program: &ArrayProgram) -> Result<ArrayProgram> {
+    let is_loop = |instr: &ArrayInstr| matches!(instr.op, ArrayOp::Loop(_));
+    if !program.instrs().iter().any(is_loop) {
+        return Ok(program.clone());
+    }
+    stacking_what_is_read(&taking_what_is_read(program)?.cleaned()?)
+}
+
+/// The program with loops that take only what their bodies read: a partial may need no value, as that of a sum.
+fn taking_what_is_read(program: &ArrayProgram) -> Result<ArrayProgram> {
+    copied(program, |b, at, operands| match &program.instrs()[at].op {
+        ArrayOp::Loop(of) => {
+            let body = shared(taking_what_is_read(&simplified(&of.body.0)?)?);
+            b.push_loop(Loop { body, ..of.clone() }, operands)
+        }
+        op => b.push_all(op.clone(), operands),
+    })
+}
+
+fn stacking_what_is_read(program: &ArrayProgram) -> Result<ArrayProgram> {
     let mut is_read = vec![false; program.n_values()];
     let read = program.instrs().iter().flat_map(|instr| &instr.operands[..]);
     read.chain(program.outputs()).for_each(|v| is_read[v.at()] = true);
