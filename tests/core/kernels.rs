@@ -16,4 +16,5 @@ mod reduce;
 mod rows;
 mod softmax;
 mod stops;
+mod strips;
 mod token_product;

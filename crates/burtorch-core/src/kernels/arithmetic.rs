@@ -67,7 +67,7 @@ leveled! {
 }
 
 #[inline(always)]
-fn mask<V: Pack>(truth: V::Mask) -> V {
+pub(super) fn mask<V: Pack>(truth: V::Mask) -> V {
     V::select(truth, V::of(1.0), V::of(0.0))
 }
 
@@ -78,17 +78,17 @@ fn tie<V: Pack>(x: V, y: V) -> V {
 }
 
 #[inline(always)]
-fn larger<V: Pack>(x: V, y: V) -> V {
+pub(super) fn larger<V: Pack>(x: V, y: V) -> V {
     V::select(y.is_lt(x), x, V::select(x.is_lt(y), y, tie(x, y)))
 }
 
 #[inline(always)]
-fn smaller<V: Pack>(x: V, y: V) -> V {
+pub(super) fn smaller<V: Pack>(x: V, y: V) -> V {
     V::select(x.is_lt(y), x, V::select(y.is_lt(x), y, -tie(-x, -y)))
 }
 
 #[inline(always)]
-fn unreached<V: Pack>(x: V) -> V::Mask {
+pub(super) fn unreached<V: Pack>(x: V) -> V::Mask {
     x.is_eq(V::of(0.0)) & V::of(1.0).copysign(x).is_lt(V::of(0.0))
 }
 
@@ -146,7 +146,7 @@ elementwise! {
 }
 
 #[inline(always)]
-fn reached_multiply_add<V: Pack, T: Target>(g: V, y: V, z: V) -> V {
+pub(super) fn reached_multiply_add<V: Pack, T: Target>(g: V, y: V, z: V) -> V {
     V::select(unreached(g), z, T::mul_add(g, y, z) + V::of(0.0))
 }
 

@@ -20,6 +20,8 @@ mod levels;
 mod arithmetic;
 mod gathered;
 mod reduce;
+mod strips;
+mod two;
 
 mod affine;
 mod affine_block;
@@ -89,7 +91,9 @@ pub use softmax_lanes::{
 };
 pub use sparse::{SparsePlace, sparse_add, sparse_dots};
 pub use sparse_rows::{SparseRows, add_sparse_rows, dots_of_sparse_rows, dots_of_sparse_rows_at_two};
+pub use strips::{Strip, StripOp, Strips, run_strips};
 pub use tokens::TokenMath;
+pub use two::{OneOfTwo, Two, two_steps};
 pub use weight_grad_lanes::{affine_sgd_update_lanes, affine_weight_grad_lanes, weight_grad_scratch_len};
 pub use weight_pieces::{OneWeight, WeightParts, affine_weight_grad_ones_lanes, affine_weight_grad_parts};
 

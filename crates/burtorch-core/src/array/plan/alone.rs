@@ -70,6 +70,46 @@ impl<E: ArrayFloat> Alone<E> {
         Ok(Alone { op, of, ty, to, is_in_place, product, at, floats, ints })
     }
 
+    pub(super) fn op(&self) -> &ArrayOp {
+        &self.op
+    }
+
+    pub(super) fn operands(&self) -> &[Operand] {
+        &self.of
+    }
+
+    /// The result's buffer.
+    pub(super) fn to(&self) -> usize {
+        self.to
+    }
+
+    /// Numbers of the result.
+    pub(super) fn size(&self) -> usize {
+        self.ty.dims.size()
+    }
+
+    pub(super) fn is_of_ints(&self) -> bool {
+        self.ty.element == Element::Int
+    }
+
+    pub(super) fn is_in_place(&self) -> bool {
+        self.is_in_place
+    }
+
+    /// The part of the first operand that is added to.
+    pub(super) fn part(&self) -> Option<&Walk> {
+        self.at.as_ref()
+    }
+
+    /// Lets it find floats in buffers as arguments with their numbers.
+    pub(super) fn read_as_inputs(&mut self) {
+        for operand in self.of.iter_mut().filter(|operand| operand.element != Element::Int) {
+            if let Source::Buffer(k) = operand.place.source {
+                operand.place.source = Source::Input(k);
+            }
+        }
+    }
+
     /// Runs it.
     pub(super) fn run<'a>(
         &mut self,
@@ -90,7 +130,8 @@ impl<E: ArrayFloat> Alone<E> {
         done
     }
 
-    fn run_floats<'a>(
+    /// Runs one that gives floats.
+    pub(super) fn run_floats<'a>(
         &mut self,
         bank: &Bank<E>,
         ints: &Bank<i64>,

@@ -9,6 +9,7 @@ use super::super::columns::in_numbers;
 use super::super::instr::{ArrayProgram, Element, Length, Loop, Type};
 use super::super::lower::lowered;
 use super::draft::Carried;
+use super::flatten::flat;
 use super::inner::{Body, Pair};
 use super::numbers::Straight;
 use super::place::Source;
@@ -17,7 +18,10 @@ use crate::error::Result;
 
 /// A body made ready.
 pub(super) fn body_of<E: ArrayFloat>(program: &ArrayProgram, carried: Carried) -> Result<Box<dyn Body<E>>> {
-    Ok(Box::new(Plan::with_arguments(program, Some(carried))?))
+    Ok(match flat(Plan::with_arguments(program, Some(carried))?)? {
+        Ok(flat) => Box::new(flat),
+        Err(plan) => Box::new(plan),
+    })
 }
 
 pub(super) fn condition_of(of: &Loop) -> Option<&ArrayProgram> {

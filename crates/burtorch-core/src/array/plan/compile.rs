@@ -16,7 +16,7 @@ use super::memory::room;
 use super::numbers::Numbers;
 use super::place::{Place, Source, Walk};
 use super::reducer::Reducer;
-use super::work::{Arg, Work, fused, kept_in_place, live, with_few_blocks};
+use super::work::{Arg, Work, fused, in_pairs, kept_in_place, live, with_few_blocks};
 use crate::error::Result;
 use crate::ops::Function;
 
@@ -135,7 +135,8 @@ impl<E: ArrayFloat> Compiled<E> {
             return Ok(Compiled::Numbers(Numbers::new(live(work, blocks).0, &walks, blocks)?));
         }
         let is_read = |buffer| walks.iter().any(|stream| stream.source == Source::Buffer(buffer));
-        let work = kept_in_place(fused(work, blocks), is_read);
+        let work = live(work, blocks).0.into_iter().map(|(_, work)| work).collect();
+        let work = kept_in_place(in_pairs(fused(work, blocks), blocks), is_read);
         let (work, repeated, blocks) = with_few_blocks(work, repeated, blocks);
         let most = if blocks > MANY { BLOCK / 2 } else { BLOCK };
         // Rows lie in one another.

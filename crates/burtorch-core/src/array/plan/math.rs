@@ -3,7 +3,7 @@
 //! Promises the bits of the operation on one number, on every CPU level. Knows nothing of where blocks come from.
 
 use super::super::expansion::MathOp;
-use crate::kernels::{self, KernelFloat};
+use crate::kernels::{self, KernelFloat, Two};
 use crate::ops::Function;
 use crate::scalar::{Float, RowMath};
 use crate::simd::{Elementary, Real, for_each_function, slices};
@@ -26,6 +26,8 @@ pub(super) enum BlockOp {
     MulAdd,
     /// The same of an adjoint and a factor.
     ReachedMulAdd,
+    /// Two operations in one pass.
+    Two(Two),
 }
 
 /// How many blocks it takes.
@@ -33,7 +35,7 @@ pub(super) fn arity(op: BlockOp) -> usize {
     match op {
         BlockOp::IsUnreached => 1,
         BlockOp::Contribution | BlockOp::Product => 2,
-        BlockOp::MulAdd | BlockOp::ReachedMulAdd => 3,
+        BlockOp::MulAdd | BlockOp::ReachedMulAdd | BlockOp::Two(_) => 3,
         BlockOp::Math(op) => op.arity(),
     }
 }
@@ -46,6 +48,7 @@ pub(super) fn compute<E: ArrayFloat>(op: BlockOp, [x, y, z]: [&[E]; 3], to: &mut
         BlockOp::Product => kernels::contributed_products(x, y, to),
         BlockOp::MulAdd => kernels::multiply_adds(x, y, z, to),
         BlockOp::ReachedMulAdd => kernels::reached_multiply_adds(x, y, z, to),
+        BlockOp::Two(two) => kernels::two_steps(two, x, y, z, to),
         BlockOp::Math(op) => match op {
             MathOp::Add => kernels::add_slices(x, y, to),
             MathOp::Sub => kernels::subtract_slices(x, y, to),

@@ -50,6 +50,16 @@ pub(super) struct Bank<T> {
 }
 
 impl<T: 'static> Bank<T> {
+    pub(super) fn n_consts(&self) -> usize {
+        self.consts.len()
+    }
+
+    /// Numbers of all constants and buffers.
+    pub(super) fn total(&self) -> usize {
+        let consts: usize = self.consts.iter().map(|numbers| numbers.get().len()).sum();
+        consts + self.buffers.iter().map(Vec::len).sum::<usize>()
+    }
+
     /// What a source holds; `given` finds arguments and parameters.
     pub(super) fn read<'s, 'a: 's>(&'s self, source: Source, given: &impl Fn(Source) -> &'a [T]) -> &'s [T] {
         match source {

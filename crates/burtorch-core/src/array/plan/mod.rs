@@ -41,6 +41,10 @@ mod choice;
 mod rows;
 mod sparse;
 
+mod flat;
+mod flatten;
+mod uses;
+
 mod body;
 mod steps;
 mod taken;

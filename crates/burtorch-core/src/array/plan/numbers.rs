@@ -87,6 +87,29 @@ impl<E: ArrayFloat> Numbers<E> {
     }
 }
 
+impl<E: ArrayFloat> Numbers<E> {
+    /// What it reads.
+    pub(super) fn sources(&self) -> impl Iterator<Item = Source> {
+        self.loads.iter().map(|load| load.source)
+    }
+
+    /// The buffers that it writes.
+    pub(super) fn written(&self) -> impl Iterator<Item = usize> {
+        self.stores.iter().map(|(_, buffer)| *buffer)
+    }
+
+    /// Runs it in a room; `first` says where sources begin.
+    pub(super) fn run_in(&mut self, room: &mut [E], first: impl Fn(Source) -> usize) {
+        for load in &self.loads {
+            self.slots[load.slot] = room[first(load.source) + load.offset];
+        }
+        self.code.run(&mut self.slots);
+        for &(slot, buffer) in &self.stores {
+            room[first(Source::Buffer(buffer))] = self.slots[slot];
+        }
+    }
+}
+
 /// Operations of many chains in one piece, every number in a slot of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Straight<E> {

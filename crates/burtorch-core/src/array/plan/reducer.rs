@@ -9,7 +9,7 @@
 
 use super::super::instr::Reduce;
 use super::math::ArrayFloat;
-use crate::kernels;
+use crate::kernels::{self, StripOp};
 use crate::ops::{BinaryOp, Max, Min};
 use crate::simd::Real;
 
@@ -43,6 +43,18 @@ impl<E: ArrayFloat> Reducer<E> {
     /// Numbers that it keeps.
     pub(super) fn state_len(&self) -> usize {
         self.phases * self.inner
+    }
+
+    /// How many vectors a row has, and how many numbers a vector, if it takes them from the first to the last, each as a whole.
+    pub(super) fn vectors(&self) -> Option<(StripOp, usize, usize)> {
+        let op = match self.kind {
+            Reduce::Sum => StripOp::Add,
+            Reduce::Prod => StripOp::Mul,
+            Reduce::Max => StripOp::Larger,
+            Reduce::Min => StripOp::Smaller,
+            _ => return None,
+        };
+        (self.phases == 1 && self.n > 0 && self.inner >= NARROW).then_some((op, self.n, self.inner))
     }
 
     /// Gives it its memory.

@@ -263,6 +263,7 @@ fn step_of<E: ArrayFloat>(op: NumberOp, last: [bool; 3]) -> Step<E> {
         NumberOp::Product | NumberOp::Of(BlockOp::Product) => return compiled::<Product, E>(last),
         NumberOp::Of(BlockOp::IsUnreached) => return compiled::<IsUnreached, E>(last),
         NumberOp::Of(BlockOp::Contribution) => return compiled::<Contribution, E>(last),
+        NumberOp::Of(BlockOp::Two(_)) => unreachable!("pairs are made of blocks only"),
         NumberOp::Of(BlockOp::Math(op)) => op,
     };
     match op {

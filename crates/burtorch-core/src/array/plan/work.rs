@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::expansion::MathOp;
 use super::math::{BlockOp, arity};
+use crate::kernels::{OneOfTwo, Two};
 
 /// Numbers that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,9 +122,8 @@ pub(super) fn live(work: Vec<Work>, blocks: usize) -> (Vec<(usize, Work)>, Vec<O
     (kept, last)
 }
 
-/// The same work with one operation for the product of an adjoint and a factor and the contribution that is made of it, where
-/// nothing else reads the product.
-pub(super) fn fused(work: Vec<Work>, blocks: usize) -> Vec<Work> {
+/// How often each block is read.
+fn reads(work: &[Work], blocks: usize) -> Vec<usize> {
     let mut count = vec![0; blocks];
     for mut work in work.iter().copied() {
         for arg in work.of() {
@@ -132,6 +132,57 @@ pub(super) fn fused(work: Vec<Work>, blocks: usize) -> Vec<Work> {
             }
         }
     }
+    count
+}
+
+/// The same work with two operations in one pass, where nothing but the second reads the result of the first: half of the blocks are
+/// neither written nor read.
+pub(super) fn in_pairs(mut work: Vec<Work>, blocks: usize) -> Vec<Work> {
+    let count = reads(&work, blocks);
+    let mut made: HashMap<usize, (usize, OneOfTwo, [Arg; 2])> = HashMap::new();
+    let mut is_gone = vec![false; work.len()];
+    for (at, work) in work.iter_mut().enumerate() {
+        let Work::Compute { op, to, of } = *work else { continue };
+        let first = (0..arity(op).min(2)).find_map(|side| match of[side] {
+            Arg::Block(k) if count[k] == 1 => made.get(&k).map(|first| (side, *first)),
+            _ => None,
+        });
+        if let (Some(second), Some((side, (gone, first, [x, y])))) = (as_second(op), first) {
+            is_gone[gone] = true;
+            let two = BlockOp::Two(Two { first, second, to_right: side == 1 });
+            *work = Work::Compute { op: two, to, of: [x, y, of[1 - side]] };
+        } else if let Some(first) = as_first(op) {
+            made.insert(to, (at, first, [of[0], of[arity(op) - 1]]));
+        }
+    }
+    let mut is_gone = is_gone.into_iter();
+    work.retain(|_| is_gone.next() != Some(true));
+    work
+}
+
+fn as_first(op: BlockOp) -> Option<OneOfTwo> {
+    Some(match op {
+        BlockOp::Math(MathOp::Add) => OneOfTwo::Add,
+        BlockOp::Math(MathOp::Sub) => OneOfTwo::Sub,
+        BlockOp::Math(MathOp::Mul) => OneOfTwo::Mul,
+        BlockOp::Math(MathOp::Neg) => OneOfTwo::Neg,
+        BlockOp::Product => OneOfTwo::Product,
+        _ => return None,
+    })
+}
+
+fn as_second(op: BlockOp) -> Option<OneOfTwo> {
+    match op {
+        BlockOp::Contribution => Some(OneOfTwo::Contribution),
+        BlockOp::Math(MathOp::Neg) => None,
+        op => as_first(op),
+    }
+}
+
+/// The same work with one operation for the product of an adjoint and a factor and the contribution that is made of it, where
+/// nothing else reads the product.
+pub(super) fn fused(work: Vec<Work>, blocks: usize) -> Vec<Work> {
+    let count = reads(&work, blocks);
     let mut result: Vec<Work> = Vec::with_capacity(work.len());
     for work in work {
         if let Work::Compute { op: BlockOp::Contribution, to, of: [g, c, _] } = work

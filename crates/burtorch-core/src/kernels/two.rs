@@ -1,0 +1,107 @@
+//! Two operations on slices in one pass.
+//!
+//! Promises the bits of the two kernels one after the other: the result between them stays in a register. Knows nothing of ops.
+
+use super::float::{KernelFloat, Pack};
+use super::levels::{Target, leveled};
+use crate::simd::Real;
+
+leveled! {
+    /// `z`: the first operation on x and y, and the second on its result and c.
+    pub fn two_steps<E>(two: Two, x: &[E], y: &[E], c: &[E], z: &mut [E]) = two_steps_at;
+}
+
+/// An operation that is done together with another one on the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OneOfTwo {
+    /// `x + y`
+    Add,
+    /// `x - y`
+    Sub,
+    /// `x y`
+    Mul,
+    /// As [`super::contributed_products`]; as a first operation.
+    Product,
+    /// As [`super::contributions`]; as a second one.
+    Contribution,
+    /// `-x`; as a first one.
+    Neg,
+}
+
+/// Two operations that are done in one pass: the second takes the result of the first and another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Two {
+    /// What is done with the first two operands; a negation reads one of them.
+    pub first: OneOfTwo,
+    /// What is done with its result and the third.
+    pub second: OneOfTwo,
+    /// Whether that result is the second's right operand.
+    pub to_right: bool,
+}
+
+/// Hands `|x, y, c| z`, in vectors of `$v`, to the macro `$each`, for the operations that a [`Two`] names.
+macro_rules! by_two {
+    ($two:expr, $v:ty, $each:ident) => {{
+        use $crate::kernels::{arithmetic::unreached, two::OneOfTwo::*};
+        let zero = <$v>::of(0.0);
+        match $two.first {
+            Add => $crate::kernels::two::by_second!($two, $v, $each, |x, y| x + y),
+            Sub => $crate::kernels::two::by_second!($two, $v, $each, |x, y| x - y),
+            Mul => $crate::kernels::two::by_second!($two, $v, $each, |x, y| x * y),
+            Product | Contribution => {
+                $crate::kernels::two::by_second!($two, $v, $each, |x, y| <$v>::select(unreached(x), x, x * y + zero))
+            }
+            Neg => $crate::kernels::two::by_second!($two, $v, $each, |x, _y| -x),
+        }
+    }};
+}
+
+macro_rules! by_second {
+    ($two:expr, $v:ty, $each:ident, |$x:ident, $y:ident| $t:expr) => {
+        match ($two.second, $two.to_right) {
+            (Add, false) => $each!(|$x, $y, c| $t + c),
+            (Add, true) => $each!(|$x, $y, c| c + $t),
+            (Sub, false) => $each!(|$x, $y, c| $t - c),
+            (Sub, true) => $each!(|$x, $y, c| c - $t),
+            (Mul, false) => $each!(|$x, $y, c| $t * c),
+            (Mul, true) => $each!(|$x, $y, c| c * $t),
+            (Contribution, false) => $each!(|$x, $y, c| {
+                let t = $t;
+                <$v>::select(unreached(t), t, c + <$v>::of(0.0))
+            }),
+            (Contribution, true) => $each!(|$x, $y, c| <$v>::select(unreached(c), c, $t + <$v>::of(0.0))),
+            (Product | Neg, false) => $each!(|$x, $y, c| {
+                let t = $t;
+                <$v>::select(unreached(t), t, t * c + <$v>::of(0.0))
+            }),
+            (Product | Neg, true) => $each!(|$x, $y, c| <$v>::select(unreached(c), c, c * $t + <$v>::of(0.0))),
+        }
+    };
+}
+
+pub(super) use {by_second, by_two};
+
+#[inline(always)]
+fn two_steps_at<E: KernelFloat, T: Target>(two: Two, x: &[E], y: &[E], c: &[E], z: &mut [E]) {
+    assert!([x.len(), y.len(), c.len()] == [z.len(); 3], "kernel operands differ in length");
+    macro_rules! each {
+        (|$x:ident, $y:ident, $c:ident| $z:expr) => {{
+            let (width, mut at) = (E::Vector::LANES, 0);
+            while at + width <= z.len() {
+                // SAFETY: `at + width` is at most the length of every slice.
+                unsafe {
+                    let [$x, $y, $c] = [E::Vector::read(x, at), E::Vector::read(y, at), E::Vector::read(c, at)];
+                    let result: E::Vector = $z;
+                    result.write(z, at);
+                }
+                at += width;
+            }
+            if at < z.len() {
+                let [$x, $y, $c] = [&x[at..], &y[at..], &c[at..]].map(|x| E::Vector::read_or(x, E::default()));
+                let result: E::Vector = $z;
+                result.write_some(&mut z[at..]);
+            }
+        }};
+    }
+    by_two!(two, E::Vector, each);
+}
