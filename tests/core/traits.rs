@@ -17,7 +17,10 @@ use burtorch_core::io::{
     Contents, Durability, Header, Kind, Loaded, Nodes, OptimiserState, Overwrite, Reader, Section, TensorFile, Writer,
 };
 use burtorch_core::kernels::tokens::{AffinePull, AttentionPull, AttentionShape, LayerNormPull};
-use burtorch_core::kernels::{Finish, Matrix, MatrixMut, OneWeight, SparseRows, Start, Triangle, WeightParts};
+use burtorch_core::kernels::{
+    Finish, Matrix, MatrixMut, OneOfTwo, OneWeight, SparseRows, Start, Strip, StripOp, Strips, Triangle, Two,
+    WeightParts,
+};
 use burtorch_core::nn::{self, Activation, CharMlp, CharMlpShape, Gpt, GptShape, Input, Label, Mlp, Neuron, sized};
 use burtorch_core::ops::{Arity, Function, OpInfo, Properties, Reduction};
 use burtorch_core::opt::{
@@ -153,7 +156,12 @@ are_send_and_sync!(
     Finished,
     Until<'static>,
     Stop,
+    OneOfTwo,
     OneWeight,
+    Strip,
+    StripOp,
+    Strips,
+    Two,
     WeightParts<'static>,
     Properties,
     Error,

@@ -71,7 +71,8 @@ fn of_slices<E: Float>(op: StripOp, x: &[E], y: &[E], c: &[E]) -> Vec<E> {
             z = if to_right { one_of_two(second, c, &between) } else { one_of_two(second, &between, c) };
             let mut once = vec![E::default(); x.len()];
             two_steps(Two { first, second, to_right }, x, y, c, &mut once);
-            let bits = |z: &[E]| z.iter().map(|z| z.bits()).collect::<Vec<_>>();
+            // The sign of a NaN is the compiler's: it may subtract where a negative number is added.
+            let bits = |z: &[E]| z.iter().map(|&z| if is_nan(z) { None } else { Some(z.bits()) }).collect::<Vec<_>>();
             assert_eq!(bits(&z), bits(&once), "{first:?} {second:?} {to_right}");
         }
         StripOp::Gather | StripOp::AddAt => {}
