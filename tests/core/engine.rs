@@ -1,7 +1,7 @@
 //! The core through its public interface, at the CPU level that is found: one binary, as each takes longer to build than to run.
 //!
 //! Tests without the harness stand beside it; so does what is computed at each CPU level (`levels`).
-#![feature(f128, float_erf)]
+#![feature(f128)]
 
 #[cfg(feature = "labels")]
 mod allocation_failure;

@@ -59,6 +59,7 @@ mod decimal;
 mod narrow;
 mod wide;
 mod wide_elementary;
+mod wide_exact;
 mod wide_functions;
 mod wide_gamma;
 mod wide_gelu;

@@ -1,6 +1,6 @@
 //! How exact ops of many operands are: values against their bounds, partials in ULP, beside f128 formulas by definition.
 
-use burtorch_core::{Float, Graph, Op, Range};
+use burtorch_core::{Float, Graph, Op, Range, RowMath};
 
 use super::points::Random;
 use super::ulp::error;
@@ -36,8 +36,8 @@ fn exact(op: Op, x: &[f128]) -> Exact {
     let scatter = sum(x.iter().map(|x| (x - m) * (x - m)));
     let top = x.iter().copied().fold(-f128::INFINITY, f128::max);
     let least = x.iter().copied().fold(f128::INFINITY, f128::min);
-    let exponentials = sum(x.iter().map(|x| (x - top).exp()));
-    let log = exponentials.ln();
+    let exponentials = sum(x.iter().map(|x| RowMath::exp(x - top)));
+    let log = RowMath::log(exponentials);
     let inner = || (0..half).map(|k| x[k] * x[k + half]);
     let others = |k: usize| x.iter().enumerate().filter(|&(j, _)| j != k).fold(1.0, |p: f128, (_, x)| p * x);
     let product = x.iter().fold(1.0, |p: f128, x| p * x);
@@ -60,8 +60,8 @@ fn exact(op: Op, x: &[f128]) -> Exact {
         Op::Variance => (scatter / (n - 1.0), by(&|x| 2.0 * (x - m) / (n - 1.0)), scatter / (n - 1.0)),
         Op::ReduceMax => (top, share(top), top.abs()),
         Op::ReduceMin => (least, share(least), least.abs()),
-        Op::LogSumExp => (top + log, by(&|x| (x - top).exp() / exponentials), top.abs() + log),
-        Op::Norm2 => (squares.sqrt(), by(&|x| x / squares.sqrt()), squares.sqrt()),
+        Op::LogSumExp => (top + log, by(&|x| RowMath::exp(x - top) / exponentials), top.abs() + log),
+        Op::Norm2 => (RowMath::sqrt(squares), by(&|x| x / RowMath::sqrt(squares)), RowMath::sqrt(squares)),
         Op::InnerProduct => (sum(inner()), swapped, sum(inner().map(f128::abs))),
         Op::InnerProductWithBias => {
             let bias = x[2 * half];

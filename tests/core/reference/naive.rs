@@ -2,9 +2,10 @@
 //!
 //! A value is computed from its operands' values. A gradient is the sum over the users of a node of their gradients times
 //! partials, computed from what those gradients were found to be: where every node's is right, all of them are, by
-//! induction from the root. Formulas are those of the op table's documentation, errors its bounds.
+//! induction from the root. Formulas are those of the op table's documentation, errors its bounds; elementary functions are those
+//! of f128, which share nothing with those of f64 and, unlike the standard library's, are there without glibc.
 
-use burtorch_core::Op;
+use burtorch_core::{Op, RowMath};
 use std::f128::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
 use super::allowed::{Allowed, LEAST, UNIT};
@@ -37,8 +38,8 @@ fn size(x: &[f128]) -> f128 {
 
 fn softmax(x: &[f128]) -> (f128, Vec<f128>) {
     let top = largest(x);
-    let total: f128 = x.iter().map(|x| (x - top).exp()).fold(0.0, |a, b| a + b);
-    (top + total.ln(), x.iter().map(|x| (x - top).exp() / total).collect())
+    let total: f128 = x.iter().map(|x| RowMath::exp(x - top)).fold(0.0, |a, b| a + b);
+    (top + RowMath::log(total), x.iter().map(|x| RowMath::exp(x - top) / total).collect())
 }
 
 fn sum(x: impl Iterator<Item = f128>) -> f128 {
@@ -52,7 +53,7 @@ fn mean(x: &[f128]) -> f128 {
 
 /// The normal distribution and its density.
 fn normal(x: f128) -> (f128, f128) {
-    ((-x * FRAC_1_SQRT_2).erfc() / 2.0, (-x * x / 2.0).exp() / (2.0 * PI).sqrt())
+    (RowMath::erfc(-x * FRAC_1_SQRT_2) / 2.0, RowMath::exp(-x * x / 2.0) / RowMath::sqrt(2.0 * PI))
 }
 
 /// The value of a node over `x` that is no sum, and the size of what cancels in it.
@@ -70,33 +71,33 @@ fn value(kind: Kind, x: &[f128]) -> (f128, f128) {
     let y = match op {
         Op::Relu if x[0] <= 0.0 => 0.0,
         Op::Relu => x[0],
-        Op::Tanh => x[0].tanh(),
-        Op::Exp => x[0].exp(),
-        Op::NegLog => -x[0].ln(),
-        Op::Log => x[0].ln(),
-        Op::Sigmoid => 1.0 / (1.0 + (-x[0]).exp()),
+        Op::Tanh => RowMath::tanh(x[0]),
+        Op::Exp => RowMath::exp(x[0]),
+        Op::NegLog => -RowMath::log(x[0]),
+        Op::Log => RowMath::log(x[0]),
+        Op::Sigmoid => 1.0 / (1.0 + RowMath::exp(-x[0])),
         Op::Inv => 1.0 / x[0],
         Op::Sqr => x[0] * x[0],
         Op::Pow3 => x[0] * x[0] * x[0],
-        Op::Sqrt => x[0].sqrt(),
-        Op::InvSqrt => 1.0 / x[0].sqrt(),
+        Op::Sqrt => RowMath::sqrt(x[0]),
+        Op::InvSqrt => 1.0 / RowMath::sqrt(x[0]),
         Op::Neg => -x[0],
         Op::Abs => x[0].abs(),
-        Op::Sin => x[0].sin(),
-        Op::Cos => x[0].cos(),
-        Op::Expm1 => x[0].exp_m1(),
-        Op::Tan => x[0].tan(),
-        Op::Log1p => x[0].ln_1p(),
-        Op::Softplus => x[0].max(0.0) + (-x[0].abs()).exp().ln_1p(),
-        Op::Erf => x[0].erf(),
+        Op::Sin => RowMath::sin(x[0]),
+        Op::Cos => RowMath::cos(x[0]),
+        Op::Expm1 => RowMath::expm1(x[0]),
+        Op::Tan => RowMath::tan(x[0]),
+        Op::Log1p => RowMath::log1p(x[0]),
+        Op::Softplus => x[0].max(0.0) + RowMath::log1p(RowMath::exp(-x[0].abs())),
+        Op::Erf => RowMath::erf(x[0]),
         Op::Gelu if x[0] == -f128::INFINITY => 0.0,
         Op::Gelu => x[0] * normal(x[0]).0,
-        Op::Pow | Op::PowConstant => x[0].powf(x[1]),
-        Op::Atan2 => x[0].atan2(x[1]),
+        Op::Pow | Op::PowConstant => RowMath::pow(x[0], x[1]),
+        Op::Atan2 => RowMath::atan2(x[0], x[1]),
         Op::ReduceMax => largest(x),
         Op::ReduceMin => x.iter().copied().fold(f128::INFINITY, f128::min),
         Op::LogSumExp => return (softmax(x).0, size(x) + n),
-        Op::Norm2 => sum(x.iter().map(|x| x * x)).sqrt(),
+        Op::Norm2 => RowMath::sqrt(sum(x.iter().map(|x| x * x))),
         Op::Add | Op::AddConstant => x[0] + x[1],
         Op::Sub => x[0] - x[1],
         Op::Mul | Op::MulByConstant => x[0] * x[1],
@@ -184,12 +185,12 @@ fn partials(kind: Kind, x: &[f128], y: f128) -> Vec<f128> {
     };
     match op {
         Op::Leaf | Op::Constant => vec![],
-        Op::Relu => vec![share(x[0], 0.0).floor()],
-        Op::Tanh => vec![1.0 / (x[0].cosh() * x[0].cosh())],
+        Op::Relu => vec![RowMath::floor(share(x[0], 0.0))],
+        Op::Tanh => vec![1.0 / (RowMath::cosh(x[0]) * RowMath::cosh(x[0]))],
         Op::Exp => vec![y],
         Op::NegLog => vec![nan_below(0.0, -1.0 / x[0])],
         Op::Log => vec![nan_below(0.0, 1.0 / x[0])],
-        Op::Sigmoid => vec![0.25 / ((x[0] / 2.0).cosh() * (x[0] / 2.0).cosh())],
+        Op::Sigmoid => vec![0.25 / (RowMath::cosh(x[0] / 2.0) * RowMath::cosh(x[0] / 2.0))],
         Op::Inv => vec![-(y * y)],
         Op::Sqr => vec![2.0 * x[0]],
         Op::Pow3 => vec![3.0 * (x[0] * x[0])],
@@ -197,16 +198,16 @@ fn partials(kind: Kind, x: &[f128], y: f128) -> Vec<f128> {
         Op::InvSqrt => vec![-0.5 * y / x[0]],
         Op::Neg => vec![-1.0],
         Op::Abs => vec![share(x[0], 0.0) - share(0.0, x[0])],
-        Op::Sin => vec![x[0].cos()],
-        Op::Cos => vec![-x[0].sin()],
-        Op::Expm1 => vec![x[0].exp()],
-        Op::Tan => vec![1.0 / (x[0].cos() * x[0].cos())],
+        Op::Sin => vec![RowMath::cos(x[0])],
+        Op::Cos => vec![-RowMath::sin(x[0])],
+        Op::Expm1 => vec![RowMath::exp(x[0])],
+        Op::Tan => vec![1.0 / (RowMath::cos(x[0]) * RowMath::cos(x[0]))],
         Op::Log1p => vec![nan_below(-1.0, 1.0 / (1.0 + x[0]))],
-        Op::Softplus => vec![1.0 / (1.0 + (-x[0]).exp())],
-        Op::Erf => vec![FRAC_2_SQRT_PI * (-x[0] * x[0]).exp()],
+        Op::Softplus => vec![1.0 / (1.0 + RowMath::exp(-x[0]))],
+        Op::Erf => vec![FRAC_2_SQRT_PI * RowMath::exp(-x[0] * x[0])],
         Op::Gelu if x[0].is_infinite() => vec![share(x[0], 0.0)],
         Op::Gelu => vec![normal(x[0]).0 + x[0] * normal(x[0]).1],
-        Op::Pow => vec![power_slope(x[0], x[1]), x[0].powf(x[1]) * x[0].ln()],
+        Op::Pow => vec![power_slope(x[0], x[1]), RowMath::pow(x[0], x[1]) * RowMath::log(x[0])],
         Op::PowConstant => vec![power_slope(x[0], x[1])],
         Op::Atan2 => {
             let square = x[0] * x[0] + x[1] * x[1];
@@ -267,7 +268,7 @@ fn product<'a>(factors: impl Iterator<Item = &'a f128>) -> f128 {
 
 /// y x^(y-1); 0 where y is 0.
 fn power_slope(x: f128, y: f128) -> f128 {
-    if y == 0.0 { 0.0 } else { y * x.powf(y - 1.0) }
+    if y == 0.0 { 0.0 } else { y * RowMath::pow(x, y - 1.0) }
 }
 
 /// How far a partial may be from `p`: 8 ULP, more for many operands, and for what cancels.

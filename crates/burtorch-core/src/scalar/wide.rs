@@ -1,8 +1,8 @@
 //! `f128`, IEEE binary128, as a scalar: 34 digits, for references and ill-conditioned problems, not for speed.
 //!
-//! Arithmetic is the compiler's; the value of each function stands in its row of the list.
+//! Sums, products and quotients are the compiler's; the value of each function stands in its row of the list.
 
-use super::{DType, Float, RowMath, Scalar, sealed, wide_functions as wide};
+use super::{DType, Float, RowMath, Scalar, sealed, wide_exact, wide_functions as wide};
 use crate::simd::for_each_function;
 
 impl sealed::Sealed for f128 {}
@@ -19,7 +19,7 @@ macro_rules! of_f128 {
         of_f128! { $($name |$x| $wide;)* $($hname |$hx| $hwide;)* ; $($name2 |$x2, $y2| $wide2;)* $($hname2 |$hx2, $hy2| $hwide2;)* }
         $(
             fn $exact(self) -> Self {
-                f128::$exact(self)
+                wide_exact::$exact(self)
             }
         )*
     };

@@ -3,6 +3,7 @@
 //! Promises: within 1 unit in the last place everywhere, mostly the nearest number; zeros, infinities and NaN as C has them. Each is
 //! computed in 192 bits and rounded once. Calls no mathematical library but for approximations of 50 bits that are then improved.
 
+use super::wide_exact::{floor, round_ties_even};
 use super::wide_long::Long;
 use super::wide_two_over_pi::TWO_OVER_PI;
 
@@ -158,7 +159,7 @@ pub(super) fn exp2(x: f128) -> f128 {
     if x.is_nan() {
         return x;
     }
-    let n = x.clamp(-20000.0, 20000.0).round_ties_even();
+    let n = round_ties_even(x.clamp(-20000.0, 20000.0));
     long_exp(Long::new(x.clamp(-20000.0, 20000.0) - n) * LN_2).scaled(n as i32).round()
 }
 
@@ -304,7 +305,7 @@ pub(super) fn atan2(y: f128, x: f128) -> f128 {
 
 pub(super) fn powf(x: f128, y: f128) -> f128 {
     let is_special = |z: f128| z == 0.0 || !z.is_finite();
-    let is_whole = y.floor() == y;
+    let is_whole = floor(y) == y;
     if is_special(x) || is_special(y) || x.abs() == 1.0 || x < 0.0 && !is_whole {
         // Numbers of the same kind give the same result.
         let base = if is_special(x) || x.abs() == 1.0 {
@@ -333,7 +334,7 @@ pub(super) fn powf(x: f128, y: f128) -> f128 {
 /// Whether a whole number is odd.
 fn is_odd(y: f128) -> bool {
     let half = y * 0.5;
-    half.floor() != half
+    floor(half) != half
 }
 
 pub(super) fn cbrt(x: f128) -> f128 {

@@ -10,6 +10,7 @@ pub(super) use super::wide_elementary::{
     acos, asin, atan, atan2, cbrt, cos, cosh, exp, exp_m1, exp2, exp10, hypot, ln, ln_1p, log2, log10, powf, sin, sinh,
     tan, tanh,
 };
+use super::wide_exact::{floor, mul_add, rest, round_ties_even, sqrt};
 pub(super) use super::wide_gamma::{digamma, polygamma};
 pub(super) use super::wide_gelu::gelu_grad;
 use super::wide_special::exp_of_square;
@@ -77,7 +78,7 @@ pub(super) fn pow_dx(x: f128, y: f128) -> f128 {
     if !y.is_finite() || y.abs() >= 5192296858534827628530496329220096.0 || x == 0.0 || x.is_infinite() {
         return pow_dx_far(x, y);
     }
-    if x.is_nan() || x < 0.0 && x.is_finite() && y.floor() != y {
+    if x.is_nan() || x < 0.0 && x.is_finite() && floor(y) != y {
         return f128::NAN;
     }
     let size = x.abs();
@@ -90,7 +91,7 @@ pub(super) fn pow_dx(x: f128, y: f128) -> f128 {
         let power = powf(size, less);
         y * if power.is_finite() && power > 0.0 { power + power * (rest * ln(size)) } else { power }
     };
-    let is_even = y.floor() == y && (y * 0.5).floor() == y * 0.5;
+    let is_even = floor(y) == y && floor(y * 0.5) == y * 0.5;
     if is_even && x < 0.0 { -magnitude } else { magnitude }
 }
 
@@ -111,7 +112,7 @@ pub(super) fn normal_pdf(x: f128) -> f128 {
     0.5 * FRAC_1_SQRT_2 * FRAC_2_SQRT_PI * exp_of_square(x, -0.5)
 }
 
-floored_division!(f128);
+floored_division!(f128, rest, mul_add, round_ties_even);
 
 /// What is left of x after a whole number of y, with the sign of y.
 pub(super) fn remainder(x: f128, y: f128) -> f128 {
@@ -128,7 +129,7 @@ fn asinh_of_size(size: f128) -> f128 {
     if size > 1e30 {
         return ln(size) + LN_2;
     }
-    ln_1p(size + size * size / (1.0 + f128::sqrt(size.mul_add(size, 1.0))))
+    ln_1p(size + size * size / (1.0 + sqrt(mul_add(size, size, 1.0))))
 }
 
 /// The number whose sinh is x.
@@ -143,7 +144,7 @@ pub(super) fn acosh(x: f128) -> f128 {
     }
     // Below 1 the root of the product of two negative numbers would be one.
     let beyond = if x < 1.0 { f128::NAN } else { x - 1.0 };
-    ln_1p(beyond + f128::sqrt(beyond * (x + 1.0)))
+    ln_1p(beyond + sqrt(beyond * (x + 1.0)))
 }
 
 /// The number whose tanh is x.
@@ -154,7 +155,7 @@ pub(super) fn atanh(x: f128) -> f128 {
 
 /// y x^(y - 1) where y - 1 is y, or x is 0.
 fn pow_dx_far(x: f128, y: f128) -> f128 {
-    if x.is_nan() || y.is_nan() || x < 0.0 && x.is_finite() && y.floor() != y && y.is_finite() {
+    if x.is_nan() || y.is_nan() || x < 0.0 && x.is_finite() && floor(y) != y && y.is_finite() {
         return f128::NAN;
     }
     if y == 1.0 {
@@ -166,6 +167,6 @@ fn pow_dx_far(x: f128, y: f128) -> f128 {
     }
     let magnitude =
         if x == 0.0 || x.is_infinite() { y * powf(x.abs(), y - 1.0) } else { y * (powf(x.abs(), y) / x.abs()) };
-    let is_even = y.floor() == y && (y * 0.5).floor() == y * 0.5;
+    let is_even = floor(y) == y && floor(y * 0.5) == y * 0.5;
     if is_even && x.is_sign_negative() { -magnitude } else { magnitude }
 }

@@ -5,9 +5,10 @@
 use std::f128::consts::PI;
 
 use super::wide_elementary::{ln, tan};
+use super::wide_exact::{floor, mul_add, round_ties_even};
 use crate::simd::math::polygamma::gamma_functions;
 
-gamma_functions!(f128, 40.0, 15, log_parts, cot_of_pi, PI);
+gamma_functions!(f128, mul_add, floor, round_ties_even, 40.0, 15, log_parts, cot_of_pi, PI);
 
 fn log_parts(x: f128) -> (f128, f128) {
     (ln(x), 0.0)
@@ -35,7 +36,7 @@ pub(super) fn digamma(x: f128) -> f128 {
         let (high, low) = digamma_above_zero(x, 0.0);
         return high + low;
     }
-    let r = x - x.round_ties_even();
+    let r = x - round_ties_even(x);
     if r == 0.0 || x.is_infinite() {
         return f128::NAN;
     }
@@ -47,5 +48,5 @@ pub(super) fn digamma(x: f128) -> f128 {
 
 /// Derivative number n of digamma.
 pub(super) fn polygamma(x: f128, n: f128) -> f128 {
-    if n >= 1.0 && n == n.floor() { nth_polygamma(n as usize, x) } else { f128::NAN }
+    if n >= 1.0 && n == floor(n) { nth_polygamma(n as usize, x) } else { f128::NAN }
 }

@@ -5,6 +5,7 @@
 //! right 1 minus the left. Knows nothing of the sweep.
 
 use super::wide_elementary::exp;
+use super::wide_exact::{mul_add, round};
 use super::wide_special::normal;
 
 /// About which points the series are: the multiples of -1/4, and the root for -3/4, in two parts.
@@ -53,7 +54,7 @@ fn left_of_zero(a: f128) -> f128 {
     if a > 160.0 {
         return -0.0;
     }
-    let nearest = (a / SPACING).round() as usize;
+    let nearest = round(a / SPACING) as usize;
     if nearest < CENTRES.len() { near(a, nearest) } else { tail(a) }
 }
 
@@ -74,9 +75,9 @@ fn near(a: f128, nearest: usize) -> f128 {
     // The small terms first; the first-order term, which may cancel the value, keeps what rounding takes.
     let curve = weights.iter().rev().fold(0.0_f128, |sum, &weight| sum * h + weight) * (h * h);
     let first = slope * h;
-    let first_low = slope.mul_add(h, -first) + (slope_low * h + slope * h_low);
+    let first_low = mul_add(slope, h, -first) + (slope_low * h + slope * h_low);
     let (sum, lost) = two_sum(value, first);
-    sum + (density.mul_add(curve, first_low + value_low) + lost)
+    sum + (mul_add(density, curve, first_low + value_low) + lost)
 }
 
 /// Phi(-a) - a phi(a), the density in two parts; in the far tail it is kept from sinking below the smallest normal number
@@ -85,12 +86,12 @@ fn tail(a: f128) -> f128 {
     let square = a * a;
     let (lift, drop) = if a > 100.0 { (LIFT, DROP) } else { ([0.0; 2], 1.0) };
     let (exponent, lost) = two_sum(-0.5 * square, lift[0]);
-    let rest = lost + lift[1] - 0.5 * a.mul_add(a, -square);
+    let rest = lost + lift[1] - 0.5 * mul_add(a, a, -square);
     let power = exp(exponent);
     let density = PEAK[0] * power;
-    let density_low = PEAK[0].mul_add(power, -density) + power * PEAK[0].mul_add(rest, PEAK[1]);
+    let density_low = mul_add(PEAK[0], power, -density) + power * mul_add(PEAK[0], rest, PEAK[1]);
     let product = a * density;
-    let product_low = a.mul_add(density, -product) + a * density_low;
+    let product_low = mul_add(a, density, -product) + a * density_low;
     let (sum, lost) = two_sum(normal(-a), -(product * drop));
     sum + (lost - product_low * drop)
 }

@@ -169,7 +169,8 @@ impl Long {
         }
         let even = self.power & !1;
         let size = self.scaled(-even);
-        let near = size.round().sqrt();
+        let guess = f128::from(size.to_f64().sqrt());
+        let near = 0.5 * (guess + size.round() / guess);
         let rest = (size - Long::new(near) * Long::new(near)).round();
         (Long::new(near) + Long::new(rest / (2.0 * near))).scaled(even / 2)
     }

@@ -4,6 +4,7 @@
 //! 2^-160. Each is computed in 192 bits and rounded once.
 
 use super::wide_elementary::{long_exp, long_log, long_sin_cos};
+use super::wide_exact::round_ties_even;
 use super::wide_long::Long;
 
 /// 2 / sqrt(pi).
@@ -112,7 +113,7 @@ pub(super) fn ln_gamma(x: f128) -> f128 {
     if x > 0.0 {
         return if x == 1.0 || x == 2.0 { 0.0 } else { long_ln_gamma(Long::new(x)).round() };
     }
-    let rest = x - x.round_ties_even();
+    let rest = x - round_ties_even(x);
     if rest == 0.0 {
         return f128::INFINITY;
     }

@@ -58,7 +58,7 @@ fn log_parts(x: f64) -> Two {
     log_of_size::<f64, false>(x)
 }
 
-gamma_functions!(f64, 12.0, 9, log_parts, cot_of_pi, PI[0]);
+gamma_functions!(f64, f64::mul_add, f64::floor, f64::round_ties_even, 12.0, 9, log_parts, cot_of_pi, PI[0]);
 
 /// sin and cos of pi r for |r| up to 1/4.
 #[inline(always)]

@@ -21,10 +21,10 @@ pub(crate) const BERNOULLI: [f128; 15] = [
     601580873.9006423683843038681748359167714,
 ];
 
-/// Defines `digamma_above_zero` and `nth_polygamma` for a float: from where on the series is right with how many terms, the
-/// logarithm in two parts, the cotangent of pi r for |r| up to 1/2, and pi.
+/// Defines `digamma_above_zero` and `nth_polygamma` for a float, by its fused sum, floor and nearest integer: from where on the series is
+/// right with how many terms, the logarithm in two parts, the cotangent of pi r for |r| up to 1/2, and pi.
 macro_rules! gamma_functions {
-    ($t:ty, $start:literal, $n_terms:literal, $log:path, $cot_of_pi:path, $pi:expr) => {
+    ($t:ty, $mul_add:path, $floor:path, $nearest:path, $start:literal, $n_terms:literal, $log:path, $cot_of_pi:path, $pi:expr) => {
         /// A term of the asymptotic series.
         const fn bernoulli(k: usize) -> $t {
             crate::simd::math::polygamma::BERNOULLI[k] as $t
@@ -48,7 +48,7 @@ macro_rules! gamma_functions {
         #[inline(always)]
         fn inverse((x, low): ($t, $t)) -> ($t, $t) {
             let high = 1.0 / x;
-            (high, ((-high).mul_add(x, 1.0) - high * low) * high)
+            (high, ($mul_add(-high, x, 1.0) - high * low) * high)
         }
 
         /// The derivative of log gamma at `x + low`, above 0, in two parts.
@@ -77,7 +77,7 @@ macro_rules! gamma_functions {
             if x.is_nan() || x == <$t>::NEG_INFINITY || n > 24 {
                 return <$t>::NAN;
             }
-            if x < 0.0 && x == x.floor() {
+            if x < 0.0 && x == $floor(x) {
                 // All poles of odd order are positive on both sides.
                 return if n % 2 == 1 { <$t>::INFINITY } else { <$t>::NAN };
             }
@@ -131,7 +131,7 @@ macro_rules! gamma_functions {
                 }
                 coefficients = next;
             }
-            let cot = $cot_of_pi(x - x.round_ties_even()).0;
+            let cot = $cot_of_pi(x - $nearest(x)).0;
             let value = coefficients[..n + 2].iter().rev().fold(0.0, |sum: $t, c| sum * cot + c);
             (0..=n).fold(value, |value, _| value * $pi)
         }

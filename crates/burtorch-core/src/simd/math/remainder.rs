@@ -1,14 +1,16 @@
 //! Division with remainder as Python and NumPy have it, one lane at a time: the remainder is exact up to its last addition.
 
+use std::ops::Rem;
+
 use crate::simd::Real;
 
-/// Defines `floored_remainder` and `floored_quotient` for a float.
+/// Defines `floored_remainder` and `floored_quotient` for a float, by its remainder, fused sum and nearest integer.
 macro_rules! floored_division {
-    ($t:ty) => {
+    ($t:ty, $rest:path, $mul_add:path, $nearest:path) => {
         /// What is left of x after a whole number of y, with the sign of y; NaN for y = 0 and for infinite x.
         #[inline(always)]
         fn floored_remainder(x: $t, y: $t) -> $t {
-            let rest = x % y;
+            let rest = $rest(x, y);
             if rest == 0.0 {
                 (0.0 as $t).copysign(y)
             } else if (rest < 0.0) != (y < 0.0) {
@@ -21,7 +23,7 @@ macro_rules! floored_division {
         /// The largest integer not above x/y; x/y for y = 0.
         #[inline(always)]
         fn floored_quotient(x: $t, y: $t) -> $t {
-            let truncated = x % y;
+            let truncated = $rest(x, y);
             if y == 0.0 || truncated.is_nan() {
                 return if y == 0.0 { x / y } else { <$t>::NAN };
             }
@@ -30,10 +32,9 @@ macro_rules! floored_division {
                 return if below == 0.0 { x / y } else { -1.0 };
             }
             // A multiple of y, over y: an integer but for rounding, which is made good.
-            let near = ((x - truncated) / y).round_ties_even();
-            let missing = ((-near).mul_add(y, x) - truncated) / y;
-            let whole =
-                if missing.abs() >= 0.5 && missing.is_finite() { near + missing.round_ties_even() } else { near };
+            let near = $nearest((x - truncated) / y);
+            let missing = ($mul_add(-near, y, x) - truncated) / y;
+            let whole = if missing.abs() >= 0.5 && missing.is_finite() { near + $nearest(missing) } else { near };
             if whole == below { (0.0 as $t).copysign(x / y) } else { whole - below }
         }
     };
@@ -41,7 +42,7 @@ macro_rules! floored_division {
 
 pub(crate) use floored_division;
 
-floored_division!(f64);
+floored_division!(f64, Rem::rem, f64::mul_add, f64::round_ties_even);
 
 /// Applies `f` to the lanes of both.
 #[inline(always)]
