@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burtorch._core import Function
+from burtorch._core import checkpoint
 from burtorch._core import vjp as _vjp
 
 TYPE_CHECKING = False  # as in the package: importing typing costs several milliseconds
@@ -41,5 +41,6 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         gradient = weighted(*primals, weights)[1]
         return gradient if len(primals) > 1 else (gradient,)
 
-    result = (f if isinstance(f, Function) else Function(f))(*primals)
+    # As all transforms, with Arrays; what it keeps does not matter, as nothing is pulled back here.
+    result = checkpoint(f)(*primals)
     return (result[0], pull, result[1]) if has_aux else (result, pull)

@@ -8,8 +8,9 @@
 use super::build::ArrayBuilder;
 use super::dims::{Dims, bad};
 use super::expand::inlined;
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, Slice, Type, ValueId, View};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, OverRows, Slice, Type, ValueId, View};
 use crate::error::Result;
+use crate::ops::Op;
 
 impl ArrayProgram {
     /// The program for `rows` rows at once. `in_axes` says for each argument which axis of the new argument runs along the
@@ -73,7 +74,10 @@ impl Batch {
                 ArrayOp::Rows(rows) if has_rows => {
                     let whole = rows.of(rows.rows)?;
                     let new = self.run(&whole, &of)?;
-                    whole.outputs().iter().map(|v| new[v.at()]).collect()
+                    let results = whole.outputs().iter().map(|v| new[v.at()]).zip(&rows.results);
+                    results
+                        .map(|((v, led), over)| Ok((self.total(v, *over, rows.rows)?, led)))
+                        .collect::<Result<_>>()?
                 }
                 ArrayOp::Apart(apart) if has_rows => self.apart_of_rows(apart, &of)?,
                 ArrayOp::After => vec![(self.b.push(ArrayOp::After, &alone())?, of[0].1)],
@@ -89,6 +93,16 @@ impl Batch {
             }
         }
         Ok(new)
+    }
+
+    /// The result that rows are to give, of the sum over so many of them or all of them.
+    fn total(&mut self, v: ValueId, over: OverRows, rows: usize) -> Result<ValueId> {
+        if over != OverRows::Mean {
+            return Ok(v);
+        }
+        let rows = self.b.literal(rows.max(1) as f64)?;
+        let rows = self.b.broadcast_to(rows, self.b.dims(v))?;
+        self.b.row(Op::Div, &[v, rows])
     }
 
     pub(super) fn led(&self, dims: &[usize]) -> Result<Dims> {

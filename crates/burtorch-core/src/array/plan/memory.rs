@@ -97,7 +97,8 @@ pub(super) fn bank<T: Clone + 'static>(
 /// is large enough is taken, else the largest one grows.
 pub(super) fn assigned(needs: &[Need]) -> (Vec<usize>, [Vec<usize>; 2]) {
     let mut order: Vec<_> = (0..needs.len()).filter(|&k| needs[k].is_read).collect();
-    order.sort_by_key(|&k| needs[k].first);
+    // An argument, whose place among the instructions says nothing, before what takes it over.
+    order.sort_by_key(|&k| (needs[k].first, needs[k].takes_over.is_some()));
     let mut is_taken_over = vec![false; needs.len()];
     needs.iter().filter(|need| need.is_read).filter_map(|need| need.takes_over).for_each(|k| is_taken_over[k] = true);
     let mut buffers = vec![usize::MAX; needs.len()];
