@@ -73,3 +73,14 @@ def test_a_token_that_is_set_takes_no_step():
     token.set()
     assert [record.step for record in method.run(stop=token)] == [0, 0]
     np.testing.assert_array_equal(method.x, np.zeros(D))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_limit_of_bits_alone_is_for_methods_that_send_some(name):
+    method = METHODS[name](logistic(), step=0.01)
+    if method.clients is None:
+        with pytest.raises(ValueError, match="sends no bits"):
+            method.run(bits=5)
+        assert method.run(bits=5, steps=2)[-1].step == 2
+    else:
+        assert method.run(bits=5)[-1].step >= 1

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Step = float | str | Callable[[int], float]
 
+# Methods without clients who send anything.
+SILENT = frozenset({"agd", "l_katyusha", "sgd", "l_svrg", "saga", "page"})
 CHUNK = 256
 """Steps of a schedule that are computed at a time."""
 
@@ -317,13 +319,22 @@ class Method:
             record_every: steps between records; only the first and last unless told otherwise.
             progress: whether to show a progress bar.
 
-        Ctrl-C ends it between steps. Raises ValueError without any limit.
+        Ctrl-C ends it between steps. Raises ValueError without a limit that can be met.
         """
         if steps is None and epochs is None and bits is None and seconds is None and stop is None:
             raise ValueError("run needs a limit: steps, epochs, bits, seconds or stop")
         for name, limit in (("steps", steps), ("epochs", epochs), ("bits", bits), ("seconds", seconds)):
             if limit is not None and not limit >= 0:
                 raise ValueError(f"{name} must be at least 0, found {limit}")
+        if (
+            bits is not None
+            and self._name in SILENT
+            and steps is None
+            and epochs is None
+            and seconds is None
+            and stop is None
+        ):
+            raise ValueError(f"{type(self).__name__} sends no bits, so a run limited by bits alone would not end")
         if record_every is not None and record_every < 1:
             raise ValueError(f"record_every must be at least 1, found {record_every}")
         calls, sent = self._runner.cost[:2]
