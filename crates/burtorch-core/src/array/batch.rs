@@ -8,9 +8,8 @@
 use super::build::ArrayBuilder;
 use super::dims::{Dims, bad};
 use super::expand::inlined;
-use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, OverRows, Slice, Type, ValueId, View};
+use super::instr::{ArrayInstr, ArrayOp, ArrayProgram, Dot, Slice, Type, ValueId, View};
 use crate::error::Result;
-use crate::ops::Op;
 
 impl ArrayProgram {
     /// The program for `rows` rows at once. `in_axes` says for each argument which axis of the new argument runs along the
@@ -93,16 +92,6 @@ impl Batch {
             }
         }
         Ok(new)
-    }
-
-    /// The result that rows are to give, of the sum over so many of them or all of them.
-    fn total(&mut self, v: ValueId, over: OverRows, rows: usize) -> Result<ValueId> {
-        if over != OverRows::Mean {
-            return Ok(v);
-        }
-        let rows = self.b.literal(rows.max(1) as f64)?;
-        let rows = self.b.broadcast_to(rows, self.b.dims(v))?;
-        self.b.row(Op::Div, &[v, rows])
     }
 
     pub(super) fn led(&self, dims: &[usize]) -> Result<Dims> {

@@ -41,6 +41,18 @@ impl Rows {
     }
 }
 
+impl Batch {
+    /// The result that rows are to give, of the sum over so many of them or all of them.
+    pub(in super::super) fn total(&mut self, v: ValueId, over: OverRows, rows: usize) -> Result<ValueId> {
+        if over != OverRows::Mean {
+            return Ok(v);
+        }
+        let rows = self.b.literal(rows.max(1) as f64)?;
+        let rows = self.b.broadcast_to(rows, self.b.dims(v))?;
+        self.b.row(Op::Div, &[v, rows])
+    }
+}
+
 /// Totals over the rows of values of a batch.
 struct Totals<'a> {
     batch: &'a mut Batch,
