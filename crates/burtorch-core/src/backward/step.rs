@@ -39,26 +39,8 @@ impl<S: Scalar> Graph<'_, S> {
         let low = touched.first().map_or(node.0, |&lowest| lowest.min(node.0));
         let end = touched.last().map_or(node.0, |&highest| highest.max(node.0)) + 1;
         self.add_dirty(low..end);
-        let (recorded, adjoints) = self.columns.split_for_sweep();
-        let mut sweep = Sweep {
-            recorded,
-            extra: self.extra.as_slice(),
-            adjoints,
-            base: 0,
-            low: node.0,
-            scratch: self.scratch.as_mut_slice(),
-            n_threads: self.n_threads as usize,
-            leaf_grads: &mut [],
-            params,
-            places: &places,
-            skip_zero_adjoints: false,
-            deferred: None,
-            sampler: None,
-            fresh: 0..0,
-            overwritten: 0..0,
-            floor: 0,
-            is_over: false,
-        };
+        let room = (self.extra.as_slice(), self.scratch.as_mut_slice(), self.n_threads);
+        let mut sweep = Sweep::below(node.0, self.columns.split_for_sweep(), room, (params, &places));
         sweep.descend(node.0 + 1, node.0);
         self.dirty.0 = self.dirty.0.min(sweep.low);
         for (&operand, before) in touched.iter().zip(before) {

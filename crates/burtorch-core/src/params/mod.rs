@@ -14,6 +14,7 @@ mod in_flight;
 mod init;
 mod names;
 pub(crate) mod overrides;
+mod restore;
 mod selection;
 mod skipped;
 mod stage;
@@ -26,6 +27,7 @@ pub use gradients::Gradients;
 pub(crate) use gradients::{Values, apart};
 pub(crate) use in_flight::{Emission, InFlight, emissions};
 pub use init::Init;
+pub(crate) use restore::Restored;
 pub use selection::Selection;
 pub(crate) use skipped::Skipped;
 pub use tensor::{Shape, Slice, Tensor};
@@ -39,7 +41,6 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::memory::{copied, list_for};
 use crate::scalar::Float;
 use crate::sync::unique_id;
 pub(crate) use block::Block;
@@ -207,16 +208,6 @@ impl<'m, E: Float> Parameters<'m, E> {
         (self.values.slice_mut(self.n), self.grads.slice(self.n))
     }
 
-    /// Runs `build`; when it fails, or memory is refused to it, forgets the tensors it appended and the random numbers it drew.
-    pub fn all_or_nothing<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (n, rng) = (self.n, self.rng.clone());
-        let frozen = copied(&self.frozen, "the list of frozen parameters")?;
-        let mut undo = Undo { params: self, n, rng, frozen, is_done: false };
-        let built = build(undo.params)?;
-        undo.is_done = true;
-        Ok(built)
-    }
-
     /// Appends a tensor. A name, where given, is unique; without the feature `labels` names are passed over.
     pub fn tensor(&mut self, dims: &[usize], name: Option<&str>, init: Init, trainable: bool) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
@@ -374,32 +365,6 @@ impl<'m, E: Float> Parameters<'m, E> {
         });
     }
 
-    /// What further random initial values come from.
-    pub(crate) fn rng(&self) -> &ChaCha8Rng {
-        &self.rng
-    }
-
-    /// Makes empty parameters what was saved: values are 0 still.
-    pub(crate) fn restore(&mut self, saved: Restored) -> Result<()> {
-        debug_assert!(self.is_empty() && saved.n <= u32::MAX as usize);
-        self.make_room(saved.n)?;
-        self.n = saved.n;
-        let tensor = |(name, start, shape): (String, u32, Shape)| {
-            (name, Tensor { slice: Slice { store: self.id, start, len: shape.n() as u32 }, shape })
-        };
-        self.names = Names::sorted(saved.names.into_iter().map(tensor));
-        let mut named: Vec<Range<usize>> = list_for(self.names.iter().count(), "the tensors of parameters")?;
-        named.extend(self.names.iter().map(|(_, tensor)| tensor.slice.range()));
-        named.sort_unstable_by_key(|range| range.start);
-        for range in named {
-            self.bounds.prepare()?;
-            self.bounds.add(range);
-        }
-        self.frozen = saved.frozen;
-        self.rng = saved.rng;
-        Ok(())
-    }
-
     /// Counts an array that somebody holds: until [`Parameters::release`] the memory does not move.
     pub fn export(&mut self) {
         self.n_exports += 1;
@@ -414,40 +379,6 @@ impl<'m, E: Float> Parameters<'m, E> {
     pub fn bytes(&self) -> (usize, usize) {
         (self.n * size_of::<E>(), self.n_trainable() * size_of::<E>())
     }
-}
-
-/// What `all_or_nothing` puts back.
-struct Undo<'a, 'm, E: Float> {
-    params: &'a mut Parameters<'m, E>,
-    n: usize,
-    rng: ChaCha8Rng,
-    frozen: Vec<Range<u32>>,
-    is_done: bool,
-}
-
-impl<E: Float> Drop for Undo<'_, '_, E> {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.params.n = self.n;
-            std::mem::swap(&mut self.params.rng, &mut self.rng);
-            std::mem::swap(&mut self.params.frozen, &mut self.frozen);
-            self.params.names.keep_below(self.n);
-            self.params.bounds.keep_below(self.n);
-        }
-    }
-}
-
-/// What parameters are made again from, besides their numbers: checked by who read it.
-#[derive(Debug)]
-pub(crate) struct Restored {
-    /// How many numbers.
-    pub(crate) n: usize,
-    /// Name, first place and shape of each named tensor, by ascending name.
-    pub(crate) names: Vec<(String, u32, Shape)>,
-    /// Frozen ranges, ascending, apart from each other.
-    pub(crate) frozen: Vec<Range<u32>>,
-    /// What further random initial values come from.
-    pub(crate) rng: ChaCha8Rng,
 }
 
 fn out_of_memory<T>(n: usize) -> Error {

@@ -1,0 +1,84 @@
+//! Parameters as they were: after a build that fails, and from a file.
+
+use std::ops::Range;
+
+use rand_chacha::ChaCha8Rng;
+
+use super::Parameters;
+use super::names::Names;
+use super::tensor::{Shape, Slice, Tensor};
+use crate::error::Result;
+use crate::memory::{copied, list_for};
+use crate::scalar::Float;
+
+impl<E: Float> Parameters<'_, E> {
+    /// Runs `build`; when it fails, or memory is refused to it, forgets the tensors it appended and the random numbers it drew.
+    pub fn all_or_nothing<T>(&mut self, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let (n, rng) = (self.n, self.rng.clone());
+        let frozen = copied(&self.frozen, "the list of frozen parameters")?;
+        let mut undo = Undo { params: self, n, rng, frozen, is_done: false };
+        let built = build(undo.params)?;
+        undo.is_done = true;
+        Ok(built)
+    }
+
+    /// What further random initial values come from.
+    pub(crate) fn rng(&self) -> &ChaCha8Rng {
+        &self.rng
+    }
+
+    /// Makes empty parameters what was saved: values are 0 still.
+    pub(crate) fn restore(&mut self, saved: Restored) -> Result<()> {
+        debug_assert!(self.is_empty() && saved.n <= u32::MAX as usize);
+        self.make_room(saved.n)?;
+        self.n = saved.n;
+        let tensor = |(name, start, shape): (String, u32, Shape)| {
+            (name, Tensor { slice: Slice { store: self.id, start, len: shape.n() as u32 }, shape })
+        };
+        self.names = Names::sorted(saved.names.into_iter().map(tensor));
+        let mut named: Vec<Range<usize>> = list_for(self.names.iter().count(), "the tensors of parameters")?;
+        named.extend(self.names.iter().map(|(_, tensor)| tensor.slice.range()));
+        named.sort_unstable_by_key(|range| range.start);
+        for range in named {
+            self.bounds.prepare()?;
+            self.bounds.add(range);
+        }
+        self.frozen = saved.frozen;
+        self.rng = saved.rng;
+        Ok(())
+    }
+}
+
+/// What `all_or_nothing` puts back.
+struct Undo<'a, 'm, E: Float> {
+    params: &'a mut Parameters<'m, E>,
+    n: usize,
+    rng: ChaCha8Rng,
+    frozen: Vec<Range<u32>>,
+    is_done: bool,
+}
+
+impl<E: Float> Drop for Undo<'_, '_, E> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.params.n = self.n;
+            std::mem::swap(&mut self.params.rng, &mut self.rng);
+            std::mem::swap(&mut self.params.frozen, &mut self.frozen);
+            self.params.names.keep_below(self.n);
+            self.params.bounds.keep_below(self.n);
+        }
+    }
+}
+
+/// What parameters are made again from, besides their numbers: checked by who read it.
+#[derive(Debug)]
+pub(crate) struct Restored {
+    /// How many numbers.
+    pub(crate) n: usize,
+    /// Name, first place and shape of each named tensor, by ascending name.
+    pub(crate) names: Vec<(String, u32, Shape)>,
+    /// Frozen ranges, ascending, apart from each other.
+    pub(crate) frozen: Vec<Range<u32>>,
+    /// What further random initial values come from.
+    pub(crate) rng: ChaCha8Rng,
+}
