@@ -495,6 +495,7 @@ pub fn methods() -> Vec<ffi::PyMethodDef> {
         method(c"__round__", c"__round__($self, ndigits=None, /)\n--\n\nThe nearest integer as a new Value; with ndigits the data, rounded as a float is.", ffi::METH_FASTCALL, ffi::PyMethodDefPointer { PyCFunctionFast: round }),
         method(c"__format__", c"__format__($self, spec, /)\n--\n\nThe data, formatted as a float is; repr(self) for an empty spec.", ffi::METH_O, ffi::PyMethodDefPointer { PyCFunction: format }),
         method(c"__reduce__", c"__reduce__($self, /)\n--\n\nRaises TypeError: a Value is not pickled without its graph.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: reduce }),
+        method(c"__array_function__", c"__array_function__($self, function, types, arguments, keywords, /)\n--\n\nFunctions of NumPy that reduce give what they give of a number; others do what they do of objects.", ffi::METH_VARARGS, ffi::PyMethodDefPointer { PyCFunction: crate::node::vector::array_function }),
         method(c"__array_ufunc__", c"__array_ufunc__($self, ufunc, method, *inputs, **keywords)\n--\n\nThe operator or op that a ufunc of NumPy stands for; other ufuncs raise a TypeError that names them.", ffi::METH_VARARGS | ffi::METH_KEYWORDS, ffi::PyMethodDefPointer { PyCFunctionWithKeywords: crate::node::vector::array_ufunc }),
     ]
 }

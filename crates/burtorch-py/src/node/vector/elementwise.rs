@@ -16,6 +16,7 @@ use crate::convert::buffer::type_name;
 use crate::convert::entry::attached;
 use crate::convert::errors::{IntoPython, to_python};
 use crate::convert::numbers::number_of;
+use crate::convert::refusals::{is_tracing, needs_arrays};
 use crate::graph::interruptible;
 use crate::node::parameter::{PyParameter, value_of};
 use crate::node::value::is_value;
@@ -87,17 +88,30 @@ pub fn operator<'py>(symbol: Symbol, x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny
     {
         return unary(if c == 2.0 { Op::SQUARE } else { Op::CUBE }, x);
     }
-    refuse_matrix_beside_vector(x, y)?;
+    refuse_matrices(x, y)?;
     binary(symbol.op(), &left, &right, py)
 }
 
-/// A Vector has one dimension: pairing it with the elements of a matrix would hide a mistake.
-fn refuse_matrix_beside_vector(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
-    for (vector, array) in [(x, y), (y, x)] {
+/// Values and Vectors have no shape that an array of several dimensions could be paired with: in a trace Arrays have, elsewhere
+/// the elements of the array would lose theirs.
+fn refuse_matrices(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
+    for (operand, array) in [(x, y), (y, x)] {
+        // SAFETY: a living object under the interpreter lock.
+        let is_value = unsafe { is_value(operand.as_ptr()) } || operand.is_instance_of::<PyParameter>();
+        if !(is_value || is_many(operand)) {
+            continue;
+        }
         let n_dims = numpy::n_dims(array);
-        if vector.is_instance_of::<PyVector>() && n_dims > 1 {
-            let message = format!("a Vector has one dimension, the array has {n_dims}; use array.ravel()");
-            return Err(PyValueError::new_err(message));
+        if n_dims > 1 {
+            if is_tracing() {
+                return Err(needs_arrays(x.py(), "an array of several dimensions"));
+            }
+            let (found, instead) = if is_value {
+                ("a Value has no dimensions", "trace it with bt.function, or use array.ravel()")
+            } else {
+                ("a Vector has one dimension", "use array.ravel()")
+            };
+            return Err(PyValueError::new_err(format!("{found}, the array has {n_dims}; {instead}")));
         }
     }
     Ok(())
@@ -265,8 +279,9 @@ fn binary_of<'py>(op: Op, arguments: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py
     match arguments {
         [sequence] => functions::fold(op, sequence),
         [sequence, nothing] if nothing.is_none() => functions::fold(op, sequence),
-        [x, y] => refuse_matrix_beside_vector(x, y)
-            .and_then(|()| binary(op, &Operand::read_all(x)?, &Operand::read_all(y)?, x.py())),
+        [x, y] => {
+            refuse_matrices(x, y).and_then(|()| binary(op, &Operand::read_all(x)?, &Operand::read_all(y)?, x.py()))
+        }
         _ => Err(PyTypeError::new_err(format!("{}() takes two operands, found {}", op.name(), arguments.len()))),
     }
 }

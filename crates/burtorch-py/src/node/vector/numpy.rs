@@ -293,3 +293,25 @@ pub unsafe extern "C" fn array_ufunc(
         )
     })
 }
+
+/// `Value.__array_function__`.
+///
+/// # Safety
+/// As [`array_ufunc`].
+pub unsafe extern "C" fn array_function(
+    value: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    entered(|py| {
+        // SAFETY: living objects under the interpreter lock.
+        let arguments = unsafe {
+            debug_assert!(value::is_value(value));
+            Bound::from_borrowed_ptr(py, arguments)
+        };
+        let answered = || {
+            let table = py.import(pyo3::intern!(py, "burtorch._numpy_values"))?;
+            table.getattr("function_of_values")?.call1(arguments.cast_into::<PyTuple>()?)
+        };
+        finish(answered())
+    })
+}

@@ -1,0 +1,35 @@
+"""NumPy's functions of a single Value: what ``Value.__array_function__`` answers."""
+
+from __future__ import annotations
+
+from burtorch._core import Value
+
+TYPE_CHECKING = False  # as in the package
+if TYPE_CHECKING:
+    from typing import Any
+
+ITSELF = {"sum", "prod", "mean", "average", "median", "max", "min", "amax", "amin", "nansum", "nanmean", "squeeze"}
+"""Functions that give a number itself."""
+
+SPREADS = {"var", "std", "ptp"}
+"""Functions that are 0 of a number."""
+
+
+def rounded(a: Value, decimals: int = 0, out: None = None) -> Value:
+    scale = 10.0**decimals
+    return round(a * scale) / scale if decimals else round(a)
+
+
+def function_of_values(called: Any, _types: Any, operands: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """What ``Value.__array_function__`` answers; other functions do what they do of objects."""
+    name = called.__name__
+    if name in ("round", "around") and isinstance(operands[0], Value):
+        return rounded(*operands, **keywords)
+    if name in ITSELF | SPREADS and called.__module__ == "numpy" and isinstance(operands[0], Value):
+        axes = [*operands[1:2], *(value for key, value in keywords.items() if key == "axis")]
+        others = sorted(set(keywords) - {"axis", "keepdims"})
+        if len(operands) > 2 or others or axes not in ([], [None], [0], [-1], [()]):
+            wrong = f"{others[0]}=" if others else f"axis={axes[0]}" if axes else "these arguments"
+            raise TypeError(f"numpy.{name} of a Value takes no {wrong}: a Value is one number")
+        return operands[0] if name in ITSELF else operands[0] - operands[0]
+    return called._implementation(*operands, **keywords)
