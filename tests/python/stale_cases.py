@@ -141,6 +141,9 @@ coroutine by hand | k = 2.0\nasync def f(x):\n    return x * k\ndef run(c):\n   
 """
 
 OBJECTS = r"""
+text of an element | import xml.etree.ElementTree as e; k = e.Element('a'); k.text = '2' | x * float(k.text) | k.text = '3'
+attribute of an element | import xml.etree.ElementTree as e; k = e.Element('a', n='2') | x * float(k.get('n')) | k.set('n', '3')
+child of an element | import xml.etree.ElementTree as e; k = e.Element('a') | x * (1.0 + len(k)) | e.SubElement(k, 'b')
 attribute | o.k = 2.0 | x * o.k | o.k = 3.0
 attribute deleted | o.k = 2.0 | x * o.k | del o.k
 class attribute | pass | x * o.k | C.k = 3.0

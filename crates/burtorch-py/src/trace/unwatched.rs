@@ -210,8 +210,12 @@ pub fn of_object(object: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> Object 
         ("burtorch", "primitive") => Object::Holds,
         ("numpy" | "burtorch", _) => Object::Known,
         ("_ctypes", _) if !super::attributes::has_referents(object) => Object::Unwatched(Kind::Hidden),
+        // Its text, its attributes and its children.
+        ("_elementtree" | "xml", _) => Object::Holds,
         (first, _) if is_standard(object.py(), first) => Object::Known,
-        _ if super::attributes::has_referents(object) => Object::Holds,
+        ("scipy" | "pandas", _) if super::attributes::has_referents(object) => Object::Holds,
+        // Arrays of JAX do not change. Other libraries have numbers in memory of their own, as tensors do.
+        ("jaxlib", "ArrayImpl") => Object::Known,
         _ => Object::Unwatched(Kind::Hidden),
     }
 }
