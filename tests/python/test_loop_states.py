@@ -178,3 +178,61 @@ def test_counters_of_scans_end_where_they_should():
     largest = np.int64(2**63 - 3)
     (i, _), ys = bt.scan(lambda c, x: ((c[0] + 1, c[1]), c[0]), (largest, 0.0), np.ones(4))
     assert [int(y) for y in ys] == [2**63 - 3, 2**63 - 2, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("flag", [False, np.False_, np.array(False)], ids=["bool", "numpy", "array"])
+def test_flags_are_carried(flag):
+    def body(c):
+        x, done = c
+        return x * 2.0, done | (x > 20.0)
+
+    x, done = bt.while_loop(lambda c: ~c[1], body, (1.0, flag))
+    assert (x, done) == (64.0, True)
+    assert isinstance(done, bool)
+    assert bt.grad(lambda x: bt.while_loop(lambda c: ~c[1], body, (x, flag))[0])(1.0) == 64.0
+
+    def step(c, x):
+        total, seen = c
+        return (bt.where(seen, total, total + x), seen | (x > 1.5)), seen
+
+    (total, seen), before = bt.scan(step, (0.0, flag), np.array([1.0, 2.0, 3.0]))
+    assert (total, seen, before.tolist(), before.dtype) == (3.0, True, [False, False, True], bool)
+    assert bt.fori_loop(0, 3, lambda i, c: (c[0] + 1.0, True), (0.0, flag)) == (3.0, True)
+    rows = bt.vmap(lambda x: bt.while_loop(lambda c: ~c[1], body, (x, flag)))(np.array([1.0, 30.0]))
+    assert [r.tolist() for r in rows] == [[64.0, 60.0], [True, True]]
+    inside = bt.function(lambda x: bt.scan(step, (x, flag), np.array([1.0, 2.0, 3.0]))[0])
+    assert inside(1.0) == (4.0, True)
+
+
+def test_flags_are_arguments():
+    f = bt.function(lambda x, b: bt.where(b, x, -x) * b)
+    for x in (2.0, np.array([2.0]), np.ones((2, 2))):
+        np.testing.assert_array_equal(f(x, np.True_), x)
+        np.testing.assert_array_equal(f(x, np.False_), x * 0.0)
+    with pytest.raises(TypeError, match="by arguments of floats"):
+        bt.grad(lambda x, b: x * b, argnums=1)(2.0, np.True_)
+
+
+def test_bounds_that_are_computed():
+    def power(n, x):
+        return bt.fori_loop(0, n, lambda i, c: c * x, 1.0)
+
+    n = np.int64(5)
+    assert bt.function(power)(n, 3.0) == 243.0
+    assert bt.function(power)(np.int64(0), 3.0) == 1.0
+    assert bt.grad(power, 1)(n, 3.0) == 405.0
+    assert bt.vmap(power)(np.array([1, 0, 3]), np.array([2.0, 2.0, 2.0])).tolist() == [2.0, 1.0, 8.0]
+    total = bt.function(lambda n, m: bt.fori_loop(n, m, lambda i, c: c + i, 0.0))
+    assert [total(np.int64(a), np.int64(b)) for a, b in [(2, 5), (5, 2), (-1, 2)]] == [9.0, 0.0, 0.0]
+    with pytest.raises(TypeError, match="fori_loop\\(\\) goes from a whole number"):
+        bt.function(power)(2.5, 3.0)
+
+
+def test_a_number_chooses():
+    choose = bt.function(lambda k, x: bt.cond(k, lambda x: x, lambda x: -x, x))
+    for k, expected in [(1.0, 3.0), (0.0, -3.0), (np.int64(2), 3.0), (np.int64(0), -3.0), (np.True_, 3.0)]:
+        assert choose(k, 3.0) == expected
+    assert bt.cond(2, lambda x: x, lambda x: -x, 3.0) == 3.0
+    assert bt.cond(0.0, lambda x: x, lambda x: -x, 3.0) == -3.0
+    rows = bt.vmap(lambda k, x: bt.cond(k, lambda x: x, lambda x: -x, x))(np.array([0, 2]), np.array([3.0, 4.0]))
+    assert rows.tolist() == [-3.0, 4.0]

@@ -35,7 +35,7 @@ def close(x, y):
 
 
 BINARY = [lambda x, y: x * y, lambda x, y: x + y, lambda x, y: x - y, lambda x, y: bt.sin(x) * y + x]
-UNARY = [bt.sin, bt.tanh, lambda x: x * 0.5, lambda x: 1.0 / (x * x + 1.0), bt.sigmoid]
+UNARY = [bt.sin, bt.cos, bt.tanh, lambda x: x * 0.5, lambda x: 1.0 / (x * x + 1.0), bt.sigmoid]
 
 
 def random_body(seed):
@@ -74,6 +74,42 @@ def test_random_bodies_have_the_bits_of_a_loop_of_python(seed):
     gradients = [bt.grad(lambda c, w, xs, f=f: f(c, w, xs)[0], argnums=(0, 1, 2))(c, w, xs) for f in (rolled, plain)]
     for x, y in zip(*gradients):
         same(x, y)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda c, x: bt.sin(c + x),
+        lambda c, x: bt.cos(c * x),
+        lambda c, x: bt.sin(x) * c + bt.cos(x),
+        lambda c, x: bt.cos(c) - bt.sin(c) * x,
+        lambda c, x: bt.sin(bt.cos(c)) * bt.cos(bt.sin(c)) + x,
+        lambda c, x: bt.sin(c) * bt.sin(c) + bt.cos(c) * bt.cos(c) * x,
+    ],
+)
+def test_sines_and_cosines_of_one_number_have_the_bits_of_each_alone(step, dtype):
+    special = [0.0, -0.0, 1e-10, 1e-40, 1e-6, 0.75, np.pi / 4, -2.0, 1e5, 2.0**20, 1e22, -1e38, np.inf, np.nan]
+
+    def rolled(c, xs):
+        return bt.scan(lambda c, x: (step(c, x), c), c, xs)[0]
+
+    def plain(c, xs):
+        for k in range(2):
+            c = step(c, xs[k])
+        return c
+
+    made = [bt.function(f, dtype=dtype) for f in (rolled, plain)]
+    for c in special:
+        for x in special:
+            xs = np.array([x, 0.5], dtype)
+            values = [bt.value_and_grad(f, argnums=(0, 1))(c, xs) for f in made]
+            for one, other in zip(*map(flat, values)):
+                same(one, other)
+
+
+def flat(x):
+    return [y for part in x for y in flat(part)] if isinstance(x, (tuple, list)) else [x]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -353,7 +389,7 @@ REFUSED = {
     "float condition": (lambda: bt.while_loop(lambda c: c, lambda c: c, 0.0), bt.TraceError, "one bool"),
     "several conditions": (lambda: bt.while_loop(lambda c: c < 1, lambda c: c, XS), bt.TraceError, r"\(4,\)"),
     "several predicates": (of(lambda x: bt.cond(x > 0, lambda: x, lambda: x), XS[None]), TypeError, "one bool"),
-    "float predicate": (of(lambda x: bt.cond(x, lambda: x, lambda: x), 1.0), TypeError, "one bool"),
+    "text as a predicate": (of(lambda x: bt.cond("yes", lambda: x, lambda: x), 1.0), TypeError, "one bool"),
     "array predicate": (lambda: bt.cond(np.array([True]), lambda: 1, lambda: 2), TypeError, "one bool"),
     "branches of two shapes": (lambda: bt.cond(True, lambda x: x, lambda x: x * XS, 1.0), bt.TraceError, "same shapes"),
     "branches of two nests": (lambda: bt.cond(True, lambda x: x, lambda x: (x,), 1.0), bt.TraceError, "same shapes"),

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::array::PyArray;
-use super::operands::{is_integer, is_mask};
+use super::operands::{is_bool, is_integer, is_mask};
 use crate::convert::arrays::{Array, Kind};
 use crate::convert::buffer::{refuse_masked, type_name};
 use crate::convert::errors::{IntoPython, if_any};
@@ -21,6 +21,8 @@ pub enum Given<'py> {
     Number(f64),
     /// A NumPy integer.
     Integer(i64),
+    /// A NumPy bool.
+    Mask(bool),
     /// An array of numbers.
     Numbers(Array, Type),
     /// Sparse rows: numbers, columns, starts.
@@ -39,10 +41,13 @@ impl<'py> Given<'py> {
             return Ok(Some(Given::Traced(array.clone())));
         }
         if let Some(x) = number_of(object)? {
-            let is_whole = !object.is_instance_of::<pyo3::types::PyFloat>()
-                && !object.is_instance_of::<pyo3::types::PyInt>()
-                && is_integer(object)?;
-            return Ok(Some(if is_whole { Given::Integer(object.extract()?) } else { Given::Number(x) }));
+            let is_pythons =
+                object.is_instance_of::<pyo3::types::PyFloat>() || object.is_instance_of::<pyo3::types::PyInt>();
+            return Ok(Some(match is_pythons {
+                false if is_integer(object)? => Given::Integer(object.extract()?),
+                false if is_bool(object)? => Given::Mask(x != 0.0),
+                _ => Given::Number(x),
+            }));
         }
         if let Ok(tensor) = object.cast::<PyTensor>() {
             let tensor = tensor.get();
@@ -96,6 +101,7 @@ impl<'py> Given<'py> {
         match self {
             Given::Number(_) => Type::float(Dims::SCALAR),
             Given::Integer(_) => Type { dims: Dims::SCALAR, element: Element::Int },
+            Given::Mask(_) => Type { dims: Dims::SCALAR, element: Element::Mask },
             Given::Numbers(_, ty) | Given::Sparse(_, ty) | Given::Tensor(_, _, ty) => *ty,
             Given::Traced(array) => array.get().type_of(),
         }

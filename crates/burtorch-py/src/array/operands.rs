@@ -68,8 +68,13 @@ impl<'py> Operand<'py> {
             return Ok(Some(Operand::Param(params.clone().unbind(), 0, Dims::new(&[n]).or_raise(py)?)));
         }
         if let Some(x) = number_of(object)? {
-            let is_whole =
-                object.is_instance_of::<PyInt>() || !object.is_instance_of::<PyFloat>() && is_integer(object)?;
+            let is_whole = match object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>() {
+                true => object.is_instance_of::<PyInt>(),
+                false if is_bool(object)? => {
+                    return Ok(Some(Operand::Data(Dims::SCALAR, Data::Mask(vec![x != 0.0]), object.clone())));
+                }
+                false => is_integer(object)?,
+            };
             let whole = if is_whole { if_any(py, object.extract())? } else { None };
             return Ok(Some(Operand::Number(x, whole)));
         }
@@ -121,6 +126,11 @@ pub(super) fn refuse_values(operands: &[Bound<'_, PyAny>]) -> PyResult<()> {
         "a {found} does not mix with Arrays; make Arrays from the start, by graph.array(numbers), or give graph.array(v.data) its \
          numbers, through which no gradient passes"
     )))
+}
+
+/// Whether a number, which is not Python's, is a bool of NumPy.
+pub(super) fn is_bool(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(has_dtype(object)? && is_mask(object)?)
 }
 
 pub(super) fn is_integer(object: &Bound<'_, PyAny>) -> PyResult<bool> {

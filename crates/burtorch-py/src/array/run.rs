@@ -145,6 +145,7 @@ impl<E: Number> Runner<E> {
                     },
                 }),
                 Given::Integer(_) => Argument::Int(&room.ints),
+                Given::Mask(_) => Argument::Mask(&room.masks),
                 Given::Number(_) => Argument::Float(&room.floats),
                 Given::Traced(_) => return Err(error_here(py, "an Array of a trace has no numbers")),
             });
@@ -182,6 +183,10 @@ impl<E: Number> Room<E> {
             Given::Integer(k) => {
                 self.ints.clear();
                 self.ints.push(*k);
+            }
+            Given::Mask(is_true) => {
+                self.masks.clear();
+                self.masks.push(*is_true);
             }
             Given::Numbers(array, ty) => self.fill_array(array, ty.element)?,
             Given::Sparse([numbers, columns, starts], _) => {

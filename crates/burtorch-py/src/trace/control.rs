@@ -18,6 +18,7 @@ use crate::array::array::PyArray;
 use crate::array::trace::Source;
 use crate::convert::errors::{IntoPython, derived};
 use crate::convert::gc::{HoldsObjects, Visitor};
+use crate::convert::numbers::number_of;
 use crate::convert::refusals::{error_here, not_in_a_trace};
 
 /// What a loop or choice is, besides its function.
@@ -46,14 +47,21 @@ fn words(ty: &Type) -> String {
     format!("{} of shape {}", format!("{:?}", ty.element).to_lowercase(), ty.dims)
 }
 
-/// What a body returned, with whole numbers of Python as the floats that arguments are, but for carries of integers.
+/// A bool as NumPy's.
+pub fn mask<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    x.py().import("numpy")?.getattr("bool_")?.call1((x,))
+}
+
+/// What a body returned, with whole numbers of Python as the floats that arguments are, but for carries of integers and bools.
 pub(super) fn adapted<'py>(result: &Bound<'py, PyAny>, carries: &[Type]) -> PyResult<Bound<'py, PyAny>> {
     let py = result.py();
     let mut leaves = Vec::new();
     let nest = Nest::of(result, &mut leaves)?;
     for (k, leaf) in leaves.iter_mut().enumerate() {
-        let is_integer = carries.get(k).is_some_and(|ty| ty.element == Element::Int);
-        if leaf.is_instance_of::<PyInt>() && !is_integer {
+        let element = carries.get(k).map(|ty| ty.element);
+        if leaf.is_instance_of::<PyBool>() && element == Some(Element::Mask) {
+            *leaf = mask(leaf)?;
+        } else if leaf.is_instance_of::<PyInt>() && element != Some(Element::Int) {
             *leaf = PyFloat::new(py, leaf.extract()?).into_any();
         }
     }
@@ -333,7 +341,7 @@ impl Transform {
 pub fn known_predicate(predicate: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     if let Ok(array) = predicate.cast::<PyArray>() {
         let ty = array.get().type_of();
-        if ty.dims.rank() == 0 && ty.element == Element::Mask {
+        if ty.dims.rank() == 0 {
             return Ok(None);
         }
         return Err(PyTypeError::new_err(format!("cond() needs a predicate that is one bool, found {}", words(&ty))));
@@ -345,8 +353,11 @@ pub fn known_predicate(predicate: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     match predicate.extract::<bool>() {
         // That of NumPy.
         Ok(known) => Ok(Some(known)),
-        Err(_) => {
-            Err(PyTypeError::new_err(format!("cond() needs a predicate that is one bool, found {}", found.name()?)))
-        }
+        Err(_) => match number_of(predicate)? {
+            Some(number) => Ok(Some(number != 0.0)),
+            None => {
+                Err(PyTypeError::new_err(format!("cond() needs a predicate that is one bool, found {}", found.name()?)))
+            }
+        },
     }
 }

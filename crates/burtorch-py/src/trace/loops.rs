@@ -3,17 +3,19 @@
 //! Promises: inside of a trace with Arrays one instruction is appended to it; outside of one, the loop is traced as a Function of its
 //! arguments is, and runs. Knows nothing of how bodies are traced.
 
-use burtorch_core::array::{Checkpoint, ScanOptions};
+use burtorch_core::array::{Checkpoint, Dims, Element, ScanOptions, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyTuple};
 
-use super::control::{Control, known_predicate};
+use super::control::{Control, known_predicate, mask};
+use super::nest::Nest;
 use super::transform::{Argnums, Rule, Transform};
 use super::transforms::{function, transform};
 use crate::array::array::PyArray;
 use crate::array::guard::truth;
 use crate::array::trace::current;
+use crate::convert::buffer::type_name;
 use crate::convert::errors::if_any;
 use crate::convert::refusals::{is_tracing, needs_arrays};
 
@@ -26,13 +28,27 @@ fn done<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = f.py();
     let made: Transform = transform(f, name, Rule::Control(control), Argnums::All, false)?;
+    let positional = positional.iter().map(with_masks).collect::<PyResult<Vec<_>>>()?;
     if current(py).is_some() {
-        return made.apply(py, positional, None);
+        return made.apply(py, &positional, None);
     }
     if is_tracing() {
         return Err(needs_arrays(py, &format!("{name}()")));
     }
     function(f, made)?.call1(PyTuple::new(py, positional)?)
+}
+
+/// An argument whose bools are those of NumPy: a carry of a bool stays one.
+fn with_masks<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let mut leaves = Vec::new();
+    let nest = Nest::of(argument, &mut leaves)?;
+    if !leaves.iter().any(|leaf| leaf.is_instance_of::<PyBool>()) {
+        return Ok(argument.clone());
+    }
+    for leaf in leaves.iter_mut().filter(|leaf| leaf.is_instance_of::<PyBool>()) {
+        *leaf = mask(leaf)?;
+    }
+    nest.build(argument.py(), &mut leaves.into_iter())
 }
 
 /// Refuses what cannot be called.
@@ -126,14 +142,14 @@ fn while_loop<'py>(
 /// `carry = body(i, carry)` for the integers i from lower up to upper, without it; the last carry.
 ///
 /// Args:
-///     lower: the first integer.
-///     upper: the one after the last.
+///     lower: the first integer, or an Array of one.
+///     upper: the one after the last, or an Array of one.
 ///     body: a function of the integer, an Array, and the carry, that returns the next carry.
 ///     init: the first carry, as that of `scan`.
 ///
 /// Raises:
 ///     TraceError: the carry changes its structure, shape or dtype.
-///     TypeError: bounds that are not whole numbers; use while_loop where they are computed.
+///     TypeError: bounds that are not whole numbers.
 ///
 /// Example:
 ///     >>> import burtorch as bt
@@ -147,14 +163,23 @@ fn fori_loop<'py>(
     body: &Bound<'py, PyAny>,
     init: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let is_computed = |x: &Bound<'py, PyAny>| match x.cast::<PyArray>() {
+        Ok(array) => array.get().type_of() == Type { dims: Dims::SCALAR, element: Element::Int },
+        Err(_) => false,
+    };
+    if is_tracing() && [lower, upper].into_iter().any(|x| type_name(x) == "Value") {
+        return Err(needs_arrays(lower.py(), "fori_loop()"));
+    }
+    if is_computed(lower) || is_computed(upper) {
+        let loops = lower.py().import("burtorch._loops")?;
+        return loops.getattr("fori_between")?.call1((lower, upper, body, init));
+    }
     let bound = |x: &Bound<'py, PyAny>| match if_any(x.py(), x.extract::<i64>())? {
         Some(k) => Ok(k),
         None => {
             let found =
                 if x.is_instance_of::<PyInt>() { "a larger one".into() } else { x.get_type().name()?.to_string() };
-            let message = format!(
-                "fori_loop() goes from a whole number of 64 bits to another one, found {found}; use while_loop"
-            );
+            let message = format!("fori_loop() goes from a whole number of 64 bits to another one, found {found}");
             Err(PyTypeError::new_err(message))
         }
     };
@@ -164,14 +189,14 @@ fn fori_loop<'py>(
 /// `f(*args)` where pred is true, else `g(*args)`; only one of them is computed.
 ///
 /// Args:
-///     pred: one bool, or an Array that is one.
+///     pred: one bool or number, of which 0 is false, or an Array that is one.
 ///     f: a function of the arguments.
 ///     g: a function that returns the same structure, shapes and dtypes.
 ///     args: numbers, arrays, or lists, tuples and dicts of them.
 ///
 /// Raises:
 ///     TraceError: f and g return different structures, shapes or dtypes.
-///     TypeError: pred is no single bool.
+///     TypeError: pred is no single bool or number.
 ///
 /// Both functions are traced. Under vmap with a predicate that differs from row to row both are computed.
 ///
