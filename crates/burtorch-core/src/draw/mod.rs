@@ -7,6 +7,8 @@ mod subset;
 
 pub use subset::Subset;
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 
 /// What numbers are drawn for: draws of different purposes are independent.
@@ -74,16 +76,18 @@ const fn wide_product(a: u64, b: u64) -> (u64, u64) {
     ((product >> 64) as u64, product as u64)
 }
 
-/// Ten rounds of Philox4x64.
+/// Ten rounds of Philox4x64 for several counters: the CPU works at all of them at once.
 #[inline]
-fn philox(mut key: [u64; 2], mut c: [u64; 4]) -> [u64; 4] {
+fn philox<const N: usize>(mut key: [u64; 2], mut counters: [[u64; 4]; N]) -> [[u64; 4]; N] {
     for _ in 0..10 {
-        let (high0, low0) = wide_product(MULTIPLIERS[0], c[0]);
-        let (high1, low1) = wide_product(MULTIPLIERS[1], c[2]);
-        c = [high1 ^ c[1] ^ key[0], low1, high0 ^ c[3] ^ key[1], low0];
+        for c in &mut counters {
+            let (high0, low0) = wide_product(MULTIPLIERS[0], c[0]);
+            let (high1, low1) = wide_product(MULTIPLIERS[1], c[2]);
+            *c = [high1 ^ c[1] ^ key[0], low1, high0 ^ c[3] ^ key[1], low0];
+        }
         key = [key[0].wrapping_add(INCREMENTS[0]), key[1].wrapping_add(INCREMENTS[1])];
     }
-    c
+    counters
 }
 
 impl<'a> Draw<'a> {
@@ -157,7 +161,7 @@ impl<'a> Draw<'a> {
     /// Not inlined, so that [`Draw::word`] is.
     #[inline(never)]
     fn refill(&mut self) {
-        self.block = philox([self.key, 0], self.counter);
+        [self.block] = philox([self.key, 0], [self.counter]);
         self.counter[0] = self.counter[0].wrapping_add(1);
         self.taken = 0;
         if let Some(given) = self.given {
@@ -189,6 +193,27 @@ impl<'a> Draw<'a> {
             }
         }
         high
+    }
+
+    /// Calls `with` with each n of a range and [`Draw::below`] of n + 1, in order.
+    #[inline]
+    pub(crate) fn each_up_to(&mut self, range: Range<usize>, mut with: impl FnMut(usize, usize)) {
+        let mut at = range.start;
+        // Two blocks at a time, unless a number would have to be drawn again.
+        while self.taken == 4 && self.given.is_none() && range.end - at >= 8 {
+            let [first, mut second] = [self.counter; 2];
+            second[0] = second[0].wrapping_add(1);
+            let blocks = philox([self.key, 0], [first, second]);
+            let words = blocks.as_flattened();
+            let drawn: [_; 8] = std::array::from_fn(|k| wide_product(words[k], (at + k) as u64 + 1));
+            if drawn.iter().enumerate().any(|(k, (_, low))| *low <= (at + k) as u64) {
+                break;
+            }
+            self.counter[0] = self.counter[0].wrapping_add(2);
+            drawn.iter().enumerate().for_each(|(k, (high, _))| with(at + k, *high as usize));
+            at += 8;
+        }
+        (at..range.end).for_each(|n| with(n, self.below(n as u64 + 1) as usize));
     }
 
     /// A number of the standard normal distribution (Box and Muller 1958; one of the two is dropped).
