@@ -18,9 +18,9 @@ use pyo3::prelude::*;
 
 use super::engine::{Engine, Want, WantSample, WantStream, WantUntil};
 use super::kernel_parameters::{KernelParameters, in_params};
-use super::traced::Traced;
+use super::traced::{Traced, with_signs};
 use crate::compress::AnyLargest;
-use crate::convert::buffer::{CallerMemory, FlatArray, read_either};
+use crate::convert::buffer::{CallerMemory, FlatArray, read_either, type_name};
 use crate::convert::errors::IntoPython;
 use crate::convert::gc::{HoldsObjects, Visitor};
 use crate::convert::stop::stopped;
@@ -451,6 +451,11 @@ impl CallableEngine {
         let called = catch_unwind(AssertUnwindSafe(call));
         leave(&graph)?;
         let called = called.unwrap_or_else(|panic| resume_unwind(panic))?;
+        let found = type_name(&called);
+        if found != "Value" {
+            let message = format!("the loss of one sample must be one number that depends on it, found {found}");
+            return Err(PyTypeError::new_err(message));
+        }
         let loss = node_of(py, &graph, &called)?;
         let is_first = losses.is_empty();
         graph.get().with(py, |cell| {
@@ -548,10 +553,11 @@ fn largest_of(
 
 impl Engine for CallableEngine {
     fn begin(&mut self, contexts: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<usize> {
-        if let Some(n) = self.traced.take_arrays(contexts, targets)? {
+        let (contexts, targets) = (with_signs(contexts)?, with_signs(targets)?);
+        if let Some(n) = self.traced.take_arrays(&contexts, &targets)? {
             return Ok(n);
         }
-        let n = self.read(contexts, targets)?;
+        let n = self.read(&contexts, &targets)?;
         if let Some((x, y)) = &self.batch {
             self.traced.take_sides(contexts.py(), [x, y])?;
         }

@@ -7,7 +7,7 @@ use burtorch_core::Total;
 use burtorch_core::array::OverRows;
 use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyMemoryView};
+use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyTuple};
 
 use super::callable::{CallableEngine, Side};
 use super::kernel_parameters::in_params;
@@ -123,20 +123,29 @@ impl Traced {
     }
 }
 
-/// How many samples an array holds, one a row, if it holds some and no integers below 0.
+/// How many samples an array holds, one a row, if it holds some.
 fn n_samples(object: &Bound<'_, PyAny>) -> Option<usize> {
     let Some(array) = Array::of(object) else { return n_sparse(object) };
     let (1 | 2, true) = (array.shape().len(), array.len() > 0) else { return None };
-    let mut is_symbol = !matches!(array.kind, Kind::Unsigned(1) | Kind::F16);
-    if matches!(array.kind, Kind::Signed(_)) {
-        // Indices of Arrays would count from the end.
-        is_symbol &= match (array.in_place::<i64>(), array.in_place::<i32>()) {
-            (Some(all), _) => all.iter().all(|&k| k >= 0),
-            (_, Some(all)) => all.iter().all(|&k| k >= 0),
-            _ => array.integers().is_ok_and(|all| all.iter().all(|&k| k >= 0)),
-        };
-    }
-    is_symbol.then(|| array.shape()[0])
+    let is_taken = !matches!(array.kind, Kind::Unsigned(1) | Kind::F16);
+    is_taken.then(|| array.shape()[0])
+}
+
+/// A batch as it is; integers of which some are below 0, such as labels -1 and 1, are numbers and no indices, which would count from
+/// the end.
+pub fn with_signs<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = || object.py().import("numpy");
+    let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
+    // What is no array of numbers is refused where it is read.
+    let listed = if is_list { quietly(object.py(), || numpy()?.call_method1("asarray", (object,))) } else { None };
+    let Some(array) = Array::of(listed.as_ref().unwrap_or(object)) else { return Ok(object.clone()) };
+    let is_below = match (array.kind, array.in_place::<i64>(), array.in_place::<i32>()) {
+        (Kind::Signed(_), Some(all), _) => all.iter().any(|&k| k < 0),
+        (Kind::Signed(_), _, Some(all)) => all.iter().any(|&k| k < 0),
+        (Kind::Signed(_), ..) => array.integers()?.iter().any(|&k| k < 0),
+        _ => false,
+    };
+    if is_below { numpy()?.call_method1("asarray", (object, "float64")) } else { Ok(object.clone()) }
 }
 
 /// How many sparse rows an object holds, if it holds some.

@@ -7,7 +7,7 @@ use super::inner::Body;
 use super::math::ArrayFloat;
 use super::memory::room;
 use super::numbers::Straight;
-use super::scalars::{Code, Operation};
+use super::scalars::{Code, Cursor, Operation};
 use crate::error::Result;
 use crate::interrupt;
 use crate::memory::reserve_in;
@@ -26,12 +26,12 @@ pub(super) struct Steps {
     pub(super) reverse: bool,
 }
 
-/// A number of the slices of a step, or of what a step stacks: its slot, in which array it lies, where in the part of a step, and
+/// A number of the slices of a step, or of what a step stacks: its slot, in which list it lies, where in the part of a step, and
 /// how many numbers that has.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     slot: usize,
-    array: usize,
+    list: usize,
     number: usize,
     of: usize,
 }
@@ -39,12 +39,18 @@ struct Part {
 impl Part {
     /// Of numbers that come one after the other in arrays with so many of them in each step.
     fn list(sizes: &[usize]) -> impl Iterator<Item = Part> {
-        let numbers = |(array, &of): (usize, &usize)| (0..of).map(move |number| Part { slot: 0, array, number, of });
+        let numbers = |(list, &of): (usize, &usize)| (0..of).map(move |number| Part { slot: 0, list, number, of });
         sizes.iter().enumerate().flat_map(numbers)
     }
 
     fn at(&self, step: usize) -> usize {
         step * self.of + self.number
+    }
+
+    /// The cursor at the first of `n` steps.
+    fn begun(&self, n: usize, reverse: bool) -> Cursor {
+        let (first, by) = if reverse { (n - 1, -(self.of as isize)) } else { (0, self.of as isize) };
+        Cursor { slot: self.slot, list: self.list, at: self.at(first), by }
     }
 }
 
@@ -71,6 +77,8 @@ pub(super) struct NumberLoop<E> {
     sliced: Vec<Part>,
     /// Slots and where their numbers go: of what is known before a step, and of its results.
     stacked: [Vec<Part>; 2],
+    /// Of a run: slices, and both kinds of what is stacked.
+    cursors: [Vec<Cursor>; 3],
     /// Where what is stacked goes during a run.
     pub(super) stacks: Vec<Vec<E>>,
 }
@@ -105,10 +113,11 @@ impl<E: ArrayFloat> NumberLoop<E> {
         let stacked = [true, false].map(|is_known| {
             let parts = Part::list(of_stacks).zip(&results[carries..]).zip(of_stacked);
             let wanted = parts.filter(|(_, before)| arguments.contains(before) == is_known);
-            wanted.map(|((part, &slot), _)| Part { slot, ..part }).collect()
+            wanted.map(|((part, &slot), _)| Part { slot, ..part }).collect::<Vec<_>>()
         });
         let of_parts = arguments[captures + carries..].iter();
-        let sliced = Part::list(of_slices).zip(of_parts).map(|(part, &slot)| Part { slot, ..part }).collect();
+        let sliced: Vec<_> = Part::list(of_slices).zip(of_parts).map(|(part, &slot)| Part { slot, ..part }).collect();
+        let cursors = [&sliced, &stacked[0], &stacked[1]].map(|parts| Vec::with_capacity(parts.len()));
         let between = room(if crosses { moves.len() } else { 0 }, E::default()).ok()?;
         Some(NumberLoop {
             code,
@@ -116,6 +125,7 @@ impl<E: ArrayFloat> NumberLoop<E> {
             slots: straight.slots,
             sliced,
             stacked,
+            cursors,
             arguments: captures + carries,
             moves,
             between,
@@ -134,10 +144,22 @@ impl<E: ArrayFloat> NumberLoop<E> {
 
     /// Runs all steps over these slices and says how many they were. `stacks` must have the length of the loop, if that is known.
     pub(super) fn run(&mut self, steps: Steps, from: [&[E]; MOST_SLICES]) -> Result<usize> {
+        let n = steps.length.unwrap_or(steps.most);
+        if self.condition.is_none() && self.between.is_empty() && n > 0 {
+            let parts = [&self.sliced, &self.stacked[0], &self.stacked[1]];
+            for (cursors, parts) in self.cursors.iter_mut().zip(parts) {
+                cursors.clear();
+                cursors.extend(parts.iter().map(|part| part.begun(n, steps.reverse)));
+            }
+            let [reads, writes @ ..] = &self.cursors;
+            let are_long = writes.iter().flatten().all(|c| c.is_inside(n, &self.stacks));
+            if are_long && reads.iter().all(|c| c.is_inside(n, &from)) {
+                return self.run_known(n, from);
+            }
+        }
         let NumberLoop { code, condition, slots, moves, between, sliced, stacked, stacks, .. } = self;
         let cost = code.len() * 4;
         let mut work = interrupt::Work::default();
-        let n = steps.length.unwrap_or(steps.most);
         let mut at = if steps.reverse { n.wrapping_sub(1) } else { 0 };
         for step in 0..n {
             if let Some((condition, goes_on)) = condition {
@@ -150,14 +172,14 @@ impl<E: ArrayFloat> NumberLoop<E> {
                 work.add(cost * STEPS)?;
             }
             for part in &*sliced {
-                slots[part.slot] = from[part.array][part.at(at)];
+                slots[part.slot] = from[part.list][part.at(at)];
             }
             for part in &stacked[0] {
-                put(&mut stacks[part.array], part.at(at), slots[part.slot])?;
+                put(&mut stacks[part.list], part.at(at), slots[part.slot])?;
             }
             code.run(slots);
             for part in &stacked[1] {
-                put(&mut stacks[part.array], part.at(at), slots[part.slot])?;
+                put(&mut stacks[part.list], part.at(at), slots[part.slot])?;
             }
             if between.is_empty() {
                 moves.iter().for_each(|&(from, to)| slots[to] = slots[from]);
@@ -166,6 +188,20 @@ impl<E: ArrayFloat> NumberLoop<E> {
                 between.iter().zip(&*moves).for_each(|(number, &(_, to))| slots[to] = *number);
             }
             at = if steps.reverse { at.wrapping_sub(1) } else { at + 1 };
+        }
+        Ok(n)
+    }
+
+    /// Runs `n` steps, of which the cursors are at the first.
+    fn run_known(&mut self, n: usize, from: [&[E]; MOST_SLICES]) -> Result<usize> {
+        let NumberLoop { code, slots, moves, cursors: [reads, before, after], stacks, .. } = self;
+        let mut work = interrupt::Work::default();
+        let mut left = n;
+        while left > 0 {
+            let now = left.min(STEPS);
+            work.add(code.len() * 4 * now)?;
+            code.repeat(now, slots, (reads, &from), ([before, after], stacks), moves);
+            left -= now;
         }
         Ok(n)
     }

@@ -100,9 +100,68 @@ impl<E: ArrayFloat> Code<E> {
         unsafe { (self.instrs[0].step)(slots.as_mut_ptr(), self.instrs.as_ptr(), E::default()) }
     }
 
+    /// Runs all `n` times, with numbers read before each and written before and after it, and moves from slot to slot after it.
+    pub(super) fn repeat(
+        &self,
+        n: usize,
+        slots: &mut [E],
+        (reads, from): (&mut [Cursor], &[&[E]]),
+        ([before, after], to): ([&mut [Cursor]; 2], &mut [Vec<E>]),
+        moves: &[(usize, usize)],
+    ) {
+        let is_slot = |slot: usize| slot < slots.len();
+        let writes = || before.iter().chain(after.iter());
+        assert!(slots.len() >= self.slots && reads.iter().chain(writes()).all(|c| is_slot(c.slot)), "a slot is missing");
+        assert!(moves.iter().all(|&(from, to)| is_slot(from) && is_slot(to)), "a slot is missing");
+        assert!(reads.iter().all(|c| c.is_inside(n, from)) && writes().all(|c| c.is_inside(n, to)), "a list ends");
+        let slots = slots.as_mut_ptr();
+        for _ in 0..n {
+            // SAFETY: slots and the places of all cursors in `n` steps were checked above; instructions are as in `run`.
+            unsafe {
+                for c in reads.iter_mut() {
+                    *slots.add(c.slot) = *from.get_unchecked(c.list).as_ptr().add(c.next());
+                }
+                for c in before.iter_mut() {
+                    *to.get_unchecked_mut(c.list).as_mut_ptr().add(c.next()) = *slots.add(c.slot);
+                }
+                (self.instrs[0].step)(slots, self.instrs.as_ptr(), E::default());
+                for c in after.iter_mut() {
+                    *to.get_unchecked_mut(c.list).as_mut_ptr().add(c.next()) = *slots.add(c.slot);
+                }
+                moves.iter().for_each(|&(from, to)| *slots.add(to) = *slots.add(from));
+            }
+        }
+    }
+
     /// How many operations there are.
     pub(super) fn len(&self) -> usize {
         self.instrs.len()
+    }
+}
+
+/// Where a step of a loop reads or writes a number: its slot, the list, the place, and how far from there that of the next step is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor {
+    pub(super) slot: usize,
+    pub(super) list: usize,
+    pub(super) at: usize,
+    pub(super) by: isize,
+}
+
+impl Cursor {
+    /// Whether the places of `n` steps lie in their list.
+    pub(super) fn is_inside<E, L: AsRef<[E]>>(&self, n: usize, lists: &[L]) -> bool {
+        let Some(len) = lists.get(self.list).map(|list| list.as_ref().len()) else { return false };
+        let last = (n as isize - 1).checked_mul(self.by).and_then(|by| self.at.checked_add_signed(by));
+        n == 0 || self.at < len && last.is_some_and(|last| last < len)
+    }
+
+    /// The place, and goes on to the next one.
+    #[inline(always)]
+    fn next(&mut self) -> usize {
+        let at = self.at;
+        self.at = at.wrapping_add_signed(self.by);
+        at
     }
 }
 
